@@ -1,0 +1,1 @@
+//! filemap-core

@@ -1,0 +1,132 @@
+//! The I/O seam of FileMap: everything that the store asks of an operating system, as three small traits.
+//!
+//! It exists so that one simulated disk can stand under the whole engine: `filemap-core` never names `std::fs`, an
+//! `mmap` or a system call, it is handed a [`Dir`]. [`OsDir`] is the real one.
+//!
+//! Invariants:
+//! - a name is a plain file name inside the directory; the engine never builds a path;
+//! - a map is only ever read. Its words are atomics, since the file may be written while it is mapped, and nobody can
+//!   get at it as a byte slice;
+//! - nothing is durable before [`File::sync`] (its bytes and length) and [`Dir::sync`] (its name) returned `Ok`.
+
+mod map;
+mod os;
+
+use std::fmt::Debug;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+pub use os::{OsDir, create_dir, is_dir};
+
+/// What a file is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading only; the file must exist.
+    Read,
+    /// Reading and writing; the file must exist.
+    Write,
+    /// Reading and writing a new file; [`io::ErrorKind::AlreadyExists`] when there is one of that name.
+    Create,
+}
+
+/// A hint about a range of a file. Hints never fail: where the system has no such thing they do nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// Reads will be scattered: no read-ahead.
+    Random,
+    /// The range is wanted soon: start reading it, without waiting.
+    WillNeed,
+    /// Forget cached pages that are clean, so that the next read comes from the device. Pages that are dirty or mapped
+    /// stay.
+    DropCache,
+}
+
+/// The result of [`Dir::lock`].
+#[derive(Debug)]
+pub enum Locking {
+    /// The lock is held until the value is dropped, or the process ends.
+    Acquired(Box<dyn Lock>),
+    /// Another handle holds it; its process id, when it could be read.
+    HeldBy(Option<u32>),
+}
+
+/// A held advisory lock.
+pub trait Lock: Send + Sync + Debug {}
+
+/// A directory that holds the files of one store.
+pub trait Dir: Send + Sync + Debug {
+    /// The directory's path, for messages only.
+    fn path(&self) -> &Path;
+
+    /// Names of all entries, in no order. Names that are not UTF-8 are left out: no file of a store has one.
+    fn list(&self) -> io::Result<Vec<String>>;
+
+    /// Opens or creates a regular file. Symbolic links are refused, as is anything that is not a regular file. A file
+    /// that is created is readable and writable by its owner only.
+    fn open(&self, name: &str, access: Access) -> io::Result<Arc<dyn File>>;
+
+    /// Renames a file over another, atomically; durable after [`Dir::sync`].
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Removes a file's name; durable after [`Dir::sync`]. Open handles and maps stay usable.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Makes all creations, renames and removals so far durable.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Takes the exclusive lock of a lock file at once, creating the file when it is absent, and writes the process id
+    /// into it. Never waits.
+    fn lock(&self, name: &str) -> io::Result<Locking>;
+
+    /// Bytes that an unprivileged user may still write to the file system.
+    fn free_bytes(&self) -> io::Result<u64>;
+}
+
+/// An open file. All offsets and lengths are in bytes. Any number of threads may call any method at once.
+pub trait File: Send + Sync + Debug {
+    /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file. Returns the count.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Writes all of `data` at `offset`, extending the file as needed.
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()>;
+
+    /// The length now.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Whether the length is 0 now.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Bytes that the file takes on the device now (holes take none).
+    fn allocated_bytes(&self) -> io::Result<u64>;
+
+    /// Cuts the file or extends it with zeros.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+
+    /// Makes the bytes and the length durable. After an error nothing is known of any write since the last success,
+    /// and trying again may wrongly succeed.
+    fn sync(&self) -> io::Result<()>;
+
+    /// A hint about `len` bytes at `offset` (`len` 0: to the end).
+    fn advise(&self, advice: Advice, offset: u64, len: u64);
+
+    /// Maps `len` bytes at `offset` (both multiples of 4096) for reading. The range may reach past the end of the
+    /// file: the caller must not read words past the end, as that ends the process.
+    fn map(&self, offset: u64, len: usize) -> io::Result<Arc<dyn Map>>;
+}
+
+/// A range of a file, mapped for reading.
+pub trait Map: Send + Sync + Debug {
+    /// The mapped words, in the machine's byte order of the file's little-endian bytes: word `i` is bytes
+    /// `8 * i .. 8 * i + 8`. A word may change between two loads while the file is written.
+    fn words(&self) -> &[AtomicU64];
+
+    /// A hint that bytes `offset .. offset + len` of the map are wanted soon.
+    fn will_need(&self, offset: usize, len: usize);
+}
+
+#[cfg(not(target_endian = "little"))]
+compile_error!("FileMap maps its little-endian index directly and is not built for big-endian machines");

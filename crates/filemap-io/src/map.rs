@@ -1,0 +1,44 @@
+//! The read-only map of a file: the one place of the workspace with `unsafe` code, because mapping is.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::AtomicU64;
+
+use memmap2::{Advice, MmapOptions, MmapRaw};
+
+use crate::Map;
+
+/// A shared, read-only mapping, seen as atomic words.
+#[derive(Debug)]
+pub(crate) struct OsMap {
+    raw: MmapRaw,
+    words: usize,
+}
+
+impl OsMap {
+    /// Maps `len` bytes at `offset`, both multiples of the page size.
+    pub(crate) fn new(file: &File, offset: u64, len: usize) -> io::Result<OsMap> {
+        let raw = MmapOptions::new().offset(offset).len(len).map_raw_read_only(file)?;
+        // Index pages are met at random: without this each fault would read 128 KiB around it.
+        let _ = raw.advise(Advice::Random);
+        Ok(OsMap { raw, words: len / 8 })
+    }
+}
+
+impl Map for OsMap {
+    fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping is `words * 8` bytes long, starts at a page boundary (so it is aligned for u64) and lives
+        // as long as `self`, to which the slice is bound. The bytes may change under us, by this process's pwrite or by
+        // another process; all access goes through AtomicU64, which allows that, and every bit pattern is a valid u64.
+        // The mapping is read-only: a store through the slice would fault, and no code of the workspace stores; atomic
+        // loads of 8 bytes from read-only memory are allowed on the targets that std's atomics document (x86-64 and
+        // AArch64 among them). Reading past the end of the file would raise SIGBUS: that is an end of the process, not
+        // undefined behaviour, and callers keep to pages that the durable directory names.
+        unsafe { std::slice::from_raw_parts(self.raw.as_ptr().cast::<AtomicU64>(), self.words) }
+    }
+
+    fn will_need(&self, offset: usize, len: usize) {
+        let _ = self.raw.advise_range(Advice::WillNeed, offset, len);
+    }
+}

@@ -1,0 +1,248 @@
+//! The operating system's directory and files: one open directory, everything else relative to its descriptor, so that
+//! a directory renamed or replaced under a running store cannot mislead it.
+
+use std::io;
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+
+use crate::map::OsMap;
+use crate::{Access, Advice, Dir, File, Lock, Locking, Map};
+
+/// A directory of the operating system.
+#[derive(Debug)]
+pub struct OsDir {
+    path: PathBuf,
+    fd: OwnedFd,
+}
+
+/// Creates a directory that only its owner can enter, and syncs its parent. An existing one is fine.
+///
+/// # Errors
+/// Whatever the system says, for instance when the parent is absent or read-only.
+pub fn create_dir(path: &Path) -> io::Result<()> {
+    match std::fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(e) => Err(e),
+        Ok(()) => {
+            let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            std::fs::File::open(parent)?.sync_all()
+        }
+    }
+}
+
+/// Whether `path` is a directory (following symbolic links).
+pub fn is_dir(path: &Path) -> bool {
+    path.is_dir()
+}
+
+impl OsDir {
+    /// Opens an existing directory.
+    ///
+    /// # Errors
+    /// Whatever the system says: [`io::ErrorKind::NotFound`], [`io::ErrorKind::NotADirectory`] and so on.
+    pub fn open(path: &Path) -> io::Result<OsDir> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(path, flags, Mode::empty())?;
+        Ok(OsDir { path: path.to_owned(), fd })
+    }
+
+    fn open_at(&self, name: &str, flags: OFlags) -> io::Result<std::fs::File> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let fd = rustix::fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR)?;
+        let file = std::fs::File::from(fd);
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        Ok(file)
+    }
+}
+
+impl Dir for OsDir {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&self.fd)? {
+            if let Ok(name) = entry?.file_name().to_str()
+                && name != "."
+                && name != ".."
+            {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    fn open(&self, name: &str, access: Access) -> io::Result<Arc<dyn File>> {
+        let flags = match access {
+            Access::Read => OFlags::RDONLY,
+            Access::Write => OFlags::RDWR,
+            Access::Create => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
+        };
+        Ok(Arc::new(OsFile { file: self.open_at(name, flags)? }))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(rustix::fs::renameat(&self.fd, from, &self.fd, to)?)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.fd, name, AtFlags::empty())?)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::fsync(&self.fd)?)
+    }
+
+    fn lock(&self, name: &str) -> io::Result<Locking> {
+        let file = self.open_at(name, OFlags::RDWR | OFlags::CREATE)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(std::fs::TryLockError::WouldBlock) => {
+                let mut text = [0; 16];
+                let n = file.read_at(&mut text, 0).unwrap_or(0);
+                let pid = std::str::from_utf8(&text[..n]).ok().and_then(|t| t.trim().parse().ok());
+                return Ok(Locking::HeldBy(pid));
+            }
+            Err(std::fs::TryLockError::Error(e)) => return Err(e),
+        }
+        let text = format!("{}\n", std::process::id());
+        file.write_all_at(text.as_bytes(), 0)?;
+        file.set_len(text.len() as u64)?;
+        Ok(Locking::Acquired(Box::new(OsLock { _file: file })))
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        let vfs = rustix::fs::fstatvfs(self.fd.as_fd())?;
+        Ok(vfs.f_bavail.saturating_mul(vfs.f_frsize))
+    }
+}
+
+/// The lock lives as long as this descriptor: the kernel drops it with the process, however that ends.
+#[derive(Debug)]
+struct OsLock {
+    _file: std::fs::File,
+}
+
+impl Lock for OsLock {}
+
+#[derive(Debug)]
+struct OsFile {
+    file: std::fs::File,
+}
+
+impl File for OsFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.file.read_at(&mut buf[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(data, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn allocated_bytes(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.blocks() * 512)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn advise(&self, advice: Advice, offset: u64, len: u64) {
+        let advice = match advice {
+            Advice::Random => rustix::fs::Advice::Random,
+            Advice::WillNeed => rustix::fs::Advice::WillNeed,
+            Advice::DropCache => rustix::fs::Advice::DontNeed,
+        };
+        let _ = rustix::fs::fadvise(&self.file, offset, NonZeroU64::new(len), advice);
+    }
+
+    fn map(&self, offset: u64, len: usize) -> io::Result<Arc<dyn Map>> {
+        Ok(Arc::new(OsMap::new(&self.file, offset, len)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    fn dir() -> (tempfile::TempDir, OsDir) {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = OsDir::open(temp.path()).unwrap();
+        (temp, dir)
+    }
+
+    #[test]
+    fn a_map_shows_what_is_written_to_the_file_afterwards() {
+        let (_temp, dir) = dir();
+        let file = dir.open("f", Access::Create).unwrap();
+        file.write_at(&[0; 4096], 0).unwrap();
+        let map = file.map(0, 8192).unwrap(); // reaches past the end on purpose
+        assert_eq!(map.words()[3].load(Ordering::Relaxed), 0);
+        file.write_at(&7u64.to_le_bytes(), 24).unwrap();
+        assert_eq!(map.words()[3].load(Ordering::Relaxed), 7);
+        file.write_at(&[1; 4096], 4096).unwrap();
+        assert_eq!(map.words()[512].load(Ordering::Relaxed), 0x0101_0101_0101_0101);
+    }
+
+    #[test]
+    fn a_second_lock_is_refused_and_names_the_process() {
+        let (_temp, dir) = dir();
+        let Locking::Acquired(first) = dir.lock("LOCK").unwrap() else { panic!("the first lock is free") };
+        match dir.lock("LOCK").unwrap() {
+            Locking::HeldBy(pid) => assert_eq!(pid, Some(std::process::id())),
+            Locking::Acquired(_) => panic!("two locks at once"),
+        }
+        drop(first);
+        assert!(matches!(dir.lock("LOCK").unwrap(), Locking::Acquired(_)));
+    }
+
+    #[test]
+    fn links_directories_and_existing_names_are_refused() {
+        let (temp, dir) = dir();
+        dir.open("f", Access::Create).unwrap();
+        assert_eq!(dir.open("f", Access::Create).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        std::os::unix::fs::symlink(temp.path().join("f"), temp.path().join("l")).unwrap();
+        assert!(dir.open("l", Access::Read).is_err());
+        std::fs::create_dir(temp.path().join("d")).unwrap();
+        assert!(dir.open("d", Access::Read).is_err());
+        assert_eq!(dir.open("none", Access::Read).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_read_past_the_end_is_short_and_a_write_past_the_end_extends() {
+        let (_temp, dir) = dir();
+        let file = dir.open("f", Access::Create).unwrap();
+        file.write_at(b"abc", 10).unwrap();
+        assert_eq!(file.len().unwrap(), 13);
+        let mut buf = [9; 8];
+        assert_eq!(file.read_at(&mut buf, 9).unwrap(), 4);
+        assert_eq!(&buf[..4], b"\0abc");
+        assert_eq!(file.read_at(&mut buf, 100).unwrap(), 0);
+    }
+}

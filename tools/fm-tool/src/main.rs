@@ -1,0 +1,2 @@
+//! fm-tool
+fn main() {}
