@@ -45,8 +45,7 @@ impl SourceFile {
     /// # Errors
     /// A sentence, when the text does not even cut into tokens.
     pub fn parse(path: &Path, text: &str) -> Result<Self, String> {
-        let stream = TokenStream::from_str(text)
-            .map_err(|error| format!("{}: not Rust: {error}", path.display()))?;
+        let stream = TokenStream::from_str(text).map_err(|error| format!("{}: not Rust: {error}", path.display()))?;
         let mut test_lines = 0;
         let tokens = without_tests(stream, &mut test_lines);
         Ok(Self { path: path.to_path_buf(), text: text.to_owned(), tokens, test_lines })
@@ -65,8 +64,7 @@ impl SourceFile {
 
     /// The module path of the file inside its crate: `["index", "page"]`; empty for `lib.rs` and `main.rs`.
     pub fn module(&self) -> Vec<String> {
-        let parts: Vec<String> =
-            self.path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+        let parts: Vec<String> = self.path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
         let after_src = parts.iter().position(|part| part == "src").map_or(0, |at| at + 1);
         let mut module: Vec<String> = parts[after_src..].to_vec();
         if let Some(last) = module.pop() {
@@ -89,9 +87,7 @@ impl SourceFile {
     pub fn re_exports(&self) -> Vec<(String, Vec<String>)> {
         let paths = self.used_paths();
         let named = paths.into_iter().filter(|path| path.segments.len() >= 2);
-        named
-            .filter_map(|path| path.segments.last().cloned().map(|name| (name, path.segments)))
-            .collect()
+        named.filter_map(|path| path.segments.last().cloned().map(|name| (name, path.segments))).collect()
     }
 
     /// Every function with a body.

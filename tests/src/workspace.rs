@@ -53,11 +53,7 @@ fn read_all(wanted: impl Fn(&str) -> bool) -> io::Result<Vec<(PathBuf, String)>>
     paths.into_iter().map(read).collect()
 }
 
-fn walk(
-    folder: &Path,
-    wanted: &impl Fn(&str) -> bool,
-    found: &mut Vec<PathBuf>,
-) -> io::Result<()> {
+fn walk(folder: &Path, wanted: &impl Fn(&str) -> bool, found: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();

@@ -1,0 +1,55 @@
+//! Who may import whom: the one table, for crates and for the modules inside the engine.
+//!
+//! Invariant: an import goes downward only. A new crate or engine module fails the test until it is given its place
+//! here; that is the moment to ask whether it has one.
+
+/// A crate of the workspace and the crates of the workspace that it may depend on. Tests, benches and their
+/// dev-dependencies may look at everything.
+pub const CRATES: &[(&str, &[&str])] = &[
+    ("filemap-io", &[]),
+    ("filemap-core", &["filemap-io"]),
+    ("urlindex", &["filemap-io"]),
+    ("filemap", &["filemap-core", "urlindex"]),
+    ("fm-tool", &["filemap", "filemap-core", "urlindex"]),
+    ("filemap-tests", &["filemap", "filemap-core", "filemap-io", "urlindex"]),
+    ("filemap-benches", &["filemap", "filemap-core", "filemap-io", "urlindex"]),
+];
+
+/// The modules of `filemap-core`, lowest layer first. A module may import those of lower layers, and itself; never
+/// those beside it or above it.
+pub const ENGINE_LAYERS: &[&[&str]] = &[
+    &["error"],
+    &["format"],
+    &["options", "stats", "event"],
+    &["log"],
+    &["sync"],
+    &["recent", "keys", "values", "index", "superblock"],
+    &["checkpoint", "recover", "check", "inspect"],
+    &["worker"],
+    &["store"],
+];
+
+/// The folder of the engine's source, relative to the workspace's root.
+pub const ENGINE_SOURCE: &str = "crates/filemap-core/src";
+
+/// The only crate under `crates/` that may touch the operating system's files.
+pub const IO_CRATE: &str = "crates/filemap-io";
+
+/// Paths that reach files past the I/O seam.
+pub const IO_PATHS: &[&[&str]] = &[&["std", "fs"], &["libc"], &["rustix"], &["memmap2"]];
+
+/// The only engine module that may start a thread.
+pub const SPAWNING_MODULE: &str = "worker";
+
+/// Files that may hold `unsafe`: the memory map, and nothing else so far.
+pub const UNSAFE_FILES: &[&str] = &["crates/filemap-io/src/map.rs"];
+
+/// The layer of an engine module, counted from the lowest.
+pub fn engine_layer(module: &str) -> Option<usize> {
+    ENGINE_LAYERS.iter().position(|layer| layer.contains(&module))
+}
+
+/// The workspace crates that `name` may depend on.
+pub fn allowed_dependencies(name: &str) -> Option<&'static [&'static str]> {
+    CRATES.iter().find(|(listed, _)| *listed == name).map(|(_, allowed)| *allowed)
+}

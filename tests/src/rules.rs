@@ -1,0 +1,216 @@
+//! The rules, one function each: a file (or a manifest) goes in, the ways in which it breaks the rule come out.
+//!
+//! A violation is a sentence that begins with `file:line` and says what to do. No rule stops at the first.
+
+use std::collections::BTreeMap;
+
+use crate::layers;
+use crate::source::{SourceFile, UsedPath};
+
+/// Lines that a file may have, its tests not counted.
+pub const FILE_LINES_MAX: usize = 500;
+/// Lines that the median file of `crates/` may have.
+pub const FILE_LINES_MEDIAN: usize = 200;
+/// Lines that a function may have.
+pub const FUNCTION_LINES_MAX: usize = 70;
+/// Words that the opening `//!` block must have: what the file owns and why does not fit into fewer.
+pub const HEADER_WORDS_MIN: usize = 8;
+
+/// Names that say nothing about what a module owns.
+const EMPTY_NAMES: [&str; 8] = ["utils", "util", "common", "manager", "helpers", "helper", "misc", "shared"];
+
+/// Every file opens with `//!` and says there what it is for.
+pub fn header(file: &SourceFile) -> Vec<String> {
+    let block = file.text.lines().take_while(|line| line.starts_with("//!"));
+    let words: usize = block.map(|line| line[3..].split_whitespace().count()).sum();
+    if words >= HEADER_WORDS_MIN {
+        return Vec::new();
+    }
+    vec![format!(
+        "{}:1: opens with {words} words of `//!`; say what the file owns, why, and its invariants",
+        file.path.display()
+    )]
+}
+
+/// Files and functions stay small.
+pub fn size(file: &SourceFile) -> Vec<String> {
+    let mut broken = Vec::new();
+    let lines = file.lines_without_tests();
+    if !file.is_test() && lines >= FILE_LINES_MAX {
+        broken.push(format!(
+            "{}:1: {lines} lines without tests, {FILE_LINES_MAX} is the limit; split it by what it owns",
+            file.path.display()
+        ));
+    }
+    for function in file.functions() {
+        if function.lines >= FUNCTION_LINES_MAX {
+            broken.push(format!(
+                "{}:{}: `{}` takes {} lines, {FUNCTION_LINES_MAX} is the limit",
+                file.path.display(),
+                function.line,
+                function.name,
+                function.lines
+            ));
+        }
+    }
+    broken
+}
+
+/// No module is called by a name that would fit any other.
+pub fn names(file: &SourceFile) -> Vec<String> {
+    let is_empty = |name: &str| EMPTY_NAMES.iter().any(|empty| name == *empty || name.ends_with(&format!("_{empty}")));
+    let parts: Vec<String> = file.path.iter().map(|part| part.to_string_lossy().replace(".rs", "")).collect();
+    let bad = parts.iter().find(|part| is_empty(part));
+    bad.map(|name| format!("{}:1: `{name}` names nothing; call it what it owns", file.path.display()))
+        .into_iter()
+        .collect()
+}
+
+/// Nothing is left for later: no unfinished macro, no note to do it some day.
+pub fn finished(file: &SourceFile) -> Vec<String> {
+    let mut broken = Vec::new();
+    for (name, line) in file.macro_calls() {
+        if matches!(name.as_str(), "todo" | "unimplemented" | "dbg") {
+            broken.push(format!("{}:{line}: `{name}!`; finish it", file.path.display()));
+        }
+    }
+    for (number, line) in file.text.lines().enumerate() {
+        let comment = line.find("//").map_or("", |at| &line[at..]);
+        if ["TODO", "FIXME", "XXX"].iter().any(|mark| comment.contains(mark)) {
+            broken.push(format!("{}:{}: a note for later; do it or file it", file.path.display(), number + 1));
+        }
+    }
+    broken
+}
+
+/// Libraries do not print: words are for the tools.
+pub fn silent(file: &SourceFile) -> Vec<String> {
+    if !file.path.starts_with("crates") || file.is_test() || !file.path.iter().any(|p| p == "src") {
+        return Vec::new();
+    }
+    let prints = |name: &str| matches!(name, "println" | "eprintln" | "print" | "eprint");
+    let calls = file.macro_calls().into_iter().filter(|(name, _)| prints(name));
+    calls
+        .map(|(name, line)| format!("{}:{line}: `{name}!` in a library; return it instead", file.path.display()))
+        .collect()
+}
+
+/// Only the I/O crate touches the operating system's files.
+pub fn io_seam(file: &SourceFile) -> Vec<String> {
+    let library = file.path.starts_with("crates") && file.path.iter().any(|part| part == "src");
+    if !library || file.path.starts_with(layers::IO_CRATE) || file.is_test() {
+        return Vec::new();
+    }
+    let past_the_seam = |used: &UsedPath| {
+        layers::IO_PATHS
+            .iter()
+            .any(|path| used.segments.len() >= path.len() && path.iter().zip(&used.segments).all(|(a, b)| a == b))
+    };
+    let broken = file.used_paths().into_iter().filter(past_the_seam);
+    broken
+        .map(|used| {
+            format!(
+                "{}:{}: `{}` goes past the I/O seam; use filemap-io",
+                file.path.display(),
+                used.line,
+                used.segments.join("::")
+            )
+        })
+        .collect()
+}
+
+/// `unsafe` stands only where the table says, each with a `SAFETY:` comment.
+pub fn unsafe_code(file: &SourceFile) -> Vec<String> {
+    let lines = file.lines_with_word("unsafe");
+    let allowed = layers::UNSAFE_FILES.iter().any(|listed| file.path == std::path::Path::new(listed));
+    let mut broken: Vec<String> = Vec::new();
+    if !allowed {
+        let each = lines.iter();
+        broken.extend(
+            each.map(|line| format!("{}:{line}: `unsafe` outside the files that may hold it", file.path.display())),
+        );
+    } else if !lines.is_empty() && file.text.matches("SAFETY:").count() < lines.len() {
+        broken.push(format!(
+            "{}:{}: fewer SAFETY comments than `unsafe`; each needs its proof",
+            file.path.display(),
+            lines[0]
+        ));
+    }
+    broken
+}
+
+/// Inside the engine, imports go downward only, and one module starts threads.
+///
+/// `re_exports` are the names of the crate's root, with the paths they stand for (from `lib.rs`).
+pub fn engine_imports(file: &SourceFile, re_exports: &BTreeMap<String, Vec<String>>) -> Vec<String> {
+    let module = file.module();
+    let Some(own) = module.first() else { return Vec::new() };
+    if !file.path.starts_with(layers::ENGINE_SOURCE) || file.is_test() {
+        return Vec::new();
+    }
+    let at = |line: usize| format!("{}:{line}", file.path.display());
+    let Some(own_layer) = layers::engine_layer(own) else {
+        return vec![format!("{}: module `{own}` has no layer; give it one in tests/src/layers.rs", at(1))];
+    };
+    let mut broken = Vec::new();
+    for used in file.used_paths() {
+        if own != layers::SPAWNING_MODULE && starts_thread(&used.segments) {
+            broken.push(format!("{}: starts a thread; only `{}` does", at(used.line), layers::SPAWNING_MODULE));
+        }
+        let Some(target) = imported_module(&used.segments, re_exports) else { continue };
+        if target == *own {
+            continue;
+        }
+        match layers::engine_layer(&target) {
+            Some(layer) if layer < own_layer => {}
+            Some(_) => broken.push(format!("{}: `{own}` imports `{target}`, which is not below it", at(used.line))),
+            None => broken.push(format!(
+                "{}: `{}` is no module with a layer and no name of the crate's root",
+                at(used.line),
+                used.segments.join("::")
+            )),
+        }
+    }
+    broken
+}
+
+/// The engine module that a path of its own crate leads to, through the root's re-exports if need be.
+fn imported_module(segments: &[String], re_exports: &BTreeMap<String, Vec<String>>) -> Option<String> {
+    if segments.first()? != "crate" {
+        return None;
+    }
+    let name = segments.get(1)?;
+    let behind = re_exports.get(name).and_then(|path| path.iter().find(|part| *part != "crate"));
+    Some(behind.unwrap_or(name).clone())
+}
+
+fn starts_thread(segments: &[String]) -> bool {
+    let pairs = segments.windows(2);
+    pairs.into_iter().any(|pair| pair[0] == "thread" && matches!(pair[1].as_str(), "spawn" | "scope" | "Builder"))
+}
+
+/// A crate depends on the workspace's crates below it only, and takes its lints from the workspace.
+pub fn manifest(path: &str, text: &str) -> Vec<String> {
+    let table: toml::Table = match text.parse() {
+        Ok(table) => table,
+        Err(error) => return vec![format!("{path}:1: not TOML: {error}")],
+    };
+    let of = |key: &str| table.get(key).and_then(toml::Value::as_table);
+    let name = of("package").and_then(|package| package.get("name")?.as_str()).unwrap_or("");
+    let Some(allowed) = layers::allowed_dependencies(name) else {
+        return vec![format!("{path}:1: crate `{name}` is not in the table; place it in tests/src/layers.rs")];
+    };
+    let mut broken = Vec::new();
+    let ours = |name: &&String| layers::CRATES.iter().any(|(listed, _)| listed == name);
+    let dependencies = of("dependencies").into_iter().flat_map(toml::Table::keys);
+    for dependency in dependencies.filter(ours) {
+        if !allowed.contains(&dependency.as_str()) {
+            broken.push(format!("{path}:1: `{name}` depends on `{dependency}`, which is not below it"));
+        }
+    }
+    let inherits = of("lints").and_then(|lints| lints.get("workspace")?.as_bool());
+    if inherits != Some(true) {
+        broken.push(format!("{path}:1: the workspace's lints are not taken over"));
+    }
+    broken
+}

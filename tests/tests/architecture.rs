@@ -1,0 +1,203 @@
+//! Holds the rules of the house: who may import whom, what a file may weigh, how it opens.
+//!
+//! The rules and their table are in the library of this package. Each is run twice: on the workspace, where it must
+//! find nothing, and on a planted bad snippet, where it must find exactly what was planted.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use filemap_tests::source::SourceFile;
+use filemap_tests::{layers, rules, workspace};
+
+fn files() -> Vec<SourceFile> {
+    let files = workspace::rust_files().expect("the workspace can be read");
+    let parse = |(path, text): (_, String)| SourceFile::parse(path, &text).expect("every file is Rust");
+    files.iter().map(|(path, text)| parse((path.as_path(), text.clone()))).collect()
+}
+
+fn planted(path: &str, text: &str) -> SourceFile {
+    SourceFile::parse(Path::new(path), text).expect("the planted snippet is Rust")
+}
+
+fn re_exports(files: &[SourceFile]) -> BTreeMap<String, Vec<String>> {
+    let root = Path::new(layers::ENGINE_SOURCE).join("lib.rs");
+    let lib = files.iter().find(|file| file.path == root).expect("the engine has a lib.rs");
+    lib.re_exports().into_iter().collect()
+}
+
+#[track_caller]
+fn assert_none(broken: Vec<String>) {
+    assert!(broken.is_empty(), "{} broken rules:\n{}", broken.len(), broken.join("\n"));
+}
+
+#[track_caller]
+fn assert_one(broken: &[String], words: &str) {
+    assert_eq!(broken.len(), 1, "one thing was planted, found: {broken:#?}");
+    assert!(broken[0].contains(words), "{:?} does not say {words:?}", broken[0]);
+}
+
+#[test]
+fn every_file_opens_by_saying_what_it_owns() {
+    assert_none(files().iter().flat_map(rules::header).collect());
+}
+
+#[test]
+fn files_and_functions_stay_small() {
+    assert_none(files().iter().flat_map(rules::size).collect());
+}
+
+#[test]
+fn the_median_file_of_the_crates_is_short() {
+    let files = files();
+    let library = files.iter().filter(|file| file.path.starts_with("crates") && !file.is_test());
+    let mut lines: Vec<usize> = library.map(SourceFile::lines_without_tests).collect();
+    lines.sort_unstable();
+    let median = lines[lines.len() / 2];
+    assert!(median < rules::FILE_LINES_MEDIAN, "the median file has {median} lines");
+}
+
+#[test]
+fn no_module_has_a_name_that_fits_any_other() {
+    assert_none(files().iter().flat_map(rules::names).collect());
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    assert_none(files().iter().flat_map(rules::finished).collect());
+}
+
+#[test]
+fn libraries_do_not_print() {
+    assert_none(files().iter().flat_map(rules::silent).collect());
+}
+
+#[test]
+fn only_the_io_crate_touches_the_operating_systems_files() {
+    assert_none(files().iter().flat_map(rules::io_seam).collect());
+}
+
+#[test]
+fn unsafe_code_stands_only_where_the_table_says() {
+    assert_none(files().iter().flat_map(rules::unsafe_code).collect());
+}
+
+#[test]
+fn engine_imports_go_downward_only_and_one_module_starts_threads() {
+    let files = files();
+    let names = re_exports(&files);
+    assert_none(files.iter().flat_map(|file| rules::engine_imports(file, &names)).collect());
+}
+
+#[test]
+fn crates_depend_on_the_crates_below_them_only() {
+    let manifests = workspace::manifests().expect("the manifests can be read");
+    assert!(manifests.len() >= layers::CRATES.len(), "found {} manifests", manifests.len());
+    let check = |(path, text): &(std::path::PathBuf, String)| rules::manifest(&path.display().to_string(), text);
+    assert_none(manifests.iter().flat_map(check).collect());
+}
+
+#[test]
+fn planted_upward_imports_are_found_however_they_are_written() {
+    let names = BTreeMap::from([("Store".to_owned(), ["crate", "store", "Store"].map(str::to_owned).to_vec())]);
+    let ways = [
+        ("log/append.rs", "use crate::store::Store;"),
+        ("log/append.rs", "use crate::{error::Error, store::Store};"),
+        ("log/append.rs", "use crate::Store;"),
+        ("log/append.rs", "use super::super::store::Store;"),
+        ("log.rs", "use super::store;"),
+        ("log/append.rs", "fn f() { let s = crate::store::open(); }"),
+        ("log/append.rs", "mod inner { use super::super::super::store::Store; }"),
+        ("log/append.rs", "fn f(x: &[crate::store::Store; 3]) {}"),
+        ("recent.rs", "use crate::index::Index;"),
+        ("error.rs", "pub use crate::store::{self as s};"),
+    ];
+    for (path, text) in ways {
+        let path = format!("{}/{path}", layers::ENGINE_SOURCE);
+        let broken = rules::engine_imports(&planted(&path, text), &names);
+        assert_one(&broken, "not below it");
+    }
+}
+
+#[test]
+fn downward_imports_tests_comments_and_strings_are_let_pass() {
+    let names = BTreeMap::new();
+    let text = r#"
+        //! use crate::store::Store;
+        use crate::error::Error;
+        use self::scan::Scan;
+        use super::format;
+        // crate::store::Store
+        const WORDS: &str = "crate::store::Store";
+        #[cfg(test)]
+        use crate::store::Store;
+        #[cfg(test)]
+        mod tests { use crate::store::Store; }
+    "#;
+    let path = format!("{}/log/mod.rs", layers::ENGINE_SOURCE);
+    assert_none(rules::engine_imports(&planted(&path, text), &names));
+}
+
+#[test]
+fn a_planted_module_without_a_layer_is_found() {
+    let path = format!("{}/novelty.rs", layers::ENGINE_SOURCE);
+    assert_one(&rules::engine_imports(&planted(&path, ""), &BTreeMap::new()), "has no layer");
+}
+
+#[test]
+fn a_planted_thread_is_found() {
+    let path = format!("{}/store.rs", layers::ENGINE_SOURCE);
+    for text in ["fn f() { std::thread::spawn(g); }", "use std::thread::{self, Builder};"] {
+        let broken = rules::engine_imports(&planted(&path, text), &BTreeMap::new());
+        assert_one(&broken, "starts a thread");
+    }
+    let worker = format!("{}/worker.rs", layers::ENGINE_SOURCE);
+    let file = planted(&worker, "fn f() { std::thread::spawn(g); }");
+    assert_none(rules::engine_imports(&file, &BTreeMap::new()));
+}
+
+#[test]
+fn a_planted_file_access_is_found() {
+    let ways = ["use std::{fs, io};", "fn f() { std::fs::read(p); }", "use memmap2::MmapMut;"];
+    for text in ways {
+        assert_one(&rules::io_seam(&planted("crates/filemap-core/src/log.rs", text)), "seam");
+        assert_none(rules::io_seam(&planted("crates/filemap-io/src/file.rs", text)));
+    }
+}
+
+#[test]
+fn planted_bad_files_are_found() {
+    let at = "crates/filemap/src/page.rs";
+    assert_one(&rules::header(&planted(at, "//! page\n")), "opens with 1 words");
+    assert_one(
+        &rules::header(&planted(at, "use a::b;\n//! late, and it has more than eight words of text\n")),
+        "opens with 0",
+    );
+    assert_one(&rules::names(&planted("crates/filemap/src/page_utils.rs", "")), "names nothing");
+    assert_one(&rules::finished(&planted(at, "fn f() { todo!() }")), "finish it");
+    let note = format!("// {}: some day", ["TO", "DO"].concat());
+    assert_one(&rules::finished(&planted(at, &note)), "a note for later");
+    assert_one(&rules::silent(&planted(at, "fn f() { println!(\"x\") }")), "in a library");
+    assert_one(&rules::unsafe_code(&planted(at, "fn f() { unsafe { g() } }")), "outside the files");
+}
+
+#[test]
+fn planted_long_files_and_functions_are_found_and_tests_are_not_counted() {
+    let lines = "const A: u8 = 0;\n".repeat(rules::FILE_LINES_MAX);
+    assert_one(&rules::size(&planted("crates/filemap/src/page.rs", &lines)), "split it");
+    let tests = format!("#[cfg(test)]\nmod tests {{\n{lines}}}\n");
+    assert_none(rules::size(&planted("crates/filemap/src/page.rs", &tests)));
+    let body = "    g();\n".repeat(rules::FUNCTION_LINES_MAX);
+    let function = format!("fn long() {{\n{body}}}\n");
+    assert_one(&rules::size(&planted("crates/filemap/src/page.rs", &function)), "`long` takes 72");
+}
+
+#[test]
+fn planted_bad_manifests_are_found() {
+    let lints = "[lints]\nworkspace = true\n";
+    let upward = format!("[package]\nname = \"filemap-core\"\n[dependencies]\nfilemap = \"1\"\n{lints}");
+    assert_one(&rules::manifest("Cargo.toml", &upward), "not below it");
+    let own_lints = "[package]\nname = \"filemap-core\"\n";
+    assert_one(&rules::manifest("Cargo.toml", own_lints), "lints");
+    let stranger = format!("[package]\nname = \"stranger\"\n{lints}");
+    assert_one(&rules::manifest("Cargo.toml", &stranger), "place it");
+}
