@@ -1,0 +1,144 @@
+//! What the kernel knows about this process and its threads: memory of its own, bytes that it made the device read, time
+//! on a core and time in the queue for one.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Anonymous resident memory in bytes: what the process holds beyond files that the kernel may drop at will.
+///
+/// # Errors
+/// If /proc is not mounted.
+pub fn anonymous_bytes() -> io::Result<u64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let kib =
+        status.lines().find_map(|line| line.strip_prefix("RssAnon:")?.trim().split(' ').next()?.parse::<u64>().ok());
+    kib.map(|kib| kib * 1024).ok_or_else(|| io::Error::other("/proc/self/status has no RssAnon"))
+}
+
+/// Bytes that this process alone made the device read, through mapped pages too.
+///
+/// # Errors
+/// If the kernel does not count them.
+pub fn device_read_bytes() -> io::Result<u64> {
+    let counters = fs::read_to_string("/proc/self/io")?;
+    let bytes = counters.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok());
+    bytes.ok_or_else(|| io::Error::other("/proc/self/io has no read_bytes"))
+}
+
+/// Watches [`anonymous_bytes`] from a thread of its own, ten times a second.
+#[derive(Debug)]
+pub struct MemoryWatch {
+    peak: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl MemoryWatch {
+    /// Starts watching.
+    ///
+    /// # Errors
+    /// If the figure cannot be read at all.
+    pub fn start() -> io::Result<MemoryWatch> {
+        let peak = Arc::new(AtomicU64::new(anonymous_bytes()?));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (peak_too, stop_too) = (Arc::clone(&peak), Arc::clone(&stop));
+        let thread = std::thread::spawn(move || {
+            while !stop_too.load(Ordering::Relaxed) {
+                peak_too.fetch_max(anonymous_bytes().unwrap_or(0), Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+        Ok(MemoryWatch { peak, stop, thread: Some(thread) })
+    }
+
+    /// The highest figure so far, in bytes.
+    #[must_use]
+    pub fn peak_bytes(&self) -> u64 {
+        self.peak.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for MemoryWatch {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// One thread's account of its time. Made and used by the thread that it describes.
+#[derive(Debug)]
+pub struct ThreadTimes {
+    schedstat: File,
+}
+
+/// A reading of [`ThreadTimes`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Times {
+    /// On a core, in ns.
+    pub running_ns: u64,
+    /// Ready to run but without a core, in ns.
+    pub waiting_ns: u64,
+}
+
+impl ThreadTimes {
+    /// For the calling thread.
+    ///
+    /// # Errors
+    /// If the kernel keeps no scheduler statistics.
+    pub fn of_this_thread() -> io::Result<ThreadTimes> {
+        Ok(ThreadTimes { schedstat: File::open("/proc/thread-self/schedstat")? })
+    }
+
+    /// The account now. Costs about a microsecond.
+    ///
+    /// # Errors
+    /// If the kernel's file cannot be read.
+    pub fn read(&self) -> io::Result<Times> {
+        let mut line = [0; 64];
+        let len = self.schedstat.read_at(&mut line, 0)?;
+        let waiting = std::str::from_utf8(&line[..len]).ok().and_then(|line| line.split(' ').nth(1)?.parse().ok());
+        // The file's own figure of running time lags by up to a tick; the clock's does not.
+        let running = clock_gettime(ClockId::ThreadCPUTime);
+        Ok(Times {
+            running_ns: running.tv_sec as u64 * 1_000_000_000 + running.tv_nsec as u64,
+            waiting_ns: waiting.ok_or_else(|| io::Error::other("schedstat: not three numbers"))?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn memory_that_is_touched_is_counted() {
+        let before = anonymous_bytes().unwrap();
+        let block = std::hint::black_box(vec![1u8; 64 << 20]);
+        let after = anonymous_bytes().unwrap();
+        assert!(after >= before + block.len() as u64 / 2, "{before} {after}");
+    }
+
+    #[test]
+    fn a_busy_thread_spends_its_time_running_or_waiting_and_a_sleeping_one_does_not() {
+        let times = ThreadTimes::of_this_thread().unwrap();
+        let before = times.read().unwrap();
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(20) {}
+        let busy = times.read().unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        let slept = times.read().unwrap();
+        let spent = |a: Times, b: Times| b.running_ns - a.running_ns + b.waiting_ns - a.waiting_ns;
+        assert!(spent(before, busy) > 15_000_000, "{}", spent(before, busy));
+        assert!(spent(busy, slept) < 15_000_000, "{}", spent(busy, slept));
+    }
+}
