@@ -1,1 +1,33 @@
-//! urlindex
+//! URLs as keys: one canonical form per page, so that a crawler meets it once under one name.
+//!
+//! A [`Canonicalizer`] turns a URL, as it stood in a link or a WARC record, into the bytes under which a store keeps
+//! the page. It has a name and a version, and both are stored with the data: the same name and version give the same
+//! bytes for ever, and a rule that changes gets a new version. Two are here:
+//!
+//! * [`Whatwg`] (`whatwg`): the serialisation of the WHATWG URL standard without the fragment; two URLs that a browser
+//!   would request alike become one key.
+//! * [`Exact`] (`exact`): the bytes as they are.
+//!
+//! [`named`] finds one again by what a store says it was written with, and [`host`] reads the host out of a key, for
+//! listings by host.
+//!
+//! ```
+//! use urlindex::{Canonicalizer, Whatwg, host};
+//!
+//! let key = Whatwg.canonicalize(b"HTTP://Example.COM:80/a/../b?q=1#top").unwrap();
+//! assert_eq!(key, b"http://example.com/b?q=1");
+//! assert_eq!(host(&key), Some(&b"example.com"[..]));
+//! ```
+//!
+//! Invariants: no canonical URL is empty or holds a NUL byte (stores use NUL to keep other records beside a page), and
+//! canonicalising a canonical URL changes nothing.
+
+mod canonical;
+mod exact;
+mod host;
+mod whatwg;
+
+pub use canonical::{Canonicalizer, UrlError, named};
+pub use exact::Exact;
+pub use host::{canonical_host, host};
+pub use whatwg::Whatwg;

@@ -1,0 +1,73 @@
+//! The host inside a key, read without parsing the rest.
+//!
+//! Listings by host look at every key of a store, so this is a scan over bytes: past `://`, up to the end of the
+//! authority, without user and port. On a canonical URL of the WHATWG kind the answer is the canonical host; on any
+//! other bytes it is whatever stands at that place, or nothing.
+
+/// The host of the URL `key`; `None` if it has no authority (`mailto:`, `data:`) or an empty host (`file:///x`).
+///
+/// An IPv6 address keeps its brackets.
+pub fn host(key: &[u8]) -> Option<&[u8]> {
+    let colon = key.iter().position(|&byte| byte == b':')?;
+    let is_scheme = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+    if colon == 0 || !key[..colon].iter().all(is_scheme) {
+        return None;
+    }
+    let rest = key[colon + 1..].strip_prefix(b"//")?;
+    let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#' | b'\\')).unwrap_or(rest.len());
+    let authority = &rest[..end];
+    let after_user = authority.iter().rposition(|&byte| byte == b'@').map_or(0, |at| at + 1);
+    let with_port = &authority[after_user..];
+    let end = match with_port.first() {
+        Some(b'[') => with_port.iter().position(|&byte| byte == b']').map_or(with_port.len(), |at| at + 1),
+        _ => with_port.iter().position(|&byte| byte == b':').unwrap_or(with_port.len()),
+    };
+    Some(&with_port[..end]).filter(|host| !host.is_empty())
+}
+
+/// A host as a person writes it in the form that canonical URLs use: lower case, international names in punycode,
+/// addresses in their shortest form. `None` if it is no host.
+pub fn canonical_host(text: &str) -> Option<String> {
+    url::Host::parse(text).ok().map(|host| host.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_stands_between_user_and_port() {
+        let cases: [(&str, Option<&str>); 10] = [
+            ("http://example.com/", Some("example.com")),
+            ("https://user:p%40ss@example.com:8443/x@y", Some("example.com")),
+            ("http://example.com?q=a://b", Some("example.com")),
+            ("http://[::1]:80/", Some("[::1]")),
+            ("ftp://127.0.0.1", Some("127.0.0.1")),
+            ("file:///etc/hosts", None),
+            ("mailto:someone@example.com", None),
+            ("/relative/a://b", None),
+            ("", None),
+            ("://x/", None),
+        ];
+        for (key, expected) in cases {
+            assert_eq!(host(key.as_bytes()), expected.map(str::as_bytes), "{key}");
+        }
+    }
+
+    #[test]
+    fn any_bytes_have_a_host_or_none() {
+        for bytes in [&b"\xff://\xfe/"[..], b"a://[", b"a://@", b"a://:", b"a:///"] {
+            let _ = host(bytes);
+        }
+        assert_eq!(host(b"a://\xfe/"), Some(&b"\xfe"[..]));
+    }
+
+    #[test]
+    fn a_host_as_written_becomes_the_host_of_keys() {
+        assert_eq!(canonical_host("Example.COM").as_deref(), Some("example.com"));
+        assert_eq!(canonical_host("bücher.example").as_deref(), Some("xn--bcher-kva.example"));
+        assert_eq!(canonical_host("127.1").as_deref(), Some("127.0.0.1"));
+        assert_eq!(canonical_host("[::0001]").as_deref(), Some("[::1]"));
+        assert_eq!(canonical_host("a b"), None);
+    }
+}
