@@ -3,9 +3,12 @@
 //! The binary `fm-bench` (src/bin/fm-bench) makes the big runs, `benches/` holds the micro benches, and
 //! docs/BENCHMARKS.md the figures with the commands that gave them.
 
+pub mod bare;
 pub mod corpus;
 pub mod device;
+pub mod drive;
 pub mod generate;
 pub mod process;
 pub mod random;
+pub mod report;
 pub mod source;
