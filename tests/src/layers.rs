@@ -18,12 +18,19 @@ pub const CRATES: &[(&str, &[&str])] = &[
 /// The modules of `filemap-core`, lowest layer first. A module may import those of lower layers, and itself; never
 /// those beside it or above it.
 pub const ENGINE_LAYERS: &[&[&str]] = &[
+    // What is said to the caller: plain data that every layer may name.
+    &["record"],
     &["error"],
+    &["event"],
+    &["options"],
+    &["stats"],
+    // Bytes: one record, then a log of records.
     &["format"],
-    &["options", "stats", "event"],
     &["log"],
+    // State: each owns one file or one table, and none knows another.
     &["sync"],
     &["recent", "keys", "values", "index", "superblock"],
+    // Work over that state.
     &["checkpoint", "recover", "check", "inspect"],
     &["worker"],
     &["store"],

@@ -36,7 +36,17 @@ pub struct SourceFile {
     /// The whole text, tests too.
     pub text: String,
     tokens: Vec<TokenTree>,
-    test_lines: usize,
+    cut: Cut,
+    declared_test: bool,
+}
+
+/// What was cut out of a file as tests.
+#[derive(Default)]
+struct Cut {
+    /// Lines that the cut items took.
+    lines: usize,
+    /// Modules that were declared there and have a file of their own.
+    modules: Vec<String>,
 }
 
 impl SourceFile {
@@ -46,20 +56,35 @@ impl SourceFile {
     /// A sentence, when the text does not even cut into tokens.
     pub fn parse(path: &Path, text: &str) -> Result<Self, String> {
         let stream = TokenStream::from_str(text).map_err(|error| format!("{}: not Rust: {error}", path.display()))?;
-        let mut test_lines = 0;
-        let tokens = without_tests(stream, &mut test_lines);
-        Ok(Self { path: path.to_path_buf(), text: text.to_owned(), tokens, test_lines })
+        let mut cut = Cut::default();
+        let tokens = without_tests(stream, &mut cut);
+        Ok(Self { path: path.to_path_buf(), text: text.to_owned(), tokens, cut, declared_test: false })
+    }
+
+    /// Marks the files among `files` that others declare as tests: `#[cfg(test)] mod name;`.
+    pub fn mark_tests(files: &mut [Self]) {
+        let mut declared: Vec<PathBuf> = Vec::new();
+        for file in files.iter() {
+            let folder = file.path.with_file_name("");
+            let stem = file.path.file_stem().unwrap_or_default();
+            let inside = if stem == "mod" || stem == "lib" || stem == "main" { folder } else { folder.join(stem) };
+            declared.extend(file.cut.modules.iter().map(|name| inside.join(name)));
+        }
+        for file in files {
+            let stem = file.path.with_extension("");
+            file.declared_test = declared.iter().any(|test| stem.starts_with(test));
+        }
     }
 
     /// Lines of the file, items under `#[cfg(test)]` not counted.
     pub fn lines_without_tests(&self) -> usize {
-        self.text.lines().count() - self.test_lines
+        self.text.lines().count() - self.cut.lines
     }
 
-    /// Whether the whole file is tests: a file under a package's own `tests` folder, or a module file of that name.
+    /// Whether the whole file is tests: under a package's own `tests` or `benches` folder, or declared so.
     pub fn is_test(&self) -> bool {
         let inside = self.path.iter().skip(1).any(|part| part == "tests" || part == "benches");
-        inside || self.path.file_name().is_some_and(|name| name == "tests.rs")
+        inside || self.declared_test
     }
 
     /// The module path of the file inside its crate: `["index", "page"]`; empty for `lib.rs` and `main.rs`.
@@ -139,8 +164,8 @@ fn for_each_level(level: &[TokenTree], visit: &mut impl FnMut(&[TokenTree])) {
     }
 }
 
-/// The tokens with every `#[cfg(test)]` item taken out; adds the lines those took to `test_lines`.
-fn without_tests(stream: TokenStream, test_lines: &mut usize) -> Vec<TokenTree> {
+/// The tokens with every `#[cfg(test)]` item taken out; what those were is added to `cut`.
+fn without_tests(stream: TokenStream, cut: &mut Cut) -> Vec<TokenTree> {
     let all: Vec<TokenTree> = stream.into_iter().collect();
     let mut kept = Vec::with_capacity(all.len());
     let mut at = 0;
@@ -149,13 +174,18 @@ fn without_tests(stream: TokenStream, test_lines: &mut usize) -> Vec<TokenTree> 
             let end = item_end(&all, at);
             let first = all[at].span().start().line;
             let last = all[end - 1].span().end().line;
-            *test_lines += last + 1 - first;
+            cut.lines += last + 1 - first;
+            if let [.., TokenTree::Ident(word), TokenTree::Ident(name), TokenTree::Punct(_)] = &all[at..end]
+                && word == "mod"
+            {
+                cut.modules.push(name.to_string());
+            }
             at = end;
             continue;
         }
         kept.push(match &all[at] {
             TokenTree::Group(group) => {
-                let inner = without_tests(group.stream(), test_lines).into_iter().collect();
+                let inner = without_tests(group.stream(), cut).into_iter().collect();
                 let mut replaced = proc_macro2::Group::new(group.delimiter(), inner);
                 replaced.set_span(group.span());
                 TokenTree::Group(replaced)

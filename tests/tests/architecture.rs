@@ -4,15 +4,17 @@
 //! find nothing, and on a planted bad snippet, where it must find exactly what was planted.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use filemap_tests::source::SourceFile;
 use filemap_tests::{layers, rules, workspace};
 
 fn files() -> Vec<SourceFile> {
-    let files = workspace::rust_files().expect("the workspace can be read");
-    let parse = |(path, text): (_, String)| SourceFile::parse(path, &text).expect("every file is Rust");
-    files.iter().map(|(path, text)| parse((path.as_path(), text.clone()))).collect()
+    let texts = workspace::rust_files().expect("the workspace can be read");
+    let parse = |(path, text): &(PathBuf, String)| SourceFile::parse(path, text).expect("every file is Rust");
+    let mut files: Vec<SourceFile> = texts.iter().map(parse).collect();
+    SourceFile::mark_tests(&mut files);
+    files
 }
 
 fn planted(path: &str, text: &str) -> SourceFile {
@@ -92,7 +94,7 @@ fn engine_imports_go_downward_only_and_one_module_starts_threads() {
 fn crates_depend_on_the_crates_below_them_only() {
     let manifests = workspace::manifests().expect("the manifests can be read");
     assert!(manifests.len() >= layers::CRATES.len(), "found {} manifests", manifests.len());
-    let check = |(path, text): &(std::path::PathBuf, String)| rules::manifest(&path.display().to_string(), text);
+    let check = |(path, text): &(PathBuf, String)| rules::manifest(&path.display().to_string(), text);
     assert_none(manifests.iter().flat_map(check).collect());
 }
 
@@ -135,6 +137,21 @@ fn downward_imports_tests_comments_and_strings_are_let_pass() {
     "#;
     let path = format!("{}/log/mod.rs", layers::ENGINE_SOURCE);
     assert_none(rules::engine_imports(&planted(&path, text), &names));
+}
+
+#[test]
+fn a_file_declared_as_a_test_module_is_a_test_and_its_neighbours_are_not() {
+    let declaring = "#[cfg(test)]\nmod spec;\nmod key;\n#[cfg(test)]\npub(crate) mod sim;";
+    let mut files = vec![
+        planted("crates/filemap-core/src/format/mod.rs", declaring),
+        planted("crates/filemap-core/src/format/spec.rs", ""),
+        planted("crates/filemap-core/src/format/key.rs", ""),
+        planted("crates/filemap-core/src/format/sim/disk.rs", ""),
+        planted("crates/filemap-core/src/spec.rs", ""),
+    ];
+    SourceFile::mark_tests(&mut files);
+    let tests: Vec<bool> = files.iter().map(SourceFile::is_test).collect();
+    assert_eq!(tests, [false, true, false, true, false]);
 }
 
 #[test]
