@@ -1,0 +1,281 @@
+//! `verify`: reads every byte of a store, and says of each that is wrong where it is. It stops at nothing.
+
+use std::collections::HashMap;
+
+use crate::error::Result;
+use crate::format::key::UNIT_BYTES as KEY_UNIT;
+use crate::format::leaf::{Slot, kept_bits};
+use crate::format::location::UNIT_BYTES;
+use crate::format::superblock::COPIES;
+use crate::format::value::{self, Kind};
+use crate::format::{PAGE_BYTES, names};
+use crate::log::scan::Item;
+use crate::store::{Inner, Store};
+use crate::values::segments::FIRST_RECORD;
+
+/// One damaged place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file's name inside the store.
+    pub file: String,
+    /// Byte offset of the damage.
+    pub offset: u64,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// How far a verification has come.
+#[derive(Clone, Debug)]
+pub struct VerifyProgress {
+    /// The file being read.
+    pub file: String,
+    /// Bytes read so far, of all files.
+    pub done_bytes: u64,
+    /// Bytes to read in all.
+    pub total_bytes: u64,
+}
+
+/// What a verification found.
+#[derive(Clone, Debug, Default)]
+pub struct VerifyReport {
+    /// Files that were read.
+    pub files: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Whole records of the value log.
+    pub value_records: u64,
+    /// Whole records of key.dat.
+    pub key_records: u64,
+    /// Leaf pages of the index.
+    pub index_pages: u64,
+    /// Keys in the index.
+    pub indexed_keys: u64,
+    /// All damage, in the order of the files.
+    pub problems: Vec<Problem>,
+}
+
+/// A set of the unit offsets at which whole records start.
+#[derive(Default)]
+struct Starts {
+    bits: Vec<u64>,
+}
+
+impl Starts {
+    fn add(&mut self, unit: u64) {
+        let word = (unit / 64) as usize;
+        if word >= self.bits.len() {
+            self.bits.resize(word + 1, 0);
+        }
+        self.bits[word] |= 1 << (unit % 64);
+    }
+
+    fn has(&self, unit: u64) -> bool {
+        self.bits.get((unit / 64) as usize).is_some_and(|w| w >> (unit % 64) & 1 == 1)
+    }
+}
+
+struct Check<'a> {
+    inner: &'a Inner,
+    report: VerifyReport,
+    total_bytes: u64,
+    values: HashMap<u16, Starts>,
+    keys: Starts,
+    progress: &'a mut dyn FnMut(VerifyProgress),
+}
+
+impl Store {
+    /// Reads all files of the store, checks every record and every link between them, and reports all damage: bytes that
+    /// belong to no record, records whose checksum or decompressed length is wrong, index pages, slots that lead nowhere.
+    /// Takes 2 MiB of memory for each GiB of values. Other threads may go on reading and writing.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) when a file cannot be read at all; damage is in the report.
+    pub fn verify(&self, progress: &mut dyn FnMut(VerifyProgress)) -> Result<VerifyReport> {
+        let inner = &*self.inner;
+        inner.check_open()?;
+        if inner.writer.is_some() {
+            // The tables then hold only what is put while this runs.
+            inner.checkpoint()?;
+        } else {
+            inner.follow_writer()?;
+        }
+        let stats = self.stats();
+        let mut check = Check {
+            inner,
+            report: VerifyReport::default(),
+            total_bytes: stats.value_bytes + stats.key_bytes + stats.index_leaves * PAGE_BYTES as u64,
+            values: HashMap::new(),
+            keys: Starts::default(),
+            progress,
+        };
+        check.superblock()?;
+        check.values()?;
+        let heads = check.keys()?;
+        check.index(heads)?;
+        Ok(check.report)
+    }
+}
+
+impl Check<'_> {
+    fn problem(&mut self, file: impl Into<String>, offset: u64, what: impl Into<String>) {
+        self.report.problems.push(Problem { file: file.into(), offset, what: what.into() });
+    }
+
+    fn read(&mut self, file: &str, bytes: u64) {
+        self.report.bytes += bytes;
+        (self.progress)(VerifyProgress {
+            file: file.to_owned(),
+            done_bytes: self.report.bytes.min(self.total_bytes),
+            total_bytes: self.total_bytes,
+        });
+    }
+
+    fn superblock(&mut self) -> Result<()> {
+        self.report.files += 1;
+        for (copy, offset) in self.inner.superblock.copies()?.iter().zip(COPIES) {
+            if let Err(what) = copy {
+                self.problem(names::SUPERBLOCK, offset, *what);
+            }
+        }
+        Ok(())
+    }
+
+    /// Scans every segment up to the end of the log.
+    fn values(&mut self) -> Result<()> {
+        let end = self.inner.log_end();
+        for segment in self.inner.segments.all().iter().filter(|s| s.ordinal <= end.ordinal) {
+            let name = segment.name();
+            self.report.files += 1;
+            let file = match self.inner.segments.file(segment) {
+                Ok(file) => file,
+                Err(e) => {
+                    self.problem(name, 0, e.to_string());
+                    continue;
+                }
+            };
+            let to = if segment.ordinal == end.ordinal { end.offset } else { u64::MAX };
+            let mut scan = self.inner.segments.scan(segment, &*file, FIRST_RECORD, to)?;
+            let mut starts = Starts::default();
+            let mut expanded = Vec::new();
+            let mut read = FIRST_RECORD;
+            while let Some(item) = scan.next()? {
+                match item {
+                    Item::Gap { offset, bytes, what } => {
+                        read += bytes;
+                        self.problem(&name, offset, format!("{bytes} bytes belong to no whole record: {what}"));
+                    }
+                    Item::Record { offset, bytes } => {
+                        read += bytes.len() as u64;
+                        self.report.value_records += 1;
+                        match expand(bytes, &mut expanded) {
+                            Ok(()) => starts.add(offset / UNIT_BYTES),
+                            Err(what) => self.problem(&name, offset, what),
+                        }
+                    }
+                }
+                if read >= 8 << 20 {
+                    self.read(&name, std::mem::take(&mut read));
+                }
+            }
+            self.read(&name, read);
+            self.values.insert(segment.id, starts);
+        }
+        Ok(())
+    }
+
+    /// Scans key.dat; how many of its records are the head of a key's chain, as the index says.
+    fn keys(&mut self) -> Result<u64> {
+        self.report.files += 1;
+        let inner = self.inner;
+        let mut heads = 0;
+        let mut read = 0;
+        let mut scan = inner.keys.scan()?;
+        while let Some(item) = scan.next()? {
+            match item {
+                Item::Gap { offset, bytes, what } => {
+                    read += bytes;
+                    self.problem(names::KEYS, offset, format!("{bytes} bytes belong to no whole record: {what}"));
+                }
+                Item::Record { offset, bytes } => {
+                    read += bytes.len() as u64;
+                    self.report.key_records += 1;
+                    self.keys.add(offset / KEY_UNIT);
+                    let (record, key) = inner.keys.decode(bytes, offset)?;
+                    let hash = inner.hash(key);
+                    let Ok(candidates) = inner.candidates(hash) else { continue };
+                    for slot in candidates.iter().filter(|s| s.key == offset / KEY_UNIT) {
+                        heads += 1;
+                        if slot.location != record.location || slot.hash != kept_bits(hash) {
+                            self.problem(names::KEYS, offset, "its slot in the index leads elsewhere");
+                        }
+                    }
+                }
+            }
+            if read >= 8 << 20 {
+                self.read(names::KEYS, std::mem::take(&mut read));
+            }
+        }
+        self.read(names::KEYS, read);
+        Ok(heads)
+    }
+
+    /// Checks every leaf and where its slots lead.
+    fn index(&mut self, heads: u64) -> Result<()> {
+        self.report.files += 1;
+        let (mut keys, mut bad) = (0, Vec::new());
+        let (values, key_starts) = (&self.values, &self.keys);
+        let mut slots = |slots: &[Slot]| {
+            keys += slots.len() as u64;
+            for slot in slots {
+                let name = names::segment(slot.location.segment);
+                let unit = u64::from(slot.location.unit);
+                if !values.get(&slot.location.segment).is_some_and(|s| s.has(unit)) {
+                    bad.push((name, slot.location.offset(), "the index leads here, but there is no whole record"));
+                }
+                if !key_starts.has(slot.key) {
+                    let name = names::KEYS.to_owned();
+                    bad.push((name, slot.key * KEY_UNIT, "the index leads here, but there is no whole key record"));
+                }
+            }
+        };
+        let mut pages = Vec::new();
+        self.report.index_pages = self.inner.index.check(&mut slots, &mut |page, what| pages.push((page, what.to_owned())))?;
+        self.report.indexed_keys = keys;
+        self.read(names::INDEX, self.report.index_pages * PAGE_BYTES as u64);
+        for (page, what) in pages {
+            self.problem(names::INDEX, u64::from(page) * PAGE_BYTES as u64, what);
+        }
+        for (name, offset, what) in bad {
+            self.problem(name, offset, what);
+        }
+        let expected = self.inner.latest.load().index.keys;
+        if self.report.problems.is_empty() && (keys != expected || heads != keys) {
+            let what = format!("the index has {keys} keys, the superblock says {expected}, key.dat has {heads} heads");
+            self.problem(names::INDEX, 0, what);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a record's parts decompress to their recorded lengths.
+fn expand(bytes: &[u8], out: &mut Vec<u8>) -> std::result::Result<(), &'static str> {
+    let header = value::peek(bytes)?;
+    let meta = &bytes[header.meta_at()..header.payload_at()];
+    let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
+    out.clear();
+    crate::values::codec::expand(header.meta_codec, meta, header.meta_raw_bytes as usize, out)?;
+    out.clear();
+    match header.kind {
+        Kind::Page | Kind::Chunk => {
+            crate::values::codec::expand(header.codec, payload, header.raw_bytes as usize, out)?;
+        }
+        Kind::Chunked => {
+            value::decode_chunks(payload, header.raw_bytes)?;
+        }
+        Kind::Reference | Kind::Tombstone | Kind::Filler => {}
+    }
+    if header.kind == Kind::Page && crate::store::digest(out) != header.digest {
+        return Err("the body's digest does not match");
+    }
+    Ok(())
+}

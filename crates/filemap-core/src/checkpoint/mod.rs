@@ -1,0 +1,151 @@
+//! A checkpoint merges the recent table into the index and makes it durable, in the background, while puts go on into a
+//! second table.
+//!
+//! The order is what makes it safe: freeze table, tail and next sequence in one step; sync the value log; then, leaf by leaf
+//! in hash order, append key records and write new leaves to free pages. A stage ends with key.dat synced, then address.idx
+//! synced, then the superblock written and synced. Until then nothing that the last superblock names is touched. The last
+//! stage's superblock has the new tail; those before it keep the old one, so that after a crash what they entered is merely
+//! early.
+
+mod merge;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use crate::error::Result;
+use crate::event::Event;
+use crate::format::leaf::kept_bits;
+use crate::format::superblock::{Superblock, Tail};
+use crate::index::IndexWriter;
+use crate::keys::KeyAppender;
+use crate::recent::{Found, Recent};
+use crate::stats::Counters;
+use crate::store::{Inner, Tables};
+use crate::sync::lock;
+use merge::Merge;
+
+/// What only checkpoints touch, behind the checkpoint lock.
+pub(crate) struct Checkpointer {
+    pub(crate) index: IndexWriter,
+    pub(crate) keys: KeyAppender,
+    /// The last durable superblock.
+    pub(crate) current: Superblock,
+    /// Entries with a lower sequence were replayed: an interrupted checkpoint may have entered them before.
+    pub(crate) replayed_below: u64,
+}
+
+/// The state of the log at the moment of freezing.
+struct Frozen {
+    table: Arc<Recent>,
+    tail: Tail,
+    next_sequence: u64,
+    position: u64,
+}
+
+impl Inner {
+    /// Runs a checkpoint now; waits for one that is running.
+    ///
+    /// # Errors
+    /// The first failure, which stops all further writes.
+    pub(crate) fn checkpoint(&self) -> Result<()> {
+        let writer = self.write_side()?;
+        let mut checkpointer = lock(&writer.checkpointer);
+        writer.poison.check()?;
+        let result = self.checkpoint_locked(&mut checkpointer);
+        writer.checkpoint_due.store(false, Ordering::Release);
+        result.inspect_err(|e| self.poison(e))
+    }
+
+    fn checkpoint_locked(&self, c: &mut Checkpointer) -> Result<()> {
+        let start = Instant::now();
+        let Some(frozen) = self.freeze(c)? else { return Ok(()) };
+        self.emit(&Event::CheckpointStarted { entries: frozen.table.entries() });
+        let (pages, key_bytes) = (c.index.written_pages(), c.keys.appended_bytes());
+        self.sync_to(frozen.position)?;
+        // From here on the index may hold versions as late as this: reads of recent entries must look there too.
+        self.indexed_time_ms.fetch_max(frozen.table.max_time_ms(), Ordering::AcqRel);
+        self.apply(c, &frozen.table)?;
+        c.current.tail = frozen.tail;
+        c.current.next_sequence = frozen.next_sequence;
+        self.commit(c)?;
+        let tables = self.tables.load();
+        self.tables.store(Arc::new(Tables { active: Arc::clone(&tables.active), frozen: None }));
+        let elapsed = start.elapsed();
+        let (index_pages, key_bytes) = (c.index.written_pages() - pages, c.keys.appended_bytes() - key_bytes);
+        let counters = &self.counters;
+        Counters::add(&counters.checkpoints, 1);
+        Counters::add(&counters.checkpoint_us, elapsed.as_micros() as u64);
+        Counters::add(&counters.index_pages_written, index_pages);
+        Counters::add(&counters.key_bytes_written, key_bytes);
+        self.emit(&Event::CheckpointFinished { elapsed, index_pages, key_bytes });
+        Ok(())
+    }
+
+    /// Puts a fresh table in place of the active one, and notes where the log stands, in one step. `None` when nothing was
+    /// logged since the last checkpoint.
+    fn freeze(&self, c: &Checkpointer) -> Result<Option<Frozen>> {
+        let writer = self.write_side()?;
+        let fresh = Arc::new(Recent::new(self.options.recent_bytes));
+        let mut log = lock(&writer.log);
+        let tail = log.appender.tail();
+        if tail == c.current.tail && self.tables.load().active.entries() == 0 {
+            return Ok(None);
+        }
+        writer.freezes.fetch_add(1, Ordering::Relaxed);
+        let table = Arc::clone(&self.tables.load().active);
+        self.tables.store(Arc::new(Tables { active: fresh, frozen: Some(Arc::clone(&table)) }));
+        let position = log.appender.position();
+        log.frozen_at = position;
+        Ok(Some(Frozen { table, tail, next_sequence: log.next_sequence, position }))
+    }
+
+    /// Enters all keys of a table in the index, in hash order, committing a stage whenever one is full.
+    fn apply(&self, c: &mut Checkpointer, table: &Recent) -> Result<()> {
+        let mut keys: Vec<(u64, Found)> = table.keys().collect();
+        keys.sort_unstable_by_key(|k| k.0);
+        let mut rest = &keys[..];
+        while let Some((hash, _)) = rest.first() {
+            let old = c.index.leaf(*hash)?;
+            let (mine, others) = rest.split_at(rest.partition_point(|k| old.covers(k.0)));
+            let mut slots = old.slots.clone();
+            let mut merge = Merge {
+                keys: &mut c.keys,
+                segments: &self.segments,
+                keep: self.options.keep_versions,
+                replayed_below: c.replayed_below,
+            };
+            for (hash, found) in mine {
+                let key = table.key_of(found);
+                let versions = table.versions(found);
+                c.current.versions += versions.len() as u64;
+                merge.key(&mut slots, kept_bits(*hash), &key, found, versions)?;
+            }
+            c.index.replace(&old, &slots)?;
+            if c.index.wants_flush() || c.keys.wants_flush() {
+                // Readers may be led to a key record only when it is in the file.
+                c.keys.flush()?;
+                c.index.flush()?;
+            }
+            if c.index.stage_is_full() {
+                self.commit(c)?;
+            }
+            rest = others;
+        }
+        Ok(())
+    }
+
+    /// Ends a stage: what was entered so far is durable when this returns.
+    fn commit(&self, c: &mut Checkpointer) -> Result<()> {
+        c.keys.flush()?;
+        c.keys.sync()?;
+        c.current.index = c.index.commit()?;
+        c.current.epoch = c.index.epoch();
+        c.current.key_bytes = self.keys.bytes();
+        c.current.max_time_ms = self.indexed_time_ms.load(Ordering::Acquire);
+        self.superblock.write(&c.current)?;
+        self.latest.store(Arc::new(c.current.clone()));
+        c.index.committed();
+        Ok(())
+    }
+}

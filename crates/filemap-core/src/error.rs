@@ -1,0 +1,154 @@
+//! The one error type of the engine, and how its variants are made.
+//!
+//! Every variant says what failed and where; its doc comment says what the caller should do. Absence is never an error:
+//! that is `Ok(None)`.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The result of everything in this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What can go wrong.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused an operation. Reads may be tried again; after a failed write or sync the handle
+    /// is poisoned (see [`Error::Poisoned`]).
+    #[error("{op} of {file} failed: {source}")]
+    Io {
+        /// The operation, such as `read` or `sync`.
+        op: &'static str,
+        /// The file's name inside the store.
+        file: String,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// Bytes on disk are not what was written. Only the record that is named is lost: run `verify` to find all damage,
+    /// and restore the store from a copy, or fetch the page again.
+    #[error("{file} is damaged at offset {offset}: {what}")]
+    Corrupt {
+        /// The file's name inside the store.
+        file: String,
+        /// Byte offset of the damaged record.
+        offset: u64,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// Another handle writes the store. Close it, or open the store read-only.
+    #[error("{} is open for writing{}; close it there, or open it read-only", path.display(), by(*pid))]
+    Locked {
+        /// The store's directory.
+        path: PathBuf,
+        /// The writer's process id, if known.
+        pid: Option<u32>,
+    },
+    /// The directory holds no store. Check the path, or create a store there.
+    #[error("{} is not a FileMap store: {why}", path.display())]
+    NotAStore {
+        /// The directory.
+        path: PathBuf,
+        /// What was found instead.
+        why: String,
+    },
+    /// A store can only be created in a new or empty directory. Nothing was changed.
+    #[error("{} is not empty; a store is created only in a new or empty directory", path.display())]
+    NotEmpty {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The store was written by a newer version. Use that version, or dump it there and load it here.
+    #[error("{file} has format version {found}, this program reads up to {supported}; use a newer FileMap")]
+    NewerFormat {
+        /// The file's name inside the store.
+        file: String,
+        /// The version that a reader must know.
+        found: u16,
+        /// The newest version that this program knows.
+        supported: u16,
+    },
+    /// The store's keys were made by another canonicaliser. To move, dump the store and load it into a new one.
+    #[error(
+        "the store's keys are canonicalised by {stored}, not by {wanted}; open it with {stored}, or dump it and load it \
+         into a new store"
+    )]
+    Canonicalizer {
+        /// Name and version in the superblock.
+        stored: String,
+        /// Name and version that were asked for.
+        wanted: String,
+    },
+    /// A key must have 1 to 65,536 bytes. Nothing was written.
+    #[error("a key has 1 to {} bytes, this one has {len}", crate::MAX_KEY_BYTES)]
+    KeyLength {
+        /// The key's length in bytes.
+        len: usize,
+    },
+    /// Meta may have up to 65,536 bytes. Nothing was written.
+    #[error("meta has at most {} bytes, this has {len}", crate::MAX_META_BYTES)]
+    MetaTooLarge {
+        /// The meta's length in bytes.
+        len: usize,
+    },
+    /// A value may have up to 4 GiB. Nothing was written.
+    #[error("a value has at most {} bytes, this one has {len} or more", crate::MAX_VALUE_BYTES)]
+    ValueTooLarge {
+        /// The value's length in bytes, or what of it was seen.
+        len: u64,
+    },
+    /// The file system is nearly full: puts stop at the floor, so that reads, removes and a checkpoint still work. Free
+    /// space, or lower `Options::free_space_floor`.
+    #[error("only {free_bytes} bytes are free, below the floor of {floor_bytes}; nothing was written")]
+    NoSpace {
+        /// What the file system has left.
+        free_bytes: u64,
+        /// The option's value.
+        floor_bytes: u64,
+    },
+    /// An earlier write or sync failed, so nothing more is written through this handle. Reads go on. Close the store,
+    /// mend the cause and open it again: recovery keeps all that was acknowledged.
+    #[error("the store takes no more writes since {cause}; close it and open it again")]
+    Poisoned {
+        /// The first failure.
+        cause: String,
+    },
+    /// The handle was opened read-only.
+    #[error("the store is open read-only")]
+    ReadOnly,
+    /// The handle was closed.
+    #[error("the store is closed")]
+    Closed,
+    /// An option has a value that makes no sense.
+    #[error("option {name}: {why}")]
+    InvalidOption {
+        /// The option.
+        name: &'static str,
+        /// What is wrong with its value.
+        why: String,
+    },
+    /// A reader that was handed to the store failed. Nothing was stored.
+    #[error("the source of the value failed: {0}")]
+    Source(Arc<io::Error>),
+}
+
+fn by(pid: Option<u32>) -> String {
+    pid.map(|p| format!(" by process {p}")).unwrap_or_default()
+}
+
+impl Error {
+    /// Wraps what the system said about an operation on a file.
+    pub(crate) fn io(op: &'static str, file: impl Into<String>, source: io::Error) -> Error {
+        Error::Io { op, file: file.into(), source: Arc::new(source) }
+    }
+
+    /// Damage at a place.
+    pub(crate) fn corrupt(file: impl Into<String>, offset: u64, what: impl Into<String>) -> Error {
+        Error::Corrupt { file: file.into(), offset, what: what.into() }
+    }
+
+    /// Whether the damage or absence of a file, rather than anything else, is the cause.
+    pub fn is_corrupt(&self) -> bool {
+        matches!(self, Error::Corrupt { .. })
+    }
+}

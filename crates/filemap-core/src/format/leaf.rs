@@ -1,0 +1,171 @@
+//! A leaf page of address.idx: the slots of all keys whose hash starts with the leaf's prefix, sorted by hash.
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 4 | CRC-32 of bytes 4..4096, seeded with store id and page number |
+//! | 4 | 1 | 1 = leaf |
+//! | 5 | 1 | depth: length of the prefix in bits, 7 to 47 |
+//! | 6 | 2 | number of slots, up to 254 |
+//! | 8 | 8 | epoch of the superblock that first names the page |
+//! | 16 | 8 | prefix, in the low `depth` bits |
+//! | 24 | 8 | reserved, zero |
+//! | 32 | 16 each | slots |
+//!
+//! A slot is two words: {40 hash bits, upper 24 bits of the key record's address} and {lower 16 bits of that address, 40
+//! bits of location, 8 bits of size class}. The 40 hash bits follow the hash's first 7, which the directory always
+//! resolves. A page is never changed once a superblock names it.
+
+use super::location::{Location, SizeClass};
+use super::{Flaw, PAGE_BYTES, all_zero, get_u16, get_u32, get_u64, put, seeded_crc};
+
+/// Slots of a full leaf.
+pub(crate) const CAPACITY: usize = (PAGE_BYTES - HEADER_BYTES) / SLOT_BYTES;
+/// Bits of the hash that the directory always resolves, and that slots need not keep.
+pub(crate) const MIN_DEPTH: u8 = 7;
+/// A leaf at this depth cannot be split: its slots have no further bits.
+pub(crate) const MAX_DEPTH: u8 = MIN_DEPTH + HASH_BITS;
+pub(crate) const HEADER_BYTES: usize = 32;
+const SLOT_BYTES: usize = 16;
+const HASH_BITS: u8 = 40;
+const KIND: u8 = 1;
+
+/// The 40 bits of a 64-bit hash that a slot keeps.
+pub(crate) fn kept_bits(hash: u64) -> u64 {
+    hash >> (64 - MAX_DEPTH) & ((1 << HASH_BITS) - 1)
+}
+
+/// One entry of the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot {
+    /// See [`kept_bits`].
+    pub(crate) hash: u64,
+    /// Address of the newest key record, in its 16-byte units.
+    pub(crate) key: u64,
+    pub(crate) location: Location,
+    pub(crate) size: SizeClass,
+}
+
+impl Slot {
+    pub(crate) fn pack(&self) -> [u64; 2] {
+        debug_assert!(self.hash < 1 << HASH_BITS && self.key < 1 << 40);
+        let low = (self.key & 0xffff) << 48 | self.location.pack() << 8 | u64::from(self.size.0);
+        [self.hash << 24 | self.key >> 16, low]
+    }
+
+    pub(crate) fn unpack(words: [u64; 2]) -> Slot {
+        Slot {
+            hash: words[0] >> 24,
+            key: (words[0] & 0xff_ffff) << 16 | words[1] >> 48,
+            location: Location::unpack(words[1] >> 8),
+            size: SizeClass(words[1] as u8),
+        }
+    }
+}
+
+/// The hash bits of a slot's first word, by which slots are sorted.
+pub(crate) fn hash_of_word(word: u64) -> u64 {
+    word >> 24
+}
+
+/// A decoded leaf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Leaf {
+    pub(crate) depth: u8,
+    pub(crate) prefix: u64,
+    pub(crate) epoch: u64,
+    pub(crate) slots: Vec<Slot>,
+}
+
+/// Encodes a leaf for page number `page`. The slots must be sorted by hash and fit.
+pub(crate) fn encode(seed: u32, page: u32, depth: u8, prefix: u64, epoch: u64, slots: &[Slot]) -> [u8; PAGE_BYTES] {
+    assert!(slots.len() <= CAPACITY);
+    debug_assert!(slots.is_sorted_by_key(|s| s.hash));
+    let mut b = [0; PAGE_BYTES];
+    b[4] = KIND;
+    b[5] = depth;
+    put(&mut b, 6, &(slots.len() as u16).to_le_bytes());
+    put(&mut b, 8, &epoch.to_le_bytes());
+    put(&mut b, 16, &prefix.to_le_bytes());
+    for (slot, out) in slots.iter().zip(b[HEADER_BYTES..].chunks_exact_mut(SLOT_BYTES)) {
+        let [first, second] = slot.pack();
+        out[..8].copy_from_slice(&first.to_le_bytes());
+        out[8..].copy_from_slice(&second.to_le_bytes());
+    }
+    let crc = seeded_crc(seed, u64::from(page), &b[4..]);
+    put(&mut b, 0, &crc.to_le_bytes());
+    b
+}
+
+/// Decodes a leaf that was read from page number `page`.
+pub(crate) fn decode(seed: u32, page: u32, b: &[u8]) -> Result<Leaf, Flaw> {
+    if b.len() != PAGE_BYTES {
+        return Err("leaf page is cut off");
+    }
+    if seeded_crc(seed, u64::from(page), &b[4..]) != get_u32(b, 0) {
+        return Err("leaf page checksum does not match");
+    }
+    let (depth, count) = (b[5], usize::from(get_u16(b, 6)));
+    if b[4] != KIND {
+        return Err("not a leaf page");
+    }
+    if !(MIN_DEPTH..=MAX_DEPTH).contains(&depth) || count > CAPACITY {
+        return Err("leaf page header is out of range");
+    }
+    let used = HEADER_BYTES + count * SLOT_BYTES;
+    if !all_zero(&b[24..32]) || !all_zero(&b[used..]) {
+        return Err("reserved bytes of a leaf page are not zero");
+    }
+    let slots: Vec<Slot> = b[HEADER_BYTES..used]
+        .chunks_exact(SLOT_BYTES)
+        .map(|s| Slot::unpack([get_u64(s, 0), get_u64(s, 8)]))
+        .collect();
+    if !slots.is_sorted_by_key(|s| s.hash) {
+        return Err("slots of a leaf page are not in order");
+    }
+    Ok(Leaf { depth, prefix: get_u64(b, 16), epoch: get_u64(b, 8), slots })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slots(n: u64) -> Vec<Slot> {
+        (0..n)
+            .map(|i| Slot {
+                hash: i * 4_000_000_000,
+                key: (1 << 40) - 1 - i,
+                location: Location::new(i as u16, 64 * i),
+                size: SizeClass(i as u8),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn leaves_come_back_full_and_empty() {
+        for n in [0, 1, 254] {
+            let page = encode(5, 9, 12, 0xabc, 3, &slots(n));
+            let leaf = decode(5, 9, &page).unwrap();
+            assert_eq!(leaf, Leaf { depth: 12, prefix: 0xabc, epoch: 3, slots: slots(n) });
+        }
+    }
+
+    #[test]
+    fn a_changed_byte_another_place_and_another_store_are_noticed() {
+        let page = encode(5, 9, 12, 0xabc, 3, &slots(10));
+        assert!(decode(5, 8, &page).is_err());
+        assert!(decode(6, 9, &page).is_err());
+        for at in 0..PAGE_BYTES {
+            let mut bad = page;
+            bad[at] ^= 4;
+            assert!(decode(5, 9, &bad).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn the_kept_bits_follow_the_first_seven() {
+        assert_eq!(kept_bits(u64::MAX), (1 << 40) - 1);
+        assert_eq!(kept_bits(0xfe00_0000_0001_ffff), 0);
+        assert_eq!(kept_bits(1 << 56), 1 << 39);
+        assert_eq!(kept_bits(1 << 17), 1);
+    }
+}

@@ -1,0 +1,69 @@
+//! The on-disk format: one file per record or header, with encode beside decode. docs/FORMAT.md describes it, and a test
+//! holds the two equal.
+//!
+//! Invariants: little-endian, fixed width, no padding that is not written; reserved bytes are zero and checked; tag 0
+//! is invalid; `decode` is total over any bytes and never allocates by a length that it has not checked.
+
+pub(crate) mod header;
+pub(crate) mod key;
+pub(crate) mod leaf;
+pub(crate) mod location;
+pub(crate) mod names;
+pub(crate) mod node;
+pub(crate) mod superblock;
+pub(crate) mod value;
+
+/// The newest format that this program reads and writes.
+pub(crate) const FORMAT_VERSION: u16 = 1;
+
+/// Every page of address.idx, and the distance of the superblock's two copies.
+pub(crate) const PAGE_BYTES: usize = 4096;
+
+/// Why bytes are not what they should be.
+pub(crate) type Flaw = &'static str;
+
+pub(crate) fn get_u16(b: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([b[at], b[at + 1]])
+}
+
+pub(crate) fn get_u32(b: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]])
+}
+
+pub(crate) fn get_u64(b: &[u8], at: usize) -> u64 {
+    u64::from(get_u32(b, at)) | u64::from(get_u32(b, at + 4)) << 32
+}
+
+pub(crate) fn get_16(b: &[u8], at: usize) -> [u8; 16] {
+    let mut out = [0; 16];
+    out.copy_from_slice(&b[at..at + 16]);
+    out
+}
+
+pub(crate) fn put(b: &mut [u8], at: usize, bytes: &[u8]) {
+    b[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+pub(crate) fn all_zero(b: &[u8]) -> bool {
+    b.iter().all(|&x| x == 0)
+}
+
+/// The seed of a checksum: what a record belongs to and where it lies, so that a whole record of another store,
+/// another life of the file or another place does not pass.
+pub(crate) fn seed(store_id: &[u8; 16], file: u64) -> u32 {
+    let mut h = crc32fast::Hasher::new();
+    h.update(store_id);
+    h.update(&file.to_le_bytes());
+    h.finalize()
+}
+
+/// CRC-32 (IEEE) of `bytes`, after a seed and an offset.
+pub(crate) fn seeded_crc(seed: u32, offset: u64, bytes: &[u8]) -> u32 {
+    let mut h = crc32fast::Hasher::new_with_initial(seed);
+    h.update(&offset.to_le_bytes());
+    h.update(bytes);
+    h.finalize()
+}
+
+#[cfg(test)]
+mod spec;

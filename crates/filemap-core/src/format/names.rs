@@ -1,0 +1,36 @@
+//! File names of a store: built and parsed here only.
+
+/// The writer's lock.
+pub(crate) const LOCK: &str = "LOCK";
+/// The superblock.
+pub(crate) const SUPERBLOCK: &str = "SUPERBLOCK";
+/// The hash index.
+pub(crate) const INDEX: &str = "address.idx";
+/// The key log.
+pub(crate) const KEYS: &str = "key.dat";
+
+/// The name of a value segment.
+pub(crate) fn segment(id: u16) -> String {
+    format!("value{id}.dat")
+}
+
+/// The number of a value segment, if the name is one that `segment` gives.
+pub(crate) fn parse_segment(name: &str) -> Option<u16> {
+    let id = name.strip_prefix("value")?.strip_suffix(".dat")?.parse().ok()?;
+    (segment(id) == name).then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_that_would_be_given_are_parsed() {
+        for id in [0, 1, 9, 65_535] {
+            assert_eq!(parse_segment(&segment(id)), Some(id));
+        }
+        for name in ["value.dat", "value01.dat", "value+1.dat", "value65536.dat", "value1.dat.tmp", "xvalue1.dat", ""] {
+            assert_eq!(parse_segment(name), None, "{name}");
+        }
+    }
+}

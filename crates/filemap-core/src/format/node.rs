@@ -1,0 +1,117 @@
+//! A node page of address.idx: a stretch of the directory, or of the page numbers of the nodes one level below.
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 4 | CRC-32 of bytes 4..4096, seeded with store id and page number |
+//! | 4 | 1 | 2 = node |
+//! | 5 | 1 | level: 0 holds directory entries, n > 0 the page numbers of nodes of level n - 1 |
+//! | 6 | 2 | number of entries, up to 508 |
+//! | 8 | 8 | epoch of the superblock that first names the page |
+//! | 16 | 8 | index of the first entry in its level |
+//! | 24 | 8 | reserved, zero |
+//! | 32 | 8 each | entries |
+//!
+//! A directory entry is {32 bits page, 16 bits number of slots, 8 bits depth, 8 bits zero}; page 0 stands for a leaf
+//! without slots, which needs no page.
+
+use super::{Flaw, PAGE_BYTES, all_zero, get_u16, get_u32, get_u64, put, seeded_crc};
+
+/// Entries of a full node.
+pub(crate) const CAPACITY: usize = (PAGE_BYTES - HEADER_BYTES) / 8;
+const HEADER_BYTES: usize = 32;
+const KIND: u8 = 2;
+
+/// One directory entry: which leaf serves a stretch of hashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) page: u32,
+    pub(crate) count: u16,
+    pub(crate) depth: u8,
+}
+
+impl Entry {
+    pub(crate) fn pack(self) -> u64 {
+        u64::from(self.page) | u64::from(self.count) << 32 | u64::from(self.depth) << 48
+    }
+
+    /// Ignores the upper 8 bits, which are free for use in memory.
+    pub(crate) fn unpack(word: u64) -> Entry {
+        Entry { page: word as u32, count: (word >> 32) as u16, depth: (word >> 48) as u8 }
+    }
+}
+
+/// A decoded node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Node {
+    pub(crate) level: u8,
+    pub(crate) epoch: u64,
+    pub(crate) first: u64,
+    pub(crate) entries: Vec<u64>,
+}
+
+/// Encodes a node for page number `page`.
+pub(crate) fn encode(seed: u32, page: u32, level: u8, epoch: u64, first: u64, entries: &[u64]) -> [u8; PAGE_BYTES] {
+    assert!(entries.len() <= CAPACITY);
+    let mut b = [0; PAGE_BYTES];
+    b[4] = KIND;
+    b[5] = level;
+    put(&mut b, 6, &(entries.len() as u16).to_le_bytes());
+    put(&mut b, 8, &epoch.to_le_bytes());
+    put(&mut b, 16, &first.to_le_bytes());
+    for (entry, out) in entries.iter().zip(b[HEADER_BYTES..].chunks_exact_mut(8)) {
+        out.copy_from_slice(&entry.to_le_bytes());
+    }
+    let crc = seeded_crc(seed, u64::from(page), &b[4..]);
+    put(&mut b, 0, &crc.to_le_bytes());
+    b
+}
+
+/// Decodes a node that was read from page number `page`.
+pub(crate) fn decode(seed: u32, page: u32, b: &[u8]) -> Result<Node, Flaw> {
+    if b.len() != PAGE_BYTES {
+        return Err("node page is cut off");
+    }
+    if seeded_crc(seed, u64::from(page), &b[4..]) != get_u32(b, 0) {
+        return Err("node page checksum does not match");
+    }
+    let count = usize::from(get_u16(b, 6));
+    if b[4] != KIND {
+        return Err("not a node page");
+    }
+    if count > CAPACITY {
+        return Err("node page header is out of range");
+    }
+    let used = HEADER_BYTES + 8 * count;
+    if !all_zero(&b[24..32]) || !all_zero(&b[used..]) {
+        return Err("reserved bytes of a node page are not zero");
+    }
+    Ok(Node {
+        level: b[5],
+        epoch: get_u64(b, 8),
+        first: get_u64(b, 16),
+        entries: b[HEADER_BYTES..used].chunks_exact(8).map(|e| get_u64(e, 0)).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_and_entries_come_back() {
+        let entry = Entry { page: u32::MAX, count: 254, depth: 47 };
+        assert_eq!(Entry::unpack(entry.pack() | 0xff << 56), entry);
+        for n in [0, 3, CAPACITY] {
+            let entries: Vec<u64> = (0..n as u64).map(|i| i * i).collect();
+            let page = encode(1, 2, 1, 4, 508, &entries);
+            assert_eq!(decode(1, 2, &page).unwrap(), Node { level: 1, epoch: 4, first: 508, entries });
+            assert!(decode(1, 3, &page).is_err());
+        }
+        let page = encode(1, 2, 1, 4, 508, &[1, 2, 3]);
+        for at in 0..PAGE_BYTES {
+            let mut bad = page;
+            bad[at] ^= 1;
+            assert!(decode(1, 2, &bad).is_err(), "byte {at}");
+        }
+    }
+}

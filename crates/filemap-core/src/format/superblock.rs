@@ -1,0 +1,189 @@
+//! The superblock: what the store is, and its last checkpoint. Two copies, written in turn, 4096 bytes apart; each is one
+//! sector of 512 bytes, which reaches the disk whole or not at all.
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 8 | magic `FILEMAP\0` |
+//! | 8 | 4 | CRC-32 of bytes 12..512 |
+//! | 12 | 2 | format version that a reader must know |
+//! | 14 | 2 | format version that a writer must know |
+//! | 16 | 16 | store id |
+//! | 32 | 8 | seed of the key hash |
+//! | 40 | 4 | segment size in bytes |
+//! | 44 | 4 | canonicaliser version |
+//! | 48 | 32 | canonicaliser name, NUL-padded |
+//! | 80 | 8 | time of creation, ms since 1970 |
+//! | 88 | 8 | epoch: 1 at creation, one more with every write of the superblock |
+//! | 96 | 8 | tail: ordinal of the segment up to which the value log is in the index |
+//! | 104 | 8 | tail: byte offset in that segment |
+//! | 112 | 8 | next sequence at the tail |
+//! | 120 | 8 | length of key.dat in bytes when it was written |
+//! | 128 | 8 | length of address.idx in pages |
+//! | 136 | 4 | root node page of the directory, 0 for none |
+//! | 140 | 1 | directory depth: it has 2^depth entries |
+//! | 141 | 3 | reserved, zero |
+//! | 144 | 8 | leaf pages in use |
+//! | 152 | 8 | keys in the index |
+//! | 160 | 8 | versions in the index, as they were put |
+//! | 168 | 8 | greatest time of any version in the index |
+//! | 176 | 336 | reserved, zero |
+
+use super::{FORMAT_VERSION, Flaw, PAGE_BYTES, all_zero, get_16, get_u16, get_u32, get_u64, put};
+use crate::options::Canonicalizer;
+
+pub(crate) const BYTES: usize = 512;
+/// Byte offsets of the two copies.
+pub(crate) const COPIES: [u64; 2] = [0, PAGE_BYTES as u64];
+const MAGIC: &[u8; 8] = b"FILEMAP\0";
+
+/// A place in the order of the value log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Tail {
+    /// Ordinal of the segment.
+    pub(crate) ordinal: u64,
+    /// Byte offset in it.
+    pub(crate) offset: u64,
+}
+
+/// The index as of a superblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IndexRoot {
+    pub(crate) pages: u64,
+    pub(crate) root: u32,
+    pub(crate) depth: u8,
+    pub(crate) leaves: u64,
+    pub(crate) keys: u64,
+}
+
+/// A decoded superblock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Superblock {
+    pub(crate) read_version: u16,
+    pub(crate) store_id: [u8; 16],
+    pub(crate) hash_seed: u64,
+    pub(crate) segment_bytes: u32,
+    pub(crate) canonicalizer: Canonicalizer,
+    pub(crate) created_ms: i64,
+    pub(crate) epoch: u64,
+    pub(crate) tail: Tail,
+    pub(crate) next_sequence: u64,
+    pub(crate) key_bytes: u64,
+    pub(crate) index: IndexRoot,
+    pub(crate) versions: u64,
+    pub(crate) max_time_ms: i64,
+}
+
+impl Superblock {
+    pub(crate) fn encode(&self) -> [u8; BYTES] {
+        let mut b = [0; BYTES];
+        put(&mut b, 0, MAGIC);
+        put(&mut b, 12, &self.read_version.to_le_bytes());
+        put(&mut b, 14, &FORMAT_VERSION.to_le_bytes());
+        put(&mut b, 16, &self.store_id);
+        put(&mut b, 32, &self.hash_seed.to_le_bytes());
+        put(&mut b, 40, &self.segment_bytes.to_le_bytes());
+        put(&mut b, 44, &self.canonicalizer.version.to_le_bytes());
+        put(&mut b, 48, self.canonicalizer.name.as_bytes());
+        put(&mut b, 80, &self.created_ms.to_le_bytes());
+        let words = [
+            self.epoch,
+            self.tail.ordinal,
+            self.tail.offset,
+            self.next_sequence,
+            self.key_bytes,
+            self.index.pages,
+            u64::from(self.index.root) | u64::from(self.index.depth) << 32,
+            self.index.leaves,
+            self.index.keys,
+            self.versions,
+            self.max_time_ms.cast_unsigned(),
+        ];
+        for (i, word) in words.iter().enumerate() {
+            put(&mut b, 88 + 8 * i, &word.to_le_bytes());
+        }
+        let crc = crc32fast::hash(&b[12..]);
+        put(&mut b, 8, &crc.to_le_bytes());
+        b
+    }
+
+    pub(crate) fn decode(b: &[u8]) -> Result<Superblock, Flaw> {
+        if b.len() < BYTES {
+            return Err("superblock is cut off");
+        }
+        if &b[..8] != MAGIC {
+            return Err("unknown magic");
+        }
+        if crc32fast::hash(&b[12..BYTES]) != get_u32(b, 8) {
+            return Err("superblock checksum does not match");
+        }
+        let read_version = get_u16(b, 12);
+        if read_version == 0 {
+            return Err("format version 0");
+        }
+        if read_version <= FORMAT_VERSION && !(all_zero(&b[141..144]) && all_zero(&b[176..BYTES])) {
+            return Err("reserved superblock bytes are not zero");
+        }
+        let name = b[48..80].split(|&c| c == 0).next().unwrap_or_default();
+        let word = |i: usize| get_u64(b, 88 + 8 * i);
+        Ok(Superblock {
+            read_version,
+            store_id: get_16(b, 16),
+            hash_seed: get_u64(b, 32),
+            segment_bytes: get_u32(b, 40),
+            canonicalizer: Canonicalizer {
+                name: String::from_utf8_lossy(name).into_owned(),
+                version: get_u32(b, 44),
+            },
+            created_ms: get_u64(b, 80).cast_signed(),
+            epoch: word(0),
+            tail: Tail { ordinal: word(1), offset: word(2) },
+            next_sequence: word(3),
+            key_bytes: word(4),
+            index: IndexRoot {
+                pages: word(5),
+                root: get_u32(b, 136),
+                depth: b[140],
+                leaves: word(7),
+                keys: word(8),
+            },
+            versions: word(9),
+            max_time_ms: word(10).cast_signed(),
+        })
+    }
+}
+
+#[cfg(test)]
+pub(crate) fn example() -> Superblock {
+    Superblock {
+        read_version: FORMAT_VERSION,
+        store_id: [3; 16],
+        hash_seed: 0x0123_4567_89ab_cdef,
+        segment_bytes: 1 << 30,
+        canonicalizer: Canonicalizer { name: "whatwg".into(), version: 2 },
+        created_ms: 1_700_000_000_000,
+        epoch: 9,
+        tail: Tail { ordinal: 4, offset: 640 },
+        next_sequence: 77,
+        key_bytes: 4096,
+        index: IndexRoot { pages: 12, root: 5, depth: 8, leaves: 6, keys: 1000 },
+        versions: 1010,
+        max_time_ms: -1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_superblock_comes_back_and_any_changed_byte_is_noticed() {
+        let bytes = example().encode();
+        assert_eq!(Superblock::decode(&bytes).unwrap(), example());
+        for at in 0..BYTES {
+            let mut bad = bytes;
+            bad[at] ^= 0x10;
+            assert!(Superblock::decode(&bad).is_err(), "byte {at}");
+        }
+        assert!(Superblock::decode(&bytes[..511]).is_err());
+    }
+}

@@ -1,0 +1,385 @@
+//! A record of the value log. It describes itself: every other file can be rebuilt from these.
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 4 | head CRC-32 of bytes 4 to the end of the meta, seeded with store id, segment ordinal and record offset |
+//! | 4 | 4 | CRC-32 of the payload, not seeded; 0 for a filler |
+//! | 8 | 1 | kind: 1 page, 2 reference, 3 tombstone, 4 chunk, 5 chunked, 6 filler |
+//! | 9 | 1 | codec of the payload: 0 raw, 1 zstd |
+//! | 10 | 1 | codec of the meta: 0 raw, 1 zstd |
+//! | 11 | 1 | reserved, zero |
+//! | 12 | 4 | dictionary of the payload, 0 for none |
+//! | 16 | 8 | sequence |
+//! | 24 | 8 | time, ms since 1970 |
+//! | 32 | 8 | length of the body, uncompressed; of a chunk, of that chunk |
+//! | 40 | 4 | length of the payload as stored |
+//! | 44 | 4 | length of the meta, uncompressed |
+//! | 48 | 4 | length of the meta as stored |
+//! | 52 | 4 | length of the key |
+//! | 56 | 16 | XXH3-128 of the body; only in a page, a reference and a chunked record |
+//! | 56 or 72 | | key, meta, payload; then zeros to a multiple of 64 |
+//!
+//! The payload of a page or chunk is its body; of a reference, the sequence (8 bytes) of the version of the same key
+//! that holds the body; of a chunked record, 16 bytes a chunk: {8 location, 4 uncompressed length, 4 units of 64 bytes
+//! that its record takes}. A filler covers bytes that never held a whole record; what its payload holds is arbitrary.
+
+use super::location::{Location, UNIT_BYTES};
+use super::{Flaw, all_zero, get_16, get_u32, get_u64, put, seeded_crc};
+use crate::record::{MAX_KEY_BYTES, MAX_META_BYTES, MAX_VALUE_BYTES};
+
+/// Length of the fixed part.
+pub(crate) const FIXED_BYTES: usize = 56;
+const DIGEST_BYTES: usize = 16;
+/// Longest body that is compressed in one piece, in bytes: what a reader must be ready to allocate for one record.
+pub(crate) const MAX_PIECE_BYTES: u64 = 64 << 20;
+/// Bytes of one entry of a chunked record's payload.
+pub(crate) const CHUNK_ENTRY_BYTES: usize = 16;
+
+/// What a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Page,
+    Reference,
+    Tombstone,
+    Chunk,
+    Chunked,
+    Filler,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Kind; 6] =
+        [Kind::Page, Kind::Reference, Kind::Tombstone, Kind::Chunk, Kind::Chunked, Kind::Filler];
+
+    fn tag(self) -> u8 {
+        match self {
+            Kind::Page => 1,
+            Kind::Reference => 2,
+            Kind::Tombstone => 3,
+            Kind::Chunk => 4,
+            Kind::Chunked => 5,
+            Kind::Filler => 6,
+        }
+    }
+
+    fn of_tag(tag: u8) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|k| k.tag() == tag)
+    }
+
+    /// Whether a record of this kind is a version of its key that can be read.
+    pub(crate) fn is_version(self) -> bool {
+        matches!(self, Kind::Page | Kind::Reference | Kind::Chunked)
+    }
+}
+
+/// How bytes are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Codec {
+    Raw,
+    Zstd,
+}
+
+impl Codec {
+    fn tag(self) -> u8 {
+        match self {
+            Codec::Raw => 0,
+            Codec::Zstd => 1,
+        }
+    }
+
+    fn of_tag(tag: u8) -> Option<Codec> {
+        [Codec::Raw, Codec::Zstd].into_iter().find(|c| c.tag() == tag)
+    }
+}
+
+/// The fixed part of a record, decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) kind: Kind,
+    pub(crate) codec: Codec,
+    pub(crate) meta_codec: Codec,
+    pub(crate) dictionary: u32,
+    pub(crate) sequence: u64,
+    pub(crate) time_ms: i64,
+    pub(crate) raw_bytes: u64,
+    pub(crate) payload_bytes: u32,
+    pub(crate) meta_raw_bytes: u32,
+    pub(crate) meta_bytes: u32,
+    pub(crate) key_bytes: u32,
+    pub(crate) payload_crc: u32,
+    /// Zero in kinds that have none.
+    pub(crate) digest: [u8; 16],
+}
+
+impl Header {
+    fn fixed_bytes(&self) -> usize {
+        FIXED_BYTES + if self.kind.is_version() { DIGEST_BYTES } else { 0 }
+    }
+
+    /// Where the key starts, from the start of the record.
+    pub(crate) fn key_at(&self) -> usize {
+        self.fixed_bytes()
+    }
+
+    /// Where the meta starts.
+    pub(crate) fn meta_at(&self) -> usize {
+        self.key_at() + self.key_bytes as usize
+    }
+
+    /// Where the payload starts: up to here the head checksum covers.
+    pub(crate) fn payload_at(&self) -> usize {
+        self.meta_at() + self.meta_bytes as usize
+    }
+
+    /// Length of the whole record, a multiple of 64.
+    pub(crate) fn total_bytes(&self) -> u64 {
+        (self.payload_at() as u64 + u64::from(self.payload_bytes)).next_multiple_of(UNIT_BYTES)
+    }
+
+    /// The header of a filler that covers `bytes`, a multiple of 64.
+    pub(crate) fn filler(bytes: u64) -> Header {
+        assert!(bytes >= UNIT_BYTES && bytes.is_multiple_of(UNIT_BYTES) && bytes <= 1 << 30);
+        Header {
+            kind: Kind::Filler,
+            codec: Codec::Raw,
+            meta_codec: Codec::Raw,
+            dictionary: 0,
+            sequence: 0,
+            time_ms: 0,
+            raw_bytes: 0,
+            payload_bytes: (bytes - FIXED_BYTES as u64) as u32,
+            meta_raw_bytes: 0,
+            meta_bytes: 0,
+            key_bytes: 0,
+            payload_crc: 0,
+            digest: [0; 16],
+        }
+    }
+}
+
+/// Writes the head (fixed part, key, meta) of a record to the front of `out`, which already has key and meta in their
+/// places, and seals it with its checksum. `seed` is the segment's, `offset` the record's place in it.
+pub(crate) fn seal_head(header: &Header, seed: u32, offset: u64, out: &mut [u8]) {
+    put(out, 4, &header.payload_crc.to_le_bytes());
+    out[8..12].copy_from_slice(&[header.kind.tag(), header.codec.tag(), header.meta_codec.tag(), 0]);
+    put(out, 12, &header.dictionary.to_le_bytes());
+    put(out, 16, &header.sequence.to_le_bytes());
+    put(out, 24, &header.time_ms.to_le_bytes());
+    put(out, 32, &header.raw_bytes.to_le_bytes());
+    put(out, 40, &header.payload_bytes.to_le_bytes());
+    put(out, 44, &header.meta_raw_bytes.to_le_bytes());
+    put(out, 48, &header.meta_bytes.to_le_bytes());
+    put(out, 52, &header.key_bytes.to_le_bytes());
+    if header.kind.is_version() {
+        put(out, 56, &header.digest);
+    }
+    let crc = seeded_crc(seed, offset, &out[4..header.payload_at()]);
+    put(out, 0, &crc.to_le_bytes());
+}
+
+/// Decodes the fixed part at the front of `b` (at least 56 bytes, 72 for a version) without its checksum: lengths are
+/// checked against their limits, so that the caller knows how much to read.
+pub(crate) fn peek(b: &[u8]) -> Result<Header, Flaw> {
+    if b.len() < FIXED_BYTES {
+        return Err("record is cut off");
+    }
+    let kind = Kind::of_tag(b[8]).ok_or("unknown record kind")?;
+    let codec = Codec::of_tag(b[9]).ok_or("unknown codec")?;
+    let meta_codec = Codec::of_tag(b[10]).ok_or("unknown codec of the meta")?;
+    if b[11] != 0 {
+        return Err("reserved byte of a record is not zero");
+    }
+    if kind.is_version() && b.len() < FIXED_BYTES + DIGEST_BYTES {
+        return Err("record is cut off");
+    }
+    let header = Header {
+        kind,
+        codec,
+        meta_codec,
+        dictionary: get_u32(b, 12),
+        sequence: get_u64(b, 16),
+        time_ms: get_u64(b, 24).cast_signed(),
+        raw_bytes: get_u64(b, 32),
+        payload_bytes: get_u32(b, 40),
+        meta_raw_bytes: get_u32(b, 44),
+        meta_bytes: get_u32(b, 48),
+        key_bytes: get_u32(b, 52),
+        payload_crc: get_u32(b, 4),
+        digest: if kind.is_version() { get_16(b, FIXED_BYTES) } else { [0; 16] },
+    };
+    check_limits(&header)?;
+    Ok(header)
+}
+
+fn check_limits(h: &Header) -> Result<(), Flaw> {
+    let keyed = h.kind != Kind::Filler;
+    if h.key_bytes as usize > MAX_KEY_BYTES || keyed == (h.key_bytes == 0) {
+        return Err("key length is out of range");
+    }
+    if h.meta_raw_bytes as usize > MAX_META_BYTES || h.meta_bytes > h.meta_raw_bytes {
+        return Err("meta length is out of range");
+    }
+    if h.meta_codec == Codec::Raw && h.meta_bytes != h.meta_raw_bytes {
+        return Err("raw meta of another length than recorded");
+    }
+    if h.raw_bytes > MAX_VALUE_BYTES || h.payload_bytes > 1 << 30 {
+        return Err("value length is out of range");
+    }
+    if matches!(h.kind, Kind::Page | Kind::Chunk) && h.raw_bytes > MAX_PIECE_BYTES {
+        return Err("page or chunk is longer than one may be");
+    }
+    let ok = match h.kind {
+        Kind::Page | Kind::Chunk if h.codec == Codec::Raw => u64::from(h.payload_bytes) == h.raw_bytes,
+        Kind::Page | Kind::Chunk => u64::from(h.payload_bytes) < h.raw_bytes,
+        Kind::Reference => h.payload_bytes == 8,
+        Kind::Tombstone => h.payload_bytes == 0 && h.raw_bytes == 0,
+        Kind::Chunked => (h.payload_bytes as usize).is_multiple_of(CHUNK_ENTRY_BYTES),
+        Kind::Filler => (u64::from(h.payload_bytes) + FIXED_BYTES as u64).is_multiple_of(UNIT_BYTES),
+    };
+    if ok { Ok(()) } else { Err("payload length does not fit the record's kind") }
+}
+
+/// Decodes and checks the head of the record at the front of `b`, which lies at `offset` of the segment with this seed.
+/// `b` must hold all of the head; the payload is not looked at.
+pub(crate) fn decode_head(b: &[u8], seed: u32, offset: u64) -> Result<Header, Flaw> {
+    let header = peek(b)?;
+    if b.len() < header.payload_at() {
+        return Err("record is cut off");
+    }
+    if seeded_crc(seed, offset, &b[4..header.payload_at()]) != get_u32(b, 0) {
+        return Err("head checksum does not match");
+    }
+    Ok(header)
+}
+
+/// Checks payload and padding of the record at the front of `b`, which holds all of it. A filler's are arbitrary.
+pub(crate) fn check_payload(header: &Header, b: &[u8]) -> Result<(), Flaw> {
+    if header.kind == Kind::Filler {
+        return Ok(());
+    }
+    let end = header.payload_at() + header.payload_bytes as usize;
+    if (b.len() as u64) < header.total_bytes() {
+        return Err("record is cut off");
+    }
+    if crc32fast::hash(&b[header.payload_at()..end]) != header.payload_crc {
+        return Err("payload checksum does not match");
+    }
+    if !all_zero(&b[end..header.total_bytes() as usize]) {
+        return Err("padding is not zero");
+    }
+    Ok(())
+}
+
+/// One entry of a chunked record's payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ChunkEntry {
+    pub(crate) location: Location,
+    pub(crate) raw_bytes: u32,
+    pub(crate) units: u32,
+}
+
+impl ChunkEntry {
+    pub(crate) fn encode(&self) -> [u8; CHUNK_ENTRY_BYTES] {
+        let mut b = [0; CHUNK_ENTRY_BYTES];
+        put(&mut b, 0, &self.location.pack().to_le_bytes());
+        put(&mut b, 8, &self.raw_bytes.to_le_bytes());
+        put(&mut b, 12, &self.units.to_le_bytes());
+        b
+    }
+}
+
+/// Decodes the payload of a chunked record, whose body has `raw_bytes`.
+pub(crate) fn decode_chunks(payload: &[u8], raw_bytes: u64) -> Result<Vec<ChunkEntry>, Flaw> {
+    let chunks: Vec<ChunkEntry> = payload
+        .chunks_exact(CHUNK_ENTRY_BYTES)
+        .map(|e| ChunkEntry {
+            location: Location::unpack(get_u64(e, 0)),
+            raw_bytes: get_u32(e, 8),
+            units: get_u32(e, 12),
+        })
+        .collect();
+    let sum: u64 = chunks.iter().map(|c| u64::from(c.raw_bytes)).sum();
+    let whole = payload.len().is_multiple_of(CHUNK_ENTRY_BYTES) && sum == raw_bytes;
+    let sane = chunks.iter().all(|c| c.raw_bytes > 0 && c.units > 0 && u64::from(c.units) * UNIT_BYTES <= 1 << 30);
+    if whole && sane { Ok(chunks) } else { Err("list of chunks does not add up") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn page(key: &[u8], meta: &[u8], payload: &[u8]) -> (Header, Vec<u8>) {
+        let header = Header {
+            kind: Kind::Page,
+            codec: Codec::Raw,
+            meta_codec: Codec::Raw,
+            dictionary: 0,
+            sequence: 42,
+            time_ms: -7,
+            raw_bytes: payload.len() as u64,
+            payload_bytes: payload.len() as u32,
+            meta_raw_bytes: meta.len() as u32,
+            meta_bytes: meta.len() as u32,
+            key_bytes: key.len() as u32,
+            payload_crc: crc32fast::hash(payload),
+            digest: [9; 16],
+        };
+        let mut b = vec![0; header.total_bytes() as usize];
+        put(&mut b, header.key_at(), key);
+        put(&mut b, header.meta_at(), meta);
+        put(&mut b, header.payload_at(), payload);
+        seal_head(&header, 11, 640, &mut b);
+        (header, b)
+    }
+
+    #[test]
+    fn a_record_comes_back_and_any_changed_byte_is_noticed() {
+        let (header, bytes) = page(b"http://x/", b"meta", b"payload");
+        assert_eq!(decode_head(&bytes, 11, 640), Ok(header));
+        assert_eq!(check_payload(&header, &bytes), Ok(()));
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut bad = bytes.clone();
+                bad[at] ^= 1 << bit;
+                let whole = decode_head(&bad, 11, 640).and_then(|h| check_payload(&h, &bad));
+                assert!(whole.is_err(), "byte {at} bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_of_another_place_or_segment_is_not_taken() {
+        let (_, bytes) = page(b"k", b"", b"v");
+        assert!(decode_head(&bytes, 11, 704).is_err());
+        assert!(decode_head(&bytes, 12, 640).is_err());
+    }
+
+    #[test]
+    fn the_shortest_filler_is_one_unit() {
+        let filler = Header::filler(UNIT_BYTES);
+        let mut b = [0xff; UNIT_BYTES as usize];
+        seal_head(&filler, 1, 64, &mut b);
+        assert_eq!(decode_head(&b, 1, 64), Ok(filler));
+        assert_eq!(filler.total_bytes(), UNIT_BYTES);
+        assert_eq!(check_payload(&filler, &b), Ok(()));
+    }
+
+    #[test]
+    fn lists_of_chunks_must_add_up() {
+        let entry = ChunkEntry { location: Location::new(1, 128), raw_bytes: 10, units: 2 };
+        assert_eq!(decode_chunks(&entry.encode(), 10), Ok(vec![entry]));
+        assert!(decode_chunks(&entry.encode(), 11).is_err());
+        assert!(decode_chunks(&entry.encode()[..15], 10).is_err());
+        assert_eq!(decode_chunks(&[], 0), Ok(vec![]));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn decoding_any_bytes_neither_panics_nor_accepts(bytes in proptest::collection::vec(0u8.., 0..300)) {
+            if let Ok(h) = peek(&bytes) {
+                proptest::prop_assert!(h.total_bytes() <= (1 << 30) + (1 << 18));
+            }
+            proptest::prop_assert!(decode_head(&bytes, 3, 64).is_err());
+            let _ = decode_chunks(&bytes, 5);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The maps of address.idx: each extent maps as much as all before it together, so that a growing file is never mapped
+//! anew and a reader's page never moves.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
+
+use filemap_io::{File, Map};
+
+use crate::error::{Error, Result};
+use crate::format::{PAGE_BYTES, names};
+
+/// Pages of the first extent.
+const FIRST_PAGES: u32 = 1 << 10;
+const WORDS: usize = PAGE_BYTES / 8;
+
+#[derive(Debug)]
+pub(super) struct Extents {
+    file: Arc<dyn File>,
+    maps: [OnceLock<Arc<dyn Map>>; 23],
+}
+
+impl Extents {
+    pub(super) fn new(file: Arc<dyn File>) -> Extents {
+        Extents { file, maps: [const { OnceLock::new() }; 23] }
+    }
+
+    /// The words of a page that lies within the file.
+    pub(super) fn page(&self, page: u32) -> Result<&[AtomicU64]> {
+        // Extent 0 has pages 0..2^10, extent k > 0 has 2^(9+k)..2^(10+k).
+        let extent = (page / FIRST_PAGES).checked_ilog2().map_or(0, |l| l as usize + 1);
+        let first = if extent == 0 { 0 } else { FIRST_PAGES << (extent - 1) };
+        let map = match self.maps[extent].get() {
+            Some(map) => map,
+            None => {
+                let len = (first.max(FIRST_PAGES)) as usize * PAGE_BYTES;
+                let map = self
+                    .file
+                    .map(u64::from(first) * PAGE_BYTES as u64, len)
+                    .map_err(|e| Error::io("map", names::INDEX, e))?;
+                self.maps[extent].get_or_init(|| map)
+            }
+        };
+        let at = (page - first) as usize * WORDS;
+        Ok(&map.words()[at..at + WORDS])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use filemap_io::{Access, Dir, OsDir};
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn each_page_is_found_on_both_sides_of_every_border() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = OsDir::open(temp.path()).unwrap().open("f", Access::Create).unwrap();
+        let pages = [0, 1, 1023, 1024, 2047, 2048, 4095, 4096, 9000];
+        for page in pages {
+            file.write_at(&[page as u8; PAGE_BYTES], u64::from(page) * PAGE_BYTES as u64).unwrap();
+        }
+        let extents = Extents::new(file);
+        for page in pages {
+            let words = extents.page(page).unwrap();
+            assert_eq!(words.len(), 512);
+            let want = u64::from_le_bytes([page as u8; 8]);
+            assert!(words.iter().all(|w| w.load(Ordering::Relaxed) == want), "page {page}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Opens the index that a superblock names: reads the node pages, checks that they form a directory, and finds out which
+//! pages of the file are free.
+
+use std::sync::Arc;
+
+use filemap_io::{Advice, File};
+
+use super::directory::Directory;
+use super::writer::IndexWriter;
+use super::{Index, Owner};
+use crate::error::{Error, Result};
+use crate::format::leaf::{CAPACITY as LEAF_CAPACITY, MAX_DEPTH, MIN_DEPTH};
+use crate::format::node::{self, CAPACITY, Entry};
+use crate::format::superblock::IndexRoot;
+use crate::format::{PAGE_BYTES, names};
+
+/// Loads the index of a superblock's `root` and `epoch`. The writer is for the handle that owns the file.
+///
+/// # Errors
+/// `Corrupt` when the file is shorter than the root says, or a node page is damaged or inconsistent.
+pub(crate) fn load(
+    file: Arc<dyn File>,
+    seed: u32,
+    owner: Owner,
+    root: IndexRoot,
+    epoch: u64,
+) -> Result<(Arc<Index>, IndexWriter)> {
+    let corrupt = |page: u64, what: &str| Error::corrupt(names::INDEX, page * PAGE_BYTES as u64, what);
+    let len = file.len().map_err(|e| Error::io("measure", names::INDEX, e))?;
+    if len / (PAGE_BYTES as u64) < root.pages || root.pages == 0 {
+        return Err(corrupt(len / PAGE_BYTES as u64, "file is shorter than the superblock says"));
+    }
+    if !(MIN_DEPTH..=MAX_DEPTH.min(40)).contains(&root.depth) {
+        return Err(corrupt(0, "depth of the directory is out of range"));
+    }
+    if root.root == 0 {
+        let index = Arc::new(Index::new(file, seed, owner, Directory::empty(epoch)));
+        return Ok((Arc::clone(&index), IndexWriter::new(index, Vec::new(), root)));
+    }
+    let loader = Loader { file: &*file, seed, pages: root.pages, epoch };
+    let (levels, entries) = loader.levels(root)?;
+    loader.check_entries(root.depth, &entries)?;
+    let directory = Directory::new(root.depth, epoch, entries);
+    let index = Arc::new(Index::new(Arc::clone(&file), seed, owner, directory));
+    Ok((Arc::clone(&index), IndexWriter::new(index, levels, root)))
+}
+
+struct Loader<'a> {
+    file: &'a dyn File,
+    seed: u32,
+    pages: u64,
+    epoch: u64,
+}
+
+impl Loader<'_> {
+    /// Page numbers of the nodes of each level, level 0 first, and the directory's entries.
+    fn levels(&self, root: IndexRoot) -> Result<(Vec<Vec<u32>>, Vec<u64>)> {
+        let mut counts = vec![1usize << root.depth];
+        while counts[counts.len() - 1] > CAPACITY {
+            counts.push(counts[counts.len() - 1].div_ceil(CAPACITY));
+        }
+        let mut levels = vec![vec![root.root]];
+        for level in (1..counts.len()).rev() {
+            let entries = self.level(level, levels.last().map_or(&[][..], |l| l), counts[level])?;
+            let pages: Vec<u32> = entries.iter().map(|&e| e as u32).collect();
+            levels.push(pages);
+        }
+        let entries = self.level(0, levels.last().map_or(&[][..], |l| l), counts[0])?;
+        levels.reverse();
+        Ok((levels, entries))
+    }
+
+    /// The entries of one level, from its nodes.
+    fn level(&self, level: usize, nodes: &[u32], count: usize) -> Result<Vec<u64>> {
+        for &page in nodes {
+            self.file.advise(Advice::WillNeed, u64::from(page) * PAGE_BYTES as u64, PAGE_BYTES as u64);
+        }
+        let mut entries = Vec::with_capacity(count);
+        for &page in nodes {
+            let offset = u64::from(page) * PAGE_BYTES as u64;
+            let corrupt = |what: &str| Error::corrupt(names::INDEX, offset, what);
+            if page == 0 || u64::from(page) >= self.pages {
+                return Err(corrupt("node page number is out of range"));
+            }
+            let mut b = [0; PAGE_BYTES];
+            let n = self.file.read_at(&mut b, offset).map_err(|e| Error::io("read", names::INDEX, e))?;
+            let node = node::decode(self.seed, page, &b[..n]).map_err(corrupt)?;
+            let want = CAPACITY.min(count - entries.len().min(count));
+            if usize::from(node.level) != level || node.first != entries.len() as u64 || node.entries.len() != want {
+                return Err(corrupt("node page is not the one that its parent names"));
+            }
+            if node.epoch > self.epoch {
+                return Err(corrupt("node page is newer than the superblock"));
+            }
+            entries.extend(node.entries);
+        }
+        Ok(entries)
+    }
+
+    /// Each leaf's run must be aligned, whole and equal, and its page within the file.
+    fn check_entries(&self, depth: u8, entries: &[u64]) -> Result<()> {
+        let mut at = 0;
+        while at < entries.len() {
+            let entry = Entry::unpack(entries[at]);
+            let bad = |what: &str| {
+                let what = format!("directory entry {at}: {what}");
+                Err(Error::corrupt(names::INDEX, u64::from(entry.page) * PAGE_BYTES as u64, what))
+            };
+            if entry.pack() != entries[at] || usize::from(entry.count) > LEAF_CAPACITY {
+                return bad("reserved bits are set, or its count is too large");
+            }
+            if !(MIN_DEPTH..=depth).contains(&entry.depth) {
+                return bad("depth is out of range");
+            }
+            if u64::from(entry.page) >= self.pages || (entry.page == 0) != (entry.count == 0) {
+                return bad("page is out of range");
+            }
+            let run = 1 << (depth - entry.depth);
+            if at % run != 0 || entries[at..(at + run).min(entries.len())].iter().any(|&e| e != entries[at]) {
+                return bad("run is not whole");
+            }
+            at += run;
+        }
+        Ok(())
+    }
+}

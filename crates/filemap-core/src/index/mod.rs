@@ -1,0 +1,236 @@
+//! address.idx: an extendible hash table of immutable pages, read through a map, changed only by checkpoints.
+//!
+//! A key's hash leads through the directory (in memory) to one leaf page, where its slot is found by interpolation. The
+//! caller judges whether a candidate slot is its key: this module reads no logs.
+//!
+//! Invariants:
+//! - a page that a durable superblock names is never written again before a later superblock that does not name it is
+//!   durable, so a crash at any moment finds the whole index of the last superblock;
+//! - readers take no lock. The writer raises `reuse` before it overwrites a retired page, and a lookup that sees it
+//!   change starts over;
+//! - a page is checked against its checksum before it is first believed.
+
+mod directory;
+mod extents;
+mod load;
+mod writer;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use arc_swap::ArcSwap;
+use filemap_io::{Advice, File};
+
+use crate::error::{Error, Result};
+use crate::format::leaf::{self, Slot, hash_of_word, kept_bits};
+use crate::format::node::Entry;
+use crate::format::{PAGE_BYTES, names};
+use directory::Directory;
+use extents::Extents;
+
+pub(crate) use load::load;
+pub(crate) use writer::IndexWriter;
+
+/// Slots that may be the key's: nearly always none or one.
+#[derive(Debug, Default)]
+pub(crate) struct Candidates {
+    first: Option<Slot>,
+    rest: Vec<Slot>,
+}
+
+impl Candidates {
+    fn push(&mut self, slot: Slot) {
+        if self.first.is_none() {
+            self.first = Some(slot);
+        } else {
+            self.rest.push(slot);
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Slot> {
+        self.first.iter().chain(&self.rest)
+    }
+}
+
+/// Who else writes the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// This handle is the writer: pages change only by its own checkpoints.
+    Us,
+    /// Another process: a page may be reused at any time, and is checked at every lookup.
+    Other,
+}
+
+/// What a lookup in a foreign index found.
+pub(crate) enum Lookup {
+    /// The slots with the key's hash bits.
+    Found(Candidates),
+    /// The page is not the one that the directory means: the writer has moved on. Load the directory again.
+    Stale,
+}
+
+/// The index as readers see it.
+#[derive(Debug)]
+pub(crate) struct Index {
+    file: Arc<dyn File>,
+    seed: u32,
+    owner: Owner,
+    extents: Extents,
+    directory: ArcSwap<Directory>,
+    reuse: AtomicU64,
+}
+
+impl Index {
+    fn new(file: Arc<dyn File>, seed: u32, owner: Owner, directory: Directory) -> Index {
+        let extents = Extents::new(Arc::clone(&file));
+        Index { file, seed, owner, extents, directory: ArcSwap::from_pointee(directory), reuse: AtomicU64::new(0) }
+    }
+
+    /// All slots whose kept hash bits are this hash's. One page is touched. `Stale` only with a foreign owner.
+    ///
+    /// # Errors
+    /// `Corrupt` when the page is damaged; `Io` when it cannot be mapped.
+    pub(crate) fn lookup(&self, hash: u64) -> Result<Lookup> {
+        loop {
+            let before = self.reuse.load(Ordering::Acquire);
+            let found = self.lookup_once(hash);
+            fence(Ordering::Acquire);
+            if self.reuse.load(Ordering::Relaxed) == before {
+                return found;
+            }
+        }
+    }
+
+    fn lookup_once(&self, hash: u64) -> Result<Lookup> {
+        let directory = self.directory.load();
+        let (at, entry) = directory.find(hash);
+        if entry.page == 0 {
+            return Ok(Lookup::Found(Candidates::default()));
+        }
+        let words = self.extents.page(entry.page)?;
+        if self.owner == Owner::Other {
+            let prefix = hash >> (64 - entry.depth);
+            return Ok(match self.checked(entry, prefix, directory.epoch(), words) {
+                Ok(slots) => {
+                    let mut found = Candidates::default();
+                    let kept = kept_bits(hash);
+                    slots.iter().filter(|s| s.hash == kept).for_each(|s| found.push(*s));
+                    Lookup::Found(found)
+                }
+                Err(_) => Lookup::Stale,
+            });
+        }
+        if !directory.is_verified(at) {
+            let prefix = hash >> (64 - entry.depth);
+            self.checked(entry, prefix, u64::MAX, words)
+                .map_err(|what| Error::corrupt(names::INDEX, u64::from(entry.page) * PAGE_BYTES as u64, what))?;
+            directory.set_verified(at);
+        }
+        Ok(Lookup::Found(search(words, entry, hash)))
+    }
+
+    /// Copies a page and checks that it is whole and the one that the directory means.
+    fn checked(
+        &self,
+        entry: Entry,
+        prefix: u64,
+        epoch: u64,
+        words: &[AtomicU64],
+    ) -> std::result::Result<Vec<Slot>, &'static str> {
+        let leaf = leaf::decode(self.seed, entry.page, &copy(words))?;
+        if leaf.depth != entry.depth || leaf.prefix != prefix || leaf.slots.len() != usize::from(entry.count) {
+            return Err("leaf page is not the one that the directory names");
+        }
+        if leaf.epoch > epoch {
+            return Err("leaf page is newer than the directory");
+        }
+        Ok(leaf.slots)
+    }
+
+    /// Starts reading the page of a hash, without waiting.
+    pub(crate) fn will_need(&self, hash: u64) {
+        let (_, entry) = self.directory.load().find(hash);
+        if entry.page != 0 {
+            self.file.advise(Advice::WillNeed, u64::from(entry.page) * PAGE_BYTES as u64, PAGE_BYTES as u64);
+        }
+    }
+
+    /// Takes over the directory of a newer superblock, for handles that follow another process.
+    pub(crate) fn follow(&self, newer: &Index) {
+        self.directory.store(newer.directory.load_full());
+    }
+
+    /// The epoch of the superblock that the directory was loaded from.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.directory.load().epoch()
+    }
+
+    /// Bytes of memory that the directory takes.
+    pub(crate) fn directory_bytes(&self) -> u64 {
+        self.directory.load().len() as u64 * 8
+    }
+
+    /// Checks every leaf that the directory names, in order of the directory. `problem` gets page number and flaw of
+    /// each bad one, `slots` those of each good one. Reads past the cache of what was verified before.
+    pub(crate) fn check(&self, slots: &mut dyn FnMut(&[Slot]), problem: &mut dyn FnMut(u32, &str)) -> Result<u64> {
+        let directory = self.directory.load_full();
+        let mut pages = 0;
+        for (prefix, entry) in directory.leaves() {
+            if entry.page == 0 {
+                continue;
+            }
+            pages += 1;
+            let mut page = vec![0; PAGE_BYTES];
+            let offset = u64::from(entry.page) * PAGE_BYTES as u64;
+            let read = self.file.read_at(&mut page, offset).map_err(|e| Error::io("read", names::INDEX, e))?;
+            match leaf::decode(self.seed, entry.page, &page[..read]) {
+                Ok(l) if l.depth == entry.depth && l.prefix == prefix => slots(&l.slots),
+                Ok(_) => problem(entry.page, "leaf page is not the one that the directory names"),
+                Err(what) => problem(entry.page, what),
+            }
+        }
+        Ok(pages)
+    }
+}
+
+/// A page's bytes, as they are now.
+fn copy(words: &[AtomicU64]) -> [u8; PAGE_BYTES] {
+    let mut b = [0; PAGE_BYTES];
+    for (word, out) in words.iter().zip(b.chunks_exact_mut(8)) {
+        out.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+    }
+    b
+}
+
+/// Finds a hash among a leaf's sorted slots by interpolation: hashes are uniform, so the guess is off by about the square
+/// root of the count, a cache line or two. Safe on any words: it stays within the page.
+fn search(words: &[AtomicU64], entry: Entry, hash: u64) -> Candidates {
+    let slots = &words[leaf::HEADER_BYTES / 8..];
+    let (kept, count) = (kept_bits(hash), usize::from(entry.count).min(leaf::CAPACITY));
+    let first = |i: usize| slots[2 * i].load(Ordering::Relaxed);
+    let mut found = Candidates::default();
+    if count == 0 {
+        return found;
+    }
+    let rest = u32::from(leaf::MAX_DEPTH - entry.depth.min(leaf::MAX_DEPTH));
+    let guess = ((kept & ((1 << rest) - 1)) * count as u64) >> rest;
+    let mut at = guess as usize;
+    while at > 0 && hash_of_word(first(at - 1)) >= kept {
+        at -= 1;
+    }
+    while at < count && hash_of_word(first(at)) < kept {
+        at += 1;
+    }
+    while at < count {
+        let word = first(at);
+        if hash_of_word(word) != kept {
+            break;
+        }
+        found.push(Slot::unpack([word, slots[2 * at + 1].load(Ordering::Relaxed)]));
+        at += 1;
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,306 @@
+//! Changes the index, page by page, for checkpoints: a touched leaf is written anew to a free page, a full one as two
+//! halves; then the directory's nodes; then the caller writes the superblock that names the new root. Only after that
+//! are the replaced pages free.
+//!
+//! Because retired pages cannot be reused before a superblock, a checkpoint that touches every leaf would need the file
+//! twice: so the caller commits in stages, whenever [`IndexWriter::stage_is_full`], and the spare pages stay under a
+//! sixteenth.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::directory::Directory;
+use super::{Index, copy};
+use crate::error::{Error, Result};
+use crate::format::leaf::{self, CAPACITY, MAX_DEPTH, Slot};
+use crate::format::node::{self, Entry};
+use crate::format::superblock::IndexRoot;
+use crate::format::{PAGE_BYTES, names};
+
+/// Leaves that a stage may write, at least; more in larger indexes.
+const MIN_STAGE_PAGES: u64 = 256;
+/// A stage writes up to one in this many of all leaves.
+const STAGES: u64 = 24;
+/// Encoded leaves are handed to the file when this many wait.
+const FLUSH_PAGES: usize = 512;
+
+/// A leaf as the writer sees it.
+pub(crate) struct OldLeaf {
+    pub(crate) prefix: u64,
+    pub(crate) depth: u8,
+    pub(crate) slots: Vec<Slot>,
+    page: u32,
+}
+
+impl OldLeaf {
+    /// Whether a hash belongs to this leaf.
+    pub(crate) fn covers(&self, hash: u64) -> bool {
+        hash >> (64 - self.depth) == self.prefix
+    }
+}
+
+struct Pending {
+    prefix: u64,
+    entry: Entry,
+    bytes: Option<Box<[u8; PAGE_BYTES]>>,
+}
+
+/// The one writer of the index.
+pub(crate) struct IndexWriter {
+    index: Arc<Index>,
+    /// Page numbers of the nodes of each level, level 0 first; the last level has one, the root.
+    levels: Vec<Vec<u32>>,
+    dirty: BTreeSet<usize>,
+    free: BTreeSet<u32>,
+    retired: Vec<u32>,
+    pending: Vec<Pending>,
+    pages: u64,
+    leaves: u64,
+    keys: u64,
+    epoch: u64,
+    stage_pages: u64,
+    written_pages: u64,
+}
+
+impl IndexWriter {
+    pub(super) fn new(index: Arc<Index>, levels: Vec<Vec<u32>>, root: IndexRoot) -> IndexWriter {
+        let directory = index.directory.load_full();
+        let mut used: Vec<u32> = directory.leaves().map(|(_, e)| e.page).filter(|&p| p != 0).collect();
+        let leaves = used.len() as u64;
+        used.extend(levels.iter().flatten());
+        used.push(0);
+        used.sort_unstable();
+        let mut free = BTreeSet::new();
+        for pair in used.windows(2) {
+            free.extend(pair[0] + 1..pair[1]);
+        }
+        free.extend(used[used.len() - 1] + 1..root.pages as u32);
+        IndexWriter {
+            epoch: directory.epoch() + 1,
+            index,
+            levels,
+            dirty: BTreeSet::new(),
+            free,
+            retired: Vec::new(),
+            pending: Vec::new(),
+            pages: root.pages,
+            leaves,
+            keys: root.keys,
+            stage_pages: 0,
+            written_pages: 0,
+        }
+    }
+
+    /// The leaf that serves a hash. Leaves must be asked for in rising order within a checkpoint.
+    ///
+    /// # Errors
+    /// `Corrupt` when its page is damaged.
+    pub(crate) fn leaf(&self, hash: u64) -> Result<OldLeaf> {
+        let directory = self.index.directory.load();
+        let (_, entry) = directory.find(hash);
+        let prefix = hash >> (64 - entry.depth);
+        let mut slots = Vec::new();
+        if entry.page != 0 {
+            let bytes = copy(self.index.extents.page(entry.page)?);
+            let leaf = leaf::decode(self.index.seed, entry.page, &bytes)
+                .map_err(|what| Error::corrupt(names::INDEX, u64::from(entry.page) * PAGE_BYTES as u64, what))?;
+            slots = leaf.slots;
+        }
+        Ok(OldLeaf { prefix, depth: entry.depth, slots, page: entry.page })
+    }
+
+    /// Replaces a leaf by what its slots have become, sorted by hash.
+    ///
+    /// # Errors
+    /// `Corrupt` when more keys share all hash bits than a page holds; `Io` when a page cannot be written.
+    pub(crate) fn replace(&mut self, old: &OldLeaf, slots: &[Slot]) -> Result<()> {
+        self.keys = self.keys + slots.len() as u64 - old.slots.len() as u64;
+        if old.page != 0 {
+            self.retired.push(old.page);
+            self.leaves -= 1;
+        }
+        self.place(old.prefix, old.depth, slots)
+    }
+
+    /// Whether enough leaves wait to be worth a write.
+    pub(crate) fn wants_flush(&self) -> bool {
+        self.pending.len() >= FLUSH_PAGES
+    }
+
+    /// Writes slots as one leaf, or as halves until they fit.
+    fn place(&mut self, prefix: u64, depth: u8, slots: &[Slot]) -> Result<()> {
+        if slots.len() <= CAPACITY {
+            let entry = Entry { page: 0, count: slots.len() as u16, depth };
+            let pending = if slots.is_empty() {
+                Pending { prefix, entry, bytes: None }
+            } else {
+                let page = self.allocate()?;
+                let bytes = leaf::encode(self.index.seed, page, depth, prefix, self.epoch, slots);
+                self.leaves += 1;
+                Pending { prefix, entry: Entry { page, ..entry }, bytes: Some(Box::new(bytes)) }
+            };
+            self.pending.push(pending);
+            return Ok(());
+        }
+        if depth == MAX_DEPTH {
+            let what = format!("{} keys share all {MAX_DEPTH} hash bits of a page", slots.len());
+            return Err(Error::corrupt(names::INDEX, 0, what));
+        }
+        let bit = 1 << (MAX_DEPTH - depth - 1);
+        let (low, high) = slots.split_at(slots.partition_point(|s| s.hash & bit == 0));
+        self.place(prefix << 1, depth + 1, low)?;
+        self.place(prefix << 1 | 1, depth + 1, high)
+    }
+
+    fn allocate(&mut self) -> Result<u32> {
+        self.stage_pages += 1;
+        self.written_pages += 1;
+        if let Some(page) = self.free.pop_first() {
+            return Ok(page);
+        }
+        let page = u32::try_from(self.pages)
+            .map_err(|_| Error::corrupt(names::INDEX, 0, "the index has reached its limit of 16 TiB"))?;
+        self.pages += 1;
+        Ok(page)
+    }
+
+    /// Writes the waiting leaves and lets readers see them. They become durable with the next commit.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        let pending = std::mem::take(&mut self.pending);
+        // Readers that still look at pages which are about to be reused must notice.
+        self.index.reuse.fetch_add(1, Ordering::SeqCst);
+        let mut writes: Vec<(u32, &[u8])> =
+            pending.iter().filter_map(|p| p.bytes.as_ref().map(|b| (p.entry.page, &b[..]))).collect();
+        write_pages(&self.index, &mut writes)?;
+        let deepest = pending.iter().map(|p| p.entry.depth).max().unwrap_or(0);
+        let mut directory = self.index.directory.load_full();
+        while directory.depth() < deepest {
+            directory = Arc::new(directory.doubled());
+            self.dirty.clear();
+            self.dirty.extend(0..directory.len().div_ceil(node::CAPACITY));
+        }
+        for p in &pending {
+            let run = directory.set(p.prefix, p.entry);
+            self.dirty.extend(run.start / node::CAPACITY..=(run.end - 1) / node::CAPACITY);
+        }
+        if !Arc::ptr_eq(&directory, &self.index.directory.load()) {
+            self.index.directory.store(directory);
+        }
+        Ok(())
+    }
+
+    /// Whether so many pages were written that it is time to commit.
+    pub(crate) fn stage_is_full(&self) -> bool {
+        self.stage_pages >= MIN_STAGE_PAGES.max(self.leaves / STAGES)
+    }
+
+    /// Writes what is left of the stage, leaves and nodes, and syncs the file. The result goes into the superblock with
+    /// [`IndexWriter::epoch`]; when that is durable, call [`IndexWriter::committed`].
+    pub(crate) fn commit(&mut self) -> Result<IndexRoot> {
+        self.flush()?;
+        self.write_nodes()?;
+        self.index.file.sync().map_err(|e| Error::io("sync", names::INDEX, e))?;
+        Ok(self.root())
+    }
+
+    /// The index as it is now; what a superblock would name.
+    pub(crate) fn root(&self) -> IndexRoot {
+        IndexRoot {
+            pages: self.pages,
+            root: self.levels.last().map_or(0, |l| l[0]),
+            depth: self.index.directory.load().depth(),
+            leaves: self.leaves,
+            keys: self.keys,
+        }
+    }
+
+    /// The epoch that the next superblock must have.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The superblock that names the last commit is durable: what it replaced is free.
+    pub(crate) fn committed(&mut self) {
+        self.free.extend(self.retired.drain(..));
+        self.stage_pages = 0;
+        self.epoch += 1;
+    }
+
+    /// Pages written since the writer was made.
+    pub(crate) fn written_pages(&self) -> u64 {
+        self.written_pages
+    }
+
+    /// Writes the dirty nodes of level 0, and those above them that name them.
+    fn write_nodes(&mut self) -> Result<()> {
+        let directory: Arc<Directory> = self.index.directory.load_full();
+        let mut dirty: Vec<usize> = std::mem::take(&mut self.dirty).into_iter().collect();
+        let mut count = directory.len();
+        let mut level = 0;
+        if dirty.is_empty() {
+            return Ok(());
+        }
+        loop {
+            let nodes = count.div_ceil(node::CAPACITY);
+            if self.levels.len() <= level {
+                self.levels.push(Vec::new());
+            }
+            self.levels[level].resize(nodes, 0);
+            let mut encoded = Vec::with_capacity(dirty.len());
+            for &at in &dirty {
+                let range = at * node::CAPACITY..((at + 1) * node::CAPACITY).min(count);
+                let entries = if level == 0 {
+                    directory.packed(range.clone())
+                } else {
+                    self.levels[level - 1][range.clone()].iter().map(|&p| u64::from(p)).collect()
+                };
+                let page = self.allocate()?;
+                let old = std::mem::replace(&mut self.levels[level][at], page);
+                if old != 0 {
+                    self.retired.push(old);
+                }
+                let first = range.start as u64;
+                encoded.push((
+                    page,
+                    node::encode(self.index.seed, page, level as u8, self.epoch, first, &entries),
+                ));
+            }
+            let mut writes: Vec<(u32, &[u8])> = encoded.iter().map(|(p, b)| (*p, &b[..])).collect();
+            write_pages(&self.index, &mut writes)?;
+            if nodes == 1 {
+                // A level above is left over only when the directory has never been that large: it does not shrink.
+                debug_assert_eq!(self.levels.len(), level + 1);
+                return Ok(());
+            }
+            dirty = dirty.iter().map(|at| at / node::CAPACITY).collect();
+            dirty.dedup();
+            count = nodes;
+            level += 1;
+        }
+    }
+}
+
+/// Writes pages, neighbours in one call.
+fn write_pages(index: &Index, writes: &mut [(u32, &[u8])]) -> Result<()> {
+    const LONGEST: usize = 1 << 20;
+    writes.sort_unstable_by_key(|w| w.0);
+    let mut run: Vec<u8> = Vec::new();
+    let mut first = 0;
+    for (i, (page, bytes)) in writes.iter().enumerate() {
+        if run.is_empty() {
+            first = *page;
+        }
+        run.extend_from_slice(bytes);
+        let goes_on = writes.get(i + 1).is_some_and(|w| w.0 == page + 1) && run.len() < LONGEST;
+        if !goes_on {
+            let offset = u64::from(first) * PAGE_BYTES as u64;
+            index.file.write_at(&run, offset).map_err(|e| Error::io("write", names::INDEX, e))?;
+            run.clear();
+        }
+    }
+    Ok(())
+}

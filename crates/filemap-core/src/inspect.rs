@@ -1,0 +1,250 @@
+//! `inspect`: what any file of a store holds, field by field, without opening the store.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use filemap_io::{Access, Dir, File, OsDir};
+
+use crate::error::{Error, Result};
+use crate::format::header::{self, FileHeader, Kind};
+use crate::format::key::KeyRecord;
+use crate::format::superblock::{BYTES, COPIES, Superblock};
+use crate::format::{PAGE_BYTES, key, leaf, node, seed, value};
+use crate::keys::KeyFraming;
+use crate::log::scan::{Framing, Item, Scan};
+use crate::values::ValueFraming;
+
+/// One thing in a file: a header, a record, a page.
+#[derive(Clone, Debug)]
+pub struct Inspected {
+    /// Byte offset in the file.
+    pub offset: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// What it is, such as `page record` or `leaf`.
+    pub kind: String,
+    /// Its fields by name, in their order on disk.
+    pub fields: Vec<(&'static str, String)>,
+    /// What is wrong with it, if anything.
+    pub problem: Option<String>,
+}
+
+type Sink<'a> = &'a mut dyn FnMut(Inspected) -> ControlFlow<()>;
+
+/// Hands everything in a file to `sink`, front to back, until it breaks off. The file is recognised by its magic.
+///
+/// # Errors
+/// [`Error::NotAStore`] when it is no file of FileMap; [`Error::Io`].
+pub fn inspect(path: impl AsRef<Path>, sink: &mut dyn FnMut(Inspected) -> ControlFlow<()>) -> Result<()> {
+    let path = path.as_ref();
+    let fail = |e| Error::io("open", path.display().to_string(), e);
+    let not = |why: &str| Error::NotAStore { path: path.to_owned(), why: why.to_owned() };
+    let name = path.file_name().and_then(|n| n.to_str()).ok_or_else(|| not("it has no file name"))?;
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let file = OsDir::open(parent).map_err(fail)?.open(name, Access::Read).map_err(fail)?;
+    let mut b = [0; header::BYTES];
+    let n = file.read_at(&mut b, 0).map_err(fail)?;
+    if b.starts_with(b"FILEMAP\0") {
+        return superblock(&*file, name, sink);
+    }
+    if !Kind::ALL.iter().any(|k| b.starts_with(k.magic())) {
+        return Err(not("it does not start like a file of FileMap"));
+    }
+    let head = FileHeader::decode(&b[..n]);
+    if sink(header_item(head)).is_break() {
+        return Ok(());
+    }
+    let Ok(head) = head else { return Ok(()) };
+    match head.kind {
+        Kind::Values => {
+            let framing = ValueFraming { seed: seed(&head.store_id, head.ordinal) };
+            log(&*file, name, framing, &|b| value_fields(b), sink)
+        }
+        Kind::Keys => {
+            let framing = KeyFraming::new(seed(&head.store_id, u64::MAX));
+            log(&*file, name, framing, &|b| key_fields(b), sink)
+        }
+        Kind::Index => pages(&*file, name, seed(&head.store_id, u64::MAX - 1), sink),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn header_item(head: std::result::Result<FileHeader, &str>) -> Inspected {
+    let (fields, problem) = match head {
+        Err(what) => (Vec::new(), Some(what.to_owned())),
+        Ok(h) => (
+            vec![
+                ("kind", format!("{:?}", h.kind).to_lowercase()),
+                ("format_version", h.read_version.to_string()),
+                ("store_id", hex(&h.store_id)),
+                ("ordinal", h.ordinal.to_string()),
+                ("created_ms", h.created_ms.to_string()),
+            ],
+            None,
+        ),
+    };
+    Inspected { offset: 0, bytes: header::BYTES as u64, kind: "file header".into(), fields, problem }
+}
+
+fn superblock(file: &dyn File, name: &str, sink: Sink<'_>) -> Result<()> {
+    for offset in COPIES {
+        let mut b = [0; BYTES];
+        let n = file.read_at(&mut b, offset).map_err(|e| Error::io("read", name, e))?;
+        let (fields, problem) = match Superblock::decode(&b[..n]) {
+            Err(what) => (Vec::new(), Some(what.to_owned())),
+            Ok(s) => (
+                vec![
+                    ("format_version", s.read_version.to_string()),
+                    ("store_id", hex(&s.store_id)),
+                    ("segment_bytes", s.segment_bytes.to_string()),
+                    ("canonicalizer", s.canonicalizer.to_string()),
+                    ("created_ms", s.created_ms.to_string()),
+                    ("epoch", s.epoch.to_string()),
+                    ("tail_ordinal", s.tail.ordinal.to_string()),
+                    ("tail_offset", s.tail.offset.to_string()),
+                    ("next_sequence", s.next_sequence.to_string()),
+                    ("key_bytes", s.key_bytes.to_string()),
+                    ("index_pages", s.index.pages.to_string()),
+                    ("index_root", s.index.root.to_string()),
+                    ("index_depth", s.index.depth.to_string()),
+                    ("index_leaves", s.index.leaves.to_string()),
+                    ("index_keys", s.index.keys.to_string()),
+                    ("versions", s.versions.to_string()),
+                    ("max_time_ms", s.max_time_ms.to_string()),
+                ],
+                None,
+            ),
+        };
+        let item = Inspected { offset, bytes: BYTES as u64, kind: "superblock".into(), fields, problem };
+        if sink(item).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+type Fields = (String, Vec<(&'static str, String)>);
+
+fn log<F: Framing>(
+    file: &dyn File,
+    name: &str,
+    framing: F,
+    fields: &dyn Fn(&[u8]) -> Fields,
+    sink: Sink<'_>,
+) -> Result<()> {
+    let mut scan = Scan::new(file, name.to_owned(), framing, header::BYTES as u64, u64::MAX)?;
+    while let Some(item) = scan.next()? {
+        let item = match item {
+            Item::Gap { offset, bytes, what } => {
+                Inspected { offset, bytes, kind: "gap".into(), fields: Vec::new(), problem: Some(what.into()) }
+            }
+            Item::Record { offset, bytes } => {
+                let (kind, fields) = fields(bytes);
+                Inspected { offset, bytes: bytes.len() as u64, kind, fields, problem: None }
+            }
+        };
+        if sink(item).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn value_fields(b: &[u8]) -> Fields {
+    let Ok(h) = value::peek(b) else { return ("record".into(), Vec::new()) };
+    let mut fields = vec![
+        ("sequence", h.sequence.to_string()),
+        ("time_ms", h.time_ms.to_string()),
+        ("codec", format!("{:?}", h.codec).to_lowercase()),
+        ("dictionary", h.dictionary.to_string()),
+        ("body_bytes", h.raw_bytes.to_string()),
+        ("payload_bytes", h.payload_bytes.to_string()),
+        ("meta_codec", format!("{:?}", h.meta_codec).to_lowercase()),
+        ("meta_bytes", h.meta_raw_bytes.to_string()),
+        ("meta_stored_bytes", h.meta_bytes.to_string()),
+        ("digest", hex(&h.digest)),
+        ("key", String::from_utf8_lossy(&b[h.key_at()..h.meta_at()]).into_owned()),
+    ];
+    if let (value::Kind::Reference, Some(s)) = (h.kind, b[h.payload_at()..].first_chunk()) {
+        fields.push(("refers_to", u64::from_le_bytes(*s).to_string()));
+    }
+    (format!("{:?} record", h.kind).to_lowercase(), fields)
+}
+
+fn key_fields(b: &[u8]) -> Fields {
+    let Ok(r) = KeyRecord::peek(b) else { return ("key record".into(), Vec::new()) };
+    let end = (key::FIXED_BYTES + r.key_bytes as usize).min(b.len());
+    let fields = vec![
+        ("sequence", r.version.sequence.to_string()),
+        ("time_ms", r.version.time_ms.to_string()),
+        ("segment", r.location.segment.to_string()),
+        ("offset", r.location.offset().to_string()),
+        ("at_most_bytes", r.size.bytes().to_string()),
+        ("previous_offset", (r.previous * key::UNIT_BYTES).to_string()),
+        ("chain", r.chain.to_string()),
+        ("refers_to", r.refers_to.to_string()),
+        ("key", String::from_utf8_lossy(&b[key::FIXED_BYTES..end]).into_owned()),
+    ];
+    ("key record".into(), fields)
+}
+
+fn pages(file: &dyn File, name: &str, seed: u32, sink: Sink<'_>) -> Result<()> {
+    let len = file.len().map_err(|e| Error::io("measure", name, e))?;
+    let mut b = vec![0; PAGE_BYTES];
+    for page in 1..u32::try_from(len / PAGE_BYTES as u64).unwrap_or(u32::MAX) {
+        let offset = u64::from(page) * PAGE_BYTES as u64;
+        let n = file.read_at(&mut b, offset).map_err(|e| Error::io("read", name, e))?;
+        let (kind, fields, problem) = page_fields(seed, page, &b[..n]);
+        let item = Inspected { offset, bytes: PAGE_BYTES as u64, kind, fields, problem };
+        if sink(item).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn page_fields(seed: u32, page: u32, b: &[u8]) -> (String, Vec<(&'static str, String)>, Option<String>) {
+    if b.get(4) == Some(&2) {
+        return match node::decode(seed, page, b) {
+            Err(what) => ("node".into(), Vec::new(), Some(what.into())),
+            Ok(n) => (
+                "node".into(),
+                vec![
+                    ("level", n.level.to_string()),
+                    ("epoch", n.epoch.to_string()),
+                    ("first", n.first.to_string()),
+                    ("entries", n.entries.len().to_string()),
+                ],
+                None,
+            ),
+        };
+    }
+    match leaf::decode(seed, page, b) {
+        Err(_) if b.iter().all(|&x| x == 0) => ("unused page".into(), Vec::new(), None),
+        Err(what) => ("leaf".into(), Vec::new(), Some(what.into())),
+        Ok(l) => {
+            let slots: Vec<String> = l
+                .slots
+                .iter()
+                .map(|s| {
+                    let (segment, offset) = (s.location.segment, s.location.offset());
+                    format!("{:010x}->{}@{segment}:{offset}", s.hash, s.key * key::UNIT_BYTES)
+                })
+                .collect();
+            (
+                "leaf".into(),
+                vec![
+                    ("depth", l.depth.to_string()),
+                    ("prefix", format!("{:x}", l.prefix)),
+                    ("epoch", l.epoch.to_string()),
+                    ("slots", l.slots.len().to_string()),
+                    ("slot_list", slots.join(" ")),
+                ],
+                None,
+            )
+        }
+    }
+}

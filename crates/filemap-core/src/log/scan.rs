@@ -1,0 +1,213 @@
+//! A sequential scan of one log file that loses at most what is damaged: after a bad record it looks for the next whole one,
+//! unit by unit.
+
+use filemap_io::{Advice, File};
+
+use crate::error::{Error, Result};
+use crate::format::Flaw;
+
+/// How the records of a log are recognised.
+pub(crate) trait Framing {
+    /// Records start at multiples of this many bytes.
+    const UNIT_BYTES: u64;
+    /// What `peek` needs at most.
+    const PEEK_BYTES: usize;
+
+    /// Length of the head of the record at the front of `b`, by its fixed part.
+    fn peek(&self, b: &[u8]) -> std::result::Result<usize, Flaw>;
+
+    /// Checks the head at the front of `b`, which lies at `offset` of its file; the length of the whole record. Only a
+    /// length that a checksum vouches for is worth reading.
+    fn head(&self, b: &[u8], offset: u64) -> std::result::Result<u64, Flaw>;
+
+    /// Checks what follows the head of the whole record at the front of `b`.
+    fn check(&self, b: &[u8]) -> std::result::Result<(), Flaw>;
+}
+
+/// What a scan meets.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Item<'a> {
+    /// A whole record.
+    Record {
+        /// Where it lies.
+        offset: u64,
+        /// All of it, padding included.
+        bytes: &'a [u8],
+    },
+    /// Bytes that belong to no whole record.
+    Gap {
+        /// Where they start.
+        offset: u64,
+        /// How many.
+        bytes: u64,
+        /// What is wrong with the first of them.
+        what: Flaw,
+    },
+}
+
+const BLOCK_BYTES: usize = 1 << 20;
+
+/// A scan from one offset to another.
+pub(crate) struct Scan<'a, F> {
+    file: &'a dyn File,
+    name: String,
+    framing: F,
+    /// The buffer holds the file's bytes from `start` on.
+    buffer: Vec<u8>,
+    start: u64,
+    at: u64,
+    end: u64,
+}
+
+impl<'a, F: Framing> Scan<'a, F> {
+    /// A scan of `from..end`; `end` is clipped to the length of the file.
+    pub(crate) fn new(file: &'a dyn File, name: String, framing: F, from: u64, end: u64) -> Result<Scan<'a, F>> {
+        let len = file.len().map_err(|e| Error::io("measure", &name, e))?;
+        Ok(Scan { file, name, framing, buffer: Vec::new(), start: from, at: from, end: end.min(len) })
+    }
+
+    /// Where the next item starts.
+    pub(crate) fn offset(&self) -> u64 {
+        self.at
+    }
+
+    /// The next record or gap; `None` at the end. Memory is bounded by the longest record.
+    ///
+    /// # Errors
+    /// `Io` when the file cannot be read; damage is an item, not an error.
+    pub(crate) fn next(&mut self) -> Result<Option<Item<'_>>> {
+        if self.at >= self.end {
+            return Ok(None);
+        }
+        let offset = self.at;
+        let what = match self.record(offset)? {
+            Ok(total) => {
+                self.at += total;
+                let at = (offset - self.start) as usize;
+                return Ok(Some(Item::Record { offset, bytes: &self.buffer[at..at + total as usize] }));
+            }
+            Err(what) => what,
+        };
+        while self.at < self.end {
+            self.at = (self.at / F::UNIT_BYTES + 1) * F::UNIT_BYTES;
+            if self.at < self.end && self.record(self.at)?.is_ok() {
+                break;
+            }
+        }
+        self.at = self.at.min(self.end);
+        Ok(Some(Item::Gap { offset, bytes: self.at - offset, what }))
+    }
+
+    /// Judges the record at `offset` and leaves it in the buffer.
+    fn record(&mut self, offset: u64) -> Result<std::result::Result<u64, Flaw>> {
+        self.fill(offset, F::PEEK_BYTES)?;
+        let head = match self.framing.peek(self.held(offset, F::PEEK_BYTES)) {
+            Ok(head) => head,
+            Err(what) => return Ok(Err(what)),
+        };
+        self.fill(offset, head)?;
+        let total = match self.framing.head(self.held(offset, head), offset) {
+            Ok(total) => total,
+            Err(what) => return Ok(Err(what)),
+        };
+        if offset + total > self.end {
+            return Ok(Err("record reaches past the end"));
+        }
+        self.fill(offset, total as usize)?;
+        Ok(self.framing.check(self.held(offset, total as usize)).map(|()| total))
+    }
+
+    /// What the buffer holds of `want` bytes at `offset`.
+    fn held(&self, offset: u64, want: usize) -> &[u8] {
+        let at = (offset - self.start) as usize;
+        &self.buffer[at.min(self.buffer.len())..(at + want).min(self.buffer.len())]
+    }
+
+    /// Makes `want` bytes at `offset` available in the buffer, or what of them the range has.
+    fn fill(&mut self, offset: u64, want: usize) -> Result<()> {
+        let have = self.start + self.buffer.len() as u64;
+        let need = (offset + want as u64).min(self.end);
+        if offset >= self.start && need <= have {
+            return Ok(());
+        }
+        let keep = if offset >= self.start && offset < have { (offset - self.start) as usize } else { self.buffer.len() };
+        self.buffer.drain(..keep);
+        self.start = offset;
+        let old = self.buffer.len();
+        let goal = (want.max(BLOCK_BYTES) as u64).min(self.end - offset) as usize;
+        self.buffer.resize(goal.max(old), 0);
+        let from = offset + old as u64;
+        // The block after this one is wanted soon.
+        self.file.advise(Advice::WillNeed, from + (goal - old.min(goal)) as u64, 2 * BLOCK_BYTES as u64);
+        let read =
+            self.file.read_at(&mut self.buffer[old..], from).map_err(|e| Error::io("read", &self.name, e))?;
+        self.buffer.truncate(old + read);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use filemap_io::{Access, Dir, OsDir};
+
+    /// Records of 8-byte units: {length, tag 0xAA, fill = length}.
+    struct Toy;
+    impl Framing for Toy {
+        const UNIT_BYTES: u64 = 8;
+        const PEEK_BYTES: usize = 2;
+        fn peek(&self, b: &[u8]) -> std::result::Result<usize, Flaw> {
+            if b.len() < 2 || b[1] != 0xaa || b[0] == 0 { Err("no tag") } else { Ok(2) }
+        }
+        fn head(&self, b: &[u8], _: u64) -> std::result::Result<u64, Flaw> {
+            Ok(u64::from(b[0]) * 8)
+        }
+        fn check(&self, b: &[u8]) -> std::result::Result<(), Flaw> {
+            if b[2..].iter().all(|&x| x == b[0]) { Ok(()) } else { Err("bad fill") }
+        }
+    }
+
+    fn toy(units: u8) -> Vec<u8> {
+        let mut b = vec![units; usize::from(units) * 8];
+        b[1] = 0xaa;
+        b
+    }
+
+    fn scan(bytes: &[u8]) -> Vec<(u64, u64, bool)> {
+        let temp = tempfile::tempdir().unwrap();
+        let file = OsDir::open(temp.path()).unwrap().open("f", Access::Create).unwrap();
+        file.write_at(bytes, 0).unwrap();
+        let mut scan = Scan::new(&*file, "f".into(), Toy, 0, u64::MAX).unwrap();
+        let mut items = Vec::new();
+        while let Some(item) = scan.next().unwrap() {
+            items.push(match item {
+                Item::Record { offset, bytes } => (offset, bytes.len() as u64, true),
+                Item::Gap { offset, bytes, .. } => (offset, bytes, false),
+            });
+        }
+        items
+    }
+
+    #[test]
+    fn a_scan_finds_its_way_past_damage_and_a_torn_tail() {
+        let mut log = [toy(3), toy(1), toy(200), toy(2)].concat();
+        assert_eq!(scan(&log), vec![(0, 24, true), (24, 8, true), (32, 1600, true), (1632, 16, true)]);
+        log[40] ^= 1;
+        assert_eq!(scan(&log), vec![(0, 24, true), (24, 8, true), (32, 1600, false), (1632, 16, true)]);
+        log.truncate(1640);
+        assert_eq!(scan(&log)[2..], [(32, 1608, false)]);
+        assert_eq!(scan(&[]), vec![]);
+        assert_eq!(scan(&[1, 2, 3]), vec![(0, 3, false)]);
+    }
+
+    #[test]
+    fn records_across_the_borders_of_blocks_come_whole() {
+        let mut log = Vec::new();
+        while log.len() < 3 * BLOCK_BYTES {
+            log.extend(toy(1 + (log.len() / 8 % 255) as u8));
+        }
+        let items = scan(&log);
+        assert!(items.iter().all(|i| i.2));
+        assert_eq!(items.iter().map(|i| i.1).sum::<u64>(), log.len() as u64);
+    }
+}

@@ -1,0 +1,266 @@
+//! How a store is opened: every knob, its default and its bounds.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::event::Event;
+
+/// When a put is on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// A put hands its bytes to the operating system: they survive the process, not a power loss. Only `sync`, a
+    /// checkpoint or `close` makes them durable.
+    Buffered,
+    /// As `Buffered`, and a background thread syncs at least this often: a power loss costs at most about that much.
+    Interval(Duration),
+    /// A put returns when its bytes are on the device. Threads that put at the same time share one sync.
+    Sync,
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Durability::Buffered => write!(f, "buffered"),
+            Durability::Interval(d) => write!(f, "interval {} ms", d.as_millis()),
+            Durability::Sync => write!(f, "sync"),
+        }
+    }
+}
+
+/// The rule by which a store's keys were made: a name and a version, kept in the superblock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Canonicalizer {
+    /// Up to 31 bytes, for instance `whatwg`.
+    pub name: String,
+    /// Raised whenever the rule gives another key for some URL.
+    pub version: u32,
+}
+
+impl fmt::Display for Canonicalizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} version {}", self.name, self.version)
+    }
+}
+
+pub(crate) type EventSink = Arc<dyn Fn(&Event) + Send + Sync>;
+
+/// How a store is created or opened. Every option may differ from one opening to the next, except `segment_bytes` and
+/// `canonicalizer`, which are fixed when the store is created.
+///
+/// ```
+/// use filemap_core::{Durability, Options};
+/// let options = Options::new().durability(Durability::Sync).compression_level(9).keep_versions(Some(3));
+/// ```
+#[derive(Clone)]
+pub struct Options {
+    pub(crate) segment_bytes: u64,
+    pub(crate) durability: Durability,
+    pub(crate) compression_level: i32,
+    pub(crate) checkpoint_bytes: u64,
+    pub(crate) recent_bytes: usize,
+    pub(crate) keep_versions: Option<u32>,
+    pub(crate) max_open_files: usize,
+    pub(crate) free_space_floor: u64,
+    pub(crate) large_value_bytes: u64,
+    pub(crate) writeback_bytes: u64,
+    pub(crate) canonicalizer: Option<Canonicalizer>,
+    pub(crate) on_event: Option<EventSink>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            segment_bytes: 1 << 30,
+            durability: Durability::Interval(Duration::from_secs(1)),
+            compression_level: 3,
+            checkpoint_bytes: 1 << 30,
+            recent_bytes: 96 << 20,
+            keep_versions: None,
+            max_open_files: 128,
+            free_space_floor: 256 << 20,
+            large_value_bytes: 1 << 20,
+            writeback_bytes: 32 << 20,
+            canonicalizer: None,
+            on_event: None,
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("segment_bytes", &self.segment_bytes)
+            .field("durability", &self.durability)
+            .field("compression_level", &self.compression_level)
+            .field("checkpoint_bytes", &self.checkpoint_bytes)
+            .field("recent_bytes", &self.recent_bytes)
+            .field("keep_versions", &self.keep_versions)
+            .field("max_open_files", &self.max_open_files)
+            .field("free_space_floor", &self.free_space_floor)
+            .field("large_value_bytes", &self.large_value_bytes)
+            .field("writeback_bytes", &self.writeback_bytes)
+            .field("canonicalizer", &self.canonicalizer)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Options {
+    /// The defaults.
+    pub fn new() -> Options {
+        Options::default()
+    }
+
+    /// Size at which a segment of the value log is closed and the next one begun: 1 MiB to 1 GiB, default 1 GiB. Fixed
+    /// when the store is created. One record is at most a segment, so the large-value bound must leave room for it.
+    pub fn segment_bytes(mut self, bytes: u64) -> Options {
+        self.segment_bytes = bytes;
+        self
+    }
+
+    /// When a put is on the device; default [`Durability::Interval`] of 1 s.
+    pub fn durability(mut self, durability: Durability) -> Options {
+        self.durability = durability;
+        self
+    }
+
+    /// zstd level of new pages, 1 to 19; default 3. 0 stores them raw.
+    pub fn compression_level(mut self, level: i32) -> Options {
+        self.compression_level = level;
+        self
+    }
+
+    /// A checkpoint is due when the value log has grown by this much, default 1 GiB: what a recovery reads again.
+    pub fn checkpoint_bytes(mut self, bytes: u64) -> Options {
+        self.checkpoint_bytes = bytes;
+        self
+    }
+
+    /// A checkpoint is due when the recent table takes this much memory, default 96 MiB (about 130 bytes an entry).
+    /// While one runs a second table fills, so up to twice this much is in use.
+    pub fn recent_bytes(mut self, bytes: usize) -> Options {
+        self.recent_bytes = bytes;
+        self
+    }
+
+    /// How many of the newest versions of a key are kept: all (`None`, the default) or the newest N.
+    pub fn keep_versions(mut self, versions: Option<u32>) -> Options {
+        self.keep_versions = versions;
+        self
+    }
+
+    /// How many segment files are kept open for reading, default 128.
+    pub fn max_open_files(mut self, files: usize) -> Options {
+        self.max_open_files = files;
+        self
+    }
+
+    /// Puts are refused when the file system has less than this free, default 256 MiB. Reads, removes and checkpoints go
+    /// on. 0 switches the check off.
+    pub fn free_space_floor(mut self, bytes: u64) -> Options {
+        self.free_space_floor = bytes;
+        self
+    }
+
+    /// Values above this many bytes are stored as chunks of this size, each compressed by itself, so that they stream
+    /// through bounded memory; 64 KiB to 64 MiB, default 1 MiB.
+    pub fn large_value_bytes(mut self, bytes: u64) -> Options {
+        self.large_value_bytes = bytes;
+        self
+    }
+
+    /// How much of the value log may be unwritten in the operating system's cache before the background thread syncs
+    /// it, default 32 MiB: it keeps the kernel from stopping a put later to write gigabytes at once. It does not hold
+    /// under [`Durability::Buffered`].
+    pub fn writeback_bytes(mut self, bytes: u64) -> Options {
+        self.writeback_bytes = bytes;
+        self
+    }
+
+    /// The rule by which keys are made. Stored when the store is created; opening one with another rule is
+    /// [`Error::Canonicalizer`]. Without it a store is created as `bytes` version 1 and opened whatever it has.
+    pub fn canonicalizer(mut self, name: &str, version: u32) -> Options {
+        self.canonicalizer = Some(Canonicalizer { name: name.to_owned(), version });
+        self
+    }
+
+    /// Called for what happens in the background, on the thread where it happens: it should return soon and must not
+    /// call the store.
+    pub fn on_event(mut self, sink: impl Fn(&Event) + Send + Sync + 'static) -> Options {
+        self.on_event = Some(Arc::new(sink));
+        self
+    }
+
+    /// Checks every bound.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] names the option and what is wrong with it.
+    pub fn validate(&self) -> Result<()> {
+        let fail = |name, why: &str| Err(Error::InvalidOption { name, why: why.to_owned() });
+        if !(1 << 20..=1 << 30).contains(&self.segment_bytes) || !self.segment_bytes.is_multiple_of(4096) {
+            return fail("segment_bytes", "must be 1 MiB to 1 GiB and a multiple of 4096");
+        }
+        if !(0..=19).contains(&self.compression_level) {
+            return fail("compression_level", "must be 0 to 19");
+        }
+        if self.checkpoint_bytes < 64 << 10 {
+            return fail("checkpoint_bytes", "must be at least 64 KiB");
+        }
+        if !(256 << 10..=16 << 30).contains(&self.recent_bytes) {
+            return fail("recent_bytes", "must be 256 KiB to 16 GiB");
+        }
+        if self.keep_versions == Some(0) {
+            return fail("keep_versions", "must be at least 1, or None for all");
+        }
+        if self.max_open_files < 4 {
+            return fail("max_open_files", "must be at least 4");
+        }
+        if !(64 << 10..=64 << 20).contains(&self.large_value_bytes) {
+            return fail("large_value_bytes", "must be 64 KiB to 64 MiB");
+        }
+        if self.large_value_bytes + (256 << 10) > self.segment_bytes {
+            return fail("large_value_bytes", "must be at least 256 KiB below segment_bytes");
+        }
+        if self.writeback_bytes < 1 << 20 {
+            return fail("writeback_bytes", "must be at least 1 MiB");
+        }
+        if let Some(c) = &self.canonicalizer
+            && (c.name.is_empty() || c.name.len() > 31 || c.name.bytes().any(|b| b == 0))
+        {
+            return fail("canonicalizer", "its name must have 1 to 31 bytes, none of them 0");
+        }
+        match self.durability {
+            Durability::Interval(d) if d < Duration::from_millis(1) => fail("durability", "interval under 1 ms"),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_valid_and_each_bound_is_checked() {
+        assert!(Options::new().validate().is_ok());
+        let bad = [
+            Options::new().segment_bytes(1 << 31),
+            Options::new().segment_bytes((1 << 20) + 1),
+            Options::new().compression_level(20),
+            Options::new().checkpoint_bytes(1),
+            Options::new().recent_bytes(1),
+            Options::new().keep_versions(Some(0)),
+            Options::new().max_open_files(1),
+            Options::new().large_value_bytes(1),
+            Options::new().segment_bytes(1 << 20).large_value_bytes(1 << 20),
+            Options::new().writeback_bytes(0),
+            Options::new().canonicalizer("", 1),
+            Options::new().canonicalizer(&"x".repeat(32), 1),
+            Options::new().durability(Durability::Interval(Duration::ZERO)),
+        ];
+        for options in bad {
+            assert!(matches!(options.validate(), Err(Error::InvalidOption { .. })), "{options:?}");
+        }
+    }
+}

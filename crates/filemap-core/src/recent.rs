@@ -1,0 +1,358 @@
+//! The recent table: what was put since the last checkpoint, by key, in memory.
+//!
+//! Entries lie in an arena of atomic words and are only ever added, by one thread at a time (the one that holds the
+//! append lock); readers walk it without locks at any time. It is dropped whole when a checkpoint has merged it.
+//!
+//! An entry, in words: {next in bucket, previous entry of the same key}, {key length, best}, hash, sequence, time,
+//! {location, size class, kind}, floor, sequence referred to, then the key. `best` is the entry of the newest version of
+//! the key in this table, `floor` the sequence of its last removal: so a get looks at one entry, however often the key was
+//! put.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use crate::format::location::{Location, SizeClass};
+use crate::record::Version;
+
+const CHUNK_WORDS: usize = 1 << 16;
+const CHUNK_BITS: u32 = 16;
+const HEAD_WORDS: usize = 8;
+const TOMBSTONE: u64 = 1 << 48;
+const TYPICAL_ENTRY_BYTES: usize = 128;
+
+/// What an entry says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) version: Version,
+    pub(crate) location: Location,
+    pub(crate) size: SizeClass,
+    /// Sequence of the version that holds the body; 0 for this one.
+    pub(crate) refers_to: u64,
+    pub(crate) tombstone: bool,
+}
+
+/// All of a key in one table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    address: u32,
+    /// The newest version above the floor.
+    pub(crate) best: Option<Entry>,
+    /// Sequence of the last removal, 0 for none: nothing below it exists, here or anywhere.
+    pub(crate) floor: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Recent {
+    buckets: Box<[AtomicU32]>,
+    chunks: Box<[OnceLock<Box<[AtomicU64]>>]>,
+    used_words: AtomicUsize,
+    entries: AtomicU64,
+    max_time_ms: AtomicU64,
+}
+
+impl Recent {
+    /// An empty table that is meant for about `bytes`, and can grow to twice that and more.
+    pub(crate) fn new(bytes: usize) -> Recent {
+        let buckets = (bytes / TYPICAL_ENTRY_BYTES).next_power_of_two().max(1024);
+        // Addresses of words have 32 bits: 32 GiB.
+        let chunks = (4 * bytes / (8 * CHUNK_WORDS) + 64).min(1 << (32 - CHUNK_BITS));
+        Recent {
+            buckets: (0..buckets).map(|_| AtomicU32::new(0)).collect(),
+            chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
+            used_words: AtomicUsize::new(1),
+            entries: AtomicU64::new(0),
+            max_time_ms: AtomicU64::new(i64::MIN.cast_unsigned()),
+        }
+    }
+
+    /// Entries in the table: versions and removals.
+    pub(crate) fn entries(&self) -> u64 {
+        self.entries.load(Ordering::Relaxed)
+    }
+
+    /// Memory in use, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.used_words.load(Ordering::Relaxed) * 8 + self.buckets.len() * 4
+    }
+
+    /// Whether another entry might find no room. The caller freezes the table long before that.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.used_words.load(Ordering::Relaxed) / CHUNK_WORDS + 2 >= self.chunks.len()
+    }
+
+    /// The greatest time of any version in the table; `i64::MIN` when there is none.
+    pub(crate) fn max_time_ms(&self) -> i64 {
+        self.max_time_ms.load(Ordering::Relaxed).cast_signed()
+    }
+
+    fn words(&self, address: u32) -> &[AtomicU64] {
+        let chunk = self.chunks[(address >> CHUNK_BITS) as usize].get();
+        &chunk.map_or(&[][..], |c| c)[address as usize % CHUNK_WORDS..]
+    }
+
+    fn word(&self, address: u32, at: usize) -> u64 {
+        self.words(address)[at].load(Ordering::Relaxed)
+    }
+
+    fn next(&self, address: u32) -> u32 {
+        self.words(address)[0].load(Ordering::Acquire) as u32
+    }
+
+    fn entry(&self, address: u32) -> Entry {
+        let place = self.word(address, 5);
+        Entry {
+            version: Version { sequence: self.word(address, 3), time_ms: self.word(address, 4).cast_signed() },
+            location: Location::unpack(place),
+            size: SizeClass((place >> 40) as u8),
+            refers_to: self.word(address, 7),
+            tombstone: place & TOMBSTONE != 0,
+        }
+    }
+
+    fn is_key(&self, address: u32, hash: u64, key: &[u8]) -> bool {
+        let words = self.words(address);
+        words[2].load(Ordering::Relaxed) == hash
+            && words[1].load(Ordering::Relaxed) as u32 as usize == key.len()
+            && key.chunks(8).zip(&words[HEAD_WORDS..]).all(|(c, w)| w.load(Ordering::Relaxed) == word_of(c))
+    }
+
+    /// The key of the entry at `address`.
+    fn key(&self, address: u32) -> Vec<u8> {
+        let len = self.word(address, 1) as u32 as usize;
+        let words = &self.words(address)[HEAD_WORDS..][..len.div_ceil(8)];
+        let mut key: Vec<u8> = words.iter().flat_map(|w| w.load(Ordering::Relaxed).to_le_bytes()).collect();
+        key.truncate(len);
+        key
+    }
+
+    /// The bucket's entry of a key, and the one before it in the bucket (0 for none).
+    fn walk(&self, hash: u64, key: &[u8]) -> (u32, u32) {
+        let mut before = 0;
+        let mut at = self.bucket(hash).load(Ordering::Acquire);
+        while at != 0 && !self.is_key(at, hash, key) {
+            before = at;
+            at = self.next(at);
+        }
+        (at, before)
+    }
+
+    fn bucket(&self, hash: u64) -> &AtomicU32 {
+        &self.buckets[hash as usize & (self.buckets.len() - 1)]
+    }
+
+    fn found(&self, address: u32) -> Found {
+        let best = (self.word(address, 1) >> 32) as u32;
+        Found {
+            address,
+            best: (best != 0).then(|| self.entry(best)),
+            floor: self.word(address, 6),
+        }
+    }
+
+    /// What the table knows of a key. Takes no lock.
+    pub(crate) fn find(&self, hash: u64, key: &[u8]) -> Option<Found> {
+        let (at, _) = self.walk(hash, key);
+        (at != 0).then(|| self.found(at))
+    }
+
+    /// All versions of a key above its floor, latest put first.
+    pub(crate) fn versions(&self, found: &Found) -> Vec<Entry> {
+        let mut versions = Vec::new();
+        let mut at = found.address;
+        while at != 0 {
+            let entry = self.entry(at);
+            if !entry.tombstone && entry.version.sequence > found.floor {
+                versions.push(entry);
+            }
+            at = (self.word(at, 0) >> 32) as u32;
+        }
+        versions
+    }
+
+    /// Adds an entry. Only one thread may do so at a time. An entry older than the key's last removal is ignored by
+    /// readers; one that is there already (same sequence) replaces it.
+    pub(crate) fn insert(&self, hash: u64, key: &[u8], entry: &Entry) {
+        let (old, before) = self.walk(hash, key);
+        let new = self.allocate(HEAD_WORDS + key.len().div_ceil(8));
+        let (mut best, mut floor) = match old {
+            0 => (None, 0),
+            _ => {
+                let f = self.found(old);
+                (f.best.map(|b| (b, (self.word(old, 1) >> 32) as u32)), f.floor)
+            }
+        };
+        if entry.tombstone {
+            floor = floor.max(entry.version.sequence);
+            best = best.filter(|(b, _)| b.version.sequence > floor);
+        } else if entry.version.sequence > floor && best.is_none_or(|(b, _)| b.version <= entry.version) {
+            best = Some((*entry, new));
+        }
+        let bucket = self.bucket(hash);
+        let head = bucket.load(Ordering::Relaxed);
+        let next = if head == old && old != 0 { self.next(old) } else { head };
+        let words = self.words(new);
+        let tombstone = if entry.tombstone { TOMBSTONE } else { 0 };
+        let values = [
+            u64::from(next) | u64::from(old) << 32,
+            key.len() as u64 | u64::from(best.map_or(0, |b| b.1)) << 32,
+            hash,
+            entry.version.sequence,
+            entry.version.time_ms.cast_unsigned(),
+            entry.location.pack() | u64::from(entry.size.0) << 40 | tombstone,
+            floor,
+            entry.refers_to,
+        ];
+        values.iter().zip(words).for_each(|(v, w)| w.store(*v, Ordering::Relaxed));
+        key.chunks(8).zip(&words[HEAD_WORDS..]).for_each(|(c, w)| w.store(word_of(c), Ordering::Relaxed));
+        bucket.store(new, Ordering::Release);
+        if before != 0 {
+            // The key's former entry leaves the bucket: it is reached through the new one. A reader that stands on it
+            // goes on to the same successor.
+            let word = self.word(before, 0);
+            let next = self.next(old);
+            self.words(before)[0].store(word >> 32 << 32 | u64::from(next), Ordering::Release);
+        }
+        self.entries.fetch_add(1, Ordering::Relaxed);
+        if !entry.tombstone && entry.version.time_ms > self.max_time_ms() {
+            self.max_time_ms.store(entry.version.time_ms.cast_unsigned(), Ordering::Relaxed);
+        }
+    }
+
+    /// Room for `words` words in one chunk.
+    fn allocate(&self, words: usize) -> u32 {
+        let mut at = self.used_words.load(Ordering::Relaxed);
+        if at % CHUNK_WORDS + words > CHUNK_WORDS {
+            at = at.next_multiple_of(CHUNK_WORDS);
+        }
+        assert!(at + words <= self.chunks.len() * CHUNK_WORDS, "the recent table is frozen before it is full");
+        self.chunks[at / CHUNK_WORDS].get_or_init(|| (0..CHUNK_WORDS).map(|_| AtomicU64::new(0)).collect());
+        self.used_words.store(at + words, Ordering::Relaxed);
+        at as u32
+    }
+
+    /// Every key once: its hash and what the table knows of it. The order is that of the buckets.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = (u64, Found)> {
+        self.buckets.iter().flat_map(move |b| {
+            let mut at = b.load(Ordering::Acquire);
+            std::iter::from_fn(move || {
+                if at == 0 {
+                    return None;
+                }
+                let found = self.found(at);
+                let hash = self.word(at, 2);
+                at = self.next(at);
+                Some((hash, found))
+            })
+        })
+    }
+
+    /// The key that was found.
+    pub(crate) fn key_of(&self, found: &Found) -> Vec<u8> {
+        self.key(found.address)
+    }
+}
+
+fn word_of(bytes: &[u8]) -> u64 {
+    let mut b = [0; 8];
+    b[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    fn entry(sequence: u64, time_ms: i64, tombstone: bool) -> Entry {
+        Entry {
+            version: Version { time_ms, sequence },
+            location: Location::new((sequence % 9) as u16, 64 * sequence),
+            size: SizeClass(5),
+            refers_to: 0,
+            tombstone,
+        }
+    }
+
+    #[test]
+    fn the_newest_is_the_one_with_the_greatest_time_and_removal_hides_what_was_before() {
+        let t = Recent::new(1 << 20);
+        t.insert(7, b"a", &entry(1, 100, false));
+        t.insert(7, b"a", &entry(2, 50, false));
+        t.insert(7, b"b", &entry(3, 10, false)); // same hash, other key
+        let a = t.find(7, b"a").unwrap();
+        assert_eq!(a.best.unwrap().version.sequence, 1);
+        assert_eq!(t.versions(&a).len(), 2);
+        t.insert(7, b"a", &entry(4, 0, true));
+        let a = t.find(7, b"a").unwrap();
+        assert_eq!((a.best, a.floor), (None, 4));
+        assert!(t.versions(&a).is_empty());
+        t.insert(7, b"a", &entry(5, 1, false));
+        let a = t.find(7, b"a").unwrap();
+        assert_eq!((a.best.unwrap().version.sequence, a.floor), (5, 4));
+        assert_eq!(t.versions(&a), vec![entry(5, 1, false)]);
+        assert_eq!(t.find(7, b"b").unwrap().best, Some(entry(3, 10, false)));
+        assert!(t.find(8, b"a").is_none());
+        assert_eq!(t.keys().count(), 2);
+    }
+
+    #[test]
+    fn keys_of_every_length_come_back() {
+        let t = Recent::new(4 << 20);
+        let keys: Vec<Vec<u8>> = (1..100).chain([4095, 65_536]).map(|n| vec![n as u8 | 1; n]).collect();
+        for (i, key) in keys.iter().enumerate() {
+            t.insert(i as u64 % 3, key, &entry(i as u64 + 1, 0, false));
+        }
+        for (i, key) in keys.iter().enumerate() {
+            let found = t.find(i as u64 % 3, key).unwrap();
+            assert_eq!(found.best.unwrap().version.sequence, i as u64 + 1);
+            assert_eq!(t.key_of(&found), *key);
+        }
+    }
+
+    #[test]
+    fn readers_see_whole_entries_while_one_thread_inserts() {
+        let t = Recent::new(8 << 20);
+        let key = |i: u64| format!("http://host/{i}").into_bytes();
+        std::thread::scope(|s| {
+            for _ in 0..3 {
+                s.spawn(|| {
+                    let mut seen = 0;
+                    while seen < 20_000 {
+                        let n = t.entries();
+                        for i in [0, n / 2, n.saturating_sub(1)].into_iter().filter(|i| *i < n) {
+                            let i = i % 5000;
+                            let found = t.find(i, &key(i)).unwrap_or_else(|| panic!("{i} of {n}"));
+                            assert_eq!(found.best.unwrap().version.sequence % 5000, i);
+                        }
+                        seen = n;
+                    }
+                });
+            }
+            for i in 0..20_000u64 {
+                t.insert(i % 5000, &key(i % 5000), &entry(i, i.cast_signed(), false));
+            }
+        });
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn it_agrees_with_a_map_of_lists(ops in proptest::collection::vec((0u64..6, -3i64..3, 0u8..5), 0..120)) {
+            let t = Recent::new(256 << 10);
+            let mut model: HashMap<u64, Vec<Entry>> = HashMap::new();
+            for (i, (key, time, kind)) in ops.iter().enumerate() {
+                let e = entry(i as u64 + 1, *time, *kind == 0);
+                let versions = model.entry(*key).or_default();
+                if e.tombstone { versions.clear() } else { versions.push(e) }
+                t.insert(key % 2, &[*key as u8], &e);
+            }
+            for (key, versions) in model {
+                let found = t.find(key % 2, &[key as u8]).unwrap();
+                proptest::prop_assert_eq!(found.best, versions.iter().max_by_key(|e| e.version).copied());
+                let mut got = t.versions(&found);
+                got.reverse();
+                proptest::prop_assert_eq!(got, versions);
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Creates a store's files, and brings an existing store to the state that its log tells.
+
+mod replay;
+
+use std::sync::Arc;
+
+use filemap_io::{Access, Dir, File};
+
+use crate::error::{Error, Result};
+use crate::format::header::{FileHeader, Kind as FileKind};
+use crate::format::leaf::MIN_DEPTH;
+use crate::format::location::{Location, SizeClass};
+use crate::format::superblock::{IndexRoot, Superblock, Tail};
+use crate::format::value::{self, Kind};
+use crate::format::{FORMAT_VERSION, PAGE_BYTES, names, seed};
+use crate::keys::{KeyLog, check_header};
+use crate::options::{Canonicalizer, Options};
+use crate::recent::{Entry, Recent};
+use crate::record::{Version, now_ms};
+use crate::superblock::SuperblockFile;
+use crate::values::segments::{FIRST_RECORD, Segments};
+
+pub(crate) use replay::replay;
+
+/// Creates the files of an empty store. The superblock comes last: a directory without one is no store.
+pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
+    let mut random = [0; 24];
+    getrandom::fill(&mut random).map_err(|e| Error::io("read", "the system's random numbers", std::io::Error::other(e)))?;
+    let mut store_id = [0; 16];
+    store_id.copy_from_slice(&random[..16]);
+    let created_ms = now_ms();
+    KeyLog::create(dir, store_id, created_ms)?;
+    create_index(dir, store_id, created_ms)?;
+    let name = names::segment(0);
+    let segment = dir.open(&name, Access::Create).map_err(|e| Error::io("create", &name, e))?;
+    let header = FileHeader::new(FileKind::Values, store_id, 0, created_ms).encode();
+    segment.write_at(&header, 0).map_err(|e| Error::io("write", &name, e))?;
+    segment.sync().map_err(|e| Error::io("sync", &name, e))?;
+    sync_dir(dir)?;
+    let bytes = Canonicalizer { name: "bytes".into(), version: 1 };
+    let first = Superblock {
+        read_version: FORMAT_VERSION,
+        store_id,
+        hash_seed: value_of(&random[16..]),
+        segment_bytes: options.segment_bytes as u32,
+        canonicalizer: options.canonicalizer.clone().unwrap_or(bytes),
+        created_ms,
+        epoch: 1,
+        tail: Tail { ordinal: 0, offset: FIRST_RECORD },
+        next_sequence: 1,
+        key_bytes: crate::format::header::BYTES as u64,
+        index: IndexRoot { pages: 1, root: 0, depth: MIN_DEPTH, leaves: 0, keys: 0 },
+        versions: 0,
+        max_time_ms: i64::MIN,
+    };
+    SuperblockFile::create(dir, &first)?;
+    sync_dir(dir)
+}
+
+fn value_of(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |n, &b| n << 8 | u64::from(b))
+}
+
+fn create_index(dir: &dyn Dir, store_id: [u8; 16], created_ms: i64) -> Result<()> {
+    let file = dir.open(names::INDEX, Access::Create).map_err(|e| Error::io("create", names::INDEX, e))?;
+    let mut page = [0; PAGE_BYTES];
+    crate::format::put(&mut page, 0, &FileHeader::new(FileKind::Index, store_id, 0, created_ms).encode());
+    file.write_at(&page, 0).map_err(|e| Error::io("write", names::INDEX, e))?;
+    file.sync().map_err(|e| Error::io("sync", names::INDEX, e))
+}
+
+fn sync_dir(dir: &dyn Dir) -> Result<()> {
+    dir.sync().map_err(|e| Error::io("sync", dir.path().display().to_string(), e))
+}
+
+/// Opens address.idx and checks whose it is.
+pub(crate) fn open_index(dir: &dyn Dir, access: Access, current: &Superblock) -> Result<Arc<dyn File>> {
+    let file = dir.open(names::INDEX, access).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => Error::corrupt(names::INDEX, 0, "the file is missing"),
+        _ => Error::io("open", names::INDEX, e),
+    })?;
+    check_header(&*file, names::INDEX, FileKind::Index, &current.store_id)?;
+    Ok(file)
+}
+
+/// The seed of the checksums of address.idx.
+pub(crate) fn index_seed(current: &Superblock) -> u32 {
+    seed(&current.store_id, u64::MAX - 1)
+}
+
+/// Enters a whole record of the log in a recent table, if it is a version or a removal. Returns its sequence.
+pub(crate) fn enter(table: &Recent, segment: u16, offset: u64, bytes: &[u8], hash: impl Fn(&[u8]) -> u64) -> u64 {
+    let Ok(header) = value::peek(bytes) else { return 0 };
+    if !header.kind.is_version() && header.kind != Kind::Tombstone {
+        return header.sequence;
+    }
+    let key = &bytes[header.key_at()..header.meta_at()];
+    let payload = &bytes[header.payload_at()..];
+    let refers_to = match (header.kind, payload.first_chunk()) {
+        (Kind::Reference, Some(sequence)) => u64::from_le_bytes(*sequence),
+        _ => 0,
+    };
+    let entry = Entry {
+        version: Version { time_ms: header.time_ms, sequence: header.sequence },
+        location: Location::new(segment, offset),
+        size: SizeClass::of(header.total_bytes()),
+        refers_to,
+        tombstone: header.kind == Kind::Tombstone,
+    };
+    table.insert(hash(key), key, &entry);
+    header.sequence
+}
+
+/// Removes segments after the log's end that hold no record: they waited for a roll that never came.
+pub(crate) fn remove_spares(dir: &dyn Dir, segments: &Segments, after: u64) -> Result<()> {
+    let mut removed = false;
+    for segment in segments.all().iter().filter(|s| s.ordinal > after) {
+        dir.remove(&segment.name()).map_err(|e| Error::io("remove", segment.name(), e))?;
+        removed = true;
+    }
+    if removed {
+        sync_dir(dir)?;
+        segments.forget_after(after);
+    }
+    Ok(())
+}

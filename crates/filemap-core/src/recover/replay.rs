@@ -1,0 +1,162 @@
+//! Replay: reads the log from the last checkpoint's tail into the recent table, and mends the holes that a power loss left.
+//!
+//! After the checkpoint every whole record counts, wherever it lies: unsynced writes may reach the disk in any order.
+//! Bytes between whole records are covered by fillers and those after the last are cut off, so that they are not taken for
+//! rot later. Nothing else is changed, so replaying again after another crash gives the same. Before it returns, everything
+//! that it trusted is made durable.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use filemap_io::{Advice, Dir, File};
+
+use crate::error::{Error, Result};
+use crate::event::RecoveryReport;
+use crate::format::location::{Location, UNIT_BYTES};
+use crate::format::superblock::{Superblock, Tail};
+use crate::format::value::{self, Header, Kind};
+use crate::log::scan::Item;
+use crate::recent::Recent;
+use crate::recover::{enter, remove_spares};
+use crate::superblock::SuperblockFile;
+use crate::values::segments::{FIRST_RECORD, Segment, Segments};
+
+/// Where the log goes on, and what was found.
+pub(crate) struct Replay {
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) offset: u64,
+    pub(crate) next_sequence: u64,
+    pub(crate) report: RecoveryReport,
+}
+
+/// Replays the log after `current`'s tail into `table`.
+///
+/// # Errors
+/// `Corrupt` when the segment of the tail is missing or shorter than the tail: what was synced is gone. `Io`.
+pub(crate) fn replay(
+    dir: &dyn Dir,
+    segments: &Segments,
+    superblock: &SuperblockFile,
+    current: &Superblock,
+    table: &Recent,
+) -> Result<Replay> {
+    let start = Instant::now();
+    let mut run = Run {
+        segments,
+        hash_seed: current.hash_seed,
+        table,
+        next_sequence: current.next_sequence,
+        chunks: HashSet::new(),
+        report: RecoveryReport::default(),
+    };
+    dir.sync().map_err(|e| Error::io("sync", dir.path().display().to_string(), e))?;
+    superblock.sync()?;
+    let all = segments.all();
+    let tail = current.tail;
+    let Some(first) = all.iter().position(|s| s.ordinal == tail.ordinal) else {
+        let name = crate::format::names::segment(tail.ordinal as u16);
+        return Err(Error::corrupt(name, 0, "the segment of the last checkpoint is missing"));
+    };
+    let mut end = Tail { ordinal: tail.ordinal, offset: tail.offset };
+    let mut last = Arc::clone(&all[first]);
+    for segment in &all[first..] {
+        let from = if segment.ordinal == tail.ordinal { tail.offset } else { FIRST_RECORD };
+        let offset = run.segment(segment, from)?;
+        if segment.ordinal == tail.ordinal || offset > FIRST_RECORD {
+            end = Tail { ordinal: segment.ordinal, offset };
+            last = Arc::clone(segment);
+        }
+    }
+    remove_spares(dir, segments, end.ordinal)?;
+    run.report.elapsed = start.elapsed();
+    Ok(Replay { segment: last, offset: end.offset, next_sequence: run.next_sequence, report: run.report })
+}
+
+struct Run<'a> {
+    segments: &'a Segments,
+    hash_seed: u64,
+    table: &'a Recent,
+    next_sequence: u64,
+    /// Whole chunks met after the tail.
+    chunks: HashSet<Location>,
+    report: RecoveryReport,
+}
+
+impl Run<'_> {
+    /// Replays one segment from an offset; where its last whole record ends.
+    fn segment(&mut self, segment: &Segment, from: u64) -> Result<u64> {
+        let file = self.segments.file(segment)?;
+        // What an earlier failed sync left in the cache is not what the disk holds.
+        file.advise(Advice::DropCache, from, 0);
+        let len = file.len().map_err(|e| Error::io("measure", segment.name(), e))?;
+        if len < from {
+            return Err(segment.corrupt(len, "the file is shorter than what the last checkpoint had synced"));
+        }
+        let mut end = from;
+        let mut hole = None;
+        let mut fillers = Vec::new();
+        let mut scan = self.segments.scan(segment, &*file, from, u64::MAX)?;
+        while let Some(item) = scan.next()? {
+            match item {
+                Item::Gap { offset, .. } => hole = Some(offset),
+                Item::Record { offset, bytes } => {
+                    // A list of chunks counts only when all of them got to the disk.
+                    if !self.is_whole(bytes)? {
+                        hole = hole.or(Some(offset));
+                        continue;
+                    }
+                    if let Some(hole) = hole.take() {
+                        fillers.push((hole, offset - hole));
+                    }
+                    self.record(segment, offset, bytes);
+                    end = offset + bytes.len() as u64;
+                }
+            }
+        }
+        for (offset, bytes) in fillers {
+            self.report.skipped_bytes += bytes;
+            fill(&*file, segment, offset, bytes)?;
+        }
+        if len > end {
+            self.report.truncated_bytes += len - end;
+            file.set_len(end).map_err(|e| Error::io("truncate", segment.name(), e))?;
+        }
+        file.sync().map_err(|e| Error::io("sync", segment.name(), e))?;
+        self.report.replayed_bytes += end - from;
+        Ok(end)
+    }
+
+    fn record(&mut self, segment: &Segment, offset: u64, bytes: &[u8]) {
+        let hash = |key: &[u8]| xxhash_rust::xxh3::xxh3_64_with_seed(key, self.hash_seed);
+        let sequence = enter(self.table, segment.id, offset, bytes, hash);
+        self.next_sequence = self.next_sequence.max(sequence + 1);
+        self.report.replayed_records += 1;
+        if value::peek(bytes).is_ok_and(|h| h.kind == Kind::Chunk) {
+            self.chunks.insert(Location::new(segment.id, offset));
+        }
+    }
+
+    /// Whether all that a record needs is there. A chunk before the tail was synced; one after it must have been met.
+    fn is_whole(&self, bytes: &[u8]) -> Result<bool> {
+        let Ok(header) = value::peek(bytes) else { return Ok(false) };
+        if header.kind != Kind::Chunked {
+            return Ok(true);
+        }
+        let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
+        let Ok(chunks) = value::decode_chunks(payload, header.raw_bytes) else { return Ok(false) };
+        for chunk in chunks {
+            if !self.chunks.contains(&chunk.location) && self.segments.chunk(&chunk, &mut Vec::new()).is_err() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Covers a hole with a filler record.
+fn fill(file: &dyn File, segment: &Segment, offset: u64, bytes: u64) -> Result<()> {
+    let mut head = [0; UNIT_BYTES as usize];
+    value::seal_head(&Header::filler(bytes), segment.seed, offset, &mut head);
+    file.write_at(&head[..value::FIXED_BYTES], offset).map_err(|e| Error::io("write", segment.name(), e))
+}

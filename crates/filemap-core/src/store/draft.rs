@@ -1,0 +1,122 @@
+//! Builds records: everything of them that can be done before their place in the log is known, on the caller's thread.
+
+use std::cell::RefCell;
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::error::{Error, Result};
+use crate::format::value::{ChunkEntry, Codec, Header, Kind};
+use crate::record::{MAX_KEY_BYTES, MAX_META_BYTES, Record};
+use crate::values::append::Draft;
+use crate::values::codec;
+use crate::values::read::raw_header;
+
+/// Metas from this length on are compressed, at a level that costs little.
+const META_BYTES: usize = 128;
+const META_LEVEL: i32 = 1;
+/// A thread keeps a buffer up to this size for its next record.
+const KEEP_BYTES: usize = 4 << 20;
+
+thread_local! {
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// XXH3-128 of a body, as heads show it.
+pub(crate) fn digest(body: &[u8]) -> [u8; 16] {
+    xxh3_128(body).to_be_bytes()
+}
+
+/// # Errors
+/// `KeyLength`, `MetaTooLarge`.
+pub(crate) fn check_limits(key: &[u8], meta: &[u8]) -> Result<()> {
+    if key.is_empty() || key.len() > MAX_KEY_BYTES {
+        return Err(Error::KeyLength { len: key.len() });
+    }
+    if meta.len() > MAX_META_BYTES {
+        return Err(Error::MetaTooLarge { len: meta.len() });
+    }
+    Ok(())
+}
+
+impl Draft {
+    /// A page whose body is stored in one piece.
+    pub(crate) fn page(record: &Record<'_>, digest: [u8; 16], level: i32) -> Draft {
+        let header = Header {
+            time_ms: record.time_ms,
+            raw_bytes: record.body.len() as u64,
+            digest,
+            ..raw_header(Kind::Page, record.key, &[])
+        };
+        Draft::build(header, record.key, record.meta, |out| codec::append(record.body, level, out))
+    }
+
+    /// A version whose body is that of another version of the same key.
+    pub(crate) fn reference(record: &Record<'_>, digest: [u8; 16], refers_to: u64) -> Draft {
+        let header = Header {
+            time_ms: record.time_ms,
+            raw_bytes: record.body.len() as u64,
+            digest,
+            ..raw_header(Kind::Reference, record.key, &[])
+        };
+        Draft::build(header, record.key, record.meta, |out| raw(&refers_to.to_le_bytes(), out))
+    }
+
+    /// The removal of all earlier versions of a key.
+    pub(crate) fn tombstone(key: &[u8], time_ms: i64) -> Draft {
+        let header = Header { time_ms, ..raw_header(Kind::Tombstone, key, &[]) };
+        Draft::build(header, key, &[], |_| Codec::Raw)
+    }
+
+    /// One piece of a large body.
+    pub(crate) fn chunk(key: &[u8], time_ms: i64, piece: &[u8], level: i32) -> Draft {
+        let header = Header { time_ms, raw_bytes: piece.len() as u64, ..raw_header(Kind::Chunk, key, &[]) };
+        Draft::build(header, key, &[], |out| codec::append(piece, level, out))
+    }
+
+    /// The record that lists the pieces of a large body.
+    pub(crate) fn chunked(
+        key: &[u8],
+        meta: &[u8],
+        time_ms: i64,
+        raw_bytes: u64,
+        digest: [u8; 16],
+        chunks: &[ChunkEntry],
+    ) -> Draft {
+        let header = Header { time_ms, raw_bytes, digest, ..raw_header(Kind::Chunked, key, &[]) };
+        Draft::build(header, key, meta, |out| {
+            chunks.iter().for_each(|c| out.extend_from_slice(&c.encode()));
+            Codec::Raw
+        })
+    }
+
+    /// Lays out key, meta and payload behind room for the fixed part, and pads to whole units.
+    fn build(mut header: Header, key: &[u8], meta: &[u8], payload: impl FnOnce(&mut Vec<u8>) -> Codec) -> Draft {
+        let mut bytes = BUFFER.take();
+        bytes.clear();
+        bytes.resize(header.key_at(), 0);
+        bytes.extend_from_slice(key);
+        header.meta_raw_bytes = meta.len() as u32;
+        let before = bytes.len();
+        let level = if meta.len() >= META_BYTES { META_LEVEL } else { 0 };
+        header.meta_codec = codec::append(meta, level, &mut bytes);
+        header.meta_bytes = (bytes.len() - before) as u32;
+        let before = bytes.len();
+        header.codec = payload(&mut bytes);
+        header.payload_bytes = (bytes.len() - before) as u32;
+        header.payload_crc = crc32fast::hash(&bytes[before..]);
+        bytes.resize(header.total_bytes() as usize, 0);
+        Draft { header, bytes }
+    }
+
+    /// Gives the buffer back to the thread.
+    pub(crate) fn recycle(self) {
+        if self.bytes.capacity() <= KEEP_BYTES {
+            BUFFER.set(self.bytes);
+        }
+    }
+}
+
+fn raw(bytes: &[u8], out: &mut Vec<u8>) -> Codec {
+    out.extend_from_slice(bytes);
+    Codec::Raw
+}

@@ -1,0 +1,248 @@
+//! Read-only handles: they use the index of the writer's last checkpoint and follow the log's tail into a recent table of
+//! their own.
+//!
+//! What such a handle has seen it never unsees: its table is kept across the writer's checkpoints, and is built anew from
+//! the newest superblock only when it has grown too large, after the newer index is in place.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use filemap_io::{Access, Dir};
+
+use crate::error::{Error, Result};
+use crate::format::superblock::{Superblock, Tail};
+use crate::index::{Owner, load};
+use crate::keys::KeyLog;
+use crate::log::scan::Item;
+use crate::options::Options;
+use crate::recent::Recent;
+use crate::recover;
+use crate::stats::Counters;
+use crate::store::{Inner, Store, Tables, check_canonicalizer};
+use crate::superblock::SuperblockFile;
+use crate::sync::lock;
+use crate::values::segments::{FIRST_RECORD, Segments};
+
+/// A handle that is used follows the writer at least this often.
+const EVERY: Duration = Duration::from_millis(500);
+/// A superblock may be read while it is being written: then again, so often.
+const READS: u32 = 50;
+
+/// How far a read-only handle has followed.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    state: Mutex<State>,
+    opened: Instant,
+    /// Milliseconds after `opened` at which it last followed.
+    last_ms: AtomicU64,
+}
+
+#[derive(Debug)]
+struct State {
+    position: Tail,
+}
+
+impl Follower {
+    pub(crate) fn position(&self) -> Tail {
+        lock(&self.state).position
+    }
+}
+
+/// Opens the parts of a store for reading, as of its last checkpoint.
+pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Inner> {
+    let access = Access::Read;
+    let superblock = SuperblockFile::open(&*dir, access)?;
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let current = read_superblock(&superblock, &*dir)?;
+        check_canonicalizer(&current, &options)?;
+        let segments =
+            Arc::new(Segments::open(Arc::clone(&dir), current.store_id, access, options.max_open_files)?);
+        let keys = KeyLog::open(&*dir, access, current.store_id)?;
+        let file = recover::open_index(&*dir, access, &current)?;
+        let (index, _) =
+            match load(file, recover::index_seed(&current), Owner::Other, current.index, current.epoch) {
+                // The writer may have reused a node page since the superblock was read.
+                Err(e) if e.is_corrupt() && tries < READS => continue,
+                loaded => loaded?,
+            };
+        let active = Arc::new(Recent::new(options.recent_bytes));
+        let follower = Follower {
+            state: Mutex::new(State { position: current.tail }),
+            opened: Instant::now(),
+            last_ms: AtomicU64::new(0),
+        };
+        return Ok(Inner {
+            dir,
+            segments,
+            keys,
+            index,
+            superblock,
+            latest: ArcSwap::from_pointee(current.clone()),
+            tables: ArcSwap::from_pointee(Tables { active, frozen: None }),
+            indexed_time_ms: AtomicI64::new(current.max_time_ms),
+            counters: Counters::default(),
+            writer: None,
+            follower: Some(follower),
+            closed: AtomicBool::new(false),
+            birth: current,
+            options,
+        });
+    }
+}
+
+/// Reads a superblock that another process may be writing.
+fn read_superblock(file: &SuperblockFile, dir: &dyn Dir) -> Result<Superblock> {
+    let mut tries = 0;
+    loop {
+        match file.read(dir) {
+            Err(e) if e.is_corrupt() && tries < READS => {
+                tries += 1;
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            read => return read,
+        }
+    }
+}
+
+impl Store {
+    /// Follows the writer now: what it has put before the call is seen by reads after it. Does nothing on a handle that
+    /// writes. Costs a read of the superblock and of the log's new bytes.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn refresh(&self) -> Result<()> {
+        self.inner.check_open()?;
+        self.inner.follow_writer()
+    }
+}
+
+impl Inner {
+    /// Follows the writer if that was not done lately and no other thread is about it. An error is remembered for
+    /// `stats`: the handle goes on with what it has.
+    pub(crate) fn follow_if_due(&self) {
+        let Some(follower) = &self.follower else { return };
+        let now = follower.opened.elapsed();
+        let last = Duration::from_millis(follower.last_ms.load(Ordering::Relaxed));
+        if now < last + EVERY {
+            return;
+        }
+        if let Ok(mut state) = follower.state.try_lock() {
+            follower.last_ms.store(now.as_millis() as u64, Ordering::Relaxed);
+            if let Err(e) = self.follow_locked(&mut state) {
+                self.counters.failed(&e);
+            }
+        }
+    }
+
+    /// Follows the writer now.
+    pub(crate) fn follow_writer(&self) -> Result<()> {
+        let Some(follower) = &self.follower else { return Ok(()) };
+        let mut state = lock(&follower.state);
+        let result = self.follow_locked(&mut state);
+        follower.last_ms.store(follower.opened.elapsed().as_millis() as u64, Ordering::Relaxed);
+        result
+    }
+
+    fn follow_locked(&self, state: &mut State) -> Result<()> {
+        Counters::add(&self.counters.refreshes, 1);
+        self.follow_log(state)?;
+        let mut tries = 0;
+        loop {
+            let newest = read_superblock(&self.superblock, &*self.dir)?;
+            if newest.epoch == self.index.epoch() {
+                return Ok(());
+            }
+            self.keys.follow()?;
+            let file = recover::open_index(&*self.dir, Access::Read, &newest)?;
+            match load(file, recover::index_seed(&newest), Owner::Other, newest.index, newest.epoch) {
+                Err(e) if e.is_corrupt() && tries < READS => tries += 1,
+                Err(e) => return Err(e),
+                Ok((index, _)) => {
+                    self.indexed_time_ms.store(newest.max_time_ms, Ordering::Release);
+                    self.index.follow(&index);
+                    let full = self.tables.load().active.bytes() > self.options.recent_bytes;
+                    if full && newest.tail <= state.position {
+                        self.start_table_anew(state, newest.tail)?;
+                    }
+                    self.latest.store(Arc::new(newest));
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Replaces the table by one that holds only what follows the superblock's tail.
+    fn start_table_anew(&self, state: &mut State, tail: Tail) -> Result<()> {
+        let fresh = Arc::new(Recent::new(self.options.recent_bytes));
+        let mut position = State { position: tail };
+        self.follow_log_into(&mut position, &fresh)?;
+        self.tables.store(Arc::new(Tables { active: fresh, frozen: None }));
+        *state = position;
+        Ok(())
+    }
+
+    fn follow_log(&self, state: &mut State) -> Result<()> {
+        let table = Arc::clone(&self.tables.load().active);
+        self.follow_log_into(state, &table)
+    }
+
+    /// Enters every whole record from the position on. The writer appends in order, so the first record that is not whole
+    /// is the one that it is just writing.
+    fn follow_log_into(&self, state: &mut State, table: &Recent) -> Result<()> {
+        loop {
+            let last = self.follow_segment(state, table)?;
+            if !last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Follows one segment to its end, and goes to the next if there is one. Returns whether it did.
+    fn follow_segment(&self, state: &mut State, table: &Recent) -> Result<bool> {
+        // The next segment is looked for before this one is read: if there is one, this one is complete.
+        let mut next = self.segment_after(state.position.ordinal);
+        if next.is_none() {
+            self.segments.rescan()?;
+            next = self.segment_after(state.position.ordinal);
+        }
+        let all = self.segments.all();
+        let segment = all
+            .iter()
+            .find(|s| s.ordinal == state.position.ordinal)
+            .ok_or_else(|| Error::corrupt(crate::format::names::segment(state.position.ordinal as u16), 0, "the segment is missing"))?;
+        let file = self.segments.file(segment)?;
+        let mut scan = self.segments.scan(segment, &*file, state.position.offset, u64::MAX)?;
+        while let Some(Item::Record { offset, bytes }) = scan.next()? {
+            recover::enter(table, segment.id, offset, bytes, |key| self.hash(key));
+            state.position.offset = offset + bytes.len() as u64;
+        }
+        if let Some(next) = next {
+            let first = self.segments.all().iter().find(|s| s.ordinal == next).map(Arc::clone);
+            let begun = match first {
+                Some(s) => {
+                    let file = self.segments.file(&s)?;
+                    file.len().map_err(|e| Error::io("measure", s.name(), e))? > FIRST_RECORD
+                }
+                None => false,
+            };
+            if begun {
+                // Something may have been appended to this one between the scan and the look at the next.
+                let mut scan = self.segments.scan(segment, &*file, state.position.offset, u64::MAX)?;
+                while let Some(Item::Record { offset, bytes }) = scan.next()? {
+                    recover::enter(table, segment.id, offset, bytes, |key| self.hash(key));
+                }
+                state.position = Tail { ordinal: next, offset: FIRST_RECORD };
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn segment_after(&self, ordinal: u64) -> Option<u64> {
+        self.segments.all().iter().map(|s| s.ordinal).find(|o| *o > ordinal)
+    }
+}

@@ -1,0 +1,290 @@
+//! Iteration: pages in the order of the log, and lists of keys from the key log, which read no value.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+use crate::error::Result;
+use crate::format::location::{Location, SizeClass};
+use crate::format::superblock::Tail;
+use crate::format::value::{self, Kind};
+use crate::log::scan::Item;
+use crate::recent::{Found, Recent};
+use crate::record::{Value, Version};
+use crate::store::read::Spot;
+use crate::store::{Inner, Store, Tables};
+use crate::sync::lock;
+use crate::values::segments::{FIRST_RECORD, Segment};
+
+type Filter = Box<dyn Fn(&[u8]) -> bool + Send>;
+
+impl Store {
+    /// The newest version of each live key, in the order of the log: a sequential read of the whole value log. What is put
+    /// meanwhile may or may not be met; nothing is met twice. Damaged records come as errors, and iteration goes on after
+    /// them.
+    pub fn pages(&self) -> Pages {
+        Pages::new(Arc::clone(&self.inner), true)
+    }
+
+    /// As [`Store::pages`], with every live version of each key.
+    pub fn versions(&self) -> Pages {
+        Pages::new(Arc::clone(&self.inner), false)
+    }
+
+    /// All live keys, each once, in no order: a sequential read of key.dat, and of no value.
+    pub fn keys(&self) -> Keys {
+        self.keys_where(|_| true)
+    }
+
+    /// The live keys that start with `prefix`; costs as much as [`Store::keys`].
+    pub fn keys_with_prefix(&self, prefix: &[u8]) -> Keys {
+        let prefix = prefix.to_vec();
+        self.keys_where(move |key| key.starts_with(&prefix))
+    }
+
+    /// The live keys that `filter` accepts; costs as much as [`Store::keys`].
+    pub fn keys_where(&self, filter: impl Fn(&[u8]) -> bool + Send + 'static) -> Keys {
+        Keys::new(Arc::clone(&self.inner), Box::new(filter))
+    }
+}
+
+/// Iterates over pages; see [`Store::pages`].
+pub struct Pages {
+    inner: Arc<Inner>,
+    newest_only: bool,
+    segments: IntoIter<(Arc<Segment>, u64)>,
+    current: Option<(Arc<Segment>, u64, u64)>,
+    batch: IntoIter<Result<(Vec<u8>, Value)>>,
+}
+
+impl std::fmt::Debug for Pages {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pages").field("newest_only", &self.newest_only).finish_non_exhaustive()
+    }
+}
+
+/// Bytes of log that are looked through for one batch of pages.
+const BATCH_BYTES: u64 = 1 << 20;
+
+impl Pages {
+    fn new(inner: Arc<Inner>, newest_only: bool) -> Pages {
+        let end = inner.log_end();
+        let segments: Vec<(Arc<Segment>, u64)> = inner
+            .segments
+            .all()
+            .iter()
+            .filter(|s| s.ordinal <= end.ordinal)
+            .map(|s| (Arc::clone(s), if s.ordinal == end.ordinal { end.offset } else { u64::MAX }))
+            .collect();
+        Pages { inner, newest_only, segments: segments.into_iter(), current: None, batch: Vec::new().into_iter() }
+    }
+
+    /// Reads on through about a batch's bytes of one segment.
+    fn fill(&mut self) -> Result<bool> {
+        if self.current.is_none() {
+            let Some((segment, end)) = self.segments.next() else { return Ok(false) };
+            self.current = Some((segment, FIRST_RECORD, end));
+        }
+        let Some((segment, from, end)) = self.current.take() else { return Ok(false) };
+        let file = self.inner.segments.file(&segment)?;
+        let mut scan = self.inner.segments.scan(&segment, &*file, from, end)?;
+        let mut found = Vec::new();
+        let mut batch = Vec::new();
+        while scan.offset() < from + BATCH_BYTES {
+            match scan.next()? {
+                None => break,
+                Some(Item::Gap { offset, what, .. }) => batch.push(Err(segment.corrupt(offset, what))),
+                Some(Item::Record { offset, bytes }) => {
+                    let Ok(header) = value::peek(bytes) else { continue };
+                    if header.kind.is_version() {
+                        let key = bytes[header.key_at()..header.meta_at()].to_vec();
+                        let refers_to = if header.kind == Kind::Reference { 1 } else { 0 };
+                        let spot = Spot {
+                            version: Version { time_ms: header.time_ms, sequence: header.sequence },
+                            location: Location::new(segment.id, offset),
+                            size: SizeClass::of(bytes.len() as u64),
+                            refers_to,
+                        };
+                        found.push((key, spot));
+                    }
+                }
+            }
+        }
+        let at = scan.offset();
+        if at > from {
+            self.current = Some((segment, at, end));
+        }
+        for (key, spot) in found {
+            match self.is_wanted(&key, &spot) {
+                Ok(false) => {}
+                Ok(true) => {
+                    let value = self.inner.value_at(&key, &spot);
+                    batch.push(value.map(|v| (key, v)));
+                }
+                Err(e) => batch.push(Err(e)),
+            }
+        }
+        self.batch = batch.into_iter();
+        Ok(true)
+    }
+
+    fn is_wanted(&self, key: &[u8], spot: &Spot) -> Result<bool> {
+        let hash = self.inner.hash(key);
+        if self.newest_only && self.inner.recent(key, hash) == (None, 0) {
+            // The common case needs no read: a slot that leads to this very record is this key's.
+            return Ok(self.inner.candidates(hash)?.iter().any(|s| s.location == spot.location));
+        }
+        let spots = self.inner.spots(key)?;
+        let mut live = spots.iter().take(if self.newest_only { 1 } else { usize::MAX });
+        Ok(live.any(|s| s.location == spot.location))
+    }
+}
+
+impl Iterator for Pages {
+    type Item = Result<(Vec<u8>, Value)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(item) = self.batch.next() {
+                return Some(item);
+            }
+            match self.fill() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(e) => return Some(Err(e)),
+            }
+        }
+    }
+}
+
+/// Iterates over keys; see [`Store::keys`].
+pub struct Keys {
+    inner: Arc<Inner>,
+    filter: Filter,
+    tables: Arc<Tables>,
+    recent: IntoIter<(Arc<Recent>, u64, Found)>,
+    at: u64,
+    end: u64,
+    batch: IntoIter<Vec<u8>>,
+    /// Keys that were met while a checkpoint replaced their newest record.
+    moved: HashSet<Vec<u8>>,
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keys").field("at", &self.at).field("end", &self.end).finish_non_exhaustive()
+    }
+}
+
+impl Keys {
+    fn new(inner: Arc<Inner>, filter: Filter) -> Keys {
+        inner.follow_if_due();
+        let tables = inner.tables.load_full();
+        let mut recent = Vec::new();
+        for table in [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten() {
+            recent.extend(table.keys().filter(|(_, f)| f.best.is_some()).map(|(h, f)| (Arc::clone(table), h, f)));
+        }
+        let end = inner.keys.bytes();
+        Keys {
+            inner,
+            filter,
+            tables,
+            recent: recent.into_iter(),
+            at: crate::format::header::BYTES as u64,
+            end,
+            batch: Vec::new().into_iter(),
+            moved: HashSet::new(),
+        }
+    }
+
+    /// The next key from memory that is wanted.
+    fn next_recent(&mut self) -> Option<Vec<u8>> {
+        for (table, hash, found) in self.recent.by_ref() {
+            let key = table.key_of(&found);
+            // The active table has the last word: what it knows was met there, or is removed.
+            let frozen = self.tables.frozen.as_ref().is_some_and(|f| Arc::ptr_eq(f, &table));
+            if frozen && self.tables.active.find(hash, &key).is_some_and(|a| a.best.is_some() || a.floor > 0) {
+                continue;
+            }
+            if (self.filter)(&key) {
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    /// Scans on through about a megabyte of key.dat.
+    fn fill(&mut self) -> Result<bool> {
+        if self.at >= self.end {
+            return Ok(false);
+        }
+        let inner = Arc::clone(&self.inner);
+        let mut scan = inner.keys.scan_from(self.at)?;
+        let mut batch = Vec::new();
+        while scan.offset() < (self.at + BATCH_BYTES).min(self.end) {
+            // Damage in key.dat costs the records that it hits; `verify` reports it.
+            let Some(item) = scan.next()? else { break };
+            let Item::Record { offset, bytes } = item else { continue };
+            let (_, key) = inner.keys.decode(bytes, offset)?;
+            if (self.filter)(key) && self.is_head(key, offset)? {
+                batch.push(key.to_vec());
+            }
+        }
+        self.at = scan.offset().max(self.at + 1);
+        self.batch = batch.into_iter();
+        Ok(true)
+    }
+
+    /// Whether the record at `offset` is its key's newest in the index, and no table in memory knows better.
+    fn is_head(&mut self, key: &[u8], offset: u64) -> Result<bool> {
+        let hash = self.inner.hash(key);
+        let tables = [Some(&self.tables.active), self.tables.frozen.as_ref()];
+        if tables.into_iter().flatten().any(|t| t.find(hash, key).is_some()) {
+            return Ok(false);
+        }
+        let address = offset / crate::format::key::UNIT_BYTES;
+        let mut newer = false;
+        for slot in self.inner.candidates(hash)?.iter() {
+            if slot.key == address {
+                return Ok(!self.moved.contains(key));
+            }
+            newer |= slot.key * crate::format::key::UNIT_BYTES >= self.end;
+        }
+        Ok(newer && self.inner.indexed(key, hash)?.is_some() && self.moved.insert(key.to_vec()))
+    }
+}
+
+impl Iterator for Keys {
+    type Item = Result<Vec<u8>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(key) = self.next_recent() {
+            return Some(Ok(key));
+        }
+        loop {
+            if let Some(key) = self.batch.next() {
+                return Some(Ok(key));
+            }
+            match self.fill() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(e) => {
+                    self.at = self.end;
+                    return Some(Err(e));
+                }
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// The end of the log as this handle knows it.
+    pub(crate) fn log_end(&self) -> Tail {
+        match (&self.writer, &self.follower) {
+            (Some(writer), _) => lock(&writer.log).appender.tail(),
+            (None, Some(follower)) => follower.position(),
+            (None, None) => Tail { ordinal: u64::MAX, offset: u64::MAX },
+        }
+    }
+}
+

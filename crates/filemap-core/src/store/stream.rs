@@ -1,0 +1,123 @@
+//! Streaming puts: a body of any length through bounded memory.
+
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::error::{Error, Result};
+use crate::format::value::ChunkEntry;
+use crate::record::{MAX_VALUE_BYTES, Record, Version};
+use crate::stats::Counters;
+use crate::store::Store;
+use crate::store::draft::{check_limits, digest};
+use crate::values::append::Draft;
+
+/// Takes a body piece by piece; see [`Store::put_stream`]. Nothing is visible before [`Writer::finish`]; a writer that is
+/// dropped stores nothing (the chunks that it has written are garbage).
+pub struct Writer {
+    store: Store,
+    key: Vec<u8>,
+    meta: Vec<u8>,
+    time_ms: i64,
+    piece: Vec<u8>,
+    chunks: Vec<ChunkEntry>,
+    hasher: Box<Xxh3>,
+    body_bytes: u64,
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("body_bytes", &self.body_bytes).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Begins to store a version whose body comes piece by piece, through [`std::io::Write`]. Takes memory for one chunk
+    /// (1 MiB by default) and 16 bytes for each that was written.
+    ///
+    /// # Errors
+    /// As [`Store::put`].
+    pub fn put_stream(&self, key: &[u8], meta: &[u8], time_ms: i64) -> Result<Writer> {
+        self.inner.check_put(key, meta, 0)?;
+        check_limits(key, meta)?;
+        Ok(Writer {
+            store: self.clone(),
+            key: key.to_vec(),
+            meta: meta.to_vec(),
+            time_ms,
+            piece: Vec::new(),
+            chunks: Vec::new(),
+            hasher: Box::new(Xxh3::new()),
+            body_bytes: 0,
+        })
+    }
+}
+
+impl Writer {
+    /// Adds bytes to the body.
+    ///
+    /// # Errors
+    /// [`Error::ValueTooLarge`] beyond 4 GiB; those of [`Store::put`].
+    pub(crate) fn push(&mut self, mut bytes: &[u8]) -> Result<()> {
+        let bound = self.store.inner.options.large_value_bytes as usize;
+        self.body_bytes += bytes.len() as u64;
+        if self.body_bytes > MAX_VALUE_BYTES {
+            return Err(Error::ValueTooLarge { len: self.body_bytes });
+        }
+        while !bytes.is_empty() {
+            // A full piece is written only when more follows: a body of just one piece is an ordinary page.
+            if self.piece.len() == bound {
+                self.write_chunk()?;
+            }
+            let (now, rest) = bytes.split_at(bytes.len().min(bound - self.piece.len()));
+            self.piece.extend_from_slice(now);
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    fn write_chunk(&mut self) -> Result<()> {
+        self.hasher.update(&self.piece);
+        let inner = &self.store.inner;
+        let draft = Draft::chunk(&self.key, self.time_ms, &self.piece, inner.options.compression_level);
+        self.chunks.push(inner.append_chunk(draft)?);
+        self.piece.clear();
+        Ok(())
+    }
+
+    /// Stores the version. Its body is what was written.
+    ///
+    /// # Errors
+    /// As [`Store::put`].
+    pub fn finish(mut self) -> Result<Version> {
+        if self.chunks.is_empty() {
+            let record =
+                Record { key: &self.key, meta: &self.meta, body: &self.piece, time_ms: self.time_ms };
+            let draft =
+                Draft::page(&record, digest(&self.piece), self.store.inner.options.compression_level);
+            return self.append(draft);
+        }
+        self.write_chunk()?;
+        let digest = self.hasher.digest128().to_be_bytes();
+        let draft = Draft::chunked(&self.key, &self.meta, self.time_ms, self.body_bytes, digest, &self.chunks);
+        self.append(draft)
+    }
+
+    fn append(&self, draft: Draft) -> Result<Version> {
+        let inner = &self.store.inner;
+        let version = inner.append_if(draft, &self.key, 0, |_| true)?;
+        Counters::add(&inner.counters.puts, 1);
+        Counters::add(&inner.counters.raw_bytes, self.body_bytes);
+        version.ok_or(Error::Closed)
+    }
+}
+
+impl std::io::Write for Writer {
+    /// Errors of the store come as [`std::io::Error`] with the [`Error`] inside.
+    fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
+        self.push(buf).map_err(std::io::Error::other)?;
+        Ok(buf.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! The SUPERBLOCK file: reads both copies, writes them in turn.
+
+use std::sync::Arc;
+
+use filemap_io::{Access, Dir, File};
+
+use crate::error::{Error, Result};
+use crate::format::superblock::{BYTES, COPIES, Superblock};
+use crate::format::{FORMAT_VERSION, names};
+
+/// The open file, and what its newest copy says.
+#[derive(Debug)]
+pub(crate) struct SuperblockFile {
+    file: Arc<dyn File>,
+}
+
+impl SuperblockFile {
+    /// Creates the file with the first superblock in both copies, and syncs it (not its name).
+    pub(crate) fn create(dir: &dyn Dir, first: &Superblock) -> Result<SuperblockFile> {
+        let file = dir.open(names::SUPERBLOCK, Access::Create).map_err(|e| Error::io("create", names::SUPERBLOCK, e))?;
+        let this = SuperblockFile { file };
+        for offset in COPIES {
+            this.file.write_at(&first.encode(), offset).map_err(|e| Error::io("write", names::SUPERBLOCK, e))?;
+        }
+        this.sync()?;
+        Ok(this)
+    }
+
+    /// Opens the file. `NotAStore` when there is none.
+    pub(crate) fn open(dir: &dyn Dir, access: Access) -> Result<SuperblockFile> {
+        let file = dir.open(names::SUPERBLOCK, access).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => {
+                Error::NotAStore { path: dir.path().to_owned(), why: "it has no file SUPERBLOCK".into() }
+            }
+            _ => Error::io("open", names::SUPERBLOCK, e),
+        })?;
+        Ok(SuperblockFile { file })
+    }
+
+    /// The newest copy.
+    ///
+    /// # Errors
+    /// `NotAStore` when neither copy has the magic; `NewerFormat`; `Corrupt` when a copy does not verify: each is one
+    /// sector, so a crash cannot have torn it, and going back to the other one is unsafe, since what that names may have
+    /// been reused.
+    pub(crate) fn read(&self, dir: &dyn Dir) -> Result<Superblock> {
+        let copies = self.copies()?;
+        if copies.iter().all(|c| matches!(c, Err("unknown magic" | "superblock is cut off"))) {
+            return Err(Error::NotAStore {
+                path: dir.path().to_owned(),
+                why: "its file SUPERBLOCK is not one of FileMap".into(),
+            });
+        }
+        let mut newest: Option<Superblock> = None;
+        for (copy, offset) in copies.into_iter().zip(COPIES) {
+            let copy = copy.map_err(|what| Error::corrupt(names::SUPERBLOCK, offset, what))?;
+            if newest.as_ref().is_none_or(|n| n.epoch < copy.epoch) {
+                newest = Some(copy);
+            }
+        }
+        let newest = newest.ok_or_else(|| Error::corrupt(names::SUPERBLOCK, 0, "no copy"))?;
+        if newest.read_version > FORMAT_VERSION {
+            return Err(Error::NewerFormat {
+                file: names::SUPERBLOCK.into(),
+                found: newest.read_version,
+                supported: FORMAT_VERSION,
+            });
+        }
+        Ok(newest)
+    }
+
+    /// Both copies as they stand.
+    pub(crate) fn copies(&self) -> Result<[std::result::Result<Superblock, &'static str>; 2]> {
+        let mut copies = [const { Err("unknown magic") }; 2];
+        for (copy, offset) in copies.iter_mut().zip(COPIES) {
+            let mut b = [0; BYTES];
+            let n = self.file.read_at(&mut b, offset).map_err(|e| Error::io("read", names::SUPERBLOCK, e))?;
+            *copy = Superblock::decode(&b[..n]);
+        }
+        Ok(copies)
+    }
+
+    /// Writes the next superblock over the older copy and syncs it. When this returns, the checkpoint is durable.
+    pub(crate) fn write(&self, next: &Superblock) -> Result<()> {
+        let offset = COPIES[(next.epoch % 2) as usize];
+        self.file.write_at(&next.encode(), offset).map_err(|e| Error::io("write", names::SUPERBLOCK, e))?;
+        self.sync()
+    }
+
+    /// Makes what was read durable: it may so far exist in the cache only.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.file.sync().map_err(|e| Error::io("sync", names::SUPERBLOCK, e))
+    }
+
+    /// Drops cached bytes, so that the next read shows what the disk holds.
+    pub(crate) fn drop_cache(&self) {
+        self.file.advise(filemap_io::Advice::DropCache, 0, 0);
+    }
+}

@@ -1,0 +1,297 @@
+//! Reads of value records: the head, the body in one piece, a range of it, or chunk by chunk.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::sync::Arc;
+
+use filemap_io::Advice;
+
+use crate::error::{Error, Result};
+use crate::format::location::{Location, SizeClass, UNIT_BYTES};
+use crate::format::value::{self, ChunkEntry, Codec, FIXED_BYTES, Header, Kind};
+use crate::record::{Head, Place, Version};
+use crate::values::codec;
+use crate::values::segments::{Segment, Segments};
+
+/// Bytes that a read of a head asks for: fixed part, key and meta of nearly every page.
+const HEAD_GUESS_BYTES: u64 = 1024;
+
+thread_local! {
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+/// A thread's buffer is given back to the system when it grew beyond this.
+const KEEP_BUFFER_BYTES: usize = 4 << 20;
+
+/// How much of a record is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Want {
+    Head,
+    Whole,
+}
+
+/// A record in the thread's buffer, its head checked, and its payload when it was wanted.
+pub(crate) struct Raw<'a> {
+    pub(crate) header: Header,
+    pub(crate) bytes: &'a [u8],
+    segment: &'a Segment,
+    offset: u64,
+}
+
+impl Raw<'_> {
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.bytes[self.header.key_at()..self.header.meta_at()]
+    }
+
+    pub(crate) fn payload(&self) -> &[u8] {
+        &self.bytes[self.header.payload_at()..][..self.header.payload_bytes as usize]
+    }
+
+    fn flaw(&self, what: &str) -> Error {
+        self.segment.corrupt(self.offset, what)
+    }
+
+    fn meta(&self) -> Result<Vec<u8>> {
+        let stored = &self.bytes[self.header.meta_at()..self.header.payload_at()];
+        let mut meta = Vec::new();
+        codec::expand(self.header.meta_codec, stored, self.header.meta_raw_bytes as usize, &mut meta)
+            .map_err(|_| self.flaw("meta does not decompress to its recorded length"))?;
+        Ok(meta)
+    }
+
+    /// The body of a page, appended to `out`.
+    pub(crate) fn body(&self, out: &mut Vec<u8>) -> Result<()> {
+        if self.header.dictionary != 0 {
+            return Err(self.flaw("it needs a dictionary, which this format version does not have"));
+        }
+        codec::expand(self.header.codec, self.payload(), self.header.raw_bytes as usize, out)
+            .map_err(|what| self.flaw(what))
+    }
+
+    /// The sequence that a reference names.
+    pub(crate) fn refers_to(&self) -> u64 {
+        self.payload().try_into().map_or(0, u64::from_le_bytes)
+    }
+
+    /// The chunks that a chunked record lists.
+    pub(crate) fn chunks(&self) -> Result<Vec<ChunkEntry>> {
+        value::decode_chunks(self.payload(), self.header.raw_bytes).map_err(|what| self.flaw(what))
+    }
+
+    /// The head, but for what a reference leads to. Needs the payload for references and chunked records.
+    pub(crate) fn head(&self) -> Result<Head> {
+        let mut stored_bytes = self.header.total_bytes();
+        if self.header.kind == Kind::Chunked {
+            stored_bytes += self.chunks()?.iter().map(|c| u64::from(c.units) * UNIT_BYTES).sum::<u64>();
+        }
+        Ok(Head {
+            version: self.version(),
+            meta: self.meta()?,
+            body_bytes: self.header.raw_bytes,
+            stored_bytes,
+            digest: self.header.digest,
+            unchanged_since: (self.header.kind == Kind::Reference).then(|| self.refers_to()),
+            place: Place { segment: self.segment.id, offset: self.offset },
+        })
+    }
+
+    pub(crate) fn version(&self) -> Version {
+        Version { time_ms: self.header.time_ms, sequence: self.header.sequence }
+    }
+}
+
+impl Segments {
+    /// Reads the record at a location into the thread's buffer and hands it to `f`. `size` is the slot's bound of its
+    /// length: one read is enough for `Want::Whole`, and for the head of nearly all.
+    ///
+    /// # Errors
+    /// `Corrupt` when no whole record lies there.
+    pub(crate) fn with_record<T>(
+        &self,
+        location: Location,
+        size: SizeClass,
+        want: Want,
+        f: impl FnOnce(&Raw<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let segment = self.get(location.segment)?;
+        let (file, offset) = (self.file(&segment)?, location.offset());
+        let mut buffer = BUFFER.take();
+        let read = |buffer: &mut Vec<u8>, len: u64| -> Result<()> {
+            buffer.resize(len as usize, 0);
+            let n = file.read_at(buffer, offset).map_err(|e| Error::io("read", segment.name(), e))?;
+            buffer.truncate(n);
+            Ok(())
+        };
+        let result = (|| {
+            let bound = size.bytes().min(1 << 30);
+            let first = if want == Want::Head { bound.min(HEAD_GUESS_BYTES) } else { bound };
+            read(&mut buffer, first)?;
+            let flaw = |what: &str| segment.corrupt(offset, what);
+            let header = value::peek(&buffer).map_err(flaw)?;
+            let needs_payload =
+                want == Want::Whole || matches!(header.kind, Kind::Reference | Kind::Chunked);
+            let need = if needs_payload { header.total_bytes() } else { header.payload_at() as u64 };
+            if need > first {
+                read(&mut buffer, need)?;
+            }
+            value::decode_head(&buffer, segment.seed, offset).map_err(flaw)?;
+            if needs_payload {
+                value::check_payload(&header, &buffer).map_err(flaw)?;
+            }
+            f(&Raw { header, bytes: &buffer, segment: &segment, offset })
+        })();
+        if buffer.capacity() <= KEEP_BUFFER_BYTES {
+            BUFFER.set(buffer);
+        }
+        result
+    }
+
+    /// Starts reading a record, without waiting.
+    pub(crate) fn will_need(&self, location: Location, size: SizeClass) {
+        if let Ok(segment) = self.get(location.segment)
+            && let Ok(file) = self.file(&segment)
+        {
+            file.advise(Advice::WillNeed, location.offset(), size.bytes());
+        }
+    }
+
+    /// Appends one chunk of a chunked body to `out`.
+    pub(crate) fn chunk(&self, chunk: &ChunkEntry, out: &mut Vec<u8>) -> Result<()> {
+        let size = SizeClass::of(u64::from(chunk.units) * UNIT_BYTES);
+        self.with_record(chunk.location, size, Want::Whole, |raw| {
+            if raw.header.kind != Kind::Chunk || raw.header.raw_bytes != u64::from(chunk.raw_bytes) {
+                return Err(raw.flaw("it is not the chunk that its list names"));
+            }
+            raw.body(out)
+        })
+    }
+}
+
+/// A body that can be read in pieces.
+#[derive(Debug)]
+pub(crate) enum Body {
+    /// All of it.
+    Whole(Vec<u8>),
+    /// Its chunks, with their offsets in the body.
+    Chunks(Vec<(u64, ChunkEntry)>),
+}
+
+impl Body {
+    pub(crate) fn of(raw: &Raw<'_>) -> Result<Body> {
+        if raw.header.kind == Kind::Chunked {
+            let mut at = 0;
+            let mut chunks = Vec::new();
+            for chunk in raw.chunks()? {
+                chunks.push((at, chunk));
+                at += u64::from(chunk.raw_bytes);
+            }
+            return Ok(Body::Chunks(chunks));
+        }
+        let mut body = Vec::new();
+        raw.body(&mut body)?;
+        Ok(Body::Whole(body))
+    }
+
+    /// Appends a range of the body to `out`, clipped to its length; only the chunks that it meets are read.
+    pub(crate) fn range(&self, segments: &Segments, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        let clip = |len: usize| (range.start.min(len as u64) as usize)..(range.end.min(len as u64) as usize);
+        match self {
+            Body::Whole(body) => {
+                let r = clip(body.len());
+                out.extend_from_slice(body.get(r).unwrap_or_default());
+            }
+            Body::Chunks(chunks) => {
+                let mut piece = Vec::new();
+                for (at, chunk) in chunks {
+                    let end = at + u64::from(chunk.raw_bytes);
+                    if end <= range.start || *at >= range.end {
+                        continue;
+                    }
+                    if *at >= range.start && end <= range.end {
+                        segments.chunk(chunk, out)?;
+                        continue;
+                    }
+                    piece.clear();
+                    segments.chunk(chunk, &mut piece)?;
+                    let from = range.start.saturating_sub(*at) as usize;
+                    let to = (range.end - at).min(piece.len() as u64) as usize;
+                    out.extend_from_slice(&piece[from..to]);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a body from front to end in bounded memory: one chunk at a time.
+#[derive(Debug)]
+pub struct Reader {
+    segments: Arc<Segments>,
+    head: Head,
+    body: Body,
+    /// Offset in the body of the piece's first byte.
+    piece_at: u64,
+    piece: Vec<u8>,
+    at: u64,
+}
+
+impl Reader {
+    pub(crate) fn new(segments: Arc<Segments>, head: Head, body: Body) -> Reader {
+        let (piece, body) = match body {
+            Body::Whole(piece) => (piece, Body::Chunks(Vec::new())),
+            chunks => (Vec::new(), chunks),
+        };
+        Reader { segments, head, body, piece_at: 0, piece, at: 0 }
+    }
+
+    /// All of the version but its body.
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn load(&mut self) -> Result<()> {
+        let Body::Chunks(chunks) = &self.body else { return Ok(()) };
+        let next = chunks.partition_point(|(at, c)| at + u64::from(c.raw_bytes) <= self.at);
+        let Some((at, chunk)) = chunks.get(next) else { return Ok(()) };
+        self.piece.clear();
+        self.piece_at = *at;
+        self.segments.chunk(chunk, &mut self.piece)
+    }
+}
+
+impl std::io::Read for Reader {
+    /// Errors of the store come as [`std::io::Error`] with the [`Error`](crate::Error) inside.
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        if self.at >= self.head.body_bytes || buf.is_empty() {
+            return Ok(0);
+        }
+        if self.at >= self.piece_at + self.piece.len() as u64 {
+            self.load().map_err(std::io::Error::other)?;
+        }
+        let from = (self.at - self.piece_at) as usize;
+        let n = self.piece.len().saturating_sub(from).min(buf.len());
+        buf[..n].copy_from_slice(&self.piece[from..from + n]);
+        self.at += n as u64;
+        Ok(n)
+    }
+}
+
+/// The fixed part and codec of a record that holds `payload` as it is.
+pub(crate) fn raw_header(kind: Kind, key: &[u8], payload: &[u8]) -> Header {
+    Header {
+        kind,
+        codec: Codec::Raw,
+        meta_codec: Codec::Raw,
+        dictionary: 0,
+        sequence: 0,
+        time_ms: 0,
+        raw_bytes: 0,
+        payload_bytes: payload.len() as u32,
+        meta_raw_bytes: 0,
+        meta_bytes: 0,
+        key_bytes: key.len() as u32,
+        payload_crc: crc32fast::hash(payload),
+        digest: [0; 16],
+    }
+}
+
+const _: () = assert!(HEAD_GUESS_BYTES as usize > FIXED_BYTES + 16);

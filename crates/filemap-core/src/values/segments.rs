@@ -1,0 +1,243 @@
+//! The segment files: which there are, and which of them are open. Readers find a segment without a lock; few files are
+//! kept open, however many there are.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use filemap_io::{Access, Advice, Dir, File};
+
+use crate::error::{Error, Result};
+use crate::format::header::{self, FileHeader, Kind};
+use crate::format::{names, seed};
+use crate::keys::check_header;
+use crate::log::scan::Scan;
+use crate::sync::lock;
+use crate::values::ValueFraming;
+
+/// Where the first record of a segment lies.
+pub(crate) const FIRST_RECORD: u64 = header::BYTES as u64;
+
+/// One segment.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) id: u16,
+    /// Its place in the order of the log; the number is its low 16 bits.
+    pub(crate) ordinal: u64,
+    pub(crate) seed: u32,
+    file: ArcSwapOption<Arc<dyn File>>,
+    used: AtomicU64,
+}
+
+impl Segment {
+    fn new(store_id: &[u8; 16], ordinal: u64, file: Option<Arc<dyn File>>) -> Arc<Segment> {
+        Arc::new(Segment {
+            id: ordinal as u16,
+            ordinal,
+            seed: seed(store_id, ordinal),
+            file: ArcSwapOption::from_pointee(file),
+            used: AtomicU64::new(0),
+        })
+    }
+
+    /// The file's name.
+    pub(crate) fn name(&self) -> String {
+        names::segment(self.id)
+    }
+
+    /// Damage at an offset of this segment.
+    pub(crate) fn corrupt(&self, offset: u64, what: &str) -> Error {
+        Error::corrupt(self.name(), offset, what)
+    }
+}
+
+/// All segments of a store.
+#[derive(Debug)]
+pub(crate) struct Segments {
+    dir: Arc<dyn Dir>,
+    store_id: [u8; 16],
+    access: Access,
+    /// In order of the log.
+    list: ArcSwap<Vec<Arc<Segment>>>,
+    max_open: usize,
+    clock: AtomicU64,
+    opening: Mutex<usize>,
+}
+
+impl Segments {
+    /// Finds the segments of a directory by their headers.
+    ///
+    /// # Errors
+    /// `Corrupt` when a header is damaged; a segment that was being created when the machine stopped (shorter than a
+    /// header) is no segment yet.
+    pub(crate) fn open(
+        dir: Arc<dyn Dir>,
+        store_id: [u8; 16],
+        access: Access,
+        max_open: usize,
+    ) -> Result<Segments> {
+        let this = Segments {
+            dir,
+            store_id,
+            access,
+            list: ArcSwap::from_pointee(Vec::new()),
+            max_open,
+            clock: AtomicU64::new(1),
+            opening: Mutex::new(0),
+        };
+        this.rescan()?;
+        Ok(this)
+    }
+
+    /// Looks for segments that another process has added.
+    pub(crate) fn rescan(&self) -> Result<()> {
+        self.look(&self.list.load_full())
+    }
+
+    /// Forgets the segments after an ordinal: their files are gone.
+    pub(crate) fn forget_after(&self, ordinal: u64) {
+        let kept = self.list.load().iter().filter(|s| s.ordinal <= ordinal).map(Arc::clone).collect();
+        self.list.store(Arc::new(kept));
+    }
+
+    fn look(&self, known: &[Arc<Segment>]) -> Result<()> {
+        let mut list = Vec::new();
+        let names = self.dir.list().map_err(|e| Error::io("list", self.dir.path().display().to_string(), e))?;
+        for id in names.iter().filter_map(|n| names::parse_segment(n)) {
+            if let Some(segment) = known.iter().find(|s| s.id == id) {
+                list.push(Arc::clone(segment));
+                continue;
+            }
+            let name = names::segment(id);
+            let file = self.dir.open(&name, self.access).map_err(|e| Error::io("open", &name, e))?;
+            if file.len().map_err(|e| Error::io("measure", &name, e))? < FIRST_RECORD {
+                continue;
+            }
+            let header = check_header(&*file, &name, Kind::Values, &self.store_id)?;
+            if header.ordinal as u16 != id {
+                return Err(Error::corrupt(name, 0, "its header is that of another segment"));
+            }
+            list.push(Segment::new(&self.store_id, header.ordinal, None));
+        }
+        list.sort_by_key(|s| s.ordinal);
+        self.list.store(Arc::new(list));
+        Ok(())
+    }
+
+    /// All segments, in the order of the log.
+    pub(crate) fn all(&self) -> Arc<Vec<Arc<Segment>>> {
+        self.list.load_full()
+    }
+
+    /// The segment of a number.
+    ///
+    /// # Errors
+    /// `Corrupt` when there is none.
+    pub(crate) fn get(&self, id: u16) -> Result<Arc<Segment>> {
+        let list = self.list.load();
+        // Without gaps the ordinals are dense, and the first guess is right.
+        let guess = list.first().map_or(0, |f| usize::from(id.wrapping_sub(f.id)));
+        if let Some(segment) = list.get(guess)
+            && segment.id == id
+        {
+            return Ok(Arc::clone(segment));
+        }
+        let found = list.iter().find(|s| s.id == id).map(Arc::clone);
+        found.ok_or_else(|| Error::corrupt(names::segment(id), 0, "the segment is missing"))
+    }
+
+    /// The file of a segment, opened if need be; the one that was used least recently is closed for it.
+    pub(crate) fn file(&self, segment: &Segment) -> Result<Arc<dyn File>> {
+        segment.used.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
+        if let Some(file) = &*segment.file.load() {
+            return Ok(Arc::clone(file));
+        }
+        let mut open = lock(&self.opening);
+        if let Some(file) = &*segment.file.load() {
+            return Ok(Arc::clone(file));
+        }
+        let name = segment.name();
+        let file = self.dir.open(&name, self.access).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => Error::corrupt(&name, 0, "the segment is missing"),
+            _ => Error::io("open", &name, e),
+        })?;
+        let header = check_header(&*file, &name, Kind::Values, &self.store_id)?;
+        if header.ordinal != segment.ordinal {
+            return Err(Error::corrupt(name, 0, "its header is that of another segment"));
+        }
+        file.advise(Advice::Random, 0, 0);
+        segment.file.store(Some(Arc::new(Arc::clone(&file))));
+        *open += 1;
+        self.clock.fetch_add(1, Ordering::Relaxed);
+        if *open > self.max_open {
+            self.close_one(segment.id, &mut open);
+        }
+        Ok(file)
+    }
+
+    fn close_one(&self, keep: u16, open: &mut usize) {
+        let list = self.list.load();
+        let oldest = list
+            .iter()
+            .filter(|s| s.id != keep && s.file.load().is_some())
+            .min_by_key(|s| s.used.load(Ordering::Relaxed));
+        if let Some(oldest) = oldest {
+            oldest.file.store(None);
+            *open -= 1;
+        }
+    }
+
+    /// Creates the segment of an ordinal, with its header, durable by name and content, but not in the list yet.
+    ///
+    /// # Errors
+    /// `Io`; `Corrupt` when the number is still taken by a segment 65,536 before.
+    pub(crate) fn create(&self, ordinal: u64, created_ms: i64) -> Result<Arc<Segment>> {
+        let name = names::segment(ordinal as u16);
+        if self.list.load().iter().any(|s| s.id == ordinal as u16) {
+            return Err(Error::corrupt(name, 0, "all 65,536 segment numbers are in use"));
+        }
+        // A file of that name which is not in the list was being created when the machine stopped.
+        match self.dir.remove(&name) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(Error::io("remove", &name, e)),
+            _ => {}
+        }
+        let file = self.dir.open(&name, Access::Create).map_err(|e| Error::io("create", &name, e))?;
+        let header = FileHeader::new(Kind::Values, self.store_id, ordinal, created_ms).encode();
+        file.write_at(&header, 0).map_err(|e| Error::io("write", &name, e))?;
+        file.sync().map_err(|e| Error::io("sync", &name, e))?;
+        self.dir.sync().map_err(|e| Error::io("sync", self.dir.path().display().to_string(), e))?;
+        file.advise(Advice::Random, 0, 0);
+        *lock(&self.opening) += 1;
+        Ok(Segment::new(&self.store_id, ordinal, Some(file)))
+    }
+
+    /// Adds a created segment at the end of the log.
+    pub(crate) fn add(&self, segment: Arc<Segment>) {
+        let mut list = Vec::clone(&self.list.load());
+        list.push(segment);
+        self.list.store(Arc::new(list));
+    }
+
+    /// A scan of a segment's records between two offsets.
+    pub(crate) fn scan<'f>(
+        &self,
+        segment: &Segment,
+        file: &'f dyn File,
+        from: u64,
+        end: u64,
+    ) -> Result<Scan<'f, ValueFraming>> {
+        Scan::new(file, segment.name(), ValueFraming { seed: segment.seed }, from, end)
+    }
+
+    /// Length of all segments in bytes, and what they take on the device.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        let mut sum = (0, 0);
+        for segment in self.all().iter() {
+            if let Ok(file) = self.dir.open(&segment.name(), Access::Read) {
+                sum.0 += file.len().unwrap_or(0);
+                sum.1 += file.allocated_bytes().unwrap_or(0);
+            }
+        }
+        sum
+    }
+}

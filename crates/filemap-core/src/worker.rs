@@ -1,0 +1,79 @@
+//! The background threads of a handle that writes: one syncs the log and prepares segments, one checkpoints. Nothing else
+//! in the crate starts a thread.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::options::Durability;
+use crate::record::now_ms;
+use crate::store::Inner;
+use crate::sync::lock;
+
+/// How long a thread with nothing to do sleeps.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// Starts the threads; they end when their bells are stopped.
+pub(crate) fn start(inner: &Arc<Inner>) -> Vec<JoinHandle<()>> {
+    let jobs: [(&str, fn(&Inner)); 2] = [("filemap-sync", keep_synced), ("filemap-checkpoint", keep_checkpointed)];
+    jobs.into_iter()
+        .filter_map(|(name, job)| {
+            let inner = Arc::clone(inner);
+            // Without a thread (a limit of the system) puts still work: syncs and checkpoints are then the caller's.
+            let thread = std::thread::Builder::new().name(name.into()).spawn(move || job(&inner));
+            thread.ok()
+        })
+        .collect()
+}
+
+/// Syncs the log in time, keeps the kernel's dirty pages few, and has the next segment ready.
+fn keep_synced(inner: &Inner) {
+    let Some(writer) = &inner.writer else { return };
+    let interval = match inner.options.durability {
+        Durability::Interval(interval) => interval,
+        Durability::Buffered | Durability::Sync => IDLE,
+    };
+    let mut last = Instant::now();
+    while !writer.sync_bell.is_stopped() {
+        writer.sync_bell.wait(interval.saturating_sub(last.elapsed()));
+        if writer.poison.cause().is_some() {
+            writer.sync_bell.wait(IDLE);
+            continue;
+        }
+        let (position, spare) = {
+            let log = lock(&writer.log);
+            (log.appender.position(), log.appender.wants_spare())
+        };
+        let unwritten = position - writer.group.synced();
+        let due = last.elapsed() >= interval && unwritten > 0;
+        if due || unwritten >= inner.options.writeback_bytes {
+            // The error has poisoned the handle, which is how the caller learns of it.
+            let _ = inner.sync_to(position);
+        }
+        if last.elapsed() >= interval {
+            last = Instant::now();
+        }
+        if let Some(ordinal) = spare {
+            match inner.segments.create(ordinal, now_ms()) {
+                Ok(segment) => lock(&writer.log).appender.offer_spare(segment),
+                // The roll itself will try again, and then it matters.
+                Err(e) => inner.counters.failed(&e),
+            }
+        }
+    }
+}
+
+/// Runs checkpoints when they are due.
+fn keep_checkpointed(inner: &Inner) {
+    let Some(writer) = &inner.writer else { return };
+    while !writer.checkpoint_bell.is_stopped() {
+        writer.checkpoint_bell.wait(IDLE);
+        if writer.checkpoint_bell.is_stopped() || !writer.checkpoint_due.load(Ordering::Acquire) {
+            continue;
+        }
+        if let Err(e) = inner.checkpoint() {
+            inner.counters.failed(&e);
+        }
+    }
+}
