@@ -206,7 +206,9 @@ fn pages(file: &dyn File, name: &str, seed: u32, sink: Sink<'_>) -> Result<()> {
     Ok(())
 }
 
-fn page_fields(seed: u32, page: u32, b: &[u8]) -> (String, Vec<(&'static str, String)>, Option<String>) {
+type PageFields = (String, Vec<(&'static str, String)>, Option<String>);
+
+fn page_fields(seed: u32, page: u32, b: &[u8]) -> PageFields {
     if b.get(4) == Some(&2) {
         return match node::decode(seed, page, b) {
             Err(what) => ("node".into(), Vec::new(), Some(what.into())),

@@ -41,11 +41,13 @@ pub(crate) struct Found {
     pub(crate) floor: u64,
 }
 
+type Chunk = Box<[AtomicU64]>;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Recent {
     buckets: Box<[AtomicU32]>,
-    chunks: Box<[OnceLock<Box<[AtomicU64]>>]>,
+    chunks: Box<[OnceLock<Chunk>]>,
     used_words: AtomicUsize,
     entries: AtomicU64,
     max_time_ms: AtomicU64,

@@ -14,9 +14,11 @@ use crate::sync::lock;
 /// How long a thread with nothing to do sleeps.
 const IDLE: Duration = Duration::from_secs(3600);
 
+type Job = fn(&Inner);
+
 /// Starts the threads; they end when their bells are stopped.
 pub(crate) fn start(inner: &Arc<Inner>) -> Vec<JoinHandle<()>> {
-    let jobs: [(&str, fn(&Inner)); 2] = [("filemap-sync", keep_synced), ("filemap-checkpoint", keep_checkpointed)];
+    let jobs: [(&str, Job); 2] = [("filemap-sync", keep_synced), ("filemap-checkpoint", keep_checkpointed)];
     jobs.into_iter()
         .filter_map(|(name, job)| {
             let inner = Arc::clone(inner);

@@ -79,7 +79,7 @@ impl Merge<'_> {
                 Ok((head, k)) if k == key => return Ok(Some(Existing { at, head, address: slot.key })),
                 Ok(_) => {}
                 Err(e) if e.is_corrupt() => {
-                    if let Some(head) = self.from_value(slot, key)? {
+                    if let Some(head) = self.record_by_value(slot, key)? {
                         return Ok(Some(Existing { at, head, address: 0 }));
                     }
                 }
@@ -90,7 +90,7 @@ impl Merge<'_> {
     }
 
     /// A key record as the value record tells it, for when the key record is lost: the chain behind it is lost too.
-    fn from_value(&self, slot: &Slot, key: &[u8]) -> Result<Option<KeyRecord>> {
+    fn record_by_value(&self, slot: &Slot, key: &[u8]) -> Result<Option<KeyRecord>> {
         let read = self.segments.with_record(slot.location, slot.size, Want::Head, |raw| {
             let refers_to = if raw.header.kind == crate::format::value::Kind::Reference { raw.refers_to() } else { 0 };
             let record = KeyRecord {

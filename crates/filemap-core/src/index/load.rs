@@ -45,6 +45,9 @@ pub(crate) fn load(
     Ok((Arc::clone(&index), IndexWriter::new(index, levels, root)))
 }
 
+/// Page numbers of the nodes of each level.
+type Levels = Vec<Vec<u32>>;
+
 struct Loader<'a> {
     file: &'a dyn File,
     seed: u32,
@@ -54,7 +57,7 @@ struct Loader<'a> {
 
 impl Loader<'_> {
     /// Page numbers of the nodes of each level, level 0 first, and the directory's entries.
-    fn levels(&self, root: IndexRoot) -> Result<(Vec<Vec<u32>>, Vec<u64>)> {
+    fn levels(&self, root: IndexRoot) -> Result<(Levels, Vec<u64>)> {
         let mut counts = vec![1usize << root.depth];
         while counts[counts.len() - 1] > CAPACITY {
             counts.push(counts[counts.len() - 1].div_ceil(CAPACITY));

@@ -1,0 +1,212 @@
+//! The index against a map: growth, splits, reopening, and that nothing a durable root names is ever overwritten.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use filemap_io::{Access, Dir, File, OsDir};
+
+use super::*;
+use crate::format::header::{FileHeader, Kind};
+use crate::format::leaf::MIN_DEPTH;
+use crate::format::location::{Location, SizeClass};
+use crate::format::superblock::IndexRoot;
+
+const EMPTY: IndexRoot = IndexRoot { pages: 1, root: 0, depth: MIN_DEPTH, leaves: 0, keys: 0 };
+const SEED: u32 = 9;
+
+fn file() -> (tempfile::TempDir, Arc<dyn File>) {
+    let temp = tempfile::tempdir().unwrap();
+    let file = OsDir::open(temp.path()).unwrap().open("address.idx", Access::Create).unwrap();
+    let mut page = [0; PAGE_BYTES];
+    crate::format::put(&mut page, 0, &FileHeader::new(Kind::Index, [0; 16], 0, 0).encode());
+    file.write_at(&page, 0).unwrap();
+    (temp, file)
+}
+
+fn hash(i: u64) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(&i.to_le_bytes())
+}
+
+fn slot(hash: u64, i: u64) -> Slot {
+    let location = Location::new((i % 7) as u16, i % 1000 * 64);
+    Slot { hash: kept_bits(hash), key: i, location, size: SizeClass((i % 200) as u8) }
+}
+
+/// Enters `batch` (removes where the value is 0), committing stages as a checkpoint does. `durable` sees each root.
+fn apply(writer: &mut IndexWriter, batch: &BTreeMap<u64, u64>, durable: &mut dyn FnMut(IndexRoot, u64)) {
+    let keys: Vec<(u64, u64)> = batch.iter().map(|(h, i)| (*h, *i)).collect();
+    let mut rest = &keys[..];
+    while let Some((hash, _)) = rest.first() {
+        let old = writer.leaf(*hash).unwrap();
+        let (mine, others) = rest.split_at(rest.partition_point(|k| old.covers(k.0)));
+        assert!(!mine.is_empty());
+        let mut slots = old.slots.clone();
+        for (hash, i) in mine {
+            slots.retain(|s| s.hash != kept_bits(*hash));
+            if *i != 0 {
+                slots.push(slot(*hash, *i));
+            }
+        }
+        slots.sort_by_key(|s| s.hash);
+        writer.replace(&old, &slots).unwrap();
+        if writer.wants_flush() {
+            writer.flush().unwrap();
+        }
+        if writer.stage_is_full() {
+            commit(writer, durable);
+        }
+        rest = others;
+    }
+    commit(writer, durable);
+}
+
+fn commit(writer: &mut IndexWriter, durable: &mut dyn FnMut(IndexRoot, u64)) {
+    let root = writer.commit().unwrap();
+    durable(root, writer.epoch());
+    writer.committed();
+}
+
+fn found(index: &Index, hash: u64) -> Vec<u64> {
+    match index.lookup(hash).unwrap() {
+        Lookup::Found(c) => c.iter().map(|s| s.key).collect(),
+        Lookup::Stale => panic!("nobody else writes this file"),
+    }
+}
+
+#[test]
+fn it_agrees_with_a_map_through_growth_removal_and_reopening() {
+    let (_temp, file) = file();
+    let mut model: BTreeMap<u64, u64> = BTreeMap::new();
+    let (mut root, mut epoch) = (EMPTY, 1);
+    let mut next = 1;
+    for round in 0..12u64 {
+        let (index, mut writer) = load(Arc::clone(&file), SEED, Owner::Us, root, epoch).unwrap();
+        let mut batch: BTreeMap<u64, u64> = BTreeMap::new();
+        for _ in 0..round * round * 300 + 10 {
+            batch.insert(hash(next), next);
+            next += 1;
+        }
+        for i in (1..next).step_by(7 + round as usize) {
+            batch.insert(hash(i), 0);
+        }
+        apply(&mut writer, &batch, &mut |r, e| (root, epoch) = (r, e));
+        for (h, i) in batch {
+            if i == 0 { model.remove(&h) } else { model.insert(h, i) };
+        }
+        assert_eq!(root.keys, model.len() as u64);
+        let (again, _) = load(Arc::clone(&file), SEED, Owner::Other, root, epoch).unwrap();
+        for i in 1..next + 50 {
+            let want: Vec<u64> = model.get(&hash(i)).copied().into_iter().collect();
+            assert_eq!(found(&index, hash(i)), want);
+            assert_eq!(found(&again, hash(i)), want);
+        }
+        let mut seen = 0;
+        let pages = index.check(&mut |s| seen += s.len(), &mut |page, what| panic!("page {page}: {what}")).unwrap();
+        assert_eq!((seen, pages), (model.len(), root.leaves));
+    }
+    assert!(root.depth > MIN_DEPTH && root.leaves > 400, "{root:?}");
+    // Mean load of leaves that split when full is ln 2; the spare pages are a few per cent.
+    let bytes_a_key = root.pages as f64 * PAGE_BYTES as f64 / root.keys as f64;
+    assert!((16.0..34.0).contains(&bytes_a_key), "{bytes_a_key}");
+}
+
+#[test]
+fn what_the_last_durable_root_names_is_untouched_until_the_next_is_durable() {
+    let (_temp, file) = file();
+    let (_, mut writer) = load(Arc::clone(&file), SEED, Owner::Us, EMPTY, 1).unwrap();
+    let mut durable = (EMPTY, 1);
+    let first: BTreeMap<u64, u64> = (1..80_000).map(|i| (hash(i), i)).collect();
+    apply(&mut writer, &first, &mut |r, e| durable = (r, e));
+    // The next checkpoint replaces every key. At the end of each of its stages, just before the superblock would be
+    // written, the former root must still give a whole index: each key its old or, in a stage that is done, its new value.
+    let second: BTreeMap<u64, u64> = (1..120_000).map(|i| (hash(i), i + 1_000_000)).collect();
+    let mut stages = 0;
+    let mut last = durable;
+    apply(&mut writer, &second, &mut |root, epoch| {
+        let (index, _) = load(Arc::clone(&file), SEED, Owner::Us, last.0, last.1).unwrap();
+        for i in (1..80_000).step_by(97) {
+            let keys = found(&index, hash(i));
+            assert!(keys == [i] || keys == [i + 1_000_000], "{i}: {keys:?}");
+        }
+        let (mut slots, mut bad) = (0, 0);
+        index.check(&mut |s| slots += s.len() as u64, &mut |_, _| bad += 1).unwrap();
+        assert_eq!((slots, bad), (last.0.keys, 0));
+        last = (root, epoch);
+        stages += 1;
+    });
+    assert!(stages > 1, "the checkpoint must have stages to show anything");
+    let used = last.0.leaves as f64;
+    assert!(used / last.0.pages as f64 > 0.7, "{:?}", last.0);
+}
+
+#[test]
+fn readers_never_miss_a_key_while_pages_are_reused() {
+    let (_temp, file) = file();
+    let (index, mut writer) = load(file, SEED, Owner::Us, EMPTY, 1).unwrap();
+    let all: BTreeMap<u64, u64> = (1..20_000).map(|i| (hash(i), i)).collect();
+    apply(&mut writer, &all, &mut |_, _| {});
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|s| {
+        for t in 0..2 {
+            let (index, done) = (&index, &done);
+            s.spawn(move || {
+                let mut i = t;
+                while !done.load(Ordering::Relaxed) {
+                    i = i % 19_999 + 1;
+                    let keys = found(index, hash(i));
+                    assert!(keys.len() == 1 && keys[0] % 100_000 == i, "{i}: {keys:?}");
+                }
+            });
+        }
+        for round in 1..20u64 {
+            let batch: BTreeMap<u64, u64> = (1..20_000).map(|i| (hash(i), i + round * 100_000)).collect();
+            apply(&mut writer, &batch, &mut |_, _| {});
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn keys_with_equal_bits_share_a_page_until_it_is_full_of_them() {
+    let (_temp, file) = file();
+    let (_, mut writer) = load(file, SEED, Owner::Us, EMPTY, 1).unwrap();
+    let old = writer.leaf(0).unwrap();
+    let same = |n: u64| (0..n).map(|i| Slot { hash: 0, ..slot(0, i) }).collect::<Vec<_>>();
+    writer.replace(&old, &same(254)).unwrap();
+    let error = writer.replace(&old, &same(255)).unwrap_err();
+    assert!(error.is_corrupt() && error.to_string().contains("share all 47 hash bits"), "{error}");
+}
+
+#[test]
+fn a_damaged_page_is_an_error_and_not_a_miss() {
+    let (_temp, file) = file();
+    let (_, mut writer) = load(Arc::clone(&file), SEED, Owner::Us, EMPTY, 1).unwrap();
+    let all: BTreeMap<u64, u64> = (1..3000).map(|i| (hash(i), i)).collect();
+    let mut durable = (EMPTY, 1);
+    apply(&mut writer, &all, &mut |r, e| durable = (r, e));
+    let (mut wrong, mut errors) = (0, 0);
+    for page in 1..durable.0.pages {
+        let mut byte = [0];
+        let at = page * PAGE_BYTES as u64 + 100;
+        file.read_at(&mut byte, at).unwrap();
+        file.write_at(&[byte[0] ^ 1], at).unwrap();
+        match load(Arc::clone(&file), SEED, Owner::Us, durable.0, durable.1) {
+            Err(e) => assert!(e.is_corrupt()),
+            Ok((index, _)) => {
+                for (h, i) in all.iter().take(600) {
+                    match index.lookup(*h) {
+                        Err(e) => {
+                            assert!(e.to_string().contains(&format!("offset {}", page * PAGE_BYTES as u64)), "{e}");
+                            errors += 1;
+                        }
+                        Ok(Lookup::Found(c)) => wrong += u32::from(c.iter().next().map(|s| s.key) != Some(*i)),
+                        Ok(Lookup::Stale) => wrong += 1,
+                    }
+                }
+            }
+        }
+        file.write_at(&byte, at).unwrap();
+    }
+    assert_eq!(wrong, 0);
+    assert!(errors > 500);
+}

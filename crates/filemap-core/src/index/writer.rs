@@ -19,7 +19,7 @@ use crate::format::superblock::IndexRoot;
 use crate::format::{PAGE_BYTES, names};
 
 /// Leaves that a stage may write, at least; more in larger indexes.
-const MIN_STAGE_PAGES: u64 = 256;
+const MIN_STAGE_PAGES: u64 = 128;
 /// A stage writes up to one in this many of all leaves.
 const STAGES: u64 = 24;
 /// Encoded leaves are handed to the file when this many wait.

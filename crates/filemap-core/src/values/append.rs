@@ -27,6 +27,9 @@ pub(crate) struct Appended {
     pub(crate) rolled: bool,
 }
 
+/// A segment and its file, which stays open however many others are read.
+pub(crate) type OpenSegment = (Arc<Segment>, Arc<dyn File>);
+
 /// See the module.
 pub(crate) struct Appender {
     segments: Arc<Segments>,
@@ -37,7 +40,7 @@ pub(crate) struct Appender {
     /// A created segment that waits for the next roll.
     spare: Option<Arc<Segment>>,
     /// Segments that were rolled and not synced since.
-    unsynced: Vec<(Arc<Segment>, Arc<dyn File>)>,
+    unsynced: Vec<OpenSegment>,
     appended_bytes: u64,
 }
 
@@ -121,14 +124,14 @@ impl Appender {
     }
 
     /// What must be synced for all that was appended so far to be durable, oldest first, and up to which position.
-    pub(crate) fn to_sync(&self) -> (Vec<(Arc<Segment>, Arc<dyn File>)>, u64) {
+    pub(crate) fn to_sync(&self) -> (Vec<OpenSegment>, u64) {
         let mut files = self.unsynced.clone();
         files.push((Arc::clone(&self.segment), Arc::clone(&self.file)));
         (files, self.appended_bytes)
     }
 
     /// Those rolled segments of a `to_sync` are durable.
-    pub(crate) fn synced(&mut self, files: &[(Arc<Segment>, Arc<dyn File>)]) {
+    pub(crate) fn synced(&mut self, files: &[OpenSegment]) {
         self.unsynced.retain(|(s, _)| files.iter().all(|(f, _)| f.ordinal != s.ordinal));
     }
 }
