@@ -27,9 +27,22 @@ pub fn anonymous_bytes() -> io::Result<u64> {
 /// # Errors
 /// If the kernel does not count them.
 pub fn device_read_bytes() -> io::Result<u64> {
+    io_counter("read_bytes: ")
+}
+
+/// Bytes of pages that this process alone gave the kernel to write. A page that is changed again before it is written
+/// counts once, so this comes close to what reaches the device, the file system's own journal aside.
+///
+/// # Errors
+/// If the kernel does not count them.
+pub fn device_written_bytes() -> io::Result<u64> {
+    io_counter("write_bytes: ")
+}
+
+fn io_counter(name: &str) -> io::Result<u64> {
     let counters = fs::read_to_string("/proc/self/io")?;
-    let bytes = counters.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok());
-    bytes.ok_or_else(|| io::Error::other("/proc/self/io has no read_bytes"))
+    let bytes = counters.lines().find_map(|line| line.strip_prefix(name)?.parse().ok());
+    bytes.ok_or_else(|| io::Error::other(format!("/proc/self/io has no {name}")))
 }
 
 /// Watches [`anonymous_bytes`] from a thread of its own, ten times a second.

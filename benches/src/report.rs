@@ -128,15 +128,6 @@ impl Report {
         }
         out
     }
-
-    /// Prints it the way that was asked for.
-    pub fn print(&self, as_json: bool) {
-        if as_json {
-            println!("{}", self.to_json());
-        } else {
-            println!("{}", self.to_text());
-        }
-    }
 }
 
 /// Four significant digits are all that these measurements carry.

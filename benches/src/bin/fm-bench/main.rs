@@ -4,7 +4,14 @@
 //! figures that they gave.
 
 mod bare;
+mod compare;
+mod get;
+mod load;
+mod reopen;
+mod scale;
+mod store;
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -29,6 +36,16 @@ struct Cli {
 enum Run {
     /// The baseline: compress and append to one file
     Bare(bare::BareArgs),
+    /// Pages into a store: throughput, latencies, growth, memory, write amplification
+    Load(load::LoadArgs),
+    /// The load beside the bare loop, taking turns
+    Compare(compare::CompareArgs),
+    /// Random accesses, cold and warm
+    Get(get::GetArgs),
+    /// A load killed in the middle, reopened and checked; then clean opens
+    Reopen(reopen::ReopenArgs),
+    /// The model's tables for docs/SCALE.md
+    Scale(scale::ScaleArgs),
 }
 
 /// Where pages come from and how they are put.
@@ -89,10 +106,18 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let report = match &cli.run {
         Run::Bare(args) => bare::run(args),
+        Run::Load(args) => load::run(args),
+        Run::Compare(args) => compare::run(args),
+        Run::Get(args) => get::run(args),
+        Run::Reopen(args) => reopen::run(args),
+        Run::Scale(args) => {
+            print(&scale::run(args));
+            return ExitCode::SUCCESS;
+        }
     };
     match report {
         Ok(report) => {
-            report.print(cli.json);
+            print(&if cli.json { format!("{}\n", report.to_json()) } else { report.to_text() });
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -100,4 +125,9 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// A reader that has seen enough and closed the pipe is not an error.
+fn print(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }

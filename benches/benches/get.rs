@@ -1,0 +1,77 @@
+//! Bar 3: a warm get of a 16 KB page, beside its parts: one read of the compressed bytes, and their decompression.
+//!
+//!     cargo bench -p filemap-benches --bench get
+
+use std::fs::File;
+use std::hint::black_box;
+use std::os::unix::fs::FileExt;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use filemap_benches::fixture::{Fixture, SEED, keys, random_urls};
+use filemap_benches::generate::{Generator, Page};
+use filemap_core::Record;
+use zstd::bulk::{Decompressor, compress};
+
+const BODY_BYTES: usize = 16 << 10;
+/// All of them fit in the page cache of any machine.
+const PAGES_MAX: u64 = 20_000;
+
+/// A body of exactly 16 KB: generated pages end to end.
+fn body(generator: &Generator, number: u64) -> Vec<u8> {
+    let (mut body, mut page) = (Vec::new(), Page::default());
+    for part in 0.. {
+        generator.page(number * 1000 + part, &mut page);
+        body.extend_from_slice(&page.body);
+        if body.len() >= BODY_BYTES {
+            break;
+        }
+    }
+    body.truncate(BODY_BYTES);
+    body
+}
+
+fn get(criterion: &mut Criterion) {
+    let pages = keys().min(PAGES_MAX);
+    let fixture = Fixture::empty("get").expect("an empty store");
+    let store = fixture.store();
+    let generator = Generator::new(SEED);
+    let mut url = Vec::new();
+    for number in 0..pages {
+        generator.url(number, &mut url);
+        store.put(&Record::new(&url, &body(&generator, number))).expect("a put");
+    }
+    store.checkpoint().expect("a checkpoint");
+    let urls = random_urls(0, pages, 100_000);
+    let mut group = criterion.benchmark_group("16 KB page");
+    group.throughput(Throughput::Bytes(BODY_BYTES as u64));
+    let mut turn = urls.iter().cycle();
+    group.bench_function("get", |bencher| {
+        bencher.iter(|| store.get(black_box(turn.next().expect("a cycle never ends"))));
+    });
+    let mut turn = urls.iter().cycle();
+    let mut into = Vec::new();
+    group.bench_function("get into a buffer", |bencher| {
+        bencher.iter(|| store.get_into(black_box(turn.next().expect("a cycle never ends")), &mut into));
+    });
+    let frame = compress(&body(&generator, 0), 3).expect("zstd compresses");
+    let path = fixture.dir().with_extension("frame");
+    std::fs::write(&path, &frame).expect("a file beside the store");
+    let file = File::open(&path).expect("just written");
+    std::fs::remove_file(&path).expect("just written");
+    let mut buffer = vec![0; frame.len()];
+    group.bench_function("part: read", |bencher| {
+        bencher.iter(|| file.read_exact_at(black_box(&mut buffer), 0));
+    });
+    let mut decompressor = Decompressor::new().expect("zstd decompresses");
+    let mut out = Vec::with_capacity(BODY_BYTES);
+    group.bench_function("part: decompress", |bencher| {
+        bencher.iter(|| {
+            out.clear();
+            decompressor.decompress_to_buffer(black_box(&frame), &mut out)
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, get);
+criterion_main!(benches);

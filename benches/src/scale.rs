@@ -1,0 +1,257 @@
+//! The model behind docs/SCALE.md: what a store of any size takes in files, memory, writes and time, from its layout and
+//! a few measured constants. The document's tables are this file's output (`fm-bench scale`), so they cannot drift from
+//! the formulas; the constants are those of docs/BENCHMARKS.md.
+//!
+//! Keys hash uniformly, so a checkpoint of n entries over L leaves touches L (1 - exp(-n / L)) of them. Everything else
+//! is a quotient.
+
+/// Slots of a full leaf, as the format has it.
+const LEAF_SLOTS: f64 = 254.0;
+/// Mean fill of a leaf that splits when full: ln 2.
+const LEAF_FILL: f64 = std::f64::consts::LN_2;
+/// A leaf overflows while the mean is still this much below: the directory is as deep as its fullest leaf asks.
+const FULLEST_LEAF_MEAN: f64 = 178.0;
+const PAGE_BYTES: f64 = 4096.0;
+const NODE_ENTRIES: f64 = 508.0;
+/// Pages that wait for a superblock before they may be reused, as a part of all.
+const SPARE: f64 = 1.0 / 24.0;
+/// Bits of the hash that a lookup can tell keys apart by: those of the slot and those before it.
+const HASH_BITS: i32 = 47;
+const SEGMENT_BYTES: f64 = 1_073_741_824.0;
+
+/// What kind of pages a store holds.
+#[derive(Debug, Clone, Copy)]
+pub struct Pages {
+    /// What they are, for a heading.
+    pub name: &'static str,
+    /// A body's bytes, on average.
+    pub body_bytes: f64,
+    /// Bytes of its record in the value log.
+    pub record_bytes: f64,
+    /// Bytes of its record in key.dat.
+    pub key_record_bytes: f64,
+    /// Bytes of its entry in the recent table.
+    pub recent_entry_bytes: f64,
+    /// Of one thread that puts, in us a page.
+    pub put_us: f64,
+}
+
+/// The store's options that matter here, and the machine.
+#[derive(Debug, Clone, Copy)]
+pub struct Machine {
+    /// Value log between checkpoints.
+    pub checkpoint_bytes: f64,
+    /// Bound of the recent table.
+    pub recent_bytes: f64,
+    /// Threads that put.
+    pub threads: f64,
+    /// Sequential reading and writing, bytes a second.
+    pub sequential_read: f64,
+    /// See `sequential_read`.
+    pub sequential_write: f64,
+    /// A random 4 KiB read by itself, in s.
+    pub random_read_s: f64,
+    /// Memory for the page cache, in bytes.
+    pub cache_bytes: f64,
+    /// A checkpoint's time per leaf that it rewrites, in s, writing aside.
+    pub leaf_s: f64,
+    /// A checkpoint's time per entry that it merges, in s.
+    pub entry_s: f64,
+    /// A recovery's replay, bytes of value log a second.
+    pub replay: f64,
+}
+
+/// What a store of some size takes.
+#[derive(Debug, Clone, Copy)]
+pub struct Scale {
+    /// Segment files of the value log.
+    pub segments: f64,
+    /// Bytes of the value log.
+    pub value_bytes: f64,
+    /// Bytes of key.dat.
+    pub key_bytes: f64,
+    /// Bytes of address.idx, directory and spare pages included.
+    pub index_bytes: f64,
+    /// Leaves of the index.
+    pub leaves: f64,
+    /// Memory that the directory takes.
+    pub directory_bytes: f64,
+    /// Memory that two recent tables take at most.
+    pub recent_bytes: f64,
+    /// Entries of one checkpoint.
+    pub batch: f64,
+    /// Bytes that one checkpoint writes to address.idx at this size.
+    pub checkpoint_index_bytes: f64,
+    /// Written to the device per byte of value log, at this size.
+    pub amplification: f64,
+    /// The same, over the whole load from nothing to this size.
+    pub amplification_of_load: f64,
+    /// A checkpoint's time at this size, in s, where each leaf is in the page cache with the chance that the cache allows.
+    pub checkpoint_s: f64,
+    /// Pages a second that puts can reach by their own work.
+    pub put_rate: f64,
+    /// Pages a second that checkpoints can keep up with at this size.
+    pub checkpoint_rate: f64,
+    /// Hours to load it from nothing, each moment at the lower of both rates.
+    pub load_h: f64,
+    /// Reading the directory at open, in s, nothing cached.
+    pub open_s: f64,
+    /// Replaying the most that can follow the last checkpoint, in s.
+    pub replay_s: f64,
+    /// Reading everything once, in h.
+    pub verify_h: f64,
+    /// Chance that a get reads a record that is not its key's.
+    pub false_matches: f64,
+}
+
+/// Works out a store of `keys` pages.
+#[must_use]
+pub fn scale(keys: f64, pages: &Pages, machine: &Machine) -> Scale {
+    let value_bytes = keys * pages.record_bytes;
+    let depth = directory_depth(keys);
+    let directory_bytes = 8.0 * 2f64.powi(depth);
+    let leaves = leaves(keys);
+    let batch = batch(pages, machine);
+    let now = Checkpoint::at(keys, pages, machine);
+    let load = Load::to(keys, pages, machine);
+    let nodes = 2f64.powi(depth) / NODE_ENTRIES;
+    Scale {
+        segments: (value_bytes / SEGMENT_BYTES).ceil(),
+        value_bytes,
+        key_bytes: keys * pages.key_record_bytes,
+        index_bytes: index_bytes(keys),
+        leaves,
+        directory_bytes,
+        recent_bytes: 2.0 * (batch * pages.recent_entry_bytes).min(machine.recent_bytes),
+        batch,
+        checkpoint_index_bytes: now.index_bytes,
+        amplification: now.amplification,
+        amplification_of_load: load.written / value_bytes,
+        checkpoint_s: now.seconds,
+        put_rate: put_rate(pages, machine),
+        checkpoint_rate: batch / now.seconds,
+        load_h: load.seconds / 3600.0,
+        open_s: nodes * machine.random_read_s,
+        // A crash at the end of a checkpoint finds its own batch and the one that filled meanwhile.
+        replay_s: 2.0 * batch * pages.record_bytes / machine.replay,
+        verify_h: (value_bytes + keys * pages.key_record_bytes + index_bytes(keys)) / machine.sequential_read / 3600.0,
+        false_matches: keys / leaves / 2f64.powi(HASH_BITS - (leaves.log2().round() as i32)),
+    }
+}
+
+/// One checkpoint of a store of some size.
+struct Checkpoint {
+    index_bytes: f64,
+    amplification: f64,
+    seconds: f64,
+}
+
+impl Checkpoint {
+    fn at(keys: f64, pages: &Pages, machine: &Machine) -> Checkpoint {
+        let (leaves, batch) = (leaves(keys), batch(pages, machine));
+        let touched = leaves * (1.0 - (-batch / leaves).exp());
+        let index_bytes = touched * PAGE_BYTES + 8.0 * 2f64.powi(directory_depth(keys));
+        let logged = batch * pages.record_bytes;
+        let written = logged + batch * pages.key_record_bytes + index_bytes;
+        let uncached = (1.0 - machine.cache_bytes / (leaves * PAGE_BYTES)).max(0.0);
+        let seconds = batch * machine.entry_s
+            + touched * (machine.leaf_s + uncached * machine.random_read_s)
+            + written / machine.sequential_write;
+        Checkpoint { index_bytes, amplification: written / logged, seconds }
+    }
+}
+
+/// The whole load, in a thousand steps.
+struct Load {
+    written: f64,
+    seconds: f64,
+}
+
+impl Load {
+    fn to(keys: f64, pages: &Pages, machine: &Machine) -> Load {
+        const STEPS: u32 = 1000;
+        let step = keys / f64::from(STEPS);
+        let mut load = Load { written: 0.0, seconds: 0.0 };
+        for i in 0..STEPS {
+            let checkpoint = Checkpoint::at((f64::from(i) + 0.5) * step, pages, machine);
+            load.written += checkpoint.amplification * step * pages.record_bytes;
+            let rate = put_rate(pages, machine).min(batch(pages, machine) / checkpoint.seconds);
+            load.seconds += step / rate;
+        }
+        load
+    }
+}
+
+fn put_rate(pages: &Pages, machine: &Machine) -> f64 {
+    machine.threads * 1e6 / pages.put_us
+}
+
+/// Entries of a checkpoint: whichever bound is met first.
+fn batch(pages: &Pages, machine: &Machine) -> f64 {
+    (machine.checkpoint_bytes / pages.record_bytes).min(machine.recent_bytes / pages.recent_entry_bytes)
+}
+
+/// Leaves at mean fill; at any one size there are between 0.7 and 1.4 times as many, because leaves of equal depth fill
+/// and split at about the same time.
+fn leaves(keys: f64) -> f64 {
+    (keys / (LEAF_SLOTS * LEAF_FILL)).max(1.0)
+}
+
+fn directory_depth(keys: f64) -> i32 {
+    (keys / FULLEST_LEAF_MEAN).log2().ceil().max(7.0) as i32
+}
+
+fn index_bytes(keys: f64) -> f64 {
+    leaves(keys) * PAGE_BYTES * (1.0 + SPARE) + 2f64.powi(directory_depth(keys)) / NODE_ENTRIES * PAGE_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGES: Pages = Pages {
+        name: "test",
+        body_bytes: 6000.0,
+        record_bytes: 2000.0,
+        key_record_bytes: 128.0,
+        recent_entry_bytes: 150.0,
+        put_us: 25.0,
+    };
+    const MACHINE: Machine = Machine {
+        checkpoint_bytes: 1e9,
+        recent_bytes: 1e8,
+        threads: 2.0,
+        sequential_read: 1e9,
+        sequential_write: 1e9,
+        random_read_s: 5e-5,
+        cache_bytes: 16e9,
+        leaf_s: 2e-6,
+        entry_s: 1e-6,
+        replay: 1e9,
+    };
+
+    #[test]
+    fn a_small_index_is_rewritten_whole_and_a_huge_one_a_leaf_an_entry() {
+        let small = scale(1e6, &PAGES, &MACHINE);
+        assert!((small.checkpoint_index_bytes / (small.leaves * PAGE_BYTES) - 1.0).abs() < 0.02);
+        let huge = scale(1e11, &PAGES, &MACHINE);
+        let leaves_written = (huge.checkpoint_index_bytes - huge.directory_bytes) / PAGE_BYTES;
+        assert!((leaves_written / huge.batch - 1.0).abs() < 0.01, "{leaves_written}");
+    }
+
+    #[test]
+    fn the_whole_load_costs_less_than_its_last_checkpoint() {
+        let scale = scale(1e9, &PAGES, &MACHINE);
+        assert!(scale.amplification_of_load < scale.amplification);
+        assert!(scale.amplification_of_load > 1.0 + 128.0 / 2000.0);
+    }
+
+    #[test]
+    fn the_index_takes_about_24_bytes_a_key_and_its_directory_a_tenth() {
+        for keys in [1e8, 1e9, 1e10] {
+            let scale = scale(keys, &PAGES, &MACHINE);
+            assert!((22.0..26.0).contains(&(scale.index_bytes / keys)));
+            assert!((0.04..0.1).contains(&(scale.directory_bytes / keys)));
+        }
+    }
+}
