@@ -23,13 +23,16 @@ pub const ENGINE_LAYERS: &[&[&str]] = &[
     &["error"],
     &["event"],
     &["options"],
+    // Locks and their order; counters.
+    &["sync"],
     &["stats"],
     // Bytes: one record, then a log of records.
     &["format"],
     &["log"],
-    // State: each owns one file or one table, and none knows another.
-    &["sync"],
+    // Each owns one file or one table, and none knows another.
     &["recent", "keys", "values", "index", "superblock"],
+    // Those together, as one handle's threads share them.
+    &["state"],
     // Work over that state.
     &["checkpoint", "recover", "check", "inspect"],
     &["worker"],

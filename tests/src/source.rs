@@ -288,7 +288,7 @@ fn expand_use(
             TokenTree::Ident(word) if word == "as" => at += 1,
             TokenTree::Ident(word) => {
                 line.get_or_insert(word.span().start().line);
-                if !(word == "self" && !segments.is_empty()) {
+                if word != "self" || segments.is_empty() {
                     segments.push(word.to_string());
                 }
             }
