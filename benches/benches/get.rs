@@ -1,4 +1,5 @@
-//! Bar 3: a warm get of a 16 KB page, beside its parts: one read of the compressed bytes, and their decompression.
+//! Bar 3: a warm get of a 16 KB page, beside its parts: the look-up, one read of the compressed bytes, and their
+//! decompression.
 //!
 //!     cargo bench -p filemap-benches --bench get
 
@@ -9,6 +10,7 @@ use std::os::unix::fs::FileExt;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use filemap_benches::fixture::{Fixture, SEED, keys, random_urls};
 use filemap_benches::generate::{Generator, Page};
+use filemap_benches::random::Random;
 use filemap_core::Record;
 use zstd::bulk::{Decompressor, compress};
 
@@ -28,6 +30,28 @@ fn body(generator: &Generator, number: u64) -> Vec<u8> {
     }
     body.truncate(BODY_BYTES);
     body
+}
+
+/// The same pages as bare frames, end to end in one file: what a get cannot do without.
+struct Frames {
+    file: File,
+    at: Vec<(u64, usize)>,
+}
+
+impl Frames {
+    fn write(fixture: &Fixture, generator: &Generator, pages: u64) -> std::io::Result<Frames> {
+        let path = fixture.dir().with_extension("frames");
+        let (mut at, mut all) = (Vec::new(), Vec::new());
+        for number in 0..pages {
+            let frame = compress(&body(generator, number), 3)?;
+            at.push((all.len() as u64, frame.len()));
+            all.extend_from_slice(&frame);
+        }
+        std::fs::write(&path, &all)?;
+        let file = File::open(&path)?;
+        std::fs::remove_file(&path)?;
+        Ok(Frames { file, at })
+    }
 }
 
 fn get(criterion: &mut Criterion) {
@@ -53,21 +77,25 @@ fn get(criterion: &mut Criterion) {
     group.bench_function("get into a buffer", |bencher| {
         bencher.iter(|| store.get_into(black_box(turn.next().expect("a cycle never ends")), &mut into));
     });
-    let frame = compress(&body(&generator, 0), 3).expect("zstd compresses");
-    let path = fixture.dir().with_extension("frame");
-    std::fs::write(&path, &frame).expect("a file beside the store");
-    let file = File::open(&path).expect("just written");
-    std::fs::remove_file(&path).expect("just written");
-    let mut buffer = vec![0; frame.len()];
-    group.bench_function("part: read", |bencher| {
-        bencher.iter(|| file.read_exact_at(black_box(&mut buffer), 0));
+    let mut turn = urls.iter().cycle();
+    group.bench_function("part: locate", |bencher| {
+        bencher.iter(|| store.locate(black_box(turn.next().expect("a cycle never ends"))));
     });
+    let frames = Frames::write(&fixture, &generator, pages).expect("a file beside the store");
+    let mut random = Random::of(SEED, 0);
+    let (mut buffer, mut out) = (vec![0; 2 * BODY_BYTES], Vec::with_capacity(BODY_BYTES));
+    let mut read = |buffer: &mut [u8]| {
+        let (offset, len) = frames.at[random.below(pages) as usize];
+        frames.file.read_exact_at(&mut buffer[..len], offset).expect("a whole frame");
+        len
+    };
+    group.bench_function("part: read", |bencher| bencher.iter(|| read(black_box(&mut buffer))));
     let mut decompressor = Decompressor::new().expect("zstd decompresses");
-    let mut out = Vec::with_capacity(BODY_BYTES);
-    group.bench_function("part: decompress", |bencher| {
+    group.bench_function("parts: read and decompress", |bencher| {
         bencher.iter(|| {
+            let len = read(&mut buffer);
             out.clear();
-            decompressor.decompress_to_buffer(black_box(&frame), &mut out)
+            decompressor.decompress_to_buffer(black_box(&buffer[..len]), &mut out)
         });
     });
     group.finish();

@@ -135,10 +135,10 @@ mod tests {
 
     #[test]
     fn memory_that_is_touched_is_counted() {
-        let before = anonymous_bytes().unwrap();
+        // Other tests of this process take and free memory meanwhile, so only this block is sure to be there.
         let block = std::hint::black_box(vec![1u8; 64 << 20]);
-        let after = anonymous_bytes().unwrap();
-        assert!(after >= before + block.len() as u64 / 2, "{before} {after}");
+        let counted = anonymous_bytes().unwrap();
+        assert!(counted >= block.len() as u64, "{counted}");
     }
 
     #[test]
