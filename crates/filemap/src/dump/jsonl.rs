@@ -1,0 +1,306 @@
+//! One page a line, as a JSON object (JSON Lines).
+//!
+//! | field | type | meaning |
+//! |---|---|---|
+//! | `url` | text | the URL as fetched |
+//! | `time` | text | when it was fetched: ISO 8601, UTC, with milliseconds where there are any |
+//! | `time_ms` | number | the same in ms since 1970 |
+//! | `kind` | text | `response`, `resource`, `revisit`, `metadata`, `request` or `conversion` |
+//! | `status` | number | the status code |
+//! | `reason` | text | the words after it |
+//! | `http_version` | text | `HTTP/1.1` and the like |
+//! | `method` | text | the request's method |
+//! | `ip` | text | the server's address |
+//! | `headers` | list | objects with `name` and `value`, in order |
+//! | `truncated` | text | why the body is not all of it |
+//! | `digest` | text | the payload digest as received |
+//! | `record_id` | text | the source's record id |
+//! | `revisit` | object | `profile` (`identical-payload`, `server-not-modified` or a URI), `url`, `time_ms`, `id`, and, where the body was found, `original_url` and `original_time_ms` |
+//! | `body` | text | the body |
+//!
+//! A field that has nothing to say is absent; `url`, `time`, `time_ms`, `kind`, `headers` and the body are always there.
+//! Where the bytes of `url`, `reason`, a header's `name` or `value`, a revisit's `url` or `original_url`, or `body` are
+//! not UTF-8, the field is called `url_base64`, `reason_base64` and so on instead, and holds them in base 64 (RFC 4648,
+//! with padding). Nothing is re-coded, so that [`read`] gives back the very page that [`write`] was given.
+
+use std::io::Write;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+
+use crate::date;
+use crate::error::{Error, Result};
+use crate::headers::Header;
+use crate::page::{HttpVersion, Original, Page, RecordKind, Revisit, RevisitProfile};
+
+/// Why a line is no page.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LineError {
+    /// It is not JSON, or lacks a field, or has one of the wrong type.
+    #[error("not a page in JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// A field is there but says nothing valid.
+    #[error("the field `{0}` holds no valid value")]
+    Field(&'static str),
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Line {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_ms: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    http_version: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    method: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ip: Option<std::net::IpAddr>,
+    headers: Vec<Field>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    truncated: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    digest: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    record_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revisit: Option<RefersTo>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body_base64: Option<String>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Field {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_base64: Option<String>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct RefersTo {
+    profile: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_ms: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    original_url: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    original_url_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    original_time_ms: Option<i64>,
+}
+
+const IDENTICAL: &str = "identical-payload";
+const NOT_MODIFIED: &str = "server-not-modified";
+
+/// Writes `page` as one line.
+///
+/// # Errors
+///
+/// [`Error::Write`].
+pub fn write(page: &Page, out: &mut impl Write) -> Result<()> {
+    let (url, url_base64) = split(page.url.clone());
+    let (body, body_base64) = split(page.body.clone());
+    let (reason, reason_base64) = split(page.reason.clone());
+    let line = Line {
+        url,
+        url_base64,
+        time: Some(date::format(page.fetched_at_ms)),
+        time_ms: Some(page.fetched_at_ms),
+        kind: Some(page.kind.name().to_owned()),
+        status: page.status,
+        reason: reason.filter(|reason| !reason.is_empty()),
+        reason_base64,
+        http_version: page.http_version.as_ref().map(|version| version.as_str().to_owned()),
+        method: page.method.clone(),
+        ip: page.ip,
+        headers: page.headers.iter().cloned().map(field).collect(),
+        truncated: page.truncated.clone(),
+        digest: page.digest.clone(),
+        record_id: page.record_id.clone(),
+        revisit: page.revisit.clone().map(refers_to),
+        body,
+        body_base64,
+    };
+    serde_json::to_writer(&mut *out, &line).map_err(|error| Error::Write(error.into()))?;
+    out.write_all(b"\n").map_err(Error::Write)
+}
+
+/// Reads the page of one line.
+///
+/// # Errors
+///
+/// [`LineError`] if it is none.
+pub fn read(line: &[u8]) -> std::result::Result<Page, LineError> {
+    let line: Line = serde_json::from_slice(line)?;
+    let time_ms = line.time_ms.or_else(|| line.time.as_deref().and_then(date::parse));
+    let kind = line.kind.as_deref().map_or(Some(RecordKind::Response), RecordKind::named);
+    let headers = line.headers.into_iter().map(|field| {
+        let name = join(field.name, field.name_base64, "name")?.ok_or(LineError::Field("name"))?;
+        let value = join(field.value, field.value_base64, "value")?.ok_or(LineError::Field("value"))?;
+        Ok(Header { name, value })
+    });
+    Ok(Page {
+        url: join(line.url, line.url_base64, "url")?.ok_or(LineError::Field("url"))?,
+        fetched_at_ms: time_ms.ok_or(LineError::Field("time"))?,
+        kind: kind.ok_or(LineError::Field("kind"))?,
+        status: line.status,
+        reason: join(line.reason, line.reason_base64, "reason")?.unwrap_or_default(),
+        http_version: line.http_version.as_deref().map(HttpVersion::from_token),
+        method: line.method,
+        ip: line.ip,
+        headers: headers.collect::<std::result::Result<_, LineError>>()?,
+        body: join(line.body, line.body_base64, "body")?.unwrap_or_default(),
+        truncated: line.truncated,
+        digest: line.digest,
+        record_id: line.record_id,
+        revisit: line.revisit.map(revisit).transpose()?,
+    })
+}
+
+/// Text as text, other bytes in base 64.
+fn split(bytes: Vec<u8>) -> (Option<String>, Option<String>) {
+    match String::from_utf8(bytes) {
+        Ok(text) => (Some(text), None),
+        Err(error) => (None, Some(STANDARD.encode(error.as_bytes()))),
+    }
+}
+
+fn join(
+    text: Option<String>,
+    base64: Option<String>,
+    field: &'static str,
+) -> std::result::Result<Option<Vec<u8>>, LineError> {
+    match (text, base64) {
+        (text, None) => Ok(text.map(String::into_bytes)),
+        (None, Some(encoded)) => STANDARD.decode(encoded).map(Some).map_err(|_| LineError::Field(field)),
+        (Some(_), Some(_)) => Err(LineError::Field(field)),
+    }
+}
+
+fn field(header: Header) -> Field {
+    let (name, name_base64) = split(header.name);
+    let (value, value_base64) = split(header.value);
+    Field { name, name_base64, value, value_base64 }
+}
+
+fn refers_to(revisit: Revisit) -> RefersTo {
+    let (url, url_base64) = revisit.refers_to_url.map_or((None, None), split);
+    let original_time_ms = revisit.original.as_ref().map(|original| original.fetched_at_ms);
+    let (original_url, original_url_base64) = revisit.original.map_or((None, None), |original| split(original.key));
+    RefersTo {
+        profile: match revisit.profile {
+            RevisitProfile::IdenticalPayload => IDENTICAL.to_owned(),
+            RevisitProfile::ServerNotModified => NOT_MODIFIED.to_owned(),
+            RevisitProfile::Other(uri) => uri,
+        },
+        url,
+        url_base64,
+        time_ms: revisit.refers_to_ms,
+        id: revisit.refers_to_id,
+        original_url,
+        original_url_base64,
+        original_time_ms,
+    }
+}
+
+fn revisit(line: RefersTo) -> std::result::Result<Revisit, LineError> {
+    let original = join(line.original_url, line.original_url_base64, "original_url")?;
+    Ok(Revisit {
+        profile: match line.profile.as_str() {
+            IDENTICAL => RevisitProfile::IdenticalPayload,
+            NOT_MODIFIED => RevisitProfile::ServerNotModified,
+            _ => RevisitProfile::Other(line.profile),
+        },
+        refers_to_url: join(line.url, line.url_base64, "url")?,
+        refers_to_ms: line.time_ms,
+        refers_to_id: line.id,
+        original: original.zip(line.original_time_ms).map(|(key, fetched_at_ms)| Original { key, fetched_at_ms }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn line(page: &Page) -> String {
+        let mut out = Vec::new();
+        write(page, &mut out).expect("memory");
+        String::from_utf8(out).expect("JSON is text")
+    }
+
+    #[test]
+    fn a_line_reads_as_its_schema_says() {
+        let mut page = Page::new("http://a/", 1_488_772_926_000, 200, "h\u{e9}\n");
+        page.reason = b"OK".to_vec();
+        page.headers.push("A", b"\xff".to_vec());
+        let expected = concat!(
+            r#"{"url":"http://a/","time":"2017-03-06T04:02:06Z","time_ms":1488772926000,"kind":"response","#,
+            r#""status":200,"reason":"OK","headers":[{"name":"A","value_base64":"/w=="}],"body":"hé\n"}"#,
+            "\n"
+        );
+        assert_eq!(line(&page), expected);
+        page.body = b"\xff\x00".to_vec();
+        assert!(line(&page).contains(r#""body_base64":"/wA=""#));
+    }
+
+    #[test]
+    fn a_line_that_is_no_page_says_why() {
+        for text in ["", "{}", r#"{"url":"a"}"#, r#"{"url":"a","time":"soon"}"#, r#"{"url":1,"time_ms":0}"#] {
+            assert!(read(text.as_bytes()).is_err(), "{text}");
+        }
+        let least = read(br#"{"url":"a","time":"1970-01-01T00:00:01Z"}"#).expect("enough");
+        assert_eq!((least.fetched_at_ms, least.kind), (1000, RecordKind::Response));
+    }
+
+    proptest! {
+        #[test]
+        fn a_page_reads_back_byte_for_byte(
+            url: Vec<u8>, body: Vec<u8>, reason: Vec<u8>, time: i64, text: String, bytes: Option<Vec<u8>>, key: Vec<u8>
+        ) {
+            let revisit = Revisit {
+                profile: RevisitProfile::Other(format!("x{text}")),
+                refers_to_url: bytes,
+                refers_to_ms: Some(time),
+                refers_to_id: Some(text.clone()),
+                original: Some(Original { key, fetched_at_ms: 1 }),
+            };
+            let mut page = Page::new(url, time, 404, body);
+            page.headers.push(reason.clone(), text.clone());
+            page.reason = reason;
+            page.revisit = Some(revisit);
+            page.digest = Some(text);
+            prop_assert_eq!(read(line(&page).as_bytes()).expect("a page"), page);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The one error type of the crate: what failed, where, and what to do about it.
+//!
+//! Absence is never an error (`Ok(None)`), and damage inside a WARC file is none either: it is a
+//! [`Problem`](crate::warc::Problem) of the import's report.
+
+use std::io;
+use std::path::PathBuf;
+
+/// What can go wrong between a page and its store.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The engine failed; its message names the file, the offset and the remedy.
+    #[error(transparent)]
+    Engine(#[from] filemap_core::Error),
+    /// The bytes given are no URL by the store's canonicaliser. Nothing was read or written.
+    #[error("{url:?}: {source}")]
+    Url {
+        /// The URL, with replacement characters for what is not text.
+        url: String,
+        /// What is wrong with it.
+        source: urlindex::UrlError,
+    },
+    /// The store's keys were made by a canonicaliser that this build does not have.
+    #[error(
+        "{}: its keys were made by the canonicaliser {name} version {version}, which this build does not know: dump the \
+         store with the build that wrote it, and load the dump into a new store",
+        path.display()
+    )]
+    UnknownCanonicalizer {
+        /// The store.
+        path: PathBuf,
+        /// The name in its superblock.
+        name: String,
+        /// The version in its superblock.
+        version: u32,
+    },
+    /// The description of a stored page does not decode. The record passed the engine's checksum, so it was not
+    /// written by this crate, or by a newer one: read the store with the program that wrote it.
+    #[error("the page {key:?} of time {time_ms}: its description (meta) does not decode: {source}")]
+    Meta {
+        /// The page's key, with replacement characters for what is not text.
+        key: String,
+        /// The version's time in ms since 1970.
+        time_ms: i64,
+        /// What is wrong.
+        source: crate::meta::MetaError,
+    },
+    /// The headers and the rest of the description take more than a page may have of them. Nothing was written.
+    #[error("the headers take {bytes} bytes; a page may have {limit} bytes of them", limit = crate::meta::MAX_BYTES)]
+    HeadersTooLarge {
+        /// Their encoded size in bytes.
+        bytes: u64,
+    },
+    /// The reader of a page's body, or of a WARC file, failed. What came before it is stored.
+    #[error("reading {what} failed at offset {offset}: {source}")]
+    Read {
+        /// What was read: a file's name or a URL.
+        what: String,
+        /// Bytes read before the failure.
+        offset: u64,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A page too large for memory could not be set aside on disk. Free space there, or give another folder.
+    #[error("setting a large page aside in {} failed: {source}; give another folder with room", dir.display())]
+    Spool {
+        /// The folder for temporary files.
+        dir: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The output of a dump could not be written; what was written before is whole lines.
+    #[error("writing the dump failed: {0}")]
+    Write(#[source] io::Error),
+}
+
+/// The crate's result.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(crate) fn url(url: &[u8], source: urlindex::UrlError) -> Error {
+        Error::Url { url: String::from_utf8_lossy(url).into_owned(), source }
+    }
+}

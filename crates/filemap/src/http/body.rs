@@ -1,0 +1,256 @@
+//! Brings the body of an answer into the form that a store keeps, and its headers into line with it.
+//!
+//! The chunked coding always goes. The content coding goes too, unless bodies are asked for as received, or it does not
+//! decode. Headers then say what is there, in Common Crawl's way: the field that no longer holds is renamed
+//! (`X-Crawler-Transfer-Encoding`, `X-Crawler-Content-Encoding`, `X-Crawler-Content-Length`), and `Content-Length`
+//! gives the length of the body kept.
+//!
+//! Invariant: a body that was not changed keeps its headers as they were, but for a `Transfer-Encoding: chunked` that
+//! the archive had already undone.
+
+use std::io::BufReader;
+
+use crate::error::{Error, Result};
+use crate::headers::Headers;
+use crate::http::chunked::{self, End};
+use crate::http::content::{self, Decoded};
+use crate::spool::{Payload, Spool};
+
+/// How bodies are kept.
+#[derive(Clone, Debug)]
+pub(crate) struct BodyRules {
+    /// Leave content codings as they are.
+    pub(crate) as_received: bool,
+    /// A decoded body may have this many bytes.
+    pub(crate) max_decoded_bytes: u64,
+    pub(crate) spool: Spool,
+}
+
+/// A body in the form that is kept.
+pub(crate) struct Body {
+    pub(crate) payload: Payload,
+    /// Whether a content coding was undone.
+    pub(crate) decoded: bool,
+    /// Why a coding was not undone, if that was tried.
+    pub(crate) as_received: Option<&'static str>,
+    /// The chunked coding ended in the middle: the body is a beginning.
+    pub(crate) cut: bool,
+}
+
+/// Takes the codings off `payload`, and tells `headers`.
+pub(crate) fn undo(headers: &mut Headers, payload: Payload, rules: &BodyRules) -> Result<Body> {
+    let received_bytes = payload.len();
+    let mut body = Body { payload, decoded: false, as_received: None, cut: false };
+    let dechunked = undo_transfer(headers, &mut body, rules)?;
+    if !rules.as_received {
+        undo_content(headers, &mut body, rules)?;
+    }
+    if dechunked || body.decoded || body.payload.len() != received_bytes {
+        set_length(headers, body.payload.len());
+    }
+    Ok(body)
+}
+
+/// The headers of a revisit, whose body is another record's and has been through [`undo`] there.
+pub(crate) fn undo_revisit(headers: &mut Headers) {
+    if headers.items("Transfer-Encoding").iter().any(|coding| coding == "chunked") {
+        headers.rename("Transfer-Encoding", "X-Crawler-Transfer-Encoding");
+    }
+}
+
+/// Makes the headers of a revisit agree with the body of its original, which has `original`'s headers.
+pub(crate) fn align(headers: &mut Headers, original: &Headers, body_bytes: u64) {
+    if original.get("X-Crawler-Content-Encoding").is_some() && original.get("Content-Encoding").is_none() {
+        headers.rename("Content-Encoding", "X-Crawler-Content-Encoding");
+    }
+    if headers.get("Content-Length").is_some() {
+        set_length(headers, body_bytes);
+    }
+}
+
+fn undo_transfer(headers: &mut Headers, body: &mut Body, rules: &BodyRules) -> Result<bool> {
+    let mut codings = headers.items("Transfer-Encoding");
+    if !codings.iter().any(|coding| coding == "chunked") {
+        return Ok(false);
+    }
+    codings.retain(|coding| coding != "chunked" && coding != "identity");
+    let mut out = rules.spool.writer(u64::MAX);
+    let failed = |source| Error::Spool { dir: rules.spool.dir.clone(), source };
+    let end = {
+        let mut source = BufReader::with_capacity(64 << 10, body.payload.reader()?);
+        chunked::decode::<SpoolFailure>(&mut source, |bytes| out.push(bytes).map_err(SpoolFailure::Write))
+    };
+    let end = end.map_err(|failure| match failure {
+        SpoolFailure::Read(source) => failed(source),
+        SpoolFailure::Write(error) => error,
+    })?;
+    match end {
+        End::NotChunked => {
+            headers.rename("Transfer-Encoding", "X-Crawler-Transfer-Encoding");
+            return Ok(false);
+        }
+        End::Invalid => {
+            body.as_received = Some("the chunked coding is damaged");
+            return Ok(false);
+        }
+        End::Cut => body.cut = true,
+        End::Whole(trailers) => headers.0.extend(trailers.0),
+    }
+    headers.rename("Transfer-Encoding", "X-Crawler-Transfer-Encoding");
+    let payload = out.finish();
+    body.payload = if codings.is_empty() {
+        payload
+    } else {
+        match content::decode(&codings, payload, &rules.spool, rules.max_decoded_bytes)? {
+            Decoded::Body(payload) | Decoded::AsReceived(payload, _) => payload,
+        }
+    };
+    Ok(true)
+}
+
+/// A failure while chunks are copied from one spool to another.
+enum SpoolFailure {
+    Read(std::io::Error),
+    Write(Error),
+}
+
+impl From<std::io::Error> for SpoolFailure {
+    fn from(error: std::io::Error) -> SpoolFailure {
+        SpoolFailure::Read(error)
+    }
+}
+
+fn undo_content(headers: &mut Headers, body: &mut Body, rules: &BodyRules) -> Result<()> {
+    let mut codings = headers.items("Content-Encoding");
+    codings.retain(|coding| coding != "identity" && coding != "none");
+    if codings.is_empty() || body.payload.len() == 0 || body.as_received.is_some() {
+        return Ok(());
+    }
+    let payload = std::mem::replace(&mut body.payload, Payload::Memory(Vec::new()));
+    match content::decode(&codings, payload, &rules.spool, rules.max_decoded_bytes)? {
+        Decoded::Body(payload) => {
+            body.payload = payload;
+            body.decoded = true;
+            headers.rename("Content-Encoding", "X-Crawler-Content-Encoding");
+        }
+        Decoded::AsReceived(payload, why) => {
+            body.payload = payload;
+            body.as_received = Some(why);
+        }
+    }
+    Ok(())
+}
+
+/// Makes `Content-Length` say `bytes`; another length that stood there is kept under its X-Crawler name.
+fn set_length(headers: &mut Headers, bytes: u64) {
+    let text = bytes.to_string();
+    if headers.get("Content-Length") == Some(text.as_bytes()) {
+        return;
+    }
+    headers.rename("Content-Length", "X-Crawler-Content-Length");
+    headers.push("Content-Length", text);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn rules(as_received: bool) -> BodyRules {
+        BodyRules { as_received, max_decoded_bytes: 1 << 20, spool: Spool::default() }
+    }
+
+    fn headers(fields: &[(&str, &str)]) -> Headers {
+        fields.iter().map(|(name, value)| crate::headers::Header::new(*name, *value)).collect()
+    }
+
+    fn gz(bytes: &[u8]) -> Vec<u8> {
+        let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        out.write_all(bytes).expect("memory");
+        out.finish().expect("memory")
+    }
+
+    fn chunked(bytes: &[u8]) -> Vec<u8> {
+        [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n0\r\n\r\n"].concat()
+    }
+
+    fn run(fields: &[(&str, &str)], body: &[u8], as_received: bool) -> (Headers, Vec<u8>, Body) {
+        let mut headers = headers(fields);
+        let mut body = undo(&mut headers, Payload::Memory(body.to_vec()), &rules(as_received)).expect("memory");
+        let bytes = body.payload.prefix(usize::MAX).expect("memory");
+        (headers, bytes, body)
+    }
+
+    #[test]
+    fn codings_go_and_headers_tell_in_common_crawls_way() {
+        let wire = chunked(&gz(b"hello"));
+        let fields =
+            [("Transfer-Encoding", "chunked"), ("Content-Encoding", "gzip"), ("Content-Length", "99"), ("B", "")];
+        let (told, bytes, body) = run(&fields, &wire, false);
+        assert_eq!(bytes, b"hello");
+        assert!(body.decoded);
+        let expected = [
+            ("X-Crawler-Transfer-Encoding", "chunked"),
+            ("X-Crawler-Content-Encoding", "gzip"),
+            ("X-Crawler-Content-Length", "99"),
+            ("B", ""),
+            ("Content-Length", "5"),
+        ];
+        assert_eq!(told, headers(&expected));
+    }
+
+    #[test]
+    fn as_received_only_the_chunks_go() {
+        let wire = chunked(&gz(b"hello"));
+        let fields = [("Transfer-Encoding", "chunked"), ("Content-Encoding", "gzip")];
+        let (told, bytes, body) = run(&fields, &wire, true);
+        assert_eq!(bytes, gz(b"hello"));
+        assert!(!body.decoded && body.as_received.is_none());
+        assert_eq!(told.get("Content-Encoding"), Some(&b"gzip"[..]));
+        assert_eq!(told.get("Content-Length"), Some(bytes.len().to_string().as_bytes()));
+    }
+
+    #[test]
+    fn an_untouched_body_keeps_its_headers() {
+        for fields in [&[("Content-Length", "7")][..], &[("Content-Encoding", "gzip")], &[("Content-Encoding", "none")]]
+        {
+            let (told, bytes, _) = run(fields, b"plain", false);
+            assert_eq!((told, bytes), (headers(fields), b"plain".to_vec()));
+        }
+    }
+
+    #[test]
+    fn a_body_that_the_archive_had_unchunked_is_left_alone() {
+        let (told, bytes, body) = run(&[("transfer-encoding", "Chunked")], b"<html>", false);
+        assert_eq!(bytes, b"<html>");
+        assert_eq!(told, headers(&[("X-Crawler-Transfer-Encoding", "Chunked")]));
+        assert!(body.as_received.is_none());
+    }
+
+    #[test]
+    fn damaged_chunks_are_kept_as_received() {
+        let wire = b"3\r\nabc\r\nzz\r\n";
+        let (told, bytes, body) = run(&[("Transfer-Encoding", "chunked")], wire, false);
+        assert_eq!((told, &bytes[..]), (headers(&[("Transfer-Encoding", "chunked")]), &wire[..]));
+        assert!(body.as_received.is_some());
+        let (_, bytes, body) = run(&[("Transfer-Encoding", "chunked")], b"3\r\nabc\r\n9\r\nde", false);
+        assert_eq!(bytes, b"abcde");
+        assert!(body.cut);
+    }
+
+    #[test]
+    fn a_transfer_coding_under_the_chunks_goes_too() {
+        let (_, bytes, _) = run(&[("Transfer-Encoding", "gzip, chunked")], &chunked(&gz(b"hello")), true);
+        assert_eq!(bytes, b"hello");
+    }
+
+    #[test]
+    fn a_revisit_tells_of_its_originals_body() {
+        let mut own = headers(&[("Content-Encoding", "gzip"), ("Content-Length", "606")]);
+        align(&mut own, &headers(&[("X-Crawler-Content-Encoding", "gzip")]), 1270);
+        let expected =
+            [("X-Crawler-Content-Encoding", "gzip"), ("X-Crawler-Content-Length", "606"), ("Content-Length", "1270")];
+        assert_eq!(own, headers(&expected));
+    }
+}

@@ -1,0 +1,277 @@
+//! Undoes content codings: gzip, deflate (zlib, or raw as some servers send it), br and zstd.
+//!
+//! A body decodes whole or not at all: a coding that is unknown, data that is damaged or ends early, and an output over
+//! the bound (a decompression bomb) all leave the body as received, with the reason. What follows the end of a gzip or
+//! deflate stream is ignored, as browsers do.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+use flate2::{Decompress, FlushDecompress, Status};
+
+use crate::error::Result;
+use crate::spool::{Payload, PayloadWriter, Spool};
+
+const STEP_BYTES: usize = 64 << 10;
+
+/// What came of decoding.
+pub(crate) enum Decoded {
+    /// The decoded body.
+    Body(Payload),
+    /// The body as it was, and why.
+    AsReceived(Payload, &'static str),
+}
+
+/// Undoes `codings`, listed in the order in which they were applied, writing no more than `limit` bytes for each.
+pub(crate) fn decode(codings: &[String], body: Payload, spool: &Spool, limit: u64) -> Result<Decoded> {
+    let mut original = body;
+    let mut current: Option<Payload> = None;
+    for coding in codings.iter().rev().filter(|coding| coding.as_str() != "identity") {
+        let source = current.as_mut().unwrap_or(&mut original);
+        match decode_one(coding, source, spool, limit)? {
+            Ok(decoded) => current = Some(decoded),
+            Err(why) => return Ok(Decoded::AsReceived(original, why)),
+        }
+    }
+    Ok(match current {
+        Some(decoded) => Decoded::Body(decoded),
+        None => Decoded::AsReceived(original, "there is no coding"),
+    })
+}
+
+type Attempt = std::result::Result<Payload, &'static str>;
+
+fn decode_one(coding: &str, body: &mut Payload, spool: &Spool, limit: u64) -> Result<Attempt> {
+    match coding {
+        "gzip" | "x-gzip" => gzip(body, spool, limit),
+        "deflate" => match inflate_all(body, true, spool, limit)? {
+            Err("the data is damaged") => inflate_all(body, false, spool, limit),
+            attempt => Ok(attempt),
+        },
+        "br" => read_all(|body| Ok(brotli_decompressor::Decompressor::new(body, STEP_BYTES)), body, spool, limit),
+        "zstd" => read_all(zstd::stream::read::Decoder::new, body, spool, limit),
+        _ => Ok(Err("the coding is unknown")),
+    }
+}
+
+/// Decodes by a reader that fails on damaged and on short input.
+fn read_all<'a, D: Read>(
+    open: impl FnOnce(crate::spool::PayloadReader<'a>) -> io::Result<D>,
+    body: &'a mut Payload,
+    spool: &Spool,
+    limit: u64,
+) -> Result<Attempt> {
+    let mut out = spool.writer(limit);
+    let Ok(mut decoder) = open(body.reader()?) else { return Ok(Err("the data is damaged")) };
+    let mut buffer = vec![0; STEP_BYTES];
+    loop {
+        match decoder.read(&mut buffer) {
+            Ok(0) => return Ok(Ok(out.finish())),
+            Ok(count) => out.push(&buffer[..count])?,
+            Err(_) => return Ok(Err("the data is damaged")),
+        }
+        if out.is_over() {
+            return Ok(Err("the decoded body is over the limit"));
+        }
+    }
+}
+
+fn inflate_all(body: &mut Payload, zlib: bool, spool: &Spool, limit: u64) -> Result<Attempt> {
+    let mut out = spool.writer(limit);
+    let mut source = BufReader::with_capacity(STEP_BYTES, body.reader()?);
+    let end = inflate(&mut Decompress::new(zlib), &mut source, &mut out, |_| {})?;
+    Ok(end.map(|()| out.finish()))
+}
+
+/// Inflates up to the end of the stream, and leaves `source` after it.
+fn inflate(
+    engine: &mut Decompress,
+    source: &mut impl BufRead,
+    out: &mut PayloadWriter,
+    mut see: impl FnMut(&[u8]),
+) -> Result<std::result::Result<(), &'static str>> {
+    let mut buffer = vec![0; STEP_BYTES];
+    loop {
+        let Ok(input) = source.fill_buf() else { return Ok(Err("the data cannot be read")) };
+        let at_end = input.is_empty();
+        let (read_before, written_before) = (engine.total_in(), engine.total_out());
+        let status = engine.decompress(input, &mut buffer, FlushDecompress::None);
+        source.consume((engine.total_in() - read_before) as usize);
+        let written = &buffer[..(engine.total_out() - written_before) as usize];
+        see(written);
+        out.push(written)?;
+        match status {
+            Ok(Status::StreamEnd) => return Ok(Ok(())),
+            Err(_) => return Ok(Err("the data is damaged")),
+            Ok(_) if out.is_over() => return Ok(Err("the decoded body is over the limit")),
+            Ok(_) if at_end && written.is_empty() => return Ok(Err("the data ends early")),
+            Ok(_) => {}
+        }
+    }
+}
+
+/// One gzip member or several (RFC 1952); the checksum of each is verified.
+fn gzip(body: &mut Payload, spool: &Spool, limit: u64) -> Result<Attempt> {
+    let mut out = spool.writer(limit);
+    let mut source = BufReader::with_capacity(STEP_BYTES, body.reader()?);
+    let mut members = 0;
+    loop {
+        let starts = source.fill_buf().is_ok_and(|next| next.starts_with(&[0x1f, 0x8b]) || next == [0x1f]);
+        if !starts {
+            return Ok(if members > 0 { Ok(out.finish()) } else { Err("the data is damaged") });
+        }
+        if !gzip_header(&mut source) {
+            return Ok(Err("the data is damaged"));
+        }
+        let mut crc = crc32fast::Hasher::new();
+        if let Err(why) = inflate(&mut Decompress::new(false), &mut source, &mut out, |bytes| crc.update(bytes))? {
+            return Ok(Err(why));
+        }
+        let mut trailer = [0; 8];
+        if source.read_exact(&mut trailer).is_err() {
+            return Ok(Err("the data ends early"));
+        }
+        if trailer[..4] != crc.finalize().to_le_bytes() {
+            return Ok(Err("the data is damaged"));
+        }
+        members += 1;
+    }
+}
+
+/// Reads past a gzip header; whether it was one.
+fn gzip_header(source: &mut impl BufRead) -> bool {
+    let mut fixed = [0; 10];
+    if source.read_exact(&mut fixed).is_err() || fixed[..3] != [0x1f, 0x8b, 8] || fixed[3] & 0xe0 != 0 {
+        return false;
+    }
+    let flags = fixed[3];
+    let mut two = [0; 2];
+    if flags & 4 != 0 {
+        let mut extra = vec![0; 0];
+        if source.read_exact(&mut two).is_err() {
+            return false;
+        }
+        extra.resize(usize::from(u16::from_le_bytes(two)), 0);
+        if source.read_exact(&mut extra).is_err() {
+            return false;
+        }
+    }
+    for text in [8, 16] {
+        if flags & text != 0 && source.skip_until(0).is_err() {
+            return false;
+        }
+    }
+    flags & 2 == 0 || source.read_exact(&mut two).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use proptest::prelude::*;
+
+    const TEXT: &[u8] = b"The quick brown fox jumps over the lazy dog. The quick brown fox again, and again.";
+    /// [`TEXT`] as `brotli -q 11` writes it.
+    const BROTLI: &[u8] = include_bytes!("../../tests/bodies/fox.br");
+
+    fn gz(bytes: &[u8]) -> Vec<u8> {
+        let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        out.write_all(bytes).expect("memory");
+        out.finish().expect("memory")
+    }
+
+    fn zlib(bytes: &[u8]) -> Vec<u8> {
+        let mut out = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+        out.write_all(bytes).expect("memory");
+        out.finish().expect("memory")
+    }
+
+    fn run(codings: &[&str], body: &[u8], limit: u64) -> std::result::Result<Vec<u8>, &'static str> {
+        let codings: Vec<String> = codings.iter().map(|&coding| coding.to_owned()).collect();
+        let decoded = decode(&codings, Payload::Memory(body.to_vec()), &Spool::default(), limit).expect("memory");
+        match decoded {
+            Decoded::Body(mut body) => Ok(body.prefix(usize::MAX).expect("memory")),
+            Decoded::AsReceived(mut same, why) => {
+                assert_eq!(same.prefix(usize::MAX).expect("memory"), body);
+                Err(why)
+            }
+        }
+    }
+
+    #[test]
+    fn every_coding_is_undone() {
+        let raw_deflate = zlib(TEXT)[2..].to_vec();
+        let zstd = zstd::encode_all(TEXT, 3).expect("memory");
+        let cases: [(&str, &[u8]); 6] = [
+            ("gzip", &gz(TEXT)),
+            ("x-gzip", &gz(TEXT)),
+            ("deflate", &zlib(TEXT)),
+            ("deflate", &raw_deflate),
+            ("br", BROTLI),
+            ("zstd", &zstd),
+        ];
+        for (coding, body) in cases {
+            assert_eq!(run(&[coding], body, 1 << 20).as_deref(), Ok(TEXT), "{coding}");
+        }
+    }
+
+    #[test]
+    fn codings_are_undone_from_the_last_to_the_first() {
+        assert_eq!(run(&["gzip", "identity", "deflate"], &zlib(&gz(TEXT)), 1 << 20).as_deref(), Ok(TEXT));
+        assert!(run(&["deflate", "gzip"], &zlib(&gz(TEXT)), 1 << 20).is_err());
+    }
+
+    #[test]
+    fn a_body_cut_anywhere_is_kept_as_received() {
+        let zstd = zstd::encode_all(TEXT, 3).expect("memory");
+        for (coding, body) in [("gzip", &gz(TEXT)[..]), ("deflate", &zlib(TEXT)), ("br", BROTLI), ("zstd", &zstd)] {
+            for cut in 1..body.len() {
+                assert!(run(&[coding], &body[..cut], 1 << 20).is_err(), "{coding} cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_body_that_is_not_coded_at_all_is_kept_as_received() {
+        for coding in ["gzip", "deflate", "br", "zstd", "compress", "utf-8"] {
+            assert!(run(&[coding], b"<!doctype html><p>plain text", 1 << 20).is_err(), "{coding}");
+        }
+    }
+
+    #[test]
+    fn members_follow_each_other_and_what_follows_them_is_ignored() {
+        let twice = [gz(TEXT), gz(b"more")].concat();
+        assert_eq!(run(&["gzip"], &twice, 1 << 20), Ok([TEXT, b"more"].concat()));
+        let with_rest = [&gz(TEXT)[..], b"\r\nrest"].concat();
+        assert_eq!(run(&["gzip"], &with_rest, 1 << 20).as_deref(), Ok(TEXT));
+    }
+
+    #[test]
+    fn a_bomb_stops_at_the_limit() {
+        let zeros = vec![0; 1 << 20];
+        let bombs = [("gzip", gz(&zeros)), ("zstd", zstd::encode_all(&zeros[..], 3).expect("memory"))];
+        for (coding, bomb) in bombs {
+            assert_eq!(run(&[coding], &bomb, 1 << 19), Err("the decoded body is over the limit"));
+            assert_eq!(run(&[coding], &bomb, 1 << 20).map(|body| body.len()), Ok(1 << 20));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_decode_or_stay(body in proptest::collection::vec(any::<u8>(), 0..300), at in 0..4usize) {
+            let coding = ["gzip", "deflate", "br", "zstd"][at];
+            let _ = run(&[coding], &body, 1 << 16);
+        }
+
+        #[test]
+        fn a_flipped_byte_is_never_a_panic(at: prop::sample::Index, bit in 0..8u8) {
+            let zstd = zstd::encode_all(TEXT, 3).expect("memory");
+            for (coding, body) in [("gzip", &gz(TEXT)[..]), ("deflate", &zlib(TEXT)), ("br", BROTLI), ("zstd", &zstd)] {
+                let mut body = body.to_vec();
+                let at = at.index(body.len());
+                body[at] ^= 1 << bit;
+                let _ = run(&[coding], &body, 1 << 16);
+            }
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The key scheme: where a page and the records beside it stand in the engine.
+//!
+//! A page's key is its canonical URL, byte for byte; all its versions (responses, resources, revisits) are versions of
+//! that key. A record beside it (metadata, request, conversion) has the canonical URL, a NUL byte and the name of its
+//! kind. No canonical URL holds a NUL, whatever the canonicaliser, so that no such record can stand in a page's place
+//! or be listed as one.
+
+use crate::page::RecordKind;
+
+const SEPARATOR: u8 = 0;
+
+/// The key of a record of this kind.
+pub(crate) fn key(canonical_url: &[u8], kind: RecordKind) -> Vec<u8> {
+    let mut key = canonical_url.to_vec();
+    if !kind.is_page() {
+        key.push(SEPARATOR);
+        key.extend_from_slice(kind.name().as_bytes());
+    }
+    key
+}
+
+/// Whether a key is a page's.
+pub(crate) fn is_page(key: &[u8]) -> bool {
+    memchr::memchr(SEPARATOR, key).is_none()
+}
+
+/// The canonical URL in a key of any kind.
+pub(crate) fn url(key: &[u8]) -> &[u8] {
+    &key[..memchr::memchr(SEPARATOR, key).unwrap_or(key.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_stand_under_their_url_and_other_records_beside_them() {
+        assert_eq!(key(b"http://a/", RecordKind::Response), b"http://a/");
+        assert_eq!(key(b"http://a/", RecordKind::Revisit), b"http://a/");
+        assert_eq!(key(b"http://a/", RecordKind::Request), b"http://a/\0request");
+        for kind in RecordKind::ALL {
+            let key = key(b"http://a/", kind);
+            assert_eq!((url(&key), is_page(&key)), (&b"http://a/"[..], kind.is_page()));
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Bytes of any length in bounded memory: small ones in memory, large ones in an unnamed temporary file.
+//!
+//! A WARC block is only known to be whole when its end has been seen, and a body only known to decode when all of it
+//! has: both must be held before anything is stored, whatever their size. The file is unlinked as soon as it is made,
+//! so that nothing is left behind by a crash.
+//!
+//! Invariant: a [`Payload`] never holds more than the spool's memory bound in memory.
+
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::PathBuf;
+
+use tempfile::SpooledTempFile;
+
+use crate::error::{Error, Result};
+
+/// Where bytes are set aside, and how many of them stay in memory.
+#[derive(Clone, Debug)]
+pub struct Spool {
+    /// Payloads up to this many bytes stay in memory.
+    pub memory_bytes: usize,
+    /// The folder for the files of larger ones.
+    pub dir: PathBuf,
+}
+
+impl Default for Spool {
+    /// 8 MiB in memory, and the system's folder for temporary files.
+    fn default() -> Spool {
+        Spool { memory_bytes: 8 << 20, dir: std::env::temp_dir() }
+    }
+}
+
+impl Spool {
+    /// An empty payload to write to, which keeps no more than `limit` bytes.
+    pub(crate) fn writer(&self, limit: u64) -> PayloadWriter {
+        let file = tempfile::spooled_tempfile_in(self.memory_bytes, &self.dir);
+        PayloadWriter { memory: Vec::new(), file, on_disk: false, bytes: 0, limit, spool: self.clone() }
+    }
+
+    fn failed(&self, source: io::Error) -> Error {
+        Error::Spool { dir: self.dir.clone(), source }
+    }
+}
+
+/// A payload being written.
+pub(crate) struct PayloadWriter {
+    memory: Vec<u8>,
+    file: SpooledTempFile,
+    on_disk: bool,
+    bytes: u64,
+    limit: u64,
+    spool: Spool,
+}
+
+impl PayloadWriter {
+    /// Adds bytes. What exceeds the limit is counted and dropped: see [`PayloadWriter::is_over`].
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<()> {
+        let room = self.limit.saturating_sub(self.bytes);
+        self.bytes += bytes.len() as u64;
+        let bytes = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
+        if !self.on_disk && self.memory.len() + bytes.len() > self.spool.memory_bytes {
+            let memory = std::mem::take(&mut self.memory);
+            self.file.roll().and_then(|()| self.file.write_all(&memory)).map_err(|e| self.spool.failed(e))?;
+            self.on_disk = true;
+        }
+        if self.on_disk {
+            self.file.write_all(bytes).map_err(|e| self.spool.failed(e))
+        } else {
+            self.memory.extend_from_slice(bytes);
+            Ok(())
+        }
+    }
+
+    /// All bytes pushed, those past the limit included.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether more was pushed than is kept.
+    pub(crate) fn is_over(&self) -> bool {
+        self.bytes > self.limit
+    }
+
+    pub(crate) fn finish(self) -> Payload {
+        if self.on_disk {
+            Payload::Disk { file: self.file, start: 0, bytes: self.bytes.min(self.limit), spool: self.spool }
+        } else {
+            Payload::Memory(self.memory)
+        }
+    }
+}
+
+/// Bytes that were set aside.
+pub(crate) enum Payload {
+    Memory(Vec<u8>),
+    /// `bytes` bytes of the file from `start` on.
+    Disk {
+        file: SpooledTempFile,
+        start: u64,
+        bytes: u64,
+        spool: Spool,
+    },
+}
+
+impl Payload {
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Payload::Memory(bytes) => bytes.len() as u64,
+            Payload::Disk { bytes, .. } => *bytes,
+        }
+    }
+
+    /// Drops the first `count` bytes.
+    pub(crate) fn skip(&mut self, count: u64) {
+        match self {
+            Payload::Memory(bytes) => drop(bytes.drain(..(count as usize).min(bytes.len()))),
+            Payload::Disk { start, bytes, .. } => {
+                *start += count;
+                *bytes = bytes.saturating_sub(count);
+            }
+        }
+    }
+
+    /// Up to the first `count` bytes.
+    pub(crate) fn prefix(&mut self, count: usize) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        let spool = self.spool();
+        let read = self.reader()?.take(count as u64).read_to_end(&mut out);
+        read.map_err(|e| spool.failed(e)).map(|_| out)
+    }
+
+    /// Reads from the start.
+    pub(crate) fn reader(&mut self) -> Result<PayloadReader<'_>> {
+        match self {
+            Payload::Memory(bytes) => Ok(PayloadReader::Memory(bytes)),
+            Payload::Disk { file, start, bytes, spool } => {
+                file.seek(SeekFrom::Start(*start)).map_err(|e| spool.failed(e))?;
+                Ok(PayloadReader::Disk(file.take(*bytes)))
+            }
+        }
+    }
+
+    /// Hands out all bytes in order, in pieces.
+    pub(crate) fn chunks(&mut self, mut see: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        if let Payload::Memory(bytes) = self {
+            return see(bytes);
+        }
+        let spool = self.spool();
+        let mut reader = self.reader()?;
+        let mut piece = vec![0; 64 << 10];
+        loop {
+            match reader.read(&mut piece).map_err(|e| spool.failed(e))? {
+                0 => return Ok(()),
+                count => see(&piece[..count])?,
+            }
+        }
+    }
+
+    fn spool(&self) -> Spool {
+        match self {
+            Payload::Memory(_) => Spool::default(),
+            Payload::Disk { spool, .. } => spool.clone(),
+        }
+    }
+}
+
+/// Reads a payload.
+pub(crate) enum PayloadReader<'a> {
+    Memory(&'a [u8]),
+    Disk(io::Take<&'a mut SpooledTempFile>),
+}
+
+impl Read for PayloadReader<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        match self {
+            PayloadReader::Memory(bytes) => bytes.read(out),
+            PayloadReader::Disk(file) => file.read(out),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(payload: &mut Payload) -> Vec<u8> {
+        let mut out = Vec::new();
+        payload.reader().expect("readable").read_to_end(&mut out).expect("readable");
+        out
+    }
+
+    #[test]
+    fn bytes_come_back_from_memory_and_from_disk() {
+        let all: Vec<u8> = (0..100_000u32).map(|at| at as u8).collect();
+        for memory_bytes in [0, 10, 99_999, 100_000] {
+            let spool = Spool { memory_bytes, ..Spool::default() };
+            let mut writer = spool.writer(u64::MAX);
+            for part in all.chunks(777) {
+                writer.push(part).expect("room");
+            }
+            let mut payload = writer.finish();
+            assert_eq!(matches!(payload, Payload::Memory(_)), memory_bytes == 100_000);
+            assert_eq!(payload.len(), 100_000);
+            assert_eq!(read(&mut payload), all);
+            assert_eq!(payload.prefix(5).expect("readable"), all[..5]);
+            payload.skip(99_990);
+            assert_eq!(read(&mut payload), all[99_990..]);
+            assert_eq!(read(&mut payload), all[99_990..]);
+        }
+    }
+
+    #[test]
+    fn what_exceeds_the_limit_is_counted_and_dropped() {
+        let mut writer = Spool::default().writer(3);
+        writer.push(b"ab").expect("room");
+        assert!(!writer.is_over());
+        writer.push(b"cde").expect("room");
+        assert!(writer.is_over());
+        assert_eq!(writer.bytes(), 5);
+        assert_eq!(read(&mut writer.finish()), b"abc");
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_named() {
+        let spool = Spool { memory_bytes: 0, dir: "/no/such/folder".into() };
+        let error = spool.writer(9).push(b"x").expect_err("no folder");
+        assert!(error.to_string().contains("/no/such/folder"), "{error}");
+    }
+}

@@ -1,0 +1,96 @@
+//! Listing: URLs without reading bodies, and pages in the order of the log.
+//!
+//! Keys that are not pages' (records beside them) are left out of everything but [`PageStore::versions`].
+
+use filemap_core::{Keys, Value};
+
+use super::PageStore;
+use crate::error::Result;
+use crate::key;
+use crate::page::Page;
+
+/// The canonical URLs of pages, none twice, in no promised order.
+pub struct Urls(Keys);
+
+impl Iterator for Urls {
+    type Item = Result<Vec<u8>>;
+
+    fn next(&mut self) -> Option<Result<Vec<u8>>> {
+        loop {
+            match self.0.next()? {
+                Ok(key) if !key::is_page(&key) => {}
+                Ok(key) => return Some(Ok(key)),
+                Err(error) => return Some(Err(error.into())),
+            }
+        }
+    }
+}
+
+/// The newest version of every page, in the order of the log. An item that fails does not end the iteration.
+pub struct Pages {
+    store: PageStore,
+    values: filemap_core::Pages,
+}
+
+impl Iterator for Pages {
+    type Item = Result<Page>;
+
+    fn next(&mut self) -> Option<Result<Page>> {
+        loop {
+            match self.values.next()? {
+                Ok((key, _)) if !key::is_page(&key) => {}
+                Ok((key, value)) => return Some(self.store.resolved(&key, value)),
+                Err(error) => return Some(Err(error.into())),
+            }
+        }
+    }
+}
+
+/// Every live version of every page and of the records beside them, as stored, in the order of the log.
+pub struct Versions {
+    store: PageStore,
+    values: filemap_core::Pages,
+}
+
+impl Iterator for Versions {
+    type Item = Result<Page>;
+
+    fn next(&mut self) -> Option<Result<Page>> {
+        let stored = |(key, value): (Vec<u8>, Value)| self.store.stored(&key, value);
+        self.values.next().map(|item| item.map_err(Into::into).and_then(stored))
+    }
+}
+
+impl PageStore {
+    /// The URLs of all pages.
+    pub fn urls(&self) -> Urls {
+        Urls(self.engine().keys())
+    }
+
+    /// The URLs of the pages of one host, as a person writes it (`Example.com`, `bücher.example`).
+    pub fn urls_of_host(&self, host: &str) -> Urls {
+        let wanted = urlindex::canonical_host(host).unwrap_or_else(|| host.to_owned()).into_bytes();
+        Urls(self.engine().keys_where(move |key| urlindex::host(key) == Some(wanted.as_slice())))
+    }
+
+    /// The URLs of the pages whose canonical URL begins with these bytes.
+    pub fn urls_with_prefix(&self, prefix: impl AsRef<[u8]>) -> Urls {
+        Urls(self.engine().keys_with_prefix(prefix.as_ref()))
+    }
+
+    /// The URLs of the pages whose canonical URL passes `filter`.
+    pub fn urls_where(&self, filter: impl Fn(&[u8]) -> bool + Send + 'static) -> Urls {
+        Urls(self.engine().keys_where(filter))
+    }
+
+    /// The newest version of every page; revisits with the body of their original.
+    pub fn pages(&self) -> Pages {
+        Pages { store: self.clone(), values: self.engine().pages() }
+    }
+
+    /// Every live version of every page, and of the records beside them, as stored: a revisit without its original's
+    /// body.
+    pub fn versions(&self) -> Versions {
+        Versions { store: self.clone(), values: self.engine().versions() }
+    }
+}

@@ -1,0 +1,175 @@
+//! A store of pages: the engine, and the canonicaliser by which its keys are made.
+//!
+//! The canonicaliser's name and version stand in the superblock. Opening takes the one that the store was made with;
+//! asking for another is an error that says how to move. Everything the engine can do and pages have no part in
+//! (verify, stats, checkpoints) is reached through [`PageStore::engine`].
+//!
+//! Invariant: every key of the store was made by this canonicaliser and the key scheme of `key`.
+
+mod list;
+mod put;
+mod read;
+mod revisit;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use filemap_core::{Options, Store};
+use urlindex::{Canonicalizer, Whatwg};
+
+pub use list::{Pages, Urls, Versions};
+pub(crate) use put::BodySource;
+pub use read::{PageHead, PageReader};
+
+use crate::error::{Error, Result};
+use crate::key;
+use crate::page::RecordKind;
+
+/// A store of pages by URL. Cheap to clone; `Send` and `Sync`, as the engine is.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use filemap::{Options, Page, PageStore};
+///
+/// let dir = tempfile::tempdir()?;
+/// let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// store.put_page(&Page::new("http://Example.com:80/#top", 1_700_000_000_000, 200, "hello"))?;
+/// let page = store.get("http://example.com/")?.expect("just put");
+/// assert_eq!((page.body, page.url), (b"hello".to_vec(), b"http://Example.com:80/#top".to_vec()));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct PageStore {
+    engine: Store,
+    canonicalizer: Arc<dyn Canonicalizer>,
+}
+
+impl PageStore {
+    /// Creates a store in a new or empty directory; its keys are made by [`Whatwg`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::create`].
+    pub fn create(path: impl AsRef<Path>, options: Options) -> Result<PageStore> {
+        PageStore::create_with(path, Arc::new(Whatwg), options)
+    }
+
+    /// Creates a store in a new or empty directory; its keys are made by `canonicalizer`, for ever.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::create`].
+    pub fn create_with(
+        path: impl AsRef<Path>,
+        canonicalizer: Arc<dyn Canonicalizer>,
+        options: Options,
+    ) -> Result<PageStore> {
+        let options = options.canonicalizer(canonicalizer.name(), canonicalizer.version());
+        Ok(PageStore { engine: Store::create(path, options)?, canonicalizer })
+    }
+
+    /// Opens a store for writing, with the canonicaliser that it was made with.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::open`], and [`Error::UnknownCanonicalizer`].
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<PageStore> {
+        PageStore::over(Store::open(path, options)?)
+    }
+
+    /// Opens a store for writing that must have been made with this canonicaliser.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::open`]; [`filemap_core::Error::Canonicalizer`] if it was made with another.
+    pub fn open_with(
+        path: impl AsRef<Path>,
+        canonicalizer: Arc<dyn Canonicalizer>,
+        options: Options,
+    ) -> Result<PageStore> {
+        let options = options.canonicalizer(canonicalizer.name(), canonicalizer.version());
+        Ok(PageStore { engine: Store::open(path, options)?, canonicalizer })
+    }
+
+    /// Opens a store for reading, in any process, while another may write it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::open_read_only`], and [`Error::UnknownCanonicalizer`].
+    pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<PageStore> {
+        PageStore::over(Store::open_read_only(path, options)?)
+    }
+
+    /// Opens a store for writing, or creates one ([`Whatwg`]) where the directory is absent or empty.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PageStore::open`] and [`PageStore::create`].
+    pub fn open_or_create(path: impl AsRef<Path>, options: Options) -> Result<PageStore> {
+        match PageStore::open(&path, options.clone()) {
+            Err(Error::Engine(filemap_core::Error::NotAStore { .. })) => PageStore::create(path, options),
+            opened => opened,
+        }
+    }
+
+    /// Pages over an engine that is open.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownCanonicalizer`].
+    pub fn over(engine: Store) -> Result<PageStore> {
+        let made_with = engine.canonicalizer();
+        match urlindex::named(&made_with.name, made_with.version) {
+            Some(canonicalizer) => Ok(PageStore { engine, canonicalizer }),
+            None => Err(Error::UnknownCanonicalizer {
+                path: engine.path().to_owned(),
+                name: made_with.name,
+                version: made_with.version,
+            }),
+        }
+    }
+
+    /// The engine below.
+    pub fn engine(&self) -> &Store {
+        &self.engine
+    }
+
+    /// The rule by which URLs become keys here.
+    pub fn canonicalizer(&self) -> &Arc<dyn Canonicalizer> {
+        &self.canonicalizer
+    }
+
+    /// The canonical form of `url`: the key of its page.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Url`] if it is no URL by the store's canonicaliser.
+    pub fn key(&self, url: impl AsRef<[u8]>) -> Result<Vec<u8>> {
+        let url = url.as_ref();
+        self.canonicalizer.canonicalize(url).map_err(|source| Error::url(url, source))
+    }
+
+    /// The key of a record of this kind.
+    pub(crate) fn key_of(&self, url: &[u8], kind: RecordKind) -> Result<Vec<u8>> {
+        Ok(key::key(&self.key(url)?, kind))
+    }
+
+    /// Makes everything durable that was put before.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::sync`].
+    pub fn sync(&self) -> Result<()> {
+        Ok(self.engine.sync()?)
+    }
+
+    /// Closes the store, so that opening it again replays nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::close`].
+    pub fn close(self) -> Result<()> {
+        Ok(self.engine.close()?)
+    }
+}

@@ -1,0 +1,156 @@
+//! Putting pages, and taking them away.
+//!
+//! A page is one record of the engine: its description is the meta (see [`crate::meta`]), its body the value. A
+//! description too large for the meta goes before the body, in the same value.
+
+use std::io::{self, Read, Write};
+
+use filemap_core::{Head, Put, Record, Version};
+use xxhash_rust::xxh3::Xxh3;
+
+use super::PageStore;
+use crate::error::{Error, Result};
+use crate::key;
+use crate::meta;
+use crate::page::{Page, RecordKind};
+use crate::spool::Payload;
+
+/// Where a body comes from.
+pub(crate) enum BodySource<'a> {
+    /// From memory; a body equal to the newest version's is stored as a reference if the flag says so.
+    Bytes(&'a [u8], bool),
+    /// From a reader, in bounded memory.
+    Reader(&'a mut dyn Read),
+}
+
+impl PageStore {
+    /// Stores `page` as a version of its URL, at its time. A version older than others adds history and hides nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Url`], [`Error::HeadersTooLarge`], and those of [`filemap_core::Store::put`]. Nothing was written.
+    pub fn put_page(&self, page: &Page) -> Result<Version> {
+        self.put_parts(page, BodySource::Bytes(&page.body, false)).map(|put| put.version())
+    }
+
+    /// As [`PageStore::put_page`], but a body equal to that of the newest version is not stored again: the new version
+    /// has its own time and headers, and refers to it.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::put_page`].
+    pub fn put_page_if_changed(&self, page: &Page) -> Result<Put> {
+        self.put_parts(page, BodySource::Bytes(&page.body, true))
+    }
+
+    /// As [`PageStore::put_page`], with the body from `body` instead of `page.body`: of any length up to 4 GiB, in
+    /// bounded memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::put_page`], and [`Error::Read`] if `body` fails; nothing is stored then.
+    pub fn put_page_reader(&self, page: &Page, body: &mut dyn Read) -> Result<Version> {
+        self.put_parts(page, BodySource::Reader(body)).map(|put| put.version())
+    }
+
+    /// Removes a page with all its versions, and the records beside it. Whether there was a page.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Url`], and those of [`filemap_core::Store::remove`].
+    pub fn remove(&self, url: impl AsRef<[u8]>) -> Result<bool> {
+        let canonical = self.key(url)?;
+        for kind in RecordKind::ALL.into_iter().filter(|kind| !kind.is_page()) {
+            let beside = key::key(&canonical, kind);
+            if beside.len() <= filemap_core::MAX_KEY_BYTES {
+                self.engine().remove(&beside)?;
+            }
+        }
+        Ok(self.engine().remove(&canonical)?)
+    }
+
+    pub(crate) fn put_parts(&self, page: &Page, body: BodySource<'_>) -> Result<Put> {
+        let key = self.key_of(&page.url, page.kind)?;
+        let encoded = meta::encode(page, key::url(&key))?;
+        let record = Record { key: &key, meta: &encoded.meta, body: &[], time_ms: page.fetched_at_ms };
+        let mut joined = encoded.spill;
+        match body {
+            BodySource::Bytes(bytes, if_changed) => {
+                let body = if joined.is_empty() {
+                    bytes
+                } else {
+                    joined.extend_from_slice(bytes);
+                    &joined
+                };
+                let record = Record { body, ..record };
+                if if_changed {
+                    return Ok(self.engine().put_if_changed(&record)?);
+                }
+                Ok(Put::Stored(self.engine().put(&record)?))
+            }
+            BodySource::Reader(reader) => self.put_stream(&record, &joined, reader, &page.url).map(Put::Stored),
+        }
+    }
+
+    fn put_stream(&self, record: &Record<'_>, spill: &[u8], body: &mut dyn Read, url: &[u8]) -> Result<Version> {
+        let mut writer = self.engine().put_stream(record.key, record.meta, record.time_ms)?;
+        writer.write_all(spill).map_err(engine_error)?;
+        let mut piece = vec![0; 256 << 10];
+        let mut offset = 0;
+        loop {
+            let count = match body.read(&mut piece) {
+                Ok(0) => return Ok(writer.finish()?),
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(source) => {
+                    return Err(Error::Read { what: String::from_utf8_lossy(url).into_owned(), offset, source });
+                }
+            };
+            writer.write_all(&piece[..count]).map_err(engine_error)?;
+            offset += count as u64;
+        }
+    }
+
+    /// Whether the store holds this very version: same URL, time and body (and, where there is no body to compare, the
+    /// same description).
+    pub(crate) fn holds(&self, page: &Page, body: &mut Payload) -> Result<bool> {
+        let key = self.key_of(&page.url, page.kind)?;
+        let Some(head) = self.engine().head_at(&key, page.fetched_at_ms)? else { return Ok(false) };
+        if head.version.time_ms != page.fetched_at_ms {
+            return Ok(false);
+        }
+        let mut hasher = Xxh3::new();
+        hasher.update(&meta::encode(page, key::url(&key))?.spill);
+        body.chunks(|bytes| {
+            hasher.update(bytes);
+            Ok(())
+        })?;
+        let digest = hasher.digest128().to_be_bytes();
+        if self.is_same(&key, &head, digest, page, body.len())? {
+            return Ok(true);
+        }
+        for head in self.engine().history(&key)? {
+            if head.version.time_ms == page.fetched_at_ms && self.is_same(&key, &head, digest, page, body.len())? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn is_same(&self, key: &[u8], head: &Head, digest: [u8; 16], page: &Page, body_bytes: u64) -> Result<bool> {
+        if head.digest != digest || body_bytes > 0 {
+            return Ok(head.digest == digest);
+        }
+        let mut stored = self.describe(key, head)?;
+        stored.record_id.clone_from(&page.record_id);
+        Ok(stored == Page { body: Vec::new(), ..page.clone() })
+    }
+}
+
+/// The engine's error inside an I/O error of its writer.
+fn engine_error(error: io::Error) -> Error {
+    match error.downcast::<filemap_core::Error>() {
+        Ok(error) => Error::Engine(error),
+        Err(source) => Error::Read { what: "a page's body".to_owned(), offset: 0, source },
+    }
+}

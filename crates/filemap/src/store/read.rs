@@ -1,0 +1,228 @@
+//! Getting pages: the newest, one of a time, several at once, without the body, or as a stream.
+//!
+//! A revisit is given the body of its original (see `revisit`), wherever a page is returned with its body. Heads are as
+//! stored.
+
+use std::io::{self, Cursor, Read};
+
+use filemap_core::{Head, Reader, Value, Version};
+
+use super::PageStore;
+use crate::error::{Error, Result};
+use crate::key;
+use crate::meta;
+use crate::page::{Page, RecordKind};
+
+/// A version of a page without its body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PageHead {
+    /// The page; its body is empty here.
+    pub page: Page,
+    /// Which version it is.
+    pub version: Version,
+    /// The length of its body in bytes; of a revisit, of its own (mostly 0).
+    pub body_bytes: u64,
+    /// What it takes in the store, in bytes.
+    pub stored_bytes: u64,
+    /// The sequence of the version that holds the same body, if it was not stored again.
+    pub unchanged_since: Option<u64>,
+}
+
+/// Reads the body of a page.
+#[derive(Debug)]
+pub struct PageReader(Source);
+
+#[derive(Debug)]
+enum Source {
+    Engine(Box<Reader>),
+    Memory(Cursor<Vec<u8>>),
+}
+
+impl Read for PageReader {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        match &mut self.0 {
+            Source::Engine(reader) => reader.read(out),
+            Source::Memory(bytes) => bytes.read(out),
+        }
+    }
+}
+
+impl PageStore {
+    /// The newest version of a page; `None` if the URL is not in the store.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Url`], [`Error::Meta`], and those of [`filemap_core::Store::get`].
+    pub fn get(&self, url: impl AsRef<[u8]>) -> Result<Option<Page>> {
+        let key = self.key(url)?;
+        self.engine().get(&key)?.map(|value| self.resolved(&key, value)).transpose()
+    }
+
+    /// The version of a page that was newest at `time_ms`.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::get`].
+    pub fn get_at(&self, url: impl AsRef<[u8]>, time_ms: i64) -> Result<Option<Page>> {
+        let key = self.key(url)?;
+        self.engine().get_at(&key, time_ms)?.map(|value| self.resolved(&key, value)).transpose()
+    }
+
+    /// One version of a page, as [`PageStore::history`] lists them.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::get`].
+    pub fn get_version(&self, url: impl AsRef<[u8]>, version: Version) -> Result<Option<Page>> {
+        let key = self.key(url)?;
+        self.engine().get_version(&key, version)?.map(|value| self.resolved(&key, value)).transpose()
+    }
+
+    /// The newest versions of several pages, read together.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::get`], for the first that fails.
+    pub fn get_many<U: AsRef<[u8]>>(&self, urls: &[U]) -> Result<Vec<Option<Page>>> {
+        let keys: Vec<Vec<u8>> = urls.iter().map(|url| self.key(url)).collect::<Result<_>>()?;
+        let borrowed: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let values = self.engine().get_many(&borrowed)?;
+        let pages = keys.iter().zip(values);
+        pages.map(|(key, value)| value.map(|value| self.resolved(key, value)).transpose()).collect()
+    }
+
+    /// The newest version of a page, its body as a stream in bounded memory (but for a revisit, whose original is read
+    /// into memory). The page's own `body` is empty.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::get`].
+    pub fn get_reader(&self, url: impl AsRef<[u8]>) -> Result<Option<(Page, PageReader)>> {
+        let key = self.key(url)?;
+        let Some(mut reader) = self.engine().get_reader(&key)? else { return Ok(None) };
+        let head = reader.head().clone();
+        let mut spill = vec![0; self.spill_bytes(&key, &head)?];
+        reader.read_exact(&mut spill).map_err(|source| Error::Read {
+            what: String::from_utf8_lossy(&key).into_owned(),
+            offset: 0,
+            source,
+        })?;
+        let mut page = self.decode(&key, &head, &spill)?;
+        if page.kind != RecordKind::Revisit {
+            return Ok(Some((page, PageReader(Source::Engine(Box::new(reader))))));
+        }
+        self.resolve(&key, &mut page)?;
+        let body = std::mem::take(&mut page.body);
+        Ok(Some((page, PageReader(Source::Memory(Cursor::new(body))))))
+    }
+
+    /// The newest version of a page without its body, which is not read.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::get`].
+    pub fn head(&self, url: impl AsRef<[u8]>) -> Result<Option<PageHead>> {
+        let key = self.key(url)?;
+        self.engine().head(&key)?.map(|head| self.page_head(&key, head)).transpose()
+    }
+
+    /// As [`PageStore::head`], of the version that was newest at `time_ms`.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::get`].
+    pub fn head_at(&self, url: impl AsRef<[u8]>, time_ms: i64) -> Result<Option<PageHead>> {
+        let key = self.key(url)?;
+        self.engine().head_at(&key, time_ms)?.map(|head| self.page_head(&key, head)).transpose()
+    }
+
+    /// All versions of a page, newest first.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::get`].
+    pub fn history(&self, url: impl AsRef<[u8]>) -> Result<Vec<PageHead>> {
+        self.history_of(url, RecordKind::Response)
+    }
+
+    /// All records of this kind beside a page (or, for a page's own kinds, its versions), newest first.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::get`].
+    pub fn history_of(&self, url: impl AsRef<[u8]>, kind: RecordKind) -> Result<Vec<PageHead>> {
+        let key = self.key_of(url.as_ref(), kind)?;
+        let heads = self.engine().history(&key)?;
+        heads.into_iter().map(|head| self.page_head(&key, head)).collect()
+    }
+
+    /// The newest record of this kind beside a page (its request, its metadata).
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::get`].
+    pub fn get_beside(&self, url: impl AsRef<[u8]>, kind: RecordKind) -> Result<Option<Page>> {
+        let key = self.key_of(url.as_ref(), kind)?;
+        self.engine().get(&key)?.map(|value| self.resolved(&key, value)).transpose()
+    }
+
+    /// Whether the store holds a page of this URL.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::get`].
+    pub fn contains(&self, url: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.engine().contains(&self.key(url)?)?)
+    }
+
+    /// The page in a value, as it is stored.
+    pub(super) fn stored(&self, key: &[u8], mut value: Value) -> Result<Page> {
+        let spill = self.spill_bytes(key, &value.head)?;
+        let body = value.body.split_off(spill.min(value.body.len()));
+        let page = self.decode(key, &value.head, &value.body)?;
+        Ok(Page { body, ..page })
+    }
+
+    /// The page in a value; a revisit with the body of its original.
+    pub(super) fn resolved(&self, key: &[u8], value: Value) -> Result<Page> {
+        let mut page = self.stored(key, value)?;
+        self.resolve(key, &mut page)?;
+        Ok(page)
+    }
+
+    /// The page of a head, without body.
+    pub(crate) fn describe(&self, key: &[u8], head: &Head) -> Result<Page> {
+        if self.spill_bytes(key, head)? == 0 {
+            return self.decode(key, head, &[]);
+        }
+        // The description stands before the body: a large header section, and rare.
+        match self.engine().get_version(key, head.version)? {
+            Some(value) => Ok(Page { body: Vec::new(), ..self.stored(key, value)? }),
+            None => self.decode(key, head, &[]),
+        }
+    }
+
+    fn page_head(&self, key: &[u8], head: Head) -> Result<PageHead> {
+        Ok(PageHead {
+            page: self.describe(key, &head)?,
+            version: head.version,
+            body_bytes: head.body_bytes.saturating_sub(self.spill_bytes(key, &head)? as u64),
+            stored_bytes: head.stored_bytes,
+            unchanged_since: head.unchanged_since,
+        })
+    }
+
+    fn spill_bytes(&self, key: &[u8], head: &Head) -> Result<usize> {
+        meta::spill_bytes(&head.meta).map(|bytes| bytes as usize).map_err(|source| meta_error(key, head, source))
+    }
+
+    fn decode(&self, key: &[u8], head: &Head, spill: &[u8]) -> Result<Page> {
+        let decoded = meta::decode(&head.meta, spill, key::url(key), head.version.time_ms);
+        decoded.map_err(|source| meta_error(key, head, source))
+    }
+}
+
+fn meta_error(key: &[u8], head: &Head, source: meta::MetaError) -> Error {
+    Error::Meta { key: String::from_utf8_lossy(key).into_owned(), time_ms: head.version.time_ms, source }
+}

@@ -1,0 +1,173 @@
+//! Turns a WARC record into a page: the HTTP message in its block taken apart, the body in the form that is kept.
+//!
+//! A block that should be HTTP and is not (or whose head is longer than a mebibyte) is kept whole as the body, with the
+//! record's own `Content-Type`: nothing is thrown away for not being understood.
+
+use super::header::RecordHeader;
+use super::reader::Record;
+use crate::error::Result;
+use crate::http::body::{self, BodyRules};
+use crate::http::head::{self, FirstLine, MAX_HEAD_BYTES};
+use crate::page::{Page, RecordKind};
+use crate::spool::Payload;
+
+/// A page and its body, which may lie on disk; `page.body` is empty.
+pub(super) struct Capture {
+    pub(super) page: Page,
+    pub(super) body: Payload,
+    pub(super) decoded: bool,
+    pub(super) kept_as_received: bool,
+}
+
+/// What became of a record.
+pub(super) enum Captured {
+    Page(Box<Capture>),
+    /// It is whole, but cannot be kept.
+    Unusable(&'static str),
+}
+
+/// The page of a record of this kind.
+pub(super) fn capture(record: Record, kind: RecordKind, rules: &BodyRules) -> Result<Captured> {
+    let Record { header, mut block, .. } = record;
+    let Some(url) = header.target_uri() else {
+        return Ok(Captured::Unusable("the record names no URL (WARC-Target-URI)"));
+    };
+    let Some(fetched_at_ms) = header.date_ms() else {
+        return Ok(Captured::Unusable("the record has no valid date (WARC-Date)"));
+    };
+    let mut page = Page { url: url.to_vec(), fetched_at_ms, kind, ..described(&header, kind) };
+    let message = match kind {
+        RecordKind::Response | RecordKind::Revisit | RecordKind::Request => http_message(&mut page, &mut block)?,
+        _ => false,
+    };
+    let mut capture = Capture { page, body: Payload::Memory(Vec::new()), decoded: false, kept_as_received: false };
+    if !message {
+        if let Some(value) = header.fields.get("Content-Type").filter(|_| kind != RecordKind::Revisit) {
+            capture.page.headers.push("Content-Type", value);
+        }
+        capture.body = block;
+    } else if kind == RecordKind::Revisit {
+        body::undo_revisit(&mut capture.page.headers);
+        capture.body = block;
+    } else {
+        let undone = body::undo(&mut capture.page.headers, block, rules)?;
+        if undone.cut && capture.page.truncated.is_none() {
+            capture.page.truncated = Some("unspecified".to_owned());
+        }
+        capture.decoded = undone.decoded;
+        capture.kept_as_received = undone.as_received.is_some();
+        capture.body = undone.payload;
+    }
+    Ok(Captured::Page(Box::new(capture)))
+}
+
+/// What the record's header says of the page.
+fn described(header: &RecordHeader, kind: RecordKind) -> Page {
+    let text = |name: &str| header.text(name).map(str::to_owned);
+    let segment = || text("WARC-Segment-Number").map(|number| format!("segment {number}"));
+    let block_is_payload = matches!(kind, RecordKind::Resource | RecordKind::Metadata | RecordKind::Conversion);
+    let block_digest = || text("WARC-Block-Digest").filter(|_| block_is_payload);
+    Page {
+        ip: header.ip(),
+        truncated: text("WARC-Truncated").or_else(segment),
+        digest: text("WARC-Payload-Digest").or_else(block_digest),
+        record_id: text("WARC-Record-ID"),
+        revisit: (kind == RecordKind::Revisit).then(|| header.revisit()),
+        ..Page::default()
+    }
+}
+
+/// Takes the head off a block that holds an HTTP message; whether it does.
+fn http_message(page: &mut Page, block: &mut Payload) -> Result<bool> {
+    let parsed = match &*block {
+        Payload::Memory(bytes) => head::parse(&bytes[..bytes.len().min(MAX_HEAD_BYTES)]),
+        Payload::Disk { .. } => head::parse(&block.prefix(MAX_HEAD_BYTES)?),
+    };
+    let Some(head) = parsed else { return Ok(false) };
+    match (head.first, page.kind) {
+        (FirstLine::Response { version, status, reason }, RecordKind::Response | RecordKind::Revisit) => {
+            page.http_version = Some(version);
+            page.status = Some(status);
+            page.reason = reason;
+        }
+        (FirstLine::Request { method, version }, RecordKind::Request) => {
+            page.method = Some(method);
+            page.http_version = version;
+        }
+        _ => return Ok(false),
+    }
+    page.headers = head.headers;
+    block.skip(head.bytes as u64);
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spool::Spool;
+    use crate::warc::{Item, Reader};
+
+    fn rules() -> BodyRules {
+        BodyRules { as_received: false, max_decoded_bytes: 1 << 20, spool: Spool::default() }
+    }
+
+    fn run(fields: &str, block: &str) -> std::result::Result<(Page, Vec<u8>), &'static str> {
+        let text = format!("WARC/1.0\r\n{fields}Content-Length: {}\r\n\r\n{block}\r\n\r\n", block.len());
+        let mut reader = Reader::new(text.as_bytes(), "t", Spool::default()).expect("a reader");
+        let Some(Item::Record(record)) = reader.next_item().expect("memory") else { panic!("a record") };
+        let kind = record.header.kind().expect("a kind");
+        match capture(record, kind, &rules()).expect("memory") {
+            Captured::Unusable(why) => Err(why),
+            Captured::Page(mut capture) => {
+                let body = capture.body.prefix(usize::MAX).expect("memory");
+                Ok((capture.page, body))
+            }
+        }
+    }
+
+    const SOME: &str = "WARC-Target-URI: http://a/\r\nWARC-Date: 2020-01-01T00:00:00Z\r\n";
+
+    #[test]
+    fn an_answer_becomes_a_page() {
+        let fields = format!(
+            "WARC-Type: response\r\n{SOME}WARC-IP-Address: 1.2.3.4\r\nWARC-Truncated: length\r\n\
+             WARC-Payload-Digest: sha1:X\r\nWARC-Record-ID: <urn:x>\r\n"
+        );
+        let (page, body) = run(&fields, "HTTP/1.1 200 OK\r\nA: b\r\n\r\nhello").expect("a page");
+        assert_eq!((page.status, &page.reason[..], &body[..]), (Some(200), &b"OK"[..], &b"hello"[..]));
+        assert_eq!((page.truncated.as_deref(), page.digest.as_deref()), (Some("length"), Some("sha1:X")));
+        assert_eq!((page.ip, page.record_id.as_deref()), ("1.2.3.4".parse().ok(), Some("<urn:x>")));
+        assert_eq!(page.fetched_at_ms, 1_577_836_800_000);
+    }
+
+    #[test]
+    fn a_block_that_is_not_http_is_kept_whole() {
+        let fields = format!("WARC-Type: response\r\n{SOME}Content-Type: text/dns\r\n");
+        let (page, body) = run(&fields, "20200101\na. 300 IN A 1.2.3.4\n").expect("a page");
+        assert_eq!(body, b"20200101\na. 300 IN A 1.2.3.4\n");
+        assert_eq!((page.status, page.headers.get("content-type")), (None, Some(&b"text/dns"[..])));
+    }
+
+    #[test]
+    fn resources_have_their_type_and_requests_their_method() {
+        let fields = format!("WARC-Type: resource\r\n{SOME}Content-Type: image/png\r\n");
+        let (page, body) = run(&fields, "HTTP/1.1 200 OK\r\n\r\nnot taken apart").expect("a page");
+        assert_eq!((page.headers.get("Content-Type"), body.len()), (Some(&b"image/png"[..]), 34));
+        let (page, body) =
+            run(&format!("WARC-Type: request\r\n{SOME}"), "POST / HTTP/1.0\r\nH: x\r\n\r\nq").expect("a page");
+        assert_eq!((page.method.as_deref(), page.status, &body[..]), (Some("POST"), None, &b"q"[..]));
+    }
+
+    #[test]
+    fn a_chunked_body_without_its_end_is_a_truncated_page() {
+        let block = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n5\r\nwo";
+        let (page, body) = run(&format!("WARC-Type: response\r\n{SOME}"), block).expect("a page");
+        assert_eq!((&body[..], page.truncated.as_deref()), (&b"hellowo"[..], Some("unspecified")));
+    }
+
+    #[test]
+    fn a_record_without_url_or_date_cannot_be_kept() {
+        assert!(run("WARC-Type: response\r\nWARC-Date: 2020-01-01T00:00:00Z\r\n", "x").is_err());
+        assert!(run("WARC-Type: response\r\nWARC-Target-URI: http://a/\r\nWARC-Date: soon\r\n", "x").is_err());
+    }
+}

@@ -1,0 +1,154 @@
+//! The header of a WARC record: its version line and named fields (WARC 1.0, 1.1 and the drafts before them).
+//!
+//! Parsing is strict where it protects the framing (every line is a field, a length is a number) and lenient where
+//! writers differ (bare LF, case of names, `<` and `>` around a URL).
+
+use std::net::IpAddr;
+
+use crate::date;
+use crate::headers::Headers;
+use crate::http::head;
+use crate::page::{RecordKind, Revisit, RevisitProfile};
+
+/// The header of one record.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordHeader {
+    /// All named fields, in order.
+    pub fields: Headers,
+}
+
+impl RecordHeader {
+    /// Parses the lines of a header, the version line first; the reason if they are none.
+    pub(super) fn parse(text: &[u8]) -> Result<RecordHeader, &'static str> {
+        let Some((_, mut at)) = head::line(text, 0) else { return Err("it is empty") };
+        let mut fields = Headers::new();
+        while let Some((line, next)) = head::line(text, at) {
+            at = next;
+            if line.is_empty() {
+                break;
+            }
+            let folded = matches!(line[0], b' ' | b'\t') && !fields.is_empty();
+            if !folded && !memchr::memchr(b':', line).is_some_and(|colon| is_name(&line[..colon])) {
+                return Err("a line of its header is no field");
+            }
+            head::push_field(&mut fields, line);
+        }
+        Ok(RecordHeader { fields })
+    }
+
+    /// A field's value as text; `None` if it is absent or not UTF-8.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.fields.get(name).and_then(|value| std::str::from_utf8(value).ok())
+    }
+
+    /// The record's type (`response`, `warcinfo`, ...), as written.
+    pub fn record_type(&self) -> &str {
+        self.text("WARC-Type").unwrap_or("")
+    }
+
+    /// The record's kind, if it is one that a store can keep.
+    pub fn kind(&self) -> Option<RecordKind> {
+        RecordKind::named(self.record_type())
+    }
+
+    /// The length of the block; `None` if the field is absent or no number.
+    pub fn content_length(&self) -> Option<u64> {
+        let text = self.text("Content-Length")?;
+        if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
+    }
+
+    /// The URL that the record is about.
+    pub fn target_uri(&self) -> Option<&[u8]> {
+        self.fields.get("WARC-Target-URI").map(bare_uri).filter(|uri| !uri.is_empty())
+    }
+
+    /// When it was made, in ms since 1970.
+    pub fn date_ms(&self) -> Option<i64> {
+        self.text("WARC-Date").and_then(date::parse)
+    }
+
+    /// The address of the server.
+    pub fn ip(&self) -> Option<IpAddr> {
+        self.text("WARC-IP-Address")?.trim_matches(['[', ']']).parse().ok()
+    }
+
+    /// What a revisit record refers to.
+    pub fn revisit(&self) -> Revisit {
+        let uri = self.text("WARC-Profile").unwrap_or_default();
+        let profile = match uri.rsplit('/').next().unwrap_or_default() {
+            "identical-payload-digest" | "uri-agnostic-identical-payload-digest" => RevisitProfile::IdenticalPayload,
+            "server-not-modified" => RevisitProfile::ServerNotModified,
+            _ => RevisitProfile::Other(uri.to_owned()),
+        };
+        Revisit {
+            profile,
+            refers_to_url: self.fields.get("WARC-Refers-To-Target-URI").map(|uri| bare_uri(uri).to_vec()),
+            refers_to_ms: self.text("WARC-Refers-To-Date").and_then(date::parse),
+            refers_to_id: self.text("WARC-Refers-To").map(str::to_owned),
+            original: None,
+        }
+    }
+}
+
+fn is_name(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ')
+}
+
+/// Some writers put the URL in angle brackets, by an old reading of the standard.
+fn bare_uri(uri: &[u8]) -> &[u8] {
+    uri.strip_prefix(b"<").and_then(|uri| uri.strip_suffix(b">")).unwrap_or(uri)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> RecordHeader {
+        RecordHeader::parse(text.as_bytes()).expect("a header")
+    }
+
+    #[test]
+    fn fields_are_found_by_name_whatever_the_writer_did() {
+        let header = parse(
+            "WARC/1.0\nwarc-type: Response\r\nWARC-Target-URI: <http://a/>\r\ncontent-length:12\r\n\
+             WARC-Date: 2017-03-06T04:02:06Z\r\nWARC-IP-Address: ::1\r\nX: folded\r\n  value\r\n\r\n",
+        );
+        assert_eq!(header.kind(), Some(RecordKind::Response));
+        assert_eq!(header.target_uri(), Some(&b"http://a/"[..]));
+        assert_eq!(header.content_length(), Some(12));
+        assert_eq!(header.date_ms(), Some(1_488_772_926_000));
+        assert_eq!(header.ip(), "::1".parse().ok());
+        assert_eq!(header.text("x"), Some("folded value"));
+    }
+
+    #[test]
+    fn lengths_that_are_no_numbers_are_none() {
+        for length in ["", "-1", "+1", "1 2", "0x10", "99999999999999999999999", "\u{661}"] {
+            assert_eq!(
+                parse(&format!("WARC/1.0\r\nContent-Length: {length}\r\n\r\n")).content_length(),
+                None,
+                "{length}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_no_field_spoils_the_header() {
+        for line in ["WARC/1.0", "no colon", ": no name", "\u{e9}: x"] {
+            let text = format!("WARC/1.0\r\nA: b\r\n{line}\r\n\r\n");
+            assert!(RecordHeader::parse(text.as_bytes()).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn revisits_say_what_they_refer_to() {
+        let header = parse(
+            "WARC/1.0\r\nWARC-Profile: http://netpreserve.org/warc/1.1/revisit/identical-payload-digest\r\n\
+             WARC-Refers-To-Target-URI: http://b/\r\nWARC-Refers-To-Date: 2017-03-06T04:02:06Z\r\n\r\n",
+        );
+        let revisit = header.revisit();
+        assert_eq!(revisit.profile, RevisitProfile::IdenticalPayload);
+        assert_eq!(revisit.refers_to_url.as_deref(), Some(&b"http://b/"[..]));
+        assert_eq!(revisit.refers_to_ms, Some(1_488_772_926_000));
+    }
+}

@@ -1,0 +1,223 @@
+//! Imports a WARC file into a store, on two threads: one reads, decompresses and parses, the caller's compresses and
+//! puts.
+//!
+//! An import can be repeated: a record that the store holds already (same URL, time and digest) adds nothing, so that an
+//! interrupted import is resumed by running it again. Bodies equal to the newest version's are stored as references.
+//!
+//! Invariants: memory is bounded by the batches under way (a few MiB each) and the spool's bound for one record; an
+//! error of the store stops both threads; what was imported before stays.
+
+use std::io::Read;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use filemap_core::Put;
+
+use super::capture::{Capture, Captured, capture};
+use super::options::ImportOptions;
+use super::reader::{Item, Reader};
+use super::report::{ImportReport, Place, Problem, ProblemKind};
+use crate::error::{Error, Result};
+use crate::page::RecordKind;
+use crate::spool::Payload;
+use crate::store::{BodySource, PageStore};
+
+/// A batch is handed over at this many records, or bytes.
+const BATCH_RECORDS: u64 = 256;
+const BATCH_BYTES: u64 = 2 << 20;
+/// Batches that may wait for the storing thread.
+const BATCHES_WAITING: usize = 2;
+
+/// How far an import is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ImportProgress {
+    /// Bytes read from the file, as they lie on disk.
+    pub bytes_read: u64,
+    /// Whole records met.
+    pub records: u64,
+    /// Versions stored.
+    pub pages: u64,
+    /// Problems met.
+    pub problems: u64,
+}
+
+enum Event {
+    Page(Box<Capture>, Place),
+    Problem(Problem),
+}
+
+#[derive(Default)]
+struct Batch {
+    events: Vec<Event>,
+    /// Whole records, those of `ignored` included.
+    records: u64,
+    ignored: u64,
+    bytes_read: u64,
+    body_bytes: u64,
+}
+
+/// Imports the WARC file `source`, plain, gzip or zstd by its content. `file` is its name in the report. `progress` is
+/// called on this thread, at least every few hundred records.
+///
+/// # Errors
+///
+/// [`Error::Read`] if `source` fails, [`Error::Spool`], and those of the store; all that came before is stored. Damage
+/// and records that cannot be kept are in the report.
+pub fn import<R: Read + Send>(
+    store: &PageStore,
+    file: &str,
+    source: R,
+    options: &ImportOptions,
+    progress: &mut dyn FnMut(&ImportProgress),
+) -> Result<ImportReport> {
+    let mut reader = Reader::new(source, file, options.spool.clone())?;
+    std::thread::scope(|scope| {
+        let (sender, receiver) = sync_channel(BATCHES_WAITING);
+        let producer = scope.spawn(move || produce(&mut reader, file, options, &sender));
+        let stored = consume(store, file, receiver, progress);
+        // The receiver is gone by now, so that the producer ends, whatever it was doing.
+        let produced = producer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let report = stored?;
+        produced.map(|()| report)
+    })
+}
+
+/// Reads the file to its end, or until nobody takes the batches any more.
+fn produce<R: Read>(
+    reader: &mut Reader<R>,
+    file: &str,
+    options: &ImportOptions,
+    batches: &SyncSender<Batch>,
+) -> Result<()> {
+    let mut batch = Batch::default();
+    loop {
+        let item = reader.next_item();
+        let bytes_read = reader.bytes_read();
+        let item = match item {
+            Ok(Some(item)) => item,
+            end => {
+                batch.bytes_read = bytes_read;
+                let _ = batches.send(batch);
+                return end.map(|_| ());
+            }
+        };
+        if let Err(error) = take(item, file, options, &mut batch) {
+            let _ = batches.send(batch);
+            return Err(error);
+        }
+        batch.bytes_read = bytes_read;
+        let is_full = batch.records >= BATCH_RECORDS
+            || batch.events.len() as u64 >= BATCH_RECORDS
+            || batch.body_bytes >= BATCH_BYTES;
+        if is_full && batches.send(std::mem::take(&mut batch)).is_err() {
+            return Ok(());
+        }
+    }
+}
+
+fn take(item: Item, file: &str, options: &ImportOptions, batch: &mut Batch) -> Result<()> {
+    let mut record = match item {
+        Item::Problem(problem) => {
+            batch.events.push(Event::Problem(problem));
+            return Ok(());
+        }
+        Item::Record(record) => record,
+    };
+    batch.records += 1;
+    batch.events.extend(record.problem.take().map(Event::Problem));
+    let Some(kind) = record.header.kind().filter(|&kind| options.keeps(kind)) else {
+        batch.ignored += 1;
+        return Ok(());
+    };
+    let place = record.place;
+    batch.events.push(match capture(record, kind, &options.body_rules())? {
+        Captured::Page(page) => {
+            batch.body_bytes += page.body.len();
+            Event::Page(page, place)
+        }
+        Captured::Unusable(why) => unusable(file, place, why.to_owned()),
+    });
+    Ok(())
+}
+
+fn unusable(file: &str, place: Place, what: String) -> Event {
+    Event::Problem(Problem { file: file.to_owned(), place, kind: ProblemKind::Unusable, what })
+}
+
+/// Puts what comes, until the last batch.
+fn consume(
+    store: &PageStore,
+    file: &str,
+    batches: Receiver<Batch>,
+    progress: &mut dyn FnMut(&ImportProgress),
+) -> Result<ImportReport> {
+    let mut report = ImportReport::default();
+    for batch in batches {
+        report.bytes_read = batch.bytes_read;
+        report.records += batch.records;
+        report.ignored += batch.ignored;
+        for event in batch.events {
+            match event {
+                Event::Problem(problem) => report.problem(problem),
+                Event::Page(page, place) => put(store, file, *page, place, &mut report)?,
+            }
+        }
+        progress(&ImportProgress {
+            bytes_read: report.bytes_read,
+            records: report.records,
+            pages: report.stored,
+            problems: report.damaged + report.unusable,
+        });
+    }
+    Ok(report)
+}
+
+fn put(store: &PageStore, file: &str, page: Capture, place: Place, report: &mut ImportReport) -> Result<()> {
+    let body_bytes = page.body.len();
+    let (decoded, as_received) = (page.decoded, page.kept_as_received);
+    match put_page(store, page) {
+        Ok(None) => report.already_there += 1,
+        Ok(Some(put)) => {
+            report.stored += 1;
+            report.unchanged += u64::from(matches!(put, Put::Unchanged(_)));
+            report.decoded += u64::from(decoded);
+            report.kept_as_received += u64::from(as_received);
+            report.body_bytes += body_bytes;
+        }
+        Err(error) if concerns_the_page(&error) => {
+            if let Event::Problem(problem) = unusable(file, place, error.to_string()) {
+                report.problem(problem);
+            }
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+/// Stores a page; `None` if the store holds it already.
+fn put_page(store: &PageStore, mut capture: Capture) -> Result<Option<Put>> {
+    if store.holds(&capture.page, &mut capture.body)? {
+        return Ok(None);
+    }
+    // A revisit has no body of its own, so that there is nothing to compare.
+    let if_changed = capture.page.kind != RecordKind::Revisit;
+    match &mut capture.body {
+        Payload::Memory(bytes) => store.put_parts(&capture.page, BodySource::Bytes(bytes, if_changed)).map(Some),
+        disk => {
+            let mut reader = disk.reader()?;
+            store.put_parts(&capture.page, BodySource::Reader(&mut reader)).map(Some)
+        }
+    }
+}
+
+/// Whether an error is this page's alone, so that the import goes on.
+fn concerns_the_page(error: &Error) -> bool {
+    use filemap_core::Error as Engine;
+    match error {
+        Error::Url { .. } | Error::HeadersTooLarge { .. } => true,
+        Error::Engine(engine) => {
+            matches!(engine, Engine::KeyLength { .. } | Engine::MetaTooLarge { .. } | Engine::ValueTooLarge { .. })
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,400 @@
+//! The decompressed bytes of a WARC file, member by member: gzip members, zstd frames, and plain stretches.
+//!
+//! What a member is, is told by its first bytes and not by the file's name, so that files of any kind may be
+//! concatenated. A member's bytes are handed out up to its end, where its checksum has been verified or the damage is
+//! known. Between members, and after a damaged one, the next is found by its magic number and by decoding it on trial.
+//!
+//! Invariants: bytes of two members are never handed out as one run; scanning goes forward from every damaged member's
+//! second byte, so that damage costs the member it is in and none behind it.
+
+use std::io::{self, Read};
+
+use memchr::{memchr3_iter, memmem};
+
+use super::gzip::{self, Gzip};
+use super::input::{Input, ReadFailure};
+use super::report::Place;
+use super::zstd::{self, Zstd};
+use crate::spool::Payload;
+
+/// How much of a candidate is decoded on trial.
+const TRIAL_BYTES: usize = 16 << 10;
+/// How much of a plain stretch is taken at once.
+const STEP_BYTES: usize = 64 << 10;
+/// Decompressed bytes that may be looked at again: this many, and [`REPLAY_FACTOR`] times those of the file.
+const REPLAY_BASE_BYTES: u64 = 64 << 20;
+const REPLAY_FACTOR: u64 = 8;
+
+/// How every record begins.
+pub(super) const RECORD_MAGIC: &[u8] = b"WARC/";
+
+/// The longest line that [`record_begins`] looks at: `WARC/00.00` and its end.
+pub(super) const VERSION_LINE_BYTES: usize = 11;
+
+/// Whether a record may begin here: a line that is `WARC/1.0` or the like, and no more.
+pub(super) fn record_begins(bytes: &[u8]) -> bool {
+    let line = &bytes[..bytes.len().min(VERSION_LINE_BYTES)];
+    let Some(version) = line.strip_prefix(RECORD_MAGIC) else { return false };
+    let Some(end) = version.iter().position(|byte| matches!(byte, b'\r' | b'\n')) else { return false };
+    let mut numbers = version[..end].split(|&byte| byte == b'.');
+    let is_number = |part: Option<&[u8]>| {
+        part.is_some_and(|digits| (1..=2).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit))
+    };
+    is_number(numbers.next()) && is_number(numbers.next()) && numbers.next().is_none()
+}
+
+/// Why a member ended before its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Broken {
+    pub(super) what: &'static str,
+    /// The file ended.
+    pub(super) is_cut: bool,
+    /// All its data came out; only the check behind it is missing.
+    pub(super) complete: bool,
+}
+
+impl Broken {
+    pub(super) fn cut(what: &'static str) -> Broken {
+        Broken { what, is_cut: true, complete: false }
+    }
+
+    pub(super) fn damaged(what: &'static str) -> Broken {
+        Broken { what, is_cut: false, complete: false }
+    }
+}
+
+/// What a decoder did.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    More,
+    End,
+    Broken(Broken),
+}
+
+/// What was found between members.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Opened {
+    Member,
+    /// These bytes belong to no member.
+    Garbage {
+        from: u64,
+        bytes: u64,
+    },
+    /// The dictionary frame here is damaged.
+    BadDictionary {
+        from: u64,
+    },
+    End,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Codec {
+    Gzip,
+    Zstd,
+    Plain,
+}
+
+/// How the current member ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    Whole,
+    Broken(Broken),
+}
+
+pub(super) struct Members<R> {
+    input: Input<R>,
+    gzip: Gzip,
+    zstd: Zstd,
+    codec: Option<Codec>,
+    /// Where the current member begins in the file.
+    start: u64,
+    /// Decompressed bytes of the current member that were consumed.
+    inner: u64,
+    ended: Option<Ended>,
+    buffer: Vec<u8>,
+    at: usize,
+    /// Bytes to hand out again, the next ones last.
+    replay: Vec<Payload>,
+    bytes_out: u64,
+    replayed_bytes: u64,
+    /// The last whole record was in a compressed member: plain ones are not looked for, and hardly believed in.
+    compressed: bool,
+    /// The next member must be searched for.
+    lost: bool,
+}
+
+impl<R: Read> Members<R> {
+    pub(super) fn new(source: R) -> io::Result<Members<R>> {
+        Ok(Members {
+            input: Input::new(source),
+            gzip: Gzip::new(),
+            zstd: Zstd::new(Vec::new())?,
+            codec: None,
+            start: 0,
+            inner: 0,
+            ended: None,
+            buffer: Vec::new(),
+            at: 0,
+            replay: Vec::new(),
+            bytes_out: 0,
+            replayed_bytes: 0,
+            compressed: false,
+            lost: false,
+        })
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.codec.is_some()
+    }
+
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.input.bytes_read()
+    }
+
+    pub(super) fn offset(&self) -> u64 {
+        self.input.offset()
+    }
+
+    /// Where the next byte stands.
+    pub(super) fn place(&self) -> Place {
+        match self.codec {
+            Some(Codec::Plain) => Place { offset: self.start + self.inner, inner: None },
+            _ => Place { offset: self.start, inner: Some(self.inner) },
+        }
+    }
+
+    /// Opens the member that begins here, or says what stands here instead and steps over it.
+    pub(super) fn open(&mut self) -> io::Result<Opened> {
+        loop {
+            let from = self.input.offset();
+            let next = self.input.ensure(16)?;
+            if next.is_empty() {
+                return Ok(Opened::End);
+            }
+            if self.lost {
+                self.lost = false;
+                self.scan()?;
+                let bytes = self.input.offset() - from;
+                if bytes > 0 {
+                    return Ok(Opened::Garbage { from, bytes });
+                }
+                continue;
+            }
+            match zstd::begins(next) {
+                zstd::Begins::Dictionary => match zstd::read_dictionary(&mut self.input)? {
+                    Some(dictionary) => self.zstd = Zstd::new(dictionary)?,
+                    None => {
+                        self.lost = true;
+                        return Ok(Opened::BadDictionary { from });
+                    }
+                },
+                zstd::Begins::Skippable => {
+                    if !zstd::skip_frame(&mut self.input)? {
+                        let bytes = self.input.offset() - from;
+                        return Ok(Opened::Garbage { from, bytes });
+                    }
+                }
+                zstd::Begins::Frame => return self.enter(Codec::Zstd),
+                zstd::Begins::Nothing if gzip::begins(next) => return self.enter(Codec::Gzip),
+                zstd::Begins::Nothing if record_begins(next) => return self.enter(Codec::Plain),
+                zstd::Begins::Nothing => self.lost = true,
+            }
+        }
+    }
+
+    fn enter(&mut self, codec: Codec) -> io::Result<Opened> {
+        match codec {
+            Codec::Gzip => self.gzip.reset(),
+            Codec::Zstd => self.zstd.reset()?,
+            Codec::Plain => {}
+        }
+        self.codec = Some(codec);
+        self.start = self.input.offset();
+        (self.inner, self.ended) = (0, None);
+        Ok(Opened::Member)
+    }
+
+    /// Goes to the next place where a member begins and decodes on trial, or to the end.
+    fn scan(&mut self) -> io::Result<()> {
+        loop {
+            let bytes = self.input.ensure(2 * TRIAL_BYTES)?;
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            let at_end = bytes.len() < 2 * TRIAL_BYTES;
+            // A candidate is judged with as much behind it as a trial takes.
+            let judged = if at_end { bytes.len() } else { bytes.len() - TRIAL_BYTES };
+            let (zstd, plain) = (&self.zstd, !self.compressed);
+            let found = candidates(&bytes[..(judged + 16).min(bytes.len())])
+                .filter(|&at| at < judged)
+                .find(|&at| survives_trial(&bytes[at..(at + TRIAL_BYTES).min(bytes.len())], zstd, plain));
+            self.input.consume(found.unwrap_or(judged));
+            if found.is_some() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The next bytes of the member: at least `count`, unless it has fewer left.
+    pub(super) fn peek(&mut self, count: usize) -> Result<&[u8], ReadFailure> {
+        while self.buffer.len() - self.at < count && self.fill()? {}
+        Ok(&self.buffer[self.at..])
+    }
+
+    pub(super) fn consume(&mut self, count: usize) {
+        self.at += count;
+        self.inner += count as u64;
+    }
+
+    fn fill(&mut self) -> Result<bool, ReadFailure> {
+        self.buffer.drain(..self.at);
+        self.at = 0;
+        if let Some(again) = self.replay.pop() {
+            self.replay_some(again)?;
+            return Ok(true);
+        }
+        let (Some(codec), None) = (self.codec, &self.ended) else { return Ok(false) };
+        let before = self.buffer.len();
+        let step = match codec {
+            Codec::Gzip => self.gzip.step(&mut self.input, &mut self.buffer)?,
+            Codec::Zstd => self.zstd.step(&mut self.input, &mut self.buffer)?,
+            Codec::Plain => self.plain_step()?,
+        };
+        self.bytes_out += (self.buffer.len() - before) as u64;
+        self.ended = match step {
+            Step::More => None,
+            Step::End => Some(Ended::Whole),
+            Step::Broken(broken) => Some(Ended::Broken(broken)),
+        };
+        Ok(self.buffer.len() > before || self.ended.is_none())
+    }
+
+    fn replay_some(&mut self, mut again: Payload) -> Result<(), ReadFailure> {
+        if let Payload::Memory(bytes) = &again {
+            self.buffer.extend_from_slice(bytes);
+            return Ok(());
+        }
+        let bytes = again.prefix(STEP_BYTES)?;
+        again.skip(bytes.len() as u64);
+        if again.len() > 0 {
+            self.replay.push(again);
+        }
+        self.buffer.extend_from_slice(&bytes);
+        Ok(())
+    }
+
+    fn plain_step(&mut self) -> io::Result<Step> {
+        let next = self.input.ensure(1)?;
+        let count = next.len().min(STEP_BYTES);
+        self.buffer.extend_from_slice(&next[..count]);
+        self.input.consume(count);
+        Ok(if count == 0 { Step::End } else { Step::More })
+    }
+
+    /// How the member ended, once all its bytes are consumed; decodes on to find out.
+    pub(super) fn end(&mut self) -> Result<Option<Ended>, ReadFailure> {
+        Ok(if self.peek(1)?.is_empty() { self.ended.clone() } else { None })
+    }
+
+    /// At the whole end of a member: opens the next if it goes on with the same record. A member that begins with a
+    /// record of its own does not, and is left for [`Members::open`], as is anything that is no member.
+    pub(super) fn goes_on(&mut self) -> Result<bool, ReadFailure> {
+        let next = self.input.ensure(TRIAL_BYTES)?;
+        let next = &next[..next.len().min(TRIAL_BYTES)];
+        let (codec, begins_record) = match zstd::begins(next) {
+            zstd::Begins::Frame => (Codec::Zstd, self.zstd.starts_with_record(next)),
+            _ if gzip::begins(next) => (Codec::Gzip, gzip::starts_with_record(next)),
+            _ => return Ok(false),
+        };
+        if begins_record || self.codec == Some(Codec::Plain) {
+            return Ok(false);
+        }
+        self.enter(codec)?;
+        Ok(true)
+    }
+
+    /// Leaves the member, whose bytes are all consumed. After damage the search goes back into it.
+    pub(super) fn close(&mut self) {
+        if let Some(Ended::Broken(_)) = self.ended {
+            self.input.rewind(self.start + 1);
+            self.lost = true;
+        }
+        self.codec = None;
+        self.ended = None;
+    }
+
+    /// Hands `bytes`, which were consumed last, out again. Whether it does: repeated work is bounded.
+    pub(super) fn push_back(&mut self, bytes: Payload) -> bool {
+        self.replayed_bytes += bytes.len();
+        if bytes.len() == 0 || self.replayed_bytes > REPLAY_BASE_BYTES + REPLAY_FACTOR * self.bytes_out {
+            return false;
+        }
+        self.inner -= bytes.len();
+        if self.at < self.buffer.len() {
+            self.replay.push(Payload::Memory(self.buffer.split_off(self.at)));
+        }
+        self.buffer.clear();
+        self.at = 0;
+        self.replay.push(bytes);
+        true
+    }
+
+    /// A whole record was read: what comes next is looked for in the same form.
+    pub(super) fn whole_record(&mut self) {
+        self.compressed = self.codec != Some(Codec::Plain);
+    }
+
+    /// What was taken for a plain record behind compressed ones is none: leaves it, to look for the next member from
+    /// its second byte on. Whether it did.
+    pub(super) fn abandon_plain(&mut self) -> bool {
+        let suspect = self.codec == Some(Codec::Plain) && self.compressed;
+        if suspect {
+            self.input.rewind(self.start + 1);
+            self.replay.clear();
+            self.buffer.clear();
+            (self.at, self.codec, self.ended, self.lost) = (0, None, None, true);
+        }
+        suspect
+    }
+
+    /// At the end of a plain record: whether a compressed member begins here, which is then the next to open.
+    pub(super) fn leave_plain(&mut self) -> Result<bool, ReadFailure> {
+        if self.codec != Some(Codec::Plain) || !self.replay.is_empty() {
+            return Ok(false);
+        }
+        let next = self.peek(16)?;
+        let begins = gzip::begins(next) || zstd::begins(next) != zstd::Begins::Nothing;
+        let unread = (self.buffer.len() - self.at) as u64;
+        debug_assert_eq!(self.start + self.inner + unread, self.input.offset());
+        if begins && self.input.rewind(self.start + self.inner) {
+            self.buffer.clear();
+            (self.at, self.codec, self.ended) = (0, None, None);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+}
+
+/// Whether a member begins here and decodes as far as `bytes` go; plain text too, if that is looked for.
+fn survives_trial(bytes: &[u8], zstd: &Zstd, plain: bool) -> bool {
+    match zstd::begins(bytes) {
+        zstd::Begins::Frame => zstd.decodes(bytes),
+        zstd::Begins::Dictionary => true,
+        _ if gzip::begins(bytes) => gzip::inflates(bytes),
+        _ => plain && record_begins(bytes),
+    }
+}
+
+/// Where a member may begin: the places of the three first bytes.
+fn candidates(bytes: &[u8]) -> impl Iterator<Item = usize> {
+    let firsts = memchr3_iter(0x1f, 0x28, 0x5d, bytes);
+    let compressed =
+        firsts.filter(|&at| gzip::begins(&bytes[at..]) || zstd::begins(&bytes[at..]) != zstd::Begins::Nothing);
+    let mut plain = memmem::find_iter(bytes, RECORD_MAGIC).peekable();
+    let mut compressed = compressed.peekable();
+    std::iter::from_fn(move || match (compressed.peek(), plain.peek()) {
+        (Some(a), Some(b)) if a < b => compressed.next(),
+        (Some(_), None) => compressed.next(),
+        _ => plain.next(),
+    })
+}

@@ -1,0 +1,472 @@
+//! Reads a WARC file record by record, over damage.
+//!
+//! A record is handed out when it is *whole*: its header parses, its block has the length it says, what follows the
+//! block is the end of a record (two line ends, the next record, or the end of its member), and the compressed member
+//! that holds it alone has the right checksum. A block whose length is wrong is whole too if its digest proves it; a
+//! whole record whose digest is wrong is handed out with that [`Problem`]. Everything else is a [`Problem`] with the file and offset, and reading
+//! goes on at the next place where a record can begin: a `WARC/` line inside the bytes that the bad record took for its
+//! block, or the next member.
+//!
+//! Invariants: memory is bounded by the spool; time is linear in the file (looking again is bounded); every byte of the
+//! file belongs to a record or to a problem that was told.
+
+use std::io::Read;
+
+use memchr::memmem;
+
+use super::digest;
+use super::header::RecordHeader;
+use super::input::ReadFailure;
+use super::member::{Broken, Ended, Members, Opened, RECORD_MAGIC, VERSION_LINE_BYTES, record_begins};
+use super::report::{Place, Problem, ProblemKind};
+use crate::error::{Error, Result};
+use crate::spool::{Payload, PayloadWriter, Spool};
+
+/// A header longer than this is none.
+const MAX_HEADER_BYTES: usize = 1 << 20;
+/// What of a block is kept: more cannot be stored.
+const MAX_BLOCK_BYTES: u64 = filemap_core::MAX_VALUE_BYTES + (1 << 20);
+
+/// A whole record.
+pub struct Record {
+    /// Its header.
+    pub header: RecordHeader,
+    /// Where it stands.
+    pub place: Place,
+    /// What is wrong with it although it is whole: a length or a digest that does not agree with its block.
+    pub problem: Option<Problem>,
+    pub(super) block: Payload,
+}
+
+impl Record {
+    /// The block's length in bytes.
+    pub fn block_bytes(&self) -> u64 {
+        self.block.len()
+    }
+
+    /// Reads the block, from its start.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Spool`] if a block set aside on disk cannot be read back.
+    pub fn block(&mut self) -> Result<impl Read + '_> {
+        self.block.reader()
+    }
+}
+
+impl std::fmt::Debug for Record {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Record").field("header", &self.header).field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+/// What stands next in a WARC file.
+#[derive(Debug)]
+pub enum Item {
+    /// A whole record.
+    Record(Record),
+    /// Something that is none.
+    Problem(Problem),
+}
+
+/// Reads the records of one WARC file, plain or compressed, from any reader.
+pub struct Reader<R> {
+    file: String,
+    members: Members<R>,
+    spool: Spool,
+    /// The bytes up to the next record belong to a problem that was told already.
+    told: bool,
+    empty: bool,
+    /// The member of the last record was crossed into another.
+    crossed: bool,
+}
+
+/// Blocks of wrong length are looked into up to this size.
+const MAX_MENDED_BYTES: u64 = 16 << 20;
+
+/// Why there are no more bytes for a record.
+enum Stop {
+    /// The member, and perhaps the file, ends.
+    Ended,
+    Broken(Broken),
+}
+
+impl<R: Read> Reader<R> {
+    /// Reads from `source`; `file` is its name in problems.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Read`] if no decompressor can be had.
+    pub fn new(source: R, file: impl Into<String>, spool: Spool) -> Result<Reader<R>> {
+        let file = file.into();
+        match Members::new(source) {
+            Ok(members) => Ok(Reader { file, members, spool, told: false, empty: true, crossed: false }),
+            Err(source) => Err(Error::Read { what: file, offset: 0, source }),
+        }
+    }
+
+    /// Bytes taken from the source so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.members.bytes_read()
+    }
+
+    /// The next record or problem; `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Read`] if the source fails, [`Error::Spool`] if a large block cannot be set aside. Damage is none.
+    pub fn next_item(&mut self) -> Result<Option<Item>> {
+        self.read_item().map_err(|failure| match failure {
+            ReadFailure::Spool(error) => error,
+            ReadFailure::Source(source) => {
+                Error::Read { what: self.file.clone(), offset: self.members.bytes_read(), source }
+            }
+        })
+    }
+
+    fn read_item(&mut self) -> std::result::Result<Option<Item>, ReadFailure> {
+        loop {
+            if !self.members.is_open() {
+                match self.open()? {
+                    Some(Some(problem)) => return Ok(Some(problem)),
+                    Some(None) => {}
+                    None => return Ok(None),
+                }
+                continue;
+            }
+            self.skip_line_ends()?;
+            if let Some(ended) = self.members.end()? {
+                let place = self.members.place();
+                self.members.close();
+                if let Some(problem) = self.member_ended(place, ended) {
+                    return Ok(Some(problem));
+                }
+                continue;
+            }
+            if self.members.leave_plain()? {
+                continue;
+            }
+            if record_begins(self.members.peek(16)?) {
+                self.told = false;
+                return self.record().map(Some);
+            }
+            if let Some(problem) = self.skip_garbage()? {
+                return Ok(Some(problem));
+            }
+        }
+    }
+
+    /// Opens the next member. `None`: the file ends; `Some(Some(..))`: a problem instead.
+    fn open(&mut self) -> std::result::Result<Option<Option<Item>>, ReadFailure> {
+        let opened = self.members.open()?;
+        let was_empty = std::mem::replace(&mut self.empty, false);
+        Ok(match opened {
+            Opened::Member => Some(None),
+            Opened::End if was_empty => {
+                let place = Place { offset: 0, inner: None };
+                Some(Some(self.damage(place, "the file is empty".to_owned())))
+            }
+            Opened::End => None,
+            Opened::Garbage { .. } if std::mem::replace(&mut self.told, false) => Some(None),
+            Opened::Garbage { from, bytes } => {
+                let what = format!("{bytes} bytes here are no WARC record and no compressed data; skipped");
+                Some(Some(self.damage(Place { offset: from, inner: None }, what)))
+            }
+            Opened::BadDictionary { from } => {
+                let what = "the zstd dictionary is damaged; records that need it are lost".to_owned();
+                Some(Some(self.damage(Place { offset: from, inner: None }, what)))
+            }
+        })
+    }
+
+    /// A member ended between records.
+    fn member_ended(&mut self, place: Place, ended: Ended) -> Option<Item> {
+        let Ended::Broken(broken) = ended else {
+            self.told = false;
+            return None;
+        };
+        let was_told = std::mem::replace(&mut self.told, true);
+        let what = if broken.is_cut {
+            format!("the file ends {}", broken.what)
+        } else {
+            format!("{} (before offset {})", broken.what, self.members.offset())
+        };
+        if was_told { None } else { Some(self.damage(place, what)) }
+    }
+
+    fn damage(&self, place: Place, what: String) -> Item {
+        Item::Problem(self.problem(place, ProblemKind::Damage, what))
+    }
+
+    fn skip_line_ends(&mut self) -> std::result::Result<(), ReadFailure> {
+        loop {
+            let next = self.members.peek(1)?;
+            let ends = next.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+            if ends == 0 {
+                return Ok(());
+            }
+            self.members.consume(ends);
+        }
+    }
+
+    /// Goes on to where the next record of this member can begin, or to the member's end.
+    fn skip_garbage(&mut self) -> std::result::Result<Option<Item>, ReadFailure> {
+        let place = self.members.place();
+        let mut skipped = 0;
+        loop {
+            let next = self.members.peek(16)?;
+            if next.is_empty() {
+                break;
+            }
+            let found = memmem::find_iter(next, RECORD_MAGIC).find(|&at| record_begins(&next[at..]));
+            // The last bytes may be the start of a magic that goes on in the next ones.
+            let step = found.unwrap_or(if next.len() < 16 { next.len() } else { next.len() - VERSION_LINE_BYTES });
+            self.members.consume(step);
+            skipped += step;
+            if found.is_some() {
+                break;
+            }
+        }
+        let was_told = std::mem::replace(&mut self.told, true);
+        let what = format!("{skipped} bytes here are no WARC record; skipped");
+        Ok(if was_told { None } else { Some(self.damage(place, what)) })
+    }
+
+    /// Reads the record that begins here.
+    fn record(&mut self) -> std::result::Result<Item, ReadFailure> {
+        let place = self.members.place();
+        self.crossed = false;
+        let (text, stop) = self.header_text()?;
+        if let Some(stop) = stop {
+            let what = format!("the record is cut inside its header: {}", self.reason(&stop));
+            return self.bad_header(place, text, &what);
+        }
+        let header = match RecordHeader::parse(&text) {
+            Ok(header) => header,
+            Err(why) => return self.bad_header(place, text, &format!("the record is damaged: {why}")),
+        };
+        let Some(length) = header.content_length() else {
+            return self.bad_header(place, text, "the record is damaged: its Content-Length is no number");
+        };
+        let mut block = self.spool.writer(MAX_BLOCK_BYTES);
+        let stop = self.read_block(length, &mut block)?;
+        let (bytes, is_over) = (block.bytes(), block.is_over());
+        let block = block.finish();
+        if let Some(stop) = stop {
+            let what =
+                format!("the record is cut: {bytes} of {length} bytes of its block are there; {}", self.reason(&stop));
+            return self.bad_block(place, block, is_over, what);
+        }
+        if !self.ends_here()? {
+            return self.wrong_length(place, header, block, is_over);
+        }
+        if let Some(what) = self.check_member(place)? {
+            return Ok(self.damage(place, what));
+        }
+        if is_over {
+            let what = format!("the record has {bytes} bytes, more than a store takes; left out");
+            return Ok(Item::Problem(self.problem(place, ProblemKind::Unusable, what)));
+        }
+        self.members.whole_record();
+        let mut record = Record { header, place, problem: None, block };
+        if let Some(digest) = record.header.text("WARC-Block-Digest")
+            && digest::matches(&mut record.block, digest)? == Some(false)
+        {
+            let what = "the block does not have the digest that its header gives; the record is kept as it is";
+            record.problem = Some(self.problem(place, ProblemKind::Damage, what.to_owned()));
+        }
+        Ok(Item::Record(record))
+    }
+
+    /// No record ends where the Content-Length says. If none begins inside the block, the length may be too small: the
+    /// digest can prove that the block goes on to the next record.
+    fn wrong_length(
+        &mut self,
+        place: Place,
+        header: RecordHeader,
+        mut block: Payload,
+        is_over: bool,
+    ) -> std::result::Result<Item, ReadFailure> {
+        let what = "the record is damaged: no record ends where its Content-Length says";
+        let digest = header.text("WARC-Block-Digest").map(str::to_owned);
+        let declared = block.len();
+        let Some(digest) = digest.filter(|_| declared <= MAX_MENDED_BYTES && !is_over && !self.crossed) else {
+            return self.bad_block(place, block, is_over, what.to_owned());
+        };
+        if find_record(&mut block)?.is_some() {
+            return self.bad_block(place, block, is_over, what.to_owned());
+        }
+        let mut whole = self.spool.writer(MAX_BLOCK_BYTES);
+        block.chunks(|bytes| whole.push(bytes))?;
+        whole.push(&self.up_to_next_record()?)?;
+        let mut whole = whole.finish();
+        if digest::matches(&mut whole, &digest)? != Some(true) {
+            self.told = true;
+            return Ok(self.damage(place, what.to_owned()));
+        }
+        let what =
+            format!("Content-Length says {declared}, but by its digest the block has {} bytes; kept", whole.len());
+        let problem = Some(self.problem(place, ProblemKind::Damage, what));
+        Ok(Item::Record(Record { header, place, problem, block: whole }))
+    }
+
+    /// The bytes before the next record of this member, or before its end, without two line ends at their own.
+    fn up_to_next_record(&mut self) -> std::result::Result<Vec<u8>, ReadFailure> {
+        let mut bytes = Vec::new();
+        while bytes.len() < MAX_MENDED_BYTES as usize {
+            let next = self.members.peek(16)?;
+            let found = memmem::find_iter(next, RECORD_MAGIC).find(|&at| record_begins(&next[at..]));
+            let step = found.unwrap_or(if next.len() < 16 { next.len() } else { next.len() - VERSION_LINE_BYTES });
+            bytes.extend_from_slice(&next[..step]);
+            self.members.consume(step);
+            if found.is_some() || step == 0 {
+                break;
+            }
+        }
+        if bytes.ends_with(b"\r\n\r\n") {
+            bytes.truncate(bytes.len() - 4);
+        }
+        Ok(bytes)
+    }
+
+    fn problem(&self, place: Place, kind: ProblemKind, what: String) -> Problem {
+        Problem { file: self.file.clone(), place, kind, what }
+    }
+
+    fn reason(&self, stop: &Stop) -> String {
+        match stop {
+            Stop::Ended => "the data ends there".to_owned(),
+            Stop::Broken(broken) if broken.is_cut => format!("the file ends {}", broken.what),
+            Stop::Broken(broken) => format!("{} (before offset {})", broken.what, self.members.offset()),
+        }
+    }
+
+    /// Makes sure that there are bytes to read, in this member or a next one that goes on with the record.
+    fn more(&mut self) -> std::result::Result<Option<Stop>, ReadFailure> {
+        loop {
+            match self.members.end()? {
+                None => return Ok(None),
+                Some(Ended::Broken(broken)) => return Ok(Some(Stop::Broken(broken))),
+                Some(Ended::Whole) => {}
+            }
+            if !self.members.goes_on()? {
+                return Ok(Some(Stop::Ended));
+            }
+            self.crossed = true;
+        }
+    }
+
+    /// The lines up to the blank one, which is consumed too.
+    fn header_text(&mut self) -> std::result::Result<(Vec<u8>, Option<Stop>), ReadFailure> {
+        let mut text = Vec::new();
+        loop {
+            if let Some(stop) = self.more()? {
+                return Ok((text, Some(stop)));
+            }
+            let next = self.members.peek(1)?;
+            let line = memchr::memchr(b'\n', next).map_or(next.len(), |end| end + 1);
+            text.extend_from_slice(&next[..line]);
+            self.members.consume(line);
+            if text.ends_with(b"\n\r\n") || text.ends_with(b"\n\n") || text.len() > MAX_HEADER_BYTES {
+                return Ok((text, None));
+            }
+        }
+    }
+
+    fn read_block(&mut self, length: u64, block: &mut PayloadWriter) -> std::result::Result<Option<Stop>, ReadFailure> {
+        let mut left = length;
+        while left > 0 {
+            if let Some(stop) = self.more()? {
+                return Ok(Some(stop));
+            }
+            let next = self.members.peek(1)?;
+            let take = next.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            block.push(&next[..take])?;
+            self.members.consume(take);
+            left -= take as u64;
+        }
+        Ok(None)
+    }
+
+    /// Whether a record ends here: two line ends, or fewer before the next record or the end; consumes them.
+    fn ends_here(&mut self) -> std::result::Result<bool, ReadFailure> {
+        let next = self.members.peek(16)?;
+        if next.starts_with(b"\r\n\r\n") {
+            self.members.consume(4);
+            return Ok(true);
+        }
+        let ends = next.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+        let rest = &next[ends..];
+        let followed = rest.is_empty() || record_begins(rest);
+        if followed {
+            self.members.consume(ends);
+        }
+        Ok(followed || self.members.leave_plain()?)
+    }
+
+    /// Reads on to the end of the member if the record was its last, so that its checksum is known. What is wrong with
+    /// the record, if the member held nothing else.
+    fn check_member(&mut self, place: Place) -> std::result::Result<Option<String>, ReadFailure> {
+        let Some(Ended::Broken(broken)) = self.members.end()? else { return Ok(None) };
+        let alone = place.inner == Some(0) && !self.crossed;
+        if broken.complete || !alone {
+            return Ok(None);
+        }
+        self.told = true;
+        Ok(Some(format!("the record is damaged: {}", self.reason(&Stop::Broken(broken)))))
+    }
+
+    /// A header that is none: goes on behind its first word.
+    fn bad_header(&mut self, place: Place, text: Vec<u8>, what: &str) -> std::result::Result<Item, ReadFailure> {
+        self.told = true;
+        if !self.members.abandon_plain() && !self.crossed {
+            let mut again = Payload::Memory(text);
+            again.skip(RECORD_MAGIC.len() as u64);
+            self.members.push_back(again);
+        }
+        Ok(self.damage(place, what.to_owned()))
+    }
+
+    /// A block that is none: goes on at the first record that begins inside it.
+    fn bad_block(
+        &mut self,
+        place: Place,
+        mut block: Payload,
+        is_over: bool,
+        what: String,
+    ) -> std::result::Result<Item, ReadFailure> {
+        self.told = true;
+        if !self.members.abandon_plain()
+            && !self.crossed
+            && !is_over
+            && let Some(at) = find_record(&mut block)?
+        {
+            block.skip(at);
+            self.members.push_back(block);
+        }
+        Ok(self.damage(place, what))
+    }
+}
+
+/// Where a record begins inside a block.
+fn find_record(block: &mut Payload) -> Result<Option<u64>> {
+    let step = 64 << 10;
+    let mut window: Vec<u8> = Vec::new();
+    let mut base = 0;
+    let bytes = block.len();
+    let mut reader = block.reader()?;
+    loop {
+        let before = window.len();
+        let read = Read::by_ref(&mut reader).take(step).read_to_end(&mut window);
+        read.map_err(|source| Error::Read { what: "a block set aside".to_owned(), offset: base, source })?;
+        if window.len() == before {
+            return Ok(None);
+        }
+        if let Some(at) = memmem::find_iter(&window, RECORD_MAGIC).find(|&at| record_begins(&window[at..])) {
+            return Ok(Some(base + at as u64).filter(|&at| at < bytes));
+        }
+        let keep = window.len().min(VERSION_LINE_BYTES);
+        base += (window.len() - keep) as u64;
+        window.drain(..window.len() - keep);
+    }
+}

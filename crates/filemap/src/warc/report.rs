@@ -1,0 +1,142 @@
+//! What an import found: how much came in, and every place where something was wrong.
+//!
+//! Damage is data here, not an error: an import goes on behind it. The list of problems is bounded, their number is
+//! always exact.
+
+use std::fmt;
+
+/// Problems listed one by one; more are only counted.
+pub const MAX_LISTED_PROBLEMS: usize = 10_000;
+
+/// A place in a WARC file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// Byte offset in the file: of the record, or of the compressed member that holds it.
+    pub offset: u64,
+    /// Byte offset inside the decompressed member, where there is one.
+    pub inner: Option<u64>,
+}
+
+/// What kind of problem it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ProblemKind {
+    /// Bytes of the file are wrong or missing; records that are not whole were left out.
+    Damage,
+    /// The record is whole, but cannot be kept: no URL, no date, or beyond a limit.
+    Unusable,
+}
+
+/// One thing that was wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Problem {
+    /// The file's name, as given to the import.
+    pub file: String,
+    /// Where in it.
+    pub place: Place,
+    /// Damage or not.
+    pub kind: ProblemKind,
+    /// What is wrong, and what that cost.
+    pub what: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: offset {}", self.file, self.place.offset)?;
+        if let Some(inner) = self.place.inner.filter(|&inner| inner > 0) {
+            write!(f, " (+{inner} decompressed)")?;
+        }
+        write!(f, ": {}", self.what)
+    }
+}
+
+/// What came of one import, or of several ([`ImportReport::add`]).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ImportReport {
+    /// Bytes read from the file, as they lie on disk.
+    pub bytes_read: u64,
+    /// Whole WARC records found, of every type.
+    pub records: u64,
+    /// Versions stored, those of `unchanged` included.
+    pub stored: u64,
+    /// Of these: versions whose body was the same as before and was not stored again.
+    pub unchanged: u64,
+    /// Records that the store held already (same URL, time and digest): nothing was added.
+    pub already_there: u64,
+    /// Records of types that are not kept, or were not asked for.
+    pub ignored: u64,
+    /// Stored versions whose content coding was undone.
+    pub decoded: u64,
+    /// Stored versions whose body was kept as received because it did not decode.
+    pub kept_as_received: u64,
+    /// Bytes of the bodies stored, before compression.
+    pub body_bytes: u64,
+    /// The first [`MAX_LISTED_PROBLEMS`] problems, in the order of the file.
+    pub problems: Vec<Problem>,
+    /// Number of problems that are damage.
+    pub damaged: u64,
+    /// Number of problems that are records which cannot be kept.
+    pub unusable: u64,
+}
+
+impl ImportReport {
+    /// Whether bytes of the file are wrong or missing.
+    pub fn is_damaged(&self) -> bool {
+        self.damaged > 0
+    }
+
+    /// Adds another file's report to this one.
+    pub fn add(&mut self, other: ImportReport) {
+        self.bytes_read += other.bytes_read;
+        self.records += other.records;
+        self.stored += other.stored;
+        self.unchanged += other.unchanged;
+        self.already_there += other.already_there;
+        self.ignored += other.ignored;
+        self.decoded += other.decoded;
+        self.kept_as_received += other.kept_as_received;
+        self.body_bytes += other.body_bytes;
+        self.damaged += other.damaged;
+        self.unusable += other.unusable;
+        let room = MAX_LISTED_PROBLEMS.saturating_sub(self.problems.len());
+        self.problems.extend(other.problems.into_iter().take(room));
+    }
+
+    pub(super) fn problem(&mut self, problem: Problem) {
+        match problem.kind {
+            ProblemKind::Damage => self.damaged += 1,
+            ProblemKind::Unusable => self.unusable += 1,
+        }
+        if self.problems.len() < MAX_LISTED_PROBLEMS {
+            self.problems.push(problem);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(at: u64) -> Problem {
+        let place = Place { offset: at, inner: Some(7) };
+        Problem { file: "a.warc.gz".into(), place, kind: ProblemKind::Damage, what: "cut".into() }
+    }
+
+    #[test]
+    fn a_problem_says_file_offset_and_what() {
+        assert_eq!(problem(3).to_string(), "a.warc.gz: offset 3 (+7 decompressed): cut");
+    }
+
+    #[test]
+    fn more_problems_than_are_listed_are_counted() {
+        let mut report = ImportReport::default();
+        for at in 0..MAX_LISTED_PROBLEMS as u64 + 5 {
+            report.problem(problem(at));
+        }
+        report.add(report.clone());
+        assert_eq!(report.problems.len(), MAX_LISTED_PROBLEMS);
+        assert_eq!(report.damaged, 2 * (MAX_LISTED_PROBLEMS as u64 + 5));
+    }
+}

@@ -1,0 +1,205 @@
+//! One zstd frame (RFC 8878) of a WARC file, decoded step by step, and the dictionary frame before it.
+//!
+//! A `.warc.zst` may begin with a skippable frame of the magic number 0x184D2A5D whose content is a dictionary, as it
+//! is or as a zstd frame of its own; it holds for the frames that follow, until another one (files are concatenated).
+//!
+//! Invariant: a dictionary is bounded, before and after it is decompressed.
+
+use std::io::{self, Read};
+
+use ::zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
+
+use super::input::Input;
+use super::member::{Broken, Step, record_begins};
+
+const STEP_BYTES: usize = 64 << 10;
+const FRAME_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+const DICTIONARY_MAGIC: [u8; 4] = [0x5d, 0x2a, 0x4d, 0x18];
+/// A dictionary frame may hold this much, and decompress to [`MAX_DICTIONARY_BYTES`].
+const MAX_DICTIONARY_FRAME_BYTES: usize = 16 << 20;
+const MAX_DICTIONARY_BYTES: usize = 64 << 20;
+
+/// What begins here.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Begins {
+    Frame,
+    Dictionary,
+    Skippable,
+    Nothing,
+}
+
+/// Looks at the next bytes.
+pub(super) fn begins(bytes: &[u8]) -> Begins {
+    match bytes.get(..4) {
+        Some(magic) if magic == FRAME_MAGIC => Begins::Frame,
+        Some(magic) if magic == DICTIONARY_MAGIC => Begins::Dictionary,
+        Some([low, 0x2a, 0x4d, 0x18]) if low & 0xf0 == 0x50 => Begins::Skippable,
+        _ => Begins::Nothing,
+    }
+}
+
+/// Decodes frames, one after the other.
+pub(super) struct Zstd {
+    decoder: Decoder<'static>,
+    dictionary: Vec<u8>,
+    out: Vec<u8>,
+}
+
+impl Zstd {
+    pub(super) fn new(dictionary: Vec<u8>) -> io::Result<Zstd> {
+        let decoder = Decoder::with_dictionary(&dictionary)?;
+        Ok(Zstd { decoder, dictionary, out: vec![0; STEP_BYTES] })
+    }
+
+    /// Makes ready for the next frame; the dictionary stays.
+    pub(super) fn reset(&mut self) -> io::Result<()> {
+        self.decoder.reinit()
+    }
+
+    /// Whether `bytes` decode as a frame from their start on, as far as they go.
+    pub(super) fn decodes(&self, bytes: &[u8]) -> bool {
+        self.trial(bytes, |_| true)
+    }
+
+    /// Whether the frame at the start of `bytes` decodes to the beginning of a WARC record, or not at all.
+    pub(super) fn starts_with_record(&self, bytes: &[u8]) -> bool {
+        let mut first = Vec::new();
+        let decodes = self.trial(bytes, |out| {
+            first.extend_from_slice(out);
+            first.len() < 16
+        });
+        !decodes || record_begins(&first)
+    }
+
+    /// Decodes a frame for as long as `go_on` wants; `false` if it is invalid.
+    fn trial(&self, bytes: &[u8], mut go_on: impl FnMut(&[u8]) -> bool) -> bool {
+        let Ok(mut decoder) = Decoder::with_dictionary(&self.dictionary) else { return false };
+        let mut out = vec![0; STEP_BYTES];
+        let mut input = InBuffer::around(bytes);
+        loop {
+            let mut output = OutBuffer::around(&mut out[..]);
+            let before = input.pos();
+            let result = decoder.run(&mut input, &mut output);
+            let written = output.pos();
+            match result {
+                Err(_) => return false,
+                _ if !go_on(&out[..written]) => return true,
+                Ok(0) => return true,
+                Ok(_) if written == 0 && input.pos() == before => return input.pos() == bytes.len(),
+                Ok(_) => {}
+            }
+        }
+    }
+
+    /// Decodes some more to the end of `out`.
+    pub(super) fn step<R: Read>(&mut self, input: &mut Input<R>, out: &mut Vec<u8>) -> io::Result<Step> {
+        let available = input.ensure(1)?;
+        let at_end = available.is_empty();
+        let mut source = InBuffer::around(available);
+        let mut sink = OutBuffer::around(&mut self.out[..]);
+        let result = self.decoder.run(&mut source, &mut sink);
+        let (read, written) = (source.pos(), sink.pos());
+        out.extend_from_slice(&self.out[..written]);
+        input.consume(read);
+        Ok(match result {
+            Err(_) => Step::Broken(Broken::damaged("the zstd data is invalid")),
+            Ok(0) => Step::End,
+            Ok(_) if at_end && written == 0 => Step::Broken(Broken::cut("inside the zstd data")),
+            Ok(_) => Step::More,
+        })
+    }
+}
+
+/// Steps over the skippable frame at the start of `input`; whether it was whole.
+pub(super) fn skip_frame<R: Read>(input: &mut Input<R>) -> io::Result<bool> {
+    let Some(bytes) = frame_size(input)? else { return Ok(false) };
+    input.consume(8);
+    input.skip(u64::from(bytes))
+}
+
+/// Reads the dictionary frame at the start of `input`; `None` if it is damaged, and then nothing is consumed but its
+/// magic number.
+pub(super) fn read_dictionary<R: Read>(input: &mut Input<R>) -> io::Result<Option<Vec<u8>>> {
+    let size = frame_size(input)?.map_or(usize::MAX, |bytes| bytes as usize);
+    if size <= MAX_DICTIONARY_FRAME_BYTES {
+        let content = input.ensure(8 + size)?.get(8..8 + size);
+        if let Some(dictionary) = content.and_then(dictionary) {
+            input.consume(8 + size);
+            return Ok(Some(dictionary));
+        }
+    }
+    input.consume(DICTIONARY_MAGIC.len());
+    Ok(None)
+}
+
+fn frame_size<R: Read>(input: &mut Input<R>) -> io::Result<Option<u32>> {
+    let size = input.ensure(8)?.get(4..8);
+    Ok(size.map(|size| u32::from_le_bytes([size[0], size[1], size[2], size[3]])))
+}
+
+fn dictionary(content: &[u8]) -> Option<Vec<u8>> {
+    if begins(content) != Begins::Frame {
+        return Some(content.to_vec());
+    }
+    let mut out = Vec::new();
+    let decoder = ::zstd::stream::read::Decoder::with_buffer(content).ok()?;
+    decoder.take(MAX_DICTIONARY_BYTES as u64 + 1).read_to_end(&mut out).ok()?;
+    Some(out).filter(|out| out.len() <= MAX_DICTIONARY_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(bytes: &[u8], dictionary: &[u8]) -> (Vec<u8>, std::result::Result<u64, Broken>) {
+        let mut zstd = Zstd::new(dictionary.to_vec()).expect("a decoder");
+        let (mut input, mut out) = (Input::new(bytes), Vec::new());
+        loop {
+            match zstd.step(&mut input, &mut out).expect("memory") {
+                Step::More => {}
+                Step::End => return (out, Ok(input.offset())),
+                Step::Broken(broken) => return (out, Err(broken)),
+            }
+        }
+    }
+
+    #[test]
+    fn a_frame_ends_at_its_exact_offset() {
+        let text = b"text ".repeat(100_000);
+        let one = ::zstd::encode_all(&text[..], 3).expect("memory");
+        let two = [&one[..], &one].concat();
+        assert_eq!(run(&two, b""), (text, Ok(one.len() as u64)));
+    }
+
+    #[test]
+    fn a_frame_cut_anywhere_is_a_cut() {
+        let one = ::zstd::encode_all(&b"some text"[..], 3).expect("memory");
+        for cut in 0..one.len() {
+            assert!(run(&one[..cut], b"").1.expect_err("cut").is_cut, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_dictionary_is_read_as_it_is_and_compressed() {
+        let words = b"a dictionary of words that come again".to_vec();
+        let packed = ::zstd::encode_all(&words[..], 3).expect("memory");
+        for content in [&words, &packed] {
+            let frame = [&DICTIONARY_MAGIC[..], &(content.len() as u32).to_le_bytes(), content, b"rest"].concat();
+            assert_eq!(begins(&frame), Begins::Dictionary);
+            let mut input = Input::new(&frame[..]);
+            assert_eq!(read_dictionary(&mut input).expect("memory"), Some(words.clone()));
+            assert_eq!(input.offset(), frame.len() as u64 - 4);
+            let mut input = Input::new(&frame[..frame.len() - 5]);
+            assert_eq!(read_dictionary(&mut input).expect("memory"), None);
+        }
+    }
+
+    #[test]
+    fn skippable_frames_are_stepped_over() {
+        let frame = [&[0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"abc", b"rest"].concat();
+        assert_eq!(begins(&frame), Begins::Skippable);
+        let mut input = Input::new(&frame[..]);
+        assert!(skip_frame(&mut input).expect("memory"));
+        assert_eq!(input.ensure(4).expect("memory"), b"rest");
+    }
+}

@@ -1,0 +1,210 @@
+//! Imports the real WARC files of the repository and holds every count against another reader's.
+//!
+//! The numbers were taken with warcio 1.7 and with a separate count over the decompressed bytes.
+
+mod samples;
+
+use filemap::warc::ImportOptions;
+use filemap::{Page, PageStore, RecordKind, date};
+use samples::{bytes, fresh, run_sample};
+use sha1::{Digest, Sha1};
+
+/// What one sample holds.
+struct Sample {
+    name: &'static str,
+    records: u64,
+    stored: u64,
+    already_there: u64,
+    urls: usize,
+    body_bytes: u64,
+    decoded: u64,
+    damaged: u64,
+    /// SHA-1 over the sorted lines `URL date SHA-1-of-body` of its responses and resources.
+    pages: &'static str,
+}
+
+const SAMPLES: [Sample; 7] = [
+    Sample {
+        name: "IAH-urls-wget.warc.gz",
+        records: 36,
+        stored: 19,
+        already_there: 0,
+        urls: 17,
+        body_bytes: 150_187,
+        decoded: 0,
+        damaged: 0,
+        pages: "3c700aefc2149a58b5537dd6078eacecf66c4635",
+    },
+    Sample {
+        name: "cc.warc.gz",
+        records: 1,
+        stored: 1,
+        already_there: 0,
+        urls: 1,
+        body_bytes: 20_289,
+        decoded: 0,
+        damaged: 0,
+        pages: "d9b2f77c4edda738b6a397bc3c38a7a430748e64",
+    },
+    Sample {
+        name: "example-iana.org-chunked.warc",
+        records: 3,
+        stored: 1,
+        already_there: 0,
+        urls: 1,
+        body_bytes: 7_223,
+        decoded: 0,
+        damaged: 0,
+        pages: "d41d3b19be491a0fb0a5135e7b21aef3ede5f63b",
+    },
+    Sample {
+        name: "example-trunc.warc",
+        records: 4,
+        stored: 1,
+        already_there: 0,
+        urls: 1,
+        body_bytes: 1_270,
+        decoded: 1,
+        damaged: 1,
+        pages: "05a9e1b9313f0047f0d01417d7d4873ae0bcd552",
+    },
+    Sample {
+        name: "example.warc",
+        records: 6,
+        stored: 2,
+        already_there: 0,
+        urls: 1,
+        body_bytes: 1_270,
+        decoded: 1,
+        damaged: 0,
+        pages: "05a9e1b9313f0047f0d01417d7d4873ae0bcd552",
+    },
+    Sample {
+        name: "example.warc.gz",
+        records: 6,
+        stored: 2,
+        already_there: 0,
+        urls: 1,
+        body_bytes: 1_270,
+        decoded: 1,
+        damaged: 0,
+        pages: "05a9e1b9313f0047f0d01417d7d4873ae0bcd552",
+    },
+    Sample {
+        name: "python-docs.warc.gz",
+        records: 150,
+        stored: 64,
+        already_there: 10,
+        urls: 56,
+        body_bytes: 3_123_993,
+        decoded: 0,
+        damaged: 0,
+        pages: "62b47c559361ad97d4c22f5a4998ba986ecb1640",
+    },
+];
+
+fn hex(digest: impl AsRef<[u8]>) -> String {
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn digest_of_pages(store: &PageStore) -> String {
+    let line = |page: Page| {
+        let url = String::from_utf8(page.url).expect("the samples' URLs are text");
+        format!("{url} {} {}\n", date::format(page.fetched_at_ms), hex(Sha1::digest(&page.body)))
+    };
+    let pages = store.versions().map(|page| page.expect("whole")).filter(|page| page.kind != RecordKind::Revisit);
+    let mut lines: Vec<String> = pages.map(line).collect();
+    lines.sort_unstable();
+    hex(Sha1::digest(lines.concat()))
+}
+
+#[test]
+fn every_sample_gives_exactly_its_pages() {
+    for sample in &SAMPLES {
+        let fresh = fresh();
+        let report = run_sample(&fresh.store, sample.name, &ImportOptions::new());
+        let name = sample.name;
+        assert_eq!(report.bytes_read, bytes(name).len() as u64, "{name}");
+        assert_eq!(report.records, sample.records, "{name}");
+        assert_eq!((report.stored, report.already_there), (sample.stored, sample.already_there), "{name}");
+        assert_eq!(report.stored + report.already_there + report.ignored, report.records, "{name}");
+        assert_eq!((report.damaged, report.unusable), (sample.damaged, 0), "{name}");
+        assert_eq!((report.decoded, report.kept_as_received), (sample.decoded, 0), "{name}");
+        assert_eq!(report.body_bytes, sample.body_bytes, "{name}");
+        assert_eq!(fresh.store.urls().map(Result::unwrap).count(), sample.urls, "{name}");
+        assert_eq!(digest_of_pages(&fresh.store), sample.pages, "{name}");
+    }
+}
+
+#[test]
+fn importing_again_adds_nothing() {
+    for sample in &SAMPLES {
+        let fresh = fresh();
+        let options = ImportOptions::new().keep_metadata(true).keep_requests(true);
+        let first = run_sample(&fresh.store, sample.name, &options);
+        let versions = fresh.store.versions().count();
+        assert_eq!(versions as u64, first.stored);
+        let again = run_sample(&fresh.store, sample.name, &options);
+        assert_eq!((again.stored, again.already_there), (0, first.stored + first.already_there), "{}", sample.name);
+        assert_eq!(fresh.store.versions().count(), versions, "{}", sample.name);
+    }
+}
+
+#[test]
+fn a_page_has_everything_that_its_record_said() {
+    let fresh = fresh();
+    run_sample(&fresh.store, "example.warc.gz", &ImportOptions::new());
+    let fetched_at_ms = date::parse("2017-03-06T04:02:06Z").expect("a date");
+    let page = fresh.store.get_at("http://example.com", fetched_at_ms).expect("readable").expect("there");
+    assert_eq!((page.status, &page.reason[..]), (Some(200), &b"OK"[..]));
+    assert_eq!(page.fetched_at_ms, fetched_at_ms);
+    assert_eq!(page.ip, "93.184.216.34".parse().ok());
+    assert_eq!(page.digest.as_deref(), Some("sha1:G7HRM7BGOKSKMSXZAHMUQTTV53QOFSMK"));
+    assert_eq!(page.record_id.as_deref(), Some("<urn:uuid:a9c51e3e-0221-11e7-bf66-0242ac120005>"));
+    assert_eq!(page.headers.get("X-Crawler-Content-Encoding"), Some(&b"gzip"[..]));
+    assert_eq!(page.headers.get("X-Crawler-Content-Length"), Some(&b"606"[..]));
+    assert_eq!(page.headers.get("Content-Length"), Some(&b"1270"[..]));
+    assert_eq!(page.headers.get("Server"), Some(&b"ECS (iad/182A)"[..]));
+    assert!(page.body.starts_with(b"<!doctype html>"));
+}
+
+#[test]
+fn a_revisit_reads_as_its_original_under_its_own_headers() {
+    let fresh = fresh();
+    run_sample(&fresh.store, "example.warc", &ImportOptions::new());
+    let page = fresh.store.get("http://example.com/").expect("readable").expect("there");
+    assert_eq!(page.kind, RecordKind::Revisit);
+    assert_eq!(date::format(page.fetched_at_ms), "2017-03-06T04:03:48Z");
+    assert_eq!(page.headers.get("Date"), Some(&b"Mon, 06 Mar 2017 04:03:48 GMT"[..]));
+    assert_eq!(page.headers.get("X-Crawler-Content-Encoding"), Some(&b"gzip"[..]));
+    assert_eq!(page.body.len(), 1270);
+    let original = page.revisit.and_then(|revisit| revisit.original).expect("found");
+    assert_eq!(date::format(original.fetched_at_ms), "2017-03-06T04:02:06Z");
+    assert_eq!(fresh.store.history("http://example.com/").expect("readable").len(), 2);
+}
+
+#[test]
+fn as_received_leaves_the_content_coding() {
+    let fresh = fresh();
+    let report = run_sample(&fresh.store, "example.warc.gz", &ImportOptions::new().as_received(true));
+    assert_eq!((report.decoded, report.body_bytes), (0, 606));
+    let page = fresh.store.get("http://example.com/").expect("readable").expect("there");
+    assert_eq!((&page.body[..2], page.headers.get("Content-Encoding")), (&b"\x1f\x8b"[..], Some(&b"gzip"[..])));
+}
+
+#[test]
+fn requests_and_metadata_stand_beside_their_page() {
+    let fresh = fresh();
+    let options = ImportOptions::new().keep_requests(true).keep_metadata(true);
+    let report = run_sample(&fresh.store, "example.warc.gz", &options);
+    assert_eq!((report.stored, report.ignored), (4, 2));
+    assert_eq!(fresh.store.urls().count(), 1);
+    let page = fresh.store.get("http://example.com/").expect("readable").expect("there");
+    assert_eq!(page.kind, RecordKind::Revisit);
+    let requests = fresh.store.history_of("http://example.com/", RecordKind::Request).expect("readable");
+    assert_eq!(requests.len(), 2);
+    assert_eq!(requests[0].page.method.as_deref(), Some("GET"));
+    assert_eq!(requests[0].page.headers.get("Host"), Some(&b"example.com"[..]));
+    assert!(fresh.store.remove("http://example.com/").expect("writable"));
+    assert_eq!(fresh.store.versions().count(), 0);
+}
