@@ -63,7 +63,7 @@ pub struct Plan {
     pub threads: usize,
     /// Note the time every so many pages.
     pub mark_every: u64,
-    /// Keep the accounts that explain slow puts: about 2 us a put.
+    /// Keep the accounts that explain slow puts: about 4 us a put.
     pub explain: bool,
 }
 
@@ -127,6 +127,9 @@ pub struct Driven {
     pub body_bytes: u64,
     /// Latencies in ns.
     pub latency: Histogram<u64>,
+    /// The same less the time for which no core was free, if asked for: what a machine with nothing else to do would
+    /// have shown.
+    pub with_a_core: Histogram<u64>,
     /// When each [`Plan::mark_every`]th page was begun, the end last.
     pub marks: Vec<Duration>,
     /// Every put over 1 ms, if asked for.
@@ -202,6 +205,7 @@ pub fn drive_reporting<S: Sink>(
         all.pages += part.pages;
         all.body_bytes += part.body_bytes;
         all.latency.add(&part.latency)?;
+        all.with_a_core.add(&part.with_a_core)?;
         all.slow.extend(part.slow);
     }
     all.marks = run.marks.into_inner().expect("no thread panicked");
@@ -219,6 +223,7 @@ impl<S: Sink> Run<'_, S> {
             pages: 0,
             body_bytes: 0,
             latency: histogram(),
+            with_a_core: histogram(),
             marks: Vec::new(),
             slow: Vec::new(),
         }
@@ -262,10 +267,12 @@ impl<S: Sink> Run<'_, S> {
         own.latency.record(latency_ns)?;
         own.pages += 1;
         own.body_bytes += page.body.len() as u64;
-        if let (Some(times), Some(before)) = (times, before)
-            && latency_ns > SLOW_NS
-        {
-            own.slow.push(self.explain(page, latency_ns, before, times.read()?));
+        if let (Some(times), Some(before)) = (times, before) {
+            let after = times.read()?;
+            own.with_a_core.record(latency_ns.saturating_sub(after.waiting_ns - before.waiting_ns).max(1))?;
+            if latency_ns > SLOW_NS {
+                own.slow.push(self.explain(page, latency_ns, before, after));
+            }
         }
         Ok(())
     }

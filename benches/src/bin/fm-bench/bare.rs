@@ -73,6 +73,7 @@ pub fn account(report: &mut Report, driven: &Driven, plan: &Plan) {
     }
     report.latencies("put", &driven.latency);
     if plan.explain {
+        report.latencies("put less waiting for a core", &driven.with_a_core);
         explain(report, driven);
     }
 }

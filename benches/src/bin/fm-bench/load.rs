@@ -106,8 +106,10 @@ pub fn run(args: &LoadArgs) -> Outcome<Report> {
 fn space(report: &mut Report, args: &LoadArgs, load: &Load, plan: &Plan) -> Outcome<()> {
     const MIB: f64 = (1 << 20) as f64;
     report.section("memory and space");
+    // A corpus is held in memory by this program, not by the store.
     report.number("anonymous memory before", load.memory_before_bytes as f64 / MIB, "MiB");
-    report.against("anonymous memory peak", load.memory_peak_bytes as f64 / MIB, "MiB", Bar::AtMost(256.0));
+    let own = load.memory_peak_bytes - load.memory_before_bytes;
+    report.against("anonymous memory, peak less before", own as f64 / MIB, "MiB", Bar::AtMost(256.0));
     if let Some(bytes) = load.empty_bytes {
         report.against("empty store", bytes as f64 / MIB, "MiB", Bar::AtMost(1.0));
     }

@@ -69,7 +69,7 @@ struct PutArgs {
     /// `buffered`, `sync`, or the milliseconds between two syncs
     #[arg(long, default_value = "1000", value_parser = durability)]
     durability: SyncEvery,
-    /// Explain every put over 1 ms; costs about 2 us a put
+    /// Explain every put over 1 ms; costs about 4 us a put
     #[arg(long)]
     explain: bool,
     /// Take throughput every so many pages
