@@ -239,7 +239,8 @@ impl Check<'_> {
             }
         };
         let mut pages = Vec::new();
-        self.report.index_pages = self.inner.index.check(&mut slots, &mut |page, what| pages.push((page, what.to_owned())))?;
+        self.report.index_pages =
+            self.inner.index.check(&mut slots, &mut |page, what| pages.push((page, what.to_owned())))?;
         self.report.indexed_keys = keys;
         self.read(names::INDEX, self.report.index_pages * PAGE_BYTES as u64);
         for (page, what) in pages {

@@ -145,11 +145,7 @@ impl Recent {
 
     fn found(&self, address: u32) -> Found {
         let best = (self.word(address, 1) >> 32) as u32;
-        Found {
-            address,
-            best: (best != 0).then(|| self.entry(best)),
-            floor: self.word(address, 6),
-        }
+        Found { address, best: (best != 0).then(|| self.entry(best)), floor: self.word(address, 6) }
     }
 
     /// What the table knows of a key. Takes no lock.
@@ -170,6 +166,20 @@ impl Recent {
             at = (self.word(at, 0) >> 32) as u32;
         }
         versions
+    }
+
+    /// A mark between entries: those added later have greater addresses.
+    pub(crate) fn mark(&self) -> u32 {
+        self.used_words.load(Ordering::Acquire) as u32
+    }
+
+    /// Whether the table knew of the key when the mark was taken.
+    pub(crate) fn knew(&self, found: &Found, mark: u32) -> bool {
+        let mut at = found.address;
+        while at >= mark {
+            at = (self.word(at, 0) >> 32) as u32;
+        }
+        at != 0
     }
 
     /// Adds an entry. Only one thread may do so at a time. An entry older than the key's last removal is ignored by
@@ -229,7 +239,7 @@ impl Recent {
         }
         assert!(at + words <= self.chunks.len() * CHUNK_WORDS, "the recent table is frozen before it is full");
         self.chunks[at / CHUNK_WORDS].get_or_init(|| (0..CHUNK_WORDS).map(|_| AtomicU64::new(0)).collect());
-        self.used_words.store(at + words, Ordering::Relaxed);
+        self.used_words.store(at + words, Ordering::Release);
         at as u32
     }
 

@@ -17,7 +17,8 @@ pub(crate) struct SuperblockFile {
 impl SuperblockFile {
     /// Creates the file with the first superblock in both copies, and syncs it (not its name).
     pub(crate) fn create(dir: &dyn Dir, first: &Superblock) -> Result<SuperblockFile> {
-        let file = dir.open(names::SUPERBLOCK, Access::Create).map_err(|e| Error::io("create", names::SUPERBLOCK, e))?;
+        let file =
+            dir.open(names::SUPERBLOCK, Access::Create).map_err(|e| Error::io("create", names::SUPERBLOCK, e))?;
         let this = SuperblockFile { file };
         for offset in COPIES {
             this.file.write_at(&first.encode(), offset).map_err(|e| Error::io("write", names::SUPERBLOCK, e))?;

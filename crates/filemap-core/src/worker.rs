@@ -7,7 +7,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::options::Durability;
-use crate::record::now_ms;
 use crate::store::Inner;
 use crate::sync::lock;
 
@@ -43,9 +42,9 @@ fn keep_synced(inner: &Inner) {
             writer.sync_bell.wait(IDLE);
             continue;
         }
-        let (position, spare) = {
+        let (position, next) = {
             let log = lock(&writer.log);
-            (log.appender.position(), log.appender.wants_spare())
+            (log.appender.position(), log.appender.wants_prepared())
         };
         let unwritten = position - writer.group.synced();
         let due = last.elapsed() >= interval && unwritten > 0;
@@ -56,11 +55,10 @@ fn keep_synced(inner: &Inner) {
         if last.elapsed() >= interval {
             last = Instant::now();
         }
-        if let Some(ordinal) = spare {
-            match inner.segments.create(ordinal, now_ms()) {
-                Ok(segment) => lock(&writer.log).appender.offer_spare(segment),
-                // The roll itself will try again, and then it matters.
-                Err(e) => inner.counters.failed(&e),
+        if let Some(ordinal) = next {
+            // On an error the roll itself will try again, and then it matters.
+            if let Err(e) = inner.segments.prepare(ordinal) {
+                inner.counters.failed(&e);
             }
         }
     }

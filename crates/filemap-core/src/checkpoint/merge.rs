@@ -155,12 +155,7 @@ impl Merge<'_> {
 }
 
 fn spot_of(record: &KeyRecord) -> Spot {
-    Spot {
-        version: record.version,
-        location: record.location,
-        size: record.size,
-        refers_to: record.refers_to,
-    }
+    Spot { version: record.version, location: record.location, size: record.size, refers_to: record.refers_to }
 }
 
 /// Oldest first.

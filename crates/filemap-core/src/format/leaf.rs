@@ -115,10 +115,8 @@ pub(crate) fn decode(seed: u32, page: u32, b: &[u8]) -> Result<Leaf, Flaw> {
     if !all_zero(&b[24..32]) || !all_zero(&b[used..]) {
         return Err("reserved bytes of a leaf page are not zero");
     }
-    let slots: Vec<Slot> = b[HEADER_BYTES..used]
-        .chunks_exact(SLOT_BYTES)
-        .map(|s| Slot::unpack([get_u64(s, 0), get_u64(s, 8)]))
-        .collect();
+    let slots: Vec<Slot> =
+        b[HEADER_BYTES..used].chunks_exact(SLOT_BYTES).map(|s| Slot::unpack([get_u64(s, 0), get_u64(s, 8)])).collect();
     if !slots.is_sorted_by_key(|s| s.hash) {
         return Err("slots of a leaf page are not in order");
     }

@@ -28,10 +28,7 @@ impl Location {
 
     /// From the low 40 bits; the others are ignored.
     pub(crate) fn unpack(bits: u64) -> Location {
-        Location {
-            segment: (bits >> OFFSET_BITS) as u16,
-            unit: (bits & ((1 << OFFSET_BITS) - 1)) as u32,
-        }
+        Location { segment: (bits >> OFFSET_BITS) as u16, unit: (bits & ((1 << OFFSET_BITS) - 1)) as u32 }
     }
 }
 

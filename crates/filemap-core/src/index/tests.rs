@@ -91,7 +91,11 @@ fn it_agrees_with_a_map_through_growth_removal_and_reopening() {
         }
         apply(&mut writer, &batch, &mut |r, e| (root, epoch) = (r, e));
         for (h, i) in batch {
-            if i == 0 { model.remove(&h) } else { model.insert(h, i) };
+            if i == 0 {
+                model.remove(&h)
+            } else {
+                model.insert(h, i)
+            };
         }
         assert_eq!(root.keys, model.len() as u64);
         let (again, _) = load(Arc::clone(&file), SEED, Owner::Other, root, epoch).unwrap();

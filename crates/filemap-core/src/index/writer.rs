@@ -264,10 +264,7 @@ impl IndexWriter {
                     self.retired.push(old);
                 }
                 let first = range.start as u64;
-                encoded.push((
-                    page,
-                    node::encode(self.index.seed, page, level as u8, self.epoch, first, &entries),
-                ));
+                encoded.push((page, node::encode(self.index.seed, page, level as u8, self.epoch, first, &entries)));
             }
             let mut writes: Vec<(u32, &[u8])> = encoded.iter().map(|(p, b)| (*p, &b[..])).collect();
             write_pages(&self.index, &mut writes)?;

@@ -130,7 +130,8 @@ impl<'a, F: Framing> Scan<'a, F> {
         if offset >= self.start && need <= have {
             return Ok(());
         }
-        let keep = if offset >= self.start && offset < have { (offset - self.start) as usize } else { self.buffer.len() };
+        let keep =
+            if offset >= self.start && offset < have { (offset - self.start) as usize } else { self.buffer.len() };
         self.buffer.drain(..keep);
         self.start = offset;
         let old = self.buffer.len();
@@ -139,8 +140,7 @@ impl<'a, F: Framing> Scan<'a, F> {
         let from = offset + old as u64;
         // The block after this one is wanted soon.
         self.file.advise(Advice::WillNeed, from + (goal - old.min(goal)) as u64, 2 * BLOCK_BYTES as u64);
-        let read =
-            self.file.read_at(&mut self.buffer[old..], from).map_err(|e| Error::io("read", &self.name, e))?;
+        let read = self.file.read_at(&mut self.buffer[old..], from).map_err(|e| Error::io("read", &self.name, e))?;
         self.buffer.truncate(old + read);
         Ok(())
     }

@@ -25,7 +25,8 @@ pub(crate) use replay::replay;
 /// Creates the files of an empty store. The superblock comes last: a directory without one is no store.
 pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
     let mut random = [0; 24];
-    getrandom::fill(&mut random).map_err(|e| Error::io("read", "the system's random numbers", std::io::Error::other(e)))?;
+    getrandom::fill(&mut random)
+        .map_err(|e| Error::io("read", "the system's random numbers", std::io::Error::other(e)))?;
     let mut store_id = [0; 16];
     store_id.copy_from_slice(&random[..16]);
     let created_ms = now_ms();

@@ -59,16 +59,14 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Inner> {
         tries += 1;
         let current = read_superblock(&superblock, &*dir)?;
         check_canonicalizer(&current, &options)?;
-        let segments =
-            Arc::new(Segments::open(Arc::clone(&dir), current.store_id, access, options.max_open_files)?);
+        let segments = Arc::new(Segments::open(Arc::clone(&dir), current.store_id, access, options.max_open_files)?);
         let keys = KeyLog::open(&*dir, access, current.store_id)?;
         let file = recover::open_index(&*dir, access, &current)?;
-        let (index, _) =
-            match load(file, recover::index_seed(&current), Owner::Other, current.index, current.epoch) {
-                // The writer may have reused a node page since the superblock was read.
-                Err(e) if e.is_corrupt() && tries < READS => continue,
-                loaded => loaded?,
-            };
+        let (index, _) = match load(file, recover::index_seed(&current), Owner::Other, current.index, current.epoch) {
+            // The writer may have reused a node page since the superblock was read.
+            Err(e) if e.is_corrupt() && tries < READS => continue,
+            loaded => loaded?,
+        };
         let active = Arc::new(Recent::new(options.recent_bytes));
         let follower = Follower {
             state: Mutex::new(State { position: current.tail }),
@@ -210,10 +208,9 @@ impl Inner {
             next = self.segment_after(state.position.ordinal);
         }
         let all = self.segments.all();
-        let segment = all
-            .iter()
-            .find(|s| s.ordinal == state.position.ordinal)
-            .ok_or_else(|| Error::corrupt(crate::format::names::segment(state.position.ordinal as u16), 0, "the segment is missing"))?;
+        let segment = all.iter().find(|s| s.ordinal == state.position.ordinal).ok_or_else(|| {
+            Error::corrupt(crate::format::names::segment(state.position.ordinal as u16), 0, "the segment is missing")
+        })?;
         let file = self.segments.file(segment)?;
         let mut scan = self.segments.scan(segment, &*file, state.position.offset, u64::MAX)?;
         while let Some(Item::Record { offset, bytes }) = scan.next()? {

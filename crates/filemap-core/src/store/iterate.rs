@@ -12,7 +12,7 @@ use crate::log::scan::Item;
 use crate::recent::{Found, Recent};
 use crate::record::{Value, Version};
 use crate::store::read::Spot;
-use crate::store::{Inner, Store, Tables};
+use crate::store::{Inner, Store};
 use crate::sync::lock;
 use crate::values::segments::{FIRST_RECORD, Segment};
 
@@ -157,12 +157,25 @@ impl Iterator for Pages {
     }
 }
 
+/// A table, and what of it was there when the iteration began.
+struct Known {
+    table: Arc<Recent>,
+    mark: u32,
+}
+
+impl Known {
+    fn knew(&self, hash: u64, key: &[u8]) -> bool {
+        self.table.find(hash, key).is_some_and(|f| self.table.knew(&f, self.mark))
+    }
+}
+
 /// Iterates over keys; see [`Store::keys`].
 pub struct Keys {
     inner: Arc<Inner>,
     filter: Filter,
-    tables: Arc<Tables>,
-    recent: IntoIter<(Arc<Recent>, u64, Found)>,
+    /// Newest first.
+    known: Vec<Known>,
+    recent: IntoIter<(usize, u64, Found)>,
     at: u64,
     end: u64,
     batch: IntoIter<Vec<u8>>,
@@ -180,15 +193,22 @@ impl Keys {
     fn new(inner: Arc<Inner>, filter: Filter) -> Keys {
         inner.follow_if_due();
         let tables = inner.tables.load_full();
+        // The active table goes on to grow: only what it knows now is met in memory, the rest in the index.
+        let known: Vec<Known> = [Some(&tables.active), tables.frozen.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(|t| Known { table: Arc::clone(t), mark: t.mark() })
+            .collect();
         let mut recent = Vec::new();
-        for table in [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten() {
-            recent.extend(table.keys().filter(|(_, f)| f.best.is_some()).map(|(h, f)| (Arc::clone(table), h, f)));
+        for (nth, k) in known.iter().enumerate() {
+            let keys = k.table.keys().filter(|(_, f)| f.best.is_some() && k.table.knew(f, k.mark));
+            recent.extend(keys.map(|(hash, found)| (nth, hash, found)));
         }
         let end = inner.keys.bytes();
         Keys {
             inner,
             filter,
-            tables,
+            known,
             recent: recent.into_iter(),
             at: crate::format::header::BYTES as u64,
             end,
@@ -199,11 +219,10 @@ impl Keys {
 
     /// The next key from memory that is wanted.
     fn next_recent(&mut self) -> Option<Vec<u8>> {
-        for (table, hash, found) in self.recent.by_ref() {
-            let key = table.key_of(&found);
-            // The active table has the last word: what it knows was met there, or is removed.
-            let frozen = self.tables.frozen.as_ref().is_some_and(|f| Arc::ptr_eq(f, &table));
-            if frozen && self.tables.active.find(hash, &key).is_some_and(|a| a.best.is_some() || a.floor > 0) {
+        for (nth, hash, found) in self.recent.by_ref() {
+            let key = self.known[nth].table.key_of(&found);
+            // A newer table has the last word: the key was met there, or is removed.
+            if self.known[..nth].iter().any(|k| k.knew(hash, &key)) {
                 continue;
             }
             if (self.filter)(&key) {
@@ -238,8 +257,7 @@ impl Keys {
     /// Whether the record at `offset` is its key's newest in the index, and no table in memory knows better.
     fn is_head(&mut self, key: &[u8], offset: u64) -> Result<bool> {
         let hash = self.inner.hash(key);
-        let tables = [Some(&self.tables.active), self.tables.frozen.as_ref()];
-        if tables.into_iter().flatten().any(|t| t.find(hash, key).is_some()) {
+        if self.known.iter().any(|k| k.knew(hash, key)) {
             return Ok(false);
         }
         let address = offset / crate::format::key::UNIT_BYTES;
@@ -287,4 +305,3 @@ impl Inner {
         }
     }
 }
-

@@ -390,8 +390,8 @@ impl Inner {
         let both = || [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten();
         let (value_bytes, value_disk) = self.segments.bytes();
         let measured = self.dir.open(names::INDEX, Access::Read);
-        let (index_bytes, index_disk) = measured
-            .map_or((0, 0), |f| (f.len().unwrap_or(0), f.allocated_bytes().unwrap_or(0)));
+        let (index_bytes, index_disk) =
+            measured.map_or((0, 0), |f| (f.len().unwrap_or(0), f.allocated_bytes().unwrap_or(0)));
         let current = self.latest.load();
         let small = [names::SUPERBLOCK, names::LOCK].iter().filter_map(|n| self.dir.open(n, Access::Read).ok());
         let get = Counters::get;
@@ -469,10 +469,9 @@ fn take_lock(dir: &dyn Dir) -> Result<Box<dyn Lock>> {
 /// `Canonicalizer` when another rule is wanted than the store's.
 pub(crate) fn check_canonicalizer(current: &Superblock, options: &Options) -> Result<()> {
     match &options.canonicalizer {
-        Some(wanted) if *wanted != current.canonicalizer => Err(Error::Canonicalizer {
-            stored: current.canonicalizer.to_string(),
-            wanted: wanted.to_string(),
-        }),
+        Some(wanted) if *wanted != current.canonicalizer => {
+            Err(Error::Canonicalizer { stored: current.canonicalizer.to_string(), wanted: wanted.to_string() })
+        }
         _ => Ok(()),
     }
 }

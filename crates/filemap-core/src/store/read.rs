@@ -197,7 +197,11 @@ impl Inner {
                 Lookup::Stale => self.follow_writer()?,
             }
         }
-        Err(Error::corrupt(crate::format::names::INDEX, 0, "a page does not match its directory, however often it is read"))
+        Err(Error::corrupt(
+            crate::format::names::INDEX,
+            0,
+            "a page does not match its directory, however often it is read",
+        ))
     }
 
     /// The slot of a key and its newest key record, if the key is in the index. Confirmed by the key record.

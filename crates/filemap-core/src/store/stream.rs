@@ -89,10 +89,8 @@ impl Writer {
     /// As [`Store::put`].
     pub fn finish(mut self) -> Result<Version> {
         if self.chunks.is_empty() {
-            let record =
-                Record { key: &self.key, meta: &self.meta, body: &self.piece, time_ms: self.time_ms };
-            let draft =
-                Draft::page(&record, digest(&self.piece), self.store.inner.options.compression_level);
+            let record = Record { key: &self.key, meta: &self.meta, body: &self.piece, time_ms: self.time_ms };
+            let draft = Draft::page(&record, digest(&self.piece), self.store.inner.options.compression_level);
             return self.append(draft);
         }
         self.write_chunk()?;

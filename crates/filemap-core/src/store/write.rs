@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::format::value::{ChunkEntry, Kind};
-use crate::record::{MAX_VALUE_BYTES, Put, Record, Version, now_ms};
 use crate::recent::Entry;
+use crate::record::{MAX_VALUE_BYTES, Put, Record, Version, now_ms};
 use crate::stats::Counters;
 use crate::store::draft::{check_limits, digest};
 use crate::store::{Inner, Log, Store, WriteSide};
@@ -47,8 +47,7 @@ impl Store {
             let checkpoints = Counters::get(&self.inner.counters.checkpoints);
             let newest = self.inner.with_newest(record.key, Want::Head, |raw| {
                 let same = raw.header.digest == digest && raw.header.raw_bytes == record.body.len() as u64;
-                let holder =
-                    if raw.header.kind == Kind::Reference { raw.refers_to() } else { raw.header.sequence };
+                let holder = if raw.header.kind == Kind::Reference { raw.refers_to() } else { raw.header.sequence };
                 Ok(same.then_some(holder))
             })?;
             let Some(holder) = newest.flatten() else {
@@ -256,7 +255,7 @@ impl Inner {
             writer.checkpoint_bell.ring();
         }
         let unwritten = position - writer.group.synced();
-        if unwritten >= self.options.writeback_bytes || log.appender.wants_spare().is_some() {
+        if unwritten >= self.options.writeback_bytes || log.appender.wants_prepared().is_some() {
             writer.sync_bell.ring();
         }
     }

@@ -8,7 +8,6 @@ use crate::error::{Error, Result};
 use crate::format::location::{Location, SizeClass};
 use crate::format::superblock::Tail;
 use crate::format::value::{self, Header};
-use crate::record::now_ms;
 use crate::values::segments::{FIRST_RECORD, Segment, Segments};
 
 /// A record that is ready but for its place and sequence.
@@ -37,8 +36,6 @@ pub(crate) struct Appender {
     file: Arc<dyn File>,
     offset: u64,
     segment_bytes: u64,
-    /// A created segment that waits for the next roll.
-    spare: Option<Arc<Segment>>,
     /// Segments that were rolled and not synced since.
     unsynced: Vec<OpenSegment>,
     appended_bytes: u64,
@@ -53,16 +50,7 @@ impl Appender {
         segment_bytes: u64,
     ) -> Result<Appender> {
         let file = segments.file(&segment)?;
-        Ok(Appender {
-            segments,
-            segment,
-            file,
-            offset,
-            segment_bytes,
-            spare: None,
-            unsynced: Vec::new(),
-            appended_bytes: 0,
-        })
+        Ok(Appender { segments, segment, file, offset, segment_bytes, unsynced: Vec::new(), appended_bytes: 0 })
     }
 
     /// Where the next record goes.
@@ -95,12 +83,8 @@ impl Appender {
     }
 
     fn roll(&mut self) -> Result<()> {
-        let next = match self.spare.take() {
-            Some(spare) => spare,
-            None => self.segments.create(self.segment.ordinal + 1, now_ms())?,
-        };
+        let next = self.segments.begin(self.segment.ordinal + 1)?;
         let file = self.segments.file(&next)?;
-        self.segments.add(Arc::clone(&next));
         let old = std::mem::replace(&mut self.segment, next);
         let old_file = std::mem::replace(&mut self.file, file);
         self.unsynced.push((old, old_file));
@@ -108,19 +92,10 @@ impl Appender {
         Ok(())
     }
 
-    /// The ordinal for which a spare segment should be created now, if any: creating one takes two syncs, which no put
-    /// should wait for.
-    pub(crate) fn wants_spare(&self) -> Option<u64> {
-        let due = self.spare.is_none() && self.offset > self.segment_bytes / 2;
-        due.then_some(self.segment.ordinal + 1)
-    }
-
-    /// Takes a segment that was created for the next roll. One that came too late is left to lie: its number is not in
-    /// the list, so that creating it again replaces it.
-    pub(crate) fn offer_spare(&mut self, spare: Arc<Segment>) {
-        if spare.ordinal == self.segment.ordinal + 1 && self.spare.is_none() {
-            self.spare = Some(spare);
-        }
+    /// The ordinal of the segment that should be created now, ahead of the next roll, if any.
+    pub(crate) fn wants_prepared(&self) -> Option<u64> {
+        let next = self.segment.ordinal + 1;
+        (self.offset > self.segment_bytes / 2 && !self.segments.is_prepared(next)).then_some(next)
     }
 
     /// What must be synced for all that was appended so far to be durable, oldest first, and up to which position.

@@ -127,8 +127,7 @@ impl Segments {
             read(&mut buffer, first)?;
             let flaw = |what: &str| segment.corrupt(offset, what);
             let header = value::peek(&buffer).map_err(flaw)?;
-            let needs_payload =
-                want == Want::Whole || matches!(header.kind, Kind::Reference | Kind::Chunked);
+            let needs_payload = want == Want::Whole || matches!(header.kind, Kind::Reference | Kind::Chunked);
             let need = if needs_payload { header.total_bytes() } else { header.payload_at() as u64 };
             if need > first {
                 read(&mut buffer, need)?;
@@ -193,6 +192,9 @@ impl Body {
 
     /// Appends a range of the body to `out`, clipped to its length; only the chunks that it meets are read.
     pub(crate) fn range(&self, segments: &Segments, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        if range.is_empty() {
+            return Ok(());
+        }
         let clip = |len: usize| (range.start.min(len as u64) as usize)..(range.end.min(len as u64) as usize);
         match self {
             Body::Whole(body) => {

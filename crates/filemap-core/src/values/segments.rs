@@ -12,6 +12,7 @@ use crate::format::header::{self, FileHeader, Kind};
 use crate::format::{names, seed};
 use crate::keys::check_header;
 use crate::log::scan::Scan;
+use crate::record::now_ms;
 use crate::sync::lock;
 use crate::values::ValueFraming;
 
@@ -62,6 +63,10 @@ pub(crate) struct Segments {
     max_open: usize,
     clock: AtomicU64,
     opening: Mutex<usize>,
+    /// A segment that was created ahead of its use.
+    spare: Mutex<Option<Arc<Segment>>>,
+    /// The greatest ordinal that was created through this handle.
+    prepared: AtomicU64,
 }
 
 impl Segments {
@@ -70,12 +75,7 @@ impl Segments {
     /// # Errors
     /// `Corrupt` when a header is damaged; a segment that was being created when the machine stopped (shorter than a
     /// header) is no segment yet.
-    pub(crate) fn open(
-        dir: Arc<dyn Dir>,
-        store_id: [u8; 16],
-        access: Access,
-        max_open: usize,
-    ) -> Result<Segments> {
+    pub(crate) fn open(dir: Arc<dyn Dir>, store_id: [u8; 16], access: Access, max_open: usize) -> Result<Segments> {
         let this = Segments {
             dir,
             store_id,
@@ -84,6 +84,8 @@ impl Segments {
             max_open,
             clock: AtomicU64::new(1),
             opening: Mutex::new(0),
+            spare: Mutex::new(None),
+            prepared: AtomicU64::new(0),
         };
         this.rescan()?;
         Ok(this)
@@ -187,35 +189,70 @@ impl Segments {
         }
     }
 
-    /// Creates the segment of an ordinal, with its header, durable by name and content, but not in the list yet.
+    /// Creates the segment of an ordinal ahead of its use, unless it was created before. Creating one takes two syncs,
+    /// which no put should wait for.
+    ///
+    /// # Errors
+    /// As [`Segments::begin`].
+    pub(crate) fn prepare(&self, ordinal: u64) -> Result<()> {
+        let mut spare = lock(&self.spare);
+        let is_begun = self.list.load().last().is_some_and(|s| s.ordinal >= ordinal);
+        if spare.is_none() && !is_begun {
+            *spare = Some(self.create(ordinal)?);
+        }
+        Ok(())
+    }
+
+    /// Whether a segment waits for its use.
+    pub(crate) fn is_prepared(&self, ordinal: u64) -> bool {
+        self.prepared.load(Ordering::Relaxed) >= ordinal
+    }
+
+    /// Adds the segment of an ordinal at the end of the log; creates it if that was not done ahead.
     ///
     /// # Errors
     /// `Io`; `Corrupt` when the number is still taken by a segment 65,536 before.
-    pub(crate) fn create(&self, ordinal: u64, created_ms: i64) -> Result<Arc<Segment>> {
+    pub(crate) fn begin(&self, ordinal: u64) -> Result<Arc<Segment>> {
+        // Held until the segment is in the list: no other thread may create its file meanwhile.
+        let mut spare = lock(&self.spare);
+        let segment = match spare.take() {
+            Some(spare) if spare.ordinal == ordinal => spare,
+            _ => self.create(ordinal)?,
+        };
+        let mut list = Vec::clone(&self.list.load());
+        list.push(Arc::clone(&segment));
+        self.list.store(Arc::new(list));
+        Ok(segment)
+    }
+
+    /// Creates a segment with its header, durable by name and content.
+    fn create(&self, ordinal: u64) -> Result<Arc<Segment>> {
         let name = names::segment(ordinal as u16);
         if self.list.load().iter().any(|s| s.id == ordinal as u16) {
             return Err(Error::corrupt(name, 0, "all 65,536 segment numbers are in use"));
         }
-        // A file of that name which is not in the list was being created when the machine stopped.
-        match self.dir.remove(&name) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(Error::io("remove", &name, e)),
-            _ => {}
-        }
+        self.remove_unborn(&name)?;
         let file = self.dir.open(&name, Access::Create).map_err(|e| Error::io("create", &name, e))?;
-        let header = FileHeader::new(Kind::Values, self.store_id, ordinal, created_ms).encode();
+        let header = FileHeader::new(Kind::Values, self.store_id, ordinal, now_ms()).encode();
         file.write_at(&header, 0).map_err(|e| Error::io("write", &name, e))?;
         file.sync().map_err(|e| Error::io("sync", &name, e))?;
         self.dir.sync().map_err(|e| Error::io("sync", self.dir.path().display().to_string(), e))?;
         file.advise(Advice::Random, 0, 0);
         *lock(&self.opening) += 1;
+        self.prepared.store(ordinal, Ordering::Relaxed);
         Ok(Segment::new(&self.store_id, ordinal, Some(file)))
     }
 
-    /// Adds a created segment at the end of the log.
-    pub(crate) fn add(&self, segment: Arc<Segment>) {
-        let mut list = Vec::clone(&self.list.load());
-        list.push(segment);
-        self.list.store(Arc::new(list));
+    /// Removes a file whose creation the machine's stop cut short: one that holds no record.
+    fn remove_unborn(&self, name: &str) -> Result<()> {
+        let file = match self.dir.open(name, Access::Read) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            opened => opened.map_err(|e| Error::io("open", name, e))?,
+        };
+        if file.len().map_err(|e| Error::io("measure", name, e))? > FIRST_RECORD {
+            return Err(Error::corrupt(name, 0, "a file that should not exist yet holds something; move it away"));
+        }
+        self.dir.remove(name).map_err(|e| Error::io("remove", name, e))
     }
 
     /// A scan of a segment's records between two offsets.

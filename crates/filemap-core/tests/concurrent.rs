@@ -1,0 +1,210 @@
+//! Many threads on one handle, and read-only handles beside it, through checkpoints, growth and rolls.
+
+use std::io::{Read, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use filemap_core::{Durability, Error, Options, Record, Store};
+
+fn options() -> Options {
+    Options::new()
+        .segment_bytes(1 << 20)
+        .large_value_bytes(64 << 10)
+        .checkpoint_bytes(512 << 10)
+        .recent_bytes(256 << 10)
+        .free_space_floor(0)
+        .durability(Durability::Interval(Duration::from_millis(5)))
+        .max_open_files(4)
+}
+
+fn key(i: u64) -> Vec<u8> {
+    format!("http://host{}.example/{i}", i % 17).into_bytes()
+}
+
+/// A body that tells its key and round, so that a mixture shows.
+fn body(i: u64, round: u64) -> Vec<u8> {
+    format!("{i} {round} ").repeat(1 + (i as usize * 7 + round as usize) % 90).into_bytes()
+}
+
+fn round_of(i: u64, bytes: &[u8]) -> u64 {
+    let text = std::str::from_utf8(bytes).unwrap();
+    let mut words = text.split(' ');
+    assert_eq!(words.next(), Some(i.to_string().as_str()), "a page of another key");
+    let round = words.next().unwrap().parse().unwrap();
+    assert_eq!(bytes, body(i, round), "a mixture");
+    round
+}
+
+const KEYS: u64 = 700;
+
+#[test]
+fn readers_see_whole_pages_that_never_go_back_in_time() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::create(temp.path().join("a"), options()).unwrap();
+    for i in 0..KEYS {
+        store.put(&Record::new(&key(i), &body(i, 0)).time(0)).unwrap();
+    }
+    let acknowledged: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        let readers: Vec<Store> = vec![
+            store.clone(),
+            Store::open_read_only(store.path(), options()).unwrap(),
+            Store::open_read_only(store.path(), options()).unwrap(),
+        ];
+        for (n, reader) in readers.into_iter().enumerate() {
+            let (acknowledged, done) = (&acknowledged, &done);
+            s.spawn(move || {
+                let mut seen = vec![0; KEYS as usize];
+                let mut i = n as u64;
+                while !done.load(Ordering::Relaxed) {
+                    i = (i * 31 + 7) % KEYS;
+                    let at_least = acknowledged[i as usize].load(Ordering::Acquire);
+                    if reader.is_read_only() && n == 1 {
+                        reader.refresh().unwrap();
+                    }
+                    let value = reader.get(&key(i)).unwrap().unwrap_or_else(|| panic!("{i} is lost"));
+                    let round = round_of(i, &value.body);
+                    assert!(round >= seen[i as usize], "{i} went back from {} to {round}", seen[i as usize]);
+                    if n < 2 {
+                        assert!(round >= at_least, "{i}: {round}, but {at_least} was acknowledged");
+                    }
+                    seen[i as usize] = round;
+                    let head = reader.head(&key(i)).unwrap().unwrap();
+                    assert!(head.version.time_ms as u64 >= round);
+                }
+            });
+        }
+        let writers: Vec<_> = (0..2u64)
+            .map(|w| {
+                let (store, acknowledged) = (store.clone(), &acknowledged);
+                s.spawn(move || {
+                    for round in 1..60 {
+                        for i in (0..KEYS).filter(|i| i % 2 == w) {
+                            store.put(&Record::new(&key(i), &body(i, round)).time(round as i64)).unwrap();
+                            acknowledged[i as usize].store(round, Ordering::Release);
+                        }
+                    }
+                })
+            })
+            .collect();
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    let stats = store.stats();
+    assert!(stats.checkpoints > 5 && stats.segments > 4, "{stats:?}");
+    assert!(store.verify(&mut |_| {}).unwrap().problems.is_empty());
+    assert_eq!(store.keys().count(), KEYS as usize);
+    assert_eq!(store.history(&key(3)).unwrap().len(), 60);
+}
+
+#[test]
+fn lists_meet_every_key_once_while_checkpoints_run() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::create(temp.path().join("a"), options()).unwrap();
+    for i in 0..KEYS {
+        store.put(&Record::new(&key(i), &body(i, 0)).time(0)).unwrap();
+    }
+    let done = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            for round in 1..12 {
+                for i in 0..KEYS {
+                    store.put(&Record::new(&key(i), &body(i, round)).time(round as i64)).unwrap();
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        while !done.load(Ordering::Relaxed) {
+            let mut keys: Vec<Vec<u8>> = store.keys().map(Result::unwrap).collect();
+            keys.sort();
+            let count = keys.len();
+            keys.dedup();
+            assert_eq!((count, keys.len()), (KEYS as usize, KEYS as usize));
+            let hosts = store.keys_with_prefix(b"http://host3.").count() as u64;
+            assert_eq!(hosts, (0..KEYS).filter(|i| i % 17 == 3).count() as u64);
+        }
+    });
+}
+
+#[test]
+fn threads_that_put_with_sync_share_syncs() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::create(temp.path().join("a"), options().durability(Durability::Sync)).unwrap();
+    std::thread::scope(|s| {
+        for t in 0..8 {
+            let store = &store;
+            s.spawn(move || {
+                for i in 0..20u64 {
+                    store.put(&Record::new(&key(t * 100 + i), b"x")).unwrap();
+                }
+            });
+        }
+    });
+    let stats = store.stats();
+    assert_eq!(stats.puts, 160);
+    assert!(stats.syncs < 160, "{} syncs for 160 puts of 8 threads", stats.syncs);
+}
+
+#[test]
+fn large_values_stream_in_and_out_and_ranges_read_only_what_they_meet() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::create(temp.path().join("a"), options()).unwrap();
+    let piece: Vec<u8> = (0..100_003u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 9) as u8 & 0x1f).collect();
+    let mut writer = store.put_stream(b"big", b"meta", 7).unwrap();
+    for _ in 0..50 {
+        writer.write_all(&piece).unwrap();
+    }
+    writer.finish().unwrap();
+    drop(store.put_stream(b"never", b"", 1).map(|mut w| w.write_all(&piece)).unwrap());
+    assert_eq!(store.get(b"never").unwrap(), None);
+    store.checkpoint().unwrap();
+    let whole = piece.repeat(50);
+    assert_eq!(store.get(b"big").unwrap().unwrap().body, whole);
+    let head = store.head(b"big").unwrap().unwrap();
+    assert_eq!((head.body_bytes, head.version.time_ms, &head.meta[..]), (whole.len() as u64, 7, &b"meta"[..]));
+    assert!(head.stored_bytes > 10_000);
+    assert_eq!(head.digest, xxhash_rust::xxh3::xxh3_128(&whole).to_be_bytes());
+    let mut read = Vec::new();
+    let mut reader = store.get_reader(b"big").unwrap().unwrap();
+    assert_eq!(reader.head().body_bytes, whole.len() as u64);
+    reader.read_to_end(&mut read).unwrap();
+    assert!(read == whole);
+    let len = whole.len() as u64;
+    for range in [
+        0..0,
+        0..1,
+        65_535..65_537,
+        131_072..196_608,
+        99_999..400_001,
+        len - 1..len,
+        len - 5..len + 9,
+        len..len + 1,
+        7..u64::MAX,
+    ] {
+        let want = &whole[(range.start.min(len) as usize)..(range.end.min(len) as usize)];
+        assert!(store.get_range(b"big", range.clone()).unwrap().unwrap() == want, "{range:?}");
+    }
+    #[allow(clippy::reversed_empty_ranges)]
+    let backwards = 9..3;
+    assert_eq!(store.get_range(b"big", backwards).unwrap().unwrap(), b"");
+    assert_eq!(store.get_range(b"none", 0..9).unwrap(), None);
+}
+
+#[test]
+fn a_reader_keeps_its_page_and_a_closed_store_says_so() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::create(temp.path().join("a"), options()).unwrap();
+    let whole = vec![7; 300_000];
+    store.put(&Record::new(b"k", &whole)).unwrap();
+    let mut reader = store.get_reader(b"k").unwrap().unwrap();
+    store.remove(b"k").unwrap();
+    let mut read = Vec::new();
+    reader.read_to_end(&mut read).unwrap();
+    assert!(read == whole);
+    let clone = store.clone();
+    store.close().unwrap();
+    assert!(matches!(clone.sync(), Err(Error::Closed)));
+}
