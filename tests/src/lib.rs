@@ -10,3 +10,13 @@ pub mod layers;
 pub mod rules;
 pub mod source;
 pub mod workspace;
+
+/// The examples of the README, run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;
+
+/// The examples of the users' guide, run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/GUIDE.md")]
+pub struct Guide;

@@ -1,0 +1,150 @@
+//! Loads a dump (JSON Lines) into a store: the way to move pages between stores, machines and canonicalisers.
+//!
+//! As with WARC files, a line that is no page is reported with its offset and passed over, and a version that the store
+//! holds already adds nothing, so that an interrupted load is resumed by running it again. A line is held in memory
+//! whole.
+
+use std::io::{BufRead, BufReader, Read};
+
+use filemap::dump::jsonl;
+use filemap::{Page, PageStore, Put, RecordKind};
+
+use crate::outcome::Failure;
+
+/// A line that is no page.
+pub struct BadLine {
+    /// Byte offset of the line in the dump.
+    pub offset: u64,
+    /// What is wrong with it.
+    pub what: String,
+    /// Whether the line is a page that this store cannot keep, rather than damage.
+    pub unusable: bool,
+}
+
+/// What came of a load.
+#[derive(Default)]
+pub struct LoadReport {
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Lines that are pages.
+    pub records: u64,
+    /// Versions stored, those of `unchanged` included.
+    pub stored: u64,
+    /// Of these: versions whose body was the same as before and was not stored again.
+    pub unchanged: u64,
+    /// Versions that the store held already.
+    pub already_there: u64,
+    /// Bytes of the bodies stored.
+    pub body_bytes: u64,
+    /// Lines that were passed over.
+    pub bad_lines: Vec<BadLine>,
+}
+
+/// Loads every line of `source`; `progress` is called after each.
+pub fn load(
+    store: &PageStore,
+    name: &str,
+    source: impl Read,
+    progress: &mut dyn FnMut(&LoadReport),
+) -> Result<LoadReport, Failure> {
+    let mut source = BufReader::with_capacity(1 << 20, source);
+    let mut report = LoadReport::default();
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let length = source.read_until(b'\n', &mut line);
+        let length = length.map_err(|error| Failure::Io(format!("reading {name} failed: {error}")))?;
+        if length == 0 {
+            return Ok(report);
+        }
+        if !line.trim_ascii().is_empty() {
+            take(store, &line, &mut report)?;
+        }
+        report.bytes_read += length as u64;
+        progress(&report);
+    }
+}
+
+fn take(store: &PageStore, line: &[u8], report: &mut LoadReport) -> Result<(), Failure> {
+    let page = match jsonl::read(line) {
+        Ok(page) => page,
+        Err(error) => {
+            bad(report, error.to_string(), false);
+            return Ok(());
+        }
+    };
+    report.records += 1;
+    match put(store, &page) {
+        Ok(None) => report.already_there += 1,
+        Ok(Some(put)) => {
+            report.stored += 1;
+            report.unchanged += u64::from(matches!(put, Put::Unchanged(_)));
+            report.body_bytes += page.body.len() as u64;
+        }
+        Err(error) if concerns_the_page(&error) => bad(report, error.to_string(), true),
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
+}
+
+fn bad(report: &mut LoadReport, what: String, unusable: bool) {
+    report.bad_lines.push(BadLine { offset: report.bytes_read, what, unusable });
+}
+
+/// Stores a page; `None` if the store holds it already.
+fn put(store: &PageStore, page: &Page) -> filemap::Result<Option<Put>> {
+    if holds(store, page)? {
+        return Ok(None);
+    }
+    // A revisit's body is its original's; as in an import, it is stored as it came.
+    if page.kind == RecordKind::Revisit {
+        return store.put_page(page).map(|version| Some(Put::Stored(version)));
+    }
+    store.put_page_if_changed(page).map(Some)
+}
+
+/// Whether the store holds this very version, body and all.
+fn holds(store: &PageStore, page: &Page) -> filemap::Result<bool> {
+    let head_at = store.history_of(&page.url, page.kind)?;
+    let same_time = head_at.iter().filter(|head| head.page.fetched_at_ms == page.fetched_at_ms);
+    for head in same_time {
+        if page.kind.is_page() {
+            let stored = store.get_version(&page.url, head.version)?;
+            if stored.is_some_and(|stored| same(stored, page)) {
+                return Ok(true);
+            }
+        } else if same(Page { body: page.body.clone(), ..head.page.clone() }, page)
+            && head.body_bytes == page.body.len() as u64
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether two pages are one, whatever was found out about a revisit's original when they were read.
+fn same(mut stored: Page, page: &Page) -> bool {
+    let mut page = page.clone();
+    for page in [&mut stored, &mut page] {
+        if let Some(revisit) = &mut page.revisit {
+            revisit.original = None;
+        }
+        if page.kind == RecordKind::Revisit {
+            page.body.clear();
+            page.headers = filemap::Headers::new();
+        }
+    }
+    stored == page
+}
+
+/// Whether an error is this page's alone, so that the load goes on.
+fn concerns_the_page(error: &filemap::Error) -> bool {
+    use filemap_core::Error as Engine;
+    match error {
+        filemap::Error::Url { .. } | filemap::Error::HeadersTooLarge { .. } => true,
+        filemap::Error::Engine(engine) => {
+            matches!(engine, Engine::KeyLength { .. } | Engine::MetaTooLarge { .. } | Engine::ValueTooLarge { .. })
+        }
+        _ => false,
+    }
+}

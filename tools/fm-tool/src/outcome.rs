@@ -1,0 +1,132 @@
+//! How a verb ends, and the exit code that says so.
+//!
+//! The codes are part of the program's contract with scripts: 0 done, 1 not found, 2 usage or I/O, 3 damage found, 4
+//! locked. Every error of the libraries is mapped to its code here and nowhere else.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// How a verb ended without failing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything asked for was done.
+    Done,
+    /// What was asked for is not there; words have been said.
+    NotFound,
+    /// Damage was met and reported; everything whole was done.
+    Damaged,
+}
+
+/// Why a verb could not go on.
+#[derive(Debug)]
+pub enum Failure {
+    /// The arguments make no sense together.
+    Usage(String),
+    /// The system or the store refused.
+    Io(String),
+    /// Bytes on disk are not what was written.
+    Damage(String),
+    /// Another process writes the store.
+    Locked(String),
+    /// Whoever read our output has had enough: no error.
+    PipeClosed,
+}
+
+impl Failure {
+    /// An operation on a file of the user's that the system refused.
+    pub fn io(operation: &str, path: &Path, error: &io::Error) -> Self {
+        Self::Io(format!("cannot {operation} {}: {error}", path.display()))
+    }
+
+    /// The exit code.
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::PipeClosed => 0,
+            Self::Usage(_) | Self::Io(_) => 2,
+            Self::Damage(_) => 3,
+            Self::Locked(_) => 4,
+        }
+    }
+}
+
+impl Outcome {
+    /// The exit code.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::NotFound => 1,
+            Self::Damaged => 3,
+        }
+    }
+
+    /// Damage outweighs absence, absence outweighs success.
+    pub fn and(self, other: Self) -> Self {
+        if self.code() >= other.code() { self } else { other }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(words) | Self::Io(words) | Self::Damage(words) | Self::Locked(words) => f.write_str(words),
+            Self::PipeClosed => f.write_str("the reader of the output closed it"),
+        }
+    }
+}
+
+impl From<filemap_core::Error> for Failure {
+    fn from(error: filemap_core::Error) -> Self {
+        let words = error.to_string();
+        match error {
+            filemap_core::Error::Corrupt { .. } => Self::Damage(words),
+            filemap_core::Error::Locked { .. } => Self::Locked(words),
+            _ => Self::Io(words),
+        }
+    }
+}
+
+impl From<filemap::Error> for Failure {
+    fn from(error: filemap::Error) -> Self {
+        match error {
+            filemap::Error::Engine(error) => error.into(),
+            filemap::Error::Url { .. } => Self::Usage(error.to_string()),
+            _ => Self::Io(error.to_string()),
+        }
+    }
+}
+
+/// A reader of the store gives the engine's own errors inside those of the system.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.downcast::<filemap_core::Error>() {
+            Ok(error) => error.into(),
+            Err(error) => Self::Io(format!("reading failed: {error}")),
+        }
+    }
+}
+
+/// The process's exit code for the end of a verb.
+pub fn exit_code(end: &Result<Outcome, Failure>) -> ExitCode {
+    ExitCode::from(match end {
+        Ok(outcome) => outcome.code(),
+        Err(failure) => failure.code(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_outcome_wins() {
+        let all = [Outcome::Done, Outcome::NotFound, Outcome::Damaged];
+        for (at, first) in all.into_iter().enumerate() {
+            for second in &all[at..] {
+                assert_eq!(first.and(*second), *second);
+                assert_eq!(second.and(first), *second);
+            }
+        }
+    }
+}

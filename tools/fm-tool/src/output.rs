@@ -1,0 +1,101 @@
+//! Where data goes: standard output or a file, as lines, bytes or JSON Lines.
+//!
+//! Invariants: data alone goes here (words go to [`crate::words`]); a reader that closed the pipe ends the program
+//! quietly ([`Failure::PipeClosed`]); nothing is lost in a buffer, since `finish` reports the last write's failure too.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::outcome::Failure;
+
+/// Bytes gathered before they are written.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// A sink of data.
+pub struct Output {
+    sink: BufWriter<Box<dyn Write>>,
+    name: String,
+    json: bool,
+}
+
+impl Output {
+    /// Standard output.
+    pub fn stdout(json: bool) -> Self {
+        Self::to(Box::new(io::stdout()), "standard output".to_owned(), json)
+    }
+
+    /// A file, made anew; `-` is standard output.
+    pub fn file(path: &Path, json: bool) -> Result<Self, Failure> {
+        if path == Path::new("-") {
+            return Ok(Self::stdout(json));
+        }
+        let file = File::create(path).map_err(|error| Failure::io("create", path, &error))?;
+        Ok(Self::to(Box::new(file), path.display().to_string(), json))
+    }
+
+    /// The file if there is one, else standard output.
+    pub fn file_or_stdout(path: Option<&Path>, json: bool) -> Result<Self, Failure> {
+        path.map_or_else(|| Ok(Self::stdout(json)), |path| Self::file(path, json))
+    }
+
+    fn to(sink: Box<dyn Write>, name: String, json: bool) -> Self {
+        Self { sink: BufWriter::with_capacity(BUFFER_BYTES, sink), name, json }
+    }
+
+    /// Whether JSON Lines were asked for.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Writes bytes as they are.
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.sink.write_all(bytes).map_err(|error| self.failure(&error))
+    }
+
+    /// Writes a line.
+    pub fn line(&mut self, line: impl AsRef<[u8]>) -> Result<(), Failure> {
+        self.bytes(line.as_ref())?;
+        self.bytes(b"\n")
+    }
+
+    /// Writes a JSON line.
+    pub fn json(&mut self, value: &Value) -> Result<(), Failure> {
+        self.line(value.to_string())
+    }
+
+    /// Copies a reader to the end, in bounded memory; returns how many bytes.
+    pub fn copy(&mut self, source: &mut impl io::Read) -> Result<u64, Failure> {
+        let mut buffer = vec![0; BUFFER_BYTES];
+        let mut copied = 0;
+        loop {
+            let length = match source.read(&mut buffer) {
+                Ok(0) => return Ok(copied),
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(Failure::from(error)),
+            };
+            self.bytes(&buffer[..length])?;
+            copied += length as u64;
+        }
+    }
+
+    /// Writes out what is buffered, so that words said next come after it.
+    pub fn flush(&mut self) -> Result<(), Failure> {
+        self.sink.flush().map_err(|error| self.failure(&error))
+    }
+
+    /// Writes out what is still buffered, at the end.
+    pub fn finish(mut self) -> Result<(), Failure> {
+        self.flush()
+    }
+
+    fn failure(&self, error: &io::Error) -> Failure {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Failure::PipeClosed;
+        }
+        Failure::Io(format!("writing to {} failed: {error}", self.name))
+    }
+}

@@ -1,0 +1,75 @@
+//! `head`: all of a page but its body, which is not read.
+
+use std::path::PathBuf;
+
+use filemap::PageHead;
+
+use crate::outcome::{Failure, Outcome};
+use crate::output::Output;
+use crate::{Shared, json, opening, time, words};
+
+/// Print all of a page but its body
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  fm-tool head pages.fm https://example.com/")]
+pub struct Args {
+    /// The store's folder
+    store: PathBuf,
+    /// The page's URL
+    url: String,
+    /// The version that was the newest at this time
+    #[arg(long, value_name = "TIME", value_parser = time::parse, allow_negative_numbers = true)]
+    at: Option<i64>,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let store = opening::to_read(&args.store, shared)?;
+    let head = match args.at {
+        Some(at) => store.head_at(&args.url, at)?,
+        None => store.head(&args.url)?,
+    };
+    let Some(head) = head else {
+        words::complain(format_args!("{} is not in {}", args.url, args.store.display()));
+        return Ok(Outcome::NotFound);
+    };
+    let mut out = Output::stdout(shared.json);
+    if out.is_json() {
+        out.json(&json::head(&head)?)?;
+    } else {
+        print(&head, &mut out)?;
+    }
+    out.finish()?;
+    Ok(Outcome::Done)
+}
+
+/// What the store knows, then the status line and headers as they were.
+fn print(head: &PageHead, out: &mut Output) -> Result<(), Failure> {
+    let page = &head.page;
+    let mut row = |name: &str, value: &[u8]| {
+        out.bytes(format!("{name:16} ").as_bytes())?;
+        out.line(value)
+    };
+    row("url", &page.url)?;
+    row("fetched", time::print(page.fetched_at_ms).as_bytes())?;
+    row("kind", page.kind.name().as_bytes())?;
+    row("body", format!("{} bytes", head.body_bytes).as_bytes())?;
+    row("stored", format!("{} bytes", head.stored_bytes).as_bytes())?;
+    row("sequence", head.version.sequence.to_string().as_bytes())?;
+    if let Some(sequence) = head.unchanged_since {
+        row("same body as", format!("sequence {sequence}").as_bytes())?;
+    }
+    let texts = [
+        ("ip", page.ip.map(|ip| ip.to_string())),
+        ("method", page.method.clone()),
+        ("truncated", page.truncated.clone()),
+        ("digest", page.digest.clone()),
+        ("record id", page.record_id.clone()),
+    ];
+    for (name, text) in texts {
+        if let Some(text) = text {
+            row(name, text.as_bytes())?;
+        }
+    }
+    out.line("")?;
+    out.bytes(&page.http_head())
+}

@@ -1,0 +1,242 @@
+//! `import`: takes WARC files and dumps into a store.
+//!
+//! Every file is opened before the store is made. Damage is said with file and offset, and ends the program with the
+//! code for it; every whole record is taken in. Running an import again adds nothing, which is how one is resumed.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use filemap::PageStore;
+use filemap::warc::{ImportOptions, ImportReport, ProblemKind};
+use serde_json::{Value, json};
+
+use crate::load::{self, LoadReport};
+use crate::outcome::{Failure, Outcome};
+use crate::output::Output;
+use crate::words::{Bar, count, size};
+use crate::{Shared, opening, words};
+
+/// Problems of one file that are said; with --json, all are listed.
+const SAID_PROBLEMS: usize = 20;
+
+/// Take in WARC files and dumps
+#[derive(clap::Args)]
+#[command(after_help = "WARC files may be plain, gzip or zstd, which is seen from their content; a file called\n\
+    .jsonl is taken for a dump. Running an import again adds nothing.\n\n\
+    Example:\n  fm-tool import pages.fm crawl-*.warc.gz")]
+pub struct Args {
+    /// The store's folder, made if absent
+    store: PathBuf,
+    /// WARC files and dumps; - is a WARC file on standard input
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// Keep content codings (gzip, br, ...) as they came instead of undoing them
+    #[arg(long)]
+    as_received: bool,
+    /// Keep these records beside their pages; may be given several times
+    #[arg(long, value_name = "KIND", value_enum, value_delimiter = ',')]
+    keep: Vec<Keep>,
+    /// Make a new store that takes URLs as they are written, byte for byte
+    #[arg(long)]
+    exact_urls: bool,
+}
+
+/// Kinds of records that are kept only where asked.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Keep {
+    /// What was sent to get a page
+    Request,
+    /// Notes about a page
+    Metadata,
+    /// A page in another form, such as its text
+    Conversion,
+}
+
+/// A file to import, open.
+struct Source {
+    name: String,
+    bytes: u64,
+    reader: Box<dyn Read + Send>,
+    is_dump: bool,
+}
+
+/// What one file brought.
+#[derive(Default)]
+struct Brought {
+    report: ImportReport,
+    problems: Vec<Value>,
+    seconds: f64,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let sources: Vec<Source> = args.files.iter().map(|path| open(path)).collect::<Result<_, _>>()?;
+    let total_bytes = sources.iter().map(|source| source.bytes).sum();
+    let store = opening::to_fill(&args.store, args.exact_urls, shared)?;
+    let mut out = Output::stdout(shared.json);
+    let mut outcome = Outcome::Done;
+    let (mut done_bytes, mut total) = (0, ImportReport::default());
+    let (many, started) = (sources.len() > 1, Instant::now());
+    for source in sources {
+        let (name, bytes) = (source.name.clone(), source.bytes);
+        let bar = Bar::new(shared.quiet);
+        let brought = bring(&store, args, source, &mut |read, pages| {
+            let rate = pages as f64 / started.elapsed().as_secs_f64().max(1e-3);
+            bar.show(done_bytes + read, total_bytes, || format!("{} ({rate:.0} pages/s)", count(pages, "page")));
+        })?;
+        drop(bar);
+        done_bytes += bytes;
+        if brought.report.is_damaged() {
+            outcome = Outcome::Damaged;
+        }
+        say_problems(&name, &brought);
+        if out.is_json() {
+            out.json(&line(&name, &brought))?;
+        } else if !shared.quiet {
+            words::say(summary(&name, &brought.report, brought.seconds));
+        }
+        total.add(brought.report);
+    }
+    store.close()?;
+    if many && !out.is_json() && !shared.quiet {
+        words::say(summary("in all", &total, started.elapsed().as_secs_f64()));
+    }
+    out.finish()?;
+    Ok(outcome)
+}
+
+fn open(path: &Path) -> Result<Source, Failure> {
+    if path == Path::new("-") {
+        let name = "standard input".to_owned();
+        return Ok(Source { name, bytes: 0, reader: Box::new(io::stdin()), is_dump: false });
+    }
+    let fail = |error: io::Error| Failure::io("open", path, &error);
+    let file = File::open(path).map_err(fail)?;
+    let about = file.metadata().map_err(fail)?;
+    if about.is_dir() {
+        return Err(Failure::Usage(format!("{} is a folder; name the files in it", path.display())));
+    }
+    let is_dump = path.extension().is_some_and(|extension| extension == "jsonl");
+    Ok(Source { name: path.display().to_string(), bytes: about.len(), reader: Box::new(file), is_dump })
+}
+
+/// Takes one file in; `progress` is told of bytes read and pages stored.
+fn bring(
+    store: &PageStore,
+    args: &Args,
+    source: Source,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Brought, Failure> {
+    let started = Instant::now();
+    let mut brought = Brought::default();
+    if source.is_dump {
+        let report = load::load(store, &source.name, source.reader, &mut |report| {
+            progress(report.bytes_read, report.stored);
+        })?;
+        brought.take_load(&report);
+    } else {
+        let options = ImportOptions::new()
+            .as_received(args.as_received)
+            .keep_requests(args.keep.contains(&Keep::Request))
+            .keep_metadata(args.keep.contains(&Keep::Metadata))
+            .keep_conversions(args.keep.contains(&Keep::Conversion));
+        let report = filemap::warc::import(store, &source.name, source.reader, &options, &mut |at| {
+            progress(at.bytes_read, at.pages);
+        })?;
+        brought.take_import(report);
+    }
+    brought.seconds = started.elapsed().as_secs_f64();
+    Ok(brought)
+}
+
+impl Brought {
+    fn take_import(&mut self, report: ImportReport) {
+        self.problems = report
+            .problems
+            .iter()
+            .map(|problem| {
+                let damage = problem.kind == ProblemKind::Damage;
+                self::problem(problem.place.offset, problem.place.inner, damage, &problem.what)
+            })
+            .collect();
+        self.report = report;
+    }
+
+    fn take_load(&mut self, report: &LoadReport) {
+        let bad = report.bad_lines.iter();
+        self.problems = bad.map(|bad| problem(bad.offset, None, !bad.unusable, &bad.what)).collect();
+        self.report.bytes_read = report.bytes_read;
+        self.report.records = report.records;
+        self.report.stored = report.stored;
+        self.report.unchanged = report.unchanged;
+        self.report.already_there = report.already_there;
+        self.report.body_bytes = report.body_bytes;
+        self.report.unusable = report.bad_lines.iter().filter(|bad| bad.unusable).count() as u64;
+        self.report.damaged = report.bad_lines.len() as u64 - self.report.unusable;
+    }
+}
+
+fn problem(offset: u64, inner: Option<u64>, damage: bool, what: &str) -> Value {
+    json!({ "offset": offset, "inner_offset": inner, "damage": damage, "what": what })
+}
+
+fn say_problems(name: &str, brought: &Brought) {
+    for problem in brought.problems.iter().take(SAID_PROBLEMS) {
+        let inner = problem["inner_offset"].as_u64().filter(|inner| *inner > 0);
+        let inner = inner.map_or(String::new(), |inner| format!(" (+{inner} decompressed)"));
+        let what = problem["what"].as_str().unwrap_or_default();
+        words::complain(format_args!("{name}: offset {}{inner}: {what}", problem["offset"]));
+    }
+    let all = brought.report.damaged + brought.report.unusable;
+    if all > SAID_PROBLEMS as u64 {
+        let more = all - SAID_PROBLEMS as u64;
+        words::complain(format_args!("{name}: {} more; --json lists them", count(more, "problem")));
+    }
+}
+
+fn line(name: &str, brought: &Brought) -> Value {
+    let report = &brought.report;
+    json!({
+        "file": name,
+        "bytes_read": report.bytes_read,
+        "records": report.records,
+        "stored": report.stored,
+        "unchanged": report.unchanged,
+        "already_there": report.already_there,
+        "ignored": report.ignored,
+        "decoded": report.decoded,
+        "kept_as_received": report.kept_as_received,
+        "body_bytes": report.body_bytes,
+        "damaged": report.damaged,
+        "unusable": report.unusable,
+        "seconds": (brought.seconds * 1000.0).round() / 1000.0,
+        "problems": brought.problems,
+    })
+}
+
+fn summary(name: &str, report: &ImportReport, seconds: f64) -> String {
+    let rate = |number: u64| number as f64 / seconds.max(1e-3);
+    let mut words = format!("{name}: {} stored", count(report.stored, "page"));
+    let parts = [
+        (report.unchanged, format!("{} with an unchanged body", report.unchanged)),
+        (report.already_there, format!("{} already there", report.already_there)),
+        (report.damaged, count(report.damaged, "damaged place")),
+        (report.unusable, format!("{} that cannot be kept", count(report.unusable, "record"))),
+    ];
+    for (number, part) in parts {
+        if number > 0 {
+            words.push_str(", ");
+            words.push_str(&part);
+        }
+    }
+    let pages = report.stored + report.already_there;
+    words.push_str(&format!(
+        "; {} of bodies in {seconds:.1} s ({}/s, {:.0} pages/s)",
+        size(report.body_bytes),
+        size(rate(report.bytes_read) as u64),
+        rate(pages),
+    ));
+    words
+}

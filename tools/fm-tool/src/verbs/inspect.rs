@@ -1,0 +1,62 @@
+//! `inspect`: what one file of a store holds, field by field, without opening the store.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use filemap_core::Inspected;
+use serde_json::{Map, Value, json};
+
+use crate::Shared;
+use crate::outcome::{Failure, Outcome};
+use crate::output::Output;
+
+/// Print what one file of a store holds, field by field
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  fm-tool inspect pages.fm/value0.dat | head")]
+pub struct Args {
+    /// A superblock, segment, index or key file
+    file: PathBuf,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let mut out = Output::stdout(shared.json);
+    let mut end = Ok(Outcome::Done);
+    filemap_core::inspect(&args.file, &mut |item| {
+        if item.problem.is_some() {
+            end = Ok(Outcome::Damaged);
+        }
+        match print(&mut out, &item) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(failure) => {
+                end = Err(failure);
+                ControlFlow::Break(())
+            }
+        }
+    })?;
+    let outcome = end?;
+    out.finish()?;
+    Ok(outcome)
+}
+
+fn print(out: &mut Output, item: &Inspected) -> Result<(), Failure> {
+    if out.is_json() {
+        let fields: Map<String, Value> =
+            item.fields.iter().map(|(name, value)| ((*name).to_owned(), Value::from(value.as_str()))).collect();
+        return out.json(&json!({
+            "offset": item.offset,
+            "bytes": item.bytes,
+            "kind": item.kind,
+            "fields": fields,
+            "problem": item.problem,
+        }));
+    }
+    out.line(format!("offset {}  {}  {} bytes", item.offset, item.kind, item.bytes))?;
+    if let Some(problem) = &item.problem {
+        out.line(format!("    PROBLEM            {problem}"))?;
+    }
+    for (name, value) in &item.fields {
+        out.line(format!("    {name:18} {value}"))?;
+    }
+    Ok(())
+}

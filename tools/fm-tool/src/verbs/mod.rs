@@ -1,0 +1,16 @@
+//! The verbs, one file each: its arguments, and how its result is printed.
+//!
+//! A verb's `run` opens what it needs, asks the crates, prints, and says how it ended. It holds no knowledge of the
+//! store of its own.
+
+pub mod dump;
+pub mod get;
+pub mod head;
+pub mod history;
+pub mod import;
+pub mod inspect;
+pub mod ls;
+pub mod put;
+pub mod rm;
+pub mod stat;
+pub mod verify;

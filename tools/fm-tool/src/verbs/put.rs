@@ -1,0 +1,106 @@
+//! `put`: stores one page from a file or from standard input.
+//!
+//! Everything that can be wrong with the arguments is found before the store is made.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use filemap::{Headers, Page};
+use serde_json::{Map, Value};
+use urlindex::{Canonicalizer, Exact, Whatwg};
+
+use crate::outcome::{Failure, Outcome};
+use crate::output::Output;
+use crate::{Shared, json, opening, time, words};
+
+/// Put one page
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  curl -s https://example.com/ | fm-tool put pages.fm https://example.com/")]
+pub struct Args {
+    /// The store's folder, made if absent
+    store: PathBuf,
+    /// The page's URL
+    url: String,
+    /// The body's file; - is standard input
+    #[arg(default_value = "-")]
+    file: PathBuf,
+    /// When it was fetched [default: now]
+    #[arg(long, value_name = "TIME", value_parser = time::parse, allow_negative_numbers = true)]
+    time: Option<i64>,
+    /// The status code
+    #[arg(long, default_value_t = 200)]
+    status: u16,
+    /// A header, in order; may be given several times
+    #[arg(long = "header", value_name = "Name: value", value_parser = header)]
+    headers: Vec<(String, String)>,
+    /// Make a new store that takes URLs as they are written, byte for byte
+    #[arg(long)]
+    exact_urls: bool,
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    match text.split_once(':') {
+        Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.trim().to_owned())),
+        _ => Err("write a header as `Name: value`".to_owned()),
+    }
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let mut body = body(&args.file)?;
+    check_url(args)?;
+    let mut headers = Headers::new();
+    for (name, value) in &args.headers {
+        headers.push(name.as_str(), value.as_str());
+    }
+    let time_ms = args.time.unwrap_or_else(time::now_ms);
+    let page = Page { headers, ..Page::new(args.url.as_str(), time_ms, args.status, "") };
+    let store = opening::to_fill(&args.store, args.exact_urls, shared)?;
+    let version = store.put_page_reader(&page, &mut body)?;
+    let key = store.key(&args.url)?;
+    store.close()?;
+
+    let mut out = Output::stdout(shared.json);
+    if out.is_json() {
+        let time = Value::from(time::print(version.time_ms));
+        let line: Map<String, Value> = [
+            json::field("url", &key),
+            ("time".to_owned(), time),
+            ("time_ms".to_owned(), Value::from(version.time_ms)),
+            ("sequence".to_owned(), Value::from(version.sequence)),
+        ]
+        .into_iter()
+        .collect();
+        out.json(&Value::Object(line))?;
+    } else if !shared.quiet {
+        words::say(format_args!("put {} as of {}", args.url, time::print(version.time_ms)));
+    }
+    out.finish()?;
+    Ok(Outcome::Done)
+}
+
+fn body(path: &Path) -> Result<Box<dyn Read>, Failure> {
+    if path == Path::new("-") {
+        return Ok(Box::new(io::stdin()));
+    }
+    if path.is_dir() {
+        return Err(Failure::Io(format!("{} is a folder; give a file, or - for standard input", path.display())));
+    }
+    let file = File::open(path).map_err(|error| Failure::io("open", path, &error))?;
+    Ok(Box::new(file))
+}
+
+/// Refuses a URL that a new store would refuse, before there is one. A store that exists has its own say.
+fn check_url(args: &Args) -> Result<(), Failure> {
+    if args.store.exists() {
+        return Ok(());
+    }
+    let rule: &dyn Canonicalizer = if args.exact_urls { &Exact } else { &Whatwg };
+    let key = rule.canonicalize(args.url.as_bytes());
+    let key = key.map_err(|error| Failure::Usage(format!("{:?}: {error}", args.url)))?;
+    if key.len() > filemap_core::MAX_KEY_BYTES {
+        return Err(filemap_core::Error::KeyLength { len: key.len() }.into());
+    }
+    Ok(())
+}

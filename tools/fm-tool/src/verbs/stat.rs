@@ -1,0 +1,82 @@
+//! `stat`: sizes and counters of a store, for people, for programs, or for a monitor.
+//!
+//! A store's counters belong to the handle that counts, and this program's own has only just been opened: what tells
+//! something here are the levels. The forms for programs have every field all the same, so that they have one schema.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use filemap_core::{StatValue, Stats};
+use serde_json::{Map, Value};
+
+use crate::outcome::{Failure, Outcome};
+use crate::output::Output;
+use crate::{Shared, opening, openmetrics, words};
+
+/// Print sizes and counters
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  fm-tool stat pages.fm --format openmetrics")]
+pub struct Args {
+    /// The store's folder
+    store: PathBuf,
+    /// How to print them
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// The forms in which statistics are printed.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A name and a value a line
+    Text,
+    /// One JSON line
+    Json,
+    /// The OpenMetrics text format, for a monitor
+    Openmetrics,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let store = opening::engine_to_read(&args.store, shared)?;
+    let stats = store.stats();
+    let about = [("path", store.path().display().to_string()), ("canonicalizer", store.canonicalizer().to_string())];
+    let mut out = Output::stdout(shared.json);
+    match args.format {
+        Format::Json => out.json(&json(&about, &stats))?,
+        Format::Text if shared.json => out.json(&json(&about, &stats))?,
+        Format::Text => out.bytes(text(&about, &stats).as_bytes())?,
+        Format::Openmetrics => out.bytes(openmetrics::exposition(&stats, &about).as_bytes())?,
+    }
+    out.finish()?;
+    Ok(Outcome::Done)
+}
+
+fn json(about: &[(&str, String)], stats: &Stats) -> Value {
+    let mut line: Map<String, Value> =
+        about.iter().map(|(name, text)| ((*name).to_owned(), Value::from(text.as_str()))).collect();
+    for (name, value, _) in stats.fields() {
+        let value = match value {
+            StatValue::Counter(number) | StatValue::Gauge(number) => Value::from(number),
+            StatValue::Text(text) => Value::from(text),
+        };
+        line.insert(name.to_owned(), value);
+    }
+    Value::Object(line)
+}
+
+/// The levels and texts. Counters are left out: they are those of this program's own handle, opened a moment ago.
+fn text(about: &[(&str, String)], stats: &Stats) -> String {
+    let mut rows: Vec<(&str, String)> = about.to_vec();
+    for (name, value, _) in stats.fields() {
+        match value {
+            StatValue::Counter(_) => {}
+            StatValue::Gauge(bytes) if name.ends_with("_bytes") && bytes >= 1000 => {
+                rows.push((name, format!("{bytes} ({})", words::size(bytes))));
+            }
+            StatValue::Gauge(number) => rows.push((name, number.to_string())),
+            StatValue::Text(text) => rows.push((name, if text.is_empty() { "-".to_owned() } else { text })),
+        }
+    }
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    rows.iter().map(|(name, value)| format!("{name:width$}  {value}\n")).collect()
+}

@@ -1,0 +1,196 @@
+//! What is refused, with which words and exit code; and that nothing is written and nothing lost by it.
+
+mod harness;
+
+use std::fs;
+use std::path::Path;
+
+use harness::{Bench, PAGE_CRC, PAGE_URL, PAGES, run, tool, warc};
+
+const READING_VERBS: [&str; 8] = ["get", "head", "history", "ls", "stat", "verify", "dump", "rm"];
+
+/// The arguments after the store that a verb needs at least.
+fn arguments(verb: &str) -> &'static [&'static str] {
+    match verb {
+        "get" | "head" | "history" | "rm" => &[PAGE_URL],
+        _ => &[],
+    }
+}
+
+fn entries(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn an_absent_store_is_an_error_and_is_never_made() {
+    for verb in READING_VERBS {
+        let bench = Bench::new();
+        bench.run(verb, arguments(verb)).ended(2).said("pages.fm");
+        assert!(!bench.store().exists(), "{verb} made the store");
+    }
+}
+
+#[test]
+fn a_folder_of_other_things_is_refused_and_left_as_it_was() {
+    for verb in READING_VERBS.iter().chain(&["put", "import"]) {
+        let bench = Bench::new();
+        fs::create_dir(bench.store()).unwrap();
+        fs::write(bench.store().join("letter.txt"), "dear").unwrap();
+        let file = warc("example.warc.gz");
+        let ran = match *verb {
+            "put" => bench.feed(verb, &["http://example.com/"], b"body"),
+            "import" => bench.run(verb, &[&file]),
+            _ => bench.run(verb, arguments(verb)),
+        };
+        ran.ended(2).said("pages.fm");
+        assert_eq!(entries(&bench.store()), ["letter.txt"], "{verb}");
+    }
+}
+
+#[test]
+fn a_file_in_the_stores_place_is_refused_and_left_as_it_was() {
+    let bench = Bench::new();
+    fs::write(bench.store(), "not a folder").unwrap();
+    for verb in READING_VERBS {
+        bench.run(verb, arguments(verb)).ended(2).said("pages.fm");
+    }
+    bench.run("import", &[warc("example.warc.gz")]).ended(2).said("pages.fm");
+    assert_eq!(fs::read_to_string(bench.store()).unwrap(), "not a folder");
+}
+
+#[test]
+fn a_second_writer_ends_with_4_and_readers_go_on() {
+    let bench = Bench::with(&["python-docs.warc.gz"]);
+    let writer = filemap_core::Store::open(bench.store(), filemap_core::Options::new()).unwrap();
+    bench.feed("put", &[PAGE_URL], b"mine").ended(4).said(&std::process::id().to_string());
+    bench.run("rm", &[PAGE_URL]).ended(4);
+    bench.run("import", &[warc("example.warc.gz")]).ended(4);
+    assert_eq!(crc32fast::hash(&bench.run("get", &[PAGE_URL]).ended(0).out), PAGE_CRC);
+    bench.run::<&str>("verify", &[]).ended(0);
+    writer.close().unwrap();
+    bench.feed("put", &[PAGE_URL], b"mine").ended(0);
+}
+
+#[test]
+fn bad_arguments_end_with_2_and_an_advice() {
+    let bench = Bench::with(&["example.warc.gz"]);
+    bench.run("get", &["http://example.com/", "--at", "yesterday"]).ended(2).said("2024-05-01T12:00:00Z");
+    bench.run("get", &["http://example.com/", "--headers", "--response"]).ended(2).said("cannot be used with");
+    bench.run::<&str>("get", &[]).ended(2).said("<URL>");
+    bench.run::<&str>("fetch", &[]).ended(2).said("fetch");
+    bench.run::<&str>("import", &[]).ended(2).said("<FILE>");
+    bench.run("stat", &["--format", "xml"]).ended(2).said("openmetrics");
+    bench.feed("put", &["http://example.com/", "-", "--header", "no colon"], b"").ended(2).said("Name: value");
+    bench.run("put", &["http://example.com/", "absent.html"]).ended(2).said("absent.html");
+    bench.feed("put", &["not a url"], b"x").ended(2).said("not a url");
+}
+
+#[test]
+fn a_refused_put_makes_no_store() {
+    let bench = Bench::new();
+    bench.run("put", &["http://example.com/", "absent.html"]).ended(2);
+    bench.feed("put", &["not a url"], b"x").ended(2);
+    bench.run("import", &["absent.warc.gz"]).ended(2).said("absent.warc.gz");
+    assert!(!bench.store().exists());
+}
+
+#[test]
+fn a_url_over_the_limit_is_refused_and_nothing_is_written() {
+    let bench = Bench::with(&["example.warc.gz"]);
+    let before = bench.run::<&str>("ls", &[]).ended(0).out;
+    let long = format!("http://example.com/{}", "a".repeat(70_000));
+    bench.feed("put", &[&long], b"x").ended(2).said("65536");
+    assert_eq!(bench.run::<&str>("ls", &[]).ended(0).out, before);
+    let just = format!("http://example.com/{}", "a".repeat(60_000));
+    bench.feed("put", &[&just], b"x").ended(0);
+    assert_eq!(bench.run("get", &[&just]).ended(0).out, b"x");
+}
+
+#[test]
+fn a_truncated_warc_gives_its_whole_records_and_ends_with_3() {
+    let whole = fs::read(warc("python-docs.warc.gz")).unwrap();
+    let bench = Bench::new();
+    let cut = bench.path("cut.warc.gz");
+    fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
+    let lines = bench.run("import", &["--json".as_ref(), cut.as_os_str()]).ended(3).said("cut.warc.gz").json();
+    assert!(lines[0]["stored"].as_u64().unwrap() > 10, "{lines:?}");
+    assert!(lines[0]["problems"][0]["offset"].as_u64().unwrap() > 0, "{lines:?}");
+    assert_eq!(crc32fast::hash(&bench.run("get", &[PAGE_URL]).ended(0).out), PAGE_CRC);
+    bench.run::<&str>("verify", &[]).ended(0);
+}
+
+#[test]
+fn a_byte_flipped_in_a_warc_costs_that_record_only() {
+    let mut bytes = fs::read(warc("python-docs.warc.gz")).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x55;
+    let bench = Bench::new();
+    let flipped = bench.path("flipped.warc.gz");
+    fs::write(&flipped, &bytes).unwrap();
+    bench.run("import", &[&flipped]).ended(3).said("flipped.warc.gz");
+    let urls = bench.run::<&str>("ls", &[]).ended(0).text().lines().count();
+    assert!((PAGES - 2..=PAGES).contains(&urls), "{urls} of {PAGES} URLs");
+}
+
+#[test]
+fn an_empty_file_and_one_that_is_no_warc_are_said_to_be_so() {
+    let bench = Bench::new();
+    let empty = bench.path("empty.warc");
+    fs::write(&empty, "").unwrap();
+    bench.run("import", &[&empty]).ended(3).said("empty.warc: offset 0:").said("0 pages");
+    let letter = bench.path("letter.warc");
+    fs::write(&letter, "Dear Sir or Madam,\nthis is no WARC file.\n").unwrap();
+    let good = warc("example.warc.gz");
+    bench.run("import", &[&letter, &good]).ended(3).said("letter.warc");
+    bench.run("get", &["http://example.com/"]).ended(0);
+}
+
+#[test]
+fn damage_in_the_store_ends_with_3_and_names_file_and_offset() {
+    let bench = Bench::with(&["python-docs.warc.gz"]);
+    let segment = bench.store().join("value0.dat");
+    let mut bytes = fs::read(&segment).unwrap();
+    let items = run(tool().arg("inspect").arg(&segment).arg("--json")).ended(0).json();
+    let item = items.iter().find(|item| item["fields"]["key"] == PAGE_URL).expect("the page's record");
+    let offset = item["offset"].as_u64().unwrap() as usize;
+    let stored = item["bytes"].as_u64().unwrap() as usize;
+    bytes[offset + stored / 2] ^= 1;
+    fs::write(&segment, bytes).unwrap();
+
+    bench.run("get", &[PAGE_URL]).ended(3).said("value0.dat").said(&offset.to_string());
+    let lines = bench.run("verify", &["--json"]).ended(3).json();
+    let found = |line: &serde_json::Value| line["file"] == "value0.dat" && line["offset"] == offset;
+    assert!(lines.iter().any(found), "{lines:?}");
+    let others = bench.run("dump", &["-o", "-"]).ended(3).said("value0.dat");
+    run(tool().arg("inspect").arg(&segment)).ended(3);
+    assert_eq!(others.text().lines().count(), PAGES - 1, "every other page is dumped");
+}
+
+#[test]
+fn a_store_that_nobody_may_write_is_read_and_not_written() {
+    let bench = Bench::with(&["example.warc.gz"]);
+    let mut mode = fs::metadata(bench.store()).unwrap().permissions();
+    let writable = mode.clone();
+    mode.set_readonly(true);
+    fs::set_permissions(bench.store(), mode).unwrap();
+    let root = fs::write(bench.store().join("probe"), "").is_ok();
+    if root {
+        fs::remove_file(bench.store().join("probe")).unwrap();
+    } else {
+        bench.run("import", &[warc("cc.warc.gz")]).ended(2).said("pages.fm");
+    }
+    let got = bench.run("get", &["http://example.com/"]);
+    fs::set_permissions(bench.store(), writable).unwrap();
+    assert_eq!(got.ended(0).out.len(), 1270);
+}
+
+#[test]
+fn a_store_cannot_be_made_below_a_file() {
+    let bench = Bench::new();
+    fs::write(bench.path("file"), "").unwrap();
+    let store = bench.path("file").join("pages.fm");
+    run(tool().arg("import").arg(&store).arg(warc("example.warc.gz"))).ended(2).said("pages.fm");
+}
