@@ -29,12 +29,16 @@ pub const ENGINE_LAYERS: &[&[&str]] = &[
     // Bytes: one record, then a log of records.
     &["format"],
     &["log"],
+    &["files"],
     // Each owns one file or one table, and none knows another.
     &["recent", "keys", "values", "index", "superblock"],
+    // From files to what a handle needs.
+    &["recover"],
     // Those together, as one handle's threads share them.
     &["state"],
     // Work over that state.
-    &["checkpoint", "recover", "check", "inspect"],
+    &["checkpoint"],
+    &["check", "inspect"],
     &["worker"],
     &["store"],
 ];

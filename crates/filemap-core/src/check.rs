@@ -10,7 +10,7 @@ use crate::format::superblock::COPIES;
 use crate::format::value::{self, Kind};
 use crate::format::{PAGE_BYTES, names};
 use crate::log::scan::Item;
-use crate::store::{Inner, Store};
+use crate::state::{Shared, digest};
 use crate::values::segments::FIRST_RECORD;
 
 /// One damaged place.
@@ -75,7 +75,7 @@ impl Starts {
 }
 
 struct Check<'a> {
-    inner: &'a Inner,
+    shared: &'a Shared,
     report: VerifyReport,
     total_bytes: u64,
     values: HashMap<u16, Starts>,
@@ -83,25 +83,19 @@ struct Check<'a> {
     progress: &'a mut dyn FnMut(VerifyProgress),
 }
 
-impl Store {
-    /// Reads all files of the store, checks every record and every link between them, and reports all damage: bytes that
-    /// belong to no record, records whose checksum or decompressed length is wrong, index pages, slots that lead nowhere.
-    /// Takes 2 MiB of memory for each GiB of values. Other threads may go on reading and writing.
-    ///
-    /// # Errors
-    /// [`Error::Io`](crate::Error::Io) when a file cannot be read at all; damage is in the report.
-    pub fn verify(&self, progress: &mut dyn FnMut(VerifyProgress)) -> Result<VerifyReport> {
-        let inner = &*self.inner;
-        inner.check_open()?;
-        if inner.writer.is_some() {
+impl Shared {
+    /// See [`Store::verify`](crate::Store::verify).
+    pub(crate) fn verify(&self, progress: &mut dyn FnMut(VerifyProgress)) -> Result<VerifyReport> {
+        self.check_open()?;
+        if self.writer.is_some() {
             // The tables then hold only what is put while this runs.
-            inner.checkpoint()?;
+            self.checkpoint()?;
         } else {
-            inner.follow_writer()?;
+            self.follow_writer()?;
         }
         let stats = self.stats();
         let mut check = Check {
-            inner,
+            shared: self,
             report: VerifyReport::default(),
             total_bytes: stats.value_bytes + stats.key_bytes + stats.index_leaves * PAGE_BYTES as u64,
             values: HashMap::new(),
@@ -132,7 +126,7 @@ impl Check<'_> {
 
     fn superblock(&mut self) -> Result<()> {
         self.report.files += 1;
-        for (copy, offset) in self.inner.superblock.copies()?.iter().zip(COPIES) {
+        for (copy, offset) in self.shared.superblock.copies()?.iter().zip(COPIES) {
             if let Err(what) = copy {
                 self.problem(names::SUPERBLOCK, offset, *what);
             }
@@ -142,11 +136,11 @@ impl Check<'_> {
 
     /// Scans every segment up to the end of the log.
     fn values(&mut self) -> Result<()> {
-        let end = self.inner.log_end();
-        for segment in self.inner.segments.all().iter().filter(|s| s.ordinal <= end.ordinal) {
+        let end = self.shared.log_end();
+        for segment in self.shared.segments.all().iter().filter(|s| s.ordinal <= end.ordinal) {
             let name = segment.name();
             self.report.files += 1;
-            let file = match self.inner.segments.file(segment) {
+            let file = match self.shared.segments.file(segment) {
                 Ok(file) => file,
                 Err(e) => {
                     self.problem(name, 0, e.to_string());
@@ -154,7 +148,7 @@ impl Check<'_> {
                 }
             };
             let to = if segment.ordinal == end.ordinal { end.offset } else { u64::MAX };
-            let mut scan = self.inner.segments.scan(segment, &*file, FIRST_RECORD, to)?;
+            let mut scan = self.shared.segments.scan(segment, &*file, FIRST_RECORD, to)?;
             let mut starts = Starts::default();
             let mut expanded = Vec::new();
             let mut read = FIRST_RECORD;
@@ -186,10 +180,10 @@ impl Check<'_> {
     /// Scans key.dat; how many of its records are the head of a key's chain, as the index says.
     fn keys(&mut self) -> Result<u64> {
         self.report.files += 1;
-        let inner = self.inner;
+        let shared = self.shared;
         let mut heads = 0;
         let mut read = 0;
-        let mut scan = inner.keys.scan()?;
+        let mut scan = shared.keys.scan()?;
         while let Some(item) = scan.next()? {
             match item {
                 Item::Gap { offset, bytes, what } => {
@@ -200,9 +194,9 @@ impl Check<'_> {
                     read += bytes.len() as u64;
                     self.report.key_records += 1;
                     self.keys.add(offset / KEY_UNIT);
-                    let (record, key) = inner.keys.decode(bytes, offset)?;
-                    let hash = inner.hash(key);
-                    let Ok(candidates) = inner.candidates(hash) else { continue };
+                    let (record, key) = shared.keys.decode(bytes, offset)?;
+                    let hash = shared.hash(key);
+                    let Ok(candidates) = shared.candidates(hash) else { continue };
                     for slot in candidates.iter().filter(|s| s.key == offset / KEY_UNIT) {
                         heads += 1;
                         if slot.location != record.location || slot.hash != kept_bits(hash) {
@@ -240,7 +234,7 @@ impl Check<'_> {
         };
         let mut pages = Vec::new();
         self.report.index_pages =
-            self.inner.index.check(&mut slots, &mut |page, what| pages.push((page, what.to_owned())))?;
+            self.shared.index.check(&mut slots, &mut |page, what| pages.push((page, what.to_owned())))?;
         self.report.indexed_keys = keys;
         self.read(names::INDEX, self.report.index_pages * PAGE_BYTES as u64);
         for (page, what) in pages {
@@ -249,7 +243,7 @@ impl Check<'_> {
         for (name, offset, what) in bad {
             self.problem(name, offset, what);
         }
-        let expected = self.inner.latest.load().index.keys;
+        let expected = self.shared.latest.load().index.keys;
         if self.report.problems.is_empty() && (keys != expected || heads != keys) {
             let what = format!("the index has {keys} keys, the superblock says {expected}, key.dat has {heads} heads");
             self.problem(names::INDEX, 0, what);
@@ -275,7 +269,7 @@ fn expand(bytes: &[u8], out: &mut Vec<u8>) -> std::result::Result<(), &'static s
         }
         Kind::Reference | Kind::Tombstone | Kind::Filler => {}
     }
-    if header.kind == Kind::Page && crate::store::digest(out) != header.digest {
+    if header.kind == Kind::Page && digest(out) != header.digest {
         return Err("the body's digest does not match");
     }
     Ok(())

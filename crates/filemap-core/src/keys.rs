@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use filemap_io::{Access, Advice, Dir, File};
 
 use crate::error::{Error, Result};
+use crate::files::check_header;
 use crate::format::header::{self, FileHeader, Kind};
 use crate::format::key::{FIXED_BYTES, KeyRecord, UNIT_BYTES};
-use crate::format::{FORMAT_VERSION, Flaw, names, seed};
+use crate::format::{Flaw, names, seed};
 use crate::log::scan::{Framing, Scan};
 
 /// How many bytes a read of a record asks for before its key's length is known.
@@ -195,24 +196,4 @@ impl KeyAppender {
     pub(crate) fn appended_bytes(&self) -> u64 {
         self.appended_bytes
     }
-}
-
-/// Reads and judges the header of a file.
-///
-/// # Errors
-/// `Corrupt` when it is damaged, of another kind or another store's; `NewerFormat`.
-pub(crate) fn check_header(file: &dyn File, name: &str, kind: Kind, store_id: &[u8; 16]) -> Result<FileHeader> {
-    let mut b = [0; header::BYTES];
-    let n = file.read_at(&mut b, 0).map_err(|e| Error::io("read", name, e))?;
-    let header = FileHeader::decode(&b[..n]).map_err(|what| Error::corrupt(name, 0, what))?;
-    if header.read_version > FORMAT_VERSION {
-        return Err(Error::NewerFormat { file: name.into(), found: header.read_version, supported: FORMAT_VERSION });
-    }
-    if header.kind != kind {
-        return Err(Error::corrupt(name, 0, "it is a file of another kind"));
-    }
-    if header.store_id != *store_id {
-        return Err(Error::corrupt(name, 0, "it belongs to another store"));
-    }
-    Ok(header)
 }

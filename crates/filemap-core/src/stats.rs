@@ -1,4 +1,4 @@
-//! Counters and what a monitor is told.
+//! What a handle counts while it works, and what of that a monitor is told.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -7,31 +7,31 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::options::Durability;
-use crate::store::Inner;
+use crate::state::Shared;
 use crate::sync::lock;
 
 /// How long a thread with nothing to do sleeps.
 const IDLE: Duration = Duration::from_secs(3600);
 
-type Job = fn(&Inner);
+type Job = fn(&Shared);
 
 /// Starts the threads; they end when their bells are stopped.
-pub(crate) fn start(inner: &Arc<Inner>) -> Vec<JoinHandle<()>> {
+pub(crate) fn start(shared: &Arc<Shared>) -> Vec<JoinHandle<()>> {
     let jobs: [(&str, Job); 2] = [("filemap-sync", keep_synced), ("filemap-checkpoint", keep_checkpointed)];
     jobs.into_iter()
         .filter_map(|(name, job)| {
-            let inner = Arc::clone(inner);
+            let shared = Arc::clone(shared);
             // Without a thread (a limit of the system) puts still work: syncs and checkpoints are then the caller's.
-            let thread = std::thread::Builder::new().name(name.into()).spawn(move || job(&inner));
+            let thread = std::thread::Builder::new().name(name.into()).spawn(move || job(&shared));
             thread.ok()
         })
         .collect()
 }
 
 /// Syncs the log in time, keeps the kernel's dirty pages few, and has the next segment ready.
-fn keep_synced(inner: &Inner) {
-    let Some(writer) = &inner.writer else { return };
-    let interval = match inner.options.durability {
+fn keep_synced(shared: &Shared) {
+    let Some(writer) = &shared.writer else { return };
+    let interval = match shared.options.durability {
         Durability::Interval(interval) => interval,
         Durability::Buffered | Durability::Sync => IDLE,
     };
@@ -48,32 +48,32 @@ fn keep_synced(inner: &Inner) {
         };
         let unwritten = position - writer.group.synced();
         let due = last.elapsed() >= interval && unwritten > 0;
-        if due || unwritten >= inner.options.writeback_bytes {
+        if due || unwritten >= shared.options.writeback_bytes {
             // The error has poisoned the handle, which is how the caller learns of it.
-            let _ = inner.sync_to(position);
+            let _ = shared.sync_to(position);
         }
         if last.elapsed() >= interval {
             last = Instant::now();
         }
         if let Some(ordinal) = next {
             // On an error the roll itself will try again, and then it matters.
-            if let Err(e) = inner.segments.prepare(ordinal) {
-                inner.counters.failed(&e);
+            if let Err(e) = shared.segments.prepare(ordinal) {
+                shared.counters.failed(&e);
             }
         }
     }
 }
 
 /// Runs checkpoints when they are due.
-fn keep_checkpointed(inner: &Inner) {
-    let Some(writer) = &inner.writer else { return };
+fn keep_checkpointed(shared: &Shared) {
+    let Some(writer) = &shared.writer else { return };
     while !writer.checkpoint_bell.is_stopped() {
         writer.checkpoint_bell.wait(IDLE);
         if writer.checkpoint_bell.is_stopped() || !writer.checkpoint_due.load(Ordering::Acquire) {
             continue;
         }
-        if let Err(e) = inner.checkpoint() {
-            inner.counters.failed(&e);
+        if let Err(e) = shared.checkpoint() {
+            shared.counters.failed(&e);
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::format::key::KeyRecord;
 use crate::format::leaf::Slot;
 use crate::keys::KeyAppender;
 use crate::recent::{Entry, Found};
-use crate::store::read::{Spot, chain, sort_versions};
+use crate::state::{Spot, chain, sort_versions};
 use crate::values::read::Want;
 use crate::values::segments::Segments;
 

@@ -16,24 +16,12 @@ use std::time::Instant;
 use crate::error::Result;
 use crate::event::Event;
 use crate::format::leaf::kept_bits;
-use crate::format::superblock::{Superblock, Tail};
-use crate::index::IndexWriter;
-use crate::keys::KeyAppender;
+use crate::format::superblock::Tail;
 use crate::recent::{Found, Recent};
+use crate::state::{Checkpointer, Shared, Tables};
 use crate::stats::Counters;
-use crate::store::{Inner, Tables};
 use crate::sync::lock;
 use merge::Merge;
-
-/// What only checkpoints touch, behind the checkpoint lock.
-pub(crate) struct Checkpointer {
-    pub(crate) index: IndexWriter,
-    pub(crate) keys: KeyAppender,
-    /// The last durable superblock.
-    pub(crate) current: Superblock,
-    /// Entries with a lower sequence were replayed: an interrupted checkpoint may have entered them before.
-    pub(crate) replayed_below: u64,
-}
 
 /// The state of the log at the moment of freezing.
 struct Frozen {
@@ -43,7 +31,7 @@ struct Frozen {
     position: u64,
 }
 
-impl Inner {
+impl Shared {
     /// Runs a checkpoint now; waits for one that is running.
     ///
     /// # Errors

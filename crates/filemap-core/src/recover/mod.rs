@@ -7,13 +7,14 @@ use std::sync::Arc;
 use filemap_io::{Access, Dir, File};
 
 use crate::error::{Error, Result};
+use crate::files::check_header;
 use crate::format::header::{FileHeader, Kind as FileKind};
 use crate::format::leaf::MIN_DEPTH;
 use crate::format::location::{Location, SizeClass};
 use crate::format::superblock::{IndexRoot, Superblock, Tail};
 use crate::format::value::{self, Kind};
 use crate::format::{FORMAT_VERSION, PAGE_BYTES, names, seed};
-use crate::keys::{KeyLog, check_header};
+use crate::keys::KeyLog;
 use crate::options::{Canonicalizer, Options};
 use crate::recent::{Entry, Recent};
 use crate::record::{Version, now_ms};

@@ -6,14 +6,12 @@ use std::vec::IntoIter;
 
 use crate::error::Result;
 use crate::format::location::{Location, SizeClass};
-use crate::format::superblock::Tail;
 use crate::format::value::{self, Kind};
 use crate::log::scan::Item;
 use crate::recent::{Found, Recent};
 use crate::record::{Value, Version};
-use crate::store::read::Spot;
-use crate::store::{Inner, Store};
-use crate::sync::lock;
+use crate::state::{Shared, Spot};
+use crate::store::Store;
 use crate::values::segments::{FIRST_RECORD, Segment};
 
 type Filter = Box<dyn Fn(&[u8]) -> bool + Send>;
@@ -23,12 +21,12 @@ impl Store {
     /// meanwhile may or may not be met; nothing is met twice. Damaged records come as errors, and iteration goes on after
     /// them.
     pub fn pages(&self) -> Pages {
-        Pages::new(Arc::clone(&self.inner), true)
+        Pages::new(Arc::clone(&self.shared), true)
     }
 
     /// As [`Store::pages`], with every live version of each key.
     pub fn versions(&self) -> Pages {
-        Pages::new(Arc::clone(&self.inner), false)
+        Pages::new(Arc::clone(&self.shared), false)
     }
 
     /// All live keys, each once, in no order: a sequential read of key.dat, and of no value.
@@ -44,13 +42,13 @@ impl Store {
 
     /// The live keys that `filter` accepts; costs as much as [`Store::keys`].
     pub fn keys_where(&self, filter: impl Fn(&[u8]) -> bool + Send + 'static) -> Keys {
-        Keys::new(Arc::clone(&self.inner), Box::new(filter))
+        Keys::new(Arc::clone(&self.shared), Box::new(filter))
     }
 }
 
 /// Iterates over pages; see [`Store::pages`].
 pub struct Pages {
-    inner: Arc<Inner>,
+    shared: Arc<Shared>,
     newest_only: bool,
     segments: IntoIter<(Arc<Segment>, u64)>,
     current: Option<(Arc<Segment>, u64, u64)>,
@@ -67,16 +65,16 @@ impl std::fmt::Debug for Pages {
 const BATCH_BYTES: u64 = 1 << 20;
 
 impl Pages {
-    fn new(inner: Arc<Inner>, newest_only: bool) -> Pages {
-        let end = inner.log_end();
-        let segments: Vec<(Arc<Segment>, u64)> = inner
+    fn new(shared: Arc<Shared>, newest_only: bool) -> Pages {
+        let end = shared.log_end();
+        let segments: Vec<(Arc<Segment>, u64)> = shared
             .segments
             .all()
             .iter()
             .filter(|s| s.ordinal <= end.ordinal)
             .map(|s| (Arc::clone(s), if s.ordinal == end.ordinal { end.offset } else { u64::MAX }))
             .collect();
-        Pages { inner, newest_only, segments: segments.into_iter(), current: None, batch: Vec::new().into_iter() }
+        Pages { shared, newest_only, segments: segments.into_iter(), current: None, batch: Vec::new().into_iter() }
     }
 
     /// Reads on through about a batch's bytes of one segment.
@@ -86,8 +84,8 @@ impl Pages {
             self.current = Some((segment, FIRST_RECORD, end));
         }
         let Some((segment, from, end)) = self.current.take() else { return Ok(false) };
-        let file = self.inner.segments.file(&segment)?;
-        let mut scan = self.inner.segments.scan(&segment, &*file, from, end)?;
+        let file = self.shared.segments.file(&segment)?;
+        let mut scan = self.shared.segments.scan(&segment, &*file, from, end)?;
         let mut found = Vec::new();
         let mut batch = Vec::new();
         while scan.offset() < from + BATCH_BYTES {
@@ -118,7 +116,7 @@ impl Pages {
             match self.is_wanted(&key, &spot) {
                 Ok(false) => {}
                 Ok(true) => {
-                    let value = self.inner.value_at(&key, &spot);
+                    let value = self.shared.value_at(&key, &spot);
                     batch.push(value.map(|v| (key, v)));
                 }
                 Err(e) => batch.push(Err(e)),
@@ -129,12 +127,12 @@ impl Pages {
     }
 
     fn is_wanted(&self, key: &[u8], spot: &Spot) -> Result<bool> {
-        let hash = self.inner.hash(key);
-        if self.newest_only && self.inner.recent(key, hash) == (None, 0) {
+        let hash = self.shared.hash(key);
+        if self.newest_only && self.shared.recent(key, hash) == (None, 0) {
             // The common case needs no read: a slot that leads to this very record is this key's.
-            return Ok(self.inner.candidates(hash)?.iter().any(|s| s.location == spot.location));
+            return Ok(self.shared.candidates(hash)?.iter().any(|s| s.location == spot.location));
         }
-        let spots = self.inner.spots(key)?;
+        let spots = self.shared.spots(key)?;
         let mut live = spots.iter().take(if self.newest_only { 1 } else { usize::MAX });
         Ok(live.any(|s| s.location == spot.location))
     }
@@ -171,7 +169,7 @@ impl Known {
 
 /// Iterates over keys; see [`Store::keys`].
 pub struct Keys {
-    inner: Arc<Inner>,
+    shared: Arc<Shared>,
     filter: Filter,
     /// Newest first.
     known: Vec<Known>,
@@ -190,9 +188,9 @@ impl std::fmt::Debug for Keys {
 }
 
 impl Keys {
-    fn new(inner: Arc<Inner>, filter: Filter) -> Keys {
-        inner.follow_if_due();
-        let tables = inner.tables.load_full();
+    fn new(shared: Arc<Shared>, filter: Filter) -> Keys {
+        shared.follow_if_due();
+        let tables = shared.tables.load_full();
         // The active table goes on to grow: only what it knows now is met in memory, the rest in the index.
         let known: Vec<Known> = [Some(&tables.active), tables.frozen.as_ref()]
             .into_iter()
@@ -204,9 +202,9 @@ impl Keys {
             let keys = k.table.keys().filter(|(_, f)| f.best.is_some() && k.table.knew(f, k.mark));
             recent.extend(keys.map(|(hash, found)| (nth, hash, found)));
         }
-        let end = inner.keys.bytes();
+        let end = shared.keys.bytes();
         Keys {
-            inner,
+            shared,
             filter,
             known,
             recent: recent.into_iter(),
@@ -237,14 +235,14 @@ impl Keys {
         if self.at >= self.end {
             return Ok(false);
         }
-        let inner = Arc::clone(&self.inner);
-        let mut scan = inner.keys.scan_from(self.at)?;
+        let shared = Arc::clone(&self.shared);
+        let mut scan = shared.keys.scan_from(self.at)?;
         let mut batch = Vec::new();
         while scan.offset() < (self.at + BATCH_BYTES).min(self.end) {
             // Damage in key.dat costs the records that it hits; `verify` reports it.
             let Some(item) = scan.next()? else { break };
             let Item::Record { offset, bytes } = item else { continue };
-            let (_, key) = inner.keys.decode(bytes, offset)?;
+            let (_, key) = shared.keys.decode(bytes, offset)?;
             if (self.filter)(key) && self.is_head(key, offset)? {
                 batch.push(key.to_vec());
             }
@@ -256,19 +254,19 @@ impl Keys {
 
     /// Whether the record at `offset` is its key's newest in the index, and no table in memory knows better.
     fn is_head(&mut self, key: &[u8], offset: u64) -> Result<bool> {
-        let hash = self.inner.hash(key);
+        let hash = self.shared.hash(key);
         if self.known.iter().any(|k| k.knew(hash, key)) {
             return Ok(false);
         }
         let address = offset / crate::format::key::UNIT_BYTES;
         let mut newer = false;
-        for slot in self.inner.candidates(hash)?.iter() {
+        for slot in self.shared.candidates(hash)?.iter() {
             if slot.key == address {
                 return Ok(!self.moved.contains(key));
             }
             newer |= slot.key * crate::format::key::UNIT_BYTES >= self.end;
         }
-        Ok(newer && self.inner.indexed(key, hash)?.is_some() && self.moved.insert(key.to_vec()))
+        Ok(newer && self.shared.indexed(key, hash)?.is_some() && self.moved.insert(key.to_vec()))
     }
 }
 
@@ -291,17 +289,6 @@ impl Iterator for Keys {
                     return Some(Err(e));
                 }
             }
-        }
-    }
-}
-
-impl Inner {
-    /// The end of the log as this handle knows it.
-    pub(crate) fn log_end(&self) -> Tail {
-        match (&self.writer, &self.follower) {
-            (Some(writer), _) => lock(&writer.log).appender.tail(),
-            (None, Some(follower)) => follower.position(),
-            (None, None) => Tail { ordinal: u64::MAX, offset: u64::MAX },
         }
     }
 }

@@ -15,18 +15,18 @@ impl Store {
     /// The first error of any get.
     pub fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
         let mut values = Vec::with_capacity(keys.len());
-        let hashes: Vec<u64> = keys.iter().map(|k| self.inner.hash(k)).collect();
+        let hashes: Vec<u64> = keys.iter().map(|k| self.shared.hash(k)).collect();
         for (keys, hashes) in keys.chunks(AHEAD).zip(hashes.chunks(AHEAD)) {
             for hash in hashes {
-                self.inner.index.will_need(*hash);
+                self.shared.index.will_need(*hash);
             }
             for (key, hash) in keys.iter().zip(hashes) {
-                match self.inner.recent(key, *hash) {
-                    (Some(entry), _) => self.inner.segments.will_need(entry.location, entry.size),
+                match self.shared.recent(key, *hash) {
+                    (Some(entry), _) => self.shared.segments.will_need(entry.location, entry.size),
                     (None, floor) if floor > 0 => {}
                     (None, _) => {
-                        for slot in self.inner.candidates(*hash)?.iter() {
-                            self.inner.segments.will_need(slot.location, slot.size);
+                        for slot in self.shared.candidates(*hash)?.iter() {
+                            self.shared.segments.will_need(slot.location, slot.size);
                         }
                     }
                 }

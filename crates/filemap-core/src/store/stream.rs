@@ -5,9 +5,9 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::error::{Error, Result};
 use crate::format::value::ChunkEntry;
 use crate::record::{MAX_VALUE_BYTES, Record, Version};
+use crate::state::{check_limits, digest};
 use crate::stats::Counters;
 use crate::store::Store;
-use crate::store::draft::{check_limits, digest};
 use crate::values::append::Draft;
 
 /// Takes a body piece by piece; see [`Store::put_stream`]. Nothing is visible before [`Writer::finish`]; a writer that is
@@ -36,7 +36,7 @@ impl Store {
     /// # Errors
     /// As [`Store::put`].
     pub fn put_stream(&self, key: &[u8], meta: &[u8], time_ms: i64) -> Result<Writer> {
-        self.inner.check_put(key, meta, 0)?;
+        self.shared.check_put(key, meta, 0)?;
         check_limits(key, meta)?;
         Ok(Writer {
             store: self.clone(),
@@ -57,7 +57,7 @@ impl Writer {
     /// # Errors
     /// [`Error::ValueTooLarge`] beyond 4 GiB; those of [`Store::put`].
     pub(crate) fn push(&mut self, mut bytes: &[u8]) -> Result<()> {
-        let bound = self.store.inner.options.large_value_bytes as usize;
+        let bound = self.store.shared.options.large_value_bytes as usize;
         self.body_bytes += bytes.len() as u64;
         if self.body_bytes > MAX_VALUE_BYTES {
             return Err(Error::ValueTooLarge { len: self.body_bytes });
@@ -76,9 +76,9 @@ impl Writer {
 
     fn write_chunk(&mut self) -> Result<()> {
         self.hasher.update(&self.piece);
-        let inner = &self.store.inner;
-        let draft = Draft::chunk(&self.key, self.time_ms, &self.piece, inner.options.compression_level);
-        self.chunks.push(inner.append_chunk(draft)?);
+        let shared = &self.store.shared;
+        let draft = Draft::chunk(&self.key, self.time_ms, &self.piece, shared.options.compression_level);
+        self.chunks.push(shared.append_chunk(draft)?);
         self.piece.clear();
         Ok(())
     }
@@ -90,7 +90,7 @@ impl Writer {
     pub fn finish(mut self) -> Result<Version> {
         if self.chunks.is_empty() {
             let record = Record { key: &self.key, meta: &self.meta, body: &self.piece, time_ms: self.time_ms };
-            let draft = Draft::page(&record, digest(&self.piece), self.store.inner.options.compression_level);
+            let draft = Draft::page(&record, digest(&self.piece), self.store.shared.options.compression_level);
             return self.append(draft);
         }
         self.write_chunk()?;
@@ -100,10 +100,10 @@ impl Writer {
     }
 
     fn append(&self, draft: Draft) -> Result<Version> {
-        let inner = &self.store.inner;
-        let version = inner.append_if(draft, &self.key, 0, |_| true)?;
-        Counters::add(&inner.counters.puts, 1);
-        Counters::add(&inner.counters.raw_bytes, self.body_bytes);
+        let shared = &self.store.shared;
+        let version = shared.append_if(draft, &self.key, 0, |_| true)?;
+        Counters::add(&shared.counters.puts, 1);
+        Counters::add(&shared.counters.raw_bytes, self.body_bytes);
         version.ok_or(Error::Closed)
     }
 }

@@ -1,26 +1,14 @@
-//! Puts and removes: a record is built by the caller's thread, then placed, written and entered in the recent table under
-//! the append lock.
-
-use std::sync::MutexGuard;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+//! Puts and removes: what is stored, and when only a reference to what is there.
 
 use crate::error::{Error, Result};
-use crate::event::Event;
-use crate::format::value::{ChunkEntry, Kind};
-use crate::recent::Entry;
-use crate::record::{MAX_VALUE_BYTES, Put, Record, Version, now_ms};
+use crate::format::value::Kind;
+use crate::record::{Put, Record, Version, now_ms};
+use crate::state::{Shared, digest};
 use crate::stats::Counters;
-use crate::store::draft::{check_limits, digest};
-use crate::store::{Inner, Log, Store, WriteSide};
+use crate::store::Store;
 use crate::sync::lock;
 use crate::values::append::Draft;
 use crate::values::read::Want;
-
-/// The free space is measured again after this many bytes.
-const MEASURE_EVERY_BYTES: u64 = 16 << 20;
-/// A put is slowed down by at most this, unless the recent table is twice as full as it should be.
-const SLOWEST: Duration = Duration::from_millis(10);
 
 impl Store {
     /// Stores a version of a key. With [`Durability::Sync`](crate::Durability::Sync) it is on the device when this
@@ -31,7 +19,7 @@ impl Store {
     /// [`Error::KeyLength`], [`Error::MetaTooLarge`], [`Error::ValueTooLarge`] and [`Error::NoSpace`], with nothing
     /// written; [`Error::Io`] and, from then on, [`Error::Poisoned`]; [`Error::ReadOnly`], [`Error::Closed`].
     pub fn put(&self, record: &Record<'_>) -> Result<Version> {
-        self.inner.check_put(record.key, record.meta, record.body.len() as u64)?;
+        self.shared.check_put(record.key, record.meta, record.body.len() as u64)?;
         self.put_checked(record, None)
     }
 
@@ -41,11 +29,11 @@ impl Store {
     /// # Errors
     /// As [`Store::put`], and those of reading.
     pub fn put_if_changed(&self, record: &Record<'_>) -> Result<Put> {
-        self.inner.check_put(record.key, record.meta, record.body.len() as u64)?;
+        self.shared.check_put(record.key, record.meta, record.body.len() as u64)?;
         let digest = digest(record.body);
         loop {
-            let checkpoints = Counters::get(&self.inner.counters.checkpoints);
-            let newest = self.inner.with_newest(record.key, Want::Head, |raw| {
+            let checkpoints = Counters::get(&self.shared.counters.checkpoints);
+            let newest = self.shared.with_newest(record.key, Want::Head, |raw| {
                 let same = raw.header.digest == digest && raw.header.raw_bytes == record.body.len() as u64;
                 let holder = if raw.header.kind == Kind::Reference { raw.refers_to() } else { raw.header.sequence };
                 Ok(same.then_some(holder))
@@ -55,12 +43,12 @@ impl Store {
             };
             let draft = Draft::reference(record, digest, holder);
             // The body referred to must not have been removed since it was looked at.
-            let still_there = |inner: &Inner| {
-                let (_, floor) = inner.recent(record.key, inner.hash(record.key));
-                floor < holder && Counters::get(&inner.counters.checkpoints) == checkpoints
+            let still_there = |shared: &Shared| {
+                let (_, floor) = shared.recent(record.key, shared.hash(record.key));
+                floor < holder && Counters::get(&shared.counters.checkpoints) == checkpoints
             };
-            if let Some(version) = self.inner.append_if(draft, record.key, holder, still_there)? {
-                Counters::add(&self.inner.counters.unchanged_puts, 1);
+            if let Some(version) = self.shared.append_if(draft, record.key, holder, still_there)? {
+                Counters::add(&self.shared.counters.unchanged_puts, 1);
                 return Ok(Put::Unchanged(version));
             }
         }
@@ -73,26 +61,26 @@ impl Store {
     /// As [`Store::put`]. All limits are checked before anything is written; after an [`Error::Io`] some may be stored.
     pub fn put_batch(&self, records: &[Record<'_>]) -> Result<Vec<Version>> {
         for r in records {
-            self.inner.check_put(r.key, r.meta, r.body.len() as u64)?;
+            self.shared.check_put(r.key, r.meta, r.body.len() as u64)?;
         }
-        let piece = self.inner.options.large_value_bytes as usize;
+        let piece = self.shared.options.large_value_bytes as usize;
         if records.iter().any(|r| r.body.len() > piece) {
             return records.iter().map(|r| self.put_checked(r, None)).collect();
         }
-        let inner = &*self.inner;
-        let writer = inner.write_side()?;
-        let level = inner.options.compression_level;
+        let shared = &*self.shared;
+        let writer = shared.write_side()?;
+        let level = shared.options.compression_level;
         let drafts: Vec<Draft> = records.iter().map(|r| Draft::page(r, digest(r.body), level)).collect();
         let mut versions = Vec::with_capacity(records.len());
-        inner.slow_down(writer)?;
+        shared.slow_down(writer)?;
         let mut log = lock(&writer.log);
         for (mut draft, record) in drafts.into_iter().zip(records) {
-            versions.push(inner.append_locked(writer, &mut log, &mut draft, record.key, 0)?);
+            versions.push(shared.append_locked(writer, &mut log, &mut draft, record.key, 0)?);
             draft.recycle();
-            Counters::add(&inner.counters.raw_bytes, record.body.len() as u64);
+            Counters::add(&shared.counters.raw_bytes, record.body.len() as u64);
         }
-        inner.after_append(writer, log)?;
-        Counters::add(&inner.counters.puts, records.len() as u64);
+        shared.after_append(writer, log)?;
+        Counters::add(&shared.counters.puts, records.len() as u64);
         Ok(versions)
     }
 
@@ -102,195 +90,28 @@ impl Store {
     /// # Errors
     /// As [`Store::put`]; not `NoSpace`.
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
-        self.inner.check_open()?;
-        self.inner.write_side()?.poison.check()?;
+        self.shared.check_open()?;
+        self.shared.write_side()?.poison.check()?;
         if !self.contains(key)? {
             return Ok(false);
         }
-        self.inner.append_if(Draft::tombstone(key, now_ms()), key, 0, |_| true)?;
-        Counters::add(&self.inner.counters.removes, 1);
+        self.shared.append_if(Draft::tombstone(key, now_ms()), key, 0, |_| true)?;
+        Counters::add(&self.shared.counters.removes, 1);
         Ok(true)
     }
 
     fn put_checked(&self, record: &Record<'_>, known: Option<[u8; 16]>) -> Result<Version> {
-        let inner = &*self.inner;
-        if record.body.len() as u64 > inner.options.large_value_bytes {
+        let shared = &*self.shared;
+        if record.body.len() as u64 > shared.options.large_value_bytes {
             let mut writer = self.put_stream(record.key, record.meta, record.time_ms)?;
             writer.push(record.body)?;
             return writer.finish();
         }
         let digest = known.unwrap_or_else(|| digest(record.body));
-        let draft = Draft::page(record, digest, inner.options.compression_level);
-        let version = inner.append_if(draft, record.key, 0, |_| true)?;
-        Counters::add(&inner.counters.puts, 1);
-        Counters::add(&inner.counters.raw_bytes, record.body.len() as u64);
+        let draft = Draft::page(record, digest, shared.options.compression_level);
+        let version = shared.append_if(draft, record.key, 0, |_| true)?;
+        Counters::add(&shared.counters.puts, 1);
+        Counters::add(&shared.counters.raw_bytes, record.body.len() as u64);
         version.ok_or(Error::Closed)
     }
-}
-
-impl Inner {
-    /// All that can be refused before anything is done.
-    pub(crate) fn check_put(&self, key: &[u8], meta: &[u8], body_bytes: u64) -> Result<()> {
-        self.check_open()?;
-        let writer = self.write_side()?;
-        check_limits(key, meta)?;
-        if body_bytes > MAX_VALUE_BYTES {
-            return Err(Error::ValueTooLarge { len: body_bytes });
-        }
-        writer.poison.check()?;
-        self.check_space(writer)
-    }
-
-    /// # Errors
-    /// `NoSpace` below the floor.
-    pub(crate) fn check_space(&self, writer: &WriteSide) -> Result<()> {
-        let floor = self.options.free_space_floor;
-        let appended = Counters::get(&self.counters.appended_bytes);
-        let measured = writer.free_space.measured_at.load(Ordering::Relaxed);
-        let used_since = appended.saturating_sub(measured);
-        let free = writer.free_space.bytes.load(Ordering::Relaxed).saturating_sub(used_since);
-        if floor == 0 || (free >= floor && used_since < MEASURE_EVERY_BYTES) {
-            return Ok(());
-        }
-        self.measure_free_space();
-        writer.free_space.measured_at.store(appended, Ordering::Relaxed);
-        let free_bytes = writer.free_space.bytes.load(Ordering::Relaxed);
-        if free_bytes < floor { Err(Error::NoSpace { free_bytes, floor_bytes: floor }) } else { Ok(()) }
-    }
-
-    /// Appends a record and enters it in the recent table, if `condition` holds under the append lock.
-    pub(crate) fn append_if(
-        &self,
-        mut draft: Draft,
-        key: &[u8],
-        refers_to: u64,
-        condition: impl FnOnce(&Inner) -> bool,
-    ) -> Result<Option<Version>> {
-        let writer = self.write_side()?;
-        let start = Instant::now();
-        let freezes = writer.freezes.load(Ordering::Relaxed);
-        let slowed = self.slow_down(writer)?;
-        let mut log = lock(&writer.log);
-        if !condition(self) {
-            return Ok(None);
-        }
-        let locked = Instant::now();
-        let version = self.append_locked(writer, &mut log, &mut draft, key, refers_to)?;
-        let write = locked.elapsed();
-        let all = start.elapsed();
-        self.after_append(writer, log)?;
-        draft.recycle();
-        let held_up = slowed || writer.freezes.load(Ordering::Relaxed) != freezes;
-        self.counters.put_took(all, write, held_up);
-        Ok(Some(version))
-    }
-
-    /// Places, writes and enters one record.
-    fn append_locked(
-        &self,
-        writer: &WriteSide,
-        log: &mut MutexGuard<'_, Log>,
-        draft: &mut Draft,
-        key: &[u8],
-        refers_to: u64,
-    ) -> Result<Version> {
-        writer.poison.check()?;
-        self.check_open()?;
-        let sequence = log.next_sequence;
-        draft.header.sequence = sequence;
-        let appended = log.appender.append(draft).inspect_err(|e| self.poison(e))?;
-        log.next_sequence += 1;
-        let version = Version { time_ms: draft.header.time_ms, sequence };
-        let entry = Entry {
-            version,
-            location: appended.location,
-            size: appended.size,
-            refers_to,
-            tombstone: draft.header.kind == Kind::Tombstone,
-        };
-        self.tables.load().active.insert(self.hash(key), key, &entry);
-        Counters::add(&self.counters.appended_bytes, draft.bytes.len() as u64);
-        if appended.rolled {
-            self.emit(&Event::SegmentRolled { segment: appended.location.segment });
-        }
-        Ok(version)
-    }
-
-    /// Appends a chunk of a large body: it enters no table, only a later record that lists it does.
-    pub(crate) fn append_chunk(&self, mut draft: Draft) -> Result<ChunkEntry> {
-        let writer = self.write_side()?;
-        self.check_space(writer)?;
-        let mut log = lock(&writer.log);
-        writer.poison.check()?;
-        self.check_open()?;
-        draft.header.sequence = log.next_sequence;
-        let appended = log.appender.append(&mut draft).inspect_err(|e| self.poison(e))?;
-        log.next_sequence += 1;
-        Counters::add(&self.counters.appended_bytes, draft.bytes.len() as u64);
-        self.ring_bells(writer, &log);
-        let entry = ChunkEntry {
-            location: appended.location,
-            raw_bytes: draft.header.raw_bytes as u32,
-            units: (draft.bytes.len() as u64 / crate::format::location::UNIT_BYTES) as u32,
-        };
-        drop(log);
-        draft.recycle();
-        Ok(entry)
-    }
-
-    /// Rings the bells that are due and, if so wished, waits for the device.
-    fn after_append(&self, writer: &WriteSide, log: MutexGuard<'_, Log>) -> Result<()> {
-        self.ring_bells(writer, &log);
-        let position = log.appender.position();
-        drop(log);
-        if self.is_sync() { self.sync_to(position) } else { Ok(()) }
-    }
-
-    fn ring_bells(&self, writer: &WriteSide, log: &Log) {
-        let position = log.appender.position();
-        let tables = self.tables.load();
-        let due = position - log.frozen_at >= self.options.checkpoint_bytes
-            || tables.active.bytes() >= self.options.recent_bytes;
-        if due && tables.frozen.is_none() && !writer.checkpoint_due.swap(true, Ordering::AcqRel) {
-            writer.checkpoint_bell.ring();
-        }
-        let unwritten = position - writer.group.synced();
-        if unwritten >= self.options.writeback_bytes || log.appender.wants_prepared().is_some() {
-            writer.sync_bell.ring();
-        }
-    }
-
-    /// Back-pressure: when the active table is over its bound because a checkpoint still merges the other, puts wait a
-    /// little, and the more the fuller it is. Returns whether this one did.
-    fn slow_down(&self, writer: &WriteSide) -> Result<bool> {
-        let mut slowed = false;
-        loop {
-            let tables = self.tables.load();
-            let (bytes, bound) = (tables.active.bytes(), self.options.recent_bytes);
-            if bytes <= bound || (tables.frozen.is_none() && !tables.active.is_exhausted()) {
-                return Ok(slowed);
-            }
-            drop(tables);
-            let over = (bytes - bound) as f64 / bound as f64;
-            let wait = SLOWEST.mul_f64(over.min(1.0));
-            if !slowed {
-                Counters::add(&self.counters.slow_downs, 1);
-                if over > 0.9 {
-                    self.emit(&Event::SlowedDown { fill_percent: (100.0 * (over + 1.0)) as u64 });
-                }
-            }
-            let start = Instant::now();
-            std::thread::sleep(wait);
-            add_us(&self.counters.slow_down_us, start.elapsed());
-            slowed = true;
-            writer.poison.check()?;
-            if over < 1.0 {
-                return Ok(slowed);
-            }
-        }
-    }
-}
-
-fn add_us(counter: &AtomicU64, time: Duration) {
-    Counters::add(counter, time.as_micros() as u64);
 }

@@ -8,9 +8,9 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use filemap_io::{Access, Advice, Dir, File};
 
 use crate::error::{Error, Result};
+use crate::files::check_header;
 use crate::format::header::{self, FileHeader, Kind};
 use crate::format::{names, seed};
-use crate::keys::check_header;
 use crate::log::scan::Scan;
 use crate::record::now_ms;
 use crate::sync::lock;

@@ -19,8 +19,8 @@ use crate::log::scan::Item;
 use crate::options::Options;
 use crate::recent::Recent;
 use crate::recover;
+use crate::state::{Shared, Tables, check_canonicalizer};
 use crate::stats::Counters;
-use crate::store::{Inner, Store, Tables, check_canonicalizer};
 use crate::superblock::SuperblockFile;
 use crate::sync::lock;
 use crate::values::segments::{FIRST_RECORD, Segments};
@@ -33,14 +33,14 @@ const READS: u32 = 50;
 /// How far a read-only handle has followed.
 #[derive(Debug)]
 pub(crate) struct Follower {
-    state: Mutex<State>,
+    state: Mutex<Following>,
     opened: Instant,
     /// Milliseconds after `opened` at which it last followed.
     last_ms: AtomicU64,
 }
 
 #[derive(Debug)]
-struct State {
+struct Following {
     position: Tail,
 }
 
@@ -51,7 +51,7 @@ impl Follower {
 }
 
 /// Opens the parts of a store for reading, as of its last checkpoint.
-pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Inner> {
+pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
     let access = Access::Read;
     let superblock = SuperblockFile::open(&*dir, access)?;
     let mut tries = 0;
@@ -69,11 +69,11 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Inner> {
         };
         let active = Arc::new(Recent::new(options.recent_bytes));
         let follower = Follower {
-            state: Mutex::new(State { position: current.tail }),
+            state: Mutex::new(Following { position: current.tail }),
             opened: Instant::now(),
             last_ms: AtomicU64::new(0),
         };
-        return Ok(Inner {
+        return Ok(Shared {
             dir,
             segments,
             keys,
@@ -106,19 +106,7 @@ fn read_superblock(file: &SuperblockFile, dir: &dyn Dir) -> Result<Superblock> {
     }
 }
 
-impl Store {
-    /// Follows the writer now: what it has put before the call is seen by reads after it. Does nothing on a handle that
-    /// writes. Costs a read of the superblock and of the log's new bytes.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn refresh(&self) -> Result<()> {
-        self.inner.check_open()?;
-        self.inner.follow_writer()
-    }
-}
-
-impl Inner {
+impl Shared {
     /// Follows the writer if that was not done lately and no other thread is about it. An error is remembered for
     /// `stats`: the handle goes on with what it has.
     pub(crate) fn follow_if_due(&self) {
@@ -145,7 +133,7 @@ impl Inner {
         result
     }
 
-    fn follow_locked(&self, state: &mut State) -> Result<()> {
+    fn follow_locked(&self, state: &mut Following) -> Result<()> {
         Counters::add(&self.counters.refreshes, 1);
         self.follow_log(state)?;
         let mut tries = 0;
@@ -174,23 +162,23 @@ impl Inner {
     }
 
     /// Replaces the table by one that holds only what follows the superblock's tail.
-    fn start_table_anew(&self, state: &mut State, tail: Tail) -> Result<()> {
+    fn start_table_anew(&self, state: &mut Following, tail: Tail) -> Result<()> {
         let fresh = Arc::new(Recent::new(self.options.recent_bytes));
-        let mut position = State { position: tail };
+        let mut position = Following { position: tail };
         self.follow_log_into(&mut position, &fresh)?;
         self.tables.store(Arc::new(Tables { active: fresh, frozen: None }));
         *state = position;
         Ok(())
     }
 
-    fn follow_log(&self, state: &mut State) -> Result<()> {
+    fn follow_log(&self, state: &mut Following) -> Result<()> {
         let table = Arc::clone(&self.tables.load().active);
         self.follow_log_into(state, &table)
     }
 
     /// Enters every whole record from the position on. The writer appends in order, so the first record that is not whole
     /// is the one that it is just writing.
-    fn follow_log_into(&self, state: &mut State, table: &Recent) -> Result<()> {
+    fn follow_log_into(&self, state: &mut Following, table: &Recent) -> Result<()> {
         loop {
             let last = self.follow_segment(state, table)?;
             if !last {
@@ -200,7 +188,7 @@ impl Inner {
     }
 
     /// Follows one segment to its end, and goes to the next if there is one. Returns whether it did.
-    fn follow_segment(&self, state: &mut State, table: &Recent) -> Result<bool> {
+    fn follow_segment(&self, state: &mut Following, table: &Recent) -> Result<bool> {
         // The next segment is looked for before this one is read: if there is one, this one is complete.
         let mut next = self.segment_after(state.position.ordinal);
         if next.is_none() {

@@ -1,0 +1,27 @@
+//! The header that every file starts with: read and judged in one place, whichever file it is.
+
+use filemap_io::File;
+
+use crate::error::{Error, Result};
+use crate::format::FORMAT_VERSION;
+use crate::format::header::{self, FileHeader, Kind};
+
+/// Reads and judges the header of a file.
+///
+/// # Errors
+/// `Corrupt` when it is damaged, of another kind or another store's; `NewerFormat`.
+pub(crate) fn check_header(file: &dyn File, name: &str, kind: Kind, store_id: &[u8; 16]) -> Result<FileHeader> {
+    let mut b = [0; header::BYTES];
+    let n = file.read_at(&mut b, 0).map_err(|e| Error::io("read", name, e))?;
+    let header = FileHeader::decode(&b[..n]).map_err(|what| Error::corrupt(name, 0, what))?;
+    if header.read_version > FORMAT_VERSION {
+        return Err(Error::NewerFormat { file: name.into(), found: header.read_version, supported: FORMAT_VERSION });
+    }
+    if header.kind != kind {
+        return Err(Error::corrupt(name, 0, "it is a file of another kind"));
+    }
+    if header.store_id != *store_id {
+        return Err(Error::corrupt(name, 0, "it belongs to another store"));
+    }
+    Ok(header)
+}

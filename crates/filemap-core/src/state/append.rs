@@ -1,0 +1,189 @@
+//! Appends: a record that the caller's thread has built is placed, written and entered in the recent table under the append
+//! lock; before that, the checks and the back-pressure.
+
+use std::sync::MutexGuard;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::format::location::UNIT_BYTES;
+use crate::format::value::{ChunkEntry, Kind};
+use crate::recent::Entry;
+use crate::record::{MAX_VALUE_BYTES, Version};
+use crate::state::{Log, Shared, WriteSide, check_limits};
+use crate::stats::Counters;
+use crate::sync::lock;
+use crate::values::append::Draft;
+
+/// The free space is measured again after this many bytes.
+const MEASURE_EVERY_BYTES: u64 = 16 << 20;
+/// A put is slowed down by at most this, unless the recent table is twice as full as it should be.
+const SLOWEST: Duration = Duration::from_millis(10);
+
+impl Shared {
+    /// All that can be refused before anything is done.
+    pub(crate) fn check_put(&self, key: &[u8], meta: &[u8], body_bytes: u64) -> Result<()> {
+        self.check_open()?;
+        let writer = self.write_side()?;
+        check_limits(key, meta)?;
+        if body_bytes > MAX_VALUE_BYTES {
+            return Err(Error::ValueTooLarge { len: body_bytes });
+        }
+        writer.poison.check()?;
+        self.check_space(writer)
+    }
+
+    /// # Errors
+    /// `NoSpace` below the floor.
+    pub(crate) fn check_space(&self, writer: &WriteSide) -> Result<()> {
+        let floor = self.options.free_space_floor;
+        let appended = Counters::get(&self.counters.appended_bytes);
+        let measured = writer.free_space.measured_at.load(Ordering::Relaxed);
+        let used_since = appended.saturating_sub(measured);
+        let free = writer.free_space.bytes.load(Ordering::Relaxed).saturating_sub(used_since);
+        if floor == 0 || (free >= floor && used_since < MEASURE_EVERY_BYTES) {
+            return Ok(());
+        }
+        self.measure_free_space();
+        writer.free_space.measured_at.store(appended, Ordering::Relaxed);
+        let free_bytes = writer.free_space.bytes.load(Ordering::Relaxed);
+        if free_bytes < floor { Err(Error::NoSpace { free_bytes, floor_bytes: floor }) } else { Ok(()) }
+    }
+
+    /// Appends a record and enters it in the recent table, if `condition` holds under the append lock.
+    pub(crate) fn append_if(
+        &self,
+        mut draft: Draft,
+        key: &[u8],
+        refers_to: u64,
+        condition: impl FnOnce(&Shared) -> bool,
+    ) -> Result<Option<Version>> {
+        let writer = self.write_side()?;
+        let start = Instant::now();
+        let freezes = writer.freezes.load(Ordering::Relaxed);
+        let slowed = self.slow_down(writer)?;
+        let mut log = lock(&writer.log);
+        if !condition(self) {
+            return Ok(None);
+        }
+        let locked = Instant::now();
+        let version = self.append_locked(writer, &mut log, &mut draft, key, refers_to)?;
+        let write = locked.elapsed();
+        let all = start.elapsed();
+        self.after_append(writer, log)?;
+        draft.recycle();
+        let held_up = slowed || writer.freezes.load(Ordering::Relaxed) != freezes;
+        self.counters.put_took(all, write, held_up);
+        Ok(Some(version))
+    }
+
+    /// Places, writes and enters one record.
+    pub(crate) fn append_locked(
+        &self,
+        writer: &WriteSide,
+        log: &mut MutexGuard<'_, Log>,
+        draft: &mut Draft,
+        key: &[u8],
+        refers_to: u64,
+    ) -> Result<Version> {
+        writer.poison.check()?;
+        self.check_open()?;
+        let sequence = log.next_sequence;
+        draft.header.sequence = sequence;
+        let appended = log.appender.append(draft).inspect_err(|e| self.poison(e))?;
+        log.next_sequence += 1;
+        let version = Version { time_ms: draft.header.time_ms, sequence };
+        let entry = Entry {
+            version,
+            location: appended.location,
+            size: appended.size,
+            refers_to,
+            tombstone: draft.header.kind == Kind::Tombstone,
+        };
+        self.tables.load().active.insert(self.hash(key), key, &entry);
+        Counters::add(&self.counters.appended_bytes, draft.bytes.len() as u64);
+        if appended.rolled {
+            self.emit(&Event::SegmentRolled { segment: appended.location.segment });
+        }
+        Ok(version)
+    }
+
+    /// Appends a chunk of a large body: it enters no table, only a later record that lists it does.
+    pub(crate) fn append_chunk(&self, mut draft: Draft) -> Result<ChunkEntry> {
+        let writer = self.write_side()?;
+        self.check_space(writer)?;
+        let mut log = lock(&writer.log);
+        writer.poison.check()?;
+        self.check_open()?;
+        draft.header.sequence = log.next_sequence;
+        let appended = log.appender.append(&mut draft).inspect_err(|e| self.poison(e))?;
+        log.next_sequence += 1;
+        Counters::add(&self.counters.appended_bytes, draft.bytes.len() as u64);
+        self.ring_bells(writer, &log);
+        let entry = ChunkEntry {
+            location: appended.location,
+            raw_bytes: draft.header.raw_bytes as u32,
+            units: (draft.bytes.len() as u64 / UNIT_BYTES) as u32,
+        };
+        drop(log);
+        draft.recycle();
+        Ok(entry)
+    }
+
+    /// Rings the bells that are due and, if so wished, waits for the device.
+    pub(crate) fn after_append(&self, writer: &WriteSide, log: MutexGuard<'_, Log>) -> Result<()> {
+        self.ring_bells(writer, &log);
+        let position = log.appender.position();
+        drop(log);
+        if self.is_sync() { self.sync_to(position) } else { Ok(()) }
+    }
+
+    fn ring_bells(&self, writer: &WriteSide, log: &Log) {
+        let position = log.appender.position();
+        let tables = self.tables.load();
+        let due = position - log.frozen_at >= self.options.checkpoint_bytes
+            || tables.active.bytes() >= self.options.recent_bytes;
+        if due && tables.frozen.is_none() && !writer.checkpoint_due.swap(true, Ordering::AcqRel) {
+            writer.checkpoint_bell.ring();
+        }
+        let unwritten = position - writer.group.synced();
+        if unwritten >= self.options.writeback_bytes || log.appender.wants_prepared().is_some() {
+            writer.sync_bell.ring();
+        }
+    }
+
+    /// Back-pressure: when the active table is over its bound because a checkpoint still merges the other, puts wait a
+    /// little, and the more the fuller it is. Returns whether this one did.
+    pub(crate) fn slow_down(&self, writer: &WriteSide) -> Result<bool> {
+        let mut slowed = false;
+        loop {
+            let tables = self.tables.load();
+            let (bytes, bound) = (tables.active.bytes(), self.options.recent_bytes);
+            if bytes <= bound || (tables.frozen.is_none() && !tables.active.is_exhausted()) {
+                return Ok(slowed);
+            }
+            drop(tables);
+            let over = (bytes - bound) as f64 / bound as f64;
+            let wait = SLOWEST.mul_f64(over.min(1.0));
+            if !slowed {
+                Counters::add(&self.counters.slow_downs, 1);
+                if over > 0.9 {
+                    self.emit(&Event::SlowedDown { fill_percent: (100.0 * (over + 1.0)) as u64 });
+                }
+            }
+            let start = Instant::now();
+            std::thread::sleep(wait);
+            add_us(&self.counters.slow_down_us, start.elapsed());
+            slowed = true;
+            writer.poison.check()?;
+            if over < 1.0 {
+                return Ok(slowed);
+            }
+        }
+    }
+}
+
+fn add_us(counter: &AtomicU64, time: Duration) {
+    Counters::add(counter, time.as_micros() as u64);
+}

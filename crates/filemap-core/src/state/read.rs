@@ -1,0 +1,253 @@
+//! Reads: recent table, else one index page, then the value record, whose own key confirms the match.
+
+use std::sync::atomic::Ordering;
+
+use crate::error::{Error, Result};
+use crate::format::key::KeyRecord;
+use crate::format::leaf::Slot;
+use crate::format::location::{Location, SizeClass};
+use crate::format::names;
+use crate::format::value::Kind;
+use crate::index::{Candidates, Lookup};
+use crate::recent::Entry;
+use crate::record::{Head, Value, Version};
+use crate::state::Shared;
+use crate::stats::Counters;
+use crate::values::read::{Body, Raw, Want};
+
+/// How often a lookup in a foreign index may find that the writer has moved on before it gives up.
+const RETRIES: u32 = 100;
+
+/// A version of a key, by what index, key log and recent table say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spot {
+    pub(crate) version: Version,
+    pub(crate) location: Location,
+    pub(crate) size: SizeClass,
+    pub(crate) refers_to: u64,
+}
+
+impl From<Entry> for Spot {
+    fn from(e: Entry) -> Spot {
+        Spot { version: e.version, location: e.location, size: e.size, refers_to: e.refers_to }
+    }
+}
+
+/// A version that was read: its body, or which version holds it.
+pub(crate) struct Loaded {
+    pub(crate) head: Head,
+    pub(crate) body: Option<Body>,
+}
+
+impl Shared {
+    pub(crate) fn counted<T>(&self, found: Option<T>) -> Result<Option<T>> {
+        Counters::add(&self.counters.gets, 1);
+        if found.is_some() {
+            Counters::add(&self.counters.hits, 1);
+        }
+        Ok(found)
+    }
+
+    /// The newest version in memory, and the sequence of the last removal there (0 for none).
+    pub(crate) fn recent(&self, key: &[u8], hash: u64) -> (Option<Entry>, u64) {
+        let tables = self.tables.load();
+        let mut best: Option<Entry> = None;
+        let mut floor = 0;
+        for table in [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten() {
+            let Some(found) = table.find(hash, key) else { continue };
+            floor = floor.max(found.floor);
+            best = [best, found.best].into_iter().flatten().max_by_key(|e| e.version);
+        }
+        (best.filter(|e| e.version.sequence > floor), floor)
+    }
+
+    /// The index's slots with a hash, following the writer if it is another process.
+    pub(crate) fn candidates(&self, hash: u64) -> Result<Candidates> {
+        for _ in 0..RETRIES {
+            match self.index.lookup(hash)? {
+                Lookup::Found(found) => return Ok(found),
+                Lookup::Stale => self.follow_writer()?,
+            }
+        }
+        Err(Error::corrupt(names::INDEX, 0, "a page does not match its directory, however often it is read"))
+    }
+
+    /// The slot of a key and its newest key record, if the key is in the index. Confirmed by the key record.
+    pub(crate) fn indexed(&self, key: &[u8], hash: u64) -> Result<Option<(Slot, KeyRecord)>> {
+        for slot in self.candidates(hash)?.iter() {
+            let (record, found) = self.keys.read(slot.key)?;
+            if found == key {
+                return Ok(Some((*slot, record)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Hands the newest version's record to `f`.
+    pub(crate) fn with_newest<T>(
+        &self,
+        key: &[u8],
+        want: Want,
+        mut f: impl FnMut(&Raw<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        self.follow_if_due();
+        let hash = self.hash(key);
+        let (best, floor) = self.recent(key, hash);
+        let is_newest = |e: &Entry| floor > 0 || e.version.time_ms >= self.indexed_time_ms.load(Ordering::Acquire);
+        match best {
+            Some(entry) if is_newest(&entry) => return self.with_spot(key, &entry.into(), want, f).map(Some),
+            None if floor > 0 => return Ok(None),
+            _ => {}
+        }
+        let mut damage = None;
+        for slot in self.candidates(hash)?.iter() {
+            let read = self.segments.with_record(slot.location, slot.size, want, |raw| {
+                if raw.key() != key {
+                    return Ok(None);
+                }
+                let older = best.is_some_and(|b| b.version > raw.version());
+                Ok(Some(if older { None } else { Some(f(raw)?) }))
+            });
+            match read {
+                Ok(None) => {}
+                Ok(Some(Some(result))) => return Ok(Some(result)),
+                Ok(Some(None)) => break,
+                // A slot of another key with the same 47 bits of hash must not make this key unreadable.
+                Err(e) if e.is_corrupt() && self.keys.read(slot.key).is_ok_and(|(_, k)| k != key) => {}
+                Err(e) => damage = Some(e),
+            }
+        }
+        match (best, damage) {
+            (_, Some(e)) => Err(e),
+            (Some(entry), None) => self.with_spot(key, &entry.into(), want, f).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Hands the record of a known version to `f`.
+    pub(crate) fn with_spot<T>(
+        &self,
+        key: &[u8],
+        spot: &Spot,
+        want: Want,
+        f: impl FnOnce(&Raw<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.segments.with_record(spot.location, spot.size, want, |raw| {
+            if raw.key() != key || raw.version() != spot.version {
+                let name = names::segment(spot.location.segment);
+                return Err(Error::corrupt(name, spot.location.offset(), "it is not the record that the index names"));
+            }
+            f(raw)
+        })
+    }
+
+    /// All versions of a key, newest first; at most as many as are kept.
+    pub(crate) fn spots(&self, key: &[u8]) -> Result<Vec<Spot>> {
+        let mut spots = self.all_spots(key)?;
+        if let Some(keep) = self.options.keep_versions {
+            spots.truncate(keep as usize);
+        }
+        Ok(spots)
+    }
+
+    /// All versions of a key that are still reachable, newest first, those beyond the number kept too.
+    fn all_spots(&self, key: &[u8]) -> Result<Vec<Spot>> {
+        self.check_open()?;
+        self.follow_if_due();
+        let hash = self.hash(key);
+        let tables = self.tables.load_full();
+        let mut spots: Vec<Spot> = Vec::new();
+        let mut floor = 0;
+        for table in [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten() {
+            if let Some(found) = table.find(hash, key) {
+                floor = floor.max(found.floor);
+                spots.extend(table.versions(&found).into_iter().map(Spot::from));
+            }
+        }
+        if floor == 0
+            && let Some((slot, record)) = self.indexed(key, hash)?
+        {
+            spots.extend(chain(slot.key, record, |address| self.keys.read(address).map(|r| r.0))?);
+        }
+        spots.retain(|s| s.version.sequence > floor);
+        sort_versions(&mut spots);
+        self.counted(spots.first().map(|_| ()))?;
+        Ok(spots)
+    }
+
+    pub(crate) fn newest(&self, key: &[u8]) -> Result<Option<Loaded>> {
+        self.check_open()?;
+        let loaded = self.with_newest(key, Want::Whole, loaded)?;
+        match self.counted(loaded)? {
+            Some(mut l) if l.body.is_none() => {
+                l.body = Some(self.body_of(key, l.head.unchanged_since)?);
+                Ok(Some(l))
+            }
+            l => Ok(l),
+        }
+    }
+
+    pub(crate) fn load(&self, key: &[u8], spot: &Spot) -> Result<Loaded> {
+        let mut l = self.with_spot(key, spot, Want::Whole, loaded)?;
+        if l.body.is_none() {
+            l.body = Some(self.body_of(key, l.head.unchanged_since)?);
+        }
+        Ok(l)
+    }
+
+    /// The body of the version with a sequence, to which another one refers.
+    pub(crate) fn body_of(&self, key: &[u8], sequence: Option<u64>) -> Result<Body> {
+        let spot = self.all_spots(key)?.into_iter().find(|s| Some(s.version.sequence) == sequence);
+        let spot = spot.ok_or_else(|| Error::corrupt(names::KEYS, 0, "a version refers to one that is not there"))?;
+        self.with_spot(key, &spot, Want::Whole, Body::of)
+    }
+
+    pub(crate) fn body<'l>(&self, loaded: &'l Loaded) -> Result<&'l Body> {
+        loaded.body.as_ref().ok_or(Error::Closed)
+    }
+
+    /// Reads the version that a location holds, whichever key it is of; for iteration.
+    pub(crate) fn value_at(&self, key: &[u8], spot: &Spot) -> Result<Value> {
+        self.value(self.load(key, spot)?, Vec::new())
+    }
+
+    pub(crate) fn value(&self, loaded: Loaded, mut body: Vec<u8>) -> Result<Value> {
+        match loaded.body {
+            Some(Body::Whole(whole)) if body.capacity() < whole.len() => body = whole,
+            Some(Body::Whole(whole)) => body.extend_from_slice(&whole),
+            Some(chunks) => chunks.range(&self.segments, 0..u64::MAX, &mut body)?,
+            None => {}
+        }
+        Ok(Value { head: loaded.head, body })
+    }
+}
+
+fn loaded(raw: &Raw<'_>) -> Result<Loaded> {
+    let body = if raw.header.kind == Kind::Reference { None } else { Some(Body::of(raw)?) };
+    Ok(Loaded { head: raw.head()?, body })
+}
+
+/// Walks a chain of key records from its head. Addresses fall from one to the next, so it ends.
+pub(crate) fn chain(address: u64, head: KeyRecord, read: impl Fn(u64) -> Result<KeyRecord>) -> Result<Vec<Spot>> {
+    let mut spots = Vec::new();
+    let (mut at, mut record) = (address, head);
+    loop {
+        spots.push(Spot {
+            version: record.version,
+            location: record.location,
+            size: record.size,
+            refers_to: record.refers_to,
+        });
+        if record.previous == 0 || record.previous >= at {
+            return Ok(spots);
+        }
+        at = record.previous;
+        record = read(at)?;
+    }
+}
+
+/// Newest first, each sequence once: an interrupted checkpoint's key records are written again.
+pub(crate) fn sort_versions(spots: &mut Vec<Spot>) {
+    spots.sort_by_key(|s| std::cmp::Reverse(s.version));
+    spots.dedup_by_key(|s| s.version.sequence);
+}
