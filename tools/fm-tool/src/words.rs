@@ -5,12 +5,8 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-
-/// How often the bar is redrawn.
-const REDRAW: Duration = Duration::from_millis(200);
 
 /// Says a line on standard error.
 pub fn say(words: impl Display) {
@@ -30,21 +26,26 @@ impl Bar {
     pub fn new(quiet: bool) -> Self {
         let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let bar = ProgressBar::with_draw_target(None, target);
-        let template = "{bar:24} {bytes}/{total_bytes}  {bytes_per_sec}  {msg}  {eta}";
+        let template = "{bar:20} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {wide_msg}";
         bar.set_style(ProgressStyle::with_template(template).expect("the template is fixed and valid"));
-        if !bar.is_hidden() {
-            bar.enable_steady_tick(REDRAW);
-        }
         Self(bar)
     }
 
     /// Moves the bar to `done_bytes` of `total_bytes` and shows `words` beside it.
     pub fn show(&self, done_bytes: u64, total_bytes: u64, words: impl FnOnce() -> String) {
-        self.0.set_length(total_bytes);
-        self.0.set_position(done_bytes);
-        if !self.0.is_hidden() {
-            self.0.set_message(words());
+        if self.0.is_hidden() {
+            return;
         }
+        if self.0.length() != Some(total_bytes) {
+            self.0.set_length(total_bytes);
+        }
+        self.0.set_message(words());
+        self.0.set_position(done_bytes);
+    }
+
+    /// Takes the bar away while `speak` says something, so that the two never mix.
+    pub fn aside(&self, speak: impl FnOnce()) {
+        self.0.suspend(speak);
     }
 }
 

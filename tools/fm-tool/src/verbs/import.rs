@@ -78,27 +78,30 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let mut out = Output::stdout(shared.json);
     let mut outcome = Outcome::Done;
     let (mut done_bytes, mut total) = (0, ImportReport::default());
-    let (many, started) = (sources.len() > 1, Instant::now());
+    let (many, started, bar) = (sources.len() > 1, Instant::now(), Bar::new(shared.quiet));
     for source in sources {
         let (name, bytes) = (source.name.clone(), source.bytes);
-        let bar = Bar::new(shared.quiet);
         let brought = bring(&store, args, source, &mut |read, pages| {
+            let pages = total.stored + pages;
             let rate = pages as f64 / started.elapsed().as_secs_f64().max(1e-3);
-            bar.show(done_bytes + read, total_bytes, || format!("{} ({rate:.0} pages/s)", count(pages, "page")));
+            bar.show(done_bytes + read, total_bytes, || format!("{}, {rate:.0} pages/s", count(pages, "page")));
         })?;
-        drop(bar);
         done_bytes += bytes;
         if brought.report.is_damaged() {
             outcome = Outcome::Damaged;
         }
-        say_problems(&name, &brought);
+        bar.aside(|| {
+            say_problems(&name, &brought);
+            if !out.is_json() && !shared.quiet {
+                words::say(summary(&name, &brought.report, brought.seconds));
+            }
+        });
         if out.is_json() {
             out.json(&line(&name, &brought))?;
-        } else if !shared.quiet {
-            words::say(summary(&name, &brought.report, brought.seconds));
         }
         total.add(brought.report);
     }
+    drop(bar);
     store.close()?;
     if many && !out.is_json() && !shared.quiet {
         words::say(summary("in all", &total, started.elapsed().as_secs_f64()));

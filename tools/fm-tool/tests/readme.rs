@@ -1,0 +1,56 @@
+//! The README's session is real: its commands, run in a shell, print what stands under them.
+//!
+//! Numbers that depend on a store's salt (how many index pages it has) are compared by their shape.
+
+mod harness;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use harness::Bench;
+
+/// The commands of the README's first `text` block, each with what is printed under it.
+fn session() -> Vec<(String, String)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = std::fs::read_to_string(path).expect("the README is there");
+    let block = readme.split("```text\n").nth(1).and_then(|rest| rest.split("```").next());
+    let mut steps: Vec<(String, String)> = Vec::new();
+    for line in block.expect("the README has a session").lines() {
+        match (line.strip_prefix("$ "), steps.last_mut()) {
+            (Some(command), _) => steps.push((command.to_owned(), String::new())),
+            (None, Some((_, printed))) => *printed += &format!("{line}\n"),
+            (None, None) => panic!("the session begins with a command, not with {line}"),
+        }
+    }
+    steps
+}
+
+/// Sizes in kB as `#`, line ends as they are in a Markdown file.
+fn shape(text: &str) -> String {
+    let text = text.replace('\r', "");
+    let word =
+        |word: &str| if word.parse::<f64>().is_ok() && word.contains('.') { "#".into() } else { word.to_owned() };
+    let line = |line: &str| line.split(' ').map(word).collect::<Vec<_>>().join(" ");
+    text.trim_end().lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_readmes_session_prints_what_it_says() {
+    let files = ["IAH-urls-wget.warc.gz", "cc.warc.gz", "example.warc.gz", "python-docs.warc.gz"];
+    let bench = Bench::with(&files);
+    let programs = Path::new(env!("CARGO_BIN_EXE_fm-tool")).parent().expect("it is in a folder");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let steps = session();
+    assert!(steps.len() >= 5);
+    for (command, printed) in steps {
+        let ran = Command::new("sh")
+            .arg("-c")
+            .arg(format!("{{ {command} ; }} 2>&1"))
+            .current_dir(bench.path(""))
+            .env("PATH", format!("{}:{path}", programs.display()))
+            .stdin(Stdio::null())
+            .output()
+            .expect("there is a shell");
+        assert_eq!(shape(&String::from_utf8_lossy(&ran.stdout)), shape(&printed), "$ {command}");
+    }
+}
