@@ -3,6 +3,8 @@
 mod iterate;
 mod many;
 mod read;
+#[cfg(test)]
+mod scale;
 mod stream;
 mod write;
 
