@@ -4,6 +4,7 @@
 //! `verbs`, and what it knows of pages and stores is in the crates. Data goes to standard output, words to standard
 //! error, and no reading verb ever creates a store.
 
+mod address;
 mod json;
 mod load;
 mod opening;

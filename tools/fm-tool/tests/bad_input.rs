@@ -194,3 +194,29 @@ fn a_store_cannot_be_made_below_a_file() {
     let store = bench.path("file").join("pages.fm");
     run(tool().arg("import").arg(&store).arg(warc("example.warc.gz"))).ended(2).said("pages.fm");
 }
+
+#[test]
+fn urls_that_are_no_text_are_keys_of_exact_stores_and_clear_errors_elsewhere() {
+    use std::os::unix::ffi::OsStrExt;
+    let url = std::ffi::OsStr::from_bytes(b"http://example.com/\xff");
+    let exact = Bench::new();
+    exact.feed("put", &[url, "-".as_ref(), "--exact-urls".as_ref()], b"body").ended(0);
+    assert_eq!(exact.run("get", &[url]).ended(0).out, b"body");
+    assert_eq!(exact.run::<&str>("ls", &[]).ended(0).out, b"http://example.com/\xff\n");
+    let listed = exact.run("ls", &["--json"]).ended(0).json();
+    assert_eq!(listed[0]["url_base64"], "aHR0cDovL2V4YW1wbGUuY29tL/8=");
+
+    let bench = Bench::with(&["example.warc.gz"]);
+    let other = std::ffi::OsStr::from_bytes(b"\xff\xfe");
+    bench.feed("put", &[other], b"x").ended(2);
+    bench.run("get", &[other]).ended(2);
+}
+
+#[test]
+fn a_full_device_under_the_output_is_an_error() {
+    let Ok(full) = fs::OpenOptions::new().write(true).open("/dev/full") else { return };
+    let bench = Bench::with(&["python-docs.warc.gz"]);
+    let status = bench.command("dump").stdout(full).stderr(std::process::Stdio::piped()).output().unwrap();
+    assert_eq!(status.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&status.stderr).contains("writing to standard output failed"));
+}

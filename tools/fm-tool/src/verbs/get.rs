@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use filemap::{Page, PageReader, PageStore};
 
+use crate::address::Address;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
 use crate::{Shared, json, opening, time, words};
@@ -18,7 +19,7 @@ pub struct Args {
     /// The store's folder
     store: PathBuf,
     /// The page's URL
-    url: String,
+    url: Address,
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use filemap::PageHead;
 
+use crate::address::Address;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
 use crate::{Shared, json, opening, time, words};
@@ -15,7 +16,7 @@ pub struct Args {
     /// The store's folder
     store: PathBuf,
     /// The page's URL
-    url: String,
+    url: Address,
     /// The version that was the newest at this time
     #[arg(long, value_name = "TIME", value_parser = time::parse, allow_negative_numbers = true)]
     at: Option<i64>,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use filemap::PageHead;
 
+use crate::address::Address;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
 use crate::{Shared, json, opening, time, words};
@@ -16,7 +17,7 @@ pub struct Args {
     /// The store's folder
     store: PathBuf,
     /// The page's URL
-    url: String,
+    url: Address,
 }
 
 /// Runs the verb.

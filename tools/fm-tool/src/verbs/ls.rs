@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
+use crate::address::Address;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
 use crate::{Shared, json, opening, words};
@@ -21,7 +22,7 @@ pub struct Args {
     host: Option<String>,
     /// Only those whose canonical form begins so
     #[arg(long)]
-    prefix: Option<String>,
+    prefix: Option<Address>,
     /// End each URL with a zero byte instead of a line's end, for xargs -0
     #[arg(short = '0', conflicts_with = "json")]
     zero: bool,
@@ -30,7 +31,7 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let store = opening::to_read(&args.store, shared)?;
-    let prefix = args.prefix.as_deref().unwrap_or("");
+    let prefix = args.prefix.as_ref().map_or(&b""[..], Address::bytes);
     let urls = match &args.host {
         Some(host) => store.urls_of_host(host),
         None => store.urls_with_prefix(prefix),
@@ -47,7 +48,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             }
             Err(failure) => return Err(failure),
         };
-        if !url.starts_with(prefix.as_bytes()) {
+        if !url.starts_with(prefix) {
             continue;
         }
         if out.is_json() {

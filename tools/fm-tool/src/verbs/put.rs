@@ -3,13 +3,14 @@
 //! Everything that can be wrong with the arguments is found before the store is made.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use filemap::{Headers, Page};
 use serde_json::{Map, Value};
 use urlindex::{Canonicalizer, Exact, Whatwg};
 
+use crate::address::Address;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
 use crate::{Shared, json, opening, time, words};
@@ -21,7 +22,7 @@ pub struct Args {
     /// The store's folder, made if absent
     store: PathBuf,
     /// The page's URL
-    url: String,
+    url: Address,
     /// The body's file; - is standard input
     #[arg(default_value = "-")]
     file: PathBuf,
@@ -48,14 +49,14 @@ fn header(text: &str) -> Result<(String, String), String> {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    let mut body = body(&args.file)?;
+    let mut body = body(&args.file, shared)?;
     check_url(args)?;
     let mut headers = Headers::new();
     for (name, value) in &args.headers {
         headers.push(name.as_str(), value.as_str());
     }
     let time_ms = args.time.unwrap_or_else(time::now_ms);
-    let page = Page { headers, ..Page::new(args.url.as_str(), time_ms, args.status, "") };
+    let page = Page { headers, ..Page::new(args.url.bytes(), time_ms, args.status, "") };
     let store = opening::to_fill(&args.store, args.exact_urls, shared)?;
     let version = store.put_page_reader(&page, &mut body)?;
     let key = store.key(&args.url)?;
@@ -80,8 +81,11 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-fn body(path: &Path) -> Result<Box<dyn Read>, Failure> {
+fn body(path: &Path, shared: &Shared) -> Result<Box<dyn Read>, Failure> {
     if path == Path::new("-") {
+        if io::stdin().is_terminal() && !shared.quiet {
+            words::say("reading the body from standard input; end it with Ctrl-D");
+        }
         return Ok(Box::new(io::stdin()));
     }
     if path.is_dir() {
@@ -97,8 +101,8 @@ fn check_url(args: &Args) -> Result<(), Failure> {
         return Ok(());
     }
     let rule: &dyn Canonicalizer = if args.exact_urls { &Exact } else { &Whatwg };
-    let key = rule.canonicalize(args.url.as_bytes());
-    let key = key.map_err(|error| Failure::Usage(format!("{:?}: {error}", args.url)))?;
+    let key = rule.canonicalize(args.url.bytes());
+    let key = key.map_err(|error| Failure::Usage(format!("{:?}: {error}", args.url.to_string())))?;
     if key.len() > filemap_core::MAX_KEY_BYTES {
         return Err(filemap_core::Error::KeyLength { len: key.len() }.into());
     }

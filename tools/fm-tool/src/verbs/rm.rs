@@ -3,11 +3,12 @@
 
 use std::path::PathBuf;
 
-use serde_json::json;
+use serde_json::Value;
 
+use crate::address::Address;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
-use crate::{Shared, opening, words};
+use crate::{Shared, json, opening, words};
 
 /// Remove pages, with all their versions
 #[derive(clap::Args)]
@@ -17,7 +18,7 @@ pub struct Args {
     store: PathBuf,
     /// The pages' URLs
     #[arg(value_name = "URL", required = true)]
-    urls: Vec<String>,
+    urls: Vec<Address>,
 }
 
 /// Runs the verb.
@@ -32,7 +33,8 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             outcome = outcome.and(Outcome::NotFound);
         }
         if out.is_json() {
-            out.json(&json!({ "url": url, "removed": removed }))?;
+            let fields = [json::field("url", url.bytes()), ("removed".to_owned(), Value::from(removed))];
+            out.json(&Value::Object(fields.into_iter().collect()))?;
         } else if removed && !shared.quiet {
             words::say(format_args!("removed {url}"));
         }
