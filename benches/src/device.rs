@@ -49,6 +49,15 @@ impl Device {
         Ok(Device { stat, under: path.to_owned() })
     }
 
+    /// The device on which `path`, which need not exist, lies or would be created.
+    ///
+    /// # Errors
+    /// As [`Device::of`], and if there is no directory to create it in.
+    pub fn under(path: &Path) -> io::Result<Device> {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Device::of(parent).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", parent.display())))
+    }
+
     /// The counters now. Writes that the kernel still holds back are not in them: see [`Device::settle`].
     ///
     /// # Errors
@@ -161,6 +170,13 @@ mod tests {
             Traffic { reads: 9505, read_bytes: 11_334_410 * 512, writes: 5877, written_bytes: 4_863_688 * 512 }
         );
         assert_eq!(parse("1 2 3"), None);
+    }
+
+    #[test]
+    fn a_file_to_be_made_lies_on_the_device_of_its_directory() {
+        let here = Device::of(Path::new(".")).map(|device| device.stat).ok();
+        assert_eq!(Device::under(Path::new("new.dat")).map(|device| device.stat).ok(), here);
+        assert!(Device::under(Path::new("/nonexistent/new.dat")).is_err());
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub fn measure(file: &std::path::Path, put: &PutArgs, source: &Source, plan: &Pl
 pub fn run(args: &BareArgs) -> Outcome<Report> {
     let source = args.put.source()?;
     let plan = args.put.plan(&source, 0);
-    let device = Device::of(args.file.parent().filter(|dir| dir.is_dir()).ok_or("no such directory")?)?;
+    let device = Device::under(&args.file)?;
     device.settle()?;
     let before = device.traffic()?;
     let bare = measure(&args.file, &args.put, &source, &plan)?;

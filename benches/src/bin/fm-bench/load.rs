@@ -77,7 +77,7 @@ pub fn measure(dir: &Path, put: &PutArgs, args: &StoreArgs, source: &Source, pla
 pub fn run(args: &LoadArgs) -> Outcome<Report> {
     let source = args.put.source()?;
     let plan = args.put.plan(&source, args.from);
-    let device = Device::of(args.dir.parent().filter(|dir| dir.is_dir()).unwrap_or(Path::new(".")))?;
+    let device = Device::under(&args.dir)?;
     let before_bytes = if args.from == 0 { 0 } else { store::value_log_bytes(&args.dir)? };
     device.settle()?;
     let (before, own) = (device.traffic()?, device_written_bytes()?);

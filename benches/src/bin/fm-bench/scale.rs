@@ -63,7 +63,7 @@ const ROWS: [Row; 18] = [
     ("load", |s| seconds(s.load_h * 3600.0)),
     ("clean open, nothing cached", |s| seconds(s.open_s)),
     ("replay after a crash, at most", |s| seconds(s.replay_s)),
-    ("verify", |s| seconds(s.verify_h * 3600.0)),
+    ("verify, the device's part", |s| seconds(s.verify_h * 3600.0)),
     ("false matches a get", |s| format!("{:.0e}", s.false_matches)),
 ];
 
