@@ -79,6 +79,18 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// Whether the error is about this one page (no URL, or beyond a limit), so that others can still be put.
+    pub fn concerns_one_page(&self) -> bool {
+        use filemap_core::Error as Engine;
+        match self {
+            Error::Url { .. } | Error::HeadersTooLarge { .. } => true,
+            Error::Engine(engine) => {
+                matches!(engine, Engine::KeyLength { .. } | Engine::MetaTooLarge { .. } | Engine::ValueTooLarge { .. })
+            }
+            _ => false,
+        }
+    }
+
     pub(crate) fn url(url: &[u8], source: urlindex::UrlError) -> Error {
         Error::Url { url: String::from_utf8_lossy(url).into_owned(), source }
     }

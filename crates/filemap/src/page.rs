@@ -150,7 +150,7 @@ pub struct Page {
     pub fetched_at_ms: i64,
     /// What kind of record it is.
     pub kind: RecordKind,
-    /// The status code of the answer; `None` for what has none (a resource, a request).
+    /// The status code of the answer, 1 or more; `None` for what has none (a resource, a request).
     pub status: Option<u16>,
     /// The words after the status code, as sent.
     pub reason: Vec<u8>,

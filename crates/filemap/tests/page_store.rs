@@ -65,6 +65,27 @@ fn an_unchanged_body_is_a_reference_with_headers_of_its_own() {
 }
 
 #[test]
+fn the_very_same_version_is_put_only_once() {
+    let fresh = fresh();
+    let pages = [
+        text("http://a/", 1, "one"),
+        text("http://a/", 1, "two"),
+        text("http://a/", 2, "one"),
+        text("http://b/", 1, ""),
+    ];
+    for page in &pages {
+        assert!(fresh.store.put_page_if_new(page).expect("stored").is_some());
+    }
+    for page in &pages {
+        assert_eq!(fresh.store.put_page_if_new(page).expect("readable"), None);
+    }
+    let mut other = pages[3].clone();
+    other.headers.push("Location", "/x");
+    assert!(fresh.store.put_page_if_new(&other).expect("stored").is_some(), "no body, other headers");
+    assert_eq!(fresh.store.versions().count(), 5);
+}
+
+#[test]
 fn many_pages_are_read_together() {
     let fresh = fresh();
     for at in 0..50 {

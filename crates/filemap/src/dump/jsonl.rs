@@ -23,6 +23,7 @@
 //! not UTF-8, the field is called `url_base64`, `reason_base64` and so on instead, and holds them in base 64 (RFC 4648,
 //! with padding). Nothing is re-coded, so that [`read`] gives back the very page that [`write`] was given.
 
+use std::borrow::Cow;
 use std::io::Write;
 
 use base64::Engine as _;
@@ -48,11 +49,11 @@ pub enum LineError {
 
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Line {
+struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    url: Option<String>,
+    url: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    url_base64: Option<String>,
+    url_base64: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     time: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,16 +63,16 @@ struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
+    reason: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason_base64: Option<String>,
+    reason_base64: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     http_version: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     method: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ip: Option<std::net::IpAddr>,
-    headers: Vec<Field>,
+    headers: Vec<Field<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     truncated: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,42 +80,42 @@ struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]
     record_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    revisit: Option<RefersTo>,
+    revisit: Option<RefersTo<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    body: Option<String>,
+    body: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    body_base64: Option<String>,
+    body_base64: Option<Cow<'a, str>>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Field {
+struct Field<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
+    name: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    name_base64: Option<String>,
+    name_base64: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    value: Option<String>,
+    value: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    value_base64: Option<String>,
+    value_base64: Option<Cow<'a, str>>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
-struct RefersTo {
+struct RefersTo<'a> {
     profile: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    url: Option<String>,
+    url: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    url_base64: Option<String>,
+    url_base64: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     time_ms: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    original_url: Option<String>,
+    original_url: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    original_url_base64: Option<String>,
+    original_url_base64: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     original_time_ms: Option<i64>,
 }
@@ -128,9 +129,9 @@ const NOT_MODIFIED: &str = "server-not-modified";
 ///
 /// [`Error::Write`].
 pub fn write(page: &Page, out: &mut impl Write) -> Result<()> {
-    let (url, url_base64) = split(page.url.clone());
-    let (body, body_base64) = split(page.body.clone());
-    let (reason, reason_base64) = split(page.reason.clone());
+    let (url, url_base64) = split(&page.url);
+    let (body, body_base64) = split(&page.body);
+    let (reason, reason_base64) = split(&page.reason);
     let line = Line {
         url,
         url_base64,
@@ -143,11 +144,11 @@ pub fn write(page: &Page, out: &mut impl Write) -> Result<()> {
         http_version: page.http_version.as_ref().map(|version| version.as_str().to_owned()),
         method: page.method.clone(),
         ip: page.ip,
-        headers: page.headers.iter().cloned().map(field).collect(),
+        headers: page.headers.iter().map(field).collect(),
         truncated: page.truncated.clone(),
         digest: page.digest.clone(),
         record_id: page.record_id.clone(),
-        revisit: page.revisit.clone().map(refers_to),
+        revisit: page.revisit.as_ref().map(refers_to),
         body,
         body_base64,
     };
@@ -161,7 +162,7 @@ pub fn write(page: &Page, out: &mut impl Write) -> Result<()> {
 ///
 /// [`LineError`] if it is none.
 pub fn read(line: &[u8]) -> std::result::Result<Page, LineError> {
-    let line: Line = serde_json::from_slice(line)?;
+    let line: Line<'_> = serde_json::from_slice(line)?;
     let time_ms = line.time_ms.or_else(|| line.time.as_deref().and_then(date::parse));
     let kind = line.kind.as_deref().map_or(Some(RecordKind::Response), RecordKind::named);
     let headers = line.headers.into_iter().map(|field| {
@@ -187,53 +188,51 @@ pub fn read(line: &[u8]) -> std::result::Result<Page, LineError> {
     })
 }
 
+type Text<'a> = Option<Cow<'a, str>>;
+
 /// Text as text, other bytes in base 64.
-fn split(bytes: Vec<u8>) -> (Option<String>, Option<String>) {
-    match String::from_utf8(bytes) {
-        Ok(text) => (Some(text), None),
-        Err(error) => (None, Some(STANDARD.encode(error.as_bytes()))),
+fn split(bytes: &[u8]) -> (Text<'_>, Text<'_>) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => (Some(text.into()), None),
+        Err(_) => (None, Some(STANDARD.encode(bytes).into())),
     }
 }
 
-fn join(
-    text: Option<String>,
-    base64: Option<String>,
-    field: &'static str,
-) -> std::result::Result<Option<Vec<u8>>, LineError> {
+fn join(text: Text<'_>, base64: Text<'_>, field: &'static str) -> std::result::Result<Option<Vec<u8>>, LineError> {
     match (text, base64) {
-        (text, None) => Ok(text.map(String::into_bytes)),
-        (None, Some(encoded)) => STANDARD.decode(encoded).map(Some).map_err(|_| LineError::Field(field)),
+        (text, None) => Ok(text.map(|text| text.into_owned().into_bytes())),
+        (None, Some(encoded)) => STANDARD.decode(encoded.as_bytes()).map(Some).map_err(|_| LineError::Field(field)),
         (Some(_), Some(_)) => Err(LineError::Field(field)),
     }
 }
 
-fn field(header: Header) -> Field {
-    let (name, name_base64) = split(header.name);
-    let (value, value_base64) = split(header.value);
+fn field(header: &Header) -> Field<'_> {
+    let (name, name_base64) = split(&header.name);
+    let (value, value_base64) = split(&header.value);
     Field { name, name_base64, value, value_base64 }
 }
 
-fn refers_to(revisit: Revisit) -> RefersTo {
-    let (url, url_base64) = revisit.refers_to_url.map_or((None, None), split);
-    let original_time_ms = revisit.original.as_ref().map(|original| original.fetched_at_ms);
-    let (original_url, original_url_base64) = revisit.original.map_or((None, None), |original| split(original.key));
+fn refers_to(revisit: &Revisit) -> RefersTo<'_> {
+    let (url, url_base64) = revisit.refers_to_url.as_deref().map_or((None, None), split);
+    let original = revisit.original.as_ref();
+    let (original_url, original_url_base64) = original.map_or((None, None), |original| split(&original.key));
     RefersTo {
-        profile: match revisit.profile {
+        profile: match &revisit.profile {
             RevisitProfile::IdenticalPayload => IDENTICAL.to_owned(),
             RevisitProfile::ServerNotModified => NOT_MODIFIED.to_owned(),
-            RevisitProfile::Other(uri) => uri,
+            RevisitProfile::Other(uri) => uri.clone(),
         },
         url,
         url_base64,
         time_ms: revisit.refers_to_ms,
-        id: revisit.refers_to_id,
+        id: revisit.refers_to_id.clone(),
         original_url,
         original_url_base64,
-        original_time_ms,
+        original_time_ms: original.map(|original| original.fetched_at_ms),
     }
 }
 
-fn revisit(line: RefersTo) -> std::result::Result<Revisit, LineError> {
+fn revisit(line: RefersTo<'_>) -> std::result::Result<Revisit, LineError> {
     let original = join(line.original_url, line.original_url_base64, "original_url")?;
     Ok(Revisit {
         profile: match line.profile.as_str() {

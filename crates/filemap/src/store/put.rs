@@ -23,6 +23,13 @@ pub(crate) enum BodySource<'a> {
     Reader(&'a mut dyn Read),
 }
 
+impl<'a> BodySource<'a> {
+    /// From memory, stored as a reference if it is the same as before; a revisit has no body of its own to compare.
+    pub(crate) fn if_changed(page: &Page, body: &'a [u8]) -> BodySource<'a> {
+        BodySource::Bytes(body, page.kind != RecordKind::Revisit)
+    }
+}
+
 impl PageStore {
     /// Stores `page` as a version of its URL, at its time. A version older than others adds history and hides nothing.
     ///
@@ -41,6 +48,22 @@ impl PageStore {
     /// As [`PageStore::put_page`].
     pub fn put_page_if_changed(&self, page: &Page) -> Result<Put> {
         self.put_parts(page, BodySource::Bytes(&page.body, true))
+    }
+
+    /// As [`PageStore::put_page_if_changed`], but does nothing if the store holds this very version: the same URL, time
+    /// and body (and, where there is no body, the same description). What importers use: done again, it adds nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::put_page`], and those of [`PageStore::history`].
+    pub fn put_page_if_new(&self, page: &Page) -> Result<Option<Put>> {
+        if self.holds_body(page, page.body.len() as u64, |hasher| {
+            hasher.update(&page.body);
+            Ok(())
+        })? {
+            return Ok(None);
+        }
+        self.put_parts(page, BodySource::if_changed(page, &page.body)).map(Some)
     }
 
     /// As [`PageStore::put_page`], with the body from `body` instead of `page.body`: of any length up to 4 GiB, in
@@ -111,9 +134,22 @@ impl PageStore {
         }
     }
 
-    /// Whether the store holds this very version: same URL, time and body (and, where there is no body to compare, the
-    /// same description).
+    /// Whether the store holds this very version; `page.body` is not looked at.
     pub(crate) fn holds(&self, page: &Page, body: &mut Payload) -> Result<bool> {
+        self.holds_body(page, body.len(), |hasher| {
+            body.chunks(|bytes| {
+                hasher.update(bytes);
+                Ok(())
+            })
+        })
+    }
+
+    fn holds_body(
+        &self,
+        page: &Page,
+        body_bytes: u64,
+        hash_body: impl FnOnce(&mut Xxh3) -> Result<()>,
+    ) -> Result<bool> {
         let key = self.key_of(&page.url, page.kind)?;
         let Some(head) = self.engine().head_at(&key, page.fetched_at_ms)? else { return Ok(false) };
         if head.version.time_ms != page.fetched_at_ms {
@@ -121,16 +157,13 @@ impl PageStore {
         }
         let mut hasher = Xxh3::new();
         hasher.update(&meta::encode(page, key::url(&key))?.spill);
-        body.chunks(|bytes| {
-            hasher.update(bytes);
-            Ok(())
-        })?;
+        hash_body(&mut hasher)?;
         let digest = hasher.digest128().to_be_bytes();
-        if self.is_same(&key, &head, digest, page, body.len())? {
+        if self.is_same(&key, &head, digest, page, body_bytes)? {
             return Ok(true);
         }
         for head in self.engine().history(&key)? {
-            if head.version.time_ms == page.fetched_at_ms && self.is_same(&key, &head, digest, page, body.len())? {
+            if head.version.time_ms == page.fetched_at_ms && self.is_same(&key, &head, digest, page, body_bytes)? {
                 return Ok(true);
             }
         }
@@ -143,7 +176,11 @@ impl PageStore {
         }
         let mut stored = self.describe(key, head)?;
         stored.record_id.clone_from(&page.record_id);
-        Ok(stored == Page { body: Vec::new(), ..page.clone() })
+        let mut same = Page { body: Vec::new(), ..page.clone() };
+        if let Some(revisit) = &mut same.revisit {
+            revisit.original = None;
+        }
+        Ok(stored == same)
     }
 }
 

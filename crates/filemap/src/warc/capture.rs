@@ -87,7 +87,7 @@ fn http_message(page: &mut Page, block: &mut Payload) -> Result<bool> {
     match (head.first, page.kind) {
         (FirstLine::Response { version, status, reason }, RecordKind::Response | RecordKind::Revisit) => {
             page.http_version = Some(version);
-            page.status = Some(status);
+            page.status = Some(status).filter(|&status| status > 0);
             page.reason = reason;
         }
         (FirstLine::Request { method, version }, RecordKind::Request) => {

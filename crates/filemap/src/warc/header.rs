@@ -1,10 +1,11 @@
 //! The header of a WARC record: its version line and named fields (WARC 1.0, 1.1 and the drafts before them).
 //!
-//! Parsing is strict where it protects the framing (every line is a field, a length is a number) and lenient where
-//! writers differ (bare LF, case of names, `<` and `>` around a URL).
+//! Parsing is strict where it protects the framing (a length is a number, no record begins inside a header) and lenient
+//! where writers differ (bare LF, case of names, `<` and `>` around a URL, a line that is no field: kept, and told).
 
 use std::net::IpAddr;
 
+use super::member::record_begins;
 use crate::date;
 use crate::headers::Headers;
 use crate::http::head;
@@ -15,25 +16,29 @@ use crate::page::{RecordKind, Revisit, RevisitProfile};
 pub struct RecordHeader {
     /// All named fields, in order.
     pub fields: Headers,
+    /// A line is no field; it is among the fields, as a name without a value.
+    pub(super) has_odd_line: bool,
 }
 
 impl RecordHeader {
     /// Parses the lines of a header, the version line first; the reason if they are none.
     pub(super) fn parse(text: &[u8]) -> Result<RecordHeader, &'static str> {
-        let Some((_, mut at)) = head::line(text, 0) else { return Err("it is empty") };
-        let mut fields = Headers::new();
+        let Some((_, mut at)) = head::line(text, 0) else { return Err("its header is empty") };
+        let mut header = RecordHeader::default();
         while let Some((line, next)) = head::line(text, at) {
-            at = next;
             if line.is_empty() {
                 break;
             }
-            let folded = matches!(line[0], b' ' | b'\t') && !fields.is_empty();
-            if !folded && !memchr::memchr(b':', line).is_some_and(|colon| is_name(&line[..colon])) {
-                return Err("a line of its header is no field");
+            if record_begins(&text[at..]) {
+                return Err("another record begins inside its header");
             }
-            head::push_field(&mut fields, line);
+            at = next;
+            let is_folded = matches!(line[0], b' ' | b'\t') && !header.fields.is_empty();
+            let is_field = memchr::memchr(b':', line).is_some_and(|colon| is_name(&line[..colon]));
+            header.has_odd_line |= !is_folded && !is_field;
+            head::push_field(&mut header.fields, line);
         }
-        Ok(RecordHeader { fields })
+        Ok(header)
     }
 
     /// A field's value as text; `None` if it is absent or not UTF-8.
@@ -133,11 +138,18 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_field_spoils_the_header() {
-        for line in ["WARC/1.0", "no colon", ": no name", "\u{e9}: x"] {
-            let text = format!("WARC/1.0\r\nA: b\r\n{line}\r\n\r\n");
-            assert!(RecordHeader::parse(text.as_bytes()).is_err(), "{line}");
+    fn a_line_that_is_no_field_is_kept_and_told() {
+        for line in ["no colon", ": no name", "\u{e9}: x"] {
+            let header = parse(&format!("WARC/1.0\r\nA: b\r\n{line}\r\nC: d\r\n\r\n"));
+            assert!(header.has_odd_line && header.fields.len() == 3 && header.text("C") == Some("d"), "{line}");
         }
+        assert!(!parse("WARC/1.0\r\nA: b\r\n folded\r\n\r\n").has_odd_line);
+    }
+
+    #[test]
+    fn a_record_that_begins_inside_a_header_spoils_it() {
+        assert!(RecordHeader::parse(b"WARC/1.0\r\nA: b\r\nWARC/1.0\r\n\r\n").is_err());
+        assert!(RecordHeader::parse(b"").is_err());
     }
 
     #[test]

@@ -16,8 +16,7 @@ use super::capture::{Capture, Captured, capture};
 use super::options::ImportOptions;
 use super::reader::{Item, Reader};
 use super::report::{ImportReport, Place, Problem, ProblemKind};
-use crate::error::{Error, Result};
-use crate::page::RecordKind;
+use crate::error::Result;
 use crate::spool::Payload;
 use crate::store::{BodySource, PageStore};
 
@@ -184,7 +183,7 @@ fn put(store: &PageStore, file: &str, page: Capture, place: Place, report: &mut 
             report.kept_as_received += u64::from(as_received);
             report.body_bytes += body_bytes;
         }
-        Err(error) if concerns_the_page(&error) => {
+        Err(error) if error.concerns_one_page() => {
             if let Event::Problem(problem) = unusable(file, place, error.to_string()) {
                 report.problem(problem);
             }
@@ -196,28 +195,20 @@ fn put(store: &PageStore, file: &str, page: Capture, place: Place, report: &mut 
 
 /// Stores a page; `None` if the store holds it already.
 fn put_page(store: &PageStore, mut capture: Capture) -> Result<Option<Put>> {
+    let len = capture.body.len();
+    if len > filemap_core::MAX_VALUE_BYTES {
+        return Err(filemap_core::Error::ValueTooLarge { len }.into());
+    }
     if store.holds(&capture.page, &mut capture.body)? {
         return Ok(None);
     }
-    // A revisit has no body of its own, so that there is nothing to compare.
-    let if_changed = capture.page.kind != RecordKind::Revisit;
     match &mut capture.body {
-        Payload::Memory(bytes) => store.put_parts(&capture.page, BodySource::Bytes(bytes, if_changed)).map(Some),
+        Payload::Memory(bytes) => {
+            store.put_parts(&capture.page, BodySource::if_changed(&capture.page, bytes)).map(Some)
+        }
         disk => {
             let mut reader = disk.reader()?;
             store.put_parts(&capture.page, BodySource::Reader(&mut reader)).map(Some)
         }
-    }
-}
-
-/// Whether an error is this page's alone, so that the import goes on.
-fn concerns_the_page(error: &Error) -> bool {
-    use filemap_core::Error as Engine;
-    match error {
-        Error::Url { .. } | Error::HeadersTooLarge { .. } => true,
-        Error::Engine(engine) => {
-            matches!(engine, Engine::KeyLength { .. } | Engine::MetaTooLarge { .. } | Engine::ValueTooLarge { .. })
-        }
-        _ => false,
     }
 }

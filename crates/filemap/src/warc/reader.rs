@@ -274,6 +274,9 @@ impl<R: Read> Reader<R> {
         {
             let what = "the block does not have the digest that its header gives; the record is kept as it is";
             record.problem = Some(self.problem(place, ProblemKind::Damage, what.to_owned()));
+        } else if record.header.has_odd_line {
+            let what = "a line of the header is no field; the record is kept";
+            record.problem = Some(self.problem(place, ProblemKind::Damage, what.to_owned()));
         }
         Ok(Item::Record(record))
     }
