@@ -170,6 +170,11 @@ impl KeyAppender {
         Ok((record, key.to_vec()))
     }
 
+    /// Starts reading a record, without waiting.
+    pub(crate) fn will_need(&self, address: u64) {
+        self.log.file.advise(Advice::WillNeed, address * UNIT_BYTES, GUESS_BYTES as u64);
+    }
+
     /// Whether enough is buffered to be worth a write.
     pub(crate) fn wants_flush(&self) -> bool {
         self.buffer.len() >= 1 << 20

@@ -123,9 +123,6 @@ pub trait Map: Send + Sync + Debug {
     /// The mapped words, in the machine's byte order of the file's little-endian bytes: word `i` is bytes
     /// `8 * i .. 8 * i + 8`. A word may change between two loads while the file is written.
     fn words(&self) -> &[AtomicU64];
-
-    /// A hint that bytes `offset .. offset + len` of the map are wanted soon.
-    fn will_need(&self, offset: usize, len: usize);
 }
 
 #[cfg(not(target_endian = "little"))]

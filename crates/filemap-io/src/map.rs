@@ -37,8 +37,4 @@ impl Map for OsMap {
         // undefined behaviour, and callers keep to pages that the durable directory names.
         unsafe { std::slice::from_raw_parts(self.raw.as_ptr().cast::<AtomicU64>(), self.words) }
     }
-
-    fn will_need(&self, offset: usize, len: usize) {
-        let _ = self.raw.advise_range(Advice::WillNeed, offset, len);
-    }
 }

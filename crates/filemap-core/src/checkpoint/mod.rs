@@ -11,17 +11,23 @@ mod merge;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::error::Result;
 use crate::event::Event;
 use crate::format::leaf::kept_bits;
 use crate::format::superblock::Tail;
+use crate::index::Index;
 use crate::recent::{Found, Recent};
 use crate::state::{Checkpointer, Shared, Tables};
 use crate::stats::Counters;
 use crate::sync::lock;
 use merge::Merge;
+
+/// A freeze that holds the append lock for this long counts as holding up the puts that wait for it.
+const SLOW_FREEZE: Duration = Duration::from_micros(500);
+/// Leaves that are read ahead of the one being merged.
+const LEAVES_AHEAD: usize = 64;
 
 /// The state of the log at the moment of freezing.
 struct Frozen {
@@ -76,15 +82,18 @@ impl Shared {
         let writer = self.write_side()?;
         let fresh = Arc::new(Recent::new(self.options.recent_bytes));
         let mut log = lock(&writer.log);
+        let start = Instant::now();
         let tail = log.appender.tail();
         if tail == c.current.tail && self.tables.load().active.entries() == 0 {
             return Ok(None);
         }
-        writer.freezes.fetch_add(1, Ordering::Relaxed);
         let table = Arc::clone(&self.tables.load().active);
         self.tables.store(Arc::new(Tables { active: fresh, frozen: Some(Arc::clone(&table)) }));
         let position = log.appender.position();
         log.frozen_at = position;
+        if start.elapsed() >= SLOW_FREEZE {
+            writer.slow_freezes.fetch_add(1, Ordering::Relaxed);
+        }
         Ok(Some(Frozen { table, tail, next_sequence: log.next_sequence, position }))
     }
 
@@ -93,7 +102,9 @@ impl Shared {
         let mut keys: Vec<(u64, Found)> = table.keys().collect();
         keys.sort_unstable_by_key(|k| k.0);
         let mut rest = &keys[..];
+        let mut ahead = ReadAhead { keys: &keys, covered: 0, leaves: 0 };
         while let Some((hash, _)) = rest.first() {
+            ahead.go(&self.index);
             let old = c.index.leaf(*hash)?;
             let (mine, others) = rest.split_at(rest.partition_point(|k| old.covers(k.0)));
             let mut slots = old.slots.clone();
@@ -103,6 +114,7 @@ impl Shared {
                 keep: self.options.keep_versions,
                 replayed_below: c.replayed_below,
             };
+            merge.read_ahead(&slots, mine.iter().map(|k| kept_bits(k.0)));
             for (hash, found) in mine {
                 let key = table.key_of(found);
                 let versions = table.versions(found);
@@ -135,5 +147,26 @@ impl Shared {
         self.latest.store(Arc::new(c.current.clone()));
         c.index.committed();
         Ok(())
+    }
+}
+
+/// Asks for leaves some way ahead of the merge, so that an index larger than memory is read with many requests under way.
+struct ReadAhead<'a> {
+    keys: &'a [(u64, Found)],
+    /// Keys whose leaves were asked for.
+    covered: usize,
+    /// Leaves that were asked for.
+    leaves: usize,
+}
+
+impl ReadAhead<'_> {
+    /// One leaf on; at the first call, as many as there should be under way.
+    fn go(&mut self, index: &Index) {
+        let goal = self.leaves.max(LEAVES_AHEAD) + 1;
+        while self.leaves < goal && self.covered < self.keys.len() {
+            let end = index.will_need(self.keys[self.covered].0);
+            self.covered += self.keys[self.covered..].partition_point(|k| k.0 <= end);
+            self.leaves += 1;
+        }
     }
 }

@@ -147,12 +147,13 @@ impl Index {
         Ok(leaf.slots)
     }
 
-    /// Starts reading the page of a hash, without waiting.
-    pub(crate) fn will_need(&self, hash: u64) {
+    /// Starts reading the page of a hash, without waiting. Returns the last hash that the same page serves.
+    pub(crate) fn will_need(&self, hash: u64) -> u64 {
         let (_, entry) = self.directory.load().find(hash);
         if entry.page != 0 {
             self.file.advise(Advice::WillNeed, u64::from(entry.page) * PAGE_BYTES as u64, PAGE_BYTES as u64);
         }
+        hash | u64::MAX >> entry.depth
     }
 
     /// Takes over the directory of a newer superblock, for handles that follow another process.

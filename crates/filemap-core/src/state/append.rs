@@ -61,7 +61,7 @@ impl Shared {
     ) -> Result<Option<Version>> {
         let writer = self.write_side()?;
         let start = Instant::now();
-        let freezes = writer.freezes.load(Ordering::Relaxed);
+        let freezes = writer.slow_freezes.load(Ordering::Relaxed);
         let slowed = self.slow_down(writer)?;
         let mut log = lock(&writer.log);
         if !condition(self) {
@@ -73,7 +73,7 @@ impl Shared {
         let all = start.elapsed();
         self.after_append(writer, log)?;
         draft.recycle();
-        let held_up = slowed || writer.freezes.load(Ordering::Relaxed) != freezes;
+        let held_up = slowed || writer.slow_freezes.load(Ordering::Relaxed) != freezes;
         self.counters.put_took(all, write, held_up);
         Ok(Some(version))
     }

@@ -59,8 +59,8 @@ pub(crate) struct WriteSide {
     pub(crate) sync_bell: Bell,
     pub(crate) checkpoint_bell: Bell,
     pub(crate) checkpoint_due: AtomicBool,
-    /// Raised by each freeze: a put that waited while it changed was held up by a checkpoint.
-    pub(crate) freezes: AtomicU64,
+    /// Raised by each freeze that took long: a put that waited while it changed was held up by a checkpoint.
+    pub(crate) slow_freezes: AtomicU64,
     pub(crate) free_space: FreeSpace,
     /// Given up by `close`, whichever clones live on.
     pub(crate) held: Mutex<Option<Box<dyn Lock>>>,

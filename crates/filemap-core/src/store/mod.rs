@@ -192,7 +192,7 @@ impl Store {
                 sync_bell: Bell::default(),
                 checkpoint_bell: Bell::default(),
                 checkpoint_due: AtomicBool::new(false),
-                freezes: AtomicU64::new(0),
+                slow_freezes: AtomicU64::new(0),
                 free_space: FreeSpace::default(),
                 held: Mutex::new(Some(held)),
             }),
