@@ -7,7 +7,7 @@
 use std::io::{BufRead, BufReader, Read};
 
 use filemap::dump::jsonl;
-use filemap::{Page, PageStore, Put, RecordKind};
+use filemap::{PageStore, Put};
 
 use crate::outcome::Failure;
 
@@ -74,14 +74,14 @@ fn take(store: &PageStore, line: &[u8], report: &mut LoadReport) -> Result<(), F
         }
     };
     report.records += 1;
-    match put(store, &page) {
+    match store.put_page_if_new(&page) {
         Ok(None) => report.already_there += 1,
         Ok(Some(put)) => {
             report.stored += 1;
             report.unchanged += u64::from(matches!(put, Put::Unchanged(_)));
             report.body_bytes += page.body.len() as u64;
         }
-        Err(error) if concerns_the_page(&error) => bad(report, error.to_string(), true),
+        Err(error) if error.concerns_one_page() => bad(report, error.to_string(), true),
         Err(error) => return Err(error.into()),
     }
     Ok(())
@@ -89,62 +89,4 @@ fn take(store: &PageStore, line: &[u8], report: &mut LoadReport) -> Result<(), F
 
 fn bad(report: &mut LoadReport, what: String, unusable: bool) {
     report.bad_lines.push(BadLine { offset: report.bytes_read, what, unusable });
-}
-
-/// Stores a page; `None` if the store holds it already.
-fn put(store: &PageStore, page: &Page) -> filemap::Result<Option<Put>> {
-    if holds(store, page)? {
-        return Ok(None);
-    }
-    // A revisit's body is its original's; as in an import, it is stored as it came.
-    if page.kind == RecordKind::Revisit {
-        return store.put_page(page).map(|version| Some(Put::Stored(version)));
-    }
-    store.put_page_if_changed(page).map(Some)
-}
-
-/// Whether the store holds this very version, body and all.
-fn holds(store: &PageStore, page: &Page) -> filemap::Result<bool> {
-    let head_at = store.history_of(&page.url, page.kind)?;
-    let same_time = head_at.iter().filter(|head| head.page.fetched_at_ms == page.fetched_at_ms);
-    for head in same_time {
-        if page.kind.is_page() {
-            let stored = store.get_version(&page.url, head.version)?;
-            if stored.is_some_and(|stored| same(stored, page)) {
-                return Ok(true);
-            }
-        } else if same(Page { body: page.body.clone(), ..head.page.clone() }, page)
-            && head.body_bytes == page.body.len() as u64
-        {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// Whether two pages are one, whatever was found out about a revisit's original when they were read.
-fn same(mut stored: Page, page: &Page) -> bool {
-    let mut page = page.clone();
-    for page in [&mut stored, &mut page] {
-        if let Some(revisit) = &mut page.revisit {
-            revisit.original = None;
-        }
-        if page.kind == RecordKind::Revisit {
-            page.body.clear();
-            page.headers = filemap::Headers::new();
-        }
-    }
-    stored == page
-}
-
-/// Whether an error is this page's alone, so that the load goes on.
-fn concerns_the_page(error: &filemap::Error) -> bool {
-    use filemap_core::Error as Engine;
-    match error {
-        filemap::Error::Url { .. } | filemap::Error::HeadersTooLarge { .. } => true,
-        filemap::Error::Engine(engine) => {
-            matches!(engine, Engine::KeyLength { .. } | Engine::MetaTooLarge { .. } | Engine::ValueTooLarge { .. })
-        }
-        _ => false,
-    }
 }
