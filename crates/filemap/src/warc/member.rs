@@ -340,8 +340,8 @@ impl<R: Read> Members<R> {
     }
 
     /// A whole record was read: what comes next is looked for in the same form.
-    pub(super) fn whole_record(&mut self) {
-        self.compressed = self.codec != Some(Codec::Plain);
+    pub(super) fn whole_record(&mut self, place: Place) {
+        self.compressed = place.inner.is_some();
     }
 
     /// What was taken for a plain record behind compressed ones is none: leaves it, to look for the next member from

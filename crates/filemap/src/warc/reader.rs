@@ -267,7 +267,7 @@ impl<R: Read> Reader<R> {
             let what = format!("the record has {bytes} bytes, more than a store takes; left out");
             return Ok(Item::Problem(self.problem(place, ProblemKind::Unusable, what)));
         }
-        self.members.whole_record();
+        self.members.whole_record(place);
         let mut record = Record { header, place, problem: None, block };
         if let Some(digest) = record.header.text("WARC-Block-Digest")
             && digest::matches(&mut record.block, digest)? == Some(false)
