@@ -21,7 +21,7 @@
 //! A field that has nothing to say is absent; `url`, `time`, `time_ms`, `kind`, `headers` and the body are always there.
 //! Where the bytes of `url`, `reason`, a header's `name` or `value`, a revisit's `url` or `original_url`, or `body` are
 //! not UTF-8, the field is called `url_base64`, `reason_base64` and so on instead, and holds them in base 64 (RFC 4648,
-//! with padding). Nothing is re-coded, so that [`read`] gives back the very page that [`write`] was given.
+//! with padding). Nothing is re-coded, so that [`read`] gives back the very page that [`write()`] was given.
 
 use std::borrow::Cow;
 use std::io::Write;

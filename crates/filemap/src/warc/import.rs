@@ -60,7 +60,7 @@ struct Batch {
 ///
 /// # Errors
 ///
-/// [`Error::Read`] if `source` fails, [`Error::Spool`], and those of the store; all that came before is stored. Damage
+/// [`crate::Error::Read`] if `source` fails, [`crate::Error::Spool`], and those of the store; all that came before is stored. Damage
 /// and records that cannot be kept are in the report.
 pub fn import<R: Read + Send>(
     store: &PageStore,
