@@ -106,6 +106,14 @@ pub enum Error {
         /// The option's value.
         floor_bytes: u64,
     },
+    /// The store has reached a limit of its format. Reads go on; dump it and load it into several stores.
+    #[error("{file} is full: {what}")]
+    Full {
+        /// The file's name inside the store.
+        file: String,
+        /// Which limit.
+        what: String,
+    },
     /// An earlier write or sync failed, so nothing more is written through this handle. Reads go on. Close the store,
     /// mend the cause and open it again: recovery keeps all that was acknowledged.
     #[error("the store takes no more writes since {cause}; close it and open it again")]
@@ -145,6 +153,11 @@ impl Error {
     /// Damage at a place.
     pub(crate) fn corrupt(file: impl Into<String>, offset: u64, what: impl Into<String>) -> Error {
         Error::Corrupt { file: file.into(), offset, what: what.into() }
+    }
+
+    /// A limit of the format.
+    pub(crate) fn full(file: impl Into<String>, what: impl Into<String>) -> Error {
+        Error::Full { file: file.into(), what: what.into() }
     }
 
     /// Whether the damage or absence of a file, rather than anything else, is the cause.

@@ -150,7 +150,7 @@ impl KeyAppender {
     pub(crate) fn append(&mut self, record: &KeyRecord, key: &[u8]) -> Result<u64> {
         let offset = self.next_offset();
         if offset / UNIT_BYTES >= 1 << 40 {
-            return Err(Error::corrupt(names::KEYS, offset, "key.dat has reached its limit of 16 TiB"));
+            return Err(Error::full(names::KEYS, "it has reached 16 TiB"));
         }
         record.encode(key, self.log.seed, offset, &mut self.buffer);
         self.appended_bytes += record.total_bytes();

@@ -54,11 +54,11 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// An empty table that is meant for about `bytes`, and can grow to twice that and more.
-    pub(crate) fn new(bytes: usize) -> Recent {
+    /// An empty table that is meant for about `bytes`, and has room for at least `room` bytes of entries.
+    pub(crate) fn new(bytes: usize, room: usize) -> Recent {
         let buckets = (bytes / TYPICAL_ENTRY_BYTES).next_power_of_two().max(1024);
         // Addresses of words have 32 bits: 32 GiB.
-        let chunks = (4 * bytes / (8 * CHUNK_WORDS) + 64).min(1 << (32 - CHUNK_BITS));
+        let chunks = (room.max(4 * bytes) / (8 * CHUNK_WORDS) * 2 + 64).min(1 << (32 - CHUNK_BITS));
         Recent {
             buckets: (0..buckets).map(|_| AtomicU32::new(0)).collect(),
             chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
@@ -78,7 +78,7 @@ impl Recent {
         self.used_words.load(Ordering::Relaxed) * 8 + self.buckets.len() * 4
     }
 
-    /// Whether another entry might find no room. The caller freezes the table long before that.
+    /// Whether an entry with the longest key might find no room.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.used_words.load(Ordering::Relaxed) / CHUNK_WORDS + 2 >= self.chunks.len()
     }
@@ -183,7 +183,7 @@ impl Recent {
     }
 
     /// Adds an entry. Only one thread may do so at a time. An entry older than the key's last removal is ignored by
-    /// readers; one that is there already (same sequence) replaces it.
+    /// readers; one that is there already (same sequence) replaces it. The table must not be exhausted.
     pub(crate) fn insert(&self, hash: u64, key: &[u8], entry: &Entry) {
         let (old, before) = self.walk(hash, key);
         let new = self.allocate(HEAD_WORDS + key.len().div_ceil(8));
@@ -237,7 +237,7 @@ impl Recent {
         if at % CHUNK_WORDS + words > CHUNK_WORDS {
             at = at.next_multiple_of(CHUNK_WORDS);
         }
-        assert!(at + words <= self.chunks.len() * CHUNK_WORDS, "the recent table is frozen before it is full");
+        assert!(at + words <= self.chunks.len() * CHUNK_WORDS, "the caller asks whether there is room");
         self.chunks[at / CHUNK_WORDS].get_or_init(|| (0..CHUNK_WORDS).map(|_| AtomicU64::new(0)).collect());
         self.used_words.store(at + words, Ordering::Release);
         at as u32
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn the_newest_is_the_one_with_the_greatest_time_and_removal_hides_what_was_before() {
-        let t = Recent::new(1 << 20);
+        let t = Recent::new(1 << 20, 0);
         t.insert(7, b"a", &entry(1, 100, false));
         t.insert(7, b"a", &entry(2, 50, false));
         t.insert(7, b"b", &entry(3, 10, false)); // same hash, other key
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn keys_of_every_length_come_back() {
-        let t = Recent::new(4 << 20);
+        let t = Recent::new(4 << 20, 0);
         let keys: Vec<Vec<u8>> = (1..100).chain([4095, 65_536]).map(|n| vec![n as u8 | 1; n]).collect();
         for (i, key) in keys.iter().enumerate() {
             t.insert(i as u64 % 3, key, &entry(i as u64 + 1, 0, false));
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn readers_see_whole_entries_while_one_thread_inserts() {
-        let t = Recent::new(8 << 20);
+        let t = Recent::new(8 << 20, 0);
         let key = |i: u64| format!("http://host/{i}").into_bytes();
         std::thread::scope(|s| {
             for _ in 0..3 {
@@ -350,7 +350,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn it_agrees_with_a_map_of_lists(ops in proptest::collection::vec((0u64..6, -3i64..3, 0u8..5), 0..120)) {
-            let t = Recent::new(256 << 10);
+            let t = Recent::new(256 << 10, 0);
             let mut model: HashMap<u64, Vec<Entry>> = HashMap::new();
             for (i, (key, time, kind)) in ops.iter().enumerate() {
                 let e = entry(i as u64 + 1, *time, *kind == 0);

@@ -152,7 +152,7 @@ stats! {
     /// Those of them that the operating system's write held up.
     puts_over_1ms_by_write: u64 = counter,
     /// The longest put, in microseconds.
-    longest_put_us: u64 = counter,
+    longest_put_us: u64 = gauge,
     /// Times that a read-only handle followed the writer.
     refreshes: u64 = counter,
     /// When a put is on the device.

@@ -38,6 +38,21 @@ impl SuperblockFile {
         Ok(SuperblockFile { file })
     }
 
+    /// Whether it looks like a superblock at all. Whether it is whole can be judged only with the lock held: it may be
+    /// being written.
+    ///
+    /// # Errors
+    /// `NotAStore` when neither copy has the magic.
+    pub(crate) fn check_magic(&self, dir: &dyn Dir) -> Result<()> {
+        if self.copies()?.iter().all(|c| matches!(c, Err("unknown magic" | "superblock is cut off"))) {
+            return Err(Error::NotAStore {
+                path: dir.path().to_owned(),
+                why: "its file SUPERBLOCK is not one of FileMap".into(),
+            });
+        }
+        Ok(())
+    }
+
     /// The newest copy.
     ///
     /// # Errors
@@ -45,13 +60,8 @@ impl SuperblockFile {
     /// sector, so a crash cannot have torn it, and going back to the other one is unsafe, since what that names may have
     /// been reused.
     pub(crate) fn read(&self, dir: &dyn Dir) -> Result<Superblock> {
+        self.check_magic(dir)?;
         let copies = self.copies()?;
-        if copies.iter().all(|c| matches!(c, Err("unknown magic" | "superblock is cut off"))) {
-            return Err(Error::NotAStore {
-                path: dir.path().to_owned(),
-                why: "its file SUPERBLOCK is not one of FileMap".into(),
-            });
-        }
         let mut newest: Option<Superblock> = None;
         for (copy, offset) in copies.into_iter().zip(COPIES) {
             let copy = copy.map_err(|what| Error::corrupt(names::SUPERBLOCK, offset, what))?;

@@ -80,7 +80,7 @@ impl Shared {
     /// logged since the last checkpoint.
     fn freeze(&self, c: &Checkpointer) -> Result<Option<Frozen>> {
         let writer = self.write_side()?;
-        let fresh = Arc::new(Recent::new(self.options.recent_bytes));
+        let fresh = Arc::new(Recent::new(self.options.recent_bytes, 0));
         let mut log = lock(&writer.log);
         let start = Instant::now();
         let tail = log.appender.tail();

@@ -178,7 +178,7 @@ fn keys_with_equal_bits_share_a_page_until_it_is_full_of_them() {
     let same = |n: u64| (0..n).map(|i| Slot { hash: 0, ..slot(0, i) }).collect::<Vec<_>>();
     writer.replace(&old, &same(254)).unwrap();
     let error = writer.replace(&old, &same(255)).unwrap_err();
-    assert!(error.is_corrupt() && error.to_string().contains("share all 47 hash bits"), "{error}");
+    assert!(matches!(error, Error::Full { .. }) && error.to_string().contains("share all 47 hash bits"), "{error}");
 }
 
 #[test]

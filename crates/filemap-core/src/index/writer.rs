@@ -145,7 +145,7 @@ impl IndexWriter {
         }
         if depth == MAX_DEPTH {
             let what = format!("{} keys share all {MAX_DEPTH} hash bits of a page", slots.len());
-            return Err(Error::corrupt(names::INDEX, 0, what));
+            return Err(Error::full(names::INDEX, what));
         }
         let bit = 1 << (MAX_DEPTH - depth - 1);
         let (low, high) = slots.split_at(slots.partition_point(|s| s.hash & bit == 0));
@@ -159,8 +159,7 @@ impl IndexWriter {
         if let Some(page) = self.free.pop_first() {
             return Ok(page);
         }
-        let page = u32::try_from(self.pages)
-            .map_err(|_| Error::corrupt(names::INDEX, 0, "the index has reached its limit of 16 TiB"))?;
+        let page = u32::try_from(self.pages).map_err(|_| Error::full(names::INDEX, "it has reached 16 TiB"))?;
         self.pages += 1;
         Ok(page)
     }

@@ -90,6 +90,16 @@ pub(crate) fn index_seed(current: &Superblock) -> u32 {
     seed(&current.store_id, u64::MAX - 1)
 }
 
+/// Bytes of log after a tail.
+pub(crate) fn bytes_after(segments: &Segments, tail: Tail) -> Result<usize> {
+    let mut bytes = 0;
+    for segment in segments.all().iter().filter(|s| s.ordinal >= tail.ordinal) {
+        let len = segments.file(segment)?.len().map_err(|e| Error::io("measure", segment.name(), e))?;
+        bytes += if segment.ordinal == tail.ordinal { len.saturating_sub(tail.offset) } else { len };
+    }
+    Ok(bytes as usize)
+}
+
 /// Enters a whole record of the log in a recent table, if it is a version or a removal. Returns its sequence.
 pub(crate) fn enter(table: &Recent, segment: u16, offset: u64, bytes: &[u8], hash: impl Fn(&[u8]) -> u64) -> u64 {
     let Ok(header) = value::peek(bytes) else { return 0 };

@@ -62,8 +62,7 @@ impl Shared {
         let writer = self.write_side()?;
         let start = Instant::now();
         let freezes = writer.slow_freezes.load(Ordering::Relaxed);
-        let slowed = self.slow_down(writer)?;
-        let mut log = lock(&writer.log);
+        let (mut log, slowed) = self.lock_log(writer)?;
         if !condition(self) {
             return Ok(None);
         }
@@ -107,6 +106,23 @@ impl Shared {
             self.emit(&Event::SegmentRolled { segment: appended.location.segment });
         }
         Ok(version)
+    }
+
+    /// Takes the append lock when there is room in the active table; whether that was slowed down.
+    pub(crate) fn lock_log<'w>(&self, writer: &'w WriteSide) -> Result<(MutexGuard<'w, Log>, bool)> {
+        let mut slowed = false;
+        loop {
+            slowed |= self.slow_down(writer)?;
+            let log = lock(&writer.log);
+            if !self.tables.load().active.is_exhausted() {
+                return Ok((log, slowed));
+            }
+            self.ring_bells(writer, &log);
+            drop(log);
+            // The checkpoint that the bell asked for may not have begun yet.
+            std::thread::sleep(Duration::from_millis(1));
+            slowed = true;
+        }
     }
 
     /// Appends a chunk of a large body: it enters no table, only a later record that lists it does.
@@ -155,7 +171,7 @@ impl Shared {
 
     /// Back-pressure: when the active table is over its bound because a checkpoint still merges the other, puts wait a
     /// little, and the more the fuller it is. Returns whether this one did.
-    pub(crate) fn slow_down(&self, writer: &WriteSide) -> Result<bool> {
+    fn slow_down(&self, writer: &WriteSide) -> Result<bool> {
         let mut slowed = false;
         loop {
             let tables = self.tables.load();

@@ -27,6 +27,8 @@ use crate::values::segments::{FIRST_RECORD, Segments};
 
 /// A handle that is used follows the writer at least this often.
 const EVERY: Duration = Duration::from_millis(500);
+/// A follower's table must hold what the writer's holds, whose options it does not know.
+const ROOM: usize = 8 << 30;
 /// A superblock may be read while it is being written: then again, so often.
 const READS: u32 = 50;
 
@@ -67,7 +69,7 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
             Err(e) if e.is_corrupt() && tries < READS => continue,
             loaded => loaded?,
         };
-        let active = Arc::new(Recent::new(options.recent_bytes));
+        let active = Arc::new(Recent::new(options.recent_bytes, ROOM));
         let follower = Follower {
             state: Mutex::new(Following { position: current.tail }),
             opened: Instant::now(),
@@ -163,7 +165,7 @@ impl Shared {
 
     /// Replaces the table by one that holds only what follows the superblock's tail.
     fn start_table_anew(&self, state: &mut Following, tail: Tail) -> Result<()> {
-        let fresh = Arc::new(Recent::new(self.options.recent_bytes));
+        let fresh = Arc::new(Recent::new(self.options.recent_bytes, ROOM));
         let mut position = Following { position: tail };
         self.follow_log_into(&mut position, &fresh)?;
         self.tables.store(Arc::new(Tables { active: fresh, frozen: None }));
@@ -202,6 +204,9 @@ impl Shared {
         let file = self.segments.file(segment)?;
         let mut scan = self.segments.scan(segment, &*file, state.position.offset, u64::MAX)?;
         while let Some(Item::Record { offset, bytes }) = scan.next()? {
+            if table.is_exhausted() {
+                return Err(Error::full("the recent table", "the writer's checkpoints are too far apart to follow"));
+            }
             recover::enter(table, segment.id, offset, bytes, |key| self.hash(key));
             state.position.offset = offset + bytes.len() as u64;
         }
@@ -209,8 +214,9 @@ impl Shared {
             let first = self.segments.all().iter().find(|s| s.ordinal == next).map(Arc::clone);
             let begun = match first {
                 Some(s) => {
-                    let file = self.segments.file(&s)?;
-                    file.len().map_err(|e| Error::io("measure", s.name(), e))? > FIRST_RECORD
+                    // Not through the open files: a segment without a record may yet be removed and created anew.
+                    let len = self.dir.open(&s.name(), Access::Read).and_then(|f| f.len());
+                    len.is_ok_and(|len| len > FIRST_RECORD)
                 }
                 None => false,
             };

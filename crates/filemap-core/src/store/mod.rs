@@ -122,7 +122,7 @@ impl Store {
         options.validate()?;
         let dir = open_store_dir(path.as_ref())?;
         // Look before locking: the lock file is not to be left in a directory that is no store.
-        SuperblockFile::open(&*dir, Access::Read)?.read(&*dir)?;
+        SuperblockFile::open(&*dir, Access::Read)?.check_magic(&*dir)?;
         let held = take_lock(&*dir)?;
         Store::open_locked(dir, held, options)
     }
@@ -164,7 +164,9 @@ impl Store {
         let file = recover::open_index(&*dir, access, &current)?;
         let seed = recover::index_seed(&current);
         let (index, index_writer) = load(file, seed, Owner::Us, current.index, current.epoch)?;
-        let active = Arc::new(Recent::new(options.recent_bytes));
+        // An entry takes less than its record did.
+        let room = recover::bytes_after(&segments, current.tail)?;
+        let active = Arc::new(Recent::new(options.recent_bytes, room));
         let replay = recover::replay(&*dir, &segments, &superblock, &current, &active)?;
         let appender =
             Appender::new(Arc::clone(&segments), replay.segment, replay.offset, u64::from(current.segment_bytes))?;

@@ -12,7 +12,7 @@ impl Store {
     /// The newest version of a key. Cold, that is one page of the index and one read of the value log.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the bytes on disk are damaged: never a wrong page. [`Error::Io`].
+    /// [`Error::Corrupt`](crate::Error::Corrupt) when the bytes on disk are damaged: never a wrong page. [`Error::Io`](crate::Error::Io).
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         let Some(loaded) = self.shared.newest(key)? else { return Ok(None) };
         self.shared.value(loaded, Vec::new()).map(Some)
@@ -123,7 +123,7 @@ impl Store {
     /// that is absent it names some place about once in a million times.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the index page is damaged.
+    /// [`Error::Corrupt`](crate::Error::Corrupt) when the index page is damaged.
     pub fn locate(&self, key: &[u8]) -> Result<Option<Place>> {
         let hash = self.shared.hash(key);
         let (best, floor) = self.shared.recent(key, hash);

@@ -6,7 +6,6 @@ use crate::record::{Put, Record, Version, now_ms};
 use crate::state::{Shared, digest};
 use crate::stats::Counters;
 use crate::store::Store;
-use crate::sync::lock;
 use crate::values::append::Draft;
 use crate::values::read::Want;
 
@@ -72,9 +71,12 @@ impl Store {
         let level = shared.options.compression_level;
         let drafts: Vec<Draft> = records.iter().map(|r| Draft::page(r, digest(r.body), level)).collect();
         let mut versions = Vec::with_capacity(records.len());
-        shared.slow_down(writer)?;
-        let mut log = lock(&writer.log);
+        let (mut log, _) = shared.lock_log(writer)?;
         for (mut draft, record) in drafts.into_iter().zip(records) {
+            if shared.tables.load().active.is_exhausted() {
+                drop(log);
+                (log, _) = shared.lock_log(writer)?;
+            }
             versions.push(shared.append_locked(writer, &mut log, &mut draft, record.key, 0)?);
             draft.recycle();
             Counters::add(&shared.counters.raw_bytes, record.body.len() as u64);

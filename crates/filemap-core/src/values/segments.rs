@@ -211,7 +211,7 @@ impl Segments {
     /// Adds the segment of an ordinal at the end of the log; creates it if that was not done ahead.
     ///
     /// # Errors
-    /// `Io`; `Corrupt` when the number is still taken by a segment 65,536 before.
+    /// `Io`; `Full` when the number is still taken by a segment 65,536 before.
     pub(crate) fn begin(&self, ordinal: u64) -> Result<Arc<Segment>> {
         // Held until the segment is in the list: no other thread may create its file meanwhile.
         let mut spare = lock(&self.spare);
@@ -229,7 +229,7 @@ impl Segments {
     fn create(&self, ordinal: u64) -> Result<Arc<Segment>> {
         let name = names::segment(ordinal as u16);
         if self.list.load().iter().any(|s| s.id == ordinal as u16) {
-            return Err(Error::corrupt(name, 0, "all 65,536 segment numbers are in use"));
+            return Err(Error::full(name, "all 65,536 segment numbers are in use"));
         }
         self.remove_unborn(&name)?;
         let file = self.dir.open(&name, Access::Create).map_err(|e| Error::io("create", &name, e))?;
