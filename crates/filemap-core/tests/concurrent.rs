@@ -194,6 +194,30 @@ fn large_values_stream_in_and_out_and_ranges_read_only_what_they_meet() {
 }
 
 #[test]
+fn a_source_that_fails_stores_nothing_and_one_that_ends_is_stored_whole() {
+    struct Failing(u32);
+    impl Read for Failing {
+        fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+            self.0 += 1;
+            if self.0 > 5 {
+                return Err(std::io::Error::other("the line is dead"));
+            }
+            Ok(buf.len())
+        }
+    }
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::create(temp.path().join("a"), options()).unwrap();
+    let error = store.put_reader(b"k", b"", 1, &mut Failing(0)).unwrap_err();
+    assert!(matches!(error, Error::Source(_)) && error.to_string().contains("the line is dead"), "{error}");
+    assert_eq!(store.get(b"k").unwrap(), None);
+    let body = vec![b'x'; 1_000_000];
+    store.put_reader(b"k", b"m", 2, &mut &body[..]).unwrap();
+    assert!(store.get(b"k").unwrap().unwrap().body == body);
+    store.put_reader(b"empty", b"", 2, &mut std::io::empty()).unwrap();
+    assert_eq!(store.get(b"empty").unwrap().unwrap().body, b"");
+}
+
+#[test]
 fn a_reader_keeps_its_page_and_a_closed_store_says_so() {
     let temp = tempfile::tempdir().unwrap();
     let store = Store::create(temp.path().join("a"), options()).unwrap();

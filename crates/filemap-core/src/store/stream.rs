@@ -1,5 +1,7 @@
 //! Streaming puts: a body of any length through bounded memory.
 
+use std::sync::Arc;
+
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::error::{Error, Result};
@@ -48,6 +50,23 @@ impl Store {
             hasher: Box::new(Xxh3::new()),
             body_bytes: 0,
         })
+    }
+
+    /// Stores a version whose body is what `source` gives until its end, in bounded memory.
+    ///
+    /// # Errors
+    /// As [`Store::put`]; [`Error::Source`] when the source fails, and then nothing is stored.
+    pub fn put_reader(&self, key: &[u8], meta: &[u8], time_ms: i64, source: &mut dyn std::io::Read) -> Result<Version> {
+        let mut writer = self.put_stream(key, meta, time_ms)?;
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            match source.read(&mut buffer) {
+                Ok(0) => return writer.finish(),
+                Ok(n) => writer.push(&buffer[..n])?,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(Error::Source(Arc::new(e))),
+            }
+        }
     }
 }
 
