@@ -1,11 +1,10 @@
 //! The header of a WARC record: its version line and named fields (WARC 1.0, 1.1 and the drafts before them).
 //!
-//! Parsing is strict where it protects the framing (a length is a number, no record begins inside a header) and lenient
+//! Parsing is strict where it protects the framing (a length is a number) and lenient
 //! where writers differ (bare LF, case of names, `<` and `>` around a URL, a line that is no field: kept, and told).
 
 use std::net::IpAddr;
 
-use super::member::record_begins;
 use crate::date;
 use crate::headers::Headers;
 use crate::http::head;
@@ -28,9 +27,6 @@ impl RecordHeader {
         while let Some((line, next)) = head::line(text, at) {
             if line.is_empty() {
                 break;
-            }
-            if record_begins(&text[at..]) {
-                return Err("another record begins inside its header");
             }
             at = next;
             let is_folded = matches!(line[0], b' ' | b'\t') && !header.fields.is_empty();
@@ -144,12 +140,6 @@ mod tests {
             assert!(header.has_odd_line && header.fields.len() == 3 && header.text("C") == Some("d"), "{line}");
         }
         assert!(!parse("WARC/1.0\r\nA: b\r\n folded\r\n\r\n").has_odd_line);
-    }
-
-    #[test]
-    fn a_record_that_begins_inside_a_header_spoils_it() {
-        assert!(RecordHeader::parse(b"WARC/1.0\r\nA: b\r\nWARC/1.0\r\n\r\n").is_err());
-        assert!(RecordHeader::parse(b"").is_err());
     }
 
     #[test]

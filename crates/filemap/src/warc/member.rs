@@ -25,6 +25,11 @@ const STEP_BYTES: usize = 64 << 10;
 const REPLAY_BASE_BYTES: u64 = 64 << 20;
 const REPLAY_FACTOR: u64 = 8;
 
+/// Decompressed bytes of damaged members behind whose start the search goes on, rather than behind their end: this many,
+/// and [`RETRY_FACTOR`] times those of whole members.
+const RETRY_BASE_BYTES: u64 = 32 << 20;
+const RETRY_FACTOR: u64 = 4;
+
 /// How every record begins.
 pub(super) const RECORD_MAGIC: &[u8] = b"WARC/";
 
@@ -117,6 +122,9 @@ pub(super) struct Members<R> {
     replay: Vec<Payload>,
     bytes_out: u64,
     replayed_bytes: u64,
+    /// Decompressed bytes of members that ended whole, and of those that did not.
+    whole_bytes: u64,
+    retried_bytes: u64,
     /// The last whole record was in a compressed member: plain ones are not looked for, and hardly believed in.
     compressed: bool,
     /// The next member must be searched for.
@@ -138,6 +146,8 @@ impl<R: Read> Members<R> {
             replay: Vec::new(),
             bytes_out: 0,
             replayed_bytes: 0,
+            whole_bytes: 0,
+            retried_bytes: 0,
             compressed: false,
             lost: false,
         })
@@ -316,8 +326,14 @@ impl<R: Read> Members<R> {
     /// Leaves the member, whose bytes are all consumed. After damage the search goes back into it.
     pub(super) fn close(&mut self) {
         if let Some(Ended::Broken(_)) = self.ended {
-            self.input.rewind(self.start + 1);
+            // A decoder that has lost its way can run on to the end of the file, from every member anew.
+            self.retried_bytes += self.inner;
+            if self.retried_bytes <= RETRY_BASE_BYTES + RETRY_FACTOR * self.whole_bytes {
+                self.input.rewind(self.start + 1);
+            }
             self.lost = true;
+        } else {
+            self.whole_bytes += self.inner;
         }
         self.codec = None;
         self.ended = None;
@@ -325,6 +341,13 @@ impl<R: Read> Members<R> {
 
     /// Hands `bytes`, which were consumed last, out again. Whether it does: repeated work is bounded.
     pub(super) fn push_back(&mut self, bytes: Payload) -> bool {
+        if let Payload::Memory(last) = &bytes
+            && self.buffer[..self.at].ends_with(last)
+        {
+            self.at -= last.len();
+            self.inner -= last.len() as u64;
+            return true;
+        }
         self.replayed_bytes += bytes.len();
         if bytes.len() == 0 || self.replayed_bytes > REPLAY_BASE_BYTES + REPLAY_FACTOR * self.bytes_out {
             return false;

@@ -88,6 +88,8 @@ const MAX_MENDED_BYTES: u64 = 16 << 20;
 enum Stop {
     /// The member, and perhaps the file, ends.
     Ended,
+    /// Another record begins.
+    Record,
     Broken(Broken),
 }
 
@@ -339,6 +341,7 @@ impl<R: Read> Reader<R> {
     fn reason(&self, stop: &Stop) -> String {
         match stop {
             Stop::Ended => "the data ends there".to_owned(),
+            Stop::Record => "another record begins there".to_owned(),
             Stop::Broken(broken) if broken.is_cut => format!("the file ends {}", broken.what),
             Stop::Broken(broken) => format!("{} (before offset {})", broken.what, self.members.offset()),
         }
@@ -366,7 +369,10 @@ impl<R: Read> Reader<R> {
             if let Some(stop) = self.more()? {
                 return Ok((text, Some(stop)));
             }
-            let next = self.members.peek(1)?;
+            let next = self.members.peek(VERSION_LINE_BYTES)?;
+            if text.ends_with(b"\n") && record_begins(next) {
+                return Ok((text, Some(Stop::Record)));
+            }
             let line = memchr::memchr(b'\n', next).map_or(next.len(), |end| end + 1);
             text.extend_from_slice(&next[..line]);
             self.members.consume(line);
