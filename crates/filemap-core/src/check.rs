@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use crate::error::{Error, Result};
-use crate::format::key::UNIT_BYTES as KEY_UNIT;
+use crate::format::key::{KeyRecord, UNIT_BYTES as KEY_UNIT};
 use crate::format::leaf::{Slot, kept_bits};
 use crate::format::location::{Location, UNIT_BYTES};
-use crate::format::superblock::COPIES;
+use crate::format::superblock::{COPIES, Tail};
 use crate::format::value::{self, Kind};
 use crate::format::{PAGE_BYTES, names};
 use crate::log::scan::Item;
@@ -82,6 +82,9 @@ struct Check<'a> {
     total_bytes: u64,
     values: HashMap<u16, Starts>,
     keys: Starts,
+    /// Where the scans end: what the index leads to beyond was written since.
+    value_end: Tail,
+    key_end: u64,
     progress: &'a mut dyn FnMut(VerifyProgress),
 }
 
@@ -102,12 +105,15 @@ impl Shared {
             total_bytes: stats.value_bytes + stats.key_bytes + stats.index_leaves * PAGE_BYTES as u64,
             values: HashMap::new(),
             keys: Starts::default(),
+            value_end: self.log_end(),
+            key_end: self.keys.bytes(),
             progress,
         };
+        let epoch = self.latest.load().epoch;
         check.superblock()?;
         check.values()?;
         let heads = check.keys()?;
-        check.index(heads)?;
+        check.index(heads, epoch)?;
         Ok(check.report)
     }
 }
@@ -138,7 +144,7 @@ impl Check<'_> {
 
     /// Scans every segment up to the end of the log.
     fn values(&mut self) -> Result<()> {
-        let end = self.shared.log_end();
+        let end = self.value_end;
         for segment in self.shared.segments.all().iter().filter(|s| s.ordinal <= end.ordinal) {
             let name = segment.name();
             self.report.files += 1;
@@ -156,6 +162,7 @@ impl Check<'_> {
             let mut read = FIRST_RECORD;
             while let Some(item) = scan.next()? {
                 match item {
+                    Item::Filler { bytes } => read += bytes,
                     Item::Gap { offset, bytes, what } => {
                         read += bytes;
                         self.problem(&name, offset, format!("{bytes} bytes belong to no whole record: {what}"));
@@ -189,7 +196,7 @@ impl Check<'_> {
         while let Some(item) = scan.next()? {
             match item {
                 // An interrupted checkpoint leaves such bytes behind. Damage it is only where something leads to it.
-                Item::Gap { bytes, .. } => {
+                Item::Gap { bytes, .. } | Item::Filler { bytes } => {
                     read += bytes;
                     self.report.unused_key_bytes += bytes;
                 }
@@ -205,7 +212,7 @@ impl Check<'_> {
                         if slot.location != record.location || slot.hash != kept_bits(hash) {
                             self.problem(names::KEYS, offset, "its slot in the index leads elsewhere");
                         }
-                        self.chain(key, record.previous)?;
+                        self.chain(key, &record)?;
                     }
                 }
             }
@@ -217,8 +224,12 @@ impl Check<'_> {
         Ok(heads)
     }
 
-    /// Follows a key's chain from its second record on: each must be whole, of the same key, and lead to a value.
-    fn chain(&mut self, key: &[u8], mut address: u64) -> Result<()> {
+    /// Follows a key's chain from its second record on: each must be whole, of the same key, and lead to a value; and what
+    /// versions refer to must be among them.
+    fn chain(&mut self, key: &[u8], head: &KeyRecord) -> Result<()> {
+        let mut address = head.previous;
+        let mut versions = vec![head.version.sequence];
+        let mut holders = vec![(head.location, head.refers_to)];
         while address != 0 {
             let offset = address * KEY_UNIT;
             let record = match self.shared.keys.read(address) {
@@ -233,12 +244,20 @@ impl Check<'_> {
                 }
                 Err(e) => return Err(e),
             };
-            if !self.has_value(record.location) {
+            if self.was_scanned(record.location) && !self.has_value(record.location) {
                 let name = names::segment(record.location.segment);
                 let what = "an earlier version should be here, but there is no whole record";
                 self.problem(name, record.location.offset(), what);
             }
+            versions.push(record.version.sequence);
+            holders.push((record.location, record.refers_to));
             address = record.previous;
+        }
+        for (location, holder) in holders {
+            if holder != 0 && !versions.contains(&holder) {
+                let what = format!("it refers to version {holder}, which is not there");
+                self.problem(names::segment(location.segment), location.offset(), what);
+            }
         }
         Ok(())
     }
@@ -247,28 +266,34 @@ impl Check<'_> {
         self.values.get(&location.segment).is_some_and(|s| s.has(u64::from(location.unit)))
     }
 
-    /// Checks every leaf and where its slots lead.
-    fn index(&mut self, heads: u64) -> Result<()> {
+    /// Whether a place was scanned.
+    fn was_scanned(&self, location: Location) -> bool {
+        let ordinal = self.shared.segments.get(location.segment).map(|s| s.ordinal);
+        ordinal.map_or(true, |ordinal| Tail { ordinal, offset: location.offset() } < self.value_end)
+    }
+
+    /// Checks every leaf and where its slots lead. `epoch` is the superblock's when the verification began.
+    fn index(&mut self, heads: u64, epoch: u64) -> Result<()> {
         self.report.files += 1;
         let (mut keys, mut bad) = (0, Vec::new());
-        let (values, key_starts) = (&self.values, &self.keys);
         let mut slots = |slots: &[Slot]| {
             keys += slots.len() as u64;
             for slot in slots {
-                let name = names::segment(slot.location.segment);
-                let unit = u64::from(slot.location.unit);
-                if !values.get(&slot.location.segment).is_some_and(|s| s.has(unit)) {
+                if self.was_scanned(slot.location) && !self.has_value(slot.location) {
+                    let name = names::segment(slot.location.segment);
                     bad.push((name, slot.location.offset(), "the index leads here, but there is no whole record"));
                 }
-                if !key_starts.has(slot.key) {
+                if slot.key * KEY_UNIT < self.key_end && !self.keys.has(slot.key) {
                     let name = names::KEYS.to_owned();
                     bad.push((name, slot.key * KEY_UNIT, "the index leads here, but there is no whole key record"));
                 }
             }
         };
         let mut pages = Vec::new();
-        self.report.index_pages =
-            self.shared.index.check(&mut slots, &mut |page, what| pages.push((page, what.to_owned())))?;
+        let mut follow = || self.shared.follow_writer();
+        self.report.index_pages = self.shared.index.check(&mut follow, &mut slots, &mut |page, what| {
+            pages.push((page, what.to_owned()));
+        })?;
         self.report.indexed_keys = keys;
         self.read(names::INDEX, self.report.index_pages * PAGE_BYTES as u64);
         for (page, what) in pages {
@@ -277,8 +302,10 @@ impl Check<'_> {
         for (name, offset, what) in bad {
             self.problem(name, offset, what);
         }
-        let expected = self.shared.latest.load().index.keys;
-        if self.report.problems.is_empty() && (keys != expected || heads != keys) {
+        let latest = self.shared.latest.load();
+        let expected = latest.index.keys;
+        // Counts can be compared only if no checkpoint changed them meanwhile.
+        if latest.epoch == epoch && self.report.problems.is_empty() && (keys != expected || heads != keys) {
             let what = format!("the index has {keys} keys, the superblock says {expected}, key.dat has {heads} heads");
             self.problem(names::INDEX, 0, what);
         }

@@ -136,10 +136,15 @@ fn log<F: Framing>(
     sink: Sink<'_>,
 ) -> Result<()> {
     let mut scan = Scan::new(file, name.to_owned(), framing, header::BYTES as u64, u64::MAX)?;
-    while let Some(item) = scan.next()? {
+    loop {
+        let offset = scan.offset();
+        let Some(item) = scan.next()? else { break };
         let item = match item {
             Item::Gap { offset, bytes, what } => {
                 Inspected { offset, bytes, kind: "gap".into(), fields: Vec::new(), problem: Some(what.into()) }
+            }
+            Item::Filler { bytes } => {
+                Inspected { offset, bytes, kind: "filler".into(), fields: Vec::new(), problem: None }
             }
             Item::Record { offset, bytes } => {
                 let (kind, fields) = fields(bytes);
@@ -186,6 +191,7 @@ fn key_fields(b: &[u8]) -> Fields {
         ("previous_offset", (r.previous * key::UNIT_BYTES).to_string()),
         ("chain", r.chain.to_string()),
         ("refers_to", r.refers_to.to_string()),
+        ("holder_offset", (r.holder * key::UNIT_BYTES).to_string()),
         ("key", String::from_utf8_lossy(&b[key::FIXED_BYTES..end]).into_owned()),
     ];
     ("key record".into(), fields)

@@ -12,8 +12,9 @@ use crate::error::{Error, Result};
 use crate::files::check_header;
 use crate::format::header::{self, FileHeader, Kind};
 use crate::format::key::{FIXED_BYTES, KeyRecord, UNIT_BYTES};
+use crate::format::superblock::Superblock;
 use crate::format::{Flaw, names, seed};
-use crate::log::scan::{Framing, Scan};
+use crate::log::scan::{Extent, Framing, Scan};
 
 /// How many bytes a read of a record asks for before its key's length is known.
 const GUESS_BYTES: usize = 256;
@@ -53,8 +54,8 @@ impl Framing for KeyFraming {
         KeyRecord::peek(b).map(|r| r.total_bytes() as usize)
     }
 
-    fn head(&self, b: &[u8], offset: u64) -> std::result::Result<u64, Flaw> {
-        KeyRecord::decode(b, self.seed, offset).map(|(r, _)| r.total_bytes())
+    fn head(&self, b: &[u8], offset: u64) -> std::result::Result<Extent, Flaw> {
+        KeyRecord::decode(b, self.seed, offset).map(|(r, _)| Extent::Record(r.total_bytes()))
     }
 
     fn check(&self, _: &[u8]) -> std::result::Result<(), Flaw> {
@@ -72,15 +73,21 @@ impl KeyLog {
     }
 
     /// Opens key.dat.
-    pub(crate) fn open(dir: &dyn Dir, access: Access, store_id: [u8; 16]) -> Result<Arc<KeyLog>> {
+    ///
+    /// # Errors
+    /// `Corrupt` when it is missing, not this store's, or shorter than the superblock says it was.
+    pub(crate) fn open(dir: &dyn Dir, access: Access, current: &Superblock) -> Result<Arc<KeyLog>> {
         let file = dir.open(names::KEYS, access).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => Error::corrupt(names::KEYS, 0, "the file is missing"),
             _ => Error::io("open", names::KEYS, e),
         })?;
-        check_header(&*file, names::KEYS, Kind::Keys, &store_id)?;
+        check_header(&*file, names::KEYS, Kind::Keys, &current.store_id)?;
         file.advise(Advice::Random, 0, 0);
         let len = file.len().map_err(|e| Error::io("measure", names::KEYS, e))?;
-        Ok(Arc::new(KeyLog { file, seed: seed(&store_id, u64::MAX), end: AtomicU64::new(len) }))
+        if len < current.key_bytes {
+            return Err(Error::corrupt(names::KEYS, len, "the file is shorter than the superblock says"));
+        }
+        Ok(Arc::new(KeyLog { file, seed: seed(&current.store_id, u64::MAX), end: AtomicU64::new(len) }))
     }
 
     /// Bytes in the file, its header included.

@@ -49,6 +49,8 @@ pub(crate) struct Recent {
     buckets: Box<[AtomicU32]>,
     chunks: Box<[OnceLock<Chunk>]>,
     used_words: AtomicUsize,
+    /// Words of entries that readers can reach.
+    published_words: AtomicUsize,
     entries: AtomicU64,
     max_time_ms: AtomicU64,
 }
@@ -63,6 +65,7 @@ impl Recent {
             buckets: (0..buckets).map(|_| AtomicU32::new(0)).collect(),
             chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
             used_words: AtomicUsize::new(1),
+            published_words: AtomicUsize::new(1),
             entries: AtomicU64::new(0),
             max_time_ms: AtomicU64::new(i64::MIN.cast_unsigned()),
         }
@@ -129,9 +132,9 @@ impl Recent {
     }
 
     /// The bucket's entry of a key, and the one before it in the bucket (0 for none).
-    fn walk(&self, hash: u64, key: &[u8]) -> (u32, u32) {
+    fn walk(&self, head: u32, hash: u64, key: &[u8]) -> (u32, u32) {
         let mut before = 0;
-        let mut at = self.bucket(hash).load(Ordering::Acquire);
+        let mut at = head;
         while at != 0 && !self.is_key(at, hash, key) {
             before = at;
             at = self.next(at);
@@ -150,8 +153,22 @@ impl Recent {
 
     /// What the table knows of a key. Takes no lock.
     pub(crate) fn find(&self, hash: u64, key: &[u8]) -> Option<Found> {
-        let (at, _) = self.walk(hash, key);
-        (at != 0).then(|| self.found(at))
+        if self.entries.load(Ordering::Acquire) == 0 {
+            // Spares a cache miss in the buckets when everything is in the index.
+            return None;
+        }
+        // An entry that is replaced leaves its bucket while readers walk it: a miss counts only if the bucket's head, which
+        // every change replaces first, is still the one that the walk began with.
+        loop {
+            let head = self.bucket(hash).load(Ordering::Acquire);
+            let (at, _) = self.walk(head, hash, key);
+            if at != 0 {
+                return Some(self.found(at));
+            }
+            if self.bucket(hash).load(Ordering::Acquire) == head {
+                return None;
+            }
+        }
     }
 
     /// All versions of a key above its floor, latest put first.
@@ -170,7 +187,18 @@ impl Recent {
 
     /// A mark between entries: those added later have greater addresses.
     pub(crate) fn mark(&self) -> u32 {
-        self.used_words.load(Ordering::Acquire) as u32
+        self.published_words.load(Ordering::Acquire) as u32
+    }
+
+    /// The version of a key with a sequence, unless it was removed.
+    pub(crate) fn version(&self, found: &Found, sequence: u64) -> Option<Entry> {
+        let mut at = found.address;
+        // Later puts come first, and have greater sequences.
+        while at != 0 && self.word(at, 3) > sequence {
+            at = (self.word(at, 0) >> 32) as u32;
+        }
+        let entry = (at != 0).then(|| self.entry(at))?;
+        (entry.version.sequence == sequence && sequence > found.floor && !entry.tombstone).then_some(entry)
     }
 
     /// Whether the table knew of the key when the mark was taken.
@@ -185,7 +213,7 @@ impl Recent {
     /// Adds an entry. Only one thread may do so at a time. An entry older than the key's last removal is ignored by
     /// readers; one that is there already (same sequence) replaces it. The table must not be exhausted.
     pub(crate) fn insert(&self, hash: u64, key: &[u8], entry: &Entry) {
-        let (old, before) = self.walk(hash, key);
+        let (old, before) = self.walk(self.bucket(hash).load(Ordering::Relaxed), hash, key);
         let new = self.allocate(HEAD_WORDS + key.len().div_ceil(8));
         let (mut best, mut floor) = match old {
             0 => (None, 0),
@@ -225,7 +253,8 @@ impl Recent {
             let next = self.next(old);
             self.words(before)[0].store(word >> 32 << 32 | u64::from(next), Ordering::Release);
         }
-        self.entries.fetch_add(1, Ordering::Relaxed);
+        self.published_words.store(self.used_words.load(Ordering::Relaxed), Ordering::Release);
+        self.entries.fetch_add(1, Ordering::Release);
         if !entry.tombstone && entry.version.time_ms > self.max_time_ms() {
             self.max_time_ms.store(entry.version.time_ms.cast_unsigned(), Ordering::Relaxed);
         }
@@ -239,24 +268,28 @@ impl Recent {
         }
         assert!(at + words <= self.chunks.len() * CHUNK_WORDS, "the caller asks whether there is room");
         self.chunks[at / CHUNK_WORDS].get_or_init(|| (0..CHUNK_WORDS).map(|_| AtomicU64::new(0)).collect());
-        self.used_words.store(at + words, Ordering::Release);
+        self.used_words.store(at + words, Ordering::Relaxed);
         at as u32
     }
 
     /// Every key once: its hash and what the table knows of it. The order is that of the buckets.
     pub(crate) fn keys(&self) -> impl Iterator<Item = (u64, Found)> {
-        self.buckets.iter().flat_map(move |b| {
-            let mut at = b.load(Ordering::Acquire);
-            std::iter::from_fn(move || {
-                if at == 0 {
-                    return None;
-                }
-                let found = self.found(at);
-                let hash = self.word(at, 2);
+        self.buckets.iter().flat_map(move |b| self.bucket_keys(b))
+    }
+
+    fn bucket_keys(&self, bucket: &AtomicU32) -> Vec<(u64, Found)> {
+        loop {
+            let head = bucket.load(Ordering::Acquire);
+            let mut keys = Vec::new();
+            let mut at = head;
+            while at != 0 {
+                keys.push((self.word(at, 2), self.found(at)));
                 at = self.next(at);
-                Some((hash, found))
-            })
-        })
+            }
+            if bucket.load(Ordering::Acquire) == head {
+                return keys;
+            }
+        }
     }
 
     /// The key that was found.
@@ -334,7 +367,8 @@ mod tests {
                         let n = t.entries();
                         for i in [0, n / 2, n.saturating_sub(1)].into_iter().filter(|i| *i < n) {
                             let i = i % 5000;
-                            let found = t.find(i, &key(i)).unwrap_or_else(|| panic!("{i} of {n}"));
+                            // Few buckets are in use, so that entries are replaced in the middle of a bucket.
+                            let found = t.find(i % 700, &key(i)).unwrap_or_else(|| panic!("{i} of {n}"));
                             assert_eq!((found.best.unwrap().version.sequence - 1) % 5000, i);
                         }
                         seen = n;
@@ -342,7 +376,7 @@ mod tests {
                 });
             }
             for i in 0..20_000u64 {
-                t.insert(i % 5000, &key(i % 5000), &entry(i + 1, i.cast_signed(), false));
+                t.insert(i % 5000 % 700, &key(i % 5000), &entry(i + 1, i.cast_signed(), false));
             }
         });
     }

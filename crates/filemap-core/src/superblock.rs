@@ -15,16 +15,14 @@ pub(crate) struct SuperblockFile {
 }
 
 impl SuperblockFile {
-    /// Creates the file with the first superblock in both copies, and syncs it (not its name).
-    pub(crate) fn create(dir: &dyn Dir, first: &Superblock) -> Result<SuperblockFile> {
-        let file =
-            dir.open(names::SUPERBLOCK, Access::Create).map_err(|e| Error::io("create", names::SUPERBLOCK, e))?;
-        let this = SuperblockFile { file };
+    /// Creates the file with the first superblock in both copies, under its temporary name, and syncs it (not its name).
+    pub(crate) fn create(dir: &dyn Dir, first: &Superblock) -> Result<()> {
+        let name = names::NEW_SUPERBLOCK;
+        let file = dir.open(name, Access::Create).map_err(|e| Error::io("create", name, e))?;
         for offset in COPIES {
-            this.file.write_at(&first.encode(), offset).map_err(|e| Error::io("write", names::SUPERBLOCK, e))?;
+            file.write_at(&first.encode(), offset).map_err(|e| Error::io("write", name, e))?;
         }
-        this.sync()?;
-        Ok(this)
+        file.sync().map_err(|e| Error::io("sync", name, e))
     }
 
     /// Opens the file. `NotAStore` when there is none.

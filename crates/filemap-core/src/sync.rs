@@ -74,16 +74,24 @@ impl GroupSync {
             }
             *running = true;
             drop(running);
+            let turn = Turn(self);
             let result = sync();
-            let mut running = lock(&self.running);
-            *running = false;
             if let Ok(to) = &result {
                 self.synced.fetch_max(*to, Ordering::AcqRel);
             }
-            self.done.notify_all();
-            drop(running);
+            drop(turn);
             result?;
         }
+    }
+}
+
+/// The turn of the thread that syncs; given up even if that panics, or the others would wait for ever.
+struct Turn<'a>(&'a GroupSync);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.running) = false;
+        self.0.done.notify_all();
     }
 }
 
@@ -111,11 +119,11 @@ impl Bell {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Sleeps until it is rung or `timeout` is over.
+    /// Sleeps until it is rung or `timeout` is over; not at all once it is stopped.
     pub(crate) fn wait(&self, timeout: Duration) {
         let until = Instant::now() + timeout;
         let mut rung = lock(&self.rung);
-        while !*rung {
+        while !*rung && !self.is_stopped() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::error::{Error, Result};
 use crate::options::Durability;
 use crate::state::Shared;
 use crate::sync::lock;
@@ -16,16 +17,23 @@ const IDLE: Duration = Duration::from_secs(3600);
 type Job = fn(&Shared);
 
 /// Starts the threads; they end when their bells are stopped.
-pub(crate) fn start(shared: &Arc<Shared>) -> Vec<JoinHandle<()>> {
+///
+/// # Errors
+/// `Io` when the system gives no thread.
+pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>> {
     let jobs: [(&str, Job); 2] = [("filemap-sync", keep_synced), ("filemap-checkpoint", keep_checkpointed)];
-    jobs.into_iter()
-        .filter_map(|(name, job)| {
-            let shared = Arc::clone(shared);
-            // Without a thread (a limit of the system) puts still work: syncs and checkpoints are then the caller's.
-            let thread = std::thread::Builder::new().name(name.into()).spawn(move || job(&shared));
-            thread.ok()
-        })
-        .collect()
+    let mut threads = Vec::new();
+    for (name, job) in jobs {
+        let mine = Arc::clone(shared);
+        match std::thread::Builder::new().name(name.into()).spawn(move || job(&mine)) {
+            Ok(thread) => threads.push(thread),
+            Err(e) => {
+                shared.stop_bells();
+                return Err(Error::io("start of a thread", shared.dir.path().display().to_string(), e));
+            }
+        }
+    }
+    Ok(threads)
 }
 
 /// Syncs the log in time, keeps the kernel's dirty pages few, and has the next segment ready.
@@ -39,6 +47,7 @@ fn keep_synced(shared: &Shared) {
     while !writer.sync_bell.is_stopped() {
         writer.sync_bell.wait(interval.saturating_sub(last.elapsed()));
         if writer.poison.cause().is_some() {
+            // Nothing is written any more: there is nothing to do but to end when told.
             writer.sync_bell.wait(IDLE);
             continue;
         }
@@ -56,9 +65,12 @@ fn keep_synced(shared: &Shared) {
             last = Instant::now();
         }
         if let Some(ordinal) = next {
-            // On an error the roll itself will try again, and then it matters.
-            if let Err(e) = shared.segments.prepare(ordinal) {
-                shared.counters.failed(&e);
+            match shared.segments.prepare(ordinal) {
+                // Never sync again what failed to: the second time may wrongly succeed.
+                Err(e @ Error::Io { op: "sync", .. }) => shared.poison(&e),
+                // The roll itself will try again, and then it matters.
+                Err(e) => shared.counters.failed(&e),
+                Ok(()) => {}
             }
         }
     }

@@ -130,6 +130,87 @@ fn lists_meet_every_key_once_while_checkpoints_run() {
 }
 
 #[test]
+fn a_live_store_verifies_clean_and_its_pages_are_those_of_the_beginning() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::create(temp.path().join("a"), options()).unwrap();
+    for i in 0..KEYS {
+        store.put(&Record::new(&key(i), &body(i, 0)).time(0)).unwrap();
+    }
+    let done = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            for round in 1..40 {
+                for i in 0..KEYS {
+                    store.put_if_changed(&Record::new(&key(i), &body(i, round / 2)).time(round as i64)).unwrap();
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        let reader = Store::open_read_only(store.path(), options()).unwrap();
+        while !done.load(Ordering::Relaxed) {
+            for handle in [&store, &reader] {
+                assert_eq!(handle.verify(&mut |_| {}).unwrap().problems, []);
+                let mut keys: Vec<Vec<u8>> = handle.pages().map(|p| p.unwrap().0).collect();
+                keys.sort();
+                let count = keys.len();
+                keys.dedup();
+                assert_eq!((count, keys.len()), (KEYS as usize, KEYS as usize));
+            }
+        }
+    });
+}
+
+#[test]
+fn few_files_stay_open_however_many_segments_there_are() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::create(temp.path().join("a"), options()).unwrap();
+    let mut x = 1u64;
+    let mut random = || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x as u8
+    };
+    let noise: Vec<u8> = (0..60_000).map(|_| random()).collect();
+    let before = std::fs::read_dir("/proc/self/fd").unwrap().count();
+    for i in 0..400 {
+        store.put(&Record::new(&key(i), &noise[i as usize..]).time(1)).unwrap();
+    }
+    for i in 0..400 {
+        assert_eq!(store.get(&key(i)).unwrap().unwrap().body, &noise[i as usize..]);
+    }
+    assert!(store.stats().segments > 15, "{}", store.stats().segments);
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().count();
+    // Other tests of this process open files too, but not so many.
+    assert!(open < before + 60, "{before} files were open, now {open}");
+}
+
+#[test]
+fn an_unchanged_page_is_read_without_walking_its_history() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::create(temp.path().join("a"), options()).unwrap();
+    store.put(&Record::new(b"k", b"the body").time(0)).unwrap();
+    for day in 1..200 {
+        store.put_if_changed(&Record::new(b"k", b"the body").time(day)).unwrap();
+        if day % 10 == 0 {
+            store.checkpoint().unwrap();
+        }
+    }
+    assert_eq!(store.stats().unchanged_puts, 199);
+    store.checkpoint().unwrap();
+    let value = store.get(b"k").unwrap().unwrap();
+    assert_eq!((value.body.as_slice(), value.head.version.time_ms), (&b"the body"[..], 199));
+    assert_eq!(store.history(b"k").unwrap().len(), 200);
+    // A record of the history between the newest and the holder may even be damaged.
+    let path = store.path().join("key.dat");
+    let len = std::fs::metadata(&path).unwrap().len();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"rot", len / 2 / 16 * 16 + 20).unwrap();
+    assert_eq!(store.get(b"k").unwrap().unwrap().body, b"the body");
+    assert!(store.history(b"k").is_err());
+}
+
+#[test]
 fn threads_that_put_with_sync_share_syncs() {
     let temp = tempfile::tempdir().unwrap();
     let store = Store::create(temp.path().join("a"), options().durability(Durability::Sync)).unwrap();

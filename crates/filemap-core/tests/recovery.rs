@@ -150,6 +150,90 @@ fn a_list_of_chunks_counts_only_when_all_of_them_are_there() {
 }
 
 #[test]
+fn a_reference_counts_only_when_the_body_that_it_names_is_there() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::create(temp.path().join("a"), options()).unwrap();
+    store.put(&Record::new(b"k", b"synced").time(1)).unwrap();
+    store.checkpoint().unwrap();
+    store.put(&Record::new(b"k", b"lost").time(2)).unwrap();
+    let lost = store.head(b"k").unwrap().unwrap().place;
+    store.put_if_changed(&Record::new(b"k", b"lost").time(3)).unwrap();
+    store.put_if_changed(&Record::new(b"k2", b"kept").time(3)).unwrap();
+    store.put_if_changed(&Record::new(b"k2", b"kept").time(4)).unwrap();
+    let path = copy(store.path(), temp.path().join("b"));
+    segment(&path, 0).write_all_at(&[0; 64], lost.offset).unwrap();
+    let (again, _) = open(&path);
+    assert_eq!(again.get(b"k").unwrap().unwrap().body, b"synced");
+    assert_eq!(again.get(b"k2").unwrap().unwrap().body, b"kept");
+    assert_eq!(again.history(b"k2").unwrap().len(), 2);
+    again.put_if_changed(&Record::new(b"k", b"lost").time(5)).unwrap();
+    assert_eq!(again.get(b"k").unwrap().unwrap().body, b"lost");
+    assert!(again.verify(&mut |_| {}).unwrap().problems.is_empty());
+}
+
+#[test]
+fn a_segment_whose_creation_was_cut_short_is_no_segment() {
+    for unborn in [&[0; 64][..], &[0; 10], &[]] {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("a");
+        let store = Store::create(&path, options()).unwrap();
+        put(&store, 0..10);
+        store.close().unwrap();
+        fs::write(path.join("value1.dat"), unborn).unwrap();
+        let (store, _) = open(&path);
+        put(&store, 10..3000);
+        assert_eq!(store.head(&key(2999)).unwrap().map(|h| h.place.segment > 0), Some(true));
+        assert!(store.verify(&mut |_| {}).unwrap().problems.is_empty());
+    }
+}
+
+#[test]
+fn a_store_whose_creation_was_cut_short_is_created_again() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a");
+    Store::create(&path, options()).unwrap().close().unwrap();
+    fs::rename(path.join("SUPERBLOCK"), path.join("SUPERBLOCK.new")).unwrap();
+    assert!(matches!(Store::open(&path, options()), Err(Error::NotAStore { .. })));
+    let store = Store::open_or_create(&path, options()).unwrap();
+    put(&store, 0..3);
+    store.close().unwrap();
+    // One that holds a page is not taken for such.
+    fs::remove_file(path.join("SUPERBLOCK")).unwrap();
+    assert!(matches!(Store::create(&path, options()), Err(Error::NotEmpty { .. })));
+}
+
+#[test]
+fn a_key_log_that_was_cut_off_is_noticed() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a");
+    let store = Store::create(&path, options()).unwrap();
+    put(&store, 0..10);
+    store.close().unwrap();
+    let len = fs::metadata(path.join("key.dat")).unwrap().len();
+    fs::OpenOptions::new().write(true).open(path.join("key.dat")).unwrap().set_len(len - 16).unwrap();
+    assert!(matches!(Store::open(&path, options()), Err(Error::Corrupt { file, .. }) if file == "key.dat"));
+}
+
+#[test]
+fn a_rotten_key_record_does_not_keep_later_checkpoints_from_finishing() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::create(temp.path().join("a"), options()).unwrap();
+    for time in 0..3 {
+        store.put(&Record::new(b"k", &[time as u8]).time(time)).unwrap();
+    }
+    store.checkpoint().unwrap();
+    store.put(&Record::new(b"k", b"newest").time(9)).unwrap();
+    let path = copy(store.path(), temp.path().join("b"));
+    let file = fs::OpenOptions::new().write(true).open(path.join("key.dat")).unwrap();
+    file.write_all_at(b"rot", 64 + 64 + 20).unwrap(); // the second record of the chain
+    let (again, _) = open(&path);
+    again.checkpoint().unwrap();
+    assert_eq!(again.get(b"k").unwrap().unwrap().body, b"newest");
+    assert!(again.history(b"k").unwrap_err().is_corrupt());
+    assert!(!again.verify(&mut |_| {}).unwrap().problems.is_empty());
+}
+
+#[test]
 fn any_flipped_byte_gives_the_right_page_or_an_error_and_verify_finds_it() {
     let temp = tempfile::tempdir().unwrap();
     let origin = temp.path().join("a");

@@ -3,6 +3,7 @@
 //! The head of a chain is its newest version; the rest may be in any order, and a version may stand in it twice (readers
 //! drop the second). So a put of an older time is chained behind a restated head, and nothing written is ever changed.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::error::Result;
@@ -52,8 +53,8 @@ impl Merge<'_> {
         if let Some((address, head)) = chained
             && new.iter().any(|s| s.version.sequence < self.replayed_below)
         {
-            let there = self.chain(address, head)?;
-            new.retain(|s| there.iter().all(|t| t.version.sequence != s.version.sequence));
+            let there: HashSet<u64> = self.chain(address, head)?.iter().map(|s| s.version.sequence).collect();
+            new.retain(|s| !there.contains(&s.version.sequence));
         }
         sort_versions(&mut new);
         new.reverse();
@@ -66,7 +67,7 @@ impl Merge<'_> {
                 return Ok(());
             }
             (None, Some(_)) => return Ok(()),
-            (Some(last), Some((_, head))) if head.version > last.version => spot_of(&head),
+            (Some(last), Some((_, head))) if head.version > last.version => Spot::from(&head),
             (Some(last), _) => *last,
         };
         let address = self.extend(key, chained, new)?;
@@ -109,6 +110,7 @@ impl Merge<'_> {
                 previous: 0,
                 chain: 1,
                 refers_to,
+                holder: 0,
             };
             Ok((raw.key() == key).then_some(record))
         });
@@ -120,9 +122,14 @@ impl Merge<'_> {
 
     fn chain(&self, address: u64, head: KeyRecord) -> Result<Vec<Spot>> {
         if address == 0 {
-            return Ok(vec![spot_of(&head)]);
+            return Ok(vec![Spot::from(&head)]);
         }
-        chain(address, head, |at| self.keys.read(at).map(|r| r.0))
+        chain(address, head, |at| match self.keys.read(at) {
+            Ok((record, _)) => Ok(Some(record)),
+            // What lies behind a damaged record is lost to readers too; it must not keep the rest from being merged.
+            Err(e) if e.is_corrupt() => Ok(None),
+            Err(e) => Err(e),
+        })
     }
 
     /// Appends key records for the new versions, oldest first, behind what is chained; the address of the newest.
@@ -135,16 +142,17 @@ impl Merge<'_> {
                 (0, 0, kept(all, keep as usize))
             }
             // A head whose record is damaged is written again.
-            (Some((0, head)), _) => (0, 0, in_order(Some(spot_of(&head)), new)),
+            (Some((0, head)), _) => (0, 0, in_order(Some(Spot::from(&head)), new)),
             (Some((address, head)), _) => {
                 let newest = new.last().map(|s| s.version);
                 let restated = newest.is_some_and(|n| head.version > n) || new.iter().any(|s| s.version < head.version);
-                let head_spot = restated.then(|| spot_of(&head));
+                let head_spot = restated.then(|| Spot::from(&head));
                 (address, head.chain, in_order(head_spot, new))
             }
             (None, Some(keep)) => (0, 0, kept(new, keep as usize)),
             (None, None) => (0, 0, new),
         };
+        let mut holders = Holders::new(chained);
         for spot in records {
             count += 1;
             let record = KeyRecord {
@@ -155,15 +163,40 @@ impl Merge<'_> {
                 previous: address,
                 chain: count,
                 refers_to: spot.refers_to,
+                holder: holders.find(spot.refers_to),
             };
             address = self.keys.append(&record, key)?;
+            holders.add(spot.version.sequence, address);
         }
         Ok(address)
     }
 }
 
-fn spot_of(record: &KeyRecord) -> Spot {
-    Spot { version: record.version, location: record.location, size: record.size, refers_to: record.refers_to }
+/// Addresses of the versions that hold bodies, as far as they are at hand: those just appended, the former head, and the one
+/// that the former head named.
+struct Holders {
+    known: Vec<(u64, u64)>,
+}
+
+impl Holders {
+    fn new(chained: Option<(u64, KeyRecord)>) -> Holders {
+        let known = chained.map(|(address, h)| vec![(h.version.sequence, address), (h.refers_to, h.holder)]);
+        Holders { known: known.unwrap_or_default() }
+    }
+
+    fn add(&mut self, sequence: u64, address: u64) {
+        // Only the latest are worth remembering: a reader that finds none walks the chain.
+        if self.known.len() >= 64 {
+            self.known.remove(0);
+        }
+        self.known.push((sequence, address));
+    }
+
+    /// The address of the version with a sequence; 0 when it is not known, or for no version.
+    fn find(&self, sequence: u64) -> u64 {
+        let found = self.known.iter().rev().find(|k| sequence != 0 && k.0 == sequence);
+        found.map_or(0, |k| k.1)
+    }
 }
 
 /// Oldest first.

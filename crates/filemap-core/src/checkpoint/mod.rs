@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::format::leaf::kept_bits;
 use crate::format::superblock::Tail;
@@ -21,7 +21,7 @@ use crate::index::Index;
 use crate::recent::{Found, Recent};
 use crate::state::{Checkpointer, Shared, Tables};
 use crate::stats::Counters;
-use crate::sync::lock;
+use crate::sync::{Poison, lock};
 use merge::Merge;
 
 /// A freeze that holds the append lock for this long counts as holding up the puts that wait for it.
@@ -46,6 +46,7 @@ impl Shared {
         let writer = self.write_side()?;
         let mut checkpointer = lock(&writer.checkpointer);
         writer.poison.check()?;
+        let _guard = PoisonOnUnwind(&writer.poison);
         let result = self.checkpoint_locked(&mut checkpointer);
         writer.checkpoint_due.store(false, Ordering::Release);
         result.inspect_err(|e| self.poison(e))
@@ -63,12 +64,13 @@ impl Shared {
         c.current.tail = frozen.tail;
         c.current.next_sequence = frozen.next_sequence;
         self.commit(c)?;
+        // Counted before the frozen table goes: a put that has looked at it must notice.
+        Counters::add(&self.counters.checkpoints, 1);
         let tables = self.tables.load();
         self.tables.store(Arc::new(Tables { active: Arc::clone(&tables.active), frozen: None }));
         let elapsed = start.elapsed();
         let (index_pages, key_bytes) = (c.index.written_pages() - pages, c.keys.appended_bytes() - key_bytes);
         let counters = &self.counters;
-        Counters::add(&counters.checkpoints, 1);
         Counters::add(&counters.checkpoint_us, elapsed.as_micros() as u64);
         Counters::add(&counters.index_pages_written, index_pages);
         Counters::add(&counters.key_bytes_written, key_bytes);
@@ -87,6 +89,7 @@ impl Shared {
         if tail == c.current.tail && self.tables.load().active.entries() == 0 {
             return Ok(None);
         }
+        assert!(self.tables.load().frozen.is_none(), "a checkpoint that did not finish has poisoned the handle");
         let table = Arc::clone(&self.tables.load().active);
         self.tables.store(Arc::new(Tables { active: fresh, frozen: Some(Arc::clone(&table)) }));
         let position = log.appender.position();
@@ -147,6 +150,18 @@ impl Shared {
         self.latest.store(Arc::new(c.current.clone()));
         c.index.committed();
         Ok(())
+    }
+}
+
+/// A panic in a checkpoint (in the caller's event sink, say) must not let another one begin: it would take the place of the
+/// frozen table, which is not merged.
+struct PoisonOnUnwind<'a>(&'a Poison);
+
+impl Drop for PoisonOnUnwind<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.set(&Error::Poisoned { cause: "a checkpoint panicked".into() });
+        }
     }
 }
 

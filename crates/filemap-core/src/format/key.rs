@@ -9,7 +9,8 @@
 //! | 24 | 8 | 40 bits location of the value record, 8 bits its size class, 16 bits zero |
 //! | 32 | 8 | 40 bits address of the previous record of the chain in units of 16 bytes, 0 for none; 24 bits length of the chain, this record included |
 //! | 40 | 8 | sequence of the version that holds the body, 0 for this one |
-//! | 48 | | key; then zeros to a multiple of 16 |
+//! | 48 | 8 | address of the key record of that version, 0 when there is none or it is not known |
+//! | 56 | | key; then zeros to a multiple of 16 |
 
 use super::location::{Location, SizeClass};
 use super::{Flaw, get_u32, get_u64, put, seeded_crc};
@@ -18,7 +19,7 @@ use crate::record::{MAX_KEY_BYTES, Version};
 /// Records start at multiples of this many bytes, and addresses count it.
 pub(crate) const UNIT_BYTES: u64 = 16;
 /// Length of the fixed part.
-pub(crate) const FIXED_BYTES: usize = 48;
+pub(crate) const FIXED_BYTES: usize = 56;
 /// The chain length is not counted further than this.
 pub(crate) const MAX_CHAIN: u32 = (1 << 24) - 1;
 const ADDRESS_MASK: u64 = (1 << 40) - 1;
@@ -35,6 +36,8 @@ pub(crate) struct KeyRecord {
     pub(crate) chain: u32,
     /// 0 when the version holds its own body.
     pub(crate) refers_to: u64,
+    /// Address of that version's record, 0 for none.
+    pub(crate) holder: u64,
 }
 
 impl KeyRecord {
@@ -55,6 +58,7 @@ impl KeyRecord {
         put(b, 24, &(self.location.pack() | u64::from(self.size.0) << 40).to_le_bytes());
         put(b, 32, &(self.previous | u64::from(self.chain.min(MAX_CHAIN)) << 40).to_le_bytes());
         put(b, 40, &self.refers_to.to_le_bytes());
+        put(b, 48, &self.holder.to_le_bytes());
         put(b, FIXED_BYTES, key);
         let crc = seeded_crc(seed, offset, &b[4..FIXED_BYTES + key.len()]);
         put(b, 0, &crc.to_le_bytes());
@@ -70,7 +74,7 @@ impl KeyRecord {
             return Err("key length is out of range");
         }
         let place = get_u64(b, 24);
-        if place >> 48 != 0 {
+        if place >> 48 != 0 || get_u64(b, 48) >> 40 != 0 {
             return Err("reserved bits of a key record are not zero");
         }
         Ok(KeyRecord {
@@ -81,6 +85,7 @@ impl KeyRecord {
             previous: get_u64(b, 32) & ADDRESS_MASK,
             chain: (get_u64(b, 32) >> 40) as u32,
             refers_to: get_u64(b, 40),
+            holder: get_u64(b, 48),
         })
     }
 
@@ -114,6 +119,7 @@ mod tests {
             previous: 39,
             chain: 3,
             refers_to: 5,
+            holder: 38,
         }
     }
 
@@ -121,7 +127,7 @@ mod tests {
     fn a_key_record_comes_back_and_any_changed_byte_is_noticed() {
         let mut bytes = Vec::new();
         example().encode(b"http://x/", 4, 640, &mut bytes);
-        assert_eq!(bytes.len(), 64);
+        assert_eq!(bytes.len(), 80);
         assert_eq!(KeyRecord::decode(&bytes, 4, 640), Ok((example(), &b"http://x/"[..])));
         for at in 0..FIXED_BYTES + 9 {
             let mut bad = bytes.clone();

@@ -4,6 +4,8 @@
 pub(crate) const LOCK: &str = "LOCK";
 /// The superblock.
 pub(crate) const SUPERBLOCK: &str = "SUPERBLOCK";
+/// The superblock of a store that is being created.
+pub(crate) const NEW_SUPERBLOCK: &str = "SUPERBLOCK.new";
 /// The hash index.
 pub(crate) const INDEX: &str = "address.idx";
 /// The key log.

@@ -30,6 +30,7 @@
 
 use super::{FORMAT_VERSION, Flaw, PAGE_BYTES, all_zero, get_16, get_u16, get_u32, get_u64, put};
 use crate::options::Canonicalizer;
+use crate::record::MAX_SEQUENCE;
 
 pub(crate) const BYTES: usize = 512;
 /// Byte offsets of the two copies.
@@ -122,6 +123,16 @@ impl Superblock {
         }
         if read_version <= FORMAT_VERSION && !(all_zero(&b[141..144]) && all_zero(&b[176..BYTES])) {
             return Err("reserved superblock bytes are not zero");
+        }
+        if !(1 << 20..=1 << 30).contains(&get_u32(b, 40)) {
+            return Err("segment size is out of range");
+        }
+        let offset = get_u64(b, 104);
+        if offset > 1 << 30 || !offset.is_multiple_of(64) {
+            return Err("tail is out of range");
+        }
+        if get_u64(b, 112) > MAX_SEQUENCE {
+            return Err("sequence is out of range");
         }
         let name = b[48..80].split(|&c| c == 0).next().unwrap_or_default();
         let word = |i: usize| get_u64(b, 88 + 8 * i);

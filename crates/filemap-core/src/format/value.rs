@@ -25,7 +25,7 @@
 
 use super::location::{Location, UNIT_BYTES};
 use super::{Flaw, all_zero, get_16, get_u32, get_u64, put, seeded_crc};
-use crate::record::{MAX_KEY_BYTES, MAX_META_BYTES, MAX_VALUE_BYTES};
+use crate::record::{MAX_KEY_BYTES, MAX_META_BYTES, MAX_SEQUENCE, MAX_VALUE_BYTES};
 
 /// Length of the fixed part.
 pub(crate) const FIXED_BYTES: usize = 56;
@@ -220,6 +220,9 @@ fn check_limits(h: &Header) -> Result<(), Flaw> {
     }
     if h.meta_codec == Codec::Raw && h.meta_bytes != h.meta_raw_bytes {
         return Err("raw meta of another length than recorded");
+    }
+    if h.sequence > MAX_SEQUENCE {
+        return Err("sequence is out of range");
     }
     if h.raw_bytes > MAX_VALUE_BYTES || h.payload_bytes > 1 << 30 {
         return Err("value length is out of range");

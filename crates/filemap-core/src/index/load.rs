@@ -6,7 +6,6 @@ use std::sync::Arc;
 use filemap_io::{Advice, File};
 
 use super::directory::Directory;
-use super::writer::IndexWriter;
 use super::{Index, Owner};
 use crate::error::{Error, Result};
 use crate::format::leaf::{CAPACITY as LEAF_CAPACITY, MAX_DEPTH, MIN_DEPTH};
@@ -14,7 +13,8 @@ use crate::format::node::{self, CAPACITY, Entry};
 use crate::format::superblock::IndexRoot;
 use crate::format::{PAGE_BYTES, names};
 
-/// Loads the index of a superblock's `root` and `epoch`. The writer is for the handle that owns the file.
+/// Loads the index of a superblock's `root` and `epoch`, and where its nodes lie, from which its owner makes an
+/// [`IndexWriter`](super::IndexWriter).
 ///
 /// # Errors
 /// `Corrupt` when the file is shorter than the root says, or a node page is damaged or inconsistent.
@@ -24,7 +24,7 @@ pub(crate) fn load(
     owner: Owner,
     root: IndexRoot,
     epoch: u64,
-) -> Result<(Arc<Index>, IndexWriter)> {
+) -> Result<(Arc<Index>, Levels)> {
     let corrupt = |page: u64, what: &str| Error::corrupt(names::INDEX, page * PAGE_BYTES as u64, what);
     let len = file.len().map_err(|e| Error::io("measure", names::INDEX, e))?;
     if len / (PAGE_BYTES as u64) < root.pages || root.pages == 0 {
@@ -33,20 +33,23 @@ pub(crate) fn load(
     if !(MIN_DEPTH..=MAX_DEPTH.min(40)).contains(&root.depth) {
         return Err(corrupt(0, "depth of the directory is out of range"));
     }
+    if root.root != 0 && 1 << root.depth > root.pages * CAPACITY as u64 {
+        return Err(corrupt(0, "directory is larger than the file"));
+    }
     if root.root == 0 {
         let index = Arc::new(Index::new(file, seed, owner, Directory::empty(epoch)));
-        return Ok((Arc::clone(&index), IndexWriter::new(index, Vec::new(), root)));
+        return Ok((index, Vec::new()));
     }
     let loader = Loader { file: &*file, seed, pages: root.pages, epoch };
     let (levels, entries) = loader.levels(root)?;
     loader.check_entries(root.depth, &entries)?;
     let directory = Directory::new(root.depth, epoch, entries);
     let index = Arc::new(Index::new(Arc::clone(&file), seed, owner, directory));
-    Ok((Arc::clone(&index), IndexWriter::new(index, levels, root)))
+    Ok((index, levels))
 }
 
 /// Page numbers of the nodes of each level.
-type Levels = Vec<Vec<u32>>;
+pub(crate) type Levels = Vec<Vec<u32>>;
 
 struct Loader<'a> {
     file: &'a dyn File,

@@ -69,6 +69,9 @@ pub(crate) enum Lookup {
     Stale,
 }
 
+/// How often a page of a foreign index is read again before it is held to be bad.
+const CHECKS: u32 = 5;
+
 /// The index as readers see it.
 #[derive(Debug)]
 pub(crate) struct Index {
@@ -171,26 +174,50 @@ impl Index {
         self.directory.load().len() as u64 * 8
     }
 
-    /// Checks every leaf that the directory names, in order of the directory. `problem` gets page number and flaw of
-    /// each bad one, `slots` those of each good one. Reads past the cache of what was verified before.
-    pub(crate) fn check(&self, slots: &mut dyn FnMut(&[Slot]), problem: &mut dyn FnMut(u32, &str)) -> Result<u64> {
-        let directory = self.directory.load_full();
-        let mut pages = 0;
-        for (prefix, entry) in directory.leaves() {
-            if entry.page == 0 {
-                continue;
+    /// Checks every leaf, in order of their hashes, from the file and not from memory. `slots` gets those of each good one,
+    /// `problem` page number and flaw of each bad one, `follow` is called before a page of a foreign index is held to be bad.
+    /// The index may change meanwhile. Returns the number of pages.
+    pub(crate) fn check(
+        &self,
+        follow: &mut dyn FnMut() -> Result<()>,
+        slots: &mut dyn FnMut(&[Slot]),
+        problem: &mut dyn FnMut(u32, &str),
+    ) -> Result<u64> {
+        let (mut hash, mut pages, mut tries) = (0u64, 0, 0);
+        loop {
+            let before = self.reuse.load(Ordering::Acquire);
+            let (_, entry) = self.directory.load().find(hash);
+            if entry.page != 0 {
+                let mut page = vec![0; PAGE_BYTES];
+                let offset = u64::from(entry.page) * PAGE_BYTES as u64;
+                let read = self.file.read_at(&mut page, offset).map_err(|e| Error::io("read", names::INDEX, e))?;
+                let prefix = hash >> (64 - entry.depth);
+                let judged = match leaf::decode(self.seed, entry.page, &page[..read]) {
+                    Ok(l) if l.depth == entry.depth && l.prefix == prefix => Ok(l.slots),
+                    Ok(_) => Err("leaf page is not the one that the directory names"),
+                    Err(what) => Err(what),
+                };
+                fence(Ordering::Acquire);
+                if self.reuse.load(Ordering::Relaxed) != before {
+                    continue;
+                }
+                match judged {
+                    Ok(found) => slots(&found),
+                    Err(_) if self.owner == Owner::Other && tries < CHECKS => {
+                        tries += 1;
+                        follow()?;
+                        continue;
+                    }
+                    Err(what) => problem(entry.page, what),
+                }
+                pages += 1;
+                tries = 0;
             }
-            pages += 1;
-            let mut page = vec![0; PAGE_BYTES];
-            let offset = u64::from(entry.page) * PAGE_BYTES as u64;
-            let read = self.file.read_at(&mut page, offset).map_err(|e| Error::io("read", names::INDEX, e))?;
-            match leaf::decode(self.seed, entry.page, &page[..read]) {
-                Ok(l) if l.depth == entry.depth && l.prefix == prefix => slots(&l.slots),
-                Ok(_) => problem(entry.page, "leaf page is not the one that the directory names"),
-                Err(what) => problem(entry.page, what),
+            match (hash | u64::MAX >> entry.depth).checked_add(1) {
+                Some(next) => hash = next,
+                None => return Ok(pages),
             }
         }
-        Ok(pages)
     }
 }
 

@@ -6,6 +6,12 @@ use std::sync::Arc;
 use filemap_io::{Access, Dir, File, OsDir};
 
 use super::*;
+
+fn open(file: &Arc<dyn File>, root: IndexRoot, epoch: u64) -> (Arc<Index>, IndexWriter) {
+    let (index, levels) = load(Arc::clone(file), SEED, Owner::Us, root, epoch).unwrap();
+    (Arc::clone(&index), IndexWriter::new(index, levels, root))
+}
+
 use crate::format::header::{FileHeader, Kind};
 use crate::format::leaf::MIN_DEPTH;
 use crate::format::location::{Location, SizeClass};
@@ -80,7 +86,7 @@ fn it_agrees_with_a_map_through_growth_removal_and_reopening() {
     let (mut root, mut epoch) = (EMPTY, 1);
     let mut next = 1;
     for round in 0..12u64 {
-        let (index, mut writer) = load(Arc::clone(&file), SEED, Owner::Us, root, epoch).unwrap();
+        let (index, mut writer) = open(&file, root, epoch);
         let mut batch: BTreeMap<u64, u64> = BTreeMap::new();
         for _ in 0..round * round * 300 + 10 {
             batch.insert(hash(next), next);
@@ -105,7 +111,9 @@ fn it_agrees_with_a_map_through_growth_removal_and_reopening() {
             assert_eq!(found(&again, hash(i)), want);
         }
         let mut seen = 0;
-        let pages = index.check(&mut |s| seen += s.len(), &mut |page, what| panic!("page {page}: {what}")).unwrap();
+        let pages = index
+            .check(&mut || Ok(()), &mut |s| seen += s.len(), &mut |page, what| panic!("page {page}: {what}"))
+            .unwrap();
         assert_eq!((seen, pages), (model.len(), root.leaves));
     }
     assert!(root.depth > MIN_DEPTH && root.leaves > 400, "{root:?}");
@@ -117,7 +125,7 @@ fn it_agrees_with_a_map_through_growth_removal_and_reopening() {
 #[test]
 fn what_the_last_durable_root_names_is_untouched_until_the_next_is_durable() {
     let (_temp, file) = file();
-    let (_, mut writer) = load(Arc::clone(&file), SEED, Owner::Us, EMPTY, 1).unwrap();
+    let (_, mut writer) = open(&file, EMPTY, 1);
     let mut durable = (EMPTY, 1);
     let first: BTreeMap<u64, u64> = (1..80_000).map(|i| (hash(i), i)).collect();
     apply(&mut writer, &first, &mut |r, e| durable = (r, e));
@@ -133,7 +141,7 @@ fn what_the_last_durable_root_names_is_untouched_until_the_next_is_durable() {
             assert!(keys == [i] || keys == [i + 1_000_000], "{i}: {keys:?}");
         }
         let (mut slots, mut bad) = (0, 0);
-        index.check(&mut |s| slots += s.len() as u64, &mut |_, _| bad += 1).unwrap();
+        index.check(&mut || Ok(()), &mut |s| slots += s.len() as u64, &mut |_, _| bad += 1).unwrap();
         assert_eq!((slots, bad), (last.0.keys, 0));
         last = (root, epoch);
         stages += 1;
@@ -146,7 +154,7 @@ fn what_the_last_durable_root_names_is_untouched_until_the_next_is_durable() {
 #[test]
 fn readers_never_miss_a_key_while_pages_are_reused() {
     let (_temp, file) = file();
-    let (index, mut writer) = load(file, SEED, Owner::Us, EMPTY, 1).unwrap();
+    let (index, mut writer) = open(&file, EMPTY, 1);
     let all: BTreeMap<u64, u64> = (1..20_000).map(|i| (hash(i), i)).collect();
     apply(&mut writer, &all, &mut |_, _| {});
     let done = std::sync::atomic::AtomicBool::new(false);
@@ -173,7 +181,7 @@ fn readers_never_miss_a_key_while_pages_are_reused() {
 #[test]
 fn keys_with_equal_bits_share_a_page_until_it_is_full_of_them() {
     let (_temp, file) = file();
-    let (_, mut writer) = load(file, SEED, Owner::Us, EMPTY, 1).unwrap();
+    let (_, mut writer) = open(&file, EMPTY, 1);
     let old = writer.leaf(0).unwrap();
     let same = |n: u64| (0..n).map(|i| Slot { hash: 0, ..slot(0, i) }).collect::<Vec<_>>();
     writer.replace(&old, &same(254)).unwrap();
@@ -184,7 +192,7 @@ fn keys_with_equal_bits_share_a_page_until_it_is_full_of_them() {
 #[test]
 fn a_damaged_page_is_an_error_and_not_a_miss() {
     let (_temp, file) = file();
-    let (_, mut writer) = load(Arc::clone(&file), SEED, Owner::Us, EMPTY, 1).unwrap();
+    let (_, mut writer) = open(&file, EMPTY, 1);
     let all: BTreeMap<u64, u64> = (1..3000).map(|i| (hash(i), i)).collect();
     let mut durable = (EMPTY, 1);
     apply(&mut writer, &all, &mut |r, e| durable = (r, e));

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::directory::Directory;
+use super::load::Levels;
 use super::{Index, copy};
 use crate::error::{Error, Result};
 use crate::format::leaf::{self, CAPACITY, MAX_DEPTH, Slot};
@@ -50,7 +51,7 @@ struct Pending {
 pub(crate) struct IndexWriter {
     index: Arc<Index>,
     /// Page numbers of the nodes of each level, level 0 first; the last level has one, the root.
-    levels: Vec<Vec<u32>>,
+    levels: Levels,
     dirty: BTreeSet<usize>,
     free: BTreeSet<u32>,
     retired: Vec<u32>,
@@ -64,7 +65,8 @@ pub(crate) struct IndexWriter {
 }
 
 impl IndexWriter {
-    pub(super) fn new(index: Arc<Index>, levels: Vec<Vec<u32>>, root: IndexRoot) -> IndexWriter {
+    /// The writer of the index that was loaded from `root`; finds out which pages of the file are free.
+    pub(crate) fn new(index: Arc<Index>, levels: Levels, root: IndexRoot) -> IndexWriter {
         let directory = index.directory.load_full();
         let mut used: Vec<u32> = directory.leaves().map(|(_, e)| e.page).filter(|&p| p != 0).collect();
         let leaves = used.len() as u64;
@@ -105,6 +107,10 @@ impl IndexWriter {
             let bytes = copy(self.index.extents.page(entry.page)?);
             let leaf = leaf::decode(self.index.seed, entry.page, &bytes)
                 .map_err(|what| Error::corrupt(names::INDEX, u64::from(entry.page) * PAGE_BYTES as u64, what))?;
+            if leaf.depth != entry.depth || leaf.prefix != prefix || leaf.slots.len() != usize::from(entry.count) {
+                let what = "leaf page is not the one that the directory names";
+                return Err(Error::corrupt(names::INDEX, u64::from(entry.page) * PAGE_BYTES as u64, what));
+            }
             slots = leaf.slots;
         }
         Ok(OldLeaf { prefix, depth: entry.depth, slots, page: entry.page })
@@ -115,7 +121,7 @@ impl IndexWriter {
     /// # Errors
     /// `Corrupt` when more keys share all hash bits than a page holds; `Io` when a page cannot be written.
     pub(crate) fn replace(&mut self, old: &OldLeaf, slots: &[Slot]) -> Result<()> {
-        self.keys = self.keys + slots.len() as u64 - old.slots.len() as u64;
+        self.keys = self.keys.wrapping_add(slots.len() as u64).wrapping_sub(old.slots.len() as u64);
         if old.page != 0 {
             self.retired.push(old.page);
             self.leaves -= 1;

@@ -18,10 +18,19 @@ pub(crate) trait Framing {
 
     /// Checks the head at the front of `b`, which lies at `offset` of its file; the length of the whole record. Only a
     /// length that a checksum vouches for is worth reading.
-    fn head(&self, b: &[u8], offset: u64) -> std::result::Result<u64, Flaw>;
+    fn head(&self, b: &[u8], offset: u64) -> std::result::Result<Extent, Flaw>;
 
     /// Checks what follows the head of the whole record at the front of `b`.
     fn check(&self, b: &[u8]) -> std::result::Result<(), Flaw>;
+}
+
+/// How long a record is, and whether what follows its head matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// So many bytes, to be checked.
+    Record(u64),
+    /// So many bytes that hold nothing.
+    Filler(u64),
 }
 
 /// What a scan meets.
@@ -33,6 +42,11 @@ pub(crate) enum Item<'a> {
         offset: u64,
         /// All of it, padding included.
         bytes: &'a [u8],
+    },
+    /// Bytes that are covered by a filler.
+    Filler {
+        /// How many.
+        bytes: u64,
     },
     /// Bytes that belong to no whole record.
     Gap {
@@ -81,7 +95,11 @@ impl<'a, F: Framing> Scan<'a, F> {
         }
         let offset = self.at;
         let what = match self.record(offset)? {
-            Ok(total) => {
+            Ok(Extent::Filler(bytes)) => {
+                self.at += bytes;
+                return Ok(Some(Item::Filler { bytes }));
+            }
+            Ok(Extent::Record(total)) => {
                 self.at += total;
                 let at = (offset - self.start) as usize;
                 return Ok(Some(Item::Record { offset, bytes: &self.buffer[at..at + total as usize] }));
@@ -99,22 +117,26 @@ impl<'a, F: Framing> Scan<'a, F> {
     }
 
     /// Judges the record at `offset` and leaves it in the buffer.
-    fn record(&mut self, offset: u64) -> Result<std::result::Result<u64, Flaw>> {
+    fn record(&mut self, offset: u64) -> Result<std::result::Result<Extent, Flaw>> {
         self.fill(offset, F::PEEK_BYTES)?;
         let head = match self.framing.peek(self.held(offset, F::PEEK_BYTES)) {
             Ok(head) => head,
             Err(what) => return Ok(Err(what)),
         };
         self.fill(offset, head)?;
-        let total = match self.framing.head(self.held(offset, head), offset) {
-            Ok(total) => total,
+        let extent = match self.framing.head(self.held(offset, head), offset) {
+            Ok(extent) => extent,
             Err(what) => return Ok(Err(what)),
         };
+        let (Extent::Record(total) | Extent::Filler(total)) = extent;
         if offset + total > self.end {
             return Ok(Err("record reaches past the end"));
         }
+        if let Extent::Filler(_) = extent {
+            return Ok(Ok(extent));
+        }
         self.fill(offset, total as usize)?;
-        Ok(self.framing.check(self.held(offset, total as usize)).map(|()| total))
+        Ok(self.framing.check(self.held(offset, total as usize)).map(|()| extent))
     }
 
     /// What the buffer holds of `want` bytes at `offset`.
@@ -159,8 +181,8 @@ mod tests {
         fn peek(&self, b: &[u8]) -> std::result::Result<usize, Flaw> {
             if b.len() < 2 || b[1] != 0xaa || b[0] == 0 { Err("no tag") } else { Ok(2) }
         }
-        fn head(&self, b: &[u8], _: u64) -> std::result::Result<u64, Flaw> {
-            Ok(u64::from(b[0]) * 8)
+        fn head(&self, b: &[u8], _: u64) -> std::result::Result<Extent, Flaw> {
+            Ok(Extent::Record(u64::from(b[0]) * 8))
         }
         fn check(&self, b: &[u8]) -> std::result::Result<(), Flaw> {
             if b[2..].iter().all(|&x| x == b[0]) { Ok(()) } else { Err("bad fill") }
@@ -183,6 +205,7 @@ mod tests {
             items.push(match item {
                 Item::Record { offset, bytes } => (offset, bytes.len() as u64, true),
                 Item::Gap { offset, bytes, .. } => (offset, bytes, false),
+                Item::Filler { bytes } => panic!("a toy log has no filler of {bytes} bytes"),
             });
         }
         items

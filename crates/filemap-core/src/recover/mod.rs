@@ -23,8 +23,33 @@ use crate::values::segments::{FIRST_RECORD, Segments};
 
 pub(crate) use replay::replay;
 
-/// Creates the files of an empty store. The superblock comes last: a directory without one is no store.
+/// Whether a store may be created in a directory: it is empty, or holds just what a creation that was cut short leaves.
+pub(crate) fn is_vacant(dir: &dyn Dir) -> Result<bool> {
+    let names = dir.list().map_err(|e| Error::io("list", dir.path().display().to_string(), e))?;
+    for name in names {
+        if name == names::LOCK || name == names::NEW_SUPERBLOCK {
+            continue;
+        }
+        // A store without a superblock: only if nothing was ever put into it.
+        let longest = if name == names::INDEX { PAGE_BYTES } else { crate::format::header::BYTES } as u64;
+        let is_ours = [names::INDEX.to_owned(), names::KEYS.to_owned(), names::segment(0)].contains(&name);
+        let is_unborn = || Ok::<bool, std::io::Error>(dir.open(&name, Access::Read)?.len()? <= longest);
+        if !is_ours || !is_unborn().unwrap_or(false) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Creates the files of an empty store in a vacant directory whose lock is held. The superblock comes last, by a rename: a
+/// directory without one is no store.
 pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
+    for name in [names::INDEX.to_owned(), names::KEYS.to_owned(), names::segment(0), names::NEW_SUPERBLOCK.to_owned()] {
+        match dir.remove(&name) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(Error::io("remove", name, e)),
+            _ => {}
+        }
+    }
     let mut random = [0; 24];
     getrandom::fill(&mut random)
         .map_err(|e| Error::io("read", "the system's random numbers", std::io::Error::other(e)))?;
@@ -56,6 +81,7 @@ pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
         max_time_ms: i64::MIN,
     };
     SuperblockFile::create(dir, &first)?;
+    dir.rename(names::NEW_SUPERBLOCK, names::SUPERBLOCK).map_err(|e| Error::io("rename", names::SUPERBLOCK, e))?;
     sync_dir(dir)
 }
 

@@ -45,6 +45,8 @@ pub(crate) fn replay(
     let mut run = Run {
         segments,
         hash_seed: current.hash_seed,
+        tail: current.tail,
+        synced_below: current.next_sequence,
         table,
         next_sequence: current.next_sequence,
         chunks: HashSet::new(),
@@ -76,6 +78,9 @@ pub(crate) fn replay(
 struct Run<'a> {
     segments: &'a Segments,
     hash_seed: u64,
+    tail: Tail,
+    /// The next sequence at the tail: what has a lower one was synced.
+    synced_below: u64,
     table: &'a Recent,
     next_sequence: u64,
     /// Whole chunks met after the tail.
@@ -99,10 +104,10 @@ impl Run<'_> {
         let mut scan = self.segments.scan(segment, &*file, from, u64::MAX)?;
         while let Some(item) = scan.next()? {
             match item {
-                Item::Gap { offset, .. } => hole = Some(offset),
+                Item::Gap { offset, .. } => hole = hole.or(Some(offset)),
+                Item::Filler { .. } => {}
                 Item::Record { offset, bytes } => {
-                    // A list of chunks counts only when all of them got to the disk.
-                    if !self.is_whole(bytes)? {
+                    if !self.is_whole(bytes) {
                         hole = hole.or(Some(offset));
                         continue;
                     }
@@ -128,8 +133,7 @@ impl Run<'_> {
     }
 
     fn record(&mut self, segment: &Segment, offset: u64, bytes: &[u8]) {
-        let hash = |key: &[u8]| xxhash_rust::xxh3::xxh3_64_with_seed(key, self.hash_seed);
-        let sequence = enter(self.table, segment.id, offset, bytes, hash);
+        let sequence = enter(self.table, segment.id, offset, bytes, |key| self.hash(key));
         self.next_sequence = self.next_sequence.max(sequence + 1);
         self.report.replayed_records += 1;
         if value::peek(bytes).is_ok_and(|h| h.kind == Kind::Chunk) {
@@ -137,20 +141,35 @@ impl Run<'_> {
         }
     }
 
-    /// Whether all that a record needs is there. A chunk before the tail was synced; one after it must have been met.
-    fn is_whole(&self, bytes: &[u8]) -> Result<bool> {
-        let Ok(header) = value::peek(bytes) else { return Ok(false) };
-        if header.kind != Kind::Chunked {
-            return Ok(true);
-        }
-        let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
-        let Ok(chunks) = value::decode_chunks(payload, header.raw_bytes) else { return Ok(false) };
-        for chunk in chunks {
-            if !self.chunks.contains(&chunk.location) && self.segments.chunk(&chunk, &mut Vec::new()).is_err() {
-                return Ok(false);
+    /// Whether all that a record needs is there: the chunks that a list names, the version that a reference names. What lies
+    /// before the tail was synced, and is not read here; what lies after it must have been met, for it was written first.
+    fn is_whole(&self, bytes: &[u8]) -> bool {
+        let Ok(header) = value::peek(bytes) else { return false };
+        let payload = &bytes[header.payload_at()..];
+        match header.kind {
+            Kind::Chunked => {
+                let payload = &payload[..header.payload_bytes as usize];
+                let Ok(chunks) = value::decode_chunks(payload, header.raw_bytes) else { return false };
+                chunks.iter().all(|c| self.chunks.contains(&c.location) || self.is_before_tail(c.location))
             }
+            Kind::Reference => {
+                let holder = payload.first_chunk().map_or(0, |s| u64::from_le_bytes(*s));
+                let key = &bytes[header.key_at()..header.meta_at()];
+                let found = || self.table.find(self.hash(key), key);
+                holder < self.synced_below || found().is_some_and(|f| self.table.version(&f, holder).is_some())
+            }
+            _ => true,
         }
-        Ok(true)
+    }
+
+    fn is_before_tail(&self, location: Location) -> bool {
+        // A segment that is missing altogether was not removed by a crash: reading the value will say so.
+        let ordinal = self.segments.get(location.segment).map(|s| s.ordinal);
+        ordinal.map_or(true, |ordinal| Tail { ordinal, offset: location.offset() } < self.tail)
+    }
+
+    fn hash(&self, key: &[u8]) -> u64 {
+        xxhash_rust::xxh3::xxh3_64_with_seed(key, self.hash_seed)
     }
 }
 

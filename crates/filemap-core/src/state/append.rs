@@ -176,7 +176,7 @@ impl Shared {
         loop {
             let tables = self.tables.load();
             let (bytes, bound) = (tables.active.bytes(), self.options.recent_bytes);
-            if bytes <= bound || (tables.frozen.is_none() && !tables.active.is_exhausted()) {
+            if bytes <= bound || tables.frozen.is_none() {
                 return Ok(slowed);
             }
             drop(tables);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use filemap_io::{Access, Dir};
+use filemap_io::{Access, Dir, File};
 
 use crate::error::{Error, Result};
 use crate::format::superblock::{Superblock, Tail};
@@ -23,7 +23,7 @@ use crate::state::{Shared, Tables, check_canonicalizer};
 use crate::stats::Counters;
 use crate::superblock::SuperblockFile;
 use crate::sync::lock;
-use crate::values::segments::{FIRST_RECORD, Segments};
+use crate::values::segments::{FIRST_RECORD, Segment, Segments};
 
 /// A handle that is used follows the writer at least this often.
 const EVERY: Duration = Duration::from_millis(500);
@@ -62,7 +62,7 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
         let current = read_superblock(&superblock, &*dir)?;
         check_canonicalizer(&current, &options)?;
         let segments = Arc::new(Segments::open(Arc::clone(&dir), current.store_id, access, options.max_open_files)?);
-        let keys = KeyLog::open(&*dir, access, current.store_id)?;
+        let keys = KeyLog::open(&*dir, access, &current)?;
         let file = recover::open_index(&*dir, access, &current)?;
         let (index, _) = match load(file, recover::index_seed(&current), Owner::Other, current.index, current.epoch) {
             // The writer may have reused a node page since the superblock was read.
@@ -144,6 +144,10 @@ impl Shared {
             if newest.epoch == self.index.epoch() {
                 return Ok(());
             }
+            if newest.tail > state.position {
+                // The writer has moved on since: what its index names must be known before it is used.
+                self.follow_log(state)?;
+            }
             self.keys.follow()?;
             let file = recover::open_index(&*self.dir, Access::Read, &newest)?;
             match load(file, recover::index_seed(&newest), Owner::Other, newest.index, newest.epoch) {
@@ -202,14 +206,7 @@ impl Shared {
             Error::corrupt(crate::format::names::segment(state.position.ordinal as u16), 0, "the segment is missing")
         })?;
         let file = self.segments.file(segment)?;
-        let mut scan = self.segments.scan(segment, &*file, state.position.offset, u64::MAX)?;
-        while let Some(Item::Record { offset, bytes }) = scan.next()? {
-            if table.is_exhausted() {
-                return Err(Error::full("the recent table", "the writer's checkpoints are too far apart to follow"));
-            }
-            recover::enter(table, segment.id, offset, bytes, |key| self.hash(key));
-            state.position.offset = offset + bytes.len() as u64;
-        }
+        self.follow_records(segment, &*file, state, table)?;
         if let Some(next) = next {
             let first = self.segments.all().iter().find(|s| s.ordinal == next).map(Arc::clone);
             let begun = match first {
@@ -222,15 +219,27 @@ impl Shared {
             };
             if begun {
                 // Something may have been appended to this one between the scan and the look at the next.
-                let mut scan = self.segments.scan(segment, &*file, state.position.offset, u64::MAX)?;
-                while let Some(Item::Record { offset, bytes }) = scan.next()? {
-                    recover::enter(table, segment.id, offset, bytes, |key| self.hash(key));
-                }
+                self.follow_records(segment, &*file, state, table)?;
                 state.position = Tail { ordinal: next, offset: FIRST_RECORD };
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Enters the records of one segment from the position on. Bytes that are no record are the one being written, unless a
+    /// whole record follows them: then they are damage, and cost nothing else.
+    fn follow_records(&self, segment: &Segment, file: &dyn File, state: &mut Following, table: &Recent) -> Result<()> {
+        let mut scan = self.segments.scan(segment, file, state.position.offset, u64::MAX)?;
+        while let Some(item) = scan.next()? {
+            let Item::Record { offset, bytes } = item else { continue };
+            if table.is_exhausted() {
+                return Err(Error::full("the recent table", "the writer's checkpoints are too far apart to follow"));
+            }
+            recover::enter(table, segment.id, offset, bytes, |key| self.hash(key));
+            state.position.offset = offset + bytes.len() as u64;
+        }
+        Ok(())
     }
 
     fn segment_after(&self, ordinal: u64) -> Option<u64> {

@@ -128,6 +128,14 @@ impl Shared {
         }
     }
 
+    /// Tells the background threads to end.
+    pub(crate) fn stop_bells(&self) {
+        if let Some(writer) = &self.writer {
+            writer.checkpoint_bell.stop();
+            writer.sync_bell.stop();
+        }
+    }
+
     /// After a failed write or sync: no more writes through this handle.
     pub(crate) fn poison(&self, error: &Error) {
         self.counters.failed(error);

@@ -27,6 +27,12 @@ pub(crate) struct Spot {
     pub(crate) refers_to: u64,
 }
 
+impl From<&KeyRecord> for Spot {
+    fn from(r: &KeyRecord) -> Spot {
+        Spot { version: r.version, location: r.location, size: r.size, refers_to: r.refers_to }
+    }
+}
+
 impl From<Entry> for Spot {
     fn from(e: Entry) -> Spot {
         Spot { version: e.version, location: e.location, size: e.size, refers_to: e.refers_to }
@@ -56,9 +62,11 @@ impl Shared {
         for table in [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten() {
             let Some(found) = table.find(hash, key) else { continue };
             floor = floor.max(found.floor);
-            best = [best, found.best].into_iter().flatten().max_by_key(|e| e.version);
+            // The newer table comes first, so its removals hide what the older has before the two are compared.
+            let live = found.best.filter(|e| e.version.sequence > floor);
+            best = [best, live].into_iter().flatten().max_by_key(|e| e.version);
         }
-        (best.filter(|e| e.version.sequence > floor), floor)
+        (best, floor)
     }
 
     /// The index's slots with a hash, following the writer if it is another process.
@@ -167,7 +175,7 @@ impl Shared {
         if floor == 0
             && let Some((slot, record)) = self.indexed(key, hash)?
         {
-            spots.extend(chain(slot.key, record, |address| self.keys.read(address).map(|r| r.0))?);
+            spots.extend(chain(slot.key, record, |address| self.keys.read(address).map(|r| Some(r.0)))?);
         }
         spots.retain(|s| s.version.sequence > floor);
         sort_versions(&mut spots);
@@ -177,13 +185,22 @@ impl Shared {
 
     pub(crate) fn newest(&self, key: &[u8]) -> Result<Option<Loaded>> {
         self.check_open()?;
-        let loaded = self.with_newest(key, Want::Whole, loaded)?;
-        match self.counted(loaded)? {
-            Some(mut l) if l.body.is_none() => {
-                l.body = Some(self.body_of(key, l.head.unchanged_since)?);
-                Ok(Some(l))
+        let mut last = None;
+        loop {
+            let loaded = self.with_newest(key, Want::Whole, loaded)?;
+            let Some(mut l) = loaded else { return self.counted(None) };
+            if l.body.is_none() {
+                match self.body_of(key, l.head.unchanged_since) {
+                    Ok(body) => l.body = Some(body),
+                    // The key may have been removed in between; if it was not, the same version comes again.
+                    Err(e) if e.is_corrupt() && last != Some(l.head.version) => {
+                        last = Some(l.head.version);
+                        continue;
+                    }
+                    Err(e) => return Err(e),
+                }
             }
-            l => Ok(l),
+            return self.counted(Some(l));
         }
     }
 
@@ -197,9 +214,35 @@ impl Shared {
 
     /// The body of the version with a sequence, to which another one refers.
     pub(crate) fn body_of(&self, key: &[u8], sequence: Option<u64>) -> Result<Body> {
-        let spot = self.all_spots(key)?.into_iter().find(|s| Some(s.version.sequence) == sequence);
-        let spot = spot.ok_or_else(|| Error::corrupt(names::KEYS, 0, "a version refers to one that is not there"))?;
+        let spot = self
+            .holder(key, sequence.unwrap_or(0))?
+            .ok_or_else(|| Error::corrupt(names::KEYS, 0, "a version refers to one that is not there"))?;
         self.with_spot(key, &spot, Want::Whole, Body::of)
+    }
+
+    /// Where the version of a key with a sequence lies. The newest key record names the holder of its body, so that this
+    /// takes two reads of key.dat, however long the chain between them is.
+    fn holder(&self, key: &[u8], sequence: u64) -> Result<Option<Spot>> {
+        let hash = self.hash(key);
+        let tables = self.tables.load_full();
+        for table in [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten() {
+            let Some(found) = table.find(hash, key) else { continue };
+            if let Some(entry) = table.version(&found, sequence) {
+                return Ok(Some(entry.into()));
+            }
+            if found.floor > sequence {
+                return Ok(None);
+            }
+        }
+        let Some((slot, head)) = self.indexed(key, hash)? else { return Ok(None) };
+        if head.refers_to == sequence && head.holder != 0 {
+            let (record, found) = self.keys.read(head.holder)?;
+            if found == key && record.version.sequence == sequence {
+                return Ok(Some(Spot::from(&record)));
+            }
+        }
+        let spots = chain(slot.key, head, |address| self.keys.read(address).map(|r| Some(r.0)))?;
+        Ok(spots.into_iter().find(|s| s.version.sequence == sequence))
     }
 
     pub(crate) fn body<'l>(&self, loaded: &'l Loaded) -> Result<&'l Body> {
@@ -227,22 +270,24 @@ fn loaded(raw: &Raw<'_>) -> Result<Loaded> {
     Ok(Loaded { head: raw.head()?, body })
 }
 
-/// Walks a chain of key records from its head. Addresses fall from one to the next, so it ends.
-pub(crate) fn chain(address: u64, head: KeyRecord, read: impl Fn(u64) -> Result<KeyRecord>) -> Result<Vec<Spot>> {
+/// Walks a chain of key records from its head, until `read` gives none. Addresses fall from one to the next, so it ends.
+pub(crate) fn chain(
+    address: u64,
+    head: KeyRecord,
+    read: impl Fn(u64) -> Result<Option<KeyRecord>>,
+) -> Result<Vec<Spot>> {
     let mut spots = Vec::new();
     let (mut at, mut record) = (address, head);
     loop {
-        spots.push(Spot {
-            version: record.version,
-            location: record.location,
-            size: record.size,
-            refers_to: record.refers_to,
-        });
+        spots.push(Spot::from(&record));
         if record.previous == 0 || record.previous >= at {
             return Ok(spots);
         }
         at = record.previous;
-        record = read(at)?;
+        match read(at)? {
+            Some(earlier) => record = earlier,
+            None => return Ok(spots),
+        }
     }
 }
 

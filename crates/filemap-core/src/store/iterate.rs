@@ -6,7 +6,8 @@ use std::vec::IntoIter;
 
 use crate::error::Result;
 use crate::format::location::{Location, SizeClass};
-use crate::format::value::{self, Kind};
+use crate::format::superblock::Tail;
+use crate::format::value;
 use crate::log::scan::Item;
 use crate::recent::{Found, Recent};
 use crate::record::{Value, Version};
@@ -17,8 +18,8 @@ use crate::values::segments::{FIRST_RECORD, Segment};
 type Filter = Box<dyn Fn(&[u8]) -> bool + Send>;
 
 impl Store {
-    /// The newest version of each live key, in the order of the log: a sequential read of the whole value log. What is put
-    /// meanwhile may or may not be met; nothing is met twice. Damaged records come as errors, and iteration goes on after
+    /// The newest version of each live key as of now, in the order of the log: a sequential read of the whole value log. What
+    /// is put meanwhile does not count; what is removed meanwhile may be missed. Damaged records come as errors, and iteration goes on after
     /// them.
     pub fn pages(&self) -> Pages {
         Pages::new(Arc::clone(&self.shared), true)
@@ -50,9 +51,12 @@ impl Store {
 pub struct Pages {
     shared: Arc<Shared>,
     newest_only: bool,
-    segments: IntoIter<(Arc<Segment>, u64)>,
-    current: Option<(Arc<Segment>, u64, u64)>,
-    batch: IntoIter<Result<(Vec<u8>, Value)>>,
+    /// Where the log ended when the iteration began: what lies further does not count.
+    end: Tail,
+    segments: IntoIter<Arc<Segment>>,
+    current: Option<(Arc<Segment>, u64)>,
+    /// Versions that were found and not judged yet, and damage.
+    batch: IntoIter<Result<(Vec<u8>, Spot)>>,
 }
 
 impl std::fmt::Debug for Pages {
@@ -61,80 +65,95 @@ impl std::fmt::Debug for Pages {
     }
 }
 
-/// Bytes of log that are looked through for one batch of pages.
+/// Bytes of log that are looked through for one batch.
 const BATCH_BYTES: u64 = 1 << 20;
 
 impl Pages {
     fn new(shared: Arc<Shared>, newest_only: bool) -> Pages {
         let end = shared.log_end();
-        let segments: Vec<(Arc<Segment>, u64)> = shared
-            .segments
-            .all()
-            .iter()
-            .filter(|s| s.ordinal <= end.ordinal)
-            .map(|s| (Arc::clone(s), if s.ordinal == end.ordinal { end.offset } else { u64::MAX }))
-            .collect();
-        Pages { shared, newest_only, segments: segments.into_iter(), current: None, batch: Vec::new().into_iter() }
+        let segments: Vec<Arc<Segment>> =
+            shared.segments.all().iter().filter(|s| s.ordinal <= end.ordinal).map(Arc::clone).collect();
+        Pages { shared, newest_only, end, segments: segments.into_iter(), current: None, batch: Vec::new().into_iter() }
     }
 
     /// Reads on through about a batch's bytes of one segment.
     fn fill(&mut self) -> Result<bool> {
         if self.current.is_none() {
-            let Some((segment, end)) = self.segments.next() else { return Ok(false) };
-            self.current = Some((segment, FIRST_RECORD, end));
+            self.current = self.segments.next().map(|s| (s, FIRST_RECORD));
         }
-        let Some((segment, from, end)) = self.current.take() else { return Ok(false) };
+        let Some((segment, from)) = self.current.take() else { return Ok(false) };
         let file = self.shared.segments.file(&segment)?;
+        let end = if segment.ordinal == self.end.ordinal { self.end.offset } else { u64::MAX };
         let mut scan = self.shared.segments.scan(&segment, &*file, from, end)?;
-        let mut found = Vec::new();
         let mut batch = Vec::new();
         while scan.offset() < from + BATCH_BYTES {
             match scan.next()? {
                 None => break,
+                Some(Item::Filler { .. }) => {}
                 Some(Item::Gap { offset, what, .. }) => batch.push(Err(segment.corrupt(offset, what))),
                 Some(Item::Record { offset, bytes }) => {
                     let Ok(header) = value::peek(bytes) else { continue };
                     if header.kind.is_version() {
                         let key = bytes[header.key_at()..header.meta_at()].to_vec();
-                        let refers_to = if header.kind == Kind::Reference { 1 } else { 0 };
                         let spot = Spot {
                             version: Version { time_ms: header.time_ms, sequence: header.sequence },
                             location: Location::new(segment.id, offset),
                             size: SizeClass::of(bytes.len() as u64),
-                            refers_to,
+                            refers_to: 0,
                         };
-                        found.push((key, spot));
+                        batch.push(Ok((key, spot)));
                     }
                 }
             }
         }
-        let at = scan.offset();
-        if at > from {
-            self.current = Some((segment, at, end));
-        }
-        for (key, spot) in found {
-            match self.is_wanted(&key, &spot) {
-                Ok(false) => {}
-                Ok(true) => {
-                    let value = self.shared.value_at(&key, &spot);
-                    batch.push(value.map(|v| (key, v)));
-                }
-                Err(e) => batch.push(Err(e)),
-            }
+        if scan.offset() > from {
+            let at = scan.offset();
+            self.current = Some((segment, at));
         }
         self.batch = batch.into_iter();
         Ok(true)
     }
 
+    /// The page of a version that was found, if it is one to be met.
+    fn judge(&self, key: Vec<u8>, spot: &Spot) -> Result<Option<(Vec<u8>, Value)>> {
+        if !self.is_wanted(&key, spot)? {
+            return Ok(None);
+        }
+        match self.shared.value_at(&key, spot) {
+            // Removed since it was judged.
+            Err(e) if e.is_corrupt() && !self.is_wanted(&key, spot)? => Ok(None),
+            value => value.map(|v| Some((key, v))),
+        }
+    }
+
     fn is_wanted(&self, key: &[u8], spot: &Spot) -> Result<bool> {
         let hash = self.shared.hash(key);
         if self.newest_only && self.shared.recent(key, hash) == (None, 0) {
-            // The common case needs no read: a slot that leads to this very record is this key's.
-            return Ok(self.shared.candidates(hash)?.iter().any(|s| s.location == spot.location));
+            // The common cases need no read: a slot that leads to this very record is this key's; one that leads elsewhere
+            // in the part of the log that counts is newer, if it is the only one with these bits of hash.
+            let candidates = self.shared.candidates(hash)?;
+            if candidates.iter().any(|s| s.location == spot.location) {
+                return Ok(true);
+            }
+            let mut others = candidates.iter();
+            if let (Some(slot), None) = (others.next(), others.next())
+                && self.counts(slot.location)
+            {
+                return Ok(false);
+            }
         }
         let spots = self.shared.spots(key)?;
-        let mut live = spots.iter().take(if self.newest_only { 1 } else { usize::MAX });
+        let mut live = spots.iter().filter(|s| self.counts(s.location));
+        if self.newest_only {
+            return Ok(live.next().is_some_and(|s| s.location == spot.location));
+        }
         Ok(live.any(|s| s.location == spot.location))
+    }
+
+    /// Whether a place was part of the log when the iteration began.
+    fn counts(&self, location: Location) -> bool {
+        let ordinal = self.shared.segments.get(location.segment).map(|s| s.ordinal);
+        ordinal.is_ok_and(|ordinal| Tail { ordinal, offset: location.offset() } < self.end)
     }
 }
 
@@ -143,13 +162,18 @@ impl Iterator for Pages {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some(item) = self.batch.next() {
-                return Some(item);
-            }
-            match self.fill() {
-                Ok(true) => {}
-                Ok(false) => return None,
-                Err(e) => return Some(Err(e)),
+            match self.batch.next() {
+                Some(Err(e)) => return Some(Err(e)),
+                Some(Ok((key, spot))) => {
+                    if let Some(page) = self.judge(key, &spot).transpose() {
+                        return Some(page);
+                    }
+                }
+                None => match self.fill() {
+                    Ok(true) => {}
+                    Ok(false) => return None,
+                    Err(e) => return Some(Err(e)),
+                },
             }
         }
     }

@@ -1,5 +1,7 @@
 //! The store: opens and closes it, and holds the parts together. What it does stands in the files beside this one.
 
+#[cfg(test)]
+mod handover;
 mod iterate;
 mod many;
 mod read;
@@ -20,7 +22,7 @@ use crate::check::{VerifyProgress, VerifyReport};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::format::names;
-use crate::index::{Owner, load};
+use crate::index::{IndexWriter, Owner, load};
 use crate::keys::{KeyAppender, KeyLog};
 use crate::options::{Canonicalizer, Options};
 use crate::recent::Recent;
@@ -80,8 +82,7 @@ impl Workers {
             return Ok(());
         }
         let Some(writer) = &self.shared.writer else { return Ok(()) };
-        writer.checkpoint_bell.stop();
-        writer.sync_bell.stop();
+        self.shared.stop_bells();
         for thread in lock(&self.threads).drain(..) {
             let _ = thread.join();
         }
@@ -102,8 +103,7 @@ impl Store {
         options.validate()?;
         filemap_io::create_dir(path).map_err(|e| Error::io("create", path.display().to_string(), e))?;
         let dir = open_dir(path)?;
-        let names = dir.list().map_err(|e| Error::io("list", path.display().to_string(), e))?;
-        if !names.is_empty() {
+        if !recover::is_vacant(&*dir)? {
             return Err(Error::NotEmpty { path: path.to_owned() });
         }
         let held = take_lock(&*dir)?;
@@ -133,8 +133,7 @@ impl Store {
     /// Those of [`Store::open`] and [`Store::create`].
     pub fn open_or_create(path: impl AsRef<Path>, options: Options) -> Result<Store> {
         let path = path.as_ref();
-        let is_new = !filemap_io::is_dir(path)
-            || open_dir(path)?.list().is_ok_and(|names| names.is_empty() || names == [names::LOCK]);
+        let is_new = !filemap_io::is_dir(path) || recover::is_vacant(&*open_dir(path)?)?;
         if is_new { Store::create(path, options) } else { Store::open(path, options) }
     }
 
@@ -160,10 +159,10 @@ impl Store {
         check_canonicalizer(&current, &options)?;
         let access = Access::Write;
         let segments = Arc::new(Segments::open(Arc::clone(&dir), current.store_id, access, options.max_open_files)?);
-        let keys = KeyLog::open(&*dir, access, current.store_id)?;
+        let keys = KeyLog::open(&*dir, access, &current)?;
         let file = recover::open_index(&*dir, access, &current)?;
         let seed = recover::index_seed(&current);
-        let (index, index_writer) = load(file, seed, Owner::Us, current.index, current.epoch)?;
+        let (index, levels) = load(file, seed, Owner::Us, current.index, current.epoch)?;
         // An entry takes less than its record did.
         let room = recover::bytes_after(&segments, current.tail)?;
         let active = Arc::new(Recent::new(options.recent_bytes, room));
@@ -171,7 +170,7 @@ impl Store {
         let appender =
             Appender::new(Arc::clone(&segments), replay.segment, replay.offset, u64::from(current.segment_bytes))?;
         let checkpointer = Checkpointer {
-            index: index_writer,
+            index: IndexWriter::new(Arc::clone(&index), levels, current.index),
             keys: KeyAppender::new(Arc::clone(&keys)),
             current: current.clone(),
             replayed_below: replay.next_sequence,
@@ -205,7 +204,7 @@ impl Store {
         });
         shared.measure_free_space();
         shared.emit(&Event::Recovered(replay.report));
-        let threads = Mutex::new(worker::start(&shared));
+        let threads = Mutex::new(worker::start(&shared)?);
         let workers = Arc::new(Workers { shared: Arc::clone(&shared), threads });
         Ok(Store { shared, workers })
     }

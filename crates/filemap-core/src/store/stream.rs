@@ -23,6 +23,8 @@ pub struct Writer {
     chunks: Vec<ChunkEntry>,
     hasher: Box<Xxh3>,
     body_bytes: u64,
+    /// A write failed: what was taken so far is not what the caller gave.
+    failed: bool,
 }
 
 impl std::fmt::Debug for Writer {
@@ -49,6 +51,7 @@ impl Store {
             chunks: Vec::new(),
             hasher: Box::new(Xxh3::new()),
             body_bytes: 0,
+            failed: false,
         })
     }
 
@@ -75,7 +78,19 @@ impl Writer {
     ///
     /// # Errors
     /// [`Error::ValueTooLarge`] beyond 4 GiB; those of [`Store::put`].
-    pub(crate) fn push(&mut self, mut bytes: &[u8]) -> Result<()> {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<()> {
+        self.check_whole()?;
+        let result = self.push_whole(bytes);
+        self.failed = result.is_err();
+        result
+    }
+
+    fn check_whole(&self) -> Result<()> {
+        let failed = || std::io::Error::other("an earlier write of this body failed; begin again");
+        if self.failed { Err(Error::Source(Arc::new(failed()))) } else { Ok(()) }
+    }
+
+    fn push_whole(&mut self, mut bytes: &[u8]) -> Result<()> {
         let bound = self.store.shared.options.large_value_bytes as usize;
         self.body_bytes += bytes.len() as u64;
         if self.body_bytes > MAX_VALUE_BYTES {
@@ -107,6 +122,7 @@ impl Writer {
     /// # Errors
     /// As [`Store::put`].
     pub fn finish(mut self) -> Result<Version> {
+        self.check_whole()?;
         if self.chunks.is_empty() {
             let record = Record { key: &self.key, meta: &self.meta, body: &self.piece, time_ms: self.time_ms };
             let draft = Draft::page(&record, digest(&self.piece), self.store.shared.options.compression_level);

@@ -32,6 +32,8 @@ impl Store {
         let digest = digest(record.body);
         loop {
             let checkpoints = Counters::get(&self.shared.counters.checkpoints);
+            let hash = self.shared.hash(record.key);
+            let before = self.shared.recent(record.key, hash);
             let newest = self.shared.with_newest(record.key, Want::Head, |raw| {
                 let same = raw.header.digest == digest && raw.header.raw_bytes == record.body.len() as u64;
                 let holder = if raw.header.kind == Kind::Reference { raw.refers_to() } else { raw.header.sequence };
@@ -41,10 +43,9 @@ impl Store {
                 return self.put_checked(record, Some(digest)).map(Put::Stored);
             };
             let draft = Draft::reference(record, digest, holder);
-            // The body referred to must not have been removed since it was looked at.
+            // The body referred to must not have been removed, or gone with old versions, since it was looked at.
             let still_there = |shared: &Shared| {
-                let (_, floor) = shared.recent(record.key, shared.hash(record.key));
-                floor < holder && Counters::get(&shared.counters.checkpoints) == checkpoints
+                shared.recent(record.key, hash) == before && Counters::get(&shared.counters.checkpoints) == checkpoints
             };
             if let Some(version) = self.shared.append_if(draft, record.key, holder, still_there)? {
                 Counters::add(&self.shared.counters.unchanged_puts, 1);

@@ -105,8 +105,42 @@ impl Appender {
         (files, self.appended_bytes)
     }
 
-    /// Those rolled segments of a `to_sync` are durable.
+    /// The files of a `to_sync` were synced. The last of them was current when that began: if it was rolled since, its end is
+    /// not durable, and it stays listed.
     pub(crate) fn synced(&mut self, files: &[OpenSegment]) {
-        self.unsynced.retain(|(s, _)| files.iter().all(|(f, _)| f.ordinal != s.ordinal));
+        let complete = &files[..files.len().saturating_sub(1)];
+        self.unsynced.retain(|(s, _)| complete.iter().all(|(f, _)| f.ordinal != s.ordinal));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use filemap_io::{Access, OsDir};
+
+    #[test]
+    fn a_segment_that_was_rolled_while_it_was_synced_is_synced_again() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Arc::new(OsDir::open(temp.path()).unwrap());
+        let segments = Arc::new(Segments::open(dir, [1; 16], Access::Write, 8).unwrap());
+        let first = segments.begin(0).unwrap();
+        let mut appender = Appender::new(Arc::clone(&segments), first, FIRST_RECORD, 4096).unwrap();
+        let listed = |a: &Appender| a.to_sync().0.iter().map(|(s, _)| s.ordinal).collect::<Vec<_>>();
+        let put = |appender: &mut Appender| {
+            let header = Header { key_bytes: 1, ..Header::filler(64) };
+            let header = Header { kind: value::Kind::Tombstone, payload_bytes: 0, ..header };
+            let mut draft = Draft { bytes: vec![b'k'; header.total_bytes() as usize], header };
+            appender.append(&mut draft).unwrap();
+        };
+        put(&mut appender);
+        let (syncing, _) = appender.to_sync(); // segment 0 is current, and its sync takes a while
+        while listed(&appender).len() < 3 {
+            put(&mut appender); // until it is full, and the next one too
+        }
+        appender.synced(&syncing);
+        assert_eq!(listed(&appender), [0, 1, 2], "what was appended to segment 0 meanwhile is not durable");
+        let (syncing, _) = appender.to_sync();
+        appender.synced(&syncing);
+        assert_eq!(listed(&appender), [2]);
     }
 }

@@ -5,9 +5,9 @@ pub(crate) mod codec;
 pub(crate) mod read;
 pub(crate) mod segments;
 
-use crate::format::value::{self, FIXED_BYTES};
+use crate::format::value::{self, FIXED_BYTES, Kind};
 use crate::format::{Flaw, location};
-use crate::log::scan::Framing;
+use crate::log::scan::{Extent, Framing};
 
 /// The framing of one segment.
 pub(crate) struct ValueFraming {
@@ -22,8 +22,11 @@ impl Framing for ValueFraming {
         value::peek(b).map(|h| h.payload_at())
     }
 
-    fn head(&self, b: &[u8], offset: u64) -> std::result::Result<u64, Flaw> {
-        value::decode_head(b, self.seed, offset).map(|h| h.total_bytes())
+    fn head(&self, b: &[u8], offset: u64) -> std::result::Result<Extent, Flaw> {
+        value::decode_head(b, self.seed, offset).map(|h| match h.kind {
+            Kind::Filler => Extent::Filler(h.total_bytes()),
+            _ => Extent::Record(h.total_bytes()),
+        })
     }
 
     fn check(&self, b: &[u8]) -> std::result::Result<(), Flaw> {

@@ -128,6 +128,9 @@ impl Segments {
             let flaw = |what: &str| segment.corrupt(offset, what);
             let header = value::peek(&buffer).map_err(flaw)?;
             let needs_payload = want == Want::Whole || matches!(header.kind, Kind::Reference | Kind::Chunked);
+            if header.total_bytes() > bound {
+                return Err(flaw("it is longer than what the index says"));
+            }
             let need = if needs_payload { header.total_bytes() } else { header.payload_at() as u64 };
             if need > first {
                 read(&mut buffer, need)?;

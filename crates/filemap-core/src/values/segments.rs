@@ -19,6 +19,9 @@ use crate::values::ValueFraming;
 /// Where the first record of a segment lies.
 pub(crate) const FIRST_RECORD: u64 = header::BYTES as u64;
 
+/// A segment has at most this many bytes.
+const LONGEST: u64 = 1 << 30;
+
 /// One segment.
 #[derive(Debug)]
 pub(crate) struct Segment {
@@ -98,7 +101,10 @@ impl Segments {
 
     /// Forgets the segments after an ordinal: their files are gone.
     pub(crate) fn forget_after(&self, ordinal: u64) {
-        let kept = self.list.load().iter().filter(|s| s.ordinal <= ordinal).map(Arc::clone).collect();
+        let list = self.list.load_full();
+        let (kept, gone): (Vec<_>, Vec<_>) = list.iter().map(Arc::clone).partition(|s| s.ordinal <= ordinal);
+        let closed = gone.iter().filter(|s| s.file.swap(None).is_some()).count();
+        *lock(&self.opening) -= closed;
         self.list.store(Arc::new(kept));
     }
 
@@ -112,10 +118,15 @@ impl Segments {
             }
             let name = names::segment(id);
             let file = self.dir.open(&name, self.access).map_err(|e| Error::io("open", &name, e))?;
-            if file.len().map_err(|e| Error::io("measure", &name, e))? < FIRST_RECORD {
+            let len = file.len().map_err(|e| Error::io("measure", &name, e))?;
+            if len < FIRST_RECORD {
                 continue;
             }
-            let header = check_header(&*file, &name, Kind::Values, &self.store_id)?;
+            let header = match check_header(&*file, &name, Kind::Values, &self.store_id) {
+                // Its length got to the disk and its header did not.
+                Err(e) if e.is_corrupt() && len == FIRST_RECORD => continue,
+                header => header?,
+            };
             if header.ordinal as u16 != id {
                 return Err(Error::corrupt(name, 0, "its header is that of another segment"));
             }
@@ -171,19 +182,19 @@ impl Segments {
         segment.file.store(Some(Arc::new(Arc::clone(&file))));
         *open += 1;
         self.clock.fetch_add(1, Ordering::Relaxed);
-        if *open > self.max_open {
-            self.close_one(segment.id, &mut open);
-        }
+        self.close_some(segment.id, &mut open);
         Ok(file)
     }
 
-    fn close_one(&self, keep: u16, open: &mut usize) {
+    /// Closes files that were used least recently until few enough are open.
+    fn close_some(&self, keep: u16, open: &mut usize) {
         let list = self.list.load();
-        let oldest = list
-            .iter()
-            .filter(|s| s.id != keep && s.file.load().is_some())
-            .min_by_key(|s| s.used.load(Ordering::Relaxed));
-        if let Some(oldest) = oldest {
+        while *open > self.max_open {
+            let oldest = list
+                .iter()
+                .filter(|s| s.id != keep && s.file.load().is_some())
+                .min_by_key(|s| s.used.load(Ordering::Relaxed));
+            let Some(oldest) = oldest else { return };
             oldest.file.store(None);
             *open -= 1;
         }
@@ -222,6 +233,7 @@ impl Segments {
         let mut list = Vec::clone(&self.list.load());
         list.push(Arc::clone(&segment));
         self.list.store(Arc::new(list));
+        self.close_some(segment.id, &mut lock(&self.opening));
         Ok(segment)
     }
 
@@ -263,7 +275,8 @@ impl Segments {
         from: u64,
         end: u64,
     ) -> Result<Scan<'f, ValueFraming>> {
-        Scan::new(file, segment.name(), ValueFraming { seed: segment.seed }, from, end)
+        // No location lies further, however long a file is.
+        Scan::new(file, segment.name(), ValueFraming { seed: segment.seed }, from, end.min(LONGEST))
     }
 
     /// Length of all segments in bytes, and what they take on the device.
