@@ -49,8 +49,9 @@ pub struct Machine {
     pub sequential_read: f64,
     /// See `sequential_read`.
     pub sequential_write: f64,
-    /// A random 4 KiB read by itself, in s.
-    pub random_read_s: f64,
+    /// A random 4 KiB read among many that are under way, in s: a checkpoint reads its leaves ahead, opening asks for all
+    /// nodes of a level at once.
+    pub queued_read_s: f64,
     /// Memory for the page cache, in bytes.
     pub cache_bytes: f64,
     /// A checkpoint's time per leaf that it rewrites, in s, writing aside.
@@ -131,7 +132,7 @@ pub fn scale(keys: f64, pages: &Pages, machine: &Machine) -> Scale {
         put_rate: put_rate(pages, machine),
         checkpoint_rate: batch / now.seconds,
         load_h: load.seconds / 3600.0,
-        open_s: nodes * machine.random_read_s,
+        open_s: nodes * machine.queued_read_s,
         // A crash at the end of a checkpoint finds its own batch and the one that filled meanwhile.
         replay_s: 2.0 * batch * pages.record_bytes / machine.replay,
         verify_h: (value_bytes + keys * pages.key_record_bytes + index_bytes(keys)) / machine.sequential_read / 3600.0,
@@ -155,7 +156,7 @@ impl Checkpoint {
         let written = logged + batch * pages.key_record_bytes + index_bytes;
         let uncached = (1.0 - machine.cache_bytes / (leaves * PAGE_BYTES)).max(0.0);
         let seconds = batch * machine.entry_s
-            + touched * (machine.leaf_s + uncached * machine.random_read_s)
+            + touched * (machine.leaf_s + uncached * machine.queued_read_s)
             + written / machine.sequential_write;
         Checkpoint { index_bytes, amplification: written / logged, seconds }
     }

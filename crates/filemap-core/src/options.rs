@@ -11,7 +11,7 @@ use crate::event::Event;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// A put hands its bytes to the operating system: they survive the process, not a power loss. Only `sync`, a
-    /// checkpoint or `close` makes them durable.
+    /// checkpoint or `close` promises to make them durable.
     Buffered,
     /// As `Buffered`, and a background thread syncs at least this often: a power loss costs at most about that much.
     Interval(Duration),
@@ -172,8 +172,8 @@ impl Options {
     }
 
     /// How much of the value log may be unwritten in the operating system's cache before the background thread syncs
-    /// it, default 32 MiB: it keeps the kernel from stopping a put later to write gigabytes at once. It does not hold
-    /// under [`Durability::Buffered`].
+    /// it, default 32 MiB, whatever the durability: it keeps the kernel from stopping a put later to write gigabytes at
+    /// once.
     pub fn writeback_bytes(mut self, bytes: u64) -> Options {
         self.writeback_bytes = bytes;
         self
