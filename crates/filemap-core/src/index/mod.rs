@@ -230,24 +230,20 @@ fn copy(words: &[AtomicU64]) -> [u8; PAGE_BYTES] {
     b
 }
 
-/// Slots on either side of the guess that are looked at together.
-const WINDOW: usize = 8;
-
 /// Finds a hash among a leaf's sorted slots by interpolation: hashes are uniform, so the guess is off by about the square
-/// root of the count, six slots or so. The slots around it are counted without a branch, so that the processor fetches
-/// their cache lines at once and not one after the other. Safe on any words: it stays within the page.
+/// root of the count, a cache line or two. Safe on any words: it stays within the page.
 fn search(words: &[AtomicU64], entry: Entry, hash: u64) -> Candidates {
     let slots = &words[leaf::HEADER_BYTES / 8..];
     let (kept, count) = (kept_bits(hash), usize::from(entry.count).min(leaf::CAPACITY));
     let first = |i: usize| slots[2 * i].load(Ordering::Relaxed);
     let mut found = Candidates::default();
+    if count == 0 {
+        return found;
+    }
     let rest = u32::from(leaf::MAX_DEPTH - entry.depth.min(leaf::MAX_DEPTH));
-    let guess = (((kept & ((1 << rest) - 1)) * count as u64) >> rest) as usize;
-    let (low, high) = (guess.saturating_sub(WINDOW).min(count), (guess + WINDOW).min(count));
-    let below: usize = (low..high).map(|i| usize::from(hash_of_word(first(i)) < kept)).sum();
-    let mut at = low + below;
-    // Now and then the window lies wholly to one side.
-    while below == 0 && at > 0 && hash_of_word(first(at - 1)) >= kept {
+    let guess = ((kept & ((1 << rest) - 1)) * count as u64) >> rest;
+    let mut at = guess as usize;
+    while at > 0 && hash_of_word(first(at - 1)) >= kept {
         at -= 1;
     }
     while at < count && hash_of_word(first(at)) < kept {
