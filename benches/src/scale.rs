@@ -224,7 +224,7 @@ mod tests {
         threads: 2.0,
         sequential_read: 1e9,
         sequential_write: 1e9,
-        random_read_s: 5e-5,
+        queued_read_s: 1.15e-5,
         cache_bytes: 16e9,
         leaf_s: 2e-6,
         entry_s: 1e-6,

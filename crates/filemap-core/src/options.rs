@@ -61,7 +61,7 @@ pub struct Options {
     pub(crate) checkpoint_bytes: u64,
     pub(crate) recent_bytes: usize,
     pub(crate) keep_versions: Option<u32>,
-    pub(crate) max_open_files: usize,
+    pub(crate) max_open_files: Option<usize>,
     pub(crate) free_space_floor: u64,
     pub(crate) large_value_bytes: u64,
     pub(crate) writeback_bytes: u64,
@@ -78,7 +78,7 @@ impl Default for Options {
             checkpoint_bytes: 768 << 20,
             recent_bytes: 96 << 20,
             keep_versions: None,
-            max_open_files: 128,
+            max_open_files: None,
             free_space_floor: 256 << 20,
             large_value_bytes: 1 << 20,
             writeback_bytes: 32 << 20,
@@ -151,10 +151,15 @@ impl Options {
         self
     }
 
-    /// How many segment files are kept open for reading, default 128.
+    /// How many segment files are kept open for reading. By default half of what the system allows the process, 64 to
+    /// 16,384: a segment beyond that is opened for each read.
     pub fn max_open_files(mut self, files: usize) -> Options {
-        self.max_open_files = files;
+        self.max_open_files = Some(files);
         self
+    }
+
+    pub(crate) fn open_files(&self) -> usize {
+        self.max_open_files.unwrap_or_else(|| (filemap_io::open_file_limit() / 2).clamp(64, 16_384) as usize)
     }
 
     /// Puts are refused when the file system has less than this free, default 256 MiB. Reads, removes and checkpoints go
@@ -214,7 +219,7 @@ impl Options {
         if self.keep_versions == Some(0) {
             return fail("keep_versions", "must be at least 1, or None for all");
         }
-        if self.max_open_files < 4 {
+        if self.max_open_files.is_some_and(|files| files < 4) {
             return fail("max_open_files", "must be at least 4");
         }
         if !(64 << 10..=64 << 20).contains(&self.large_value_bytes) {

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-pub use os::{OsDir, create_dir, is_dir};
+pub use os::{OsDir, create_dir, is_dir, open_file_limit};
 
 /// What a file is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

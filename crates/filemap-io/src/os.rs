@@ -35,6 +35,11 @@ pub fn create_dir(path: &Path) -> io::Result<()> {
     }
 }
 
+/// How many files this process may have open at once.
+pub fn open_file_limit() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
 /// Whether `path` is a directory (following symbolic links).
 pub fn is_dir(path: &Path) -> bool {
     path.is_dir()

@@ -61,7 +61,7 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
         tries += 1;
         let current = read_superblock(&superblock, &*dir)?;
         check_canonicalizer(&current, &options)?;
-        let segments = Arc::new(Segments::open(Arc::clone(&dir), current.store_id, access, options.max_open_files)?);
+        let segments = Arc::new(Segments::open(Arc::clone(&dir), current.store_id, access, options.open_files())?);
         let keys = KeyLog::open(&*dir, access, &current)?;
         let file = recover::open_index(&*dir, access, &current)?;
         let (index, _) = match load(file, recover::index_seed(&current), Owner::Other, current.index, current.epoch) {

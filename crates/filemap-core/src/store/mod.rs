@@ -158,7 +158,7 @@ impl Store {
         let current = superblock.read(&*dir)?;
         check_canonicalizer(&current, &options)?;
         let access = Access::Write;
-        let segments = Arc::new(Segments::open(Arc::clone(&dir), current.store_id, access, options.max_open_files)?);
+        let segments = Arc::new(Segments::open(Arc::clone(&dir), current.store_id, access, options.open_files())?);
         let keys = KeyLog::open(&*dir, access, &current)?;
         let file = recover::open_index(&*dir, access, &current)?;
         let seed = recover::index_seed(&current);

@@ -1,6 +1,7 @@
 //! The segment files: which there are, and which of them are open. Readers find a segment without a lock; few files are
 //! kept open, however many there are.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -109,10 +110,11 @@ impl Segments {
     }
 
     fn look(&self, known: &[Arc<Segment>]) -> Result<()> {
+        let known: HashMap<u16, &Arc<Segment>> = known.iter().map(|s| (s.id, s)).collect();
         let mut list = Vec::new();
         let names = self.dir.list().map_err(|e| Error::io("list", self.dir.path().display().to_string(), e))?;
         for id in names.iter().filter_map(|n| names::parse_segment(n)) {
-            if let Some(segment) = known.iter().find(|s| s.id == id) {
+            if let Some(segment) = known.get(&id) {
                 list.push(Arc::clone(segment));
                 continue;
             }
