@@ -234,6 +234,24 @@ fn a_rotten_key_record_does_not_keep_later_checkpoints_from_finishing() {
 }
 
 #[test]
+fn a_checkpoint_that_panics_stops_writes_and_loses_nothing() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a");
+    let sink = |event: &Event| assert!(!matches!(event, Event::CheckpointStarted { .. }), "the sink fails on purpose");
+    let store = Store::create(&path, options().on_event(sink)).unwrap();
+    put(&store, 0..100);
+    let checkpoint = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| store.checkpoint()));
+    assert!(checkpoint.is_err());
+    assert!(matches!(store.put(&Record::new(b"k", b"v")), Err(Error::Poisoned { .. })));
+    assert!(matches!(store.checkpoint(), Err(Error::Poisoned { .. })));
+    assert_eq!(store.get(&key(50)).unwrap().unwrap().body, body(50));
+    assert!(matches!(store.close(), Err(Error::Poisoned { .. })));
+    let (again, report) = open(&path);
+    assert_eq!(report.replayed_records, 100);
+    assert_eq!(again.keys().count(), 100);
+}
+
+#[test]
 fn any_flipped_byte_gives_the_right_page_or_an_error_and_verify_finds_it() {
     let temp = tempfile::tempdir().unwrap();
     let origin = temp.path().join("a");
