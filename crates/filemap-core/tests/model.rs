@@ -201,7 +201,6 @@ fn run(ops: &[Op], keep: Option<u32>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
     #[test]
     fn any_string_of_operations_gives_what_the_model_gives(ops in prop::collection::vec(op(), 0..60)) {

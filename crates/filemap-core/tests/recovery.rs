@@ -449,3 +449,58 @@ fn an_empty_store_is_small_and_files_are_the_owners_only() {
         assert_eq!(entry.unwrap().metadata().unwrap().permissions().mode() & 0o777, 0o600);
     }
 }
+
+#[test]
+fn a_list_tells_damage_and_names_every_key_that_can_still_be_told() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a");
+    let store = Store::create(&path, options()).unwrap();
+    put(&store, 0..200);
+    store.close().unwrap();
+    // A key record is damaged: its key is told by the value record.
+    let name = path.join("key.dat");
+    let whole = fs::read(&name).unwrap();
+    let mut bad = whole.clone();
+    bad[2000] ^= 0x55;
+    fs::write(&name, &bad).unwrap();
+    let (store, _) = open(&path);
+    let mut keys: Vec<Vec<u8>> = store.keys().map(Result::unwrap).collect();
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), 200);
+    // Such a page can be put again, and removed.
+    let hit = (0..200).find(|i| store.history(&key(*i)).is_err()).unwrap();
+    assert!(store.remove(&key(hit)).unwrap());
+    store.checkpoint().unwrap();
+    assert_eq!(store.get(&key(hit)).unwrap(), None);
+    assert_eq!(store.keys().count(), 199);
+    store.close().unwrap();
+    fs::write(&name, &whole).ok();
+
+    // An index page is damaged: the keys of all others come, and one error.
+    let path = temp.path().join("b");
+    let store = Store::create(&path, options()).unwrap();
+    put(&store, 0..200);
+    store.close().unwrap();
+    let file = fs::OpenOptions::new().write(true).open(path.join("address.idx")).unwrap();
+    file.write_all_at(b"rot", 4096 + 20).unwrap();
+    for store in [open(&path).0, Store::open_read_only(&path, options()).unwrap()] {
+        let listed: Vec<Result<Vec<u8>, Error>> = store.keys().collect();
+        assert_eq!(listed.iter().filter(|k| k.is_err()).count(), 1);
+        assert!(listed.iter().filter(|k| k.is_ok()).count() > 150);
+        let told = listed.iter().find_map(|k| k.as_ref().err()).unwrap().to_string();
+        assert!(told.contains("address.idx is damaged at offset 4096"), "{told}");
+    }
+    // A damaged body is put again as a new one, whatever its digest was.
+    let path = temp.path().join("c");
+    let store = Store::create(&path, options()).unwrap();
+    put(&store, 0..2);
+    let place = store.head(&key(1)).unwrap().unwrap().place;
+    store.close().unwrap();
+    segment(&path, 0).write_all_at(b"rot", place.offset + 20).unwrap();
+    let (store, _) = open(&path);
+    assert!(store.get(&key(1)).unwrap_err().is_corrupt());
+    let put = store.put_if_changed(&Record::new(&key(1), &body(1)).time(1)).unwrap();
+    assert!(matches!(put, filemap_core::Put::Stored(_)));
+    assert_eq!(store.get(&key(1)).unwrap().unwrap().body, body(1));
+}

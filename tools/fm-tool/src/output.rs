@@ -32,6 +32,11 @@ impl Output {
         if path == Path::new("-") {
             return Ok(Self::stdout(json));
         }
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if folder.join("SUPERBLOCK").exists() {
+            let what = format!("{} lies in a store, whose files are its own; write elsewhere", path.display());
+            return Err(Failure::Io(what));
+        }
         let file = File::create(path).map_err(|error| Failure::io("create", path, &error))?;
         Ok(Self::to(Box::new(file), path.display().to_string(), json))
     }

@@ -65,8 +65,9 @@ pub(crate) enum Owner {
 pub(crate) enum Lookup {
     /// The slots with the key's hash bits.
     Found(Candidates),
-    /// The page is not the one that the directory means: the writer has moved on. Load the directory again.
-    Stale,
+    /// The page with this number is not the one that the directory means: the writer has moved on, and the directory must
+    /// be loaded again; or it is damaged.
+    Stale(u32),
 }
 
 /// How often a page of a foreign index is read again before it is held to be bad.
@@ -120,7 +121,7 @@ impl Index {
                     slots.iter().filter(|s| s.hash == kept).for_each(|s| found.push(*s));
                     Lookup::Found(found)
                 }
-                Err(_) => Lookup::Stale,
+                Err(_) => Lookup::Stale(entry.page),
             });
         }
         if !directory.is_verified(at) {

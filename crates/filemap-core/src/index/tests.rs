@@ -75,7 +75,7 @@ fn commit(writer: &mut IndexWriter, durable: &mut dyn FnMut(IndexRoot, u64)) {
 fn found(index: &Index, hash: u64) -> Vec<u64> {
     match index.lookup(hash).unwrap() {
         Lookup::Found(c) => c.iter().map(|s| s.key).collect(),
-        Lookup::Stale => panic!("nobody else writes this file"),
+        Lookup::Stale(_) => panic!("nobody else writes this file"),
     }
 }
 
@@ -212,7 +212,7 @@ fn a_damaged_page_is_an_error_and_not_a_miss() {
                             errors += 1;
                         }
                         Ok(Lookup::Found(c)) => wrong += u32::from(c.iter().next().map(|s| s.key) != Some(*i)),
-                        Ok(Lookup::Stale) => wrong += 1,
+                        Ok(Lookup::Stale(_)) => wrong += 1,
                     }
                 }
             }

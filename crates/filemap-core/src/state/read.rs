@@ -6,8 +6,8 @@ use crate::error::{Error, Result};
 use crate::format::key::KeyRecord;
 use crate::format::leaf::Slot;
 use crate::format::location::{Location, SizeClass};
-use crate::format::names;
 use crate::format::value::Kind;
+use crate::format::{PAGE_BYTES, names};
 use crate::index::{Candidates, Lookup};
 use crate::recent::Entry;
 use crate::record::{Head, Value, Version};
@@ -16,7 +16,7 @@ use crate::stats::Counters;
 use crate::values::read::{Body, Raw, Want};
 
 /// How often a lookup in a foreign index may find that the writer has moved on before it gives up.
-const RETRIES: u32 = 100;
+const RETRIES: u32 = 10;
 
 /// A version of a key, by what index, key log and recent table say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,13 +71,18 @@ impl Shared {
 
     /// The index's slots with a hash, following the writer if it is another process.
     pub(crate) fn candidates(&self, hash: u64) -> Result<Candidates> {
+        let mut bad = 0;
         for _ in 0..RETRIES {
             match self.index.lookup(hash)? {
                 Lookup::Found(found) => return Ok(found),
-                Lookup::Stale => self.follow_writer()?,
+                Lookup::Stale(page) => {
+                    bad = page;
+                    self.follow_writer()?;
+                }
             }
         }
-        Err(Error::corrupt(names::INDEX, 0, "a page does not match its directory, however often it is read"))
+        let what = "the page does not match its directory, however often it is read";
+        Err(Error::corrupt(names::INDEX, u64::from(bad) * PAGE_BYTES as u64, what))
     }
 
     /// The slot of a key and its newest key record, if the key is in the index. Confirmed by the key record.

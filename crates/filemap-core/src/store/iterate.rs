@@ -1,10 +1,13 @@
 //! Iteration: pages in the order of the log, and lists of keys from the key log, which read no value.
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
 use crate::error::Result;
+use crate::format::key::UNIT_BYTES;
+use crate::format::leaf::Slot;
 use crate::format::location::{Location, SizeClass};
 use crate::format::superblock::Tail;
 use crate::format::value;
@@ -13,6 +16,7 @@ use crate::recent::{Found, Recent};
 use crate::record::{Value, Version};
 use crate::state::{Shared, Spot};
 use crate::store::Store;
+use crate::values::read::Want;
 use crate::values::segments::{FIRST_RECORD, Segment};
 
 type Filter = Box<dyn Fn(&[u8]) -> bool + Send>;
@@ -200,7 +204,11 @@ pub struct Keys {
     recent: IntoIter<(usize, u64, Found)>,
     at: u64,
     end: u64,
-    batch: IntoIter<Vec<u8>>,
+    batch: IntoIter<Result<Vec<u8>>>,
+    /// Stretches of key.dat that hold no whole record.
+    gaps: Vec<Range<u64>>,
+    /// The last damage that was told: a bad page of the index is one piece of news, not one for each of its keys.
+    told: Option<String>,
     /// Keys that were met while a checkpoint replaced their newest record.
     moved: HashSet<Vec<u8>>,
 }
@@ -235,6 +243,8 @@ impl Keys {
             at: crate::format::header::BYTES as u64,
             end,
             batch: Vec::new().into_iter(),
+            gaps: Vec::new(),
+            told: None,
             moved: HashSet::new(),
         }
     }
@@ -257,23 +267,71 @@ impl Keys {
     /// Scans on through about a megabyte of key.dat.
     fn fill(&mut self) -> Result<bool> {
         if self.at >= self.end {
-            return Ok(false);
+            self.batch = self.lost()?.into_iter();
+            return Ok(self.batch.len() > 0);
         }
         let shared = Arc::clone(&self.shared);
         let mut scan = shared.keys.scan_from(self.at)?;
         let mut batch = Vec::new();
         while scan.offset() < (self.at + BATCH_BYTES).min(self.end) {
-            // Damage in key.dat costs the records that it hits; `verify` reports it.
             let Some(item) = scan.next()? else { break };
-            let Item::Record { offset, bytes } = item else { continue };
+            let (offset, bytes) = match item {
+                Item::Record { offset, bytes } => (offset, bytes),
+                Item::Gap { offset, bytes, .. } => {
+                    self.gaps.push(offset..offset + bytes);
+                    continue;
+                }
+                Item::Filler { .. } => continue,
+            };
             let (_, key) = shared.keys.decode(bytes, offset)?;
-            if (self.filter)(key) && self.is_head(key, offset)? {
-                batch.push(key.to_vec());
+            if !(self.filter)(key) {
+                continue;
+            }
+            match self.is_head(key, offset) {
+                Ok(true) => batch.push(Ok(key.to_vec())),
+                Ok(false) => {}
+                Err(e) if self.told.as_ref() == Some(&e.to_string()) => {}
+                Err(e) => {
+                    self.told = Some(e.to_string());
+                    batch.push(Err(e));
+                }
             }
         }
         self.at = scan.offset().max(self.at + 1);
         self.batch = batch.into_iter();
         Ok(true)
+    }
+
+    /// Keys whose record lies in a gap of key.dat: their value records tell them. A gap to which no slot leads is what an
+    /// interrupted checkpoint left.
+    fn lost(&mut self) -> Result<Vec<Result<Vec<u8>>>> {
+        let gaps = std::mem::take(&mut self.gaps);
+        let mut lost: Vec<Slot> = Vec::new();
+        if gaps.is_empty() {
+            return Ok(Vec::new());
+        }
+        let in_gap = |slot: &&Slot| {
+            let offset = slot.key * UNIT_BYTES;
+            let next = gaps.partition_point(|g| g.end <= offset);
+            gaps.get(next).is_some_and(|g| g.start <= offset)
+        };
+        let shared = Arc::clone(&self.shared);
+        let mut slots = |slots: &[Slot]| lost.extend(slots.iter().filter(in_gap));
+        // Bad pages were told when their keys were met.
+        shared.index.check(&mut || shared.follow_writer(), &mut slots, &mut |_, _| {})?;
+        let mut keys = Vec::new();
+        for slot in lost {
+            match shared.segments.with_record(slot.location, slot.size, Want::Head, |raw| Ok(raw.key().to_vec())) {
+                Ok(key) => {
+                    let hash = shared.hash(&key);
+                    if (self.filter)(&key) && !self.known.iter().any(|k| k.knew(hash, &key)) {
+                        keys.push(Ok(key));
+                    }
+                }
+                Err(e) => keys.push(Err(e)),
+            }
+        }
+        Ok(keys)
     }
 
     /// Whether the record at `offset` is its key's newest in the index, and no table in memory knows better.
@@ -282,13 +340,13 @@ impl Keys {
         if self.known.iter().any(|k| k.knew(hash, key)) {
             return Ok(false);
         }
-        let address = offset / crate::format::key::UNIT_BYTES;
+        let address = offset / UNIT_BYTES;
         let mut newer = false;
         for slot in self.shared.candidates(hash)?.iter() {
             if slot.key == address {
                 return Ok(!self.moved.contains(key));
             }
-            newer |= slot.key * crate::format::key::UNIT_BYTES >= self.end;
+            newer |= slot.key * UNIT_BYTES >= self.end;
         }
         Ok(newer && self.shared.indexed(key, hash)?.is_some() && self.moved.insert(key.to_vec()))
     }
@@ -303,13 +361,14 @@ impl Iterator for Keys {
         }
         loop {
             if let Some(key) = self.batch.next() {
-                return Some(Ok(key));
+                return Some(key);
             }
             match self.fill() {
                 Ok(true) => {}
                 Ok(false) => return None,
                 Err(e) => {
                     self.at = self.end;
+                    self.gaps.clear();
                     return Some(Err(e));
                 }
             }

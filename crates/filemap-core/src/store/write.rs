@@ -38,8 +38,13 @@ impl Store {
                 let same = raw.header.digest == digest && raw.header.raw_bytes == record.body.len() as u64;
                 let holder = if raw.header.kind == Kind::Reference { raw.refers_to() } else { raw.header.sequence };
                 Ok(same.then_some(holder))
-            })?;
-            let Some(holder) = newest.flatten() else {
+            });
+            let newest = match newest {
+                // What is damaged is not the same: storing the body mends the page.
+                Err(e) if e.is_corrupt() => None,
+                newest => newest?.flatten(),
+            };
+            let Some(holder) = newest else {
                 return self.put_checked(record, Some(digest)).map(Put::Stored);
             };
             let draft = Draft::reference(record, digest, holder);
@@ -95,8 +100,11 @@ impl Store {
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
         self.shared.check_open()?;
         self.shared.write_side()?.poison.check()?;
-        if !self.contains(key)? {
-            return Ok(false);
+        match self.contains(key) {
+            Ok(false) => return Ok(false),
+            // A page that cannot be read can be removed.
+            Err(e) if !e.is_corrupt() => return Err(e),
+            _ => {}
         }
         self.shared.append_if(Draft::tombstone(key, now_ms()), key, 0, |_| true)?;
         Counters::add(&self.shared.counters.removes, 1);

@@ -151,7 +151,12 @@ impl PageStore {
         hash_body: impl FnOnce(&mut Xxh3) -> Result<()>,
     ) -> Result<bool> {
         let key = self.key_of(&page.url, page.kind)?;
-        let Some(head) = self.engine().head_at(&key, page.fetched_at_ms)? else { return Ok(false) };
+        let head = match self.engine().head_at(&key, page.fetched_at_ms) {
+            // What is damaged is not held: putting the page again mends it.
+            Err(e) if e.is_corrupt() => return Ok(false),
+            head => head?,
+        };
+        let Some(head) = head else { return Ok(false) };
         if head.version.time_ms != page.fetched_at_ms {
             return Ok(false);
         }

@@ -87,7 +87,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             bar.show(done_bytes + read, total_bytes, || format!("{}, {rate:.0} pages/s", count(pages, "page")));
         })?;
         done_bytes += bytes;
-        if brought.report.is_damaged() {
+        if brought.report.is_damaged() || brought.report.unusable > 0 {
             outcome = Outcome::Damaged;
         }
         bar.aside(|| {
