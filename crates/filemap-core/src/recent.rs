@@ -357,27 +357,31 @@ mod tests {
 
     #[test]
     fn readers_see_whole_entries_while_one_thread_inserts() {
-        let t = Recent::new(8 << 20, 0);
+        // Long buckets, in whose middle entries are replaced while readers walk them.
+        const KEYS: u64 = 256;
+        const BUCKETS: u64 = 4;
+        let t = Recent::new(32 << 20, 0);
         let key = |i: u64| format!("http://host/{i}").into_bytes();
+        let put = |n: u64| t.insert(n % KEYS % BUCKETS, &key(n % KEYS), &entry(n + 1, n.cast_signed(), false));
+        (0..KEYS).for_each(put);
+        let done = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|s| {
-            for _ in 0..3 {
-                s.spawn(|| {
-                    let mut seen = 0;
-                    while seen < 20_000 {
-                        let n = t.entries();
-                        for i in [0, n / 2, n.saturating_sub(1)].into_iter().filter(|i| *i < n) {
-                            let i = i % 5000;
-                            // Few buckets are in use, so that entries are replaced in the middle of a bucket.
-                            let found = t.find(i % 700, &key(i)).unwrap_or_else(|| panic!("{i} of {n}"));
-                            assert_eq!((found.best.unwrap().version.sequence - 1) % 5000, i);
-                        }
-                        seen = n;
+            for reader in 0..3 {
+                let (t, key, done) = (&t, &key, &done);
+                s.spawn(move || {
+                    let mut i = reader;
+                    while !done.load(Ordering::Relaxed) {
+                        i = (i * 5 + 3) % KEYS;
+                        let found = t.find(i % BUCKETS, &key(i)).unwrap_or_else(|| panic!("{i} is lost"));
+                        assert_eq!((found.best.unwrap().version.sequence - 1) % KEYS, i);
                     }
                 });
             }
-            for i in 0..20_000u64 {
-                t.insert(i % 5000 % 700, &key(i % 5000), &entry(i + 1, i.cast_signed(), false));
+            // In an order that reaches into the buckets, not always to their ends.
+            for n in 0..100_000u64 {
+                put(KEYS + n / KEYS * KEYS + n.wrapping_mul(0x9e37_79b9) % KEYS);
             }
+            done.store(true, Ordering::Relaxed);
         });
     }
 
