@@ -153,10 +153,6 @@ impl Recent {
 
     /// What the table knows of a key. Takes no lock.
     pub(crate) fn find(&self, hash: u64, key: &[u8]) -> Option<Found> {
-        if self.entries.load(Ordering::Acquire) == 0 {
-            // Spares a cache miss in the buckets when everything is in the index.
-            return None;
-        }
         // An entry that is replaced leaves its bucket while readers walk it: a miss counts only if the bucket's head, which
         // every change replaces first, is still the one that the walk began with.
         loop {

@@ -135,24 +135,29 @@ impl Header {
         (self.payload_at() as u64 + u64::from(self.payload_bytes)).next_multiple_of(UNIT_BYTES)
     }
 
-    /// The header of a filler that covers `bytes`, a multiple of 64.
-    pub(crate) fn filler(bytes: u64) -> Header {
-        assert!(bytes >= UNIT_BYTES && bytes.is_multiple_of(UNIT_BYTES) && bytes <= 1 << 30);
+    /// The header of a record with a key of so many bytes and nothing else yet: raw, no meta, no payload.
+    pub(crate) fn plain(kind: Kind, key_bytes: usize) -> Header {
         Header {
-            kind: Kind::Filler,
+            kind,
             codec: Codec::Raw,
             meta_codec: Codec::Raw,
             dictionary: 0,
             sequence: 0,
             time_ms: 0,
             raw_bytes: 0,
-            payload_bytes: (bytes - FIXED_BYTES as u64) as u32,
+            payload_bytes: 0,
             meta_raw_bytes: 0,
             meta_bytes: 0,
-            key_bytes: 0,
+            key_bytes: key_bytes as u32,
             payload_crc: 0,
             digest: [0; 16],
         }
+    }
+
+    /// The header of a filler that covers `bytes`, a multiple of 64.
+    pub(crate) fn filler(bytes: u64) -> Header {
+        assert!(bytes >= UNIT_BYTES && bytes.is_multiple_of(UNIT_BYTES) && bytes <= 1 << 30);
+        Header { payload_bytes: (bytes - FIXED_BYTES as u64) as u32, ..Header::plain(Kind::Filler, 0) }
     }
 }
 

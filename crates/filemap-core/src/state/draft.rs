@@ -9,7 +9,6 @@ use crate::format::value::{ChunkEntry, Codec, Header, Kind};
 use crate::record::{MAX_KEY_BYTES, MAX_META_BYTES, Record};
 use crate::values::append::Draft;
 use crate::values::codec;
-use crate::values::read::raw_header;
 
 /// Metas from this length on are compressed, at a level that costs little.
 const META_BYTES: usize = 128;
@@ -45,7 +44,7 @@ impl Draft {
             time_ms: record.time_ms,
             raw_bytes: record.body.len() as u64,
             digest,
-            ..raw_header(Kind::Page, record.key, &[])
+            ..Header::plain(Kind::Page, record.key.len())
         };
         Draft::build(header, record.key, record.meta, |out| codec::append(record.body, level, out))
     }
@@ -56,20 +55,20 @@ impl Draft {
             time_ms: record.time_ms,
             raw_bytes: record.body.len() as u64,
             digest,
-            ..raw_header(Kind::Reference, record.key, &[])
+            ..Header::plain(Kind::Reference, record.key.len())
         };
         Draft::build(header, record.key, record.meta, |out| raw(&refers_to.to_le_bytes(), out))
     }
 
     /// The removal of all earlier versions of a key.
     pub(crate) fn tombstone(key: &[u8], time_ms: i64) -> Draft {
-        let header = Header { time_ms, ..raw_header(Kind::Tombstone, key, &[]) };
+        let header = Header { time_ms, ..Header::plain(Kind::Tombstone, key.len()) };
         Draft::build(header, key, &[], |_| Codec::Raw)
     }
 
     /// One piece of a large body.
     pub(crate) fn chunk(key: &[u8], time_ms: i64, piece: &[u8], level: i32) -> Draft {
-        let header = Header { time_ms, raw_bytes: piece.len() as u64, ..raw_header(Kind::Chunk, key, &[]) };
+        let header = Header { time_ms, raw_bytes: piece.len() as u64, ..Header::plain(Kind::Chunk, key.len()) };
         Draft::build(header, key, &[], |out| codec::append(piece, level, out))
     }
 
@@ -82,7 +81,7 @@ impl Draft {
         digest: [u8; 16],
         chunks: &[ChunkEntry],
     ) -> Draft {
-        let header = Header { time_ms, raw_bytes, digest, ..raw_header(Kind::Chunked, key, &[]) };
+        let header = Header { time_ms, raw_bytes, digest, ..Header::plain(Kind::Chunked, key.len()) };
         Draft::build(header, key, meta, |out| {
             chunks.iter().for_each(|c| out.extend_from_slice(&c.encode()));
             Codec::Raw

@@ -127,8 +127,7 @@ mod tests {
         let mut appender = Appender::new(Arc::clone(&segments), first, FIRST_RECORD, 4096).unwrap();
         let listed = |a: &Appender| a.to_sync().0.iter().map(|(s, _)| s.ordinal).collect::<Vec<_>>();
         let put = |appender: &mut Appender| {
-            let header = Header { key_bytes: 1, ..Header::filler(64) };
-            let header = Header { kind: value::Kind::Tombstone, payload_bytes: 0, ..header };
+            let header = Header::plain(value::Kind::Tombstone, 1);
             let mut draft = Draft { bytes: vec![b'k'; header.total_bytes() as usize], header };
             appender.append(&mut draft).unwrap();
         };

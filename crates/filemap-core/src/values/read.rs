@@ -8,7 +8,7 @@ use filemap_io::Advice;
 
 use crate::error::{Error, Result};
 use crate::format::location::{Location, SizeClass, UNIT_BYTES};
-use crate::format::value::{self, ChunkEntry, Codec, FIXED_BYTES, Header, Kind};
+use crate::format::value::{self, ChunkEntry, FIXED_BYTES, Header, Kind};
 use crate::record::{Head, Place, Version};
 use crate::values::codec;
 use crate::values::segments::{Segment, Segments};
@@ -277,25 +277,6 @@ impl std::io::Read for Reader {
         buf[..n].copy_from_slice(&self.piece[from..from + n]);
         self.at += n as u64;
         Ok(n)
-    }
-}
-
-/// The fixed part and codec of a record that holds `payload` as it is.
-pub(crate) fn raw_header(kind: Kind, key: &[u8], payload: &[u8]) -> Header {
-    Header {
-        kind,
-        codec: Codec::Raw,
-        meta_codec: Codec::Raw,
-        dictionary: 0,
-        sequence: 0,
-        time_ms: 0,
-        raw_bytes: 0,
-        payload_bytes: payload.len() as u32,
-        meta_raw_bytes: 0,
-        meta_bytes: 0,
-        key_bytes: key.len() as u32,
-        payload_crc: crc32fast::hash(payload),
-        digest: [0; 16],
     }
 }
 
