@@ -1,0 +1,1 @@
+//! todo words words words words words words words words
