@@ -90,8 +90,7 @@ impl KeyLog {
         if len < current.key_bytes {
             return Err(Error::corrupt(names::KEYS, len, "the file is shorter than the superblock says"));
         }
-        let end = if planted(Fault::KeyAddressesReused) { current.key_bytes } else { len };
-        Ok(Arc::new(KeyLog { file, seed: seed(&current.store_id, u64::MAX), end: AtomicU64::new(end) }))
+        Ok(Arc::new(KeyLog { file, seed: seed(&current.store_id, u64::MAX), end: AtomicU64::new(len) }))
     }
 
     /// Bytes in the file, its header included.

@@ -29,7 +29,7 @@ pub enum Op {
     Checkpoint,
     /// What background threads would do.
     Work,
-    /// A put that does not fit into the segment.
+    /// A put whose chunks do not fit into the segment.
     Roll,
     /// Puts of all keys, and a checkpoint: leaves that hold too many are split.
     Grow,
@@ -42,26 +42,32 @@ pub enum Op {
 impl Op {
     /// An operation of a random string.
     pub fn random(rng: &mut fastrand::Rng, world: &World, keys: usize) -> Op {
-        let key = rng.usize(..keys);
+        let key = if rng.bool() { 0 } else { rng.usize(..keys) };
         let time_ms = rng.i64(-2..6);
         let bytes = match rng.u8(..8) {
             0 => 0,
             1 => rng.usize(..2 * world.chunk_bytes as usize),
             _ => rng.usize(1..150),
         };
-        match rng.u8(..32) {
-            0..=9 => Op::Put { key, time_ms, bytes },
-            10..=12 => Op::PutSame { key, time_ms },
-            13 => Op::Batch { keys: (0..rng.usize(1..5)).map(|_| rng.usize(..keys)).collect(), time_ms },
-            14..=15 => Op::Stream { key, time_ms, bytes: rng.usize(..4 * world.chunk_bytes as usize) },
-            16..=18 => Op::Remove { key },
-            19..=21 => Op::Sync,
-            22..=24 => Op::Checkpoint,
-            25..=27 => Op::Work,
-            28 => Op::Roll,
-            29 => Op::Grow,
-            30 => Op::Reopen,
-            _ => Op::Follow,
+        loop {
+            // Puts always occur.
+            let (kind, op) = match rng.u8(..32) {
+                0..=9 => return Op::Put { key, time_ms, bytes },
+                10..=12 => (0, Op::PutSame { key, time_ms }),
+                13 => (1, Op::Batch { keys: (0..rng.usize(1..5)).map(|_| rng.usize(..keys)).collect(), time_ms }),
+                14..=15 => (2, Op::Stream { key, time_ms, bytes: rng.usize(..4 * world.chunk_bytes as usize) }),
+                16..=18 => (3, Op::Remove { key }),
+                19..=21 => (4, Op::Sync),
+                22..=24 => (5, Op::Checkpoint),
+                25..=27 => (6, Op::Work),
+                28 => (7, Op::Roll),
+                29 => (8, Op::Grow),
+                30 => (9, Op::Reopen),
+                _ => (10, Op::Follow),
+            };
+            if world.has(kind) {
+                return op;
+            }
         }
     }
 }
@@ -131,6 +137,9 @@ impl Driver {
     /// # Errors
     /// What the store returned, or did wrong.
     pub fn perform(&mut self, op: &Op) -> Result<(), Trouble> {
+        if std::env::var_os("TRACE").is_some() {
+            eprintln!("{}{:?} seq {:?}", if self.is_guest { "   " } else { "" }, op, now(&self.oracle).next());
+        }
         match op {
             Op::Put { key, time_ms, bytes } => {
                 let body = self.body(*bytes);
@@ -146,15 +155,7 @@ impl Driver {
                 sim::work(self.store()?);
                 Ok(())
             }
-            Op::Roll => {
-                // As chunks it would fit anywhere: so it is put in as many pieces as fill a segment.
-                for _ in 0..self.world.segment_bytes / self.world.chunk_bytes {
-                    let mut body = self.body(self.world.chunk_bytes as usize);
-                    body.iter_mut().for_each(|b| *b ^= self.rng.u8(..));
-                    self.put(self.keys.len() - 1, 0, body)?;
-                }
-                Ok(())
-            }
+            Op::Roll => self.stream(self.keys.len() - 1, 0, self.world.segment_bytes as usize),
             Op::Grow => {
                 for key in 0..self.keys.len() {
                     let body = self.body(5);
@@ -346,6 +347,6 @@ fn within(place: &str, trouble: Trouble) -> Trouble {
 /// A random fault of a call in the near future.
 pub fn random_failure(rng: &mut fastrand::Rng, calls: u64) -> filemap_io::sim::Failure {
     use filemap_io::sim::{Failure, Fault};
-    let fault = *choice(rng, &[Fault::Eio, Fault::Eio, Fault::Enospc, Fault::Eintr, Fault::ShortWrite]);
-    Failure { at: calls + rng.u64(1..40), fault, forever: rng.bool() }
+    let fault = *choice(rng, &[Fault::Eio, Fault::Eio, Fault::Eio, Fault::Enospc, Fault::Eintr, Fault::ShortWrite]);
+    Failure { at: calls + rng.u64(1..40), fault, only_syncs: rng.bool(), forever: rng.bool() }
 }

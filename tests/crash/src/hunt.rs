@@ -11,7 +11,7 @@ use crate::drive::{Driver, Op, Shared, now, random_failure};
 use crate::judge::{self, Depth, Trouble};
 use crate::oracle::{After, Oracle};
 use crate::world::{World, choice};
-use crate::{Count, Violation};
+use crate::{Count, Violation, failing};
 
 /// Generations of one run.
 const GENERATIONS: usize = 3;
@@ -23,6 +23,8 @@ struct Image {
     oracle: Option<Arc<Oracle>>,
     after: After,
     in_recovery: bool,
+    /// A kill at a moment that a later crash can make worse: the run should go on from here.
+    aimed: bool,
 }
 
 /// What the observer of a disk keeps.
@@ -38,20 +40,28 @@ struct Watch {
 
 impl Watch {
     fn look(&mut self, at: &Snapshot<'_>) {
-        if self.rng.usize(..self.one_in) != 0 {
-            return;
+        match self.oracle {
+            // A creation is short, and comes once in a run.
+            None => (0..2).for_each(|_| self.draw(at)),
+            Some(_) if self.rng.usize(..self.one_in) == 0 => self.draw(at),
+            Some(_) => {}
         }
+    }
+
+    fn draw(&mut self, at: &Snapshot<'_>) {
         let oracle = self.oracle.as_ref().map(now);
         let seed = self.rng.u64(..);
+        // What recovery must sync before it builds on it exists at few moments, so kills are aimed there.
+        let aimed = (at.is_dirty("SUPERBLOCK") || at.has_new_names()) && self.rng.u8(..4) == 0;
         let (disk, after) = match self.rng.u8(..8) {
             // What an earlier power loss took stays lost.
-            0 => (at.kill(), self.after),
+            draw if aimed || draw == 0 => (at.kill(), self.after),
             draw => {
                 let level = if draw % 2 == 0 { Level::Ordered } else { Level::Adversarial };
                 (at.crash(level, *choice(&mut self.rng, &Loss::ALL), seed), After::PowerLoss)
             }
         };
-        self.images.push(Image { disk, oracle, after, in_recovery: self.in_recovery });
+        self.images.push(Image { disk, oracle, after, in_recovery: self.in_recovery, aimed });
     }
 }
 
@@ -67,26 +77,55 @@ struct Run {
 /// # Errors
 /// The first violation.
 pub fn run(seed: u64, fault: Option<Fault>) -> Result<Count, Violation> {
+    let (count, result) = run_counted(seed, fault);
+    result.map(|()| count)
+}
+
+fn run_counted(seed: u64, fault: Option<Fault>) -> (Count, Result<(), Violation>) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let world = World::random(&mut rng);
     let disk = SimDisk::new(rng.u64(..));
     let mut run = Run { world, rng, count: Count { runs: 1, ..Count::default() } };
+    let result = guarded(fault, || run.generation(0, disk, None, After::Kill));
+    let violation = |what| Violation {
+        what: format!("{what} ({} states before)", run.count.states),
+        repeat: format!("cargo run --release -p filemap-crash -- hunt --seed {seed} --runs 1"),
+    };
+    let result = result.map_err(violation);
+    (run.count, result)
+}
+
+/// Runs with a fault planted or without; a panic of the engine is a violation.
+pub(crate) fn guarded(fault: Option<Fault>, run: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     sim::plant(fault);
-    let result = catch_unwind(AssertUnwindSafe(|| run.generation(0, disk, None, After::Kill)));
+    let result = catch_unwind(AssertUnwindSafe(run));
     sim::at_steps(None);
     sim::plant(None);
-    let result = result.unwrap_or_else(|panic| {
+    result.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|t| (*t).to_owned()));
         Err(format!("a panic: {}", text.unwrap_or_default()))
-    });
-    match result {
-        Ok(()) => Ok(run.count),
-        Err(what) => {
-            let repeat = format!("cargo run --release -p filemap-crash -- hunt --seed {seed} --runs 1");
-            Err(Violation { what: format!("{what} ({} states before)", run.count.states), repeat })
+    })
+}
+
+/// Hunts with a fault planted, until it shows or so many states were judged: after how many, and how it showed.
+pub fn catch(fault: Fault, states: u64) -> Option<(u64, Violation)> {
+    let mut count = Count::default();
+    for seed in 1.. {
+        // In turns with the calls that fail, of which each string has hundreds.
+        let (run, result) = match seed % 16 {
+            15 => failing::run_counted(seed, Some(fault)),
+            _ => run_counted(seed, Some(fault)),
+        };
+        count.add(run);
+        if let Err(violation) = result {
+            return (count.states <= states).then_some((count.states, violation));
+        }
+        if count.states > states {
+            return None;
         }
     }
+    None
 }
 
 impl Run {
@@ -101,7 +140,7 @@ impl Run {
         let shared: Option<Shared> = oracle.clone().map(|o| Arc::new(Mutex::new(o)));
         let watch = Arc::new(Mutex::new(Watch {
             rng: self.rng.fork(),
-            one_in: if number == 0 { 2 } else { 3 },
+            one_in: 4,
             after,
             in_recovery: oracle.is_some(),
             oracle: shared.clone(),
@@ -141,16 +180,22 @@ impl Run {
         watch: &Arc<Mutex<Watch>>,
     ) -> Result<(), String> {
         let length = self.rng.usize(if number == 0 { 5..40 } else { 1..8 });
-        let fails_at = if self.rng.u8(..4) == 0 { self.rng.usize(..length) } else { length };
+        let fails_at = if self.world.fails { self.rng.usize(..length) } else { length };
         for i in 0..length {
             if i == fails_at {
                 disk.fail(Some(random_failure(&mut self.rng, disk.calls())));
                 // From here on a sync may have failed, and what it should have written is lost.
                 watch.lock().unwrap_or_else(PoisonError::into_inner).after = After::PowerLoss;
             }
-            let op = Op::random(&mut self.rng, &self.world, driver.keys.len());
+            let mut op = Op::random(&mut self.rng, &self.world, driver.keys.len());
+            if number > 0 && self.rng.u8(..4) == 0 {
+                // What an earlier crash has left shows when something is built on it.
+                op = choice(&mut self.rng, &[Op::Checkpoint, Op::Grow, Op::Sync]).clone();
+            }
             match driver.perform(&op) {
                 Ok(()) => {}
+                // Sometimes the caller does not give up: nothing that succeeds then may be lost.
+                Err(Trouble::Error(_)) if disk.failed() > 0 && self.rng.u8(..4) > 0 && driver.store().is_ok() => disk.heal(),
                 Err(Trouble::Error(_)) if disk.failed() > 0 => {
                     self.count.failures += 1;
                     self.judge(number, watch)?;
@@ -178,7 +223,7 @@ impl Run {
             judge::contents(store, &oracle, After::Kill).map_err(|e| format!("reads after a failed call: {e}"))?;
         }
         let next = disk.kill();
-        self.state(number, Image { disk: next, oracle: Some(oracle), after: After::PowerLoss, in_recovery: false })
+        self.state(number, Image { disk: next, oracle: Some(oracle), after: After::PowerLoss, in_recovery: false, aimed: true })
     }
 
     /// Judges the images that were drawn since.
@@ -190,8 +235,14 @@ impl Run {
     fn state(&mut self, number: usize, image: Image) -> Result<(), String> {
         self.count.states += 1;
         self.count.in_recovery += u64::from(image.in_recovery);
-        let Some(oracle) = image.oracle else { return judge::creation(&image.disk, &self.world) };
-        let goes_on = if image.in_recovery { 4 } else { 8 };
+        let Some(oracle) = image.oracle else {
+            let was_born = image.disk.names().contains(&"SUPERBLOCK".to_owned());
+            return match was_born && self.rng.bool() {
+                true => self.generation(1, image.disk, Some(Arc::new(Oracle::new(self.world.keep))), image.after),
+                false => judge::creation(&image.disk, &self.world),
+            };
+        };
+        let goes_on = if image.aimed || image.in_recovery || image.after == After::Kill { 3 } else { 8 };
         if number + 1 < GENERATIONS && self.rng.usize(..goes_on) == 0 {
             return self.generation(number + 1, image.disk, Some(oracle), image.after);
         }

@@ -23,6 +23,11 @@ pub struct World {
     shared_bits: u32,
     /// How many keys there are.
     keys: usize,
+    /// Which kinds of operations occur, a bit each: a string of few kinds meets what a string of all of them seldom does.
+    /// (Swarm testing: A. Groce et al., ISSTA 2012.)
+    kinds: u16,
+    /// Whether a call fails somewhere in each string.
+    pub fails: bool,
 }
 
 impl World {
@@ -54,7 +59,9 @@ impl World {
             chunk_bytes,
             is_sync: durability == Durability::Sync,
             shared_bits: *choice(rng, &[0, 0, 7, 8, 11]),
-            keys: rng.usize(2..9),
+            keys: rng.usize(1..9),
+            kinds: rng.u16(..) | rng.u16(..),
+            fails: rng.u8(..3) == 0,
         }
     }
 
@@ -69,7 +76,14 @@ impl World {
             is_sync: false,
             shared_bits: 8,
             keys: 5,
+            kinds: u16::MAX,
+            fails: false,
         }
+    }
+
+    /// Whether operations of a kind occur.
+    pub fn has(&self, kind: u32) -> bool {
+        self.kinds >> kind & 1 == 1
     }
 
     /// The keys: those that share their first hash bits in this store.

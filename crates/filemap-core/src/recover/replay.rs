@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::event::RecoveryReport;
 use crate::format::location::{Location, UNIT_BYTES};
 use crate::format::superblock::{Superblock, Tail};
+use crate::format::PAGE_BYTES;
 use crate::format::value::{self, Header, Kind};
 use crate::log::scan::Item;
 use crate::recent::Recent;
@@ -97,9 +98,11 @@ impl Run<'_> {
     /// Replays one segment from an offset; where its last whole record ends.
     fn segment(&mut self, segment: &Segment, from: u64) -> Result<u64> {
         let file = self.segments.file(segment)?;
-        // What an earlier failed sync left in the cache is not what the disk holds.
+        // What an earlier failed sync left in the cache is not what the disk holds. Only clean pages can be dropped, so they
+        // are made clean first; and only whole ones, so it begins where the page does.
         if !planted(Fault::CacheTrusted) {
-            file.advise(Advice::DropCache, from, 0);
+            file.sync().map_err(|e| Error::io("sync", segment.name(), e))?;
+            file.advise(Advice::DropCache, from / PAGE_BYTES as u64 * PAGE_BYTES as u64, 0);
         }
         let len = file.len().map_err(|e| Error::io("measure", segment.name(), e))?;
         if len < from {
@@ -111,7 +114,7 @@ impl Run<'_> {
         let mut scan = self.segments.scan(segment, &*file, from, u64::MAX)?;
         while let Some(item) = scan.next()? {
             match item {
-                Item::Gap { .. } if planted(Fault::CutAtTheFirstHole) => break,
+                Item::Gap { .. } if planted(Fault::StoppedAtTheFirstHole) => break,
                 Item::Gap { offset, .. } => hole = hole.or(Some(offset)),
                 Item::Filler { .. } => {}
                 Item::Record { offset, bytes } => {
@@ -131,7 +134,7 @@ impl Run<'_> {
             self.report.skipped_bytes += bytes;
             fill(&*file, segment, offset, bytes)?;
         }
-        if len > end && !planted(Fault::TailNotCut) {
+        if len > end && !planted(Fault::TailNotCut) && !planted(Fault::StoppedAtTheFirstHole) {
             self.report.truncated_bytes += len - end;
             file.set_len(end).map_err(|e| Error::io("truncate", segment.name(), e))?;
         }

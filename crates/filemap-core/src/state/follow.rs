@@ -222,16 +222,13 @@ impl Shared {
         let file = self.segments.file(segment)?;
         self.follow_records(segment, &*file, state, table)?;
         if let Some(next) = next {
-            let first = self.segments.all().iter().find(|s| s.ordinal == next).map(Arc::clone);
-            let begun = match first {
-                Some(s) => {
-                    // Not through the open files: a segment without a record may yet be removed and created anew.
-                    let len = self.dir.open(&s.name(), Access::Read).and_then(|f| f.len());
-                    len.is_ok_and(|len| len > FIRST_RECORD)
-                }
-                None => false,
+            // Any later one will do: a power loss may have left the next one without a record, and those after it with some.
+            // Not through the open files: a segment without a record may yet be removed and created anew.
+            let is_begun = |s: &&Arc<Segment>| {
+                let len = self.dir.open(&s.name(), Access::Read).and_then(|f| f.len());
+                len.is_ok_and(|len| len > FIRST_RECORD)
             };
-            if begun {
+            if self.segments.all().iter().filter(|s| s.ordinal >= next).any(|s| is_begun(&s)) {
                 // Something may have been appended to this one between the scan and the look at the next.
                 self.follow_records(segment, &*file, state, table)?;
                 state.position = Tail { ordinal: next, offset: FIRST_RECORD };

@@ -243,10 +243,13 @@ impl Store {
     /// Makes everything durable that was put before the call.
     ///
     /// # Errors
-    /// [`Error::Io`] when the sync failed, which stops all further writes; [`Error::ReadOnly`].
+    /// [`Error::Io`] when the sync failed, which stops all further writes; [`Error::Poisoned`] after any failed write or sync;
+    /// [`Error::ReadOnly`].
     pub fn sync(&self) -> Result<()> {
         self.shared.check_open()?;
         let writer = self.shared.write_side()?;
+        // Even with nothing left to sync: whoever missed the error of a put learns of it here.
+        writer.poison.check()?;
         let position = lock(&writer.log).appender.position();
         self.shared.sync_to(position)
     }

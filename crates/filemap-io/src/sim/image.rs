@@ -56,6 +56,16 @@ impl<'a> Snapshot<'a> {
         self.state.calls
     }
 
+    /// Whether a file holds bytes that are in the cache only.
+    pub fn is_dirty(&self, name: &str) -> bool {
+        self.state.named(name).is_some_and(|f| !f.dirty.is_empty())
+    }
+
+    /// Whether names were added or removed since the directory was synced.
+    pub fn has_new_names(&self) -> bool {
+        !self.state.changes.is_empty()
+    }
+
     /// The disk as the next process finds it if this one is killed now.
     pub fn kill(&self) -> SimDisk {
         let mut next = State::new(self.state.rng.clone().u64(..));

@@ -120,8 +120,12 @@ impl State {
     pub(super) fn begin(&mut self, call: Call) -> Result<(), Refusal> {
         self.calls += 1;
         let Some(failure) = self.failure else { return Ok(()) };
+        let is_now = match failure.only_syncs {
+            true => self.calls >= failure.at && self.failed == 0 && call == Call::Sync,
+            false => self.calls == failure.at,
+        };
         let is_later = self.calls > failure.at && failure.forever && self.failed > 0 && call != Call::Read;
-        if self.calls != failure.at && !is_later {
+        if !is_now && !is_later {
             return Ok(());
         }
         let refusal = match (failure.fault, call) {
