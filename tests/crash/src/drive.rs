@@ -53,10 +53,10 @@ impl Op {
             // Puts always occur.
             let (kind, op) = match rng.u8(..32) {
                 0..=9 => return Op::Put { key, time_ms, bytes },
-                10..=12 => (0, Op::PutSame { key, time_ms }),
-                13 => (1, Op::Batch { keys: (0..rng.usize(1..5)).map(|_| rng.usize(..keys)).collect(), time_ms }),
-                14..=15 => (2, Op::Stream { key, time_ms, bytes: rng.usize(..4 * world.chunk_bytes as usize) }),
-                16..=18 => (3, Op::Remove { key }),
+                10..=14 => (0, Op::PutSame { key, time_ms }),
+                15 => (1, Op::Batch { keys: (0..rng.usize(1..5)).map(|_| rng.usize(..keys)).collect(), time_ms }),
+                16 => (2, Op::Stream { key, time_ms, bytes: rng.usize(..4 * world.chunk_bytes as usize) }),
+                17..=18 => (3, Op::Remove { key }),
                 19..=21 => (4, Op::Sync),
                 22..=24 => (5, Op::Checkpoint),
                 25..=27 => (6, Op::Work),

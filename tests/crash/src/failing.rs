@@ -117,7 +117,12 @@ fn after(driver: &mut Driver, disk: &SimDisk, error: &Error) -> Result<(), Strin
     if !stops {
         return Ok(());
     }
-    for op in [Op::Put { key: 0, time_ms: 0, bytes: 9 }, Op::Sync, Op::Checkpoint, Op::Stream { key: 0, time_ms: 0, bytes: 9 }] {
+    for op in [
+        Op::Put { key: 0, time_ms: 0, bytes: 9 },
+        Op::Sync,
+        Op::Checkpoint,
+        Op::Stream { key: 0, time_ms: 0, bytes: 9 },
+    ] {
         match driver.perform(&op) {
             Err(Trouble::Error(Error::Poisoned { .. })) => {}
             Ok(()) if op == Op::Sync => return Err(format!("a sync succeeds after {error}")),

@@ -140,7 +140,7 @@ impl Run {
         let shared: Option<Shared> = oracle.clone().map(|o| Arc::new(Mutex::new(o)));
         let watch = Arc::new(Mutex::new(Watch {
             rng: self.rng.fork(),
-            one_in: 4,
+            one_in: if number == 0 { 8 } else { 4 },
             after,
             in_recovery: oracle.is_some(),
             oracle: shared.clone(),
@@ -179,7 +179,7 @@ impl Run {
         driver: &mut Driver,
         watch: &Arc<Mutex<Watch>>,
     ) -> Result<(), String> {
-        let length = self.rng.usize(if number == 0 { 5..40 } else { 1..8 });
+        let length = self.rng.usize(if number == 0 { 5..32 } else { 1..8 });
         let fails_at = if self.world.fails { self.rng.usize(..length) } else { length };
         for i in 0..length {
             if i == fails_at {
@@ -195,7 +195,9 @@ impl Run {
             match driver.perform(&op) {
                 Ok(()) => {}
                 // Sometimes the caller does not give up: nothing that succeeds then may be lost.
-                Err(Trouble::Error(_)) if disk.failed() > 0 && self.rng.u8(..4) > 0 && driver.store().is_ok() => disk.heal(),
+                Err(Trouble::Error(_)) if disk.failed() > 0 && self.rng.u8(..4) > 0 && driver.store().is_ok() => {
+                    disk.heal()
+                }
                 Err(Trouble::Error(_)) if disk.failed() > 0 => {
                     self.count.failures += 1;
                     self.judge(number, watch)?;
@@ -222,8 +224,11 @@ impl Run {
         if let Ok(store) = driver.store() {
             judge::contents(store, &oracle, After::Kill).map_err(|e| format!("reads after a failed call: {e}"))?;
         }
-        let next = disk.kill();
-        self.state(number, Image { disk: next, oracle: Some(oracle), after: After::PowerLoss, in_recovery: false, aimed: true })
+        let (next, after) = (disk.kill(), After::PowerLoss);
+        if number + 1 < GENERATIONS {
+            return self.generation(number + 1, next, Some(oracle), after);
+        }
+        self.state(number, Image { disk: next, oracle: Some(oracle), after, in_recovery: false, aimed: false })
     }
 
     /// Judges the images that were drawn since.
@@ -242,7 +247,7 @@ impl Run {
                 false => judge::creation(&image.disk, &self.world),
             };
         };
-        let goes_on = if image.aimed || image.in_recovery || image.after == After::Kill { 3 } else { 8 };
+        let goes_on = if image.aimed || image.in_recovery || image.after == After::Kill { 3 } else { 10 };
         if number + 1 < GENERATIONS && self.rng.usize(..goes_on) == 0 {
             return self.generation(number + 1, image.disk, Some(oracle), image.after);
         }

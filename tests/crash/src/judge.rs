@@ -68,7 +68,8 @@ fn versions(store: &Store, key: &[u8]) -> Result<Vec<Shown>, Trouble> {
     let history = store.history(key)?;
     let one = |head: filemap_core::Head| {
         let value = store.get_version(key, head.version)?;
-        let value = value.ok_or_else(|| format!("{:?} is in the history, and get_version finds nothing", head.version))?;
+        let value =
+            value.ok_or_else(|| format!("{:?} is in the history, and get_version finds nothing", head.version))?;
         if value.head != head {
             return Err(Trouble::Wrong(format!("{:?} has another head when it is read", head.version)));
         }

@@ -196,7 +196,8 @@ impl Oracle {
     /// durable.
     pub fn rebased(&self, shown: &BTreeMap<Vec<u8>, Vec<Shown>>) -> Oracle {
         let mut next = Oracle::new(self.keep);
-        let mut all: Vec<(&Vec<u8>, &Shown)> = shown.iter().flat_map(|(k, list)| list.iter().map(move |s| (k, s))).collect();
+        let mut all: Vec<(&Vec<u8>, &Shown)> =
+            shown.iter().flat_map(|(k, list)| list.iter().map(move |s| (k, s))).collect();
         all.sort_by_key(|(_, s)| s.version.sequence);
         for (key, one) in all {
             let what = What::Put {
@@ -235,7 +236,12 @@ fn versions(shown: &[Shown]) -> Vec<(i64, u64)> {
 fn tell(steps: &[Step]) -> String {
     let one = |s: &Step| match &s.what {
         What::Put { time_ms, sequence, body, .. } => {
-            format!("{}:put(t{time_ms} s{sequence:?} {} B{})", s.number, body.len(), if s.acknowledged { "" } else { " ?" })
+            format!(
+                "{}:put(t{time_ms} s{sequence:?} {} B{})",
+                s.number,
+                body.len(),
+                if s.acknowledged { "" } else { " ?" }
+            )
         }
         What::Remove => format!("{}:remove{}", s.number, if s.acknowledged { "" } else { "?" }),
     };

@@ -97,7 +97,8 @@ fn run_counted(string: &str, count: &mut Count) -> Result<(), String> {
         count.states += 1;
         judge::image(&image.disk, &world, &image.oracle, image.after, Depth::Checkpoint)?;
     }
-    judge::contents(driver.store().map_err(|e| e.to_string())?, &now(&oracle), After::Kill).map_err(|e| e.to_string())?;
+    judge::contents(driver.store().map_err(|e| e.to_string())?, &now(&oracle), After::Kill)
+        .map_err(|e| e.to_string())?;
     Ok(())
 }
 

@@ -47,6 +47,8 @@ impl World {
             1 => Durability::Interval(Duration::from_secs(3600)),
             _ => Durability::Buffered,
         };
+        // With many keys that share many bits the directory alone would take megabytes.
+        let shared_bits = *choice(rng, &[0, 0, 0, 5, 7, 9]);
         let keep = if rng.u8(..5) == 0 { Some(rng.u32(1..3)) } else { None };
         World {
             options: options(limits, segment_bytes, chunk_bytes)
@@ -58,8 +60,8 @@ impl World {
             segment_bytes,
             chunk_bytes,
             is_sync: durability == Durability::Sync,
-            shared_bits: *choice(rng, &[0, 0, 7, 8, 11]),
-            keys: rng.usize(1..9),
+            shared_bits,
+            keys: rng.usize(if shared_bits > 7 { 2..5 } else { 1..9 }),
             kinds: rng.u16(..) | rng.u16(..),
             fails: rng.u8(..3) == 0,
         }

@@ -139,13 +139,7 @@ impl Merge<'_> {
     /// Appends key records for the new versions, oldest first, behind what is chained; the address of the newest.
     /// Of versions that were `replayed` an interrupted checkpoint may have dropped some, with what they refer to: those must
     /// not come back.
-    fn extend(
-        &mut self,
-        key: &[u8],
-        chained: Option<(u64, KeyRecord)>,
-        new: Vec<Spot>,
-        replayed: bool,
-    ) -> Result<u64> {
+    fn extend(&mut self, key: &[u8], chained: Option<(u64, KeyRecord)>, new: Vec<Spot>, replayed: bool) -> Result<u64> {
         let length = chained.map_or(0, |(_, h)| h.chain) as usize + new.len();
         let (mut address, mut count, records) = match (chained, self.keep) {
             (Some((address, head)), Some(keep)) if replayed || length > 2 * keep as usize => {

@@ -14,9 +14,9 @@ use filemap_io::{Advice, Dir, File};
 use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
 use crate::event::RecoveryReport;
+use crate::format::PAGE_BYTES;
 use crate::format::location::{Location, UNIT_BYTES};
 use crate::format::superblock::{Superblock, Tail};
-use crate::format::PAGE_BYTES;
 use crate::format::value::{self, Header, Kind};
 use crate::log::scan::Item;
 use crate::recent::Recent;
@@ -101,7 +101,9 @@ impl Run<'_> {
         // What an earlier failed sync left in the cache is not what the disk holds. Only clean pages can be dropped, so they
         // are made clean first; and only whole ones, so it begins where the page does.
         if !planted(Fault::CacheTrusted) {
-            file.sync().map_err(|e| Error::io("sync", segment.name(), e))?;
+            if !planted(Fault::RecoveredTailNotSynced) {
+                file.sync().map_err(|e| Error::io("sync", segment.name(), e))?;
+            }
             file.advise(Advice::DropCache, from / PAGE_BYTES as u64 * PAGE_BYTES as u64, 0);
         }
         let len = file.len().map_err(|e| Error::io("measure", segment.name(), e))?;
