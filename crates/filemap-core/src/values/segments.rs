@@ -124,7 +124,7 @@ impl Segments {
             if len < FIRST_RECORD {
                 continue;
             }
-            let header = match check_header(&*file, &name, Kind::Values, &self.store_id) {
+            let header = match check_header(&*file, &name, Kind::Values, &self.store_id, self.access) {
                 // Its length got to the disk and its header did not.
                 Err(e) if e.is_corrupt() && len == FIRST_RECORD => continue,
                 header => header?,
@@ -176,7 +176,7 @@ impl Segments {
             std::io::ErrorKind::NotFound => Error::corrupt(&name, 0, "the segment is missing"),
             _ => Error::io("open", &name, e),
         })?;
-        let header = check_header(&*file, &name, Kind::Values, &self.store_id)?;
+        let header = check_header(&*file, &name, Kind::Values, &self.store_id, self.access)?;
         if header.ordinal != segment.ordinal {
             return Err(Error::corrupt(name, 0, "its header is that of another segment"));
         }
