@@ -72,7 +72,9 @@ const NAMES: [(&str, [bool; 3]); 7] = [
     ("value1.dat", [true, true, true]),
 ];
 
-const WAYS: [(&str, fn(&Path, Options) -> Result<Store>); 3] = [
+type Open = fn(&Path, Options) -> Result<Store>;
+
+const WAYS: [(&str, Open); 3] = [
     ("open", |path, options| Store::open(path, options)),
     ("open_read_only", |path, options| Store::open_read_only(path, options)),
     ("create", |path, options| Store::create(path, options)),
