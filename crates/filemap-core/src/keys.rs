@@ -84,7 +84,7 @@ impl KeyLog {
             std::io::ErrorKind::NotFound => Error::corrupt(names::KEYS, 0, "the file is missing"),
             _ => Error::io("open", names::KEYS, e),
         })?;
-        check_header(&*file, names::KEYS, Kind::Keys, &current.store_id)?;
+        check_header(&*file, names::KEYS, Kind::Keys, &current.store_id, access)?;
         file.advise(Advice::Random, 0, 0);
         let len = file.len().map_err(|e| Error::io("measure", names::KEYS, e))?;
         if len < current.key_bytes {

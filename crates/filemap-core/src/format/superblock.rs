@@ -60,6 +60,8 @@ pub(crate) struct IndexRoot {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     pub(crate) read_version: u16,
+    /// As found; what is written is always this program's.
+    pub(crate) write_version: u16,
     pub(crate) store_id: [u8; 16],
     pub(crate) hash_seed: u64,
     pub(crate) segment_bytes: u32,
@@ -121,23 +123,27 @@ impl Superblock {
         if read_version == 0 {
             return Err("format version 0");
         }
-        if read_version <= FORMAT_VERSION && !(all_zero(&b[141..144]) && all_zero(&b[176..BYTES])) {
-            return Err("reserved superblock bytes are not zero");
-        }
-        if !(4096..=1 << 30).contains(&get_u32(b, 40)) {
-            return Err("segment size is out of range");
-        }
         let offset = get_u64(b, 104);
-        if offset > 1 << 30 || !offset.is_multiple_of(64) {
-            return Err("tail is out of range");
-        }
-        if get_u64(b, 112) > MAX_SEQUENCE {
-            return Err("sequence is out of range");
+        // What a newer format means by the rest is not known here: its version is what matters.
+        if read_version <= FORMAT_VERSION {
+            if !(all_zero(&b[141..144]) && all_zero(&b[176..BYTES])) {
+                return Err("reserved superblock bytes are not zero");
+            }
+            if !(4096..=1 << 30).contains(&get_u32(b, 40)) {
+                return Err("segment size is out of range");
+            }
+            if offset > 1 << 30 || !offset.is_multiple_of(64) {
+                return Err("tail is out of range");
+            }
+            if get_u64(b, 112) > MAX_SEQUENCE {
+                return Err("sequence is out of range");
+            }
         }
         let name = b[48..80].split(|&c| c == 0).next().unwrap_or_default();
         let word = |i: usize| get_u64(b, 88 + 8 * i);
         Ok(Superblock {
             read_version,
+            write_version: get_u16(b, 14),
             store_id: get_16(b, 16),
             hash_seed: get_u64(b, 32),
             segment_bytes: get_u32(b, 40),
@@ -158,6 +164,7 @@ impl Superblock {
 pub(crate) fn example() -> Superblock {
     Superblock {
         read_version: FORMAT_VERSION,
+        write_version: FORMAT_VERSION,
         store_id: [3; 16],
         hash_seed: 0x0123_4567_89ab_cdef,
         segment_bytes: 1 << 30,

@@ -83,7 +83,8 @@ impl Loader<'_> {
         for &page in nodes {
             self.file.advise(Advice::WillNeed, u64::from(page) * PAGE_BYTES as u64, PAGE_BYTES as u64);
         }
-        let mut entries = Vec::with_capacity(count);
+        // By what was read, not by what is claimed: a sparse file is as long as one likes.
+        let mut entries = Vec::with_capacity(count.min(nodes.len() * CAPACITY));
         for &page in nodes {
             let offset = u64::from(page) * PAGE_BYTES as u64;
             let corrupt = |what: &str| Error::corrupt(names::INDEX, offset, what);

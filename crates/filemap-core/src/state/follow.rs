@@ -105,7 +105,7 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
 fn read_superblock(file: &SuperblockFile, dir: &dyn Dir) -> Result<Superblock> {
     let mut tries = 0;
     loop {
-        match file.read(dir) {
+        match file.read(dir, Access::Read) {
             Err(e) if e.is_corrupt() && tries < READS => {
                 tries += 1;
                 std::thread::sleep(Duration::from_micros(200));

@@ -125,7 +125,7 @@ impl Segments {
             if len < FIRST_RECORD {
                 continue;
             }
-            let header = check_header(&*file, &name, Kind::Values, &self.store_id).and_then(|h| {
+            let header = check_header(&*file, &name, Kind::Values, &self.store_id, self.access).and_then(|h| {
                 let what = "its header is that of another segment";
                 if h.ordinal as u16 == id { Ok(h) } else { Err(Error::corrupt(&name, 0, what)) }
             });
@@ -178,7 +178,7 @@ impl Segments {
             std::io::ErrorKind::NotFound => Error::corrupt(&name, 0, "the segment is missing"),
             _ => Error::io("open", &name, e),
         })?;
-        let header = check_header(&*file, &name, Kind::Values, &self.store_id)?;
+        let header = check_header(&*file, &name, Kind::Values, &self.store_id, self.access)?;
         if header.ordinal != segment.ordinal {
             return Err(Error::corrupt(name, 0, "its header is that of another segment"));
         }
