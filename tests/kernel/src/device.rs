@@ -1,0 +1,204 @@
+//! A device that fails: the writes of one file of the store, or the device's flushes, or all of it. What fails is told by
+//! the bytes themselves, so that it is that file and no other; the store's error must name it.
+//!
+//! Linux forgets a failed write: the pages count as clean, the next sync succeeds, and the disk holds the old bytes. So
+//! the handle must refuse to write from then on, though the device be well again, and what is opened anew must not believe
+//! the page cache.
+
+use std::path::Path;
+
+use crate::disk::Aim;
+use crate::system::{FileSystem, Machine, Result};
+use crate::visitor::{Answer, BODY_MARK, KEY_MARK, Visitor};
+
+/// What fails.
+struct Failure {
+    name: &'static str,
+    /// The writes that fail; `None` stands for the flushes.
+    writes: Option<Aim>,
+    /// Whether the journal of the file system fails too, after which that is read-only until it is mounted again.
+    takes_the_file_system: bool,
+    /// What meets it.
+    command: &'static str,
+    /// How the file begins that the error names.
+    file: &'static str,
+}
+
+const FAILURES: [Failure; 7] = [
+    Failure {
+        name: "a segment",
+        writes: Some(is_segment),
+        takes_the_file_system: false,
+        command: "sync",
+        file: "value0.dat",
+    },
+    Failure {
+        name: "a new segment",
+        writes: Some(is_segment_header),
+        takes_the_file_system: false,
+        command: "put 1000 4000 1000",
+        file: "value1.dat",
+    },
+    Failure {
+        name: "key.dat",
+        writes: Some(is_keys),
+        takes_the_file_system: false,
+        command: "checkpoint",
+        file: "key.dat",
+    },
+    Failure {
+        name: "address.idx",
+        writes: Some(is_leaf),
+        takes_the_file_system: false,
+        command: "checkpoint",
+        file: "address.idx",
+    },
+    Failure {
+        name: "SUPERBLOCK",
+        writes: Some(is_superblock),
+        takes_the_file_system: false,
+        command: "checkpoint",
+        file: "SUPERBLOCK",
+    },
+    Failure { name: "flushes", writes: None, takes_the_file_system: true, command: "sync", file: "value0.dat" },
+    Failure {
+        name: "everything",
+        writes: Some(|_| true),
+        takes_the_file_system: true,
+        command: "checkpoint",
+        file: "value0.dat",
+    },
+];
+
+fn has(block: &[u8], mark: &[u8]) -> bool {
+    block.windows(mark.len()).any(|w| w == mark)
+}
+
+fn is_segment(block: &[u8]) -> bool {
+    has(block, BODY_MARK)
+}
+
+/// The header of a segment that has no record yet.
+fn is_segment_header(block: &[u8]) -> bool {
+    block.starts_with(b"FMVALUE\0") && !has(block, BODY_MARK)
+}
+
+fn is_keys(block: &[u8]) -> bool {
+    has(block, KEY_MARK) && !has(block, BODY_MARK)
+}
+
+/// By its kind, its depth, and the bytes that are zero in every leaf.
+fn is_leaf(block: &[u8]) -> bool {
+    let plain = !has(block, KEY_MARK) && !has(block, BODY_MARK);
+    plain && block.len() == 4096 && block[4] == 1 && (7..48).contains(&block[5]) && block[24..32] == [0; 8]
+}
+
+fn is_superblock(block: &[u8]) -> bool {
+    block.starts_with(b"FILEMAP\0")
+}
+
+/// Lets each part fail, twice: once the store is opened again while the page cache still has what the disk has not, once
+/// after the file system was mounted anew. Prints a line for each; how many went wrong.
+///
+/// # Errors
+/// When the harness itself fails.
+pub fn run(program: &Path) -> Result<usize> {
+    let machine = Machine::new(FileSystem::Ext4)?;
+    let mut violations = 0;
+    for failure in &FAILURES {
+        for remount in [false, true] {
+            if failure.takes_the_file_system && !remount {
+                continue;
+            }
+            let how = if remount { "mounted anew" } else { "with the old page cache" };
+            match fail(program, &machine, failure, remount) {
+                Ok(()) => println!("device: EIO on {}: refused, poisoned, whole when opened again {how}", failure.name),
+                Err(what) => {
+                    println!("device: EIO on {}, opened again {how}: {what}", failure.name);
+                    violations += 1;
+                }
+            }
+        }
+    }
+    Ok(violations)
+}
+
+fn fail(program: &Path, machine: &Machine, failure: &Failure, remount: bool) -> Result<()> {
+    machine.format()?;
+    let mut mounted = machine.mount()?;
+    let store = mounted.path().join("pages.fm");
+    let mut visitor = Visitor::start(program, &store)?;
+    for command in ["open 0", "put 0 300 300", "sync", "checkpoint", "put 0 50 500", "put 300 400 500", "remove 299"] {
+        visitor.must(command)?;
+    }
+    visitor.must("sync")?;
+    // Not synced: it may be there or not.
+    visitor.must("put 400 410 500")?;
+    match failure.writes {
+        Some(aim) => machine.disk().fail_writes(aim),
+        None => machine.disk().fail_flushes(),
+    }
+    let met = meet(&mut visitor, failure);
+    if machine.disk().heal() == 0 {
+        return Err("nothing was asked of the device that failed".into());
+    }
+    let all_durable = met?;
+    let still = visitor.must_be_poisoned().map_err(|e| format!("with a device that is well again: {e}"))?;
+    if still != all_durable {
+        return Err("a device that is well again should change nothing".into());
+    }
+    visitor.must_refuse("close", &["poisoned"])?;
+    drop(visitor);
+    if remount {
+        mounted.unmount()?;
+        mounted = machine.mount()?;
+    }
+    let mut visitor = Visitor::start(program, &store)?;
+    visitor.must("open 0")?;
+    if all_durable {
+        visitor.must("check 400 410 500").map_err(|e| format!("a sync that said yes was not true: {e}"))?;
+    }
+    check(&mut visitor)?;
+    for command in ["put 500 600 700", "sync", "checkpoint", "close"] {
+        visitor.must(command)?;
+    }
+    drop(visitor);
+    mounted.unmount()?;
+    let mounted = machine.mount()?;
+    let mut visitor = Visitor::start(program, &store)?;
+    visitor.must("open 0")?;
+    check(&mut visitor)?;
+    visitor.must("check 500 600 700")?;
+    visitor.must("close")?;
+    drop(visitor);
+    mounted.unmount()
+}
+
+/// The store meets the failure: it says so, writes no more, and reads on. Whether it says that all puts are durable.
+fn meet(visitor: &mut Visitor, failure: &Failure) -> Result<bool> {
+    let answer = visitor.must_refuse(failure.command, &["eio", "poisoned"])?;
+    let named = match &answer {
+        // The thread that prepares segments met it first.
+        Answer::Refused { kind, words, .. } if kind == "poisoned" => words.contains(failure.file),
+        _ => answer.file() == Some(failure.file),
+    };
+    if !named {
+        return Err(format!("the error should name {}, but {answer:?}", failure.file));
+    }
+    let all_durable = visitor.must_be_poisoned()?;
+    check_reads(visitor)?;
+    Ok(all_durable)
+}
+
+/// What was synced is there.
+fn check_reads(visitor: &mut Visitor) -> Result<()> {
+    for command in ["check 0 50 500", "check 50 299 300", "check 300 400 500", "absent 299"] {
+        visitor.must(command)?;
+    }
+    Ok(())
+}
+
+fn check(visitor: &mut Visitor) -> Result<()> {
+    check_reads(visitor)?;
+    visitor.must("verify")
+}
