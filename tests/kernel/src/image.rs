@@ -161,8 +161,7 @@ mod tests {
     #[test]
     fn a_crash_keeps_loses_and_tears_whole_sectors() {
         let base = Image::new(1 << 20);
-        let log: Vec<Event> =
-            (0..50).map(|i| Event::Write(i * 8192, Arc::from(vec![i as u8 + 1; 4096]))).collect();
+        let log: Vec<Event> = (0..50).map(|i| Event::Write(i * 8192, Arc::from(vec![i as u8 + 1; 4096]))).collect();
         let mut random = Random::new(3, 3);
         let sectors = |image: &Image| -> Vec<Vec<u8>> {
             (0..50).map(|i| image.read(i * 8192, 4096).chunks(SECTOR).map(|s| s[0]).collect()).collect()

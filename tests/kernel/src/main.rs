@@ -130,12 +130,7 @@ fn run_kill(cycles: u64, seed: u64) -> system::Result<usize> {
     }
 }
 
-fn run_replay(
-    systems: &[FileSystem],
-    states: u64,
-    seed: u64,
-    fault: Option<replay::Fault>,
-) -> system::Result<usize> {
+fn run_replay(systems: &[FileSystem], states: u64, seed: u64, fault: Option<replay::Fault>) -> system::Result<usize> {
     let program = own_program()?;
     let mut violations = 0;
     for system in systems {
@@ -146,12 +141,14 @@ fn run_replay(
             println!("{name}: {violation}");
         }
         println!(
-            "replay: {name}, {} states, {} of them of a second power loss, from {} block writes and {} flushes, seed \
-             {seed}, {:.1} states/s, {} violations",
+            "replay: {name}, {} states, {} of them of a second power loss, from {} block writes and {} flushes, up to {} \
+             segments and {} leaves, seed {seed}, {:.1} states/s, {} violations",
             r.states,
             r.second,
             r.writes,
             r.flushes,
+            r.segments,
+            r.leaves,
             r.states as f64 / start.elapsed().as_secs_f64(),
             r.violations.len()
         );

@@ -182,13 +182,17 @@ fn judge(events: &[Event], seen: &[u64], bounds: Bounds) -> Result<(), String> {
             return Err(format!("version {n} is back after the removal {removed}"));
         }
     }
-    let lost = events.iter().find(|e| {
-        e.is_put && e.number > removed && e.number < bounds.certain && !seen.contains(&e.number)
-    });
+    let lost = events
+        .iter()
+        .find(|e| e.is_put && e.number > removed && e.number < bounds.certain && !seen.contains(&e.number));
     let Some(lost) = lost else { return Ok(()) };
     let oldest = seen.iter().min().copied().unwrap_or(u64::MAX);
     let by_removal = events.iter().any(|e| {
-        !e.is_put && e.number >= bounds.certain && e.number < bounds.possible && e.number > lost.number && oldest > e.number
+        !e.is_put
+            && e.number >= bounds.certain
+            && e.number < bounds.possible
+            && e.number > lost.number
+            && oldest > e.number
     });
     if by_removal { Ok(()) } else { Err(format!("version {} is lost, {seen:?} are there", lost.number)) }
 }

@@ -42,6 +42,10 @@ pub struct Report {
     pub writes: u64,
     /// Flushes that were recorded.
     pub flushes: u64,
+    /// The most segments that a store had.
+    pub segments: u64,
+    /// The most leaf pages that an index had; over 128, pages were split.
+    pub leaves: u64,
     /// What was found, each with what reproduces it.
     pub violations: Vec<String>,
 }
@@ -50,13 +54,7 @@ pub struct Report {
 ///
 /// # Errors
 /// When the harness itself fails. Violations are in the report.
-pub fn run(
-    program: &Path,
-    system: FileSystem,
-    states: u64,
-    seed: u64,
-    fault: Option<Fault>,
-) -> Result<Report> {
+pub fn run(program: &Path, system: FileSystem, states: u64, seed: u64, fault: Option<Fault>) -> Result<Report> {
     let machine = Machine::new(system)?;
     let mut report = Report::default();
     let mut round = seed;
@@ -103,7 +101,7 @@ impl Record {
         let until = from + RECORD_LENGTH;
         let work = Work { store, seed, from, until, wait: true, lie: fault == Some(Fault::NoSync) };
         let mut writer = Writer::start(program, &work).map_err(|e| format!("start of a writer: {e}"))?;
-        while let Some(number) = writer.next() {
+        while let Some(number) = writer.report() {
             acks.push((machine.disk().position(), number));
             writer.answer();
         }
@@ -118,10 +116,7 @@ impl Record {
     fn bounds(&self, events: usize) -> Bounds {
         let durable = self.acks.iter().rev().find(|(at, _)| *at <= events);
         let begun = self.acks.iter().find(|(at, _)| *at > events);
-        Bounds {
-            certain: durable.map_or(0, |a| a.1),
-            possible: begun.map_or(self.oracle.next(), |a| a.1),
-        }
+        Bounds { certain: durable.map_or(0, |a| a.1), possible: begun.map_or(self.oracle.next(), |a| a.1) }
     }
 
     fn replay(&self, machine: &Machine, states: u64, fault: Option<Fault>, report: &mut Report) -> Result<()> {
@@ -202,7 +197,7 @@ impl State<'_> {
     }
 
     fn work(&mut self, path: &Path, bounds: Bounds) -> Result<Session> {
-        let options = ops::options(self.random.next());
+        let options = ops::options(self.random.number());
         let mut known = vec![(0, self.oracle.clone(), bounds)];
         let mut store = Store::open_or_create(path, options.clone()).map_err(|e| format!("open: {e}; {bounds:?}"))?;
         let opened = self.machine.disk().position();
@@ -218,6 +213,9 @@ impl State<'_> {
         };
         known.push((opened, reserve.clone(), Bounds { certain: settled, possible: reserve.next() }));
         oracle::verify(&store)?;
+        let stats = store.stats();
+        self.report.segments = self.report.segments.max(stats.segments);
+        self.report.leaves = self.report.leaves.max(stats.index_leaves);
         while self.oracle.next() < reserve.next() {
             let op = self.oracle.learn();
             store = op.run(store, path, &options).map_err(|e| format!("{:?} after recovery: {e}", op.what))?;

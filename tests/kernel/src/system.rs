@@ -46,7 +46,8 @@ impl FileSystem {
     /// The size of a small device for it.
     pub fn device_bytes(self) -> u64 {
         match self {
-            FileSystem::Tmpfs | FileSystem::Ext4 => 64 << 20,
+            FileSystem::Tmpfs => 64 << 20,
+            FileSystem::Ext4 => 96 << 20,
             FileSystem::Xfs => 320 << 20,
             FileSystem::Btrfs => 256 << 20,
         }
@@ -86,9 +87,9 @@ pub fn missing(systems: &[FileSystem]) -> Option<String> {
     }
     let makers = systems.iter().filter_map(|s| s.maker());
     let mut programs = makers.chain([("losetup", "mount"), ("unshare", "util-linux")]);
-    programs.find(|(name, _)| find_program(name).is_none()).map(|(name, package)| {
-        format!("no program {name}; Debian has it in the package {package}")
-    })
+    programs
+        .find(|(name, _)| find_program(name).is_none())
+        .map(|(name, package)| format!("no program {name}; Debian has it in the package {package}"))
 }
 
 fn find_program(name: &str) -> Option<PathBuf> {

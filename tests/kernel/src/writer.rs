@@ -99,7 +99,7 @@ impl Writer {
     }
 
     /// The next number that it reports; `None` when it has ended.
-    pub fn next(&mut self) -> Option<u64> {
+    pub fn report(&mut self) -> Option<u64> {
         let mut line = String::new();
         self.lines.read_line(&mut line).ok()?;
         // A line that was cut off by a kill says nothing.
@@ -118,7 +118,7 @@ impl Writer {
         std::thread::sleep(life);
         let _ = self.child.kill();
         let mut last = None;
-        while let Some(number) = self.next() {
+        while let Some(number) = self.report() {
             last = Some(number);
         }
         last
