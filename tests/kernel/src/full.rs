@@ -93,6 +93,10 @@ impl Trial<'_> {
         self.volume.path().join("pages.fm")
     }
 
+    fn key_bytes(&self) -> Result<u64> {
+        std::fs::metadata(self.store().join("key.dat")).map(|m| m.len()).map_err(|e| format!("key.dat: {e}"))
+    }
+
     fn visitor(&self) -> Result<Visitor> {
         Visitor::start(self.program, &self.store())
     }
@@ -194,7 +198,11 @@ fn checkpoint(t: &mut Trial<'_>) -> Result<()> {
     let checks = ["check 1 500 300", "check 500 3000 500", "absent 0"];
     let mut ballast = Ballast::new(t.volume.path(), 0)?;
     for nth in 0..TRIES {
+        let before = t.key_bytes()?;
         let answer = visitor.tell("checkpoint")?;
+        if answer.file() == Some("key.dat") && t.key_bytes()? != before {
+            return Err("what did not fit into key.dat should give its space back".into());
+        }
         if answer == Answer::Done {
             t.must_have_met(&["key.dat", "address.idx"])?;
             drop((visitor, ballast));

@@ -72,7 +72,7 @@ pub fn work(work: &Work) -> Result<()> {
 /// The operation that puts so many keys into a new store that pages of the index are nearly full: the workload after it
 /// splits some.
 pub fn filling(seed: u64) -> Op {
-    Op { seed, first: 1, what: ops::What::Bulk(27_000) }
+    Op { seed, first: 1, what: ops::What::Bulk(28_500) }
 }
 
 /// A running writer; it is killed when this is dropped.
