@@ -63,6 +63,15 @@ impl FileSystem {
         }
     }
 
+    /// Whether the kernel has it, as a module perhaps.
+    fn is_known(self) -> bool {
+        let listed = || {
+            let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+            known.lines().any(|line| line.split_whitespace().last() == Some(self.name()))
+        };
+        listed() || run("modprobe", &[self.name()]).is_ok_and(|_| listed())
+    }
+
     fn make(self, device: &Path) -> Result<()> {
         let device = device.to_str().ok_or("a device name that is not UTF-8")?;
         let ext4 = ["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", device];
@@ -87,9 +96,15 @@ pub fn missing(systems: &[FileSystem]) -> Option<String> {
     }
     let makers = systems.iter().filter_map(|s| s.maker());
     let mut programs = makers.chain([("losetup", "mount"), ("unshare", "util-linux")]);
-    programs
-        .find(|(name, _)| find_program(name).is_none())
-        .map(|(name, package)| format!("no program {name}; Debian has it in the package {package}"))
+    if let Some((name, package)) = programs.find(|(name, _)| find_program(name).is_none()) {
+        return Some(format!("no program {name}; Debian has it in the package {package}"));
+    }
+    // Root of a container may have all of these, and yet not the right.
+    let tries = [run("unshare", &["--mount", "--propagation", "private", "true"]), run("losetup", &["--find"])];
+    if let Some(why) = tries.into_iter().find_map(Result::err) {
+        return Some(why);
+    }
+    systems.iter().find(|s| !s.is_known()).map(|s| format!("the kernel has no {}", s.name()))
 }
 
 fn find_program(name: &str) -> Option<PathBuf> {
