@@ -4,6 +4,8 @@
 //! by. What was written before the last flush is there; of what was written after it each write, and each sector of 512
 //! bytes of it, may be there or not.
 
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::random::Random;
@@ -11,6 +13,9 @@ use crate::random::Random;
 const PAGE: usize = 4096;
 /// What a disk writes in one piece.
 pub const SECTOR: usize = 512;
+/// The file system's superblock lies below: ext4 writes its two sectors in place and takes them for one piece, so that when
+/// they are torn nothing can be mounted. That says nothing of the store: such a write is lost or kept as a whole.
+const SUPERBLOCK_END: u64 = 4096;
 
 /// The content of a disk.
 #[derive(Clone, Debug)]
@@ -72,6 +77,21 @@ impl Image {
         true
     }
 
+    /// Writes it into a file, for a person to mount and look at.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn save(&self, path: &Path) -> std::io::Result<()> {
+        let file = std::fs::File::create(path)?;
+        file.set_len(self.bytes())?;
+        for (nth, page) in self.pages.iter().enumerate() {
+            if let Some(page) = page {
+                file.write_all_at(&page[..], (nth * PAGE) as u64)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Does all that a log says.
     pub fn apply(&mut self, log: &[Event]) {
         for event in log {
@@ -129,9 +149,11 @@ pub fn crash(base: &Image, unflushed: &[Event], fate: Fate, random: &mut Random)
                 image.write(*offset, data);
             }
             _ => {
+                let kept = random.one_in(2);
                 for (nth, sector) in data.chunks(SECTOR).enumerate() {
-                    if random.one_in(2) {
-                        image.write(offset + (nth * SECTOR) as u64, sector);
+                    let at = offset + (nth * SECTOR) as u64;
+                    if random.one_in(2) && at >= SUPERBLOCK_END || kept && at < SUPERBLOCK_END {
+                        image.write(at, sector);
                     }
                 }
             }
@@ -173,6 +195,10 @@ mod tests {
         assert!(subset.iter().all(|w| w.iter().all(|s| *s == w[0])) && subset != all(0) && subset != all(1));
         let torn = sectors(&crash(&base, &log, Fate::Torn, &mut random));
         assert!(torn.iter().any(|w| w.iter().any(|s| *s != w[0])));
+        for seed in 0..50 {
+            let torn = sectors(&crash(&base, &log[..1], Fate::Torn, &mut Random::new(seed, 0)));
+            assert!(torn[0].iter().all(|s| *s == torn[0][0]), "the superblock is torn");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::image::{self, Event, Fate, Image};
 use crate::ops;
 use crate::oracle::{self, Bounds, Oracle};
 use crate::random::Random;
-use crate::system::{FileSystem, Machine, Result};
+use crate::system::{FileSystem, Machine, Result, unique_name};
 use crate::writer::{self, Work, Writer};
 
 /// States that are made from one record.
@@ -21,6 +21,9 @@ const STATES_PER_RECORD: u64 = 40;
 const RECORD_LENGTH: u64 = 1500;
 /// Operations after a recovery.
 const AFTERWARDS: u64 = 15;
+
+/// Disks of violations that are kept in the folder for temporary files.
+const KEPT_IMAGES: usize = 3;
 
 /// A fault that is planted to see whether it is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -163,7 +166,7 @@ struct Session {
 
 impl State<'_> {
     fn check_twice(&mut self, image: Image, bounds: Bounds) -> Result<()> {
-        let session = self.session(image.clone(), bounds)?;
+        let session = self.session(image.clone(), bounds).map_err(|e| self.keep(&image, e))?;
         if !self.random.one_in(4) {
             return Ok(());
         }
@@ -178,7 +181,21 @@ impl State<'_> {
         let (_, oracle, bounds) = known.ok_or("a session without a beginning")?;
         self.oracle = oracle;
         self.report.second += 1;
-        self.session(after, bounds).map_err(|e| format!("second power loss (event {point}, {fate:?}): {e}")).map(drop)
+        let second = self.session(after.clone(), bounds).map_err(|e| self.keep(&after, e));
+        second.map_err(|e| format!("second power loss (event {point}, {fate:?}): {e}")).map(drop)
+    }
+
+    /// Keeps the disk of a violation: the same seed gives the same work, but the kernel does not write it in the same order
+    /// again.
+    fn keep(&self, image: &Image, what: String) -> String {
+        if self.report.violations.len() >= KEPT_IMAGES {
+            return what;
+        }
+        let path = std::env::temp_dir().join(format!("{}.img", unique_name()));
+        match image.save(&path) {
+            Ok(()) => format!("{what}; the disk is in {}", path.display()),
+            Err(e) => format!("{what}; the disk could not be kept: {e}"),
+        }
     }
 
     /// Mounts a disk and works with its store.

@@ -74,7 +74,7 @@ impl FileSystem {
 
     fn make(self, device: &Path) -> Result<()> {
         let device = device.to_str().ok_or("a device name that is not UTF-8")?;
-        let ext4 = ["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", device];
+        let ext4 = ["-q", "-F", "-b", "4096", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", device];
         match self {
             FileSystem::Tmpfs => Ok(()),
             FileSystem::Ext4 => run("mkfs.ext4", &ext4).map(drop),

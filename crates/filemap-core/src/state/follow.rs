@@ -210,11 +210,7 @@ impl Shared {
         if let Some(next) = next {
             let first = self.segments.all().iter().find(|s| s.ordinal == next).map(Arc::clone);
             let begun = match first {
-                Some(s) => {
-                    // Not through the open files: a segment without a record may yet be removed and created anew.
-                    let len = self.dir.open(&s.name(), Access::Read).and_then(|f| f.len());
-                    len.is_ok_and(|len| len > FIRST_RECORD)
-                }
+                Some(s) => self.has_record(&s)?,
                 None => false,
             };
             if begun {
@@ -240,6 +236,20 @@ impl Shared {
             state.position.offset = offset + bytes.len() as u64;
         }
         Ok(())
+    }
+
+    /// Whether a segment holds a whole record. One that does not may yet be removed and created anew, and the log goes on in
+    /// the one before it: its writer was killed in the midst of the first record, and what comes next may be shorter.
+    fn has_record(&self, segment: &Segment) -> Result<bool> {
+        // For the same reason not through the open files.
+        let Ok(file) = self.dir.open(&segment.name(), Access::Read) else { return Ok(false) };
+        let mut scan = self.segments.scan(segment, &*file, FIRST_RECORD, u64::MAX)?;
+        while let Some(item) = scan.next()? {
+            if matches!(item, Item::Record { .. }) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn segment_after(&self, ordinal: u64) -> Option<u64> {
