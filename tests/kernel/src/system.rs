@@ -142,16 +142,25 @@ pub fn enter_private_mounts() -> Result<()> {
     Err(format!("unshare: {}", command.env(PRIVATE, "1").exec()))
 }
 
-/// Detaches loop devices that runs left behind which were killed.
+/// Detaches loop devices and removes folders that runs left behind which were killed. Their mounts went with them.
 fn sweep() {
     for (device, file) in loop_devices() {
-        let name = file.rsplit('/').next().unwrap_or_default();
-        let Some(rest) = name.strip_prefix(PREFIX) else { continue };
-        let pid = rest.trim_start_matches('-').split('-').next().unwrap_or_default();
-        if !pid.is_empty() && !Path::new("/proc").join(pid).exists() {
+        if is_left_behind(file.rsplit('/').next().unwrap_or_default()) {
             let _ = run("losetup", &["-d", &device]);
         }
     }
+    let Ok(entries) = std::fs::read_dir(std::env::temp_dir()) else { return };
+    for entry in entries.flatten() {
+        if entry.path().is_dir() && is_left_behind(&entry.file_name().to_string_lossy()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Whether a name is one of [`unique_name`], of a process that is no more.
+fn is_left_behind(name: &str) -> bool {
+    let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix('-')?.split('-').next());
+    pid.is_some_and(|pid| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists())
 }
 
 /// Attached loop devices and their files.
@@ -362,5 +371,22 @@ impl Drop for Volume {
     fn drop(&mut self) {
         // Before the device, which is else let go of only later.
         self.mounted = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_dead_process_of_ours_left_is_swept() {
+        let own = unique_name();
+        assert!(!is_left_behind(&own), "{own} is in use");
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        assert!(is_left_behind(&format!("filemap-kernel-{}-0.suffix", child.id())));
+        for other in ["filemap-kernel", "filemap-kernel-", "filemap-kernel-x-0", "disk", "other-1-0"] {
+            assert!(!is_left_behind(other), "{other}");
+        }
     }
 }
