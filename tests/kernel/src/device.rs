@@ -7,15 +7,15 @@
 
 use std::path::Path;
 
-use crate::disk::Aim;
+use crate::aim::Aim;
 use crate::system::{FileSystem, Machine, Result};
-use crate::visitor::{Answer, BODY_MARK, KEY_MARK, Visitor};
+use crate::visitor::{Answer, Visitor};
 
 /// What fails.
 struct Failure {
     name: &'static str,
-    /// The writes that fail; `None` stands for the flushes.
-    writes: Option<Aim>,
+    /// The writes that fail.
+    aim: Aim,
     /// Whether the journal of the file system fails too, after which that is read-only until it is mounted again.
     takes_the_file_system: bool,
     /// What is done before it, not synced: puts of keys 400 to 409.
@@ -29,7 +29,7 @@ struct Failure {
 const FAILURES: [Failure; 8] = [
     Failure {
         name: "a segment",
-        writes: Some(is_segment),
+        aim: Aim::Segment,
         takes_the_file_system: false,
         before: &["put 400 410 500"],
         command: "sync",
@@ -37,7 +37,7 @@ const FAILURES: [Failure; 8] = [
     },
     Failure {
         name: "the page in which a checkpoint ended",
-        writes: Some(is_segment),
+        aim: Aim::Segment,
         takes_the_file_system: false,
         before: &["checkpoint", "put 400 401 500"],
         command: "sync",
@@ -45,7 +45,7 @@ const FAILURES: [Failure; 8] = [
     },
     Failure {
         name: "a new segment",
-        writes: Some(is_segment_header),
+        aim: Aim::SegmentHeader,
         takes_the_file_system: false,
         before: &["put 400 410 500"],
         command: "put 1000 4000 1000",
@@ -53,7 +53,7 @@ const FAILURES: [Failure; 8] = [
     },
     Failure {
         name: "key.dat",
-        writes: Some(is_keys),
+        aim: Aim::Keys,
         takes_the_file_system: false,
         before: &["put 400 410 500"],
         command: "checkpoint",
@@ -61,7 +61,7 @@ const FAILURES: [Failure; 8] = [
     },
     Failure {
         name: "address.idx",
-        writes: Some(is_leaf),
+        aim: Aim::Leaves,
         takes_the_file_system: false,
         before: &["put 400 410 500"],
         command: "checkpoint",
@@ -69,7 +69,7 @@ const FAILURES: [Failure; 8] = [
     },
     Failure {
         name: "SUPERBLOCK",
-        writes: Some(is_superblock),
+        aim: Aim::Superblock,
         takes_the_file_system: false,
         before: &["put 400 410 500"],
         command: "checkpoint",
@@ -77,7 +77,7 @@ const FAILURES: [Failure; 8] = [
     },
     Failure {
         name: "flushes",
-        writes: None,
+        aim: Aim::Flushes,
         takes_the_file_system: true,
         before: &["put 400 410 500"],
         command: "sync",
@@ -85,40 +85,13 @@ const FAILURES: [Failure; 8] = [
     },
     Failure {
         name: "everything",
-        writes: Some(|_| true),
+        aim: Aim::Everything,
         takes_the_file_system: true,
         before: &["put 400 410 500"],
         command: "checkpoint",
         file: "value0.dat",
     },
 ];
-
-fn has(block: &[u8], mark: &[u8]) -> bool {
-    block.windows(mark.len()).any(|w| w == mark)
-}
-
-fn is_segment(block: &[u8]) -> bool {
-    has(block, BODY_MARK)
-}
-
-/// The header of a segment that has no record yet.
-fn is_segment_header(block: &[u8]) -> bool {
-    block.starts_with(b"FMVALUE\0") && !has(block, BODY_MARK)
-}
-
-fn is_keys(block: &[u8]) -> bool {
-    has(block, KEY_MARK) && !has(block, BODY_MARK)
-}
-
-/// By its kind, its depth, and the bytes that are zero in every leaf.
-fn is_leaf(block: &[u8]) -> bool {
-    let plain = !has(block, KEY_MARK) && !has(block, BODY_MARK);
-    plain && block.len() == 4096 && block[4] == 1 && (7..48).contains(&block[5]) && block[24..32] == [0; 8]
-}
-
-fn is_superblock(block: &[u8]) -> bool {
-    block.starts_with(b"FILEMAP\0")
-}
 
 /// How the store is opened after the failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +109,7 @@ enum Opening {
 /// # Errors
 /// When the harness itself fails.
 pub fn run(program: &Path) -> Result<usize> {
-    let machine = Machine::new(FileSystem::Ext4)?;
+    let machine = Machine::new(program, FileSystem::Ext4)?;
     let mut violations = 0;
     for failure in &FAILURES {
         for opening in [Opening::Warm, Opening::WarmAndIdle, Opening::Cold] {
@@ -210,12 +183,9 @@ fn fail(program: &Path, store: &Path, machine: &Machine, failure: &Failure) -> R
     for command in failure.before {
         visitor.must(command)?;
     }
-    match failure.writes {
-        Some(aim) => machine.disk().fail_writes(aim),
-        None => machine.disk().fail_flushes(),
-    }
+    machine.disk().fail(failure.aim)?;
     let met = meet(&mut visitor, failure);
-    if machine.disk().heal() == 0 {
+    if machine.disk().heal()? == 0 {
         return Err("nothing was asked of the device that failed".into());
     }
     let all_durable = met?;

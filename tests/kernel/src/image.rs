@@ -116,6 +116,16 @@ pub enum Fate {
 }
 
 impl Fate {
+    /// A number that stands for it.
+    pub fn number(self) -> u64 {
+        self as u64
+    }
+
+    /// The one that a number stands for.
+    pub fn of(number: u64) -> Fate {
+        [Fate::Lost, Fate::Kept, Fate::Subset, Fate::Torn][(number % 4) as usize]
+    }
+
     /// One of them.
     pub fn draw(random: &mut Random) -> Fate {
         match random.below(8) {

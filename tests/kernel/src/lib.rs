@@ -7,6 +7,7 @@
 //!
 //! All but the first need root, /dev/fuse and loop devices; [`system::missing`] says what is not there.
 
+pub mod aim;
 pub mod device;
 pub mod disk;
 pub mod full;

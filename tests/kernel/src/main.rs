@@ -6,10 +6,11 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
+use filemap_kernel::disk::Service;
 use filemap_kernel::system::{self, FileSystem};
 use filemap_kernel::visitor::Visit;
 use filemap_kernel::writer::Work;
-use filemap_kernel::{device, full, kill, replay, visitor, writer};
+use filemap_kernel::{device, disk, full, kill, replay, visitor, writer};
 
 /// The exit code of a run that this machine cannot do.
 const SKIPPED: u8 = 77;
@@ -58,6 +59,9 @@ enum Command {
     /// The process that is killed or recorded; started by the others.
     #[command(hide = true)]
     Writer(Work),
+    /// The process that is a disk; started by the others.
+    #[command(hide = true)]
+    Disk(Service),
     /// The process that meets a failing device or a full disk; started by the others.
     #[command(hide = true)]
     Visitor(Visit),
@@ -101,6 +105,7 @@ fn run(command: Command) -> system::Result<usize> {
         Command::Device => device::run(&own_program()?),
         Command::Full { fs } => full::run(&own_program()?, &fs),
         Command::Writer(work) => writer::work(&work).map(|()| 0).map_err(|e| e.to_string()),
+        Command::Disk(service) => disk::serve(&service).map(|()| 0),
         Command::Visitor(visit) => visitor::serve(&visit).map(|()| 0),
     }
 }

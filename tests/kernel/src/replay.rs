@@ -8,7 +8,8 @@ use std::path::Path;
 
 use filemap_core::Store;
 
-use crate::image::{self, Event, Fate, Image};
+use crate::disk::Tape;
+use crate::image::Fate;
 use crate::ops;
 use crate::oracle::{self, Bounds, Oracle};
 use crate::random::Random;
@@ -58,13 +59,13 @@ pub struct Report {
 /// # Errors
 /// When the harness itself fails. Violations are in the report.
 pub fn run(program: &Path, system: FileSystem, states: u64, seed: u64, fault: Option<Fault>) -> Result<Report> {
-    let machine = Machine::new(system)?;
+    let machine = Machine::new(program, system)?;
     let mut report = Report::default();
     let mut round = seed;
     while report.states < states {
         let record = Record::make(program, &machine, round, fault)?;
-        report.writes += record.log.iter().filter(|e| matches!(e, Event::Write(..))).count() as u64;
-        report.flushes += record.log.iter().filter(|e| matches!(e, Event::Flush)).count() as u64;
+        report.writes += record.tape.events - record.tape.flushes;
+        report.flushes += record.tape.flushes;
         let wanted = STATES_PER_RECORD.min(states - report.states);
         record.replay(&machine, wanted, fault, &mut report)?;
         round += 1;
@@ -72,13 +73,12 @@ pub fn run(program: &Path, system: FileSystem, states: u64, seed: u64, fault: Op
     Ok(report)
 }
 
-/// What a disk was told during one workload.
+/// What was done in one workload; what the disk was told is on its tape.
 struct Record {
     seed: u64,
-    base: Image,
-    log: Vec<Event>,
-    /// Positions in the log at which the writer had said that all below a number is durable.
-    acks: Vec<(usize, u64)>,
+    tape: Tape,
+    /// Positions on the tape at which the writer had said that all below a number is durable.
+    acks: Vec<(u64, u64)>,
     oracle: Oracle,
 }
 
@@ -99,24 +99,24 @@ impl Record {
             rustix::fs::sync();
             acks.push((0, oracle.next()));
         }
-        let base = machine.disk().restart_record();
+        machine.disk().record()?;
         let from = oracle.next();
         let until = from + RECORD_LENGTH;
         let work = Work { store, seed, from, until, wait: true, lie: fault == Some(Fault::NoSync) };
         let mut writer = Writer::start(program, &work).map_err(|e| format!("start of a writer: {e}"))?;
         while let Some(number) = writer.report() {
-            acks.push((machine.disk().position(), number));
+            acks.push((machine.disk().position()?, number));
             writer.answer();
         }
         writer.finish()?;
-        let log = machine.disk().log();
+        let tape = machine.disk().keep_tape()?;
         mounted.unmount()?;
         oracle.learn_below(until);
-        Ok(Record { seed, base, log, acks, oracle })
+        Ok(Record { seed, tape, acks, oracle })
     }
 
-    /// How far the work had come when `events` events of the log had happened.
-    fn bounds(&self, events: usize) -> Bounds {
+    /// How far the work had come when `events` events of the tape had happened.
+    fn bounds(&self, events: u64) -> Bounds {
         let durable = self.acks.iter().rev().find(|(at, _)| *at <= events);
         let begun = self.acks.iter().find(|(at, _)| *at > events);
         Bounds { certain: durable.map_or(0, |a| a.1), possible: begun.map_or(self.oracle.next(), |a| a.1) }
@@ -124,24 +124,19 @@ impl Record {
 
     fn replay(&self, machine: &Machine, states: u64, fault: Option<Fault>, report: &mut Report) -> Result<()> {
         let mut random = Random::new(self.seed, 0x7265);
-        let mut points: Vec<usize> = (0..states).map(|_| random.below(self.log.len() as u64 + 1) as usize).collect();
+        let mut points: Vec<u64> = (0..states).map(|_| random.below(self.tape.events + 1)).collect();
         points.sort_unstable();
-        let (mut base, mut applied) = (self.base.clone(), 0);
         for (nth, point) in points.into_iter().enumerate() {
-            let mut durable = image::durable(&self.log[..point]);
             let mut fate = Fate::draw(&mut random);
+            let mut lost = 0;
             if fault == Some(Fault::LostFlushes) {
                 // As if the power had been lost some flushes earlier.
-                (0..20).for_each(|_| durable = image::durable(&self.log[..durable.saturating_sub(1)]));
-                fate = Fate::Lost;
+                (lost, fate) = (20, Fate::Lost);
             }
-            if durable > applied {
-                base.apply(&self.log[applied..durable]);
-                applied = durable;
-            }
-            let after = image::crash(&base, &self.log[applied..point], fate, &mut random);
-            let mut state = State { machine, random: &mut random, report, oracle: self.oracle.clone() };
-            if let Err(what) = state.check_twice(after, self.bounds(point)) {
+            machine.disk().lose_power(point, lost, fate, &mut random)?;
+            let keep = fault.is_none();
+            let mut state = State { machine, random: &mut random, report, oracle: self.oracle.clone(), keep };
+            if let Err(what) = state.check_twice(self.bounds(point)) {
                 let words = format!("record of seed {}, state {nth} (event {point}, {fate:?}): {what}", self.seed);
                 report.violations.push(words);
             }
@@ -156,52 +151,53 @@ struct State<'a> {
     random: &'a mut Random,
     report: &'a mut Report,
     oracle: Oracle,
+    /// Whether the disk of a violation is worth keeping.
+    keep: bool,
 }
 
 /// How far a session after a power loss came, and what held when.
 struct Session {
-    /// Position in the log, and what is known of the store from there on.
-    known: Vec<(usize, Oracle, Bounds)>,
+    /// Position in the record, and what is known of the store from there on.
+    known: Vec<(u64, Oracle, Bounds)>,
 }
 
 impl State<'_> {
-    fn check_twice(&mut self, image: Image, bounds: Bounds) -> Result<()> {
-        let session = self.session(image.clone(), bounds).map_err(|e| self.keep(&image, e))?;
+    fn check_twice(&mut self, bounds: Bounds) -> Result<()> {
+        let session = self.session(bounds)?;
         if !self.random.one_in(4) {
             return Ok(());
         }
-        let log = self.machine.disk().log();
-        let point = self.random.below(log.len() as u64 + 1) as usize;
-        let durable = image::durable(&log[..point]);
-        let mut base = image;
-        base.apply(&log[..durable]);
+        let disk = self.machine.disk();
+        let point = self.random.below(disk.position()? + 1);
         let fate = Fate::draw(self.random);
-        let after = image::crash(&base, &log[durable..point], fate, self.random);
+        disk.lose_power_again(point, fate, self.random)?;
         let known = session.known.into_iter().rev().find(|(at, ..)| *at <= point);
         let (_, oracle, bounds) = known.ok_or("a session without a beginning")?;
         self.oracle = oracle;
         self.report.second += 1;
-        let second = self.session(after.clone(), bounds).map_err(|e| self.keep(&after, e));
-        second.map_err(|e| format!("second power loss (event {point}, {fate:?}): {e}")).map(drop)
+        self.session(bounds).map_err(|e| format!("second power loss (event {point}, {fate:?}): {e}")).map(drop)
     }
 
     /// Keeps the disk of a violation: the same seed gives the same work, but the kernel does not write it in the same order
     /// again.
-    fn keep(&self, image: &Image, what: String) -> String {
-        if self.report.violations.len() >= KEPT_IMAGES {
+    fn keep(&self, what: String) -> String {
+        if !self.keep || self.report.violations.len() >= KEPT_IMAGES {
             return what;
         }
         let path = std::env::temp_dir().join(format!("{}.img", unique_name()));
-        match image.save(&path) {
+        match self.machine.disk().save(&path) {
             Ok(()) => format!("{what}; the disk is in {}", path.display()),
             Err(e) => format!("{what}; the disk could not be kept: {e}"),
         }
     }
 
     /// Mounts a disk and works with its store.
-    fn session(&mut self, image: Image, bounds: Bounds) -> Result<Session> {
+    fn session(&mut self, bounds: Bounds) -> Result<Session> {
         self.report.states += 1;
-        self.machine.disk().exchange(image);
+        self.mounted_session(bounds).map_err(|e| self.keep(e))
+    }
+
+    fn mounted_session(&mut self, bounds: Bounds) -> Result<Session> {
         let mounted = self.machine.mount()?;
         let path = mounted.path().join("pages.fm");
         let worked = catch_unwind(AssertUnwindSafe(|| self.work(&path, bounds)));
@@ -217,7 +213,7 @@ impl State<'_> {
         let options = ops::options(self.random.number());
         let mut known = vec![(0, self.oracle.clone(), bounds)];
         let mut store = Store::open_or_create(path, options.clone()).map_err(|e| format!("open: {e}; {bounds:?}"))?;
-        let opened = self.machine.disk().position();
+        let opened = self.machine.disk().position()?;
         self.oracle.check(&store, bounds, self.random)?;
         self.oracle.settle(&store, bounds)?;
         let settled = self.oracle.next();
@@ -239,7 +235,7 @@ impl State<'_> {
         }
         store.sync().map_err(|e| format!("sync after recovery: {e}"))?;
         let all = Bounds { certain: reserve.next(), possible: reserve.next() };
-        known.push((self.machine.disk().position(), reserve, all));
+        known.push((self.machine.disk().position()?, reserve, all));
         store.close().map_err(|e| format!("close after recovery: {e}"))?;
         let store = Store::open(path, options).map_err(|e| format!("second open: {e}"))?;
         self.oracle.check(&store, all, self.random).map_err(|e| format!("opened again: {e}"))?;

@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use rustix::mount::{MountFlags, UnmountFlags};
 
@@ -140,6 +141,31 @@ pub fn enter_private_mounts() -> Result<()> {
     let mut command = Command::new(unshare);
     command.args(["--mount", "--propagation", "private"]).arg(own).args(std::env::args_os().skip(1));
     Err(format!("unshare: {}", command.env(PRIVATE, "1").exec()))
+}
+
+/// Unmounts what is mounted beside a disk's folder, and detaches the loop device of its file. In the order of things nothing
+/// is: only a process that was killed leaves it to its disk.
+pub(crate) fn take_down(disk_folder: &Path, file_name: &str) {
+    let Some(scratch) = disk_folder.parent() else { return };
+    // Processes that use it are ending as well.
+    for tries_left in (0..100).rev() {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let paths = mounts.lines().filter_map(|l| l.split(' ').nth(1)).map(Path::new);
+        let left: Vec<&Path> = paths.filter(|p| p.starts_with(scratch) && *p != disk_folder).collect();
+        if left.is_empty() {
+            break;
+        }
+        let flags = if tries_left == 0 { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+        let unmounted = left.iter().filter(|p| rustix::mount::unmount(**p, flags).is_ok()).count();
+        if unmounted < left.len() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    for (device, file) in loop_devices() {
+        if file.rsplit('/').next() == Some(file_name) {
+            let _ = run("losetup", &["-d", &device]);
+        }
+    }
 }
 
 /// Detaches loop devices and removes folders that runs left behind which were killed. Their mounts went with them.
@@ -280,15 +306,15 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Puts it together; the disk is all zeros.
+    /// Puts it together; the disk is all zeros; `program` is this package's.
     ///
     /// # Errors
     /// What a part says.
-    pub fn new(system: FileSystem) -> Result<Machine> {
+    pub fn new(program: &Path, system: FileSystem) -> Result<Machine> {
         let scratch = scratch()?;
         let mount_point = folder(scratch.path().join("mounted"))?;
         let fuse = folder(scratch.path().join("disk"))?;
-        let disk = Disk::new(&fuse, &unique_name(), system.device_bytes()).map_err(|e| format!("FUSE: {e}"))?;
+        let disk = Disk::new(program, &fuse, &unique_name(), system.device_bytes())?;
         let device = Loop::new(disk.file())?;
         Ok(Machine { system, device, disk, mount_point, _scratch: scratch })
     }
@@ -298,7 +324,7 @@ impl Machine {
     /// # Errors
     /// What its program says.
     pub fn format(&self) -> Result<()> {
-        self.disk.exchange(crate::image::Image::new(self.system.device_bytes()));
+        self.disk.blank()?;
         self.system.make(self.device.device())
     }
 
