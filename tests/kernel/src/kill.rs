@@ -71,7 +71,8 @@ impl Round<'_> {
     fn cycle(&mut self, report: &mut Report) -> Result<(), String> {
         self.work.from = self.oracle.next();
         let writer = Writer::start(self.program, &self.work).map_err(|e| format!("start: {e}"))?;
-        let reached = writer.kill_after(Duration::from_micros(self.random.below(LIFE_US)));
+        let life = Duration::from_micros(self.random.below(LIFE_US));
+        let reached = writer.kill_after(life, self.random.one_in(2))?;
         report.cycles += 1;
         let Some(reached) = reached else {
             report.before_open += 1;

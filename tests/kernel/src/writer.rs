@@ -113,15 +113,20 @@ impl Writer {
         }
     }
 
-    /// Kills it after a time and returns the last number that it reported, if any.
-    pub fn kill_after(mut self, life: Duration) -> Option<u64> {
+    /// Kills it after a time, which begins when it has opened the store if `opened` says so; the last number that it
+    /// reported, if any.
+    ///
+    /// # Errors
+    /// What it said, when it ended by itself: one that works without end ends only by a failure.
+    pub fn kill_after(mut self, life: Duration, opened: bool) -> std::result::Result<Option<u64>, String> {
+        let mut last = if opened { self.report() } else { None };
         std::thread::sleep(life);
         let _ = self.child.kill();
-        let mut last = None;
         while let Some(number) = self.report() {
             last = Some(number);
         }
-        last
+        let status = self.child.wait().map_err(|e| e.to_string())?;
+        if status.code().is_some() { self.finish().map(|()| last) } else { Ok(last) }
     }
 
     /// Waits for its end.

@@ -4,6 +4,7 @@
 //! The counts of the gate and of a soak are arguments of the program (see its `--help`); that of the killed writers is
 //! FILEMAP_KILL_CYCLES here too.
 
+use std::io::Write;
 use std::process::{Command, Output};
 
 /// The exit code of what cannot be done here.
@@ -14,6 +15,10 @@ fn run(arguments: &[&str]) -> (Option<i32>, String) {
     let mut words = String::from_utf8_lossy(&output.stdout).into_owned();
     words.push_str(&String::from_utf8_lossy(&output.stderr));
     println!("{words}");
+    if output.status.code() == Some(SKIPPED) {
+        // Past the test runner, which shows the words of a test only when it fails.
+        let _ = writeln!(std::io::stderr(), "{arguments:?}: {}", words.trim());
+    }
     (output.status.code(), words)
 }
 
