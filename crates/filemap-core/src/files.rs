@@ -1,6 +1,7 @@
-//! The header that every file starts with: read and judged in one place, whichever file it is.
+//! What is done alike with files of every kind when they are opened: the header is read and judged, and what a failed write
+//! may have left in the page cache is dropped.
 
-use filemap_io::{Access, File};
+use filemap_io::{Access, Advice, File};
 
 use crate::error::{Error, Result};
 use crate::format::FORMAT_VERSION;
@@ -40,4 +41,13 @@ pub(crate) fn check_header(
         return Err(Error::corrupt(name, 0, "it belongs to another store"));
     }
     Ok(header)
+}
+
+/// Drops cached pages from an offset on, before anything is written there: those after what the last superblock names.
+///
+/// After a write that the device failed, the cached page counts as clean. ext4 leaves its new blocks marked as unwritten,
+/// and does not mark them otherwise when the same cached page is written and synced again: that sync succeeds, and after the
+/// next mount the blocks are zeros. Once the page is dropped, a new write is one like any other.
+pub(crate) fn drop_failed_writes(file: &dyn File, from: u64) {
+    file.advise(Advice::DropCache, from, 0);
 }

@@ -42,8 +42,8 @@ pub enum Advice {
     Random,
     /// The range is wanted soon: start reading it, without waiting.
     WillNeed,
-    /// Forget cached pages that are clean, so that the next read comes from the device. Pages that are dirty or mapped
-    /// stay.
+    /// Forget cached pages that are clean, the page included in which the range begins, so that the next read comes from
+    /// the device. Pages that are dirty or mapped stay.
     DropCache,
 }
 

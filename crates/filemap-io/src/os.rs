@@ -17,6 +17,9 @@ use crate::guard;
 use crate::map::OsMap;
 use crate::{Access, Advice, Dir, File, Lock, Locking, Map};
 
+/// No system that this runs on has larger pages.
+const LARGEST_PAGE: u64 = 64 << 10;
+
 /// A directory of the operating system.
 #[derive(Debug)]
 pub struct OsDir {
@@ -245,7 +248,13 @@ impl File for OsFile {
         self.file.sync_data()
     }
 
-    fn advise(&self, advice: Advice, offset: u64, len: u64) {
+    fn advise(&self, advice: Advice, mut offset: u64, mut len: u64) {
+        if advice == Advice::DropCache {
+            // The system drops whole pages only, and would leave the one in which the range begins.
+            let before = offset % LARGEST_PAGE;
+            offset -= before;
+            len += if len == 0 { 0 } else { before };
+        }
         let advice = match advice {
             Advice::Random => rustix::fs::Advice::Random,
             Advice::WillNeed => rustix::fs::Advice::WillNeed,

@@ -14,7 +14,6 @@ use filemap_io::{Advice, Dir, File};
 use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
 use crate::event::RecoveryReport;
-use crate::format::PAGE_BYTES;
 use crate::format::location::{Location, UNIT_BYTES};
 use crate::format::superblock::{Superblock, Tail};
 use crate::format::value::{self, Header, Kind};
@@ -99,12 +98,12 @@ impl Run<'_> {
     fn segment(&mut self, segment: &Segment, from: u64) -> Result<u64> {
         let file = self.segments.file(segment)?;
         // What an earlier failed sync left in the cache is not what the disk holds. Only clean pages can be dropped, so they
-        // are made clean first; and only whole ones, so it begins where the page does.
+        // are made clean first.
         if !planted(Fault::CacheTrusted) {
             if !planted(Fault::RecoveredTailNotSynced) {
                 file.sync().map_err(|e| Error::io("sync", segment.name(), e))?;
             }
-            file.advise(Advice::DropCache, from / PAGE_BYTES as u64 * PAGE_BYTES as u64, 0);
+            file.advise(Advice::DropCache, from, 0);
         }
         let len = file.len().map_err(|e| Error::io("measure", segment.name(), e))?;
         if len < from {

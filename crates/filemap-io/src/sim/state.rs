@@ -267,14 +267,14 @@ impl Inode {
         self.lengths.clear();
     }
 
-    /// Drops clean pages of a range from the cache, unless they are mapped.
+    /// Drops clean pages that a range meets from the cache, unless they are mapped.
     pub(super) fn drop_cache(&mut self, offset: usize, len: usize) {
         self.maps.retain(|m| m.strong_count() > 0);
         if !self.maps.is_empty() {
             return;
         }
         let end = if len == 0 { self.live.len() } else { self.live.len().min(offset + len) };
-        for page in offset.div_ceil(PAGE_BYTES)..end.div_ceil(PAGE_BYTES) {
+        for page in offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES) {
             let sectors = page * PAGE_BYTES / SECTOR_BYTES..(page + 1) * PAGE_BYTES / SECTOR_BYTES;
             if self.dirty.range(sectors.clone()).next().is_some() {
                 continue;
