@@ -185,3 +185,35 @@ impl ReadAhead<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::names;
+    use crate::{Options, Record, Store};
+
+    #[test]
+    fn verify_finds_nothing_wrong_in_the_middle_of_a_checkpoint() {
+        let temp = tempfile::tempdir().unwrap();
+        let store = Store::create(temp.path().join("a"), Options::new().free_space_floor(0)).unwrap();
+        let put = |keys: std::ops::Range<u8>| keys.for_each(|i| drop(store.put(&Record::new(&[i], b"v")).unwrap()));
+        put(0..100);
+        let shared = &store.shared;
+        let mut begun = false;
+        let report = store.verify(&mut |progress| {
+            // Before the index is looked at: its leaves are replaced, and the superblock is not written yet.
+            if progress.file == names::KEYS && !std::mem::replace(&mut begun, true) {
+                put(100..200);
+                let mut c = lock(&shared.writer.as_ref().unwrap().checkpointer);
+                let frozen = shared.freeze(&c).unwrap().unwrap();
+                shared.apply(&mut c, &frozen.table).unwrap();
+                c.keys.flush().unwrap();
+                c.index.flush().unwrap();
+            }
+        });
+        assert!(begun);
+        assert_eq!(report.unwrap().problems, []);
+        // Nothing ends this checkpoint: the store must not be closed as if all were well.
+        shared.poison(&Error::Closed);
+    }
+}

@@ -81,6 +81,7 @@ pub(crate) struct Index {
     owner: Owner,
     extents: Extents,
     directory: ArcSwap<Directory>,
+    /// Raised by every change of ours; odd while the directory is ahead of the last superblock.
     reuse: AtomicU64,
 }
 
@@ -163,6 +164,14 @@ impl Index {
     /// Takes over the directory of a newer superblock, for handles that follow another process.
     pub(crate) fn follow(&self, newer: &Index) {
         self.directory.store(newer.directory.load_full());
+    }
+
+    /// A number that stays the same for as long as the directory is that of one superblock; `None` between two.
+    pub(crate) fn settled(&self) -> Option<u64> {
+        match self.owner {
+            Owner::Us => Some(self.reuse.load(Ordering::Acquire)).filter(|n| n % 2 == 0),
+            Owner::Other => Some(self.epoch()),
+        }
     }
 
     /// The epoch of the superblock that the directory was loaded from.
