@@ -24,7 +24,8 @@ const GUESS_BYTES: usize = 256;
 pub(crate) struct KeyLog {
     file: Arc<dyn File>,
     seed: u32,
-    /// Bytes that are in the file.
+    /// Bytes that count: for the writer those in the file, for a follower those that the superblock vouches for. What lies
+    /// further may be being written.
     end: AtomicU64,
 }
 
@@ -87,19 +88,18 @@ impl KeyLog {
         if len < current.key_bytes {
             return Err(Error::corrupt(names::KEYS, len, "the file is shorter than the superblock says"));
         }
-        Ok(Arc::new(KeyLog { file, seed: seed(&current.store_id, u64::MAX), end: AtomicU64::new(len) }))
+        let end = if access == Access::Read { current.key_bytes } else { len };
+        Ok(Arc::new(KeyLog { file, seed: seed(&current.store_id, u64::MAX), end: AtomicU64::new(end) }))
     }
 
-    /// Bytes in the file, its header included.
+    /// Bytes that count, the header included.
     pub(crate) fn bytes(&self) -> u64 {
         self.end.load(Ordering::Acquire)
     }
 
-    /// Measures the file again, for handles that follow another process.
-    pub(crate) fn follow(&self) -> Result<()> {
-        let len = self.file.len().map_err(|e| Error::io("measure", names::KEYS, e))?;
-        self.end.store(len, Ordering::Release);
-        Ok(())
+    /// Takes over what a newer superblock vouches for, for handles that follow another process.
+    pub(crate) fn follow(&self, newer: &Superblock) {
+        self.end.store(newer.key_bytes, Ordering::Release);
     }
 
     /// The record at an address, and its key. One read, two for keys over 200 bytes.

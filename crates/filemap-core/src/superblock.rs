@@ -78,6 +78,16 @@ impl SuperblockFile {
         Ok(newest)
     }
 
+    /// The newest copy that verifies, for a handle that follows a writer and knows the store is whole: the other may be being
+    /// written just now.
+    ///
+    /// # Errors
+    /// As [`SuperblockFile::read`], when no copy verifies.
+    pub(crate) fn newest_whole(&self, dir: &dyn Dir) -> Result<Superblock> {
+        let newest = self.copies()?.into_iter().flatten().max_by_key(|copy| copy.epoch);
+        newest.map_or_else(|| self.read(dir), Ok)
+    }
+
     /// Both copies as they stand.
     pub(crate) fn copies(&self) -> Result<[std::result::Result<Superblock, &'static str>; 2]> {
         let mut copies = [const { Err("unknown magic") }; 2];

@@ -196,7 +196,7 @@ mod tests {
     fn verify_finds_nothing_wrong_in_the_middle_of_a_checkpoint() {
         let temp = tempfile::tempdir().unwrap();
         let store = Store::create(temp.path().join("a"), Options::new().free_space_floor(0)).unwrap();
-        let put = |keys: std::ops::Range<u8>| keys.for_each(|i| drop(store.put(&Record::new(&[i], b"v")).unwrap()));
+        let put = |keys: std::ops::Range<u8>| keys.for_each(|i| assert!(store.put(&Record::new(&[i], b"v")).is_ok()));
         put(0..100);
         let shared = &store.shared;
         let mut begun = false;
@@ -211,9 +211,9 @@ mod tests {
                 c.index.flush().unwrap();
             }
         });
-        assert!(begun);
-        assert_eq!(report.unwrap().problems, []);
         // Nothing ends this checkpoint: the store must not be closed as if all were well.
         shared.poison(&Error::Closed);
+        assert!(begun);
+        assert_eq!(report.unwrap().problems, []);
     }
 }

@@ -70,9 +70,6 @@ pub(crate) enum Lookup {
     Stale(u32),
 }
 
-/// How often a page of a foreign index is read again before it is held to be bad.
-const CHECKS: u32 = 5;
-
 /// The index as readers see it.
 #[derive(Debug)]
 pub(crate) struct Index {
@@ -193,10 +190,11 @@ impl Index {
         slots: &mut dyn FnMut(&[Slot]),
         problem: &mut dyn FnMut(u32, &str),
     ) -> Result<u64> {
-        let (mut hash, mut pages, mut tries) = (0u64, 0, 0);
+        let (mut hash, mut pages) = (0u64, 0);
         loop {
             let before = self.reuse.load(Ordering::Acquire);
-            let (_, entry) = self.directory.load().find(hash);
+            let directory = self.directory.load_full();
+            let (_, entry) = directory.find(hash);
             if entry.page != 0 {
                 let mut page = vec![0; PAGE_BYTES];
                 let offset = u64::from(entry.page) * PAGE_BYTES as u64;
@@ -213,15 +211,16 @@ impl Index {
                 }
                 match judged {
                     Ok(found) => slots(&found),
-                    Err(_) if self.owner == Owner::Other && tries < CHECKS => {
-                        tries += 1;
+                    Err(what) => {
                         follow()?;
-                        continue;
+                        // Pages that the last superblock names are not written to: if there is a newer one, it was no damage.
+                        if self.owner == Owner::Other && self.epoch() != directory.epoch() {
+                            continue;
+                        }
+                        problem(entry.page, what);
                     }
-                    Err(what) => problem(entry.page, what),
                 }
                 pages += 1;
-                tries = 0;
             }
             match (hash | u64::MAX >> entry.depth).checked_add(1) {
                 Some(next) => hash = next,

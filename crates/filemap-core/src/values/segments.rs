@@ -119,7 +119,11 @@ impl Segments {
                 continue;
             }
             let name = names::segment(id);
-            let file = self.dir.open(&name, self.access).map_err(|e| Error::io("open", &name, e))?;
+            let file = match self.dir.open(&name, self.access) {
+                // A segment without a record may be removed by a writer that recovers.
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+                opened => opened.map_err(|e| Error::io("open", &name, e))?,
+            };
             let len = file.len().map_err(|e| Error::io("measure", &name, e))?;
             if len < FIRST_RECORD {
                 continue;
