@@ -4,7 +4,6 @@
 //! out is never given out again; records become readable with [`KeyLog::flush`] and durable with [`KeyLog::sync`].
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use filemap_io::{Access, Advice, Dir, File};
 
@@ -15,6 +14,7 @@ use crate::format::key::{FIXED_BYTES, KeyRecord, UNIT_BYTES};
 use crate::format::superblock::Superblock;
 use crate::format::{Flaw, names, seed};
 use crate::log::scan::{Extent, Framing, Scan};
+use crate::primitive::{AtomicU64, Ordering};
 
 /// How many bytes a read of a record asks for before its key's length is known.
 const GUESS_BYTES: usize = 256;

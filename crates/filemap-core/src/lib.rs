@@ -29,6 +29,7 @@ mod inspect;
 mod keys;
 mod log;
 mod options;
+mod primitive;
 mod recent;
 mod record;
 mod recover;

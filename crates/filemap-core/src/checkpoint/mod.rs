@@ -10,7 +10,6 @@
 mod merge;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
@@ -18,6 +17,7 @@ use crate::event::Event;
 use crate::format::leaf::kept_bits;
 use crate::format::superblock::Tail;
 use crate::index::Index;
+use crate::primitive::Ordering;
 use crate::recent::{Found, Recent};
 use crate::state::{Checkpointer, Shared, Tables};
 use crate::stats::Counters;

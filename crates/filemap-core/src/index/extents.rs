@@ -1,13 +1,13 @@
 //! The maps of address.idx: each extent maps as much as all before it together, so that a growing file is never mapped
 //! anew and a reader's page never moves.
 
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use filemap_io::{File, Map};
+use filemap_io::{File, Map, Word};
 
 use crate::error::{Error, Result};
 use crate::format::{PAGE_BYTES, names};
+use crate::primitive::OnceLock;
 
 /// Pages of the first extent.
 const FIRST_PAGES: u32 = 1 << 10;
@@ -21,11 +21,11 @@ pub(super) struct Extents {
 
 impl Extents {
     pub(super) fn new(file: Arc<dyn File>) -> Extents {
-        Extents { file, maps: [const { OnceLock::new() }; 23] }
+        Extents { file, maps: std::array::from_fn(|_| OnceLock::new()) }
     }
 
     /// The words of a page that lies within the file.
-    pub(super) fn page(&self, page: u32) -> Result<&[AtomicU64]> {
+    pub(super) fn page(&self, page: u32) -> Result<&[Word]> {
         // Extent 0 has pages 0..2^10, extent k > 0 has 2^(9+k)..2^(10+k).
         let extent = (page / FIRST_PAGES).checked_ilog2().map_or(0, |l| l as usize + 1);
         let first = if extent == 0 { 0 } else { FIRST_PAGES << (extent - 1) };

@@ -16,15 +16,14 @@ mod load;
 mod writer;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use arc_swap::ArcSwap;
-use filemap_io::{Advice, File};
+use filemap_io::{Advice, File, Word};
 
 use crate::error::{Error, Result};
 use crate::format::leaf::{self, Slot, hash_of_word, kept_bits};
 use crate::format::node::Entry;
 use crate::format::{PAGE_BYTES, names};
+use crate::primitive::{ArcSwap, AtomicU64, Ordering, fence};
 use directory::Directory;
 use extents::Extents;
 
@@ -137,7 +136,7 @@ impl Index {
         entry: Entry,
         prefix: u64,
         epoch: u64,
-        words: &[AtomicU64],
+        words: &[Word],
     ) -> std::result::Result<Vec<Slot>, &'static str> {
         let leaf = leaf::decode(self.seed, entry.page, &copy(words))?;
         if leaf.depth != entry.depth || leaf.prefix != prefix || leaf.slots.len() != usize::from(entry.count) {
@@ -231,7 +230,7 @@ impl Index {
 }
 
 /// A page's bytes, as they are now.
-fn copy(words: &[AtomicU64]) -> [u8; PAGE_BYTES] {
+fn copy(words: &[Word]) -> [u8; PAGE_BYTES] {
     let mut b = [0; PAGE_BYTES];
     for (word, out) in words.iter().zip(b.chunks_exact_mut(8)) {
         out.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
@@ -241,7 +240,7 @@ fn copy(words: &[AtomicU64]) -> [u8; PAGE_BYTES] {
 
 /// Finds a hash among a leaf's sorted slots by interpolation: hashes are uniform, so the guess is off by about the square
 /// root of the count, a cache line or two. Safe on any words: it stays within the page.
-fn search(words: &[AtomicU64], entry: Entry, hash: u64) -> Candidates {
+fn search(words: &[Word], entry: Entry, hash: u64) -> Candidates {
     let slots = &words[leaf::HEADER_BYTES / 8..];
     let (kept, count) = (kept_bits(hash), usize::from(entry.count).min(leaf::CAPACITY));
     let first = |i: usize| slots[2 * i].load(Ordering::Relaxed);
@@ -269,5 +268,7 @@ fn search(words: &[AtomicU64], entry: Entry, hash: u64) -> Candidates {
     found
 }
 
+#[cfg(all(test, loom))]
+mod models;
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 
 use super::directory::Directory;
 use super::load::Levels;
@@ -18,6 +17,7 @@ use crate::format::leaf::{self, CAPACITY, MAX_DEPTH, Slot};
 use crate::format::node::{self, Entry};
 use crate::format::superblock::IndexRoot;
 use crate::format::{PAGE_BYTES, names};
+use crate::primitive::{Ordering, fence};
 
 /// Leaves that a stage may write, at least; more in larger indexes.
 const MIN_STAGE_PAGES: u64 = 128;

@@ -4,11 +4,9 @@
 //! What such a handle has seen it never unsees: its table is kept across the writer's checkpoints, and is built anew from
 //! the newest superblock only when it has grown too large, after the newer index is in place.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
 use filemap_io::{Access, Dir, File};
 
 use crate::error::{Error, Result};
@@ -17,6 +15,7 @@ use crate::index::{Owner, load};
 use crate::keys::KeyLog;
 use crate::log::scan::Item;
 use crate::options::Options;
+use crate::primitive::{ArcSwap, AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering, sleep};
 use crate::recent::Recent;
 use crate::recover;
 use crate::state::{Shared, Tables, check_canonicalizer};
@@ -108,7 +107,7 @@ fn read_superblock(file: &SuperblockFile, dir: &dyn Dir) -> Result<Superblock> {
         match file.read(dir) {
             Err(e) if e.is_corrupt() && tries < READS => {
                 tries += 1;
-                std::thread::sleep(Duration::from_micros(200));
+                sleep(Duration::from_micros(200));
             }
             read => return read,
         }

@@ -1,7 +1,5 @@
 //! Reads: recent table, else one index page, then the value record, whose own key confirms the match.
 
-use std::sync::atomic::Ordering;
-
 use crate::error::{Error, Result};
 use crate::format::key::KeyRecord;
 use crate::format::leaf::Slot;
@@ -9,6 +7,7 @@ use crate::format::location::{Location, SizeClass};
 use crate::format::value::Kind;
 use crate::format::{PAGE_BYTES, names};
 use crate::index::{Candidates, Lookup};
+use crate::primitive::Ordering;
 use crate::recent::Entry;
 use crate::record::{Head, Value, Version};
 use crate::state::Shared;

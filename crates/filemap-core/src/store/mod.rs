@@ -11,11 +11,8 @@ mod stream;
 mod write;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use filemap_io::{Access, Dir, Lock, Locking, OsDir};
 
 use crate::check::{VerifyProgress, VerifyReport};
@@ -25,6 +22,7 @@ use crate::format::names;
 use crate::index::{IndexWriter, Owner, load};
 use crate::keys::{KeyAppender, KeyLog};
 use crate::options::{Canonicalizer, Options};
+use crate::primitive::{ArcSwap, AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering};
 use crate::recent::Recent;
 use crate::state::{Checkpointer, FreeSpace, Log, Shared, Tables, WriteSide, check_canonicalizer, follow};
 use crate::stats::{Counters, Stats};
@@ -66,7 +64,7 @@ impl std::fmt::Debug for Store {
 
 struct Workers {
     shared: Arc<Shared>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<Vec<worker::JoinHandle>>,
 }
 
 impl Drop for Workers {

@@ -2,8 +2,8 @@
 //! kept open, however many there are.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use filemap_io::{Access, Advice, Dir, File};
@@ -13,6 +13,7 @@ use crate::files::check_header;
 use crate::format::header::{self, FileHeader, Kind};
 use crate::format::{names, seed};
 use crate::log::scan::Scan;
+use crate::primitive::Mutex;
 use crate::record::now_ms;
 use crate::sync::lock;
 use crate::values::ValueFraming;
