@@ -4,6 +4,8 @@
 mod handover;
 mod iterate;
 mod many;
+#[cfg(all(test, shuttle))]
+mod models;
 mod read;
 #[cfg(test)]
 mod scale;
