@@ -10,6 +10,7 @@ use crate::{Map, Word};
 
 /// A shared, read-only mapping, seen as atomic words.
 #[derive(Debug)]
+#[cfg_attr(loom, expect(dead_code, reason = "no map of a real file is read in a model"))]
 pub(crate) struct OsMap {
     raw: MmapRaw,
     words: usize,

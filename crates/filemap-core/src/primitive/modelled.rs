@@ -41,6 +41,7 @@ thread_local! {
 }
 
 /// Plants a fault for the rest of the test.
+#[cfg(all(test, loom))]
 pub(crate) fn plant(fault: Fault) {
     FAULT.set(Some(fault));
 }
