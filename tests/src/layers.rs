@@ -26,7 +26,8 @@ pub const ENGINE_LAYERS: &[&[&str]] = &[
     &["error"],
     &["event"],
     &["options"],
-    // Locks and their order; counters.
+    // Atomics and locks, as the system or a model checker has them; locks and their order; counters.
+    &["primitive"],
     &["sync"],
     &["stats"],
     // Bytes: one record, then a log of records.

@@ -109,12 +109,19 @@ impl Shared {
             key_end: self.keys.bytes(),
             progress,
         };
-        let epoch = self.latest.load().epoch;
+        let settled = self.settled();
         check.superblock()?;
         check.values()?;
         let heads = check.keys()?;
-        check.index(heads, epoch)?;
+        check.index(heads, settled)?;
         Ok(check.report)
+    }
+
+    /// Something that stays the same for as long as the index is that of the latest superblock; `None` while it is not.
+    fn settled(&self) -> Option<(u64, u64)> {
+        let epoch = self.latest.load().epoch;
+        let settled = self.index.settled()?;
+        (self.writer.is_some() || settled == epoch).then_some((settled, epoch))
     }
 }
 
@@ -272,8 +279,8 @@ impl Check<'_> {
         ordinal.map_or(true, |ordinal| Tail { ordinal, offset: location.offset() } < self.value_end)
     }
 
-    /// Checks every leaf and where its slots lead. `epoch` is the superblock's when the verification began.
-    fn index(&mut self, heads: u64, epoch: u64) -> Result<()> {
+    /// Checks every leaf and where its slots lead. `settled` tells which index the heads were counted in.
+    fn index(&mut self, heads: u64, settled: Option<(u64, u64)>) -> Result<()> {
         self.report.files += 1;
         let (mut keys, mut bad) = (0, Vec::new());
         let mut slots = |slots: &[Slot]| {
@@ -304,8 +311,9 @@ impl Check<'_> {
         }
         let latest = self.shared.latest.load();
         let expected = latest.index.keys;
-        // Counts can be compared only if no checkpoint changed them meanwhile.
-        if latest.epoch == epoch && self.report.problems.is_empty() && (keys != expected || heads != keys) {
+        // Counts can be compared only if no checkpoint changed them meanwhile, not even one that is still under way.
+        let unchanged = settled.is_some() && self.shared.settled() == settled;
+        if unchanged && self.report.problems.is_empty() && (keys != expected || heads != keys) {
             let what = format!("the index has {keys} keys, the superblock says {expected}, key.dat has {heads} heads");
             self.problem(names::INDEX, 0, what);
         }

@@ -4,7 +4,6 @@
 //! out is never given out again; records become readable with [`KeyLog::flush`] and durable with [`KeyLog::sync`].
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use filemap_io::{Access, Advice, Dir, File};
 
@@ -16,6 +15,7 @@ use crate::format::key::{FIXED_BYTES, KeyRecord, UNIT_BYTES};
 use crate::format::superblock::Superblock;
 use crate::format::{Flaw, names, seed};
 use crate::log::scan::{Extent, Framing, Scan};
+use crate::primitive::{AtomicU64, Ordering};
 
 /// How many bytes a read of a record asks for before its key's length is known.
 const GUESS_BYTES: usize = 256;
@@ -25,7 +25,8 @@ const GUESS_BYTES: usize = 256;
 pub(crate) struct KeyLog {
     file: Arc<dyn File>,
     seed: u32,
-    /// Bytes that are in the file.
+    /// Bytes that count: for the writer those in the file, for a follower those that the superblock vouches for. What lies
+    /// further may be being written.
     end: AtomicU64,
 }
 
@@ -93,19 +94,18 @@ impl KeyLog {
         if access == Access::Write {
             drop_failed_writes(&*file, current.key_bytes);
         }
-        Ok(Arc::new(KeyLog { file, seed: seed(&current.store_id, u64::MAX), end: AtomicU64::new(len) }))
+        let end = if access == Access::Read { current.key_bytes } else { len };
+        Ok(Arc::new(KeyLog { file, seed: seed(&current.store_id, u64::MAX), end: AtomicU64::new(end) }))
     }
 
-    /// Bytes in the file, its header included.
+    /// Bytes that count, the header included.
     pub(crate) fn bytes(&self) -> u64 {
         self.end.load(Ordering::Acquire)
     }
 
-    /// Measures the file again, for handles that follow another process.
-    pub(crate) fn follow(&self) -> Result<()> {
-        let len = self.file.len().map_err(|e| Error::io("measure", names::KEYS, e))?;
-        self.end.store(len, Ordering::Release);
-        Ok(())
+    /// Takes over what a newer superblock vouches for, for handles that follow another process.
+    pub(crate) fn follow(&self, newer: &Superblock) {
+        self.end.store(newer.key_bytes, Ordering::Release);
     }
 
     /// The record at an address, and its key. One read, two for keys over 200 bytes.

@@ -31,6 +31,7 @@ mod keys;
 mod limits;
 mod log;
 mod options;
+mod primitive;
 mod recent;
 mod record;
 mod recover;

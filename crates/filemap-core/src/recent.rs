@@ -8,14 +8,25 @@
 //! the key in this table, `floor` the sequence of its last removal: so a get looks at one entry, however often the key was
 //! put.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-
 use crate::format::location::{Location, SizeClass};
+use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, OnceLock, Ordering};
 use crate::record::Version;
 
-const CHUNK_WORDS: usize = 1 << 16;
+#[cfg(not(any(loom, shuttle)))]
 const CHUNK_BITS: u32 = 16;
+#[cfg(not(any(loom, shuttle)))]
+const MIN_BUCKETS: usize = 1024;
+#[cfg(not(any(loom, shuttle)))]
+const SPARE_CHUNKS: usize = 64;
+// A model checker looks at every word: few of them, and buckets with more than one key.
+#[cfg(any(loom, shuttle))]
+const CHUNK_BITS: u32 = if cfg!(loom) { 6 } else { 9 };
+#[cfg(any(loom, shuttle))]
+const MIN_BUCKETS: usize = 1;
+#[cfg(any(loom, shuttle))]
+const SPARE_CHUNKS: usize = 4;
+
+const CHUNK_WORDS: usize = 1 << CHUNK_BITS;
 const HEAD_WORDS: usize = 8;
 const TOMBSTONE: u64 = 1 << 48;
 const TYPICAL_ENTRY_BYTES: usize = 128;
@@ -58,9 +69,9 @@ pub(crate) struct Recent {
 impl Recent {
     /// An empty table that is meant for about `bytes`, and has room for at least `room` bytes of entries.
     pub(crate) fn new(bytes: usize, room: usize) -> Recent {
-        let buckets = (bytes / TYPICAL_ENTRY_BYTES).next_power_of_two().max(1024);
+        let buckets = (bytes / TYPICAL_ENTRY_BYTES).next_power_of_two().max(MIN_BUCKETS);
         // Addresses of words have 32 bits: 32 GiB.
-        let chunks = (room.max(4 * bytes) / (8 * CHUNK_WORDS) * 2 + 64).min(1 << (32 - CHUNK_BITS));
+        let chunks = (room.max(4 * bytes) / (8 * CHUNK_WORDS) * 2 + SPARE_CHUNKS).min(1 << (32 - CHUNK_BITS));
         Recent {
             buckets: (0..buckets).map(|_| AtomicU32::new(0)).collect(),
             chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
@@ -276,10 +287,14 @@ impl Recent {
     fn bucket_keys(&self, bucket: &AtomicU32) -> Vec<(u64, Found)> {
         loop {
             let head = bucket.load(Ordering::Acquire);
+            // The key's entry before the head's may still be in the bucket, about to leave it.
+            let leaving = if head == 0 { 0 } else { (self.word(head, 0) >> 32) as u32 };
             let mut keys = Vec::new();
             let mut at = head;
             while at != 0 {
-                keys.push((self.word(at, 2), self.found(at)));
+                if at != leaving {
+                    keys.push((self.word(at, 2), self.found(at)));
+                }
                 at = self.next(at);
             }
             if bucket.load(Ordering::Acquire) == head {
@@ -299,6 +314,9 @@ fn word_of(bytes: &[u8]) -> u64 {
     b[..bytes.len()].copy_from_slice(bytes);
     u64::from_le_bytes(b)
 }
+
+#[cfg(all(test, loom))]
+mod models;
 
 #[cfg(test)]
 mod tests {

@@ -1,9 +1,8 @@
 //! What a handle counts while it works, and what of that a monitor is told.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::primitive::{AtomicU64, Mutex, Ordering};
 use crate::sync::lock;
 
 /// Live counters of a handle. Each is only ever added to.

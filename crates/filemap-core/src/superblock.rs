@@ -64,6 +64,15 @@ impl SuperblockFile {
         newest.ok_or_else(|| Error::corrupt(names::SUPERBLOCK, 0, "no copy"))
     }
 
+    /// The newest copy that verifies, for a handle that follows a writer and knows the store is whole: the other may be being
+    /// written just now.
+    ///
+    /// # Errors
+    /// As [`SuperblockFile::read`], when no copy verifies.
+    pub(crate) fn newest_whole(&self, dir: &dyn Dir) -> Result<Superblock> {
+        self.look(dir, Access::Read)?.map_or_else(|| self.read(dir, Access::Read), Ok)
+    }
+
     /// Both copies as they stand.
     pub(crate) fn copies(&self) -> Result<Copies> {
         let mut copies = [const { Err("unknown magic") }; 2];

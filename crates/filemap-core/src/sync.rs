@@ -3,11 +3,11 @@
 //! Order of the locks, outermost first: checkpoint, append, sync state. A thread that holds a later one never takes an
 //! earlier one. Readers take none of them.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::primitive::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, OnceLock, Ordering};
 
 /// Takes a lock. A thread that panicked while holding it was our bug and has been reported as such; the state it left is
 /// no worse for the others than for recovery.
@@ -133,6 +133,9 @@ impl Bell {
         *rung = false;
     }
 }
+
+#[cfg(all(test, loom))]
+mod models;
 
 #[cfg(test)]
 mod tests {

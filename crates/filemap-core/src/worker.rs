@@ -2,12 +2,16 @@
 //! in the crate starts a thread.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
+#[cfg(not(shuttle))]
+use std::thread::Builder;
 use std::time::{Duration, Instant};
+
+#[cfg(shuttle)]
+use shuttle::thread::Builder;
 
 use crate::error::{Error, Result};
 use crate::options::Durability;
+use crate::primitive::Ordering;
 use crate::state::{Shared, WriteSide};
 use crate::sync::lock;
 
@@ -16,16 +20,21 @@ const IDLE: Duration = Duration::from_secs(3600);
 
 type Job = fn(&Shared);
 
+#[cfg(shuttle)]
+pub(crate) type JoinHandle = shuttle::thread::JoinHandle<()>;
+#[cfg(not(shuttle))]
+pub(crate) type JoinHandle = std::thread::JoinHandle<()>;
+
 /// Starts the threads; they end when their bells are stopped.
 ///
 /// # Errors
 /// `Io` when the system gives no thread.
-pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>> {
+pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle>> {
     let jobs: [(&str, Job); 2] = [("filemap-sync", keep_synced), ("filemap-checkpoint", keep_checkpointed)];
     let mut threads = Vec::new();
     for (name, job) in jobs {
         let mine = Arc::clone(shared);
-        match std::thread::Builder::new().name(name.into()).spawn(move || job(&mine)) {
+        match Builder::new().name(name.into()).spawn(move || job(&mine)) {
             Ok(thread) => threads.push(thread),
             Err(e) => {
                 shared.stop_bells();

@@ -20,7 +20,6 @@ use std::fmt::Debug;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 pub use os::{OsDir, create_dir, open_file_limit, open_to_inspect};
 
@@ -127,11 +126,18 @@ pub trait File: Send + Sync + Debug {
     fn map(&self, offset: u64, len: usize) -> io::Result<Arc<dyn Map>>;
 }
 
+/// A word of a mapped file; in a build for the model checker `loom`, one whose loads and stores the checker sees.
+#[cfg(not(loom))]
+pub type Word = std::sync::atomic::AtomicU64;
+/// A word of a mapped file; in a build for the model checker `loom`, one whose loads and stores the checker sees.
+#[cfg(loom)]
+pub type Word = loom::sync::atomic::AtomicU64;
+
 /// A range of a file, mapped for reading.
 pub trait Map: Send + Sync + Debug {
     /// The mapped words, in the machine's byte order of the file's little-endian bytes: word `i` is bytes
     /// `8 * i .. 8 * i + 8`. A word may change between two loads while the file is written.
-    fn words(&self) -> &[AtomicU64];
+    fn words(&self) -> &[Word];
 }
 
 #[cfg(not(target_endian = "little"))]

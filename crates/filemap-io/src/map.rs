@@ -3,14 +3,14 @@
 
 use std::fs::File;
 use std::io;
-use std::sync::atomic::AtomicU64;
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
 
-use crate::Map;
+use crate::{Map, Word};
 
 /// A shared, read-only mapping, seen as atomic words.
 #[derive(Debug)]
+#[cfg_attr(loom, expect(dead_code, reason = "no map of a real file is read in a model"))]
 pub(crate) struct OsMap {
     raw: MmapRaw,
     words: usize,
@@ -26,8 +26,17 @@ impl OsMap {
     }
 }
 
+/// The checker's words cannot be laid over a file: its scenarios bring files of their own.
+#[cfg(loom)]
 impl Map for OsMap {
-    fn words(&self) -> &[AtomicU64] {
+    fn words(&self) -> &[Word] {
+        &[]
+    }
+}
+
+#[cfg(not(loom))]
+impl Map for OsMap {
+    fn words(&self) -> &[Word] {
         // SAFETY: the mapping is `words * 8` bytes long, starts at a page boundary (so it is aligned for u64) and lives
         // as long as `self`, to which the slice is bound. The bytes may change under us, by this process's pwrite or by
         // another process; all access goes through AtomicU64, which allows that, and every bit pattern is a valid u64.
@@ -35,6 +44,6 @@ impl Map for OsMap {
         // loads of 8 bytes from read-only memory are allowed on the targets that std's atomics document (x86-64 and
         // AArch64 among them). Reading past the end of the file would raise SIGBUS: that is an end of the process, not
         // undefined behaviour, and callers keep to pages that the durable directory names.
-        unsafe { std::slice::from_raw_parts(self.raw.as_ptr().cast::<AtomicU64>(), self.words) }
+        unsafe { std::slice::from_raw_parts(self.raw.as_ptr().cast::<Word>(), self.words) }
     }
 }

@@ -1,10 +1,9 @@
 //! The directory of an extendible hash table: 2^depth entries, indexed by the hash's first bits; a leaf of lesser depth
 //! is named by a run of entries. (R. Fagin et al., Extendible Hashing, ACM TODS 4(3), 1979.)
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use crate::format::leaf::MIN_DEPTH;
 use crate::format::node::Entry;
+use crate::primitive::{AtomicU64, Ordering};
 
 /// In memory only: the entry's page was checked since it was opened, or was written by this handle.
 const VERIFIED: u64 = 1 << 56;

@@ -1,13 +1,13 @@
 //! The maps of address.idx: each extent maps as much as all before it together, so that a growing file is never mapped
 //! anew and a reader's page never moves.
 
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use filemap_io::{File, Map};
+use filemap_io::{File, Map, Word};
 
 use crate::error::{Error, Result};
 use crate::format::{PAGE_BYTES, names};
+use crate::primitive::OnceLock;
 
 const WORDS: usize = PAGE_BYTES / 8;
 
@@ -22,11 +22,11 @@ pub(super) struct Extents {
 impl Extents {
     pub(super) fn new(file: Arc<dyn File>, first_pages: u32) -> Extents {
         assert!(first_pages.is_power_of_two());
-        Extents { file, first_pages, maps: [const { OnceLock::new() }; 32] }
+        Extents { file, first_pages, maps: std::array::from_fn(|_| OnceLock::new()) }
     }
 
     /// The words of a page that lies within the file.
-    pub(super) fn page(&self, page: u32) -> Result<&[AtomicU64]> {
+    pub(super) fn page(&self, page: u32) -> Result<&[Word]> {
         // With 2^10 first pages, extent 0 has pages 0..2^10, extent k > 0 has 2^(9+k)..2^(10+k).
         let extent = (page / self.first_pages).checked_ilog2().map_or(0, |l| l as usize + 1);
         let first = if extent == 0 { 0 } else { self.first_pages << (extent - 1) };

@@ -16,16 +16,15 @@ mod load;
 mod writer;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use arc_swap::ArcSwap;
-use filemap_io::{Advice, File};
+use filemap_io::{Advice, File, Word};
 
 use crate::error::{Error, Result};
 use crate::format::leaf::{self, Slot, hash_of_word, kept_bits};
 use crate::format::node::Entry;
 use crate::format::{PAGE_BYTES, names};
 use crate::limits::Limits;
+use crate::primitive::{ArcSwap, AtomicU64, Ordering, fence};
 use directory::Directory;
 use extents::Extents;
 
@@ -71,9 +70,6 @@ pub(crate) enum Lookup {
     Stale(u32),
 }
 
-/// How often a page of a foreign index is read again before it is held to be bad.
-const CHECKS: u32 = 5;
-
 /// The index as readers see it.
 #[derive(Debug)]
 pub(crate) struct Index {
@@ -82,6 +78,7 @@ pub(crate) struct Index {
     owner: Owner,
     extents: Extents,
     directory: ArcSwap<Directory>,
+    /// Raised by every change of ours; odd while the directory is ahead of the last superblock.
     reuse: AtomicU64,
 }
 
@@ -140,7 +137,7 @@ impl Index {
         entry: Entry,
         prefix: u64,
         epoch: u64,
-        words: &[AtomicU64],
+        words: &[Word],
     ) -> std::result::Result<Vec<Slot>, &'static str> {
         let leaf = leaf::decode(self.seed, entry.page, &copy(words))?;
         if leaf.depth != entry.depth || leaf.prefix != prefix || leaf.slots.len() != usize::from(entry.count) {
@@ -166,6 +163,14 @@ impl Index {
         self.directory.store(newer.directory.load_full());
     }
 
+    /// A number that stays the same for as long as the directory is that of one superblock; `None` between two.
+    pub(crate) fn settled(&self) -> Option<u64> {
+        match self.owner {
+            Owner::Us => Some(self.reuse.load(Ordering::Acquire)).filter(|n| n % 2 == 0),
+            Owner::Other => Some(self.epoch()),
+        }
+    }
+
     /// The epoch of the superblock that the directory was loaded from.
     pub(crate) fn epoch(&self) -> u64 {
         self.directory.load().epoch()
@@ -185,10 +190,11 @@ impl Index {
         slots: &mut dyn FnMut(&[Slot]),
         problem: &mut dyn FnMut(u32, &str),
     ) -> Result<u64> {
-        let (mut hash, mut pages, mut tries) = (0u64, 0, 0);
+        let (mut hash, mut pages) = (0u64, 0);
         loop {
             let before = self.reuse.load(Ordering::Acquire);
-            let (_, entry) = self.directory.load().find(hash);
+            let directory = self.directory.load_full();
+            let (_, entry) = directory.find(hash);
             if entry.page != 0 {
                 let mut page = vec![0; PAGE_BYTES];
                 let offset = u64::from(entry.page) * PAGE_BYTES as u64;
@@ -205,15 +211,16 @@ impl Index {
                 }
                 match judged {
                     Ok(found) => slots(&found),
-                    Err(_) if self.owner == Owner::Other && tries < CHECKS => {
-                        tries += 1;
+                    Err(what) => {
                         follow()?;
-                        continue;
+                        // Pages that the last superblock names are not written to: if there is a newer one, it was no damage.
+                        if self.owner == Owner::Other && self.epoch() != directory.epoch() {
+                            continue;
+                        }
+                        problem(entry.page, what);
                     }
-                    Err(what) => problem(entry.page, what),
                 }
                 pages += 1;
-                tries = 0;
             }
             match (hash | u64::MAX >> entry.depth).checked_add(1) {
                 Some(next) => hash = next,
@@ -224,7 +231,7 @@ impl Index {
 }
 
 /// A page's bytes, as they are now.
-fn copy(words: &[AtomicU64]) -> [u8; PAGE_BYTES] {
+fn copy(words: &[Word]) -> [u8; PAGE_BYTES] {
     let mut b = [0; PAGE_BYTES];
     for (word, out) in words.iter().zip(b.chunks_exact_mut(8)) {
         out.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
@@ -234,7 +241,7 @@ fn copy(words: &[AtomicU64]) -> [u8; PAGE_BYTES] {
 
 /// Finds a hash among a leaf's sorted slots by interpolation: hashes are uniform, so the guess is off by about the square
 /// root of the count, a cache line or two. Safe on any words: it stays within the page.
-fn search(words: &[AtomicU64], entry: Entry, hash: u64) -> Candidates {
+fn search(words: &[Word], entry: Entry, hash: u64) -> Candidates {
     let slots = &words[leaf::HEADER_BYTES / 8..];
     let (kept, count) = (kept_bits(hash), usize::from(entry.count).min(leaf::CAPACITY));
     let first = |i: usize| slots[2 * i].load(Ordering::Relaxed);
@@ -262,5 +269,7 @@ fn search(words: &[AtomicU64], entry: Entry, hash: u64) -> Candidates {
     found
 }
 
+#[cfg(all(test, loom))]
+mod models;
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::directory::Directory;
 use super::load::Levels;
@@ -20,6 +19,7 @@ use crate::format::node::{self, Entry};
 use crate::format::superblock::IndexRoot;
 use crate::format::{PAGE_BYTES, names};
 use crate::limits::Limits;
+use crate::primitive::{Ordering, fence};
 
 /// A stage writes up to one in this many of all leaves.
 const STAGES: u64 = 24;
@@ -192,8 +192,13 @@ impl IndexWriter {
     /// `Io`.
     pub(crate) fn flush(&mut self) -> Result<()> {
         let pending = std::mem::take(&mut self.pending);
-        // Readers that still look at pages which are about to be reused must notice.
-        self.index.reuse.fetch_add(1, Ordering::SeqCst);
+        // Readers that still look at pages which are about to be reused must notice. A reader that sees the new number sees
+        // the directory that no longer names those pages (release); one that sees a word of their new content sees the
+        // new number too, behind its fence (the fence here). The content is written by a system call, which takes effect
+        // in the order of the calling thread's own stores; the fence says so in the terms of the language.
+        let ahead = (self.index.reuse.load(Ordering::Relaxed) + 2) | 1;
+        self.index.reuse.store(ahead, Ordering::Release);
+        fence(Ordering::Release);
         let mut writes: Vec<(u32, &[u8])> =
             pending.iter().filter_map(|p| p.bytes.as_ref().map(|b| (p.entry.page, &b[..]))).collect();
         write_pages(&self.index, &mut writes)?;
@@ -257,6 +262,8 @@ impl IndexWriter {
 
     /// The superblock that names the last commit is durable: what it replaced is free.
     pub(crate) fn committed(&mut self) {
+        let ahead = self.index.reuse.load(Ordering::Relaxed);
+        self.index.reuse.store(ahead + ahead % 2, Ordering::Release);
         self.free.extend(self.retired.drain(..));
         self.stage_pages = 0;
         self.epoch += 1;

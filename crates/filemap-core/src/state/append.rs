@@ -1,14 +1,13 @@
 //! Appends: a record that the caller's thread has built is placed, written and entered in the recent table under the append
 //! lock; before that, the checks and the back-pressure.
 
-use std::sync::MutexGuard;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::format::location::UNIT_BYTES;
 use crate::format::value::{ChunkEntry, Kind};
+use crate::primitive::{AtomicU64, MutexGuard, Ordering, sleep};
 use crate::recent::Entry;
 use crate::record::{MAX_VALUE_BYTES, Version};
 use crate::state::{Log, Shared, WriteSide, check_limits};
@@ -120,7 +119,7 @@ impl Shared {
             self.ring_bells(writer, &log);
             drop(log);
             // The checkpoint that the bell asked for may not have begun yet.
-            std::thread::sleep(Duration::from_millis(1));
+            sleep(Duration::from_millis(1));
             slowed = true;
         }
     }
@@ -189,7 +188,7 @@ impl Shared {
                 }
             }
             let start = Instant::now();
-            std::thread::sleep(wait);
+            sleep(wait);
             add_us(&self.counters.slow_down_us, start.elapsed());
             slowed = true;
             writer.poison.check()?;

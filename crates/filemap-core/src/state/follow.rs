@@ -4,11 +4,9 @@
 //! What such a handle has seen it never unsees: its table is kept across the writer's checkpoints, and is built anew from
 //! the newest superblock only when it has grown too large, after the newer index is in place.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
 use filemap_io::{Access, Dir, File};
 
 use crate::error::{Error, Result};
@@ -17,6 +15,7 @@ use crate::index::{Owner, load};
 use crate::keys::KeyLog;
 use crate::log::scan::Item;
 use crate::options::Options;
+use crate::primitive::{ArcSwap, AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering, sleep};
 use crate::recent::Recent;
 use crate::recover;
 use crate::state::{Shared, Tables, check_canonicalizer};
@@ -56,10 +55,14 @@ impl Follower {
 pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
     let access = Access::Read;
     let superblock = SuperblockFile::open(&*dir, access)?;
-    let mut tries = 0;
+    let mut failed = None;
     loop {
-        tries += 1;
         let current = read_superblock(&superblock, &*dir)?;
+        if let Some((epoch, error)) = failed.take()
+            && epoch == current.epoch
+        {
+            return Err(error);
+        }
         check_canonicalizer(&current, &options)?;
         let segments = Arc::new(Segments::open(Arc::clone(&dir), current.store_id, access, options.open_files())?);
         let keys = KeyLog::open(&*dir, access, &current)?;
@@ -72,8 +75,11 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
             current.epoch,
             &options.limits,
         ) {
-            // The writer may have reused a node page since the superblock was read.
-            Err(e) if e.is_corrupt() && tries < READS => continue,
+            // The writer may have reused a node page since the superblock was read: then there is a newer one.
+            Err(e) if e.is_corrupt() => {
+                failed = Some((current.epoch, e));
+                continue;
+            }
             loaded => loaded?,
         };
         let active = Arc::new(Recent::new(options.recent_bytes, ROOM));
@@ -108,7 +114,7 @@ fn read_superblock(file: &SuperblockFile, dir: &dyn Dir) -> Result<Superblock> {
         match file.read(dir, Access::Read) {
             Err(e) if e.is_corrupt() && tries < READS => {
                 tries += 1;
-                std::thread::sleep(Duration::from_micros(200));
+                sleep(Duration::from_micros(200));
             }
             read => return read,
         }
@@ -145,17 +151,23 @@ impl Shared {
     fn follow_locked(&self, state: &mut Following) -> Result<()> {
         Counters::add(&self.counters.refreshes, 1);
         self.follow_log(state)?;
-        let mut tries = 0;
+        let mut failed = None;
         loop {
-            let newest = read_superblock(&self.superblock, &*self.dir)?;
-            if newest.epoch == self.index.epoch() {
+            let newest = self.superblock.newest_whole(&*self.dir)?;
+            if newest.epoch <= self.index.epoch() {
                 return Ok(());
+            }
+            // What the last superblock names is not written to: what does not fit it is damaged. Else the writer was faster.
+            if let Some((epoch, error)) = failed.take()
+                && epoch == newest.epoch
+            {
+                return Err(error);
             }
             if newest.tail > state.position {
                 // The writer has moved on since: what its index names must be known before it is used.
                 self.follow_log(state)?;
             }
-            self.keys.follow()?;
+            self.keys.follow(&newest);
             let file = recover::open_index(&*self.dir, Access::Read, &newest)?;
             match load(
                 file,
@@ -165,7 +177,7 @@ impl Shared {
                 newest.epoch,
                 &self.options.limits,
             ) {
-                Err(e) if e.is_corrupt() && tries < READS => tries += 1,
+                Err(e) if e.is_corrupt() => failed = Some((newest.epoch, e)),
                 Err(e) => return Err(e),
                 Ok((index, _)) => {
                     self.indexed_time_ms.store(newest.max_time_ms, Ordering::Release);
@@ -221,17 +233,29 @@ impl Shared {
         })?;
         let file = self.segments.file(segment)?;
         self.follow_records(segment, &*file, state, table)?;
-        if let Some(next) = next {
-            // Any later one will do: a power loss may have left the next one without a record, and those after it with some.
-            let mut is_begun = false;
-            for later in self.segments.all().iter().filter(|s| s.ordinal >= next) {
-                is_begun = is_begun || self.has_record(later)?;
-            }
-            if is_begun {
-                // Something may have been appended to this one between the scan and the look at the next.
-                self.follow_records(segment, &*file, state, table)?;
-                state.position = Tail { ordinal: next, offset: FIRST_RECORD };
-                return Ok(true);
+        if let Some(next) = next
+            && self.is_begun(next)?
+        {
+            // Something may have been appended to this one between the scan and the look at the next.
+            self.follow_records(segment, &*file, state, table)?;
+            state.position = Tail { ordinal: next, offset: FIRST_RECORD };
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Whether a segment or one after it holds a whole record. Until then the writer's next recovery may remove it and go on
+    /// in the one before: half a record is what a writer leaves that is killed while it writes the first. One after it will
+    /// do, since a power loss may leave a segment without a record and those after it with some.
+    fn is_begun(&self, ordinal: u64) -> Result<bool> {
+        for segment in self.segments.all().iter().filter(|s| s.ordinal >= ordinal) {
+            // Not through the open files, which would keep the removed one.
+            let Ok(file) = self.dir.open(&segment.name(), Access::Read) else { continue };
+            let mut scan = self.segments.scan(segment, &*file, FIRST_RECORD, u64::MAX)?;
+            while let Some(item) = scan.next()? {
+                if matches!(item, Item::Record { .. }) {
+                    return Ok(true);
+                }
             }
         }
         Ok(false)
@@ -252,21 +276,45 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether a segment holds a whole record. One that does not may yet be removed and created anew, and the log goes on in
-    /// the one before it: its writer was killed in the midst of the first record, and what comes next may be shorter.
-    fn has_record(&self, segment: &Segment) -> Result<bool> {
-        // For the same reason not through the open files.
-        let Ok(file) = self.dir.open(&segment.name(), Access::Read) else { return Ok(false) };
-        let mut scan = self.segments.scan(segment, &*file, FIRST_RECORD, u64::MAX)?;
-        while let Some(item) = scan.next()? {
-            if matches!(item, Item::Record { .. }) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
     fn segment_after(&self, ordinal: u64) -> Option<u64> {
         self.segments.all().iter().map(|s| s.ordinal).find(|o| *o > ordinal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::format::header::{FileHeader, Kind};
+    use crate::{Options, Record, Store};
+
+    #[test]
+    fn a_reader_does_not_follow_into_a_segment_that_recovery_removes() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("a");
+        let options = || Options::new().segment_bytes(1 << 20).large_value_bytes(256 << 10).free_space_floor(0);
+        let store = Store::create(&path, options()).unwrap();
+        store.put(&Record::new(b"first", b"v")).unwrap();
+        let store_id = store.shared.birth.store_id;
+        store.close().unwrap();
+        // What a writer leaves that is killed in the middle of the first write to a new segment.
+        let torn = [&FileHeader::new(Kind::Values, store_id, 1, 0).encode()[..], &[7; 5000]].concat();
+        std::fs::write(path.join("value1.dat"), torn).unwrap();
+        let reader = Store::open_read_only(&path, options()).unwrap();
+        let store = Store::open(&path, options()).unwrap();
+        let mut noise = 1u64;
+        let mut body = || -> Vec<u8> {
+            let mut next = || {
+                noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (noise >> 56) as u8
+            };
+            (0..100_000).map(|_| next()).collect()
+        };
+        // The log goes on in the segment before, and then in another one of the removed one's name.
+        for i in 0..30u8 {
+            store.put(&Record::new(&[b'k', i], &body())).unwrap();
+            reader.refresh().unwrap();
+            assert!(reader.contains(&[b'k', i]).unwrap(), "{i}");
+            assert!(reader.get(&[b'k', i]).unwrap().is_some(), "{i}");
+        }
+        assert!(store.stats().segments > 2);
     }
 }

@@ -9,10 +9,8 @@ mod draft;
 pub(crate) mod follow;
 mod read;
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use filemap_io::{Access, Dir, Lock};
 
 use crate::buggify::{Fault, planted};
@@ -23,6 +21,7 @@ use crate::format::superblock::{Superblock, Tail};
 use crate::index::{Index, IndexWriter};
 use crate::keys::{KeyAppender, KeyLog};
 use crate::options::{Durability, Options};
+use crate::primitive::{ArcSwap, AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering};
 use crate::recent::Recent;
 use crate::stats::{Counters, Stats};
 use crate::superblock::SuperblockFile;

@@ -1,7 +1,5 @@
 //! Reads: recent table, else one index page, then the value record, whose own key confirms the match.
 
-use std::sync::atomic::Ordering;
-
 use crate::error::{Error, Result};
 use crate::format::key::KeyRecord;
 use crate::format::leaf::Slot;
@@ -9,14 +7,12 @@ use crate::format::location::{Location, SizeClass};
 use crate::format::value::Kind;
 use crate::format::{PAGE_BYTES, names};
 use crate::index::{Candidates, Lookup};
+use crate::primitive::Ordering;
 use crate::recent::Entry;
 use crate::record::{Head, Value, Version};
 use crate::state::Shared;
 use crate::stats::Counters;
 use crate::values::read::{Body, Raw, Want};
-
-/// How often a lookup in a foreign index may find that the writer has moved on before it gives up.
-const RETRIES: u32 = 10;
 
 /// A version of a key, by what index, key log and recent table say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,18 +67,19 @@ impl Shared {
 
     /// The index's slots with a hash, following the writer if it is another process.
     pub(crate) fn candidates(&self, hash: u64) -> Result<Candidates> {
-        let mut bad = 0;
-        for _ in 0..RETRIES {
-            match self.index.lookup(hash)? {
+        loop {
+            let epoch = self.index.epoch();
+            let page = match self.index.lookup(hash)? {
                 Lookup::Found(found) => return Ok(found),
-                Lookup::Stale(page) => {
-                    bad = page;
-                    self.follow_writer()?;
-                }
+                Lookup::Stale(page) => page,
+            };
+            self.follow_writer()?;
+            // The pages of the last superblock are not written to: if there is no newer one, this is no race.
+            if self.index.epoch() == epoch {
+                let what = "the page does not match its directory";
+                return Err(Error::corrupt(names::INDEX, u64::from(page) * PAGE_BYTES as u64, what));
             }
         }
-        let what = "the page does not match its directory, however often it is read";
-        Err(Error::corrupt(names::INDEX, u64::from(bad) * PAGE_BYTES as u64, what))
     }
 
     /// The slot of a key and its newest key record, if the key is in the index. Confirmed by the key record.

@@ -4,6 +4,8 @@
 mod handover;
 mod iterate;
 mod many;
+#[cfg(all(test, shuttle))]
+mod models;
 mod read;
 #[cfg(test)]
 mod scale;
@@ -11,11 +13,8 @@ mod stream;
 mod write;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use filemap_io::{Access, Dir, Lock, Locking, OsDir};
 
 use crate::check::{VerifyProgress, VerifyReport};
@@ -25,6 +24,7 @@ use crate::format::names;
 use crate::index::{IndexWriter, Owner, load};
 use crate::keys::{KeyAppender, KeyLog};
 use crate::options::{Canonicalizer, Options};
+use crate::primitive::{ArcSwap, AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering};
 use crate::recent::Recent;
 use crate::state::{Checkpointer, FreeSpace, Log, Shared, Tables, WriteSide, check_canonicalizer, follow};
 use crate::stats::{Counters, Stats};
@@ -75,7 +75,7 @@ pub(crate) enum Threads {
 
 struct Workers {
     shared: Arc<Shared>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<Vec<worker::JoinHandle>>,
 }
 
 impl Drop for Workers {

@@ -2,8 +2,8 @@
 //! kept open, however many there are.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use filemap_io::{Access, Advice, Dir, File};
@@ -14,6 +14,7 @@ use crate::files::check_header;
 use crate::format::header::{self, FileHeader, Kind};
 use crate::format::{names, seed};
 use crate::log::scan::Scan;
+use crate::primitive::Mutex;
 use crate::record::now_ms;
 use crate::sync::lock;
 use crate::values::ValueFraming;
@@ -120,7 +121,11 @@ impl Segments {
                 continue;
             }
             let name = names::segment(id);
-            let file = self.dir.open(&name, self.access).map_err(|e| Error::io("open", &name, e))?;
+            let file = match self.dir.open(&name, self.access) {
+                // A segment without a record may be removed by a writer that recovers.
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+                opened => opened.map_err(|e| Error::io("open", &name, e))?,
+            };
             let len = file.len().map_err(|e| Error::io("measure", &name, e))?;
             if len < FIRST_RECORD {
                 continue;

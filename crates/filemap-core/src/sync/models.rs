@@ -1,0 +1,125 @@
+//! Group commit and bells under the model checker: no waiter is left behind, and no ring is lost, in every order that the
+//! threads' steps have. A thread that waits for ever is a deadlock to the checker, and a failure.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::primitive::{Fault, plant};
+
+fn model(scenario: fn()) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(scenario);
+}
+
+/// A log that threads append to, and that a poison may befall.
+#[derive(Default)]
+struct Log {
+    group: GroupSync,
+    poison: Poison,
+    appended: AtomicU64,
+    durable: AtomicU64,
+    fails: bool,
+}
+
+impl Log {
+    fn sync(&self) -> Result<u64> {
+        self.poison.check()?;
+        let to = self.appended.load(Ordering::Acquire);
+        if self.fails {
+            let error = Error::io("sync", "value0.dat", std::io::Error::other("boom"));
+            self.poison.set(&error);
+            return Err(error);
+        }
+        self.durable.fetch_max(to, Ordering::AcqRel);
+        Ok(to)
+    }
+
+    /// What a put with `Durability::Sync` does.
+    fn put(&self) -> Result<()> {
+        let mine = self.appended.fetch_add(1, Ordering::AcqRel) + 1;
+        self.group.wait_for(mine, || self.sync())?;
+        assert!(self.durable.load(Ordering::Acquire) >= mine, "it returned before its record was durable");
+        Ok(())
+    }
+}
+
+fn two_others_put(log: Log, mut check: impl FnMut(Result<()>)) {
+    let log = Arc::new(log);
+    let others: Vec<_> = (0..2)
+        .map(|_| {
+            let log = Arc::clone(&log);
+            loom::thread::spawn(move || log.put())
+        })
+        .collect();
+    check(log.put());
+    others.into_iter().for_each(|other| check(other.join().unwrap()));
+}
+
+fn all_return() {
+    two_others_put(Log::default(), |result| result.unwrap());
+}
+
+#[test]
+fn all_who_wait_for_a_sync_return_when_they_are_durable() {
+    model(all_return);
+}
+
+#[test]
+fn a_failed_sync_reaches_all_who_wait_for_it() {
+    model(|| {
+        let mut causes = 0;
+        two_others_put(Log { fails: true, ..Log::default() }, |result| match result {
+            Err(Error::Io { .. }) => causes += 1,
+            other => assert!(matches!(other, Err(Error::Poisoned { .. }))),
+        });
+        assert_eq!(causes, 1, "one learns the cause, the others of the poison");
+    });
+}
+
+#[test]
+#[should_panic = "deadlock"]
+fn a_waiter_that_is_not_woken_is_noticed() {
+    plant(Fault::WakeOne);
+    model(all_return);
+}
+
+/// A background thread that has one thing to do, whenever it is told, and what it is told by.
+fn with_a_worker(work: fn(&Bell, &AtomicBool), call: fn(&Bell, &AtomicBool)) {
+    let shared = Arc::new((Bell::default(), AtomicBool::new(false)));
+    let theirs = Arc::clone(&shared);
+    let worker = loom::thread::spawn(move || work(&theirs.0, &theirs.1));
+    call(&shared.0, &shared.1);
+    worker.join().unwrap();
+}
+
+#[test]
+fn what_was_rung_for_is_done() {
+    model(|| {
+        let work = |bell: &Bell, due: &AtomicBool| {
+            while !due.load(Ordering::Acquire) {
+                bell.wait(Duration::from_secs(3600));
+            }
+        };
+        with_a_worker(work, |bell, due| {
+            bell.ring();
+            due.store(true, Ordering::Release);
+            bell.ring();
+        });
+    });
+}
+
+#[test]
+fn a_thread_that_is_stopped_ends() {
+    model(|| {
+        let work = |bell: &Bell, _: &AtomicBool| {
+            while !bell.is_stopped() {
+                bell.wait(Duration::from_secs(3600));
+            }
+        };
+        with_a_worker(work, |bell, _| {
+            bell.ring();
+            bell.stop();
+        });
+    });
+}
