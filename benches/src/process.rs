@@ -131,7 +131,6 @@ impl ThreadTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Instant;
 
     #[test]
     fn memory_that_is_touched_is_counted() {
@@ -142,16 +141,15 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_thread_spends_its_time_running_or_waiting_and_a_sleeping_one_does_not() {
+    fn a_busy_threads_account_grows_and_never_goes_back() {
         let times = ThreadTimes::of_this_thread().unwrap();
         let before = times.read().unwrap();
-        let start = Instant::now();
-        while start.elapsed() < Duration::from_millis(20) {}
-        let busy = times.read().unwrap();
-        std::thread::sleep(Duration::from_millis(20));
-        let slept = times.read().unwrap();
-        let spent = |a: Times, b: Times| b.running_ns - a.running_ns + b.waiting_ns - a.waiting_ns;
-        assert!(spent(before, busy) > 15_000_000, "{}", spent(before, busy));
-        assert!(spent(busy, slept) < 15_000_000, "{}", spent(busy, slept));
+        // Ends: whatever else the machine does, a thread that spins is given a core now and then.
+        let mut after = before;
+        while after.running_ns < before.running_ns + 5_000_000 {
+            let next = times.read().unwrap();
+            assert!(next.running_ns >= after.running_ns && next.waiting_ns >= after.waiting_ns, "{next:?} {after:?}");
+            after = next;
+        }
     }
 }

@@ -18,6 +18,8 @@ pub const CRATES: &[(&str, &[&str])] = &[
 /// The modules of `filemap-core`, lowest layer first. A module may import those of lower layers, and itself; never
 /// those beside it or above it.
 pub const ENGINE_LAYERS: &[&[&str]] = &[
+    // What only the simulation needs.
+    &["buggify", "limits"],
     // What is said to the caller: plain data that every layer may name.
     &["record"],
     &["error"],
@@ -41,6 +43,7 @@ pub const ENGINE_LAYERS: &[&[&str]] = &[
     &["check", "inspect"],
     &["worker"],
     &["store"],
+    &["sim"],
 ];
 
 /// The folder of the engine's source, relative to the workspace's root.

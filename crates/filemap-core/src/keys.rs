@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use filemap_io::{Access, Advice, Dir, File};
 
+use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
 use crate::files::check_header;
 use crate::format::header::{self, FileHeader, Kind};
@@ -31,6 +32,8 @@ pub(crate) struct KeyLog {
 /// The appending side: one, owned by checkpoints.
 pub(crate) struct KeyAppender {
     log: Arc<KeyLog>,
+    /// So much is written at once.
+    flush_bytes: usize,
     buffer: Vec<u8>,
     appended_bytes: u64,
 }
@@ -87,7 +90,8 @@ impl KeyLog {
         if len < current.key_bytes {
             return Err(Error::corrupt(names::KEYS, len, "the file is shorter than the superblock says"));
         }
-        Ok(Arc::new(KeyLog { file, seed: seed(&current.store_id, u64::MAX), end: AtomicU64::new(len) }))
+        let end = if planted(Fault::KeyAddressesReused) { current.key_bytes } else { len };
+        Ok(Arc::new(KeyLog { file, seed: seed(&current.store_id, u64::MAX), end: AtomicU64::new(end) }))
     }
 
     /// Bytes in the file, its header included.
@@ -145,8 +149,8 @@ impl KeyLog {
 
 impl KeyAppender {
     /// Appends after the file's physical end.
-    pub(crate) fn new(log: Arc<KeyLog>) -> KeyAppender {
-        KeyAppender { log, buffer: Vec::new(), appended_bytes: 0 }
+    pub(crate) fn new(log: Arc<KeyLog>, flush_bytes: usize) -> KeyAppender {
+        KeyAppender { log, flush_bytes, buffer: Vec::new(), appended_bytes: 0 }
     }
 
     fn next_offset(&self) -> u64 {
@@ -184,7 +188,7 @@ impl KeyAppender {
 
     /// Whether enough is buffered to be worth a write.
     pub(crate) fn wants_flush(&self) -> bool {
-        self.buffer.len() >= 1 << 20
+        self.buffer.len() >= self.flush_bytes
     }
 
     /// Writes the buffer: readers may be led to its records now.
@@ -201,6 +205,9 @@ impl KeyAppender {
 
     /// Makes all that was flushed durable.
     pub(crate) fn sync(&self) -> Result<()> {
+        if planted(Fault::KeysNotSynced) {
+            return Ok(());
+        }
         self.log.file.sync().map_err(|e| Error::io("sync", names::KEYS, e))
     }
 

@@ -18,6 +18,7 @@
 //! # }
 //! ```
 
+mod buggify;
 mod check;
 mod checkpoint;
 mod error;
@@ -27,11 +28,14 @@ mod format;
 mod index;
 mod inspect;
 mod keys;
+mod limits;
 mod log;
 mod options;
 mod recent;
 mod record;
 mod recover;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod state;
 mod stats;
 mod store;

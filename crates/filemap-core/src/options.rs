@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::event::Event;
+use crate::limits::Limits;
 
 /// When a put is on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +68,7 @@ pub struct Options {
     pub(crate) writeback_bytes: u64,
     pub(crate) canonicalizer: Option<Canonicalizer>,
     pub(crate) on_event: Option<EventSink>,
+    pub(crate) limits: Limits,
 }
 
 impl Default for Options {
@@ -84,6 +86,7 @@ impl Default for Options {
             writeback_bytes: 32 << 20,
             canonicalizer: None,
             on_event: None,
+            limits: Limits::default(),
         }
     }
 }

@@ -140,26 +140,34 @@ mod tests {
 
     #[test]
     fn threads_that_wait_together_share_a_sync() {
+        const THREADS: u64 = 8;
+        const ROUNDS: u64 = 50;
         let group = GroupSync::default();
         let (syncs, appended) = (AtomicU64::new(0), AtomicU64::new(0));
+        let round_over = std::sync::Barrier::new(THREADS as usize);
         std::thread::scope(|s| {
-            for _ in 0..8 {
+            for _ in 0..THREADS {
                 s.spawn(|| {
-                    for _ in 0..50 {
+                    for round in 1..=ROUNDS {
                         let mine = appended.fetch_add(1, Ordering::SeqCst) + 1;
                         let sync = || {
                             let to = appended.load(Ordering::SeqCst);
-                            std::thread::sleep(Duration::from_micros(300));
+                            // The device is slower than all appends: so the second sync of a round is for all.
+                            while appended.load(Ordering::SeqCst) < round * THREADS {
+                                std::thread::yield_now();
+                            }
                             syncs.fetch_add(1, Ordering::SeqCst);
                             Ok(to)
                         };
                         group.wait_for(mine, sync).unwrap();
                         assert!(group.synced() >= mine);
+                        round_over.wait();
                     }
                 });
             }
         });
-        assert!(syncs.load(Ordering::SeqCst) < 400, "400 waits took {} syncs", syncs.load(Ordering::SeqCst));
+        let syncs = syncs.load(Ordering::SeqCst);
+        assert!((ROUNDS..=2 * ROUNDS).contains(&syncs), "{syncs} syncs in {ROUNDS} rounds");
     }
 
     #[test]

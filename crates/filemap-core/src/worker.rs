@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::options::Durability;
-use crate::state::Shared;
+use crate::state::{Shared, WriteSide};
 use crate::sync::lock;
 
 /// How long a thread with nothing to do sleeps.
@@ -51,27 +51,32 @@ fn keep_synced(shared: &Shared) {
             writer.sync_bell.wait(IDLE);
             continue;
         }
-        let (position, next) = {
-            let log = lock(&writer.log);
-            (log.appender.position(), log.appender.wants_prepared())
-        };
-        let unwritten = position - writer.group.synced();
-        let due = last.elapsed() >= interval && unwritten > 0;
-        if due || unwritten >= shared.options.writeback_bytes {
-            // The error has poisoned the handle, which is how the caller learns of it.
-            let _ = shared.sync_to(position);
-        }
-        if last.elapsed() >= interval {
+        let is_due = last.elapsed() >= interval;
+        if is_due {
             last = Instant::now();
         }
-        if let Some(ordinal) = next {
-            match shared.segments.prepare(ordinal) {
-                // Never sync again what failed to: the second time may wrongly succeed.
-                Err(e @ Error::Io { op: "sync", .. }) => shared.poison(&e),
-                // The roll itself will try again, and then it matters.
-                Err(e) => shared.counters.failed(&e),
-                Ok(()) => {}
-            }
+        write_back(shared, writer, is_due);
+    }
+}
+
+/// Syncs the log when that is due or much of it is unwritten, and creates the next segment when the last one fills.
+pub(crate) fn write_back(shared: &Shared, writer: &WriteSide, is_due: bool) {
+    let (position, next) = {
+        let log = lock(&writer.log);
+        (log.appender.position(), log.appender.wants_prepared())
+    };
+    let unwritten = position - writer.group.synced();
+    if (is_due && unwritten > 0) || unwritten >= shared.options.writeback_bytes {
+        // The error has poisoned the handle, which is how the caller learns of it.
+        let _ = shared.sync_to(position);
+    }
+    if let Some(ordinal) = next {
+        match shared.segments.prepare(ordinal) {
+            // Never sync again what failed to: the second time may wrongly succeed.
+            Err(e @ Error::Io { op: "sync", .. }) => shared.poison(&e),
+            // The roll itself will try again, and then it matters.
+            Err(e) => shared.counters.failed(&e),
+            Ok(()) => {}
         }
     }
 }
@@ -81,11 +86,17 @@ fn keep_checkpointed(shared: &Shared) {
     let Some(writer) = &shared.writer else { return };
     while !writer.checkpoint_bell.is_stopped() {
         writer.checkpoint_bell.wait(IDLE);
-        if writer.checkpoint_bell.is_stopped() || !writer.checkpoint_due.load(Ordering::Acquire) {
-            continue;
+        if !writer.checkpoint_bell.is_stopped() {
+            checkpoint_if_due(shared, writer);
         }
-        if let Err(e) = shared.checkpoint() {
-            shared.counters.failed(&e);
-        }
+    }
+}
+
+/// Runs the checkpoint that was asked for, if one was.
+pub(crate) fn checkpoint_if_due(shared: &Shared, writer: &WriteSide) {
+    if writer.checkpoint_due.load(Ordering::Acquire)
+        && let Err(e) = shared.checkpoint()
+    {
+        shared.counters.failed(&e);
     }
 }

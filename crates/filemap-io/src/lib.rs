@@ -1,7 +1,8 @@
 //! The I/O seam of FileMap: everything that the store asks of an operating system, as three small traits.
 //!
 //! It exists so that one simulated disk can stand under the whole engine: `filemap-core` never names `std::fs`, an
-//! `mmap` or a system call, it is handed a [`Dir`]. [`OsDir`] is the real one.
+//! `mmap` or a system call, it is handed a [`Dir`]. [`OsDir`] is the real one; `sim`, behind the
+//! feature of that name, has the simulated one.
 //!
 //! Invariants:
 //! - a name is a plain file name inside the directory; the engine never builds a path;
@@ -11,6 +12,8 @@
 
 mod map;
 mod os;
+#[cfg(feature = "sim")]
+pub mod sim;
 
 use std::fmt::Debug;
 use std::io;
@@ -82,6 +85,9 @@ pub trait Dir: Send + Sync + Debug {
 
     /// Bytes that an unprivileged user may still write to the file system.
     fn free_bytes(&self) -> io::Result<u64>;
+
+    /// Fills a buffer with random bytes that nobody can foretell.
+    fn random(&self, buf: &mut [u8]) -> io::Result<()>;
 }
 
 /// An open file. All offsets and lengths are in bytes. Any number of threads may call any method at once.

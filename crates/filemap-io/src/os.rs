@@ -128,6 +128,10 @@ impl Dir for OsDir {
         let vfs = rustix::fs::fstatvfs(self.fd.as_fd())?;
         Ok(vfs.f_bavail.saturating_mul(vfs.f_frsize))
     }
+
+    fn random(&self, buf: &mut [u8]) -> io::Result<()> {
+        getrandom::fill(buf).map_err(io::Error::other)
+    }
 }
 
 /// The lock lives as long as this descriptor: the kernel drops it with the process, however that ends.

@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::buggify::{Fault, planted};
 use crate::error::Result;
 use crate::format::key::KeyRecord;
 use crate::format::leaf::Slot;
@@ -49,7 +50,11 @@ impl Merge<'_> {
     ) -> Result<()> {
         let existing = self.find(slots, hash, key)?;
         let mut new: Vec<Spot> = versions.into_iter().map(Spot::from).collect();
-        let chained = if found.floor > 0 { None } else { existing.as_ref().map(|e| (e.address, e.head)) };
+        let chained = if found.floor > 0 && !planted(Fault::TombstonesNotMerged) {
+            None
+        } else {
+            existing.as_ref().map(|e| (e.address, e.head))
+        };
         if let Some((address, head)) = chained
             && new.iter().any(|s| s.version.sequence < self.replayed_below)
         {

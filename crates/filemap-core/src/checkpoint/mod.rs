@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::buggify::{Fault, planted, step};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::format::leaf::kept_bits;
@@ -57,13 +58,21 @@ impl Shared {
         let Some(frozen) = self.freeze(c)? else { return Ok(()) };
         self.emit(&Event::CheckpointStarted { entries: frozen.table.entries() });
         let (pages, key_bytes) = (c.index.written_pages(), c.keys.appended_bytes());
-        self.sync_to(frozen.position)?;
+        step();
+        if !planted(Fault::LogNotSyncedBeforeCheckpoint) {
+            self.sync_to(frozen.position)?;
+        }
+        step();
         // From here on the index may hold versions as late as this: reads of recent entries must look there too.
         self.indexed_time_ms.fetch_max(frozen.table.max_time_ms(), Ordering::AcqRel);
+        if planted(Fault::TailWithTheFirstStage) {
+            c.current.tail = frozen.tail;
+        }
         self.apply(c, &frozen.table)?;
-        c.current.tail = frozen.tail;
+        c.current.tail = if planted(Fault::TailTakenAtTheEnd) { self.log_end() } else { frozen.tail };
         c.current.next_sequence = frozen.next_sequence;
         self.commit(c)?;
+        step();
         // Counted before the frozen table goes: a put that has looked at it must notice.
         Counters::add(&self.counters.checkpoints, 1);
         let tables = self.tables.load();
@@ -130,6 +139,7 @@ impl Shared {
                 c.keys.flush()?;
                 c.index.flush()?;
             }
+            step();
             if c.index.stage_is_full() {
                 self.commit(c)?;
             }
@@ -142,6 +152,11 @@ impl Shared {
     fn commit(&self, c: &mut Checkpointer) -> Result<()> {
         c.keys.flush()?;
         c.keys.sync()?;
+        if planted(Fault::SuperblockBeforeIndex) {
+            c.current.index = c.index.root();
+            c.current.epoch = c.index.epoch();
+            self.superblock.write(&c.current)?;
+        }
         c.current.index = c.index.commit()?;
         c.current.epoch = c.index.epoch();
         c.current.key_bytes = self.keys.bytes();

@@ -124,7 +124,7 @@ impl Superblock {
         if read_version <= FORMAT_VERSION && !(all_zero(&b[141..144]) && all_zero(&b[176..BYTES])) {
             return Err("reserved superblock bytes are not zero");
         }
-        if !(1 << 20..=1 << 30).contains(&get_u32(b, 40)) {
+        if !(4096..=1 << 30).contains(&get_u32(b, 40)) {
             return Err("segment size is out of range");
         }
         let offset = get_u64(b, 104);

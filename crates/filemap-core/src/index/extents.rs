@@ -9,30 +9,31 @@ use filemap_io::{File, Map};
 use crate::error::{Error, Result};
 use crate::format::{PAGE_BYTES, names};
 
-/// Pages of the first extent.
-const FIRST_PAGES: u32 = 1 << 10;
 const WORDS: usize = PAGE_BYTES / 8;
 
 #[derive(Debug)]
 pub(super) struct Extents {
     file: Arc<dyn File>,
-    maps: [OnceLock<Arc<dyn Map>>; 23],
+    /// Pages of the first extent, a power of two.
+    first_pages: u32,
+    maps: [OnceLock<Arc<dyn Map>>; 32],
 }
 
 impl Extents {
-    pub(super) fn new(file: Arc<dyn File>) -> Extents {
-        Extents { file, maps: [const { OnceLock::new() }; 23] }
+    pub(super) fn new(file: Arc<dyn File>, first_pages: u32) -> Extents {
+        assert!(first_pages.is_power_of_two());
+        Extents { file, first_pages, maps: [const { OnceLock::new() }; 32] }
     }
 
     /// The words of a page that lies within the file.
     pub(super) fn page(&self, page: u32) -> Result<&[AtomicU64]> {
-        // Extent 0 has pages 0..2^10, extent k > 0 has 2^(9+k)..2^(10+k).
-        let extent = (page / FIRST_PAGES).checked_ilog2().map_or(0, |l| l as usize + 1);
-        let first = if extent == 0 { 0 } else { FIRST_PAGES << (extent - 1) };
+        // With 2^10 first pages, extent 0 has pages 0..2^10, extent k > 0 has 2^(9+k)..2^(10+k).
+        let extent = (page / self.first_pages).checked_ilog2().map_or(0, |l| l as usize + 1);
+        let first = if extent == 0 { 0 } else { self.first_pages << (extent - 1) };
         let map = match self.maps[extent].get() {
             Some(map) => map,
             None => {
-                let len = (first.max(FIRST_PAGES)) as usize * PAGE_BYTES;
+                let len = first.max(self.first_pages) as usize * PAGE_BYTES;
                 let map = self
                     .file
                     .map(u64::from(first) * PAGE_BYTES as u64, len)
@@ -59,7 +60,7 @@ mod tests {
         for page in pages {
             file.write_at(&[page as u8; PAGE_BYTES], u64::from(page) * PAGE_BYTES as u64).unwrap();
         }
-        let extents = Extents::new(file);
+        let extents = Extents::new(file, 1024);
         for page in pages {
             let words = extents.page(page).unwrap();
             assert_eq!(words.len(), 512);

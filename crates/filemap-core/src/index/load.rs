@@ -12,6 +12,7 @@ use crate::format::leaf::{CAPACITY as LEAF_CAPACITY, MAX_DEPTH, MIN_DEPTH};
 use crate::format::node::{self, CAPACITY, Entry};
 use crate::format::superblock::IndexRoot;
 use crate::format::{PAGE_BYTES, names};
+use crate::limits::Limits;
 
 /// Loads the index of a superblock's `root` and `epoch`, and where its nodes lie, from which its owner makes an
 /// [`IndexWriter`](super::IndexWriter).
@@ -24,6 +25,7 @@ pub(crate) fn load(
     owner: Owner,
     root: IndexRoot,
     epoch: u64,
+    limits: &Limits,
 ) -> Result<(Arc<Index>, Levels)> {
     let corrupt = |page: u64, what: &str| Error::corrupt(names::INDEX, page * PAGE_BYTES as u64, what);
     let len = file.len().map_err(|e| Error::io("measure", names::INDEX, e))?;
@@ -37,14 +39,14 @@ pub(crate) fn load(
         return Err(corrupt(0, "directory is larger than the file"));
     }
     if root.root == 0 {
-        let index = Arc::new(Index::new(file, seed, owner, Directory::empty(epoch)));
+        let index = Arc::new(Index::new(file, seed, owner, Directory::empty(epoch), limits));
         return Ok((index, Vec::new()));
     }
     let loader = Loader { file: &*file, seed, pages: root.pages, epoch };
     let (levels, entries) = loader.levels(root)?;
     loader.check_entries(root.depth, &entries)?;
     let directory = Directory::new(root.depth, epoch, entries);
-    let index = Arc::new(Index::new(Arc::clone(&file), seed, owner, directory));
+    let index = Arc::new(Index::new(Arc::clone(&file), seed, owner, directory, limits));
     Ok((index, levels))
 }
 

@@ -25,6 +25,7 @@ use crate::error::{Error, Result};
 use crate::format::leaf::{self, Slot, hash_of_word, kept_bits};
 use crate::format::node::Entry;
 use crate::format::{PAGE_BYTES, names};
+use crate::limits::Limits;
 use directory::Directory;
 use extents::Extents;
 
@@ -85,8 +86,8 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    fn new(file: Arc<dyn File>, seed: u32, owner: Owner, directory: Directory) -> Index {
-        let extents = Extents::new(Arc::clone(&file));
+    fn new(file: Arc<dyn File>, seed: u32, owner: Owner, directory: Directory, limits: &Limits) -> Index {
+        let extents = Extents::new(Arc::clone(&file), limits.map_pages);
         Index { file, seed, owner, extents, directory: ArcSwap::from_pointee(directory), reuse: AtomicU64::new(0) }
     }
 

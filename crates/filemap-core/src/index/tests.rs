@@ -8,8 +8,8 @@ use filemap_io::{Access, Dir, File, OsDir};
 use super::*;
 
 fn open(file: &Arc<dyn File>, root: IndexRoot, epoch: u64) -> (Arc<Index>, IndexWriter) {
-    let (index, levels) = load(Arc::clone(file), SEED, Owner::Us, root, epoch).unwrap();
-    (Arc::clone(&index), IndexWriter::new(index, levels, root))
+    let (index, levels) = load(Arc::clone(file), SEED, Owner::Us, root, epoch, &Limits::default()).unwrap();
+    (Arc::clone(&index), IndexWriter::new(index, levels, root, Limits::default()))
 }
 
 use crate::format::header::{FileHeader, Kind};
@@ -104,7 +104,7 @@ fn it_agrees_with_a_map_through_growth_removal_and_reopening() {
             };
         }
         assert_eq!(root.keys, model.len() as u64);
-        let (again, _) = load(Arc::clone(&file), SEED, Owner::Other, root, epoch).unwrap();
+        let (again, _) = load(Arc::clone(&file), SEED, Owner::Other, root, epoch, &Limits::default()).unwrap();
         for i in 1..next + 50 {
             let want: Vec<u64> = model.get(&hash(i)).copied().into_iter().collect();
             assert_eq!(found(&index, hash(i)), want);
@@ -135,7 +135,7 @@ fn what_the_last_durable_root_names_is_untouched_until_the_next_is_durable() {
     let mut stages = 0;
     let mut last = durable;
     apply(&mut writer, &second, &mut |root, epoch| {
-        let (index, _) = load(Arc::clone(&file), SEED, Owner::Us, last.0, last.1).unwrap();
+        let (index, _) = load(Arc::clone(&file), SEED, Owner::Us, last.0, last.1, &Limits::default()).unwrap();
         for i in (1..80_000).step_by(97) {
             let keys = found(&index, hash(i));
             assert!(keys == [i] || keys == [i + 1_000_000], "{i}: {keys:?}");
@@ -202,7 +202,7 @@ fn a_damaged_page_is_an_error_and_not_a_miss() {
         let at = page * PAGE_BYTES as u64 + 100;
         file.read_at(&mut byte, at).unwrap();
         file.write_at(&[byte[0] ^ 1], at).unwrap();
-        match load(Arc::clone(&file), SEED, Owner::Us, durable.0, durable.1) {
+        match load(Arc::clone(&file), SEED, Owner::Us, durable.0, durable.1, &Limits::default()) {
             Err(e) => assert!(e.is_corrupt()),
             Ok((index, _)) => {
                 for (h, i) in all.iter().take(600) {

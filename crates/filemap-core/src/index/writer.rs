@@ -13,18 +13,16 @@ use std::sync::atomic::Ordering;
 use super::directory::Directory;
 use super::load::Levels;
 use super::{Index, copy};
+use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
 use crate::format::leaf::{self, CAPACITY, MAX_DEPTH, Slot};
 use crate::format::node::{self, Entry};
 use crate::format::superblock::IndexRoot;
 use crate::format::{PAGE_BYTES, names};
+use crate::limits::Limits;
 
-/// Leaves that a stage may write, at least; more in larger indexes.
-const MIN_STAGE_PAGES: u64 = 128;
 /// A stage writes up to one in this many of all leaves.
 const STAGES: u64 = 24;
-/// Encoded leaves are handed to the file when this many wait.
-const FLUSH_PAGES: usize = 512;
 
 /// A leaf as the writer sees it.
 pub(crate) struct OldLeaf {
@@ -62,11 +60,12 @@ pub(crate) struct IndexWriter {
     epoch: u64,
     stage_pages: u64,
     written_pages: u64,
+    limits: Limits,
 }
 
 impl IndexWriter {
     /// The writer of the index that was loaded from `root`; finds out which pages of the file are free.
-    pub(crate) fn new(index: Arc<Index>, levels: Levels, root: IndexRoot) -> IndexWriter {
+    pub(crate) fn new(index: Arc<Index>, levels: Levels, root: IndexRoot, limits: Limits) -> IndexWriter {
         let directory = index.directory.load_full();
         let mut used: Vec<u32> = directory.leaves().map(|(_, e)| e.page).filter(|&p| p != 0).collect();
         let leaves = used.len() as u64;
@@ -91,6 +90,7 @@ impl IndexWriter {
             keys: root.keys,
             stage_pages: 0,
             written_pages: 0,
+            limits,
         }
     }
 
@@ -123,7 +123,7 @@ impl IndexWriter {
     pub(crate) fn replace(&mut self, old: &OldLeaf, slots: &[Slot]) -> Result<()> {
         self.keys = self.keys.wrapping_add(slots.len() as u64).wrapping_sub(old.slots.len() as u64);
         if old.page != 0 {
-            self.retired.push(old.page);
+            self.retire(old.page);
             self.leaves -= 1;
         }
         self.place(old.prefix, old.depth, slots)
@@ -131,12 +131,13 @@ impl IndexWriter {
 
     /// Whether enough leaves wait to be worth a write.
     pub(crate) fn wants_flush(&self) -> bool {
-        self.pending.len() >= FLUSH_PAGES
+        self.pending.len() >= self.limits.flush_pages
     }
 
     /// Writes slots as one leaf, or as halves until they fit.
     fn place(&mut self, prefix: u64, depth: u8, slots: &[Slot]) -> Result<()> {
-        if slots.len() <= CAPACITY {
+        let room = if depth < MAX_DEPTH { self.limits.leaf_slots.min(CAPACITY) } else { CAPACITY };
+        if slots.len() <= room {
             let entry = Entry { page: 0, count: slots.len() as u16, depth };
             let pending = if slots.is_empty() {
                 Pending { prefix, entry, bytes: None }
@@ -200,7 +201,7 @@ impl IndexWriter {
 
     /// Whether so many pages were written that it is time to commit.
     pub(crate) fn stage_is_full(&self) -> bool {
-        self.stage_pages >= MIN_STAGE_PAGES.max(self.leaves / STAGES)
+        self.stage_pages >= self.limits.stage_pages.max(self.leaves / STAGES)
     }
 
     /// Writes what is left of the stage, leaves and nodes, and syncs the file. The result goes into the superblock with
@@ -208,8 +209,19 @@ impl IndexWriter {
     pub(crate) fn commit(&mut self) -> Result<IndexRoot> {
         self.flush()?;
         self.write_nodes()?;
-        self.index.file.sync().map_err(|e| Error::io("sync", names::INDEX, e))?;
+        if !planted(Fault::IndexNotSynced) {
+            self.index.file.sync().map_err(|e| Error::io("sync", names::INDEX, e))?;
+        }
         Ok(self.root())
+    }
+
+    /// A page that the last durable superblock may name is not used again before the next one is durable.
+    fn retire(&mut self, page: u32) {
+        if planted(Fault::RetiredPagesReusedAtOnce) {
+            self.free.insert(page);
+        } else {
+            self.retired.push(page);
+        }
     }
 
     /// The index as it is now; what a superblock would name.
@@ -266,7 +278,7 @@ impl IndexWriter {
                 let page = self.allocate()?;
                 let old = std::mem::replace(&mut self.levels[level][at], page);
                 if old != 0 {
-                    self.retired.push(old);
+                    self.retire(old);
                 }
                 let first = range.start as u64;
                 encoded.push((page, node::encode(self.index.seed, page, level as u8, self.epoch, first, &entries)));

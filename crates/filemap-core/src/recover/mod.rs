@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use filemap_io::{Access, Dir, File};
 
+use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
 use crate::files::check_header;
 use crate::format::header::{FileHeader, Kind as FileKind};
@@ -51,8 +52,7 @@ pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
         }
     }
     let mut random = [0; 24];
-    getrandom::fill(&mut random)
-        .map_err(|e| Error::io("read", "the system's random numbers", std::io::Error::other(e)))?;
+    dir.random(&mut random).map_err(|e| Error::io("read", "the system's random numbers", e))?;
     let mut store_id = [0; 16];
     store_id.copy_from_slice(&random[..16]);
     let created_ms = now_ms();
@@ -63,7 +63,9 @@ pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
     let header = FileHeader::new(FileKind::Values, store_id, 0, created_ms).encode();
     segment.write_at(&header, 0).map_err(|e| Error::io("write", &name, e))?;
     segment.sync().map_err(|e| Error::io("sync", &name, e))?;
-    sync_dir(dir)?;
+    if !planted(Fault::CreatedWithoutSync) {
+        sync_dir(dir)?;
+    }
     let bytes = Canonicalizer { name: "bytes".into(), version: 1 };
     let first = Superblock {
         read_version: FORMAT_VERSION,
@@ -138,6 +140,9 @@ pub(crate) fn enter(table: &Recent, segment: u16, offset: u64, bytes: &[u8], has
         (Kind::Reference, Some(sequence)) => u64::from_le_bytes(*sequence),
         _ => 0,
     };
+    if header.kind == Kind::Tombstone && planted(Fault::TombstonesNotReplayed) {
+        return header.sequence;
+    }
     let entry = Entry {
         version: Version { time_ms: header.time_ms, sequence: header.sequence },
         location: Location::new(segment, offset),

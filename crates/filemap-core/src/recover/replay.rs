@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use filemap_io::{Advice, Dir, File};
 
+use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
 use crate::event::RecoveryReport;
 use crate::format::location::{Location, UNIT_BYTES};
@@ -52,8 +53,12 @@ pub(crate) fn replay(
         chunks: HashSet::new(),
         report: RecoveryReport::default(),
     };
-    dir.sync().map_err(|e| Error::io("sync", dir.path().display().to_string(), e))?;
-    superblock.sync()?;
+    if !planted(Fault::RecoveredNamesNotSynced) {
+        dir.sync().map_err(|e| Error::io("sync", dir.path().display().to_string(), e))?;
+    }
+    if !planted(Fault::RecoveredSuperblockNotSynced) {
+        superblock.sync()?;
+    }
     let all = segments.all();
     let tail = current.tail;
     let Some(first) = all.iter().position(|s| s.ordinal == tail.ordinal) else {
@@ -93,7 +98,9 @@ impl Run<'_> {
     fn segment(&mut self, segment: &Segment, from: u64) -> Result<u64> {
         let file = self.segments.file(segment)?;
         // What an earlier failed sync left in the cache is not what the disk holds.
-        file.advise(Advice::DropCache, from, 0);
+        if !planted(Fault::CacheTrusted) {
+            file.advise(Advice::DropCache, from, 0);
+        }
         let len = file.len().map_err(|e| Error::io("measure", segment.name(), e))?;
         if len < from {
             return Err(segment.corrupt(len, "the file is shorter than what the last checkpoint had synced"));
@@ -104,6 +111,7 @@ impl Run<'_> {
         let mut scan = self.segments.scan(segment, &*file, from, u64::MAX)?;
         while let Some(item) = scan.next()? {
             match item {
+                Item::Gap { .. } if planted(Fault::CutAtTheFirstHole) => break,
                 Item::Gap { offset, .. } => hole = hole.or(Some(offset)),
                 Item::Filler { .. } => {}
                 Item::Record { offset, bytes } => {
@@ -119,22 +127,26 @@ impl Run<'_> {
                 }
             }
         }
-        for (offset, bytes) in fillers {
+        for (offset, bytes) in fillers.into_iter().filter(|_| !planted(Fault::HolesNotFilled)) {
             self.report.skipped_bytes += bytes;
             fill(&*file, segment, offset, bytes)?;
         }
-        if len > end {
+        if len > end && !planted(Fault::TailNotCut) {
             self.report.truncated_bytes += len - end;
             file.set_len(end).map_err(|e| Error::io("truncate", segment.name(), e))?;
         }
-        file.sync().map_err(|e| Error::io("sync", segment.name(), e))?;
+        if !planted(Fault::RecoveredTailNotSynced) {
+            file.sync().map_err(|e| Error::io("sync", segment.name(), e))?;
+        }
         self.report.replayed_bytes += end - from;
         Ok(end)
     }
 
     fn record(&mut self, segment: &Segment, offset: u64, bytes: &[u8]) {
         let sequence = enter(self.table, segment.id, offset, bytes, |key| self.hash(key));
-        self.next_sequence = self.next_sequence.max(sequence + 1);
+        if !planted(Fault::SequencesReused) {
+            self.next_sequence = self.next_sequence.max(sequence + 1);
+        }
         self.report.replayed_records += 1;
         if value::peek(bytes).is_ok_and(|h| h.kind == Kind::Chunk) {
             self.chunks.insert(Location::new(segment.id, offset));
@@ -147,6 +159,8 @@ impl Run<'_> {
         let Ok(header) = value::peek(bytes) else { return false };
         let payload = &bytes[header.payload_at()..];
         match header.kind {
+            Kind::Chunked if planted(Fault::ChunksTrusted) => true,
+            Kind::Reference if planted(Fault::ReferencesTrusted) => true,
             Kind::Chunked => {
                 let payload = &payload[..header.payload_bytes as usize];
                 let Ok(chunks) = value::decode_chunks(payload, header.raw_bytes) else { return false };

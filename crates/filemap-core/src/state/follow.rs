@@ -64,7 +64,14 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
         let segments = Arc::new(Segments::open(Arc::clone(&dir), current.store_id, access, options.open_files())?);
         let keys = KeyLog::open(&*dir, access, &current)?;
         let file = recover::open_index(&*dir, access, &current)?;
-        let (index, _) = match load(file, recover::index_seed(&current), Owner::Other, current.index, current.epoch) {
+        let (index, _) = match load(
+            file,
+            recover::index_seed(&current),
+            Owner::Other,
+            current.index,
+            current.epoch,
+            &options.limits,
+        ) {
             // The writer may have reused a node page since the superblock was read.
             Err(e) if e.is_corrupt() && tries < READS => continue,
             loaded => loaded?,
@@ -150,7 +157,14 @@ impl Shared {
             }
             self.keys.follow()?;
             let file = recover::open_index(&*self.dir, Access::Read, &newest)?;
-            match load(file, recover::index_seed(&newest), Owner::Other, newest.index, newest.epoch) {
+            match load(
+                file,
+                recover::index_seed(&newest),
+                Owner::Other,
+                newest.index,
+                newest.epoch,
+                &self.options.limits,
+            ) {
                 Err(e) if e.is_corrupt() && tries < READS => tries += 1,
                 Err(e) => return Err(e),
                 Ok((index, _)) => {

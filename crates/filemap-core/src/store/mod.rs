@@ -64,6 +64,15 @@ impl std::fmt::Debug for Store {
     }
 }
 
+/// Whether a handle has threads of its own for the work in the background.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Threads {
+    Started,
+    /// Whoever opened the store sees to it.
+    #[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "only the simulation does without"))]
+    None,
+}
+
 struct Workers {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -102,13 +111,16 @@ impl Store {
         let path = path.as_ref();
         options.validate()?;
         filemap_io::create_dir(path).map_err(|e| Error::io("create", path.display().to_string(), e))?;
-        let dir = open_dir(path)?;
+        Store::create_in(open_dir(path)?, options, Threads::Started)
+    }
+
+    pub(crate) fn create_in(dir: Arc<dyn Dir>, options: Options, threads: Threads) -> Result<Store> {
         if !recover::is_vacant(&*dir)? {
-            return Err(Error::NotEmpty { path: path.to_owned() });
+            return Err(Error::NotEmpty { path: dir.path().to_owned() });
         }
         let held = take_lock(&*dir)?;
         recover::create(&*dir, &options)?;
-        Store::open_locked(dir, held, options)
+        Store::open_locked(dir, held, options, threads)
     }
 
     /// Opens a store for writing. Recovery, if it is needed, takes time by what was written since the last checkpoint,
@@ -120,11 +132,14 @@ impl Store {
     /// [`Error::InvalidOption`]; [`Error::Io`].
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Store> {
         options.validate()?;
-        let dir = open_store_dir(path.as_ref())?;
+        Store::open_in(open_store_dir(path.as_ref())?, options, Threads::Started)
+    }
+
+    pub(crate) fn open_in(dir: Arc<dyn Dir>, options: Options, threads: Threads) -> Result<Store> {
         // Look before locking: the lock file is not to be left in a directory that is no store.
         SuperblockFile::open(&*dir, Access::Read)?.check_magic(&*dir)?;
         let held = take_lock(&*dir)?;
-        Store::open_locked(dir, held, options)
+        Store::open_locked(dir, held, options, threads)
     }
 
     /// Opens a store for writing, or creates it when the directory is absent or empty.
@@ -144,7 +159,10 @@ impl Store {
     /// As [`Store::open`], without `Locked`.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Store> {
         options.validate()?;
-        let dir = open_store_dir(path.as_ref())?;
+        Store::open_read_only_in(open_store_dir(path.as_ref())?, options)
+    }
+
+    pub(crate) fn open_read_only_in(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
         let shared = Arc::new(follow::open(dir, options)?);
         let workers = Arc::new(Workers { shared: Arc::clone(&shared), threads: Mutex::new(Vec::new()) });
         let store = Store { shared, workers };
@@ -152,7 +170,7 @@ impl Store {
         Ok(store)
     }
 
-    fn open_locked(dir: Arc<dyn Dir>, held: Box<dyn Lock>, options: Options) -> Result<Store> {
+    fn open_locked(dir: Arc<dyn Dir>, held: Box<dyn Lock>, options: Options, threads: Threads) -> Result<Store> {
         let superblock = SuperblockFile::open(&*dir, Access::Write)?;
         superblock.drop_cache();
         let current = superblock.read(&*dir)?;
@@ -162,7 +180,7 @@ impl Store {
         let keys = KeyLog::open(&*dir, access, &current)?;
         let file = recover::open_index(&*dir, access, &current)?;
         let seed = recover::index_seed(&current);
-        let (index, levels) = load(file, seed, Owner::Us, current.index, current.epoch)?;
+        let (index, levels) = load(file, seed, Owner::Us, current.index, current.epoch, &options.limits)?;
         // An entry takes less than its record did.
         let room = recover::bytes_after(&segments, current.tail)?;
         let active = Arc::new(Recent::new(options.recent_bytes, room));
@@ -170,8 +188,8 @@ impl Store {
         let appender =
             Appender::new(Arc::clone(&segments), replay.segment, replay.offset, u64::from(current.segment_bytes))?;
         let checkpointer = Checkpointer {
-            index: IndexWriter::new(Arc::clone(&index), levels, current.index),
-            keys: KeyAppender::new(Arc::clone(&keys)),
+            index: IndexWriter::new(Arc::clone(&index), levels, current.index, options.limits),
+            keys: KeyAppender::new(Arc::clone(&keys), options.limits.flush_key_bytes),
             current: current.clone(),
             replayed_below: replay.next_sequence,
         };
@@ -204,7 +222,10 @@ impl Store {
         });
         shared.measure_free_space();
         shared.emit(&Event::Recovered(replay.report));
-        let threads = Mutex::new(worker::start(&shared)?);
+        let threads = Mutex::new(match threads {
+            Threads::Started => worker::start(&shared)?,
+            Threads::None => Vec::new(),
+        });
         let workers = Arc::new(Workers { shared: Arc::clone(&shared), threads });
         Ok(Store { shared, workers })
     }

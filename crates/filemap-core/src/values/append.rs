@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use filemap_io::File;
 
+use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
 use crate::format::location::{Location, SizeClass};
 use crate::format::superblock::Tail;
@@ -87,7 +88,9 @@ impl Appender {
         let file = self.segments.file(&next)?;
         let old = std::mem::replace(&mut self.segment, next);
         let old_file = std::mem::replace(&mut self.file, file);
-        self.unsynced.push((old, old_file));
+        if !planted(Fault::RolledSegmentForgotten) {
+            self.unsynced.push((old, old_file));
+        }
         self.offset = FIRST_RECORD;
         Ok(())
     }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use filemap_io::{Access, Advice, Dir, File};
 
+use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
 use crate::files::check_header;
 use crate::format::header::{self, FileHeader, Kind};
@@ -249,8 +250,12 @@ impl Segments {
         let file = self.dir.open(&name, Access::Create).map_err(|e| Error::io("create", &name, e))?;
         let header = FileHeader::new(Kind::Values, self.store_id, ordinal, now_ms()).encode();
         file.write_at(&header, 0).map_err(|e| Error::io("write", &name, e))?;
-        file.sync().map_err(|e| Error::io("sync", &name, e))?;
-        self.dir.sync().map_err(|e| Error::io("sync", self.dir.path().display().to_string(), e))?;
+        if !planted(Fault::NewSegmentNotSynced) {
+            file.sync().map_err(|e| Error::io("sync", &name, e))?;
+        }
+        if !planted(Fault::NewSegmentNameNotSynced) {
+            self.dir.sync().map_err(|e| Error::io("sync", self.dir.path().display().to_string(), e))?;
+        }
         file.advise(Advice::Random, 0, 0);
         *lock(&self.opening) += 1;
         self.prepared.store(ordinal, Ordering::Relaxed);

@@ -67,6 +67,12 @@ impl<R: Read> Input<R> {
         self.base + self.buffer.len() as u64
     }
 
+    /// Bytes that were gone back over so far.
+    #[cfg(test)]
+    pub(super) fn rewound_bytes(&self) -> u64 {
+        self.rewound_bytes
+    }
+
     /// The next bytes: at least `count`, if there are that many.
     ///
     /// # Errors

@@ -165,6 +165,12 @@ impl<R: Read> Members<R> {
         self.input.offset()
     }
 
+    /// Bytes that were read, decoded, or looked at again: what the time goes by.
+    #[cfg(test)]
+    pub(super) fn work_bytes(&self) -> u64 {
+        self.input.bytes_read() + self.input.rewound_bytes() + self.bytes_out + self.replayed_bytes
+    }
+
     /// Where the next byte stands.
     pub(super) fn place(&self) -> Place {
         match self.codec {

@@ -479,3 +479,41 @@ fn find_record(block: &mut Payload) -> Result<Option<u64>> {
         window.drain(..window.len() - keep);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn gz(bytes: &[u8]) -> Vec<u8> {
+        let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        out.write_all(bytes).expect("memory");
+        out.finish().expect("memory")
+    }
+
+    /// Reads a file in which there is no whole record, and returns how much work that was.
+    fn work_bytes(file: &[u8]) -> u64 {
+        let mut reader = Reader::new(file, "hostile.warc", Spool::default()).expect("a reader");
+        let mut problems = 0;
+        while let Some(item) = reader.next_item().expect("memory") {
+            assert!(matches!(item, Item::Problem(_)), "{item:?}");
+            problems += 1;
+        }
+        assert!(problems > 0);
+        reader.members.work_bytes()
+    }
+
+    #[test]
+    fn hostile_repetition_does_not_take_quadratic_work() {
+        let many_starts = gz(&b"WARC/1.0\r\n".repeat(5000));
+        for (unit, times) in [
+            (&b"WARC/1.0\r\nContent-Length: 99999999999\r\n\r\n"[..], 30_000),
+            (b"WARC/1.0\r\nA: b\r\n", 50_000),
+            (&many_starts[..many_starts.len() - 9], 500),
+            (b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x01\x10\x27\xef\xd8", 50_000),
+        ] {
+            let [once, twice] = [1, 2].map(|n| work_bytes(&unit.repeat(n * times)));
+            assert!(twice <= 2 * once + (1 << 16), "{twice} after {once}: {:?}", unit[..10].escape_ascii());
+        }
+    }
+}

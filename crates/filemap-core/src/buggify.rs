@@ -1,0 +1,131 @@
+//! What only the simulation needs inside the engine: planted faults, which prove that its harness sees anything, and steps
+//! of a checkpoint, between which other work may be put. Without the feature `sim` all of it compiles to nothing.
+
+/// A mistake that the engine makes on demand. Each breaks one of the crash rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names say it, and the tests list them")]
+#[non_exhaustive]
+pub enum Fault {
+    LogNotSyncedBeforeCheckpoint,
+    KeysNotSynced,
+    IndexNotSynced,
+    SuperblockNotSynced,
+    SuperblockBeforeIndex,
+    RetiredPagesReusedAtOnce,
+    TailTakenAtTheEnd,
+    TailWithTheFirstStage,
+    NewSegmentNotSynced,
+    NewSegmentNameNotSynced,
+    RolledSegmentForgotten,
+    SyncSkipped,
+    RecoveredTailNotSynced,
+    RecoveredSuperblockNotSynced,
+    RecoveredNamesNotSynced,
+    HolesNotFilled,
+    TailNotCut,
+    CutAtTheFirstHole,
+    CacheTrusted,
+    KeyAddressesReused,
+    FailedSyncRetried,
+    ReferencesTrusted,
+    ChunksTrusted,
+    TombstonesNotReplayed,
+    TombstonesNotMerged,
+    SequencesReused,
+    CreatedWithoutSync,
+    LocationsNotSeeded,
+}
+
+#[cfg(feature = "sim")]
+mod on {
+    use std::cell::{Cell, RefCell};
+
+    use super::Fault;
+
+    type Work = Box<dyn FnMut()>;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Fault>> = const { Cell::new(None) };
+        static STEP: RefCell<Option<Work>> = const { RefCell::new(None) };
+    }
+
+    impl Fault {
+        /// All of them.
+        pub const ALL: [Fault; 28] = [
+            Fault::LogNotSyncedBeforeCheckpoint,
+            Fault::KeysNotSynced,
+            Fault::IndexNotSynced,
+            Fault::SuperblockNotSynced,
+            Fault::SuperblockBeforeIndex,
+            Fault::RetiredPagesReusedAtOnce,
+            Fault::TailTakenAtTheEnd,
+            Fault::TailWithTheFirstStage,
+            Fault::NewSegmentNotSynced,
+            Fault::NewSegmentNameNotSynced,
+            Fault::RolledSegmentForgotten,
+            Fault::SyncSkipped,
+            Fault::RecoveredTailNotSynced,
+            Fault::RecoveredSuperblockNotSynced,
+            Fault::RecoveredNamesNotSynced,
+            Fault::HolesNotFilled,
+            Fault::TailNotCut,
+            Fault::CutAtTheFirstHole,
+            Fault::CacheTrusted,
+            Fault::KeyAddressesReused,
+            Fault::FailedSyncRetried,
+            Fault::ReferencesTrusted,
+            Fault::ChunksTrusted,
+            Fault::TombstonesNotReplayed,
+            Fault::TombstonesNotMerged,
+            Fault::SequencesReused,
+            Fault::CreatedWithoutSync,
+            Fault::LocationsNotSeeded,
+        ];
+    }
+
+    /// Whether this thread's engine is to make this mistake.
+    pub(crate) fn planted(fault: Fault) -> bool {
+        PLANTED.get() == Some(fault)
+    }
+
+    /// A point of a checkpoint at which no lock of the append side is held.
+    pub(crate) fn step() {
+        // Taken out while it runs: what it does may come by here again.
+        if let Some(mut work) = STEP.take() {
+            work();
+            STEP.with_borrow_mut(|slot| {
+                slot.get_or_insert(work);
+            });
+        }
+    }
+
+    /// Plants a fault in this thread's engine, or takes it out.
+    pub fn plant(fault: Option<Fault>) {
+        PLANTED.set(fault);
+    }
+
+    /// Calls `work` at each step of a checkpoint that runs on this thread.
+    pub fn at_steps(work: Option<Work>) {
+        STEP.set(work);
+    }
+}
+
+#[cfg(not(feature = "sim"))]
+mod off {
+    /// Never.
+    #[inline(always)]
+    pub(crate) fn planted(_: super::Fault) -> bool {
+        false
+    }
+
+    /// Nothing.
+    #[inline(always)]
+    pub(crate) fn step() {}
+}
+
+#[cfg(not(feature = "sim"))]
+pub(crate) use off::{planted, step};
+#[cfg(feature = "sim")]
+pub use on::{at_steps, plant};
+#[cfg(feature = "sim")]
+pub(crate) use on::{planted, step};

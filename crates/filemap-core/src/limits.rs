@@ -1,0 +1,29 @@
+//! Sizes that decide how often rare paths are taken. They are constants of the engine, except in the simulation, which makes
+//! them tiny so that splits, stages, rolls and borders between maps happen all the time.
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Slots of a leaf before it is split, at most what a page holds.
+    pub leaf_slots: usize,
+    /// Index pages that a stage of a checkpoint may write, at least; more in larger indexes.
+    pub stage_pages: u64,
+    /// Encoded leaves that wait before they are handed to the file.
+    pub flush_pages: usize,
+    /// Bytes of key records that wait before they are handed to the file.
+    pub flush_key_bytes: usize,
+    /// Pages of the first map of address.idx; each further one doubles what is mapped.
+    pub map_pages: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            leaf_slots: usize::MAX,
+            stage_pages: 128,
+            flush_pages: 512,
+            flush_key_bytes: 1 << 20,
+            map_pages: 1 << 10,
+        }
+    }
+}

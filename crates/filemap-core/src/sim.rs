@@ -1,0 +1,63 @@
+//! The engine for a simulated disk: opened over any directory, without threads of its own, with tiny limits, with mistakes
+//! planted in it. For tests; not a part of the stable face.
+//!
+//! A store that was opened here does nothing in the background: whoever drives it calls [`work`] when it likes, so that one
+//! thread decides the order of everything and a seed repeats it. [`at_steps`] puts other calls, puts for instance, between the
+//! steps of a checkpoint.
+
+use std::sync::Arc;
+
+use filemap_io::Dir;
+
+use crate::error::Result;
+use crate::options::Options;
+use crate::store::{Store, Threads};
+use crate::worker;
+
+pub use crate::buggify::{Fault, at_steps, plant};
+pub use crate::limits::Limits;
+
+/// Options with limits of the engine, which may then be out of all bounds that [`Options::validate`] sets. The segment size
+/// must be a multiple of 64 from 4096 on.
+pub fn with_limits(mut options: Options, limits: Limits) -> Options {
+    options.limits = limits;
+    options
+}
+
+/// As [`Store::create`], in any directory, without threads.
+///
+/// # Errors
+/// As there.
+pub fn create(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
+    Store::create_in(dir, options, Threads::None)
+}
+
+/// As [`Store::open`], over any directory, without threads.
+///
+/// # Errors
+/// As there.
+pub fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
+    Store::open_in(dir, options, Threads::None)
+}
+
+/// As [`Store::open_read_only`], over any directory.
+///
+/// # Errors
+/// As there.
+pub fn open_read_only(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
+    Store::open_read_only_in(dir, options)
+}
+
+/// Does what the threads of a store would do now: writes back, prepares a segment, runs a checkpoint that is due. An error
+/// has poisoned the store.
+pub fn work(store: &Store) {
+    if let Some(writer) = &store.shared.writer {
+        worker::write_back(&store.shared, writer, false);
+        worker::checkpoint_if_due(&store.shared, writer);
+    }
+}
+
+/// The hash by which the store's index finds a key: lets a test choose keys that share a leaf.
+pub fn hash(store: &Store, key: &[u8]) -> u64 {
+    store.shared.hash(key)
+}

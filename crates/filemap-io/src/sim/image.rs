@@ -1,0 +1,172 @@
+//! Draws from a disk what a power loss may leave of it.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::state::{Inode, Sector, State, put_sector, sector};
+use super::{SECTOR_BYTES, SimDisk};
+
+/// How much order there is in what survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// As ext4 with ordered data: names in order, a length implies its bytes, a sync of a file takes earlier names along.
+    Ordered,
+    /// Anything that no sync has made durable is lost or kept by itself; a new length may come without its bytes.
+    Adversarial,
+}
+
+/// How much of what is not durable is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// All of it.
+    Everything,
+    /// None of it.
+    Nothing,
+    /// Some files wholly, some not at all, some in parts; sectors in any of their contents.
+    Random,
+    /// As `Random`, and what a file's new length covers without having been written is garbage (`Adversarial` only).
+    Garbage,
+}
+
+impl Loss {
+    /// All of them.
+    pub const ALL: [Loss; 4] = [Loss::Everything, Loss::Nothing, Loss::Random, Loss::Garbage];
+}
+
+/// A look at a disk between two calls.
+pub struct Snapshot<'a> {
+    state: &'a State,
+}
+
+/// What becomes of one file.
+#[derive(Clone, Copy)]
+enum Fate {
+    Lost,
+    Kept,
+    /// Each sector by itself; kept with this chance in 100.
+    Mixed(u8),
+}
+
+impl<'a> Snapshot<'a> {
+    pub(super) fn of(state: &'a State) -> Snapshot<'a> {
+        Snapshot { state }
+    }
+
+    /// Calls so far that could have failed.
+    pub fn calls(&self) -> u64 {
+        self.state.calls
+    }
+
+    /// The disk as the next process finds it if this one is killed now.
+    pub fn kill(&self) -> SimDisk {
+        let mut next = State::new(self.state.rng.clone().u64(..));
+        next.files = self.state.files.iter().map(|f| Inode { maps: Vec::new(), ..f.clone() }).collect();
+        next.live = self.state.live.clone();
+        next.durable = self.state.durable.clone();
+        next.changes = self.state.changes.clone();
+        SimDisk::from_state(next)
+    }
+
+    /// The disk as a machine could find it if the power were lost now.
+    pub fn crash(&self, level: Level, loss: Loss, seed: u64) -> SimDisk {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let names = self.names(level, loss, &mut rng);
+        let mut next = State::new(rng.u64(..));
+        let mut moved = BTreeMap::new();
+        for (name, id) in names {
+            let new = *moved.entry(id).or_insert_with(|| {
+                let bytes = self.file(&self.state.files[id], level, loss, &mut rng);
+                next.files.push(Inode { live: bytes.clone(), durable: bytes, ..Inode::default() });
+                next.files.len() - 1
+            });
+            next.live.insert(name, new);
+        }
+        next.durable = next.live.clone();
+        SimDisk::from_state(next)
+    }
+
+    fn names(&self, level: Level, loss: Loss, rng: &mut fastrand::Rng) -> BTreeMap<String, usize> {
+        let changes = &self.state.changes;
+        let journaled = changes.iter().rposition(|c| c.journaled).map_or(0, |at| at + 1);
+        let prefix = match loss {
+            Loss::Everything => journaled,
+            Loss::Nothing => changes.len(),
+            Loss::Random | Loss::Garbage => rng.usize(journaled..=changes.len()),
+        };
+        let mut names = self.state.durable.clone();
+        for (at, change) in changes.iter().enumerate() {
+            let kept = match (level, loss) {
+                (Level::Ordered, _) => at < prefix,
+                (Level::Adversarial, Loss::Everything) => false,
+                (Level::Adversarial, Loss::Nothing) => true,
+                (Level::Adversarial, _) => rng.bool(),
+            };
+            if kept {
+                change.apply(&mut names);
+            }
+        }
+        names
+    }
+
+    fn file(&self, file: &Inode, level: Level, loss: Loss, rng: &mut fastrand::Rng) -> Vec<u8> {
+        let fate = match loss {
+            Loss::Everything => Fate::Lost,
+            Loss::Nothing => Fate::Kept,
+            Loss::Random | Loss::Garbage => match rng.u8(..6) {
+                0 => Fate::Lost,
+                1 => Fate::Kept,
+                2 => Fate::Mixed(10),
+                3 => Fate::Mixed(90),
+                _ => Fate::Mixed(50),
+            },
+        };
+        let durable = file.durable.len();
+        let len = match fate {
+            Fate::Lost => durable,
+            Fate::Kept => *file.lengths.last().unwrap_or(&durable),
+            Fate::Mixed(_) => match rng.usize(..=file.lengths.len()) {
+                0 => durable,
+                n => file.lengths[n - 1],
+            },
+        };
+        let mut bytes = file.durable.clone();
+        bytes.resize(len, 0);
+        let mut kept = HashSet::new();
+        for (&number, contents) in &file.dirty {
+            let is_kept = match fate {
+                Fate::Lost => false,
+                Fate::Kept => true,
+                Fate::Mixed(chance) => {
+                    let is_new = level == Level::Ordered && (number + 1) * SECTOR_BYTES > durable;
+                    is_new || rng.u8(..100) < chance
+                }
+            };
+            if is_kept {
+                let which = if let Fate::Mixed(_) = fate { rng.usize(..contents.len()) } else { contents.len() - 1 };
+                put_sector(&mut bytes, number, &contents[which]);
+                kept.insert(number);
+            }
+        }
+        if loss == Loss::Garbage && level == Level::Adversarial {
+            let first = durable.div_ceil(SECTOR_BYTES);
+            for number in (first..len.div_ceil(SECTOR_BYTES)).filter(|n| !kept.contains(n)) {
+                let garbage = self.garbage(rng);
+                put_sector(&mut bytes, number, &garbage);
+            }
+        }
+        bytes
+    }
+
+    /// What the device held before: noise, or a sector of some file.
+    fn garbage(&self, rng: &mut fastrand::Rng) -> Sector {
+        let files = &self.state.files;
+        if rng.bool()
+            && let Some(file) = rng.choice(files)
+            && !file.live.is_empty()
+        {
+            return sector(&file.live, rng.usize(..file.live.len().div_ceil(SECTOR_BYTES)));
+        }
+        let mut noise = [0; SECTOR_BYTES];
+        rng.fill(&mut noise);
+        noise
+    }
+}

@@ -1,0 +1,330 @@
+//! The state of a simulated disk, and the calls that change it.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
+use std::io;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::image::Snapshot;
+use super::{Failure, Fault, Observer, SECTOR_BYTES};
+
+/// Pages of the cache: what `DropCache` drops as one.
+const PAGE_BYTES: usize = 4096;
+/// What a map shows past the end of its file: a read of it would have ended the process.
+const PAST_END: u64 = 0x0bad_0bad_0bad_0bad;
+
+pub(super) type Sector = [u8; SECTOR_BYTES];
+
+/// A file, whatever its names.
+#[derive(Clone, Default)]
+pub(super) struct Inode {
+    /// What programs see.
+    pub(super) live: Vec<u8>,
+    /// What the device has, apart from `dirty`, of which it may have anything.
+    pub(super) durable: Vec<u8>,
+    /// By sector number: the contents since the last sync, oldest first.
+    pub(super) dirty: BTreeMap<usize, Vec<Sector>>,
+    /// The lengths since the last sync, oldest first.
+    pub(super) lengths: Vec<usize>,
+    pub(super) maps: Vec<Weak<SimWords>>,
+}
+
+/// The words of one map.
+pub(super) struct SimWords {
+    pub(super) offset: usize,
+    pub(super) words: Box<[AtomicU64]>,
+}
+
+/// A change of the directory that no sync has followed yet.
+#[derive(Clone, Debug)]
+pub(super) struct NameChange {
+    pub(super) removed: Option<String>,
+    pub(super) added: Option<(String, usize)>,
+    /// A later sync of a file has taken it along, where changes are ordered.
+    pub(super) journaled: bool,
+}
+
+pub(super) struct State {
+    pub(super) files: Vec<Inode>,
+    pub(super) live: BTreeMap<String, usize>,
+    pub(super) durable: BTreeMap<String, usize>,
+    pub(super) changes: Vec<NameChange>,
+    pub(super) locks: HashSet<String>,
+    pub(super) rng: fastrand::Rng,
+    pub(super) calls: u64,
+    pub(super) failure: Option<Failure>,
+    pub(super) failed: u64,
+    pub(super) observer: Option<Observer>,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").field("live", &self.live).field("calls", &self.calls).finish_non_exhaustive()
+    }
+}
+
+/// What a call is, as far as failures go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    Read,
+    /// Needs space.
+    Write,
+    /// Changes something, and needs none.
+    Change,
+    Sync,
+}
+
+/// What a call is to do instead of what it was asked.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    Error(io::Error),
+    /// Write half of it, then fail.
+    Short(io::Error),
+}
+
+impl State {
+    pub(super) fn new(seed: u64) -> State {
+        State {
+            files: Vec::new(),
+            live: BTreeMap::new(),
+            durable: BTreeMap::new(),
+            changes: Vec::new(),
+            locks: HashSet::new(),
+            rng: fastrand::Rng::with_seed(seed),
+            calls: 0,
+            failure: None,
+            failed: 0,
+            observer: None,
+        }
+    }
+
+    pub(super) fn named(&self, name: &str) -> Option<&Inode> {
+        self.live.get(name).map(|&id| &self.files[id])
+    }
+
+    pub(super) fn set_bytes(&mut self, name: &str, bytes: &[u8]) {
+        let id = match self.live.get(name) {
+            Some(&id) => id,
+            None => {
+                self.files.push(Inode::default());
+                self.files.len() - 1
+            }
+        };
+        self.files[id].become_durable(bytes.to_vec());
+        self.live.insert(name.to_owned(), id);
+        self.durable.insert(name.to_owned(), id);
+    }
+
+    /// Counts a call, and says whether it is to be refused.
+    pub(super) fn begin(&mut self, call: Call) -> Result<(), Refusal> {
+        self.calls += 1;
+        let Some(failure) = self.failure else { return Ok(()) };
+        let is_later = self.calls > failure.at && failure.forever && self.failed > 0 && call != Call::Read;
+        if self.calls != failure.at && !is_later {
+            return Ok(());
+        }
+        let refusal = match (failure.fault, call) {
+            (Fault::Eio, _) => Refusal::Error(io::Error::from_raw_os_error(5)),
+            (Fault::Eintr, _) => Refusal::Error(io::Error::from(io::ErrorKind::Interrupted)),
+            // With delayed allocation it is the sync that finds the device full.
+            (Fault::Enospc, Call::Write | Call::Sync) => Refusal::Error(io::Error::from_raw_os_error(28)),
+            (Fault::ShortWrite, Call::Write) => Refusal::Short(io::Error::from_raw_os_error(28)),
+            _ => return Ok(()),
+        };
+        self.failed += 1;
+        Err(refusal)
+    }
+
+    /// Shows the disk to the observer, after a call that changed it.
+    pub(super) fn changed(&mut self) {
+        if let Some(mut observer) = self.observer.take() {
+            observer(&Snapshot::of(self));
+            self.observer = Some(observer);
+        }
+    }
+
+    pub(super) fn write(&mut self, id: usize, data: &[u8], offset: usize) {
+        self.files[id].write(data, offset);
+    }
+
+    /// A sync of a file that succeeds, or one that fails: then each sector is on the device or forgotten, as chance has it.
+    pub(super) fn sync_file(&mut self, id: usize, succeeds: bool) {
+        if succeeds {
+            self.files[id].sync();
+            self.changes.iter_mut().for_each(|c| c.journaled = true);
+        } else {
+            let mut rng = self.rng.fork();
+            self.files[id].fail_sync(&mut rng);
+        }
+    }
+
+    pub(super) fn sync_names(&mut self) {
+        self.durable = self.live.clone();
+        self.changes.clear();
+    }
+
+    /// Changes the directory: a removal, an addition, or both at once.
+    pub(super) fn change_name(&mut self, removed: Option<String>, added: Option<(String, usize)>) {
+        let change = NameChange { removed, added, journaled: false };
+        change.apply(&mut self.live);
+        self.changes.push(change);
+    }
+}
+
+impl NameChange {
+    pub(super) fn apply(&self, names: &mut BTreeMap<String, usize>) {
+        if let Some(name) = &self.removed {
+            names.remove(name);
+        }
+        if let Some((name, id)) = &self.added {
+            names.insert(name.clone(), *id);
+        }
+    }
+}
+
+impl Inode {
+    /// A file that holds these bytes, on the device too.
+    pub(super) fn become_durable(&mut self, bytes: Vec<u8>) {
+        let touched = 0..bytes.len().max(self.live.len());
+        self.live.clone_from(&bytes);
+        self.durable = bytes;
+        self.dirty.clear();
+        self.lengths.clear();
+        self.show(touched);
+    }
+
+    fn write(&mut self, data: &[u8], offset: usize) {
+        if data.is_empty() {
+            return;
+        }
+        let (old, end) = (self.live.len(), offset + data.len());
+        if end > old {
+            self.live.resize(end, 0);
+            self.lengths.push(end);
+            self.show(old..offset.max(old));
+        }
+        self.live[offset..end].copy_from_slice(data);
+        self.dirtied(offset..end);
+    }
+
+    pub(super) fn set_len(&mut self, len: usize) {
+        let old = self.live.len();
+        if len == old {
+            return;
+        }
+        self.live.resize(len, 0);
+        self.lengths.push(len);
+        // What lies beyond reads as zeros if the file is longer again.
+        self.dirtied(len.min(old)..old.max(len));
+    }
+
+    /// Notes the new contents of the sectors that a range meets.
+    fn dirtied(&mut self, range: std::ops::Range<usize>) {
+        for number in range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES) {
+            let sector = sector(&self.live, number);
+            self.dirty.entry(number).or_default().push(sector);
+        }
+        self.show(range);
+    }
+
+    fn sync(&mut self) {
+        self.durable.clone_from(&self.live_with_lost());
+        self.dirty.clear();
+        self.lengths.clear();
+    }
+
+    /// What a sync makes durable: the dirty sectors' last contents over what the device has. It differs from the live bytes
+    /// where an earlier sync failed.
+    fn live_with_lost(&self) -> Vec<u8> {
+        let mut bytes = self.durable.clone();
+        bytes.resize(self.live.len(), 0);
+        for (number, contents) in &self.dirty {
+            if let Some(last) = contents.last() {
+                put_sector(&mut bytes, *number, last);
+            }
+        }
+        bytes
+    }
+
+    fn fail_sync(&mut self, rng: &mut fastrand::Rng) {
+        // The length is the inode's, which the journal writes sooner or later.
+        let mut durable = self.durable.clone();
+        durable.resize(self.live.len(), 0);
+        for (number, contents) in &self.dirty {
+            if let Some(last) = contents.last()
+                && rng.bool()
+            {
+                put_sector(&mut durable, *number, last);
+            }
+        }
+        self.durable = durable;
+        self.dirty.clear();
+        self.lengths.clear();
+    }
+
+    /// Drops clean pages of a range from the cache, unless they are mapped.
+    pub(super) fn drop_cache(&mut self, offset: usize, len: usize) {
+        self.maps.retain(|m| m.strong_count() > 0);
+        if !self.maps.is_empty() {
+            return;
+        }
+        let end = if len == 0 { self.live.len() } else { self.live.len().min(offset + len) };
+        for page in offset.div_ceil(PAGE_BYTES)..end.div_ceil(PAGE_BYTES) {
+            let sectors = page * PAGE_BYTES / SECTOR_BYTES..(page + 1) * PAGE_BYTES / SECTOR_BYTES;
+            if self.dirty.range(sectors.clone()).next().is_some() {
+                continue;
+            }
+            for number in sectors {
+                let clean = sector(&self.durable, number);
+                put_sector(&mut self.live, number, &clean);
+            }
+        }
+    }
+
+    /// Lets the maps show the live bytes of a range.
+    fn show(&mut self, range: std::ops::Range<usize>) {
+        self.maps.retain(|m| m.strong_count() > 0);
+        for map in self.maps.iter().filter_map(Weak::upgrade) {
+            map.show(&self.live, range.clone());
+        }
+    }
+}
+
+impl SimWords {
+    pub(super) fn new(live: &[u8], offset: usize, len: usize) -> SimWords {
+        let this = SimWords { offset, words: (0..len / 8).map(|_| AtomicU64::new(PAST_END)).collect() };
+        this.show(live, offset..offset + len);
+        this
+    }
+
+    fn show(&self, live: &[u8], range: std::ops::Range<usize>) {
+        let end = self.offset + self.words.len() * 8;
+        // The rest of a file's last page reads as zeros.
+        let file_end = live.len().next_multiple_of(PAGE_BYTES);
+        let start = (range.start / PAGE_BYTES * PAGE_BYTES).max(self.offset);
+        for at in (start..range.end.next_multiple_of(PAGE_BYTES).min(end)).step_by(8) {
+            let mut word = [0; 8];
+            let held = &live[at.min(live.len())..(at + 8).min(live.len())];
+            word[..held.len()].copy_from_slice(held);
+            let value = if at < file_end { u64::from_le_bytes(word) } else { PAST_END };
+            self.words[(at - self.offset) / 8].store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A sector of a file, zeros past its end.
+pub(super) fn sector(bytes: &[u8], number: usize) -> Sector {
+    let mut sector = [0; SECTOR_BYTES];
+    let start = (number * SECTOR_BYTES).min(bytes.len());
+    let held = &bytes[start..(start + SECTOR_BYTES).min(bytes.len())];
+    sector[..held.len()].copy_from_slice(held);
+    sector
+}
+
+/// Puts a sector in its place, as far as the file reaches.
+pub(super) fn put_sector(bytes: &mut [u8], number: usize, sector: &Sector) {
+    let start = (number * SECTOR_BYTES).min(bytes.len());
+    let end = (start + SECTOR_BYTES).min(bytes.len());
+    bytes[start..end].copy_from_slice(&sector[..end - start]);
+}
