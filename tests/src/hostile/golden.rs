@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use filemap_core::{Durability, Options, Record, Result, Store};
 
 use super::forge;
-use super::image::{Image, Scratch};
+use super::image::Image;
 
 /// The keys of the first leaf and, from the eighth on, of the second: their hashes under seed 0 start alike.
 pub const KEYS: [&str; 13] = [
@@ -178,8 +178,8 @@ pub fn play(store: &Store, acts: &[(usize, Act)]) -> Result<()> {
 /// # Panics
 /// When the scratch directory cannot be used.
 pub fn make() -> Result<Image> {
-    let scratch = Scratch::new().expect("a scratch directory");
-    let path = scratch.store();
+    let temp = tempfile::tempdir().expect("a scratch directory");
+    let path = temp.path().join("store.fm");
     Store::create(&path, options())?.close()?;
     // Under seed 0 it is known which keys share a leaf.
     let mut image = Image::read(&path).expect("readable");

@@ -1,11 +1,15 @@
-//! A store's files as bytes in memory, and a scratch directory to open them in.
+//! A store's files as bytes in memory, and a simulated disk to open them on.
 //!
 //! Invariant: an [`Image`] holds the files of one store and nothing else; writing it to a directory makes that directory
 //! hold just these files.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use std::{fs, io};
+
+use filemap_io::Dir;
+use filemap_io::sim::SimDisk;
 
 /// Files by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,45 +55,38 @@ impl Image {
     }
 }
 
-/// A directory that goes with the value; in memory where the system has a place for that.
+/// A simulated disk that holds a damaged store.
 #[derive(Debug)]
 pub struct Scratch {
-    dir: tempfile::TempDir,
-    /// What lies in it, if that is known: files that did not change are not written again.
+    disk: SimDisk,
+    /// What lies on it, if that is known: files that did not change are not written again.
     held: Option<Image>,
 }
 
-impl Scratch {
-    /// A new one.
-    ///
-    /// # Errors
-    /// Whatever creating a directory returns.
-    pub fn new() -> io::Result<Scratch> {
-        let memory = Path::new("/dev/shm");
-        let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-        dir.map(|dir| Scratch { dir, held: None })
+impl Default for Scratch {
+    fn default() -> Scratch {
+        Scratch { disk: SimDisk::new(1), held: None }
     }
+}
 
-    /// Where a store lies in it.
-    pub fn store(&self) -> PathBuf {
-        self.dir.path().join("store.fm")
+impl Scratch {
+    /// The directory, to be opened.
+    pub fn dir(&self) -> Arc<dyn Dir> {
+        self.disk.dir()
     }
 
     /// Makes the store's files be these.
-    ///
-    /// # Panics
-    /// When they cannot be written.
     pub fn hold(&mut self, image: &Image) {
-        let path = self.store();
         match &mut self.held {
             Some(held) if held.0.len() == image.0.len() => {
                 for ((name, bytes), old) in image.0.iter().zip(held.0.values_mut()).filter(|(new, old)| new.1 != *old) {
-                    fs::write(path.join(name), bytes).expect("a scratch directory");
+                    self.disk.set_bytes(name, bytes);
                     old.clone_from(bytes);
                 }
             }
             held => {
-                image.write(&path).expect("a scratch directory");
+                self.disk = SimDisk::new(1);
+                image.0.iter().for_each(|(name, bytes)| self.disk.set_bytes(name, bytes));
                 *held = Some(image.clone());
             }
         }

@@ -65,11 +65,14 @@ impl Cost {
 }
 
 impl Layout {
-    /// The layout of the golden store, whose files lie in `dir`.
+    /// The layout of the golden store, or of a later generation of it.
     ///
     /// # Panics
     /// When it is not the golden store.
-    pub fn of(dir: &Path, image: &Image) -> Layout {
+    pub fn of(image: &Image) -> Layout {
+        let temp = tempfile::tempdir().expect("a directory for `inspect` to read");
+        let dir = temp.path();
+        image.write(dir).expect("writable");
         let superblock = image.file("SUPERBLOCK");
         let newest = if forge::u64_at(superblock, 88) > forge::u64_at(superblock, 4096 + 88) { 0 } else { 4096 };
         let tail = forge::u64_at(superblock, newest + 104) as usize;
