@@ -104,3 +104,75 @@ pub fn value_record(file: &mut [u8], store_id: &[u8; 16], ordinal: u64, at: usiz
     let sum = crc(seed(store_id, ordinal), at as u64, &file[at + 4..head_end.max(at + 4)]);
     put(file, at, &sum);
 }
+
+/// A value record to be forged: every field as it is to stand on disk.
+#[derive(Clone, Debug)]
+pub struct Value {
+    /// 1 page, 2 reference, 3 tombstone, 4 chunk, 5 chunked, 6 filler.
+    pub kind: u8,
+    /// 0 raw, 1 zstd.
+    pub codec: u8,
+    /// The same of the meta.
+    pub meta_codec: u8,
+    /// Its sequence.
+    pub sequence: u64,
+    /// Its time.
+    pub time_ms: i64,
+    /// What it says of the body's length.
+    pub raw_bytes: u64,
+    /// What it says of the meta's length.
+    pub meta_raw_bytes: u32,
+    /// Its key.
+    pub key: Vec<u8>,
+    /// Its meta, as stored.
+    pub meta: Vec<u8>,
+    /// Its payload, as stored.
+    pub payload: Vec<u8>,
+    /// What it says is the body's digest.
+    pub digest: [u8; 16],
+}
+
+impl Value {
+    /// A record that is right as far as it goes: raw, its lengths true.
+    pub fn new(kind: u8, sequence: u64, time_ms: i64, key: &str, payload: &[u8]) -> Value {
+        Value {
+            kind,
+            codec: 0,
+            meta_codec: 0,
+            sequence,
+            time_ms,
+            raw_bytes: payload.len() as u64,
+            meta_raw_bytes: 0,
+            key: key.as_bytes().to_vec(),
+            meta: Vec::new(),
+            payload: payload.to_vec(),
+            digest: [0; 16],
+        }
+    }
+
+    /// Appends the record to a segment, sealed; its offset.
+    pub fn append(&self, file: &mut Vec<u8>, store_id: &[u8; 16], ordinal: u64) -> usize {
+        file.resize(file.len().next_multiple_of(64), 0);
+        let at = file.len();
+        file.extend_from_slice(&[0; 8]);
+        file.extend_from_slice(&[self.kind, self.codec, self.meta_codec, 0, 0, 0, 0, 0]);
+        file.extend_from_slice(&self.sequence.to_le_bytes());
+        file.extend_from_slice(&self.time_ms.to_le_bytes());
+        file.extend_from_slice(&self.raw_bytes.to_le_bytes());
+        let lengths = [self.payload.len(), self.meta_raw_bytes as usize, self.meta.len(), self.key.len()];
+        lengths.iter().for_each(|len| file.extend_from_slice(&(*len as u32).to_le_bytes()));
+        if matches!(self.kind, 1 | 2 | 5) {
+            file.extend_from_slice(&self.digest);
+        }
+        [&self.key, &self.meta, &self.payload].iter().for_each(|part| file.extend_from_slice(part));
+        file.resize(file.len().next_multiple_of(64), 0);
+        value_record(file, store_id, ordinal, at);
+        at
+    }
+}
+
+/// An entry of a list of chunks.
+pub fn chunk_entry(offset: usize, raw_bytes: u32, units: u32) -> Vec<u8> {
+    let place = (offset as u64 / 64).to_le_bytes();
+    [&place[..], &raw_bytes.to_le_bytes(), &units.to_le_bytes()].concat()
+}

@@ -28,7 +28,7 @@
 //! | 168 | 8 | greatest time of any version in the index |
 //! | 176 | 336 | reserved, zero |
 
-use super::{FORMAT_VERSION, Flaw, PAGE_BYTES, all_zero, get_16, get_u16, get_u32, get_u64, put};
+use super::{FORMAT_VERSION, Flaw, PAGE_BYTES, all_zero, get_16, get_u16, get_u32, get_u64, header, leaf, put};
 use crate::options::Canonicalizer;
 use crate::record::MAX_SEQUENCE;
 
@@ -128,20 +128,31 @@ impl Superblock {
             return Err("segment size is out of range");
         }
         let offset = get_u64(b, 104);
-        if offset > 1 << 30 || !offset.is_multiple_of(64) {
+        if !(header::BYTES as u64..=1 << 30).contains(&offset) || !offset.is_multiple_of(64) {
             return Err("tail is out of range");
         }
         if get_u64(b, 112) > MAX_SEQUENCE {
             return Err("sequence is out of range");
         }
-        let name = b[48..80].split(|&c| c == 0).next().unwrap_or_default();
         let word = |i: usize| get_u64(b, 88 + 8 * i);
+        // What counts up by one never comes near this, and must not overflow.
+        if word(0) > MAX_SEQUENCE || word(1) > header::MAX_ORDINAL || word(9) > MAX_SEQUENCE {
+            return Err("epoch, ordinal or number of versions is out of range");
+        }
+        if word(5) > u64::from(u32::MAX) || word(7) > word(5) || word(8) > word(7) * leaf::CAPACITY as u64 {
+            return Err("size of the index is out of range");
+        }
+        let (name, padding) = b[48..80].split_at(b[48..80].iter().position(|&c| c == 0).unwrap_or(0));
+        let name = str::from_utf8(name).map_err(|_| "canonicaliser name is not text")?;
+        if name.is_empty() || !all_zero(padding) {
+            return Err("canonicaliser name is empty or not padded");
+        }
         Ok(Superblock {
             read_version,
             store_id: get_16(b, 16),
             hash_seed: get_u64(b, 32),
             segment_bytes: get_u32(b, 40),
-            canonicalizer: Canonicalizer { name: String::from_utf8_lossy(name).into_owned(), version: get_u32(b, 44) },
+            canonicalizer: Canonicalizer { name: name.to_owned(), version: get_u32(b, 44) },
             created_ms: get_u64(b, 80).cast_signed(),
             epoch: word(0),
             tail: Tail { ordinal: word(1), offset: word(2) },
