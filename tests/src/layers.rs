@@ -12,6 +12,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("filemap", &["filemap-core", "urlindex"]),
     ("fm-tool", &["filemap", "filemap-core", "urlindex"]),
     ("filemap-tests", &["filemap", "filemap-core", "filemap-io", "urlindex"]),
+    ("filemap-fuzz", &["filemap", "filemap-core", "filemap-io", "filemap-tests", "urlindex"]),
     ("filemap-benches", &["filemap", "filemap-core", "filemap-io", "urlindex"]),
 ];
 
@@ -43,7 +44,7 @@ pub const ENGINE_LAYERS: &[&[&str]] = &[
     &["check", "inspect"],
     &["worker"],
     &["store"],
-    &["sim"],
+    &["sim", "fuzzing"],
 ];
 
 /// The folder of the engine's source, relative to the workspace's root.

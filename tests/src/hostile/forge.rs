@@ -4,6 +4,8 @@
 //! Written after docs/FORMAT.md, not with the engine's code: what the two disagree about is a bug in one of them.
 //! Invariant: total over any bytes; lengths that reach past the end of a file are clipped to it.
 
+use super::image::Image;
+
 /// The seed of a file's checksums: `number` is the segment's ordinal, [`KEYS`] or [`INDEX`].
 pub fn seed(store_id: &[u8; 16], number: u64) -> u32 {
     let mut h = crc32fast::Hasher::new();
@@ -103,6 +105,44 @@ pub fn value_record(file: &mut [u8], store_id: &[u8; 16], ordinal: u64, at: usiz
     }
     let sum = crc(seed(store_id, ordinal), at as u64, &file[at + 4..head_end.max(at + 4)]);
     put(file, at, &sum);
+}
+
+/// Whether an image holds, where it differs from another, something whose checksum is right: a fuzzer that compares long
+/// enough finds the numbers that it is compared with.
+pub fn is_forged(image: &Image, original: &Image) -> bool {
+    let id = original.0.get("SUPERBLOCK").map_or([0; 16], |f| store_id(f));
+    image.0.iter().any(|(name, bytes)| {
+        let old = original.0.get(name).map_or(&[][..], Vec::as_slice);
+        let differs = |at: usize, end: usize| at < end && bytes.get(at..end) != old.get(at..end);
+        let is_sealed = |at: usize, end: usize, seal: &dyn Fn(&mut [u8])| {
+            let mut copy = bytes.clone();
+            seal(&mut copy);
+            differs(at, end.min(bytes.len())) && copy == *bytes
+        };
+        match name.as_str() {
+            "SUPERBLOCK" => [0, PAGE].iter().any(|&at| is_sealed(at, at + 512, &|f| superblock(f, at))),
+            "address.idx" => (0..bytes.len() / PAGE).any(|nth| {
+                let (at, end) = (nth * PAGE, (nth + 1) * PAGE);
+                if nth == 0 { is_sealed(0, 64, &|f| header(f)) } else { is_sealed(at, end, &|f| page(f, &id, nth)) }
+            }),
+            "key.dat" => {
+                let units = (64..bytes.len()).step_by(16);
+                let end = |at: usize| at.saturating_add(56).saturating_add(u32_at(bytes, at + 4) as usize);
+                is_sealed(0, 64, &|f| header(f))
+                    || units.into_iter().any(|at| {
+                        differs(at, end(at).min(bytes.len())) && is_sealed(at, end(at), &|f| key_record(f, &id, at))
+                    })
+            }
+            _ => {
+                let units = (64..bytes.len()).step_by(64);
+                is_sealed(0, 64, &|f| header(f))
+                    || units.into_iter().any(|at| {
+                        let end = payload(bytes, at).end;
+                        differs(at, end) && is_sealed(at, end, &|f| value_record(f, &id, 0, at))
+                    })
+            }
+        }
+    })
 }
 
 /// A value record to be forged: every field as it is to stand on disk.

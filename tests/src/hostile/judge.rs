@@ -47,12 +47,11 @@ pub type Broken = String;
 impl Expect {
     /// What damage of this cost leaves.
     pub fn new(cost: &Cost) -> Expect {
-        let acts: Vec<usize> = cost.acts.iter().copied().collect();
-        // Any of the damaged records may have stayed whole by the time it is judged; few are damaged at once.
-        let subsets = 1usize << acts.len().min(TAIL.len());
         let states = (0..KEYS.len()).map(|key| {
+            // Any of the damaged records may be judged whole or lost; those of other keys do not matter.
+            let acts: Vec<usize> = cost.acts.iter().copied().filter(|&act| TAIL[act].0 == key).collect();
             let mut allowed: Vec<Vec<Kept>> = Vec::new();
-            for lost in 0..subsets {
+            for lost in 0..1usize << acts.len() {
                 let counts = |act: usize| !acts.iter().position(|&a| a == act).is_some_and(|nth| lost >> nth & 1 == 1);
                 let state = state(key, &counts);
                 if !allowed.contains(&state) {
@@ -127,6 +126,12 @@ impl Expect {
     /// As [`Expect::any_version`], after forging value records of this key: of that key anything may be read.
     pub fn any_version_but(key: usize) -> Expect {
         Expect { wild: BTreeSet::from([key]), ..Expect::any_version() }
+    }
+
+    /// Nothing is held but that errors tell their place and that lists end: after value records were forged, which are the
+    /// truth.
+    pub fn anything() -> Expect {
+        Expect { wild: (0..KEYS.len()).collect(), ..Expect::any_version() }
     }
 
     fn not_opened(&self, e: &Error) -> Result<Told, Broken> {
