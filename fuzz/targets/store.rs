@@ -5,6 +5,7 @@
 #![no_main]
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 use filemap_tests::hostile::forge::{self, PAGE};
 use filemap_tests::hostile::golden;
@@ -101,9 +102,7 @@ impl Damage {
                 at..end
             }
             1 => {
-                if let Some(byte) = bytes.get_mut(at) {
-                    *byte ^= argument;
-                }
+                bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= argument);
                 at..at + 1
             }
             2 => {
@@ -115,16 +114,13 @@ impl Damage {
                 bytes.resize(len + 16 * count, argument);
                 len..len
             }
-            4 => {
-                let (a, b) = (at / 512 * 512, count * 512);
-                let both = a.max(b) + 512 <= len && a != b;
-                if both {
-                    let (low, high) = bytes.split_at_mut(a.max(b));
-                    low[a.min(b)..a.min(b) + 512].swap_with_slice(&mut high[..512]);
-                    self.cost.add(layout.cost(name, b..b + 512));
+            4 => match swap_sectors(bytes, at / 512 * 512, count * 512) {
+                Some((a, b)) => {
+                    self.cost.add(layout.cost(name, b));
+                    a
                 }
-                if both { a..a + 512 } else { 0..0 }
-            }
+                None => 0..0,
+            },
             5 => {
                 let (to, behind) = rest.split_at(2.min(rest.len()));
                 left = behind;
@@ -156,6 +152,17 @@ impl Damage {
         }
         left
     }
+}
+
+/// Lets two sectors of a file change places, if there are two; their ranges.
+fn swap_sectors(bytes: &mut [u8], a: usize, b: usize) -> Option<(Range<usize>, Range<usize>)> {
+    let (first, second) = (a.min(b), a.max(b));
+    if second + 512 > bytes.len() || first == second {
+        return None;
+    }
+    let (low, high) = bytes.split_at_mut(second);
+    low[first..first + 512].swap_with_slice(&mut high[..512]);
+    Some((a..a + 512, b..b + 512))
 }
 
 /// Seals what lies at an offset: the record that the golden store has there, or the page, copy or header.

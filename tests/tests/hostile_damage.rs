@@ -14,7 +14,7 @@ use filemap_tests::hostile::layout::{Cost, Layout};
 
 const SECTOR: usize = 512;
 /// The payload of the golden store's filler.
-const FILLER: [Range<usize>; 1] = [3456 + 56..3456 + 192];
+const FILLER: (usize, usize) = (3456 + 56, 3456 + 192);
 
 struct Bench {
     image: Image,
@@ -46,16 +46,16 @@ fn sectors(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
     (0..len).step_by(SECTOR).map(move |at| at..(at + SECTOR).min(len))
 }
 
-/// Merges offsets into ranges.
-fn ranges(offsets: &[usize]) -> Vec<Range<usize>> {
-    let mut ranges: Vec<Range<usize>> = Vec::new();
+/// Merges offsets into (start, end) of runs.
+fn runs(offsets: &[usize]) -> Vec<(usize, usize)> {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
     for &at in offsets {
-        match ranges.last_mut() {
-            Some(last) if last.end == at => last.end += 1,
-            _ => ranges.push(at..at + 1),
+        match runs.last_mut() {
+            Some(last) if last.1 == at => last.1 += 1,
+            _ => runs.push((at, at + 1)),
         }
     }
-    ranges
+    runs
 }
 
 /// Whether a reader waits for what lies there when it does not verify, since it may be being written: then every 64th
@@ -65,7 +65,7 @@ fn is_waited_for(file: &str, cost: &Cost) -> bool {
 }
 
 /// Flips every byte of a file, in two patterns; the offsets at which nothing noticed.
-fn flip_every_byte(file: &str) -> Vec<Range<usize>> {
+fn flip_every_byte(file: &str) -> Vec<(usize, usize)> {
     let mut bench = Bench::new(golden::image());
     let mut silent = Vec::new();
     let mut damaged = bench.image.clone();
@@ -87,30 +87,30 @@ fn flip_every_byte(file: &str) -> Vec<Range<usize>> {
             silent.push(at);
         }
     }
-    ranges(&silent)
+    runs(&silent)
 }
 
 #[test]
 fn every_flipped_byte_of_the_superblock_is_told_but_those_between_its_copies() {
-    assert_eq!(flip_every_byte("SUPERBLOCK"), [512..4096]);
+    assert_eq!(flip_every_byte("SUPERBLOCK"), [(512, 4096)]);
 }
 
 #[test]
 fn every_flipped_byte_of_the_value_log_is_told_but_those_that_a_filler_covers() {
-    assert_eq!(flip_every_byte("value0.dat"), FILLER);
+    assert_eq!(flip_every_byte("value0.dat"), [FILLER]);
 }
 
 #[test]
 fn every_flipped_byte_of_the_key_log_is_told_but_the_padding() {
     let silent = flip_every_byte("key.dat");
-    assert_eq!(silent.iter().map(|s| s.len()).max(), Some(15), "{silent:?}");
+    assert_eq!(silent.iter().map(|(start, end)| end - start).max(), Some(15), "{silent:?}");
     assert_eq!(silent.len(), 13, "one for each record: {silent:?}");
 }
 
 #[test]
 fn every_flipped_byte_of_the_index_is_told_but_those_of_free_pages() {
     // Behind the header of page 0; pages 1 and 3 are a leaf and the node of the first checkpoint.
-    assert_eq!(flip_every_byte("address.idx"), [64..2 * PAGE, 3 * PAGE..4 * PAGE]);
+    assert_eq!(flip_every_byte("address.idx"), [(64, 2 * PAGE), (3 * PAGE, 4 * PAGE)]);
 }
 
 #[test]

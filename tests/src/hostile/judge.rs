@@ -52,7 +52,7 @@ impl Expect {
             let acts: Vec<usize> = cost.acts.iter().copied().filter(|&act| TAIL[act].0 == key).collect();
             let mut allowed: Vec<Vec<Kept>> = Vec::new();
             for lost in 0..1usize << acts.len() {
-                let counts = |act: usize| !acts.iter().position(|&a| a == act).is_some_and(|nth| lost >> nth & 1 == 1);
+                let counts = |act: usize| acts.iter().position(|&a| a == act).is_none_or(|nth| lost >> nth & 1 == 0);
                 let state = state(key, &counts);
                 if !allowed.contains(&state) {
                     allowed.push(state);
