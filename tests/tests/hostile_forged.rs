@@ -247,7 +247,7 @@ fn a_list_of_chunks_that_names_itself_another_key_or_nothing_gives_no_body() {
         (forge::chunk_entry(foreign.start, 64 << 10, units), 64 << 10, false),
     ] {
         let mut tail = Tail::new();
-        let at = list(&mut tail, key, &[entry.clone()], raw);
+        let at = list(&mut tail, key, std::slice::from_ref(&entry), raw);
         for writes in [true, false] {
             let store = tail.open(writes);
             if is_verified && store.history(key.as_bytes()).is_ok_and(|h| !h.is_empty()) {
