@@ -30,7 +30,7 @@ fn next(bytes: &[u8]) -> Option<(Op, &[u8])> {
     let size = usize::from(*size);
     let op = match code % 16 {
         0..5 => Op::Put { key, time, size: 13 * size },
-        5..7 => Op::PutIfChanged { key, time, same: size % 2 == 0 },
+        5..7 => Op::PutIfChanged { key, time, same: size.is_multiple_of(2) },
         7 => Op::Batch { keys: (0..size % 5).map(|nth| (key + nth as u8) % 12).collect(), time },
         8 => Op::Stream { key, time, size: 700 * size },
         9..12 => Op::Remove { key },

@@ -68,7 +68,7 @@ fn run(bench: &mut Bench, data: &[u8]) {
     let before = MEMORY.current_usage();
     MEMORY.reset_peak_usage();
     // A reader waits for what it cannot open, as a writer may be at it: few inputs are worth that.
-    let writes = flags & 2 != 0 || (damage.cost.opening && data.len() % 8 != 0);
+    let writes = flags & 2 != 0 || (damage.cost.opening && !data.len().is_multiple_of(8));
     let judged = if writes {
         expect.writing(&damage.image, &mut bench.scratch)
     } else {

@@ -199,4 +199,30 @@ mod tests {
         }
         assert!(Superblock::decode(&bytes[..511]).is_err());
     }
+
+    #[test]
+    fn a_superblock_out_of_range_is_refused_though_its_checksum_is_right() {
+        let spoil: [fn(&mut Superblock); 8] = [
+            |s| s.epoch = u64::MAX,
+            |s| s.tail.ordinal = u64::MAX,
+            |s| s.tail.offset = 0, // a filler there would cover the segment's header
+            |s| s.versions = u64::MAX,
+            |s| s.index.pages = 1 << 33,
+            |s| s.index.leaves = s.index.pages + 1,
+            |s| s.index.keys = u64::MAX,
+            |s| s.canonicalizer.name = String::new(),
+        ];
+        for (nth, spoil) in spoil.iter().enumerate() {
+            let mut superblock = example();
+            spoil(&mut superblock);
+            assert!(Superblock::decode(&superblock.encode()).is_err(), "{nth}");
+        }
+        for at in [48, 79] {
+            let mut bytes = example().encode();
+            bytes[at] = 0xff;
+            let crc = crc32fast::hash(&bytes[12..]);
+            put(&mut bytes, 8, &crc.to_le_bytes());
+            assert!(Superblock::decode(&bytes).is_err(), "byte {at} of the name");
+        }
+    }
 }
