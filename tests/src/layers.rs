@@ -13,6 +13,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("fm-tool", &["filemap", "filemap-core", "urlindex"]),
     ("filemap-tests", &["filemap", "filemap-core", "filemap-io", "urlindex"]),
     ("filemap-fuzz", &["filemap", "filemap-core", "filemap-io", "filemap-tests", "urlindex"]),
+    ("filemap-kernel", &["filemap-core"]),
     ("filemap-benches", &["filemap", "filemap-core", "filemap-io", "urlindex"]),
 ];
 

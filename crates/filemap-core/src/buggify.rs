@@ -23,9 +23,8 @@ pub enum Fault {
     RecoveredNamesNotSynced,
     HolesNotFilled,
     TailNotCut,
-    CutAtTheFirstHole,
+    StoppedAtTheFirstHole,
     CacheTrusted,
-    KeyAddressesReused,
     FailedSyncRetried,
     ReferencesTrusted,
     ChunksTrusted,
@@ -51,7 +50,7 @@ mod on {
 
     impl Fault {
         /// All of them.
-        pub const ALL: [Fault; 28] = [
+        pub const ALL: [Fault; 27] = [
             Fault::LogNotSyncedBeforeCheckpoint,
             Fault::KeysNotSynced,
             Fault::IndexNotSynced,
@@ -69,9 +68,8 @@ mod on {
             Fault::RecoveredNamesNotSynced,
             Fault::HolesNotFilled,
             Fault::TailNotCut,
-            Fault::CutAtTheFirstHole,
+            Fault::StoppedAtTheFirstHole,
             Fault::CacheTrusted,
-            Fault::KeyAddressesReused,
             Fault::FailedSyncRetried,
             Fault::ReferencesTrusted,
             Fault::ChunksTrusted,

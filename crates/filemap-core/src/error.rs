@@ -58,12 +58,13 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
-    /// The store was written by a newer version. Use that version, or dump it there and load it here.
-    #[error("{file} has format version {found}, this program reads up to {supported}; use a newer FileMap")]
+    /// The store was written by a newer version. Use that version, or dump it there and load it here; if it was to be
+    /// written, opening it read-only may still work.
+    #[error("{file} has format version {found}, this program knows up to {supported}; use a newer FileMap")]
     NewerFormat {
         /// The file's name inside the store.
         file: String,
-        /// The version that a reader must know.
+        /// The version that a reader, or a writer if the file was opened for writing, must know.
         found: u16,
         /// The newest version that this program knows.
         supported: u16,

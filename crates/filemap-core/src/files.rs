@@ -1,22 +1,39 @@
-//! The header that every file starts with: read and judged in one place, whichever file it is.
+//! What is done alike with files of every kind when they are opened: the header is read and judged, and what a failed write
+//! may have left in the page cache is dropped.
 
-use filemap_io::File;
+use filemap_io::{Access, Advice, File};
 
 use crate::error::{Error, Result};
 use crate::format::FORMAT_VERSION;
 use crate::format::header::{self, FileHeader, Kind};
 
-/// Reads and judges the header of a file.
+/// Whether this program knows a format well enough to read it, or to write it as well.
+///
+/// # Errors
+/// `NewerFormat`.
+pub(crate) fn check_versions(file: &str, read: u16, write: u16, access: Access) -> Result<()> {
+    let found = if access == Access::Read { read } else { read.max(write) };
+    if found > FORMAT_VERSION {
+        return Err(Error::NewerFormat { file: file.into(), found, supported: FORMAT_VERSION });
+    }
+    Ok(())
+}
+
+/// Reads and judges the header of a file that was opened for `access`.
 ///
 /// # Errors
 /// `Corrupt` when it is damaged, of another kind or another store's; `NewerFormat`.
-pub(crate) fn check_header(file: &dyn File, name: &str, kind: Kind, store_id: &[u8; 16]) -> Result<FileHeader> {
+pub(crate) fn check_header(
+    file: &dyn File,
+    name: &str,
+    kind: Kind,
+    store_id: &[u8; 16],
+    access: Access,
+) -> Result<FileHeader> {
     let mut b = [0; header::BYTES];
     let n = file.read_at(&mut b, 0).map_err(|e| Error::io("read", name, e))?;
     let header = FileHeader::decode(&b[..n]).map_err(|what| Error::corrupt(name, 0, what))?;
-    if header.read_version > FORMAT_VERSION {
-        return Err(Error::NewerFormat { file: name.into(), found: header.read_version, supported: FORMAT_VERSION });
-    }
+    check_versions(name, header.read_version, header.write_version, access)?;
     if header.kind != kind {
         return Err(Error::corrupt(name, 0, "it is a file of another kind"));
     }
@@ -24,4 +41,13 @@ pub(crate) fn check_header(file: &dyn File, name: &str, kind: Kind, store_id: &[
         return Err(Error::corrupt(name, 0, "it belongs to another store"));
     }
     Ok(header)
+}
+
+/// Drops cached pages from an offset on, before anything is written there: those after what the last superblock names.
+///
+/// After a write that the device failed, the cached page counts as clean. ext4 leaves its new blocks marked as unwritten,
+/// and does not mark them otherwise when the same cached page is written and synced again: that sync succeeds, and after the
+/// next mount the blocks are zeros. Once the page is dropped, a new write is one like any other.
+pub(crate) fn drop_failed_writes(file: &dyn File, from: u64) {
+    file.advise(Advice::DropCache, from, 0);
 }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use filemap_io::{Access, Dir, File, OsDir};
+use filemap_io::File;
 
 use crate::error::{Error, Result};
 use crate::format::header::{self, FileHeader, Kind};
@@ -40,8 +40,7 @@ pub fn inspect(path: impl AsRef<Path>, sink: &mut dyn FnMut(Inspected) -> Contro
     let fail = |e| Error::io("open", path.display().to_string(), e);
     let not = |why: &str| Error::NotAStore { path: path.to_owned(), why: why.to_owned() };
     let name = path.file_name().and_then(|n| n.to_str()).ok_or_else(|| not("it has no file name"))?;
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let file = OsDir::open(parent).map_err(fail)?.open(name, Access::Read).map_err(fail)?;
+    let file = filemap_io::open_to_inspect(path).map_err(fail)?;
     let mut b = [0; header::BYTES];
     let n = file.read_at(&mut b, 0).map_err(fail)?;
     if b.starts_with(b"FILEMAP\0") {

@@ -10,7 +10,7 @@ use filemap_io::{Access, Advice, Dir, File};
 
 use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
-use crate::files::check_header;
+use crate::files::{check_header, drop_failed_writes};
 use crate::format::header::{self, FileHeader, Kind};
 use crate::format::key::{FIXED_BYTES, KeyRecord, UNIT_BYTES};
 use crate::format::superblock::Superblock;
@@ -84,14 +84,16 @@ impl KeyLog {
             std::io::ErrorKind::NotFound => Error::corrupt(names::KEYS, 0, "the file is missing"),
             _ => Error::io("open", names::KEYS, e),
         })?;
-        check_header(&*file, names::KEYS, Kind::Keys, &current.store_id)?;
+        check_header(&*file, names::KEYS, Kind::Keys, &current.store_id, access)?;
         file.advise(Advice::Random, 0, 0);
         let len = file.len().map_err(|e| Error::io("measure", names::KEYS, e))?;
         if len < current.key_bytes {
             return Err(Error::corrupt(names::KEYS, len, "the file is shorter than the superblock says"));
         }
-        let end = if planted(Fault::KeyAddressesReused) { current.key_bytes } else { len };
-        Ok(Arc::new(KeyLog { file, seed: seed(&current.store_id, u64::MAX), end: AtomicU64::new(end) }))
+        if access == Access::Write {
+            drop_failed_writes(&*file, current.key_bytes);
+        }
+        Ok(Arc::new(KeyLog { file, seed: seed(&current.store_id, u64::MAX), end: AtomicU64::new(len) }))
     }
 
     /// Bytes in the file, its header included.
@@ -197,7 +199,12 @@ impl KeyAppender {
             return Ok(());
         }
         let offset = self.log.bytes().next_multiple_of(UNIT_BYTES);
-        self.log.file.write_at(&self.buffer, offset).map_err(|e| Error::io("write", names::KEYS, e))?;
+        if let Err(e) = self.log.file.write_at(&self.buffer, offset) {
+            // What fitted on a full disk gives its space back, or each new try would take more of what was freed for it. No
+            // reader knows of these bytes.
+            let _ = self.log.file.set_len(offset);
+            return Err(Error::io("write", names::KEYS, e));
+        }
         self.log.end.store(offset + self.buffer.len() as u64, Ordering::Release);
         self.buffer.clear();
         Ok(())

@@ -351,6 +351,33 @@ mod tests {
         }
     }
 
+    /// Keys whose hashes are equal in all 64 bits under seed 0: the word at byte 16 cancels XXH3's secret there, and so the
+    /// product with the word after it, which counts.
+    fn colliding(n: u64) -> Vec<u8> {
+        let mut key = b"http://evil.test\xde\xd4\x6d\xe9\x83\x90\x97\xdb".to_vec();
+        key.extend_from_slice(&n.to_le_bytes());
+        key
+    }
+
+    fn longest_bucket(seed: u64, keys: impl Iterator<Item = Vec<u8>>) -> usize {
+        let t = Recent::new(16 << 20, 0);
+        for (i, key) in keys.enumerate() {
+            t.insert(xxhash_rust::xxh3::xxh3_64_with_seed(&key, seed), &key, &entry(i as u64 + 1, 0, false));
+        }
+        t.buckets.iter().map(|b| t.bucket_keys(b).len()).max().unwrap()
+    }
+
+    #[test]
+    fn keys_that_collide_without_a_seed_fill_the_buckets_like_any_others() {
+        assert_eq!(longest_bucket(0, (0..1000).map(colliding)), 1000, "they do collide");
+        for seed in [1, 0x0123_4567_89ab_cdef, 0x8000_0000_0000_0000, u64::MAX] {
+            let chosen = longest_bucket(seed, (0..100_000).map(colliding));
+            let others = longest_bucket(seed, (0..100_000u64).map(|n| format!("http://good.test/{n}").into_bytes()));
+            // In both cases 8 or so: a Poisson distribution of mean 0.76.
+            assert!(chosen <= 12 && others <= 12, "{chosen} and {others} under seed {seed:x}");
+        }
+    }
+
     #[test]
     fn readers_see_whole_entries_while_one_thread_inserts() {
         // Long buckets, in whose middle entries are replaced while readers walk them.

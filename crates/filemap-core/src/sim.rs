@@ -6,6 +6,7 @@
 //! steps of a checkpoint.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use filemap_io::Dir;
 
@@ -55,6 +56,11 @@ pub fn work(store: &Store) {
         worker::write_back(&store.shared, writer, false);
         worker::checkpoint_if_due(&store.shared, writer);
     }
+}
+
+/// Lets go of a store without closing it, as when its process ends: nothing more is written. Its lock is given up.
+pub fn abandon(store: Store) {
+    store.shared.closed.store(true, Ordering::Release);
 }
 
 /// The hash by which the store's index finds a key: lets a test choose keys that share a leaf.

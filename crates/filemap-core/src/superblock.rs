@@ -6,8 +6,12 @@ use filemap_io::{Access, Dir, File};
 
 use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
+use crate::files::check_versions;
 use crate::format::superblock::{BYTES, COPIES, Superblock};
-use crate::format::{FORMAT_VERSION, names};
+use crate::format::{Flaw, names};
+
+/// What the two copies hold.
+type Copies = [std::result::Result<Superblock, Flaw>; 2];
 
 /// The open file, and what its newest copy says.
 #[derive(Debug)]
@@ -37,50 +41,31 @@ impl SuperblockFile {
         Ok(SuperblockFile { file })
     }
 
-    /// Whether it looks like a superblock at all. Whether it is whole can be judged only with the lock held: it may be
-    /// being written.
+    /// What can be said before the lock is held: whether it looks like a superblock at all, and what a copy that is whole
+    /// says. A copy that is not may be being written.
     ///
     /// # Errors
-    /// `NotAStore` when neither copy has the magic.
-    pub(crate) fn check_magic(&self, dir: &dyn Dir) -> Result<()> {
-        if self.copies()?.iter().all(|c| matches!(c, Err("unknown magic" | "superblock is cut off"))) {
-            return Err(Error::NotAStore {
-                path: dir.path().to_owned(),
-                why: "its file SUPERBLOCK is not one of FileMap".into(),
-            });
-        }
-        Ok(())
+    /// `NotAStore` when neither copy has the magic; `NewerFormat` when it must not be used with `access`.
+    pub(crate) fn look(&self, dir: &dyn Dir, access: Access) -> Result<Option<Superblock>> {
+        judge(&self.copies()?, dir, access)
     }
 
     /// The newest copy.
     ///
     /// # Errors
-    /// `NotAStore` when neither copy has the magic; `NewerFormat`; `Corrupt` when a copy does not verify: each is one
-    /// sector, so a crash cannot have torn it, and going back to the other one is unsafe, since what that names may have
-    /// been reused.
-    pub(crate) fn read(&self, dir: &dyn Dir) -> Result<Superblock> {
-        self.check_magic(dir)?;
+    /// As `look`; `Corrupt` when a copy does not verify: each is one sector, so a crash cannot have torn it, and going
+    /// back to the other one is unsafe, since what that names may have been reused.
+    pub(crate) fn read(&self, dir: &dyn Dir, access: Access) -> Result<Superblock> {
         let copies = self.copies()?;
-        let mut newest: Option<Superblock> = None;
-        for (copy, offset) in copies.into_iter().zip(COPIES) {
-            let copy = copy.map_err(|what| Error::corrupt(names::SUPERBLOCK, offset, what))?;
-            if newest.as_ref().is_none_or(|n| n.epoch < copy.epoch) {
-                newest = Some(copy);
-            }
+        let newest = judge(&copies, dir, access)?;
+        for (copy, offset) in copies.iter().zip(COPIES) {
+            copy.as_ref().map_err(|what| Error::corrupt(names::SUPERBLOCK, offset, *what))?;
         }
-        let newest = newest.ok_or_else(|| Error::corrupt(names::SUPERBLOCK, 0, "no copy"))?;
-        if newest.read_version > FORMAT_VERSION {
-            return Err(Error::NewerFormat {
-                file: names::SUPERBLOCK.into(),
-                found: newest.read_version,
-                supported: FORMAT_VERSION,
-            });
-        }
-        Ok(newest)
+        newest.ok_or_else(|| Error::corrupt(names::SUPERBLOCK, 0, "no copy"))
     }
 
     /// Both copies as they stand.
-    pub(crate) fn copies(&self) -> Result<[std::result::Result<Superblock, &'static str>; 2]> {
+    pub(crate) fn copies(&self) -> Result<Copies> {
         let mut copies = [const { Err("unknown magic") }; 2];
         for (copy, offset) in copies.iter_mut().zip(COPIES) {
             let mut b = [0; BYTES];
@@ -106,4 +91,17 @@ impl SuperblockFile {
     pub(crate) fn drop_cache(&self) {
         self.file.advise(filemap_io::Advice::DropCache, 0, 0);
     }
+}
+
+/// The newest whole copy, if this program may use it.
+fn judge(copies: &Copies, dir: &dyn Dir, access: Access) -> Result<Option<Superblock>> {
+    if copies.iter().all(|c| matches!(c, Err("unknown magic" | "superblock is cut off"))) {
+        let why = "its file SUPERBLOCK is not one of FileMap".into();
+        return Err(Error::NotAStore { path: dir.path().to_owned(), why });
+    }
+    let newest = copies.iter().flatten().max_by_key(|c| c.epoch);
+    if let Some(found) = newest {
+        check_versions(names::SUPERBLOCK, found.read_version, found.write_version, access)?;
+    }
+    Ok(newest.cloned())
 }

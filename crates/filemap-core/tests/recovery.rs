@@ -188,6 +188,37 @@ fn a_segment_whose_creation_was_cut_short_is_no_segment() {
 }
 
 #[test]
+fn a_reader_sees_what_follows_when_the_first_record_of_a_segment_was_cut_short() {
+    let temp = tempfile::tempdir().unwrap();
+    let live = temp.path().join("live");
+    let store = Store::create(&live, options().compression_level(0)).unwrap();
+    let mut last = 0;
+    while segment(&live, 0).metadata().unwrap().len() < (1 << 20) - (4 << 10) {
+        put(&store, last..last + 1);
+        last += 1;
+    }
+    // The next one does not fit into what is left, a small one would.
+    let large = vec![7; 60_000];
+    store.put(&Record::new(b"large", &large).time(1)).unwrap();
+    let path = copy(&live, temp.path().join("killed"));
+    let second = segment(&path, 1);
+    assert!(second.metadata().unwrap().len() > 30_000, "the record that did not fit went to the next segment");
+    second.set_len(20_000).unwrap();
+    let reader = Store::open_read_only(&path, options()).unwrap();
+    assert_eq!(reader.get(b"large").unwrap(), None);
+    let (writer, _) = open(&path);
+    writer.put(&Record::new(b"small", b"fits").time(1)).unwrap();
+    assert_eq!(writer.head(b"small").unwrap().unwrap().place.segment, 0);
+    reader.refresh().unwrap();
+    assert_eq!(reader.get(b"small").unwrap().unwrap().body, b"fits");
+    put(&writer, last..last + 100);
+    assert_eq!(writer.head(&key(last + 99)).unwrap().unwrap().place.segment, 1);
+    reader.refresh().unwrap();
+    assert_eq!(reader.get(&key(last + 99)).unwrap().unwrap().body, body(last + 99));
+    store.close().unwrap();
+}
+
+#[test]
 fn a_store_whose_creation_was_cut_short_is_created_again() {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("a");

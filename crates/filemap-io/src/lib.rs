@@ -10,6 +10,7 @@
 //!   get at it as a byte slice;
 //! - nothing is durable before [`File::sync`] (its bytes and length) and [`Dir::sync`] (its name) returned `Ok`.
 
+mod guard;
 mod map;
 mod os;
 #[cfg(feature = "sim")]
@@ -21,7 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-pub use os::{OsDir, create_dir, is_dir, open_file_limit};
+pub use os::{OsDir, create_dir, open_file_limit, open_to_inspect};
 
 /// What a file is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +42,8 @@ pub enum Advice {
     Random,
     /// The range is wanted soon: start reading it, without waiting.
     WillNeed,
-    /// Forget cached pages that are clean, so that the next read comes from the device. Pages that are dirty or mapped
-    /// stay.
+    /// Forget cached pages that are clean, the page included in which the range begins, so that the next read comes from
+    /// the device. Pages that are dirty or mapped stay.
     DropCache,
 }
 
@@ -66,8 +67,10 @@ pub trait Dir: Send + Sync + Debug {
     /// Names of all entries, in no order. Names that are not UTF-8 are left out: no file of a store has one.
     fn list(&self) -> io::Result<Vec<String>>;
 
-    /// Opens or creates a regular file. Symbolic links are refused, as is anything that is not a regular file. A file
-    /// that is created is readable and writable by its owner only.
+    /// Opens or creates a regular file. Refused with [`io::ErrorKind::InvalidInput`] is anything else under the name, and a
+    /// file that somebody else can change: one with several hard links, of another owner than the directory, writable by
+    /// everyone. So is writing by another user than the owner. A file that is created is readable and writable by its
+    /// owner only.
     fn open(&self, name: &str, access: Access) -> io::Result<Arc<dyn File>>;
 
     /// Renames a file over another, atomically; durable after [`Dir::sync`].

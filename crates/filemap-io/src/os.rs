@@ -1,34 +1,51 @@
 //! The operating system's directory and files: one open directory, everything else relative to its descriptor, so that
 //! a directory renamed or replaced under a running store cannot mislead it.
+//!
+//! Invariants: nothing is opened that [`guard`] refuses, and no name is followed out of the directory; what is created is
+//! its owner's only, whatever the umask; no descriptor outlives an `exec`, so that a child process holds no lock.
 
 use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 
+use crate::guard;
 use crate::map::OsMap;
 use crate::{Access, Advice, Dir, File, Lock, Locking, Map};
+
+/// No system that this runs on has larger pages.
+const LARGEST_PAGE: u64 = 64 << 10;
 
 /// A directory of the operating system.
 #[derive(Debug)]
 pub struct OsDir {
     path: PathBuf,
     fd: OwnedFd,
+    /// The user to whom the directory belongs, and its files must.
+    owner: u32,
 }
 
-/// Creates a directory that only its owner can enter, and syncs its parent. An existing one is fine.
+/// The permissions of a directory and of a file, whatever the umask.
+const DIRECTORY_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+
+/// Creates a directory that only its owner can enter, and syncs its parent. An existing one is fine, and left as it is.
 ///
 /// # Errors
 /// Whatever the system says, for instance when the parent is absent or read-only.
 pub fn create_dir(path: &Path) -> io::Result<()> {
-    match std::fs::DirBuilder::new().mode(0o700).create(path) {
+    match std::fs::DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         Err(e) => Err(e),
         Ok(()) => {
+            // The umask can only have taken bits away, those of the owner too.
+            if std::fs::symlink_metadata(path)?.mode() & DIRECTORY_MODE != DIRECTORY_MODE {
+                std::fs::set_permissions(path, std::fs::Permissions::from_mode(DIRECTORY_MODE))?;
+            }
             let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
             std::fs::File::open(parent)?.sync_all()
         }
@@ -40,30 +57,63 @@ pub fn open_file_limit() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Whether `path` is a directory (following symbolic links).
-pub fn is_dir(path: &Path) -> bool {
-    path.is_dir()
+/// Opens any regular file for reading, wherever it lies and whoever owns it: for looking at it, not for using it.
+///
+/// # Errors
+/// Whatever the system says; [`io::ErrorKind::InvalidInput`] when it is no regular file.
+pub fn open_to_inspect(path: &Path) -> io::Result<Arc<dyn File>> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = std::fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    Ok(Arc::new(OsFile { file }))
 }
 
 impl OsDir {
-    /// Opens an existing directory.
+    /// Opens an existing directory, once: it is not looked up by its path again.
     ///
     /// # Errors
-    /// Whatever the system says: [`io::ErrorKind::NotFound`], [`io::ErrorKind::NotADirectory`] and so on.
+    /// Whatever the system says: [`io::ErrorKind::NotFound`], [`io::ErrorKind::NotADirectory`] and so on;
+    /// [`io::ErrorKind::InvalidInput`] when everyone may write to it.
     pub fn open(path: &Path) -> io::Result<OsDir> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = rustix::fs::open(path, flags, Mode::empty())?;
-        Ok(OsDir { path: path.to_owned(), fd })
+        let dir = std::fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
+        let owner = guard::directory(&dir.metadata()?)?;
+        Ok(OsDir { path: path.to_owned(), fd: dir.into(), owner })
     }
 
-    fn open_at(&self, name: &str, flags: OFlags) -> io::Result<std::fs::File> {
-        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let fd = rustix::fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR)?;
+    /// Opens what stands under a name, if it may be used.
+    fn open_existing(&self, name: &str, flags: OFlags) -> io::Result<std::fs::File> {
+        guard::name(&rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)?)?;
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = std::fs::File::from(rustix::fs::openat(&self.fd, name, flags, Mode::empty())?);
+        guard::open_file(&file.metadata()?, self.owner)?;
+        Ok(file)
+    }
+
+    fn create(&self, name: &str) -> io::Result<std::fs::File> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&self.fd, name, flags, Mode::from_raw_mode(FILE_MODE))?;
         let file = std::fs::File::from(fd);
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        if file.metadata()?.mode() & FILE_MODE != FILE_MODE {
+            file.set_permissions(std::fs::Permissions::from_mode(FILE_MODE))?;
         }
         Ok(file)
+    }
+
+    /// Opens a file for writing, and creates it if it is absent; two processes may do so at once.
+    fn open_or_create(&self, name: &str) -> io::Result<std::fs::File> {
+        loop {
+            match self.open_existing(name, OFlags::RDWR) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                opened => return opened,
+            }
+            match self.create(name) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                created => return created,
+            }
+        }
     }
 }
 
@@ -86,12 +136,15 @@ impl Dir for OsDir {
     }
 
     fn open(&self, name: &str, access: Access) -> io::Result<Arc<dyn File>> {
-        let flags = match access {
-            Access::Read => OFlags::RDONLY,
-            Access::Write => OFlags::RDWR,
-            Access::Create => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
+        if access != Access::Read {
+            guard::writer(self.owner)?;
+        }
+        let file = match access {
+            Access::Read => self.open_existing(name, OFlags::RDONLY)?,
+            Access::Write => self.open_existing(name, OFlags::RDWR)?,
+            Access::Create => self.create(name)?,
         };
-        Ok(Arc::new(OsFile { file: self.open_at(name, flags)? }))
+        Ok(Arc::new(OsFile { file }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -107,7 +160,8 @@ impl Dir for OsDir {
     }
 
     fn lock(&self, name: &str) -> io::Result<Locking> {
-        let file = self.open_at(name, OFlags::RDWR | OFlags::CREATE)?;
+        guard::writer(self.owner)?;
+        let file = self.open_or_create(name)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(std::fs::TryLockError::WouldBlock) => {
@@ -118,10 +172,11 @@ impl Dir for OsDir {
             }
             Err(std::fs::TryLockError::Error(e)) => return Err(e),
         }
-        let text = format!("{}\n", std::process::id());
-        file.write_all_at(text.as_bytes(), 0)?;
-        file.set_len(text.len() as u64)?;
-        Ok(Locking::Acquired(Box::new(OsLock { _file: file })))
+        let held = OsLock { file, process: std::process::id() };
+        let text = format!("{}\n", held.process);
+        held.file.write_all_at(text.as_bytes(), 0)?;
+        held.file.set_len(text.len() as u64)?;
+        Ok(Locking::Acquired(Box::new(held)))
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
@@ -134,13 +189,25 @@ impl Dir for OsDir {
     }
 }
 
-/// The lock lives as long as this descriptor: the kernel drops it with the process, however that ends.
+/// The kernel drops the lock with the process, however that ends. It belongs to the open file, which a process that was
+/// forked meanwhile has too (if only until it executes something else): so it is given up in so many words, and only by the
+/// process that took it.
 #[derive(Debug)]
 struct OsLock {
-    _file: std::fs::File,
+    file: std::fs::File,
+    process: u32,
 }
 
 impl Lock for OsLock {}
+
+impl Drop for OsLock {
+    fn drop(&mut self) {
+        if std::process::id() == self.process {
+            // It goes with the descriptor if not so.
+            let _ = self.file.unlock();
+        }
+    }
+}
 
 #[derive(Debug)]
 struct OsFile {
@@ -181,7 +248,13 @@ impl File for OsFile {
         self.file.sync_data()
     }
 
-    fn advise(&self, advice: Advice, offset: u64, len: u64) {
+    fn advise(&self, advice: Advice, mut offset: u64, mut len: u64) {
+        if advice == Advice::DropCache {
+            // The system drops whole pages only, and would leave the one in which the range begins.
+            let before = offset % LARGEST_PAGE;
+            offset -= before;
+            len += if len == 0 { 0 } else { before };
+        }
         let advice = match advice {
             Advice::Random => rustix::fs::Advice::Random,
             Advice::WillNeed => rustix::fs::Advice::WillNeed,
@@ -229,6 +302,27 @@ mod tests {
         }
         drop(first);
         assert!(matches!(dir.lock("LOCK").unwrap(), Locking::Acquired(_)));
+    }
+
+    #[test]
+    fn a_lock_that_is_given_up_is_free_though_a_forked_process_has_the_file_open() {
+        let (_temp, dir) = dir();
+        let held = |process| OsLock { file: dir.open_or_create("LOCK").unwrap(), process };
+        let ours = held(std::process::id());
+        ours.file.try_lock().unwrap();
+        // What a fork does: another descriptor of the same open file.
+        let forked = ours.file.try_clone().unwrap();
+        drop(ours);
+        let taken = dir.lock("LOCK").unwrap();
+        assert!(matches!(taken, Locking::Acquired(_)));
+        drop((taken, forked));
+        // A forked process that drops what it inherited must not take the lock from the one that holds it.
+        let theirs = held(0);
+        theirs.file.try_lock().unwrap();
+        let kept = theirs.file.try_clone().unwrap();
+        drop(theirs);
+        assert!(matches!(dir.lock("LOCK").unwrap(), Locking::HeldBy(_)));
+        drop(kept);
     }
 
     #[test]

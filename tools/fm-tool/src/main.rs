@@ -11,6 +11,7 @@ mod opening;
 mod openmetrics;
 mod outcome;
 mod output;
+mod plain;
 mod time;
 mod verbs;
 mod words;

@@ -1,15 +1,19 @@
 //! Where data goes: standard output or a file, as lines, bytes or JSON Lines.
 //!
+//! What a page brought is written as it is, except that text for people ([`Output::shown`]) is made safe to look at when
+//! the output is a terminal.
+//!
 //! Invariants: data alone goes here (words go to [`crate::words`]); a reader that closed the pipe ends the program
 //! quietly ([`Failure::PipeClosed`]); nothing is lost in a buffer, since `finish` reports the last write's failure too.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
 use serde_json::Value;
 
 use crate::outcome::Failure;
+use crate::plain::plain;
 
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -19,12 +23,14 @@ pub struct Output {
     sink: BufWriter<Box<dyn Write>>,
     name: String,
     json: bool,
+    is_terminal: bool,
 }
 
 impl Output {
     /// Standard output.
     pub fn stdout(json: bool) -> Self {
-        Self::to(Box::new(io::stdout()), "standard output".to_owned(), json)
+        let is_terminal = io::stdout().is_terminal();
+        Self { is_terminal, ..Self::to(Box::new(io::stdout()), "standard output".to_owned(), json) }
     }
 
     /// A file, made anew; `-` is standard output.
@@ -32,7 +38,9 @@ impl Output {
         if path == Path::new("-") {
             return Ok(Self::stdout(json));
         }
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // A link may lead into a store.
+        let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if folder.join("SUPERBLOCK").exists() {
             let what = format!("{} lies in a store, whose files are its own; write elsewhere", path.display());
             return Err(Failure::Io(what));
@@ -47,7 +55,7 @@ impl Output {
     }
 
     fn to(sink: Box<dyn Write>, name: String, json: bool) -> Self {
-        Self { sink: BufWriter::with_capacity(BUFFER_BYTES, sink), name, json }
+        Self { sink: BufWriter::with_capacity(BUFFER_BYTES, sink), name, json, is_terminal: false }
     }
 
     /// Whether JSON Lines were asked for.
@@ -64,6 +72,20 @@ impl Output {
     pub fn line(&mut self, line: impl AsRef<[u8]>) -> Result<(), Failure> {
         self.bytes(line.as_ref())?;
         self.bytes(b"\n")
+    }
+
+    /// Writes text that came from outside and that people look at; made safe to look at if it goes to a terminal.
+    pub fn shown(&mut self, text: &[u8]) -> Result<(), Failure> {
+        if self.is_terminal { self.bytes(plain(text).as_bytes()) } else { self.bytes(text) }
+    }
+
+    /// Writes the head of an HTTP message, line by line as text that people look at.
+    pub fn http_head(&mut self, head: &[u8]) -> Result<(), Failure> {
+        if !self.is_terminal {
+            return self.bytes(head);
+        }
+        let lines = head.split_inclusive(|byte| *byte == b'\n');
+        lines.map(|line| line.strip_suffix(b"\r\n").unwrap_or(line)).try_for_each(|line| self.line(plain(line)))
     }
 
     /// Writes a JSON line.
@@ -102,5 +124,44 @@ impl Output {
             return Failure::PipeClosed;
         }
         Failure::Io(format!("writing to {} failed: {error}", self.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Sink(Rc<RefCell<Vec<u8>>>);
+
+    impl Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.borrow_mut().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn written(is_terminal: bool, write: impl FnOnce(&mut Output) -> Result<(), Failure>) -> Vec<u8> {
+        let sink = Sink::default();
+        let mut out = Output { is_terminal, ..Output::to(Box::new(sink.clone()), "test".to_owned(), false) };
+        write(&mut out).unwrap();
+        out.finish().unwrap();
+        sink.0.take()
+    }
+
+    #[test]
+    fn a_terminal_is_given_no_orders_and_a_pipe_every_byte() {
+        let url = b"http://a/\x1b]0;title\x07\xff";
+        assert_eq!(written(false, |out| out.shown(url)), url);
+        assert_eq!(written(true, |out| out.shown(url)), b"http://a/\\x1b]0;title\\x07\\xff");
+        let head = b"HTTP/1.1 200 OK\r\nA: \x1b[2J\rB\r\n\r\n";
+        assert_eq!(written(false, |out| out.http_head(head)), head);
+        assert_eq!(written(true, |out| out.http_head(head)), b"HTTP/1.1 200 OK\nA: \\x1b[2J\\x0dB\n\n");
     }
 }

@@ -1,16 +1,18 @@
 //! Words for people, on standard error: messages, warnings, and a progress bar on a terminal.
 //!
 //! Nothing here is data, so nothing here may fail the program: a standard error that was closed is ignored. Words carry
-//! no colour; the bar is drawn on a terminal only and is gone before any word is said, so that they never mix.
+//! no colour and no character that a terminal would obey, whatever URL or file name is in them; the bar is drawn on a terminal only and is gone before any word is said, so that they never mix.
 
 use std::fmt::Display;
 use std::io::{self, Write};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::plain::plain;
+
 /// Says a line on standard error.
 pub fn say(words: impl Display) {
-    let _ = writeln!(io::stderr(), "{words}");
+    let _ = writeln!(io::stderr(), "{}", plain(words.to_string().as_bytes()));
 }
 
 /// Says what went wrong, with the program's name, so that it is found in a pipeline's output.

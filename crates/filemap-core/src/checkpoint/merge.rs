@@ -55,9 +55,8 @@ impl Merge<'_> {
         } else {
             existing.as_ref().map(|e| (e.address, e.head))
         };
-        if let Some((address, head)) = chained
-            && new.iter().any(|s| s.version.sequence < self.replayed_below)
-        {
+        let replayed = chained.is_some() && new.iter().any(|s| s.version.sequence < self.replayed_below);
+        if let (Some((address, head)), true) = (chained, replayed) {
             let there: HashSet<u64> = self.chain(address, head)?.iter().map(|s| s.version.sequence).collect();
             new.retain(|s| !there.contains(&s.version.sequence));
         }
@@ -75,7 +74,7 @@ impl Merge<'_> {
             (Some(last), Some((_, head))) if head.version > last.version => Spot::from(&head),
             (Some(last), _) => *last,
         };
-        let address = self.extend(key, chained, new)?;
+        let address = self.extend(key, chained, new, replayed)?;
         let slot = Slot { hash, key: address, location: newest.location, size: newest.size };
         match at {
             Some(at) => slots[at] = slot,
@@ -138,10 +137,12 @@ impl Merge<'_> {
     }
 
     /// Appends key records for the new versions, oldest first, behind what is chained; the address of the newest.
-    fn extend(&mut self, key: &[u8], chained: Option<(u64, KeyRecord)>, new: Vec<Spot>) -> Result<u64> {
+    /// Of versions that were `replayed` an interrupted checkpoint may have dropped some, with what they refer to: those must
+    /// not come back.
+    fn extend(&mut self, key: &[u8], chained: Option<(u64, KeyRecord)>, new: Vec<Spot>, replayed: bool) -> Result<u64> {
         let length = chained.map_or(0, |(_, h)| h.chain) as usize + new.len();
         let (mut address, mut count, records) = match (chained, self.keep) {
-            (Some((address, head)), Some(keep)) if length > 2 * keep as usize => {
+            (Some((address, head)), Some(keep)) if replayed || length > 2 * keep as usize => {
                 let mut all = self.chain(address, head)?;
                 all.extend(new);
                 (0, 0, kept(all, keep as usize))

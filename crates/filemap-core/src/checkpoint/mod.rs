@@ -113,6 +113,7 @@ impl Shared {
     fn apply(&self, c: &mut Checkpointer, table: &Recent) -> Result<()> {
         let mut keys: Vec<(u64, Found)> = table.keys().collect();
         keys.sort_unstable_by_key(|k| k.0);
+        c.index.expect(keys.len() as u64);
         let mut rest = &keys[..];
         let mut ahead = ReadAhead { keys: &keys, covered: 0, leaves: 0 };
         while let Some((hash, _)) = rest.first() {

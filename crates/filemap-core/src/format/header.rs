@@ -42,6 +42,7 @@ impl Kind {
 pub(crate) struct FileHeader {
     pub(crate) kind: Kind,
     pub(crate) read_version: u16,
+    pub(crate) write_version: u16,
     pub(crate) store_id: [u8; 16],
     pub(crate) ordinal: u64,
     pub(crate) created_ms: i64,
@@ -49,14 +50,14 @@ pub(crate) struct FileHeader {
 
 impl FileHeader {
     pub(crate) fn new(kind: Kind, store_id: [u8; 16], ordinal: u64, created_ms: i64) -> FileHeader {
-        FileHeader { kind, read_version: FORMAT_VERSION, store_id, ordinal, created_ms }
+        FileHeader { kind, read_version: FORMAT_VERSION, write_version: FORMAT_VERSION, store_id, ordinal, created_ms }
     }
 
     pub(crate) fn encode(&self) -> [u8; BYTES] {
         let mut b = [0; BYTES];
         put(&mut b, 0, self.kind.magic());
         put(&mut b, 12, &self.read_version.to_le_bytes());
-        put(&mut b, 14, &FORMAT_VERSION.to_le_bytes());
+        put(&mut b, 14, &self.write_version.to_le_bytes());
         put(&mut b, 16, &self.store_id);
         put(&mut b, 32, &self.ordinal.to_le_bytes());
         put(&mut b, 40, &self.created_ms.to_le_bytes());
@@ -65,7 +66,7 @@ impl FileHeader {
         b
     }
 
-    /// Decodes the first 64 bytes of a file. The read version is not judged here: the caller knows the file's name.
+    /// Decodes the first 64 bytes of a file. The versions are not judged here: the caller knows the file's name.
     pub(crate) fn decode(b: &[u8]) -> Result<FileHeader, Flaw> {
         if b.len() < BYTES {
             return Err("shorter than its header");
@@ -81,12 +82,13 @@ impl FileHeader {
         if read_version <= FORMAT_VERSION && !all_zero(&b[48..BYTES]) {
             return Err("reserved header bytes are not zero");
         }
-        if get_u64(b, 32) > MAX_ORDINAL {
+        if read_version <= FORMAT_VERSION && get_u64(b, 32) > MAX_ORDINAL {
             return Err("ordinal is out of range");
         }
         Ok(FileHeader {
             kind,
             read_version,
+            write_version: get_u16(b, 14),
             store_id: get_16(b, 16),
             ordinal: get_u64(b, 32),
             created_ms: get_u64(b, 40).cast_signed(),

@@ -60,6 +60,8 @@ pub(crate) struct IndexRoot {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     pub(crate) read_version: u16,
+    /// As found; what is written is always this program's.
+    pub(crate) write_version: u16,
     pub(crate) store_id: [u8; 16],
     pub(crate) hash_seed: u64,
     pub(crate) segment_bytes: u32,
@@ -121,38 +123,19 @@ impl Superblock {
         if read_version == 0 {
             return Err("format version 0");
         }
-        if read_version <= FORMAT_VERSION && !(all_zero(&b[141..144]) && all_zero(&b[176..BYTES])) {
-            return Err("reserved superblock bytes are not zero");
+        // What a newer format means by the rest is not known here: its version is what matters.
+        if read_version <= FORMAT_VERSION {
+            check_ranges(b)?;
         }
-        if !(4096..=1 << 30).contains(&get_u32(b, 40)) {
-            return Err("segment size is out of range");
-        }
-        let offset = get_u64(b, 104);
-        if !(header::BYTES as u64..=1 << 30).contains(&offset) || !offset.is_multiple_of(64) {
-            return Err("tail is out of range");
-        }
-        if get_u64(b, 112) > MAX_SEQUENCE {
-            return Err("sequence is out of range");
-        }
+        let name = b[48..80].split(|&c| c == 0).next().unwrap_or_default();
         let word = |i: usize| get_u64(b, 88 + 8 * i);
-        // What counts up by one never comes near this, and must not overflow.
-        if word(0) > MAX_SEQUENCE || word(1) > header::MAX_ORDINAL || word(9) > MAX_SEQUENCE {
-            return Err("epoch, ordinal or number of versions is out of range");
-        }
-        if word(5) > u64::from(u32::MAX) || word(7) > word(5) || word(8) > word(7) * leaf::CAPACITY as u64 {
-            return Err("size of the index is out of range");
-        }
-        let (name, padding) = b[48..80].split_at(b[48..80].iter().position(|&c| c == 0).unwrap_or(0));
-        let name = str::from_utf8(name).map_err(|_| "canonicaliser name is not text")?;
-        if name.is_empty() || !all_zero(padding) {
-            return Err("canonicaliser name is empty or not padded");
-        }
         Ok(Superblock {
             read_version,
+            write_version: get_u16(b, 14),
             store_id: get_16(b, 16),
             hash_seed: get_u64(b, 32),
             segment_bytes: get_u32(b, 40),
-            canonicalizer: Canonicalizer { name: name.to_owned(), version: get_u32(b, 44) },
+            canonicalizer: Canonicalizer { name: String::from_utf8_lossy(name).into_owned(), version: get_u32(b, 44) },
             created_ms: get_u64(b, 80).cast_signed(),
             epoch: word(0),
             tail: Tail { ordinal: word(1), offset: word(2) },
@@ -165,10 +148,41 @@ impl Superblock {
     }
 }
 
+/// Whether the fields of a superblock of this format say what can be.
+fn check_ranges(b: &[u8]) -> Result<(), Flaw> {
+    if !(all_zero(&b[141..144]) && all_zero(&b[176..BYTES])) {
+        return Err("reserved superblock bytes are not zero");
+    }
+    if !(4096..=1 << 30).contains(&get_u32(b, 40)) {
+        return Err("segment size is out of range");
+    }
+    let word = |i: usize| get_u64(b, 88 + 8 * i);
+    let offset = word(2);
+    if !(header::BYTES as u64..=1 << 30).contains(&offset) || !offset.is_multiple_of(64) {
+        return Err("tail is out of range");
+    }
+    if word(3) > MAX_SEQUENCE {
+        return Err("sequence is out of range");
+    }
+    // What counts up by one never comes near this, and must not overflow.
+    if word(0) > MAX_SEQUENCE || word(1) > header::MAX_ORDINAL || word(9) > MAX_SEQUENCE {
+        return Err("epoch, ordinal or number of versions is out of range");
+    }
+    if word(5) > u64::from(u32::MAX) || word(7) > word(5) || word(8) > word(7) * leaf::CAPACITY as u64 {
+        return Err("size of the index is out of range");
+    }
+    let (name, padding) = b[48..80].split_at(b[48..80].iter().position(|&c| c == 0).unwrap_or(0));
+    if name.is_empty() || !all_zero(padding) || str::from_utf8(name).is_err() {
+        return Err("canonicaliser name is empty, not padded or not text");
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 pub(crate) fn example() -> Superblock {
     Superblock {
         read_version: FORMAT_VERSION,
+        write_version: FORMAT_VERSION,
         store_id: [3; 16],
         hash_seed: 0x0123_4567_89ab_cdef,
         segment_bytes: 1 << 30,

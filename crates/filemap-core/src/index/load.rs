@@ -8,6 +8,7 @@ use filemap_io::{Advice, File};
 use super::directory::Directory;
 use super::{Index, Owner};
 use crate::error::{Error, Result};
+use crate::files::drop_failed_writes;
 use crate::format::leaf::{CAPACITY as LEAF_CAPACITY, MAX_DEPTH, MIN_DEPTH};
 use crate::format::node::{self, CAPACITY, Entry};
 use crate::format::superblock::IndexRoot;
@@ -31,6 +32,9 @@ pub(crate) fn load(
     let len = file.len().map_err(|e| Error::io("measure", names::INDEX, e))?;
     if len / (PAGE_BYTES as u64) < root.pages || root.pages == 0 {
         return Err(corrupt(len / PAGE_BYTES as u64, "file is shorter than the superblock says"));
+    }
+    if owner == Owner::Us {
+        drop_failed_writes(&*file, root.pages * PAGE_BYTES as u64);
     }
     if !(MIN_DEPTH..=MAX_DEPTH.min(40)).contains(&root.depth) {
         return Err(corrupt(0, "depth of the directory is out of range"));
@@ -83,7 +87,8 @@ impl Loader<'_> {
         for &page in nodes {
             self.file.advise(Advice::WillNeed, u64::from(page) * PAGE_BYTES as u64, PAGE_BYTES as u64);
         }
-        let mut entries = Vec::with_capacity(count);
+        // By what was read, not by what is claimed: a sparse file is as long as one likes.
+        let mut entries = Vec::with_capacity(count.min(nodes.len() * CAPACITY));
         for &page in nodes {
             let offset = u64::from(page) * PAGE_BYTES as u64;
             let corrupt = |what: &str| Error::corrupt(names::INDEX, offset, what);

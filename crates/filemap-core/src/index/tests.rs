@@ -185,8 +185,13 @@ fn keys_with_equal_bits_share_a_page_until_it_is_full_of_them() {
     let old = writer.leaf(0).unwrap();
     let same = |n: u64| (0..n).map(|i| Slot { hash: 0, ..slot(0, i) }).collect::<Vec<_>>();
     writer.replace(&old, &same(254)).unwrap();
-    let error = writer.replace(&old, &same(255)).unwrap_err();
-    assert!(matches!(error, Error::Full { .. }) && error.to_string().contains("share all 47 hash bits"), "{error}");
+    // However many there may be, the directory does not grow beyond what that many would need.
+    for (keys, bits) in [(0, 16), (1 << 20, 16), (1 << 21, 17), (1 << 30, 26), (u64::MAX, 47)] {
+        writer.expect(keys);
+        let error = writer.replace(&old, &same(255)).unwrap_err();
+        let what = format!("255 keys share the first {bits} bits");
+        assert!(matches!(error, Error::Full { .. }) && error.to_string().contains(&what), "{error}");
+    }
 }
 
 #[test]

@@ -24,6 +24,13 @@ use crate::limits::Limits;
 /// A stage writes up to one in this many of all leaves.
 const STAGES: u64 = 24;
 
+/// A directory of this depth is always allowed: 512 KiB of memory.
+const SMALL_DEPTH: u8 = 16;
+/// A deeper one has at most one entry for this many keys, as a power of 2. Of keys with uniform hashes, 255 that share so
+/// many bits are not met in the life of the universe; of chosen keys, in a store whose seed is known, each bit more doubles
+/// the directory.
+const KEYS_PER_ENTRY_LOG2: u8 = 4;
+
 /// A leaf as the writer sees it.
 pub(crate) struct OldLeaf {
     pub(crate) prefix: u64,
@@ -61,6 +68,8 @@ pub(crate) struct IndexWriter {
     stage_pages: u64,
     written_pages: u64,
     limits: Limits,
+    /// No leaf is split beyond this depth.
+    deepest: u8,
 }
 
 impl IndexWriter {
@@ -91,7 +100,13 @@ impl IndexWriter {
             stage_pages: 0,
             written_pages: 0,
             limits,
+            deepest: deepest(root.keys),
         }
+    }
+
+    /// Up to `keys` new keys follow, which is how deep the directory may grow.
+    pub(crate) fn expect(&mut self, keys: u64) {
+        self.deepest = deepest(self.keys.saturating_add(keys));
     }
 
     /// The leaf that serves a hash. Leaves must be asked for in rising order within a checkpoint.
@@ -119,7 +134,7 @@ impl IndexWriter {
     /// Replaces a leaf by what its slots have become, sorted by hash.
     ///
     /// # Errors
-    /// `Corrupt` when more keys share all hash bits than a page holds; `Io` when a page cannot be written.
+    /// `Full` when more keys share the bits of their hash than a page holds.
     pub(crate) fn replace(&mut self, old: &OldLeaf, slots: &[Slot]) -> Result<()> {
         self.keys = self.keys.wrapping_add(slots.len() as u64).wrapping_sub(old.slots.len() as u64);
         if old.page != 0 {
@@ -150,8 +165,8 @@ impl IndexWriter {
             self.pending.push(pending);
             return Ok(());
         }
-        if depth == MAX_DEPTH {
-            let what = format!("{} keys share all {MAX_DEPTH} hash bits of a page", slots.len());
+        if depth >= self.deepest {
+            let what = format!("{} keys share the first {depth} bits of their hash", slots.len());
             return Err(Error::full(names::INDEX, what));
         }
         let bit = 1 << (MAX_DEPTH - depth - 1);
@@ -296,6 +311,12 @@ impl IndexWriter {
             level += 1;
         }
     }
+}
+
+/// How deep the leaves of an index of so many keys may lie.
+fn deepest(keys: u64) -> u8 {
+    let most = keys.max(1).ilog2() as u8;
+    most.saturating_sub(KEYS_PER_ENTRY_LOG2).clamp(SMALL_DEPTH, MAX_DEPTH)
 }
 
 /// Writes pages, neighbours in one call.

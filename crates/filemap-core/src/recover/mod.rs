@@ -12,9 +12,9 @@ use crate::files::check_header;
 use crate::format::header::{FileHeader, Kind as FileKind};
 use crate::format::leaf::MIN_DEPTH;
 use crate::format::location::{Location, SizeClass};
-use crate::format::superblock::{IndexRoot, Superblock, Tail};
+use crate::format::superblock::{BYTES as SUPERBLOCK_BYTES, COPIES, IndexRoot, Superblock, Tail};
 use crate::format::value::{self, Kind};
-use crate::format::{FORMAT_VERSION, PAGE_BYTES, names, seed};
+use crate::format::{FORMAT_VERSION, PAGE_BYTES, all_zero, names, seed};
 use crate::keys::KeyLog;
 use crate::options::{Canonicalizer, Options};
 use crate::recent::{Entry, Recent};
@@ -24,51 +24,66 @@ use crate::values::segments::{FIRST_RECORD, Segments};
 
 pub(crate) use replay::replay;
 
+/// Longest lock file that a creation leaves: a process id.
+const LOCK_BYTES: u64 = 16;
+
 /// Whether a store may be created in a directory: it is empty, or holds just what a creation that was cut short leaves.
-pub(crate) fn is_vacant(dir: &dyn Dir) -> Result<bool> {
-    let names = dir.list().map_err(|e| Error::io("list", dir.path().display().to_string(), e))?;
-    for name in names {
-        if name == names::LOCK || name == names::NEW_SUPERBLOCK {
-            continue;
-        }
-        // A store without a superblock: only if nothing was ever put into it.
-        let longest = if name == names::INDEX { PAGE_BYTES } else { crate::format::header::BYTES } as u64;
-        let is_ours = [names::INDEX.to_owned(), names::KEYS.to_owned(), names::segment(0)].contains(&name);
-        let is_unborn = || Ok::<bool, std::io::Error>(dir.open(&name, Access::Read)?.len()? <= longest);
-        if !is_ours || !is_unborn().unwrap_or(false) {
-            return Ok(false);
-        }
+///
+/// # Errors
+/// `NotEmpty` when it may not.
+pub(crate) fn check_vacant(dir: &dyn Dir) -> Result<()> {
+    let found = dir.list().map_err(|e| Error::io("list", dir.path().display().to_string(), e))?;
+    // A creation begins with this file, and nothing else has its name: what it holds, whole or not, is ours.
+    let begun = found.iter().any(|name| name == names::NEW_SUPERBLOCK);
+    if found.iter().all(|name| is_unborn(dir, name, begun).unwrap_or(false)) {
+        return Ok(());
     }
-    Ok(true)
+    Err(Error::NotEmpty { path: dir.path().to_owned() })
 }
 
-/// Creates the files of an empty store in a vacant directory whose lock is held. The superblock comes last, by a rename: a
-/// directory without one is no store.
-pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
-    for name in [names::INDEX.to_owned(), names::KEYS.to_owned(), names::segment(0), names::NEW_SUPERBLOCK.to_owned()] {
-        match dir.remove(&name) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(Error::io("remove", name, e)),
-            _ => {}
-        }
+/// Whether a file may be one of a store that never came to be, in which nothing was ever put.
+fn is_unborn(dir: &dyn Dir, name: &str, begun: bool) -> std::io::Result<bool> {
+    let longest = match name {
+        names::LOCK => LOCK_BYTES,
+        names::NEW_SUPERBLOCK => COPIES[1] + SUPERBLOCK_BYTES as u64,
+        names::INDEX => PAGE_BYTES as u64,
+        names::KEYS => FIRST_RECORD,
+        name if name == names::segment(0) => FIRST_RECORD,
+        _ => return Ok(false),
+    };
+    let file = dir.open(name, Access::Read)?;
+    if file.len()? > longest {
+        return Ok(false);
     }
+    // Others have files called key.dat too: without the mark of a creation, it must be as good as empty.
+    let mut start = [0; 8];
+    let n = file.read_at(&mut start, 0)?;
+    let is_ours = || FileKind::ALL.iter().any(|k| start == *k.magic());
+    Ok(begun || name == names::LOCK || all_zero(&start[..n]) || is_ours())
+}
+
+/// Creates the files of an empty store in a vacant directory whose lock is held. The superblock is written first, under
+/// another name, and is given its own last: a directory without one is no store, and one with the other is being made one.
+///
+/// # Errors
+/// `NotEmpty` when another process has created a store since the directory was looked at.
+pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
+    check_vacant(dir)?;
+    // The mark goes last: without it the others might not be known for ours.
+    for name in [names::INDEX, names::KEYS, &names::segment(0)] {
+        remove_if_there(dir, name)?;
+    }
+    sync_dir(dir)?;
+    remove_if_there(dir, names::NEW_SUPERBLOCK)?;
     let mut random = [0; 24];
     dir.random(&mut random).map_err(|e| Error::io("read", "the system's random numbers", e))?;
     let mut store_id = [0; 16];
     store_id.copy_from_slice(&random[..16]);
     let created_ms = now_ms();
-    KeyLog::create(dir, store_id, created_ms)?;
-    create_index(dir, store_id, created_ms)?;
-    let name = names::segment(0);
-    let segment = dir.open(&name, Access::Create).map_err(|e| Error::io("create", &name, e))?;
-    let header = FileHeader::new(FileKind::Values, store_id, 0, created_ms).encode();
-    segment.write_at(&header, 0).map_err(|e| Error::io("write", &name, e))?;
-    segment.sync().map_err(|e| Error::io("sync", &name, e))?;
-    if !planted(Fault::CreatedWithoutSync) {
-        sync_dir(dir)?;
-    }
     let bytes = Canonicalizer { name: "bytes".into(), version: 1 };
     let first = Superblock {
         read_version: FORMAT_VERSION,
+        write_version: FORMAT_VERSION,
         store_id,
         hash_seed: value_of(&random[16..]),
         segment_bytes: options.segment_bytes as u32,
@@ -83,8 +98,26 @@ pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
         max_time_ms: i64::MIN,
     };
     SuperblockFile::create(dir, &first)?;
+    sync_dir(dir)?;
+    KeyLog::create(dir, store_id, created_ms)?;
+    create_index(dir, store_id, created_ms)?;
+    let name = names::segment(0);
+    let segment = dir.open(&name, Access::Create).map_err(|e| Error::io("create", &name, e))?;
+    let header = FileHeader::new(FileKind::Values, store_id, 0, created_ms).encode();
+    segment.write_at(&header, 0).map_err(|e| Error::io("write", &name, e))?;
+    segment.sync().map_err(|e| Error::io("sync", &name, e))?;
+    if !planted(Fault::CreatedWithoutSync) {
+        sync_dir(dir)?;
+    }
     dir.rename(names::NEW_SUPERBLOCK, names::SUPERBLOCK).map_err(|e| Error::io("rename", names::SUPERBLOCK, e))?;
     sync_dir(dir)
+}
+
+fn remove_if_there(dir: &dyn Dir, name: &str) -> Result<()> {
+    match dir.remove(name) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", name, e)),
+        _ => Ok(()),
+    }
 }
 
 fn value_of(bytes: &[u8]) -> u64 {
@@ -109,7 +142,7 @@ pub(crate) fn open_index(dir: &dyn Dir, access: Access, current: &Superblock) ->
         std::io::ErrorKind::NotFound => Error::corrupt(names::INDEX, 0, "the file is missing"),
         _ => Error::io("open", names::INDEX, e),
     })?;
-    check_header(&*file, names::INDEX, FileKind::Index, &current.store_id)?;
+    check_header(&*file, names::INDEX, FileKind::Index, &current.store_id, access)?;
     Ok(file)
 }
 
@@ -166,4 +199,27 @@ pub(crate) fn remove_spares(dir: &dyn Dir, segments: &Segments, after: u64) -> R
         segments.forget_after(after);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Record, Store};
+    use filemap_io::OsDir;
+
+    #[test]
+    fn a_store_that_was_created_while_its_lock_was_waited_for_is_not_created_again() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("a");
+        let store = Store::create(&path, Options::new().free_space_floor(0)).unwrap();
+        store.put(&Record::new(b"k", b"v")).unwrap();
+        store.close().unwrap();
+        // What a second creator does that found the directory vacant, and has the lock only now.
+        let dir = OsDir::open(&path).unwrap();
+        let before = std::fs::read(path.join(names::SUPERBLOCK)).unwrap();
+        assert!(matches!(create(&dir, &Options::new()), Err(Error::NotEmpty { .. })));
+        assert_eq!(std::fs::read(path.join(names::SUPERBLOCK)).unwrap(), before);
+        let store = Store::open_or_create(&path, Options::new()).unwrap();
+        assert_eq!(store.get(b"k").unwrap().unwrap().body, b"v");
+    }
 }

@@ -97,8 +97,12 @@ impl Run<'_> {
     /// Replays one segment from an offset; where its last whole record ends.
     fn segment(&mut self, segment: &Segment, from: u64) -> Result<u64> {
         let file = self.segments.file(segment)?;
-        // What an earlier failed sync left in the cache is not what the disk holds.
+        // What an earlier failed sync left in the cache is not what the disk holds. Only clean pages can be dropped, so they
+        // are made clean first.
         if !planted(Fault::CacheTrusted) {
+            if !planted(Fault::RecoveredTailNotSynced) {
+                file.sync().map_err(|e| Error::io("sync", segment.name(), e))?;
+            }
             file.advise(Advice::DropCache, from, 0);
         }
         let len = file.len().map_err(|e| Error::io("measure", segment.name(), e))?;
@@ -111,7 +115,7 @@ impl Run<'_> {
         let mut scan = self.segments.scan(segment, &*file, from, u64::MAX)?;
         while let Some(item) = scan.next()? {
             match item {
-                Item::Gap { .. } if planted(Fault::CutAtTheFirstHole) => break,
+                Item::Gap { .. } if planted(Fault::StoppedAtTheFirstHole) => break,
                 Item::Gap { offset, .. } => hole = hole.or(Some(offset)),
                 Item::Filler { .. } => {}
                 Item::Record { offset, bytes } => {
@@ -131,7 +135,7 @@ impl Run<'_> {
             self.report.skipped_bytes += bytes;
             fill(&*file, segment, offset, bytes)?;
         }
-        if len > end && !planted(Fault::TailNotCut) {
+        if len > end && !planted(Fault::TailNotCut) && !planted(Fault::StoppedAtTheFirstHole) {
             self.report.truncated_bytes += len - end;
             file.set_len(end).map_err(|e| Error::io("truncate", segment.name(), e))?;
         }

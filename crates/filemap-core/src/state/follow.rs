@@ -105,7 +105,7 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
 fn read_superblock(file: &SuperblockFile, dir: &dyn Dir) -> Result<Superblock> {
     let mut tries = 0;
     loop {
-        match file.read(dir) {
+        match file.read(dir, Access::Read) {
             Err(e) if e.is_corrupt() && tries < READS => {
                 tries += 1;
                 std::thread::sleep(Duration::from_micros(200));
@@ -222,16 +222,12 @@ impl Shared {
         let file = self.segments.file(segment)?;
         self.follow_records(segment, &*file, state, table)?;
         if let Some(next) = next {
-            let first = self.segments.all().iter().find(|s| s.ordinal == next).map(Arc::clone);
-            let begun = match first {
-                Some(s) => {
-                    // Not through the open files: a segment without a record may yet be removed and created anew.
-                    let len = self.dir.open(&s.name(), Access::Read).and_then(|f| f.len());
-                    len.is_ok_and(|len| len > FIRST_RECORD)
-                }
-                None => false,
-            };
-            if begun {
+            // Any later one will do: a power loss may have left the next one without a record, and those after it with some.
+            let mut is_begun = false;
+            for later in self.segments.all().iter().filter(|s| s.ordinal >= next) {
+                is_begun = is_begun || self.has_record(later)?;
+            }
+            if is_begun {
                 // Something may have been appended to this one between the scan and the look at the next.
                 self.follow_records(segment, &*file, state, table)?;
                 state.position = Tail { ordinal: next, offset: FIRST_RECORD };
@@ -254,6 +250,20 @@ impl Shared {
             state.position.offset = offset + bytes.len() as u64;
         }
         Ok(())
+    }
+
+    /// Whether a segment holds a whole record. One that does not may yet be removed and created anew, and the log goes on in
+    /// the one before it: its writer was killed in the midst of the first record, and what comes next may be shorter.
+    fn has_record(&self, segment: &Segment) -> Result<bool> {
+        // For the same reason not through the open files.
+        let Ok(file) = self.dir.open(&segment.name(), Access::Read) else { return Ok(false) };
+        let mut scan = self.segments.scan(segment, &*file, FIRST_RECORD, u64::MAX)?;
+        while let Some(item) = scan.next()? {
+            if matches!(item, Item::Record { .. }) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn segment_after(&self, ordinal: u64) -> Option<u64> {

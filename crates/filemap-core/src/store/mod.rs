@@ -110,14 +110,15 @@ impl Store {
     pub fn create(path: impl AsRef<Path>, options: Options) -> Result<Store> {
         let path = path.as_ref();
         options.validate()?;
-        filemap_io::create_dir(path).map_err(|e| Error::io("create", path.display().to_string(), e))?;
+        filemap_io::create_dir(path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::AlreadyExists => Error::NotEmpty { path: path.to_owned() },
+            _ => Error::io("create", path.display().to_string(), e),
+        })?;
         Store::create_in(open_dir(path)?, options, Threads::Started)
     }
 
     pub(crate) fn create_in(dir: Arc<dyn Dir>, options: Options, threads: Threads) -> Result<Store> {
-        if !recover::is_vacant(&*dir)? {
-            return Err(Error::NotEmpty { path: dir.path().to_owned() });
-        }
+        recover::check_vacant(&*dir)?;
         let held = take_lock(&*dir)?;
         recover::create(&*dir, &options)?;
         Store::open_locked(dir, held, options, threads)
@@ -136,8 +137,10 @@ impl Store {
     }
 
     pub(crate) fn open_in(dir: Arc<dyn Dir>, options: Options, threads: Threads) -> Result<Store> {
-        // Look before locking: the lock file is not to be left in a directory that is no store.
-        SuperblockFile::open(&*dir, Access::Read)?.check_magic(&*dir)?;
+        // Look before locking: the lock file is not to be left, nor changed, in what is not to be written.
+        if let Some(found) = SuperblockFile::open(&*dir, Access::Read)?.look(&*dir, Access::Write)? {
+            check_canonicalizer(&found, &options)?;
+        }
         let held = take_lock(&*dir)?;
         Store::open_locked(dir, held, options, threads)
     }
@@ -147,9 +150,10 @@ impl Store {
     /// # Errors
     /// Those of [`Store::open`] and [`Store::create`].
     pub fn open_or_create(path: impl AsRef<Path>, options: Options) -> Result<Store> {
-        let path = path.as_ref();
-        let is_new = !filemap_io::is_dir(path) || recover::is_vacant(&*open_dir(path)?)?;
-        if is_new { Store::create(path, options) } else { Store::open(path, options) }
+        match Store::create(path.as_ref(), options.clone()) {
+            Err(Error::NotEmpty { .. }) => Store::open(path, options),
+            created => created,
+        }
     }
 
     /// Opens a store for reading, in any process, while another may write it. The handle follows the writer: at least
@@ -173,7 +177,7 @@ impl Store {
     fn open_locked(dir: Arc<dyn Dir>, held: Box<dyn Lock>, options: Options, threads: Threads) -> Result<Store> {
         let superblock = SuperblockFile::open(&*dir, Access::Write)?;
         superblock.drop_cache();
-        let current = superblock.read(&*dir)?;
+        let current = superblock.read(&*dir, Access::Write)?;
         check_canonicalizer(&current, &options)?;
         let access = Access::Write;
         let segments = Arc::new(Segments::open(Arc::clone(&dir), current.store_id, access, options.open_files())?);
@@ -243,10 +247,13 @@ impl Store {
     /// Makes everything durable that was put before the call.
     ///
     /// # Errors
-    /// [`Error::Io`] when the sync failed, which stops all further writes; [`Error::ReadOnly`].
+    /// [`Error::Io`] when the sync failed, which stops all further writes; [`Error::Poisoned`] after any failed write or sync;
+    /// [`Error::ReadOnly`].
     pub fn sync(&self) -> Result<()> {
         self.shared.check_open()?;
         let writer = self.shared.write_side()?;
+        // Even with nothing left to sync: whoever missed the error of a put learns of it here.
+        writer.poison.check()?;
         let position = lock(&writer.log).appender.position();
         self.shared.sync_to(position)
     }

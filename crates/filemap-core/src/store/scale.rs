@@ -24,7 +24,7 @@ fn options() -> Options {
 /// Rewrites both copies of a closed store's superblock.
 fn change(path: &Path, change: impl Fn(&mut Superblock)) -> Superblock {
     let dir = OsDir::open(path).unwrap();
-    let mut superblock = SuperblockFile::open(&dir, Access::Read).unwrap().read(&dir).unwrap();
+    let mut superblock = SuperblockFile::open(&dir, Access::Read).unwrap().read(&dir, Access::Read).unwrap();
     change(&mut superblock);
     let file = OpenOptions::new().write(true).open(path.join("SUPERBLOCK")).unwrap();
     for offset in COPIES {

@@ -125,14 +125,15 @@ impl Segments {
             if len < FIRST_RECORD {
                 continue;
             }
-            let header = match check_header(&*file, &name, Kind::Values, &self.store_id) {
-                // Its length got to the disk and its header did not.
+            let header = check_header(&*file, &name, Kind::Values, &self.store_id, self.access).and_then(|h| {
+                let what = "its header is that of another segment";
+                if h.ordinal as u16 == id { Ok(h) } else { Err(Error::corrupt(&name, 0, what)) }
+            });
+            let header = match header {
+                // Its length got to the disk and its header did not: what is there instead may even be another's.
                 Err(e) if e.is_corrupt() && len == FIRST_RECORD => continue,
                 header => header?,
             };
-            if header.ordinal as u16 != id {
-                return Err(Error::corrupt(name, 0, "its header is that of another segment"));
-            }
             list.push(Segment::new(&self.store_id, header.ordinal, None));
         }
         list.sort_by_key(|s| s.ordinal);
@@ -177,7 +178,7 @@ impl Segments {
             std::io::ErrorKind::NotFound => Error::corrupt(&name, 0, "the segment is missing"),
             _ => Error::io("open", &name, e),
         })?;
-        let header = check_header(&*file, &name, Kind::Values, &self.store_id)?;
+        let header = check_header(&*file, &name, Kind::Values, &self.store_id, self.access)?;
         if header.ordinal != segment.ordinal {
             return Err(Error::corrupt(name, 0, "its header is that of another segment"));
         }

@@ -56,6 +56,16 @@ impl<'a> Snapshot<'a> {
         self.state.calls
     }
 
+    /// Whether a file holds bytes that are in the cache only.
+    pub fn is_dirty(&self, name: &str) -> bool {
+        self.state.named(name).is_some_and(|f| !f.dirty.is_empty())
+    }
+
+    /// Whether names were added or removed since the directory was synced.
+    pub fn has_new_names(&self) -> bool {
+        !self.state.changes.is_empty()
+    }
+
     /// The disk as the next process finds it if this one is killed now.
     pub fn kill(&self) -> SimDisk {
         let mut next = State::new(self.state.rng.clone().u64(..));
@@ -148,22 +158,29 @@ impl<'a> Snapshot<'a> {
         }
         if loss == Loss::Garbage && level == Level::Adversarial {
             let first = durable.div_ceil(SECTOR_BYTES);
+            let mut source = None;
             for number in (first..len.div_ceil(SECTOR_BYTES)).filter(|n| !kept.contains(n)) {
-                let garbage = self.garbage(rng);
+                let garbage = self.garbage(&mut source, rng);
                 put_sector(&mut bytes, number, &garbage);
             }
         }
         bytes
     }
 
-    /// What the device held before: noise, or a sector of some file.
-    fn garbage(&self, rng: &mut fastrand::Rng) -> Sector {
+    /// What the device held before: noise, or sectors of some file in their order. `source` is the file and sector that the last
+    /// one came from.
+    fn garbage(&self, source: &mut Option<(usize, usize)>, rng: &mut fastrand::Rng) -> Sector {
         let files = &self.state.files;
-        if rng.bool()
-            && let Some(file) = rng.choice(files)
-            && !file.live.is_empty()
-        {
-            return sector(&file.live, rng.usize(..file.live.len().div_ceil(SECTOR_BYTES)));
+        let sectors = |file: usize| files[file].live.len().div_ceil(SECTOR_BYTES);
+        *source = match *source {
+            Some((file, at)) if at + 1 < sectors(file) && rng.u8(..8) > 0 => Some((file, at + 1)),
+            _ => {
+                let file = rng.usize(..files.len());
+                (sectors(file) > 0 && rng.u8(..4) > 0).then(|| (file, rng.usize(..sectors(file))))
+            }
+        };
+        if let Some((file, at)) = *source {
+            return sector(&files[file].live, at);
         }
         let mut noise = [0; SECTOR_BYTES];
         rng.fill(&mut noise);

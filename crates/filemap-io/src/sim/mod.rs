@@ -37,6 +37,8 @@ pub struct Failure {
     pub at: u64,
     /// How it fails.
     pub fault: Fault,
+    /// Whether only a sync is refused: then it is the first one from `at` on.
+    pub only_syncs: bool,
     /// Whether all later calls that write or sync fail too, or only this one.
     pub forever: bool,
 }
@@ -92,6 +94,11 @@ impl SimDisk {
         let mut state = self.lock();
         state.failure = failure;
         state.failed = 0;
+    }
+
+    /// No more calls fail; [`SimDisk::failed`] still counts those that did.
+    pub fn heal(&self) {
+        self.lock().failure = None;
     }
 
     /// How many calls were refused since [`SimDisk::fail`].

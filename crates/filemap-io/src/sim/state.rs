@@ -120,8 +120,12 @@ impl State {
     pub(super) fn begin(&mut self, call: Call) -> Result<(), Refusal> {
         self.calls += 1;
         let Some(failure) = self.failure else { return Ok(()) };
+        let is_now = match failure.only_syncs {
+            true => self.calls >= failure.at && self.failed == 0 && call == Call::Sync,
+            false => self.calls == failure.at,
+        };
         let is_later = self.calls > failure.at && failure.forever && self.failed > 0 && call != Call::Read;
-        if self.calls != failure.at && !is_later {
+        if !is_now && !is_later {
             return Ok(());
         }
         let refusal = match (failure.fault, call) {
@@ -263,14 +267,14 @@ impl Inode {
         self.lengths.clear();
     }
 
-    /// Drops clean pages of a range from the cache, unless they are mapped.
+    /// Drops clean pages that a range meets from the cache, unless they are mapped.
     pub(super) fn drop_cache(&mut self, offset: usize, len: usize) {
         self.maps.retain(|m| m.strong_count() > 0);
         if !self.maps.is_empty() {
             return;
         }
         let end = if len == 0 { self.live.len() } else { self.live.len().min(offset + len) };
-        for page in offset.div_ceil(PAGE_BYTES)..end.div_ceil(PAGE_BYTES) {
+        for page in offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES) {
             let sectors = page * PAGE_BYTES / SECTOR_BYTES..(page + 1) * PAGE_BYTES / SECTOR_BYTES;
             if self.dirty.range(sectors.clone()).next().is_some() {
                 continue;

@@ -105,7 +105,7 @@ fn after_a_failed_sync_the_next_one_succeeds_and_the_bytes_are_lost() {
         file.sync().unwrap();
         dir.sync().unwrap();
         file.write_at(&[2; 512], 0).unwrap();
-        disk.fail(Some(Failure { at: disk.calls() + 1, fault: Fault::Eio, forever: false }));
+        disk.fail(Some(Failure { at: disk.calls() + 1, fault: Fault::Eio, only_syncs: false, forever: false }));
         assert_eq!(file.sync().unwrap_err().raw_os_error(), Some(5));
         assert_eq!(disk.failed(), 1);
         file.sync().unwrap();
@@ -124,7 +124,7 @@ fn after_a_failed_sync_the_next_one_succeeds_and_the_bytes_are_lost() {
 #[test]
 fn failures_come_at_their_call_once_or_for_ever() {
     let (disk, _dir, file) = disk();
-    let fail = |fault, forever| disk.fail(Some(Failure { at: disk.calls() + 1, fault, forever }));
+    let fail = |fault, forever| disk.fail(Some(Failure { at: disk.calls() + 1, fault, only_syncs: false, forever }));
     fail(Fault::Enospc, false);
     assert_eq!(file.write_at(&[1; 8], 0).unwrap_err().raw_os_error(), Some(28));
     file.write_at(&[1; 8], 0).unwrap();

@@ -107,9 +107,15 @@ impl PageStore {
     ///
     /// Those of [`PageStore::open`] and [`PageStore::create`].
     pub fn open_or_create(path: impl AsRef<Path>, options: Options) -> Result<PageStore> {
+        use filemap_core::Error::{NotAStore, NotEmpty};
         match PageStore::open(&path, options.clone()) {
-            Err(Error::Engine(filemap_core::Error::NotAStore { .. })) => PageStore::create(path, options),
-            opened => opened,
+            Err(Error::Engine(NotAStore { .. })) => {}
+            opened => return opened,
+        }
+        match PageStore::create(&path, options.clone()) {
+            // Somebody else was faster, or there is something else: opening says what.
+            Err(Error::Engine(NotEmpty { .. })) => PageStore::open(path, options),
+            created => created,
         }
     }
 

@@ -75,7 +75,7 @@ fn print(args: &Args, page: &Page, reader: Option<PageReader>, out: &mut Output)
         return out.line(json::page(page)?);
     }
     if args.headers || args.response {
-        out.bytes(&page.http_head())?;
+        out.http_head(&page.http_head())?;
     }
     match reader {
         _ if args.headers => Ok(()),

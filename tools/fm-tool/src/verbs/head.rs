@@ -48,7 +48,8 @@ fn print(head: &PageHead, out: &mut Output) -> Result<(), Failure> {
     let page = &head.page;
     let mut row = |name: &str, value: &[u8]| {
         out.bytes(format!("{name:16} ").as_bytes())?;
-        out.line(value)
+        out.shown(value)?;
+        out.line("")
     };
     row("url", &page.url)?;
     row("fetched", time::print(page.fetched_at_ms).as_bytes())?;
@@ -72,5 +73,5 @@ fn print(head: &PageHead, out: &mut Output) -> Result<(), Failure> {
         }
     }
     out.line("")?;
-    out.bytes(&page.http_head())
+    out.http_head(&page.http_head())
 }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
+use crate::plain::plain;
 
 /// Print what one file of a store holds, field by field
 #[derive(clap::Args)]
@@ -56,7 +57,7 @@ fn print(out: &mut Output, item: &Inspected) -> Result<(), Failure> {
         out.line(format!("    PROBLEM            {problem}"))?;
     }
     for (name, value) in &item.fields {
-        out.line(format!("    {name:18} {value}"))?;
+        out.line(format!("    {name:18} {}", plain(value.as_bytes())))?;
     }
     Ok(())
 }

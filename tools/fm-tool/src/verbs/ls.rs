@@ -55,7 +55,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             let line: Map<String, Value> = [json::field("url", &url)].into_iter().collect();
             out.json(&Value::Object(line))?;
         } else {
-            out.bytes(&url)?;
+            out.shown(&url)?;
             out.bytes(if args.zero { b"\0" } else { b"\n" })?;
         }
     }

@@ -40,11 +40,19 @@ pub struct Args {
     exact_urls: bool,
 }
 
+/// A header of one line, as it could have been sent: what is printed again must be the same headers.
 fn header(text: &str) -> Result<(String, String), String> {
-    match text.split_once(':') {
-        Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.trim().to_owned())),
-        _ => Err("write a header as `Name: value`".to_owned()),
+    let parts = text.split_once(':').map(|(name, value)| (name.trim(), value.trim()));
+    let Some((name, value)) = parts.filter(|(name, _)| !name.is_empty()) else {
+        return Err("write a header as `Name: value`".to_owned());
+    };
+    if name.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return Err("a header's name holds neither spaces nor line ends".to_owned());
     }
+    if value.contains(|c: char| c.is_control() && c != '\t') {
+        return Err("a header is one line: its value holds no line ends nor other control characters".to_owned());
+    }
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 /// Runs the verb.

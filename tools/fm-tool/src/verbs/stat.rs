@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
+use crate::plain::plain;
 use crate::{Shared, opening, openmetrics, words};
 
 /// Print sizes and counters
@@ -37,6 +38,11 @@ enum Format {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    if args.format == Format::Openmetrics && shared.json {
+        return Err(Failure::Usage(
+            "--json and --format openmetrics contradict each other; give one of them".to_owned(),
+        ));
+    }
     let store = opening::engine_to_read(&args.store, shared)?;
     let stats = store.stats();
     let about = [("path", store.path().display().to_string()), ("canonicalizer", store.canonicalizer().to_string())];
@@ -78,5 +84,5 @@ fn text(about: &[(&str, String)], stats: &Stats) -> String {
         }
     }
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    rows.iter().map(|(name, value)| format!("{name:width$}  {value}\n")).collect()
+    rows.iter().map(|(name, value)| format!("{name:width$}  {}\n", plain(value.as_bytes()))).collect()
 }

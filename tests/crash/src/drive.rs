@@ -1,0 +1,352 @@
+//! Performs operations on a store and tells the oracle what began and what returned.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use filemap_core::{Error, Put, Record, Store, sim};
+use filemap_io::sim::SimDisk;
+
+use crate::judge::{self, Trouble};
+use crate::oracle::{After, Oracle, What};
+use crate::world::{World, choice};
+
+/// One operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// A put of a new body of so many bytes.
+    Put { key: usize, time_ms: i64, bytes: usize },
+    /// A put_if_changed of the newest body of the key, or of a new one where there is none.
+    PutSame { key: usize, time_ms: i64 },
+    /// A batch of new bodies.
+    Batch { keys: Vec<usize>, time_ms: i64 },
+    /// A streamed put of a new body of so many bytes.
+    Stream { key: usize, time_ms: i64, bytes: usize },
+    /// A remove.
+    Remove { key: usize },
+    /// A sync.
+    Sync,
+    /// A checkpoint, with other operations between its steps.
+    Checkpoint,
+    /// What background threads would do.
+    Work,
+    /// A put whose chunks do not fit into the segment.
+    Roll,
+    /// Puts of all keys, and a checkpoint: leaves that hold too many are split.
+    Grow,
+    /// A clean close, and open.
+    Reopen,
+    /// A read-only handle follows and reads everything.
+    Follow,
+}
+
+impl Op {
+    /// An operation of a random string.
+    pub fn random(rng: &mut fastrand::Rng, world: &World, keys: usize) -> Op {
+        let key = if rng.bool() { 0 } else { rng.usize(..keys) };
+        let time_ms = rng.i64(-2..6);
+        let bytes = match rng.u8(..8) {
+            0 => 0,
+            1 => rng.usize(..2 * world.chunk_bytes as usize),
+            _ => rng.usize(1..150),
+        };
+        loop {
+            // Puts always occur.
+            let (kind, op) = match rng.u8(..32) {
+                0..=9 => return Op::Put { key, time_ms, bytes },
+                10..=14 => (0, Op::PutSame { key, time_ms }),
+                15 => (1, Op::Batch { keys: (0..rng.usize(1..5)).map(|_| rng.usize(..keys)).collect(), time_ms }),
+                16 => (2, Op::Stream { key, time_ms, bytes: rng.usize(..4 * world.chunk_bytes as usize) }),
+                17..=18 => (3, Op::Remove { key }),
+                19..=21 => (4, Op::Sync),
+                22..=24 => (5, Op::Checkpoint),
+                25..=27 => (6, Op::Work),
+                28 => (7, Op::Roll),
+                29 => (8, Op::Grow),
+                30 => (9, Op::Reopen),
+                _ => (10, Op::Follow),
+            };
+            if world.has(kind) {
+                return op;
+            }
+        }
+    }
+}
+
+/// The oracle, shared with whoever draws images in the middle of an operation.
+pub type Shared = Arc<Mutex<Arc<Oracle>>>;
+
+/// The oracle as of now.
+pub fn now(shared: &Shared) -> Arc<Oracle> {
+    Arc::clone(&shared.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn tell<T>(shared: &Shared, what: impl FnOnce(&mut Oracle) -> T) -> T {
+    what(Arc::make_mut(&mut shared.lock().unwrap_or_else(PoisonError::into_inner)))
+}
+
+/// A handle that writes, its oracle, and where bodies come from.
+pub struct Driver {
+    disk: SimDisk,
+    world: World,
+    /// `None` only while it is reopened, and after that failed.
+    store: Option<Store>,
+    reader: Option<Store>,
+    /// The keys of the world.
+    pub keys: Vec<Vec<u8>>,
+    /// What the store must show.
+    pub oracle: Shared,
+    rng: fastrand::Rng,
+    /// The store is another driver's.
+    is_guest: bool,
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // What is not closed is abandoned, as when the process ends: a close would write.
+        if !self.is_guest {
+            self.store.take().into_iter().chain(self.reader.take()).for_each(sim::abandon);
+        }
+    }
+}
+
+impl Driver {
+    /// Drives an open store over a disk.
+    pub fn new(disk: SimDisk, world: World, store: Store, oracle: Shared, rng: fastrand::Rng) -> Driver {
+        let keys = world.keys(&store);
+        Driver { disk, world, store: Some(store), reader: None, keys, oracle, rng, is_guest: false }
+    }
+
+    /// The open store.
+    ///
+    /// # Errors
+    /// `Closed` after a reopening that failed.
+    pub fn store(&self) -> Result<&Store, Trouble> {
+        self.store.as_ref().ok_or(Trouble::Error(Error::Closed))
+    }
+
+    fn body(&mut self, bytes: usize) -> Vec<u8> {
+        // Unique, so that a mixture or another version shows, and partly compressible.
+        let id = self.rng.u64(..);
+        let mut body: Vec<u8> = id.to_le_bytes().iter().cycle().take(bytes).copied().collect();
+        body.iter_mut().skip(9).step_by(3).for_each(|b| *b = self.rng.u8(..));
+        body
+    }
+
+    /// Performs one operation.
+    ///
+    /// # Errors
+    /// What the store returned, or did wrong.
+    pub fn perform(&mut self, op: &Op) -> Result<(), Trouble> {
+        if std::env::var_os("TRACE").is_some() {
+            eprintln!("{}{:?} seq {:?}", if self.is_guest { "   " } else { "" }, op, now(&self.oracle).next());
+        }
+        match op {
+            Op::Put { key, time_ms, bytes } => {
+                let body = self.body(*bytes);
+                self.put(*key, *time_ms, body)
+            }
+            Op::PutSame { key, time_ms } => self.put_same(*key, *time_ms),
+            Op::Batch { keys, time_ms } => self.batch(keys, *time_ms),
+            Op::Stream { key, time_ms, bytes } => self.stream(*key, *time_ms, *bytes),
+            Op::Remove { key } => self.remove(*key),
+            Op::Sync => self.durable(Store::sync),
+            Op::Checkpoint => self.checkpoint(),
+            Op::Work => {
+                sim::work(self.store()?);
+                Ok(())
+            }
+            Op::Roll => self.stream(self.keys.len() - 1, 0, self.world.segment_bytes as usize),
+            Op::Grow => {
+                for key in 0..self.keys.len() {
+                    let body = self.body(5);
+                    self.put(key, 1, body)?;
+                }
+                self.durable(Store::checkpoint)
+            }
+            Op::Reopen => self.reopen(),
+            Op::Follow => self.follow(),
+        }
+    }
+
+    fn begin(&self, key: &[u8], time_ms: i64, body: &[u8], meta: &[u8]) -> u64 {
+        let what = What::Put { time_ms, sequence: None, body: body.into(), meta: meta.into() };
+        tell(&self.oracle, |o| o.begin(key, what))
+    }
+
+    /// What an acknowledged put with `Durability::Sync` promises.
+    fn put_returned(&self, number: u64) {
+        if self.world.is_sync {
+            tell(&self.oracle, |o| o.durable(number + 1));
+        }
+    }
+
+    fn put(&mut self, key: usize, time_ms: i64, body: Vec<u8>) -> Result<(), Trouble> {
+        let key = self.keys[key].clone();
+        let meta = vec![7; body.len() % 5];
+        let number = self.begin(&key, time_ms, &body, &meta);
+        let version = self.store()?.put(&Record::new(&key, &body).time(time_ms).meta(&meta))?;
+        tell(&self.oracle, |o| o.acknowledge(&key, number, Some(version)));
+        self.put_returned(number);
+        Ok(())
+    }
+
+    fn put_same(&mut self, key: usize, time_ms: i64) -> Result<(), Trouble> {
+        let key = self.keys[key].clone();
+        let newest = now(&self.oracle).newest(&key);
+        let body = match &newest {
+            Some(body) => body.to_vec(),
+            None => self.body(100),
+        };
+        let number = self.begin(&key, time_ms, &body, b"again");
+        let put = self.store()?.put_if_changed(&Record::new(&key, &body).time(time_ms).meta(b"again"))?;
+        tell(&self.oracle, |o| o.acknowledge(&key, number, Some(put.version())));
+        self.put_returned(number);
+        match (newest, put) {
+            (Some(_), Put::Unchanged(_)) | (None, Put::Stored(_)) => Ok(()),
+            (newest, put) => Err(Trouble::Wrong(format!("{put:?}, and there was one: {}", newest.is_some()))),
+        }
+    }
+
+    fn batch(&mut self, keys: &[usize], time_ms: i64) -> Result<(), Trouble> {
+        let bodies: Vec<(Vec<u8>, Vec<u8>)> = keys.iter().map(|&k| (self.keys[k].clone(), self.body(30))).collect();
+        let numbers: Vec<u64> = bodies.iter().map(|(k, b)| self.begin(k, time_ms, b, b"")).collect();
+        let records: Vec<Record<'_>> = bodies.iter().map(|(k, b)| Record::new(k, b).time(time_ms)).collect();
+        let versions = self.store()?.put_batch(&records)?;
+        for (((key, _), number), version) in bodies.iter().zip(numbers).zip(versions) {
+            tell(&self.oracle, |o| o.acknowledge(key, number, Some(version)));
+            self.put_returned(number);
+        }
+        Ok(())
+    }
+
+    fn stream(&mut self, key: usize, time_ms: i64, bytes: usize) -> Result<(), Trouble> {
+        let key = self.keys[key].clone();
+        let body = self.body(bytes);
+        let number = self.begin(&key, time_ms, &body, b"stream");
+        let mut writer = self.store()?.put_stream(&key, b"stream", time_ms)?;
+        for piece in body.chunks(100) {
+            writer.write_all(piece).map_err(|e| match e.into_inner().map(|e| e.downcast::<Error>()) {
+                Some(Ok(e)) => Trouble::Error(*e),
+                _ => Trouble::Wrong("a stream fails without saying why".into()),
+            })?;
+        }
+        let version = writer.finish()?;
+        tell(&self.oracle, |o| o.acknowledge(&key, number, Some(version)));
+        self.put_returned(number);
+        Ok(())
+    }
+
+    fn remove(&mut self, key: usize) -> Result<(), Trouble> {
+        let key = self.keys[key].clone();
+        let was_there = now(&self.oracle).newest(&key).is_some();
+        let number = tell(&self.oracle, |o| o.begin(&key, What::Remove));
+        let removed = self.store()?.remove(&key)?;
+        if removed != was_there {
+            return Err(Trouble::Wrong(format!("remove says {removed}, and there was one: {was_there}")));
+        }
+        if removed {
+            tell(&self.oracle, |o| o.acknowledge(&key, number, None));
+            self.put_returned(number);
+        } else {
+            tell(&self.oracle, |o| o.forget(&key, number));
+        }
+        Ok(())
+    }
+
+    /// Something that makes all durable that was acknowledged before.
+    fn durable(&mut self, what: impl FnOnce(&Store) -> filemap_core::Result<()>) -> Result<(), Trouble> {
+        let mark = now(&self.oracle).next();
+        what(self.store()?)?;
+        tell(&self.oracle, |o| o.durable(mark));
+        Ok(())
+    }
+
+    /// A checkpoint between whose steps puts and removes happen, and a reader follows.
+    fn checkpoint(&mut self) -> Result<(), Trouble> {
+        let inner = Driver {
+            disk: self.disk.clone(),
+            world: self.world.clone(),
+            store: self.store.clone(),
+            reader: self.reader.clone(),
+            keys: self.keys.clone(),
+            oracle: Arc::clone(&self.oracle),
+            rng: self.rng.fork(),
+            is_guest: true,
+        };
+        let trouble = Arc::new(Mutex::new(None));
+        let (seen, inner) = (Arc::clone(&trouble), std::cell::RefCell::new(BetweenSteps(inner)));
+        sim::at_steps(Some(Box::new(move || {
+            if let Err(e) = inner.borrow_mut().one() {
+                seen.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
+            }
+        })));
+        let result = self.durable(Store::checkpoint);
+        sim::at_steps(None);
+        match trouble.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(wrong @ Trouble::Wrong(_)) => Err(wrong),
+            _ => result,
+        }
+    }
+
+    fn reopen(&mut self) -> Result<(), Trouble> {
+        self.reader.take().into_iter().for_each(sim::abandon);
+        let mark = now(&self.oracle).next();
+        if let Some(store) = self.store.take() {
+            store.close()?;
+        }
+        tell(&self.oracle, |o| o.durable(mark));
+        self.store = Some(sim::open(self.disk.dir(), self.world.options.clone())?);
+        Ok(())
+    }
+
+    /// A read-only handle sees all that was acknowledged before it looked.
+    fn follow(&mut self) -> Result<(), Trouble> {
+        let reader = match &self.reader {
+            Some(reader) => reader,
+            None => self.reader.insert(sim::open_read_only(self.disk.dir(), self.world.options.clone())?),
+        };
+        reader.refresh()?;
+        let oracle = now(&self.oracle);
+        judge::contents(reader, &oracle, After::Kill).map_err(|e| within("a reader", e))?;
+        Ok(())
+    }
+}
+
+/// What happens between the steps of a checkpoint.
+struct BetweenSteps(Driver);
+
+impl BetweenSteps {
+    fn one(&mut self) -> Result<(), Trouble> {
+        let driver = &mut self.0;
+        let key = driver.rng.usize(..driver.keys.len());
+        let time_ms = driver.rng.i64(-2..6);
+        let op = match driver.rng.u8(..16) {
+            0..=2 => Op::Put { key, time_ms, bytes: driver.rng.usize(..100) },
+            3 => Op::PutSame { key, time_ms },
+            4 => Op::Remove { key },
+            5 => Op::Sync,
+            6 => Op::Follow,
+            7 => {
+                let oracle = now(&driver.oracle);
+                let read = judge::contents(driver.store()?, &oracle, After::Kill);
+                return read.map(|_| ()).map_err(|e| within("during a checkpoint", e));
+            }
+            _ => return Ok(()),
+        };
+        driver.perform(&op)
+    }
+}
+
+fn within(place: &str, trouble: Trouble) -> Trouble {
+    match trouble {
+        Trouble::Wrong(what) => Trouble::Wrong(format!("{place}: {what}")),
+        error => error,
+    }
+}
+
+/// A random fault of a call in the near future.
+pub fn random_failure(rng: &mut fastrand::Rng, calls: u64) -> filemap_io::sim::Failure {
+    use filemap_io::sim::{Failure, Fault};
+    let fault = *choice(rng, &[Fault::Eio, Fault::Eio, Fault::Eio, Fault::Enospc, Fault::Eintr, Fault::ShortWrite]);
+    Failure { at: calls + rng.u64(1..40), fault, only_syncs: rng.bool(), forever: rng.bool() }
+}

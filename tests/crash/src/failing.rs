@@ -1,0 +1,133 @@
+//! Lets every call of a string of operations fail, one run a call, in every way, once or for ever: the operation that meets it
+//! returns an error or does without the call; a handle whose write or sync failed refuses all further writes, and reads on; and the
+//! store opens again with all that is durable.
+
+use std::sync::{Arc, Mutex};
+
+use filemap_core::{Error, sim};
+use filemap_io::sim::{Failure, Fault, SimDisk};
+
+use crate::drive::{Driver, Op, Shared, now};
+use crate::hunt::guarded;
+use crate::judge::{self, Depth, Trouble};
+use crate::oracle::{After, Oracle};
+use crate::world::World;
+use crate::{Count, Violation};
+
+/// Each way of failing.
+pub const WAYS: [(Fault, bool); 7] = [
+    (Fault::Eio, false),
+    (Fault::Eio, true),
+    (Fault::Enospc, false),
+    (Fault::Enospc, true),
+    (Fault::Eintr, false),
+    (Fault::ShortWrite, false),
+    (Fault::ShortWrite, true),
+];
+
+/// Runs the string of a seed once for each of its calls and each way of failing.
+///
+/// # Errors
+/// The first violation.
+pub fn run(seed: u64) -> Result<Count, Violation> {
+    let (count, result) = run_counted(seed, None);
+    result.map(|()| count)
+}
+
+/// The same, with a fault planted or without.
+pub(crate) fn run_counted(seed: u64, fault: Option<sim::Fault>) -> (Count, Result<(), Violation>) {
+    let mut count = Count { runs: 1, ..Count::default() };
+    let result = guarded(fault, || WAYS.into_iter().try_for_each(|way| every_call(seed, way, &mut count)));
+    let violation = |what| Violation {
+        what,
+        repeat: format!("cargo run --release -p filemap-crash -- fail --seed {seed} --runs 1"),
+    };
+    (count, result.map_err(violation))
+}
+
+fn every_call(seed: u64, way: (Fault, bool), count: &mut Count) -> Result<(), String> {
+    for at in 1.. {
+        match one(seed, at, way).map_err(|what| format!("call {at} fails, {way:?}: {what}"))? {
+            Met::Beyond => break,
+            Met::Passed => {}
+            Met::Failed => {
+                count.failures += 1;
+                count.states += 1;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Met {
+    /// A call was refused.
+    Failed,
+    /// The call cannot fail in this way.
+    Passed,
+    /// The string has fewer calls.
+    Beyond,
+}
+
+fn one(seed: u64, at: u64, (fault, forever): (Fault, bool)) -> Result<Met, String> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let world = World::random(&mut rng);
+    let disk = SimDisk::new(rng.u64(..));
+    disk.fail(Some(Failure { at, fault, only_syncs: false, forever }));
+    let store = match sim::create(disk.dir(), world.options.clone()) {
+        Ok(store) => store,
+        Err(e) if disk.failed() == 0 => return Err(format!("create: {e}")),
+        Err(_) => {
+            disk.fail(None);
+            return judge::creation(&disk.kill(), &world).map(|()| Met::Failed);
+        }
+    };
+    let shared: Shared = Arc::new(Mutex::new(Arc::new(Oracle::new(world.keep))));
+    let mut driver = Driver::new(disk.clone(), world.clone(), store, Arc::clone(&shared), rng.fork());
+    let length = rng.usize(4..12);
+    for _ in 0..length {
+        let op = Op::random(&mut rng, &world, driver.keys.len());
+        match driver.perform(&op) {
+            Ok(()) => {}
+            Err(Trouble::Error(error)) if disk.failed() > 0 => {
+                after(&mut driver, &disk, &error).map_err(|e| format!("{op:?}: {e}"))?;
+                break;
+            }
+            Err(e) => return Err(format!("{op:?}: {e}")),
+        }
+    }
+    let met = match disk.failed() {
+        0 if disk.calls() < at => return Ok(Met::Beyond),
+        0 => Met::Passed,
+        _ => Met::Failed,
+    };
+    disk.fail(None);
+    let oracle = now(&shared);
+    judge::image(&disk.kill(), &world, &oracle, After::PowerLoss, Depth::Verify)?;
+    Ok(met)
+}
+
+/// An operation returned an error. Reads go on; and a write or sync that failed has stopped all further ones.
+fn after(driver: &mut Driver, disk: &SimDisk, error: &Error) -> Result<(), String> {
+    // The device is healthy again: what was poisoned stays so.
+    disk.fail(None);
+    let Ok(store) = driver.store() else { return Ok(()) };
+    judge::contents(store, &now(&driver.oracle), After::Kill).map_err(|e| format!("reads after a failed call: {e}"))?;
+    let stops = matches!(error, Error::Io { op: "write" | "sync", .. } | Error::Poisoned { .. });
+    if !stops {
+        return Ok(());
+    }
+    for op in [
+        Op::Put { key: 0, time_ms: 0, bytes: 9 },
+        Op::Sync,
+        Op::Checkpoint,
+        Op::Stream { key: 0, time_ms: 0, bytes: 9 },
+    ] {
+        match driver.perform(&op) {
+            Err(Trouble::Error(Error::Poisoned { .. })) => {}
+            Ok(()) if op == Op::Sync => return Err(format!("a sync succeeds after {error}")),
+            other => return Err(format!("{op:?} after {error}: {other:?}")),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,261 @@
+//! Random strings of operations over three generations: a run goes on from an image of the one before, so that crashes in recovery,
+//! and crashes after a recovery that itself was cut short, come by themselves.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use filemap_core::sim::{self, Fault};
+use filemap_io::sim::{Level, Loss, SimDisk, Snapshot};
+
+use crate::drive::{Driver, Op, Shared, now, random_failure};
+use crate::judge::{self, Depth, Trouble};
+use crate::oracle::{After, Oracle};
+use crate::world::{World, choice};
+use crate::{Count, Violation, failing};
+
+/// Generations of one run.
+const GENERATIONS: usize = 3;
+
+/// An image, and what may be read of it.
+struct Image {
+    disk: SimDisk,
+    /// `None` while the store is created.
+    oracle: Option<Arc<Oracle>>,
+    after: After,
+    in_recovery: bool,
+    /// A kill at a moment that a later crash can make worse: the run should go on from here.
+    aimed: bool,
+}
+
+/// What the observer of a disk keeps.
+struct Watch {
+    rng: fastrand::Rng,
+    /// Draws at one call in this many.
+    one_in: usize,
+    after: After,
+    in_recovery: bool,
+    oracle: Option<Shared>,
+    images: Vec<Image>,
+}
+
+impl Watch {
+    fn look(&mut self, at: &Snapshot<'_>) {
+        match self.oracle {
+            // A creation is short, and comes once in a run.
+            None => (0..2).for_each(|_| self.draw(at)),
+            Some(_) if self.rng.usize(..self.one_in) == 0 => self.draw(at),
+            Some(_) => {}
+        }
+    }
+
+    fn draw(&mut self, at: &Snapshot<'_>) {
+        let oracle = self.oracle.as_ref().map(now);
+        let seed = self.rng.u64(..);
+        // What recovery must sync before it builds on it exists at few moments, so kills are aimed there.
+        let aimed = (at.is_dirty("SUPERBLOCK") || at.has_new_names()) && self.rng.u8(..4) == 0;
+        let (disk, after) = match self.rng.u8(..8) {
+            // What an earlier power loss took stays lost.
+            draw if aimed || draw == 0 => (at.kill(), self.after),
+            draw => {
+                let level = if draw % 2 == 0 { Level::Ordered } else { Level::Adversarial };
+                (at.crash(level, *choice(&mut self.rng, &Loss::ALL), seed), After::PowerLoss)
+            }
+        };
+        self.images.push(Image { disk, oracle, after, in_recovery: self.in_recovery, aimed });
+    }
+}
+
+/// One run.
+struct Run {
+    world: World,
+    rng: fastrand::Rng,
+    count: Count,
+}
+
+/// Runs the string of one seed, with a fault planted or without.
+///
+/// # Errors
+/// The first violation.
+pub fn run(seed: u64, fault: Option<Fault>) -> Result<Count, Violation> {
+    let (count, result) = run_counted(seed, fault);
+    result.map(|()| count)
+}
+
+fn run_counted(seed: u64, fault: Option<Fault>) -> (Count, Result<(), Violation>) {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let world = World::random(&mut rng);
+    let disk = SimDisk::new(rng.u64(..));
+    let mut run = Run { world, rng, count: Count { runs: 1, ..Count::default() } };
+    let result = guarded(fault, || run.generation(0, disk, None, After::Kill));
+    let violation = |what| Violation {
+        what: format!("{what} ({} states before)", run.count.states),
+        repeat: format!("cargo run --release -p filemap-crash -- hunt --seed {seed} --runs 1"),
+    };
+    let result = result.map_err(violation);
+    (run.count, result)
+}
+
+/// Runs with a fault planted or without; a panic of the engine is a violation.
+pub(crate) fn guarded(fault: Option<Fault>, run: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    sim::plant(fault);
+    let result = catch_unwind(AssertUnwindSafe(run));
+    sim::at_steps(None);
+    sim::plant(None);
+    result.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|t| (*t).to_owned()));
+        Err(format!("a panic: {}", text.unwrap_or_default()))
+    })
+}
+
+/// Hunts with a fault planted, until it shows or so many states were judged: after how many, and how it showed.
+pub fn catch(fault: Fault, states: u64) -> Option<(u64, Violation)> {
+    let mut count = Count::default();
+    for seed in 1.. {
+        // In turns with the calls that fail, of which each string has hundreds.
+        let (run, result) = match seed % 16 {
+            15 => failing::run_counted(seed, Some(fault)),
+            _ => run_counted(seed, Some(fault)),
+        };
+        count.add(run);
+        if let Err(violation) = result {
+            return (count.states <= states).then_some((count.states, violation));
+        }
+        if count.states > states {
+            return None;
+        }
+    }
+    None
+}
+
+impl Run {
+    /// Opens (or, without an oracle, creates) a store on a disk, runs a string on it, and judges the images drawn.
+    fn generation(
+        &mut self,
+        number: usize,
+        disk: SimDisk,
+        oracle: Option<Arc<Oracle>>,
+        after: After,
+    ) -> Result<(), String> {
+        let shared: Option<Shared> = oracle.clone().map(|o| Arc::new(Mutex::new(o)));
+        let watch = Arc::new(Mutex::new(Watch {
+            rng: self.rng.fork(),
+            one_in: if number == 0 { 8 } else { 4 },
+            after,
+            in_recovery: oracle.is_some(),
+            oracle: shared.clone(),
+            images: Vec::new(),
+        }));
+        let watcher = Arc::clone(&watch);
+        disk.observe(Some(Box::new(move |at| watcher.lock().unwrap_or_else(PoisonError::into_inner).look(at))));
+        let options = self.world.options.clone();
+        let (store, shared) = match (oracle, shared) {
+            (Some(oracle), Some(shared)) => {
+                let store = sim::open(disk.dir(), options).map_err(|e| format!("open: {e}"))?;
+                let shown = judge::contents(&store, &oracle, after).map_err(|e| e.to_string())?;
+                *shared.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(oracle.rebased(&shown));
+                (store, shared)
+            }
+            _ => {
+                let store = sim::create(disk.dir(), options).map_err(|e| format!("create: {e}"))?;
+                (store, Arc::new(Mutex::new(Arc::new(Oracle::new(self.world.keep)))))
+            }
+        };
+        self.judge(number, &watch)?;
+        {
+            let mut watch = watch.lock().unwrap_or_else(PoisonError::into_inner);
+            (watch.oracle, watch.in_recovery, watch.after) = (Some(Arc::clone(&shared)), false, After::Kill);
+        }
+        let mut driver = Driver::new(disk.clone(), self.world.clone(), store, Arc::clone(&shared), self.rng.fork());
+        let result = self.string(number, &disk, &mut driver, &watch);
+        disk.observe(None);
+        result
+    }
+
+    fn string(
+        &mut self,
+        number: usize,
+        disk: &SimDisk,
+        driver: &mut Driver,
+        watch: &Arc<Mutex<Watch>>,
+    ) -> Result<(), String> {
+        let length = self.rng.usize(if number == 0 { 5..32 } else { 1..8 });
+        let fails_at = if self.world.fails { self.rng.usize(..length) } else { length };
+        for i in 0..length {
+            if i == fails_at {
+                disk.fail(Some(random_failure(&mut self.rng, disk.calls())));
+                // From here on a sync may have failed, and what it should have written is lost.
+                watch.lock().unwrap_or_else(PoisonError::into_inner).after = After::PowerLoss;
+            }
+            let mut op = Op::random(&mut self.rng, &self.world, driver.keys.len());
+            if number > 0 && self.rng.u8(..4) == 0 {
+                // What an earlier crash has left shows when something is built on it.
+                op = choice(&mut self.rng, &[Op::Checkpoint, Op::Grow, Op::Sync]).clone();
+            }
+            match driver.perform(&op) {
+                Ok(()) => {}
+                // Sometimes the caller does not give up: nothing that succeeds then may be lost.
+                Err(Trouble::Error(_)) if disk.failed() > 0 && self.rng.u8(..4) > 0 && driver.store().is_ok() => {
+                    disk.heal()
+                }
+                Err(Trouble::Error(_)) if disk.failed() > 0 => {
+                    self.count.failures += 1;
+                    self.judge(number, watch)?;
+                    return self.after_failure(number, disk, driver);
+                }
+                Err(Trouble::Error(e)) => return Err(format!("{op:?}: {e}")),
+                Err(Trouble::Wrong(what)) => return Err(format!("{op:?}: {what}")),
+            }
+            self.judge(number, watch)?;
+        }
+        if disk.failed() > 0 {
+            return self.after_failure(number, disk, driver);
+        }
+        disk.fail(None);
+        let shown = driver.store().and_then(|s| judge::contents(s, &now(&driver.oracle), After::Kill));
+        shown.map(|_| ()).map_err(|e| e.to_string())
+    }
+
+    /// A call failed. Reads go on; the store opens again on what the failure left, with all that is durable.
+    fn after_failure(&mut self, number: usize, disk: &SimDisk, driver: &Driver) -> Result<(), String> {
+        disk.fail(None);
+        disk.observe(None);
+        let oracle = now(&driver.oracle);
+        if let Ok(store) = driver.store() {
+            judge::contents(store, &oracle, After::Kill).map_err(|e| format!("reads after a failed call: {e}"))?;
+        }
+        let (next, after) = (disk.kill(), After::PowerLoss);
+        if number + 1 < GENERATIONS {
+            return self.generation(number + 1, next, Some(oracle), after);
+        }
+        self.state(number, Image { disk: next, oracle: Some(oracle), after, in_recovery: false, aimed: false })
+    }
+
+    /// Judges the images that were drawn since.
+    fn judge(&mut self, number: usize, watch: &Arc<Mutex<Watch>>) -> Result<(), String> {
+        let images = std::mem::take(&mut watch.lock().unwrap_or_else(PoisonError::into_inner).images);
+        images.into_iter().try_for_each(|image| self.state(number, image))
+    }
+
+    fn state(&mut self, number: usize, image: Image) -> Result<(), String> {
+        self.count.states += 1;
+        self.count.in_recovery += u64::from(image.in_recovery);
+        let Some(oracle) = image.oracle else {
+            let was_born = image.disk.names().contains(&"SUPERBLOCK".to_owned());
+            return match was_born && self.rng.bool() {
+                true => self.generation(1, image.disk, Some(Arc::new(Oracle::new(self.world.keep))), image.after),
+                false => judge::creation(&image.disk, &self.world),
+            };
+        };
+        let goes_on = if image.aimed || image.in_recovery || image.after == After::Kill { 3 } else { 10 };
+        if number + 1 < GENERATIONS && self.rng.usize(..goes_on) == 0 {
+            return self.generation(number + 1, image.disk, Some(oracle), image.after);
+        }
+        let depth = match self.rng.u8(..16) {
+            0 => Depth::Verify,
+            1..=3 => Depth::Checkpoint,
+            _ => Depth::Read,
+        };
+        judge::image(&image.disk, &self.world, &oracle, image.after, depth)
+    }
+}

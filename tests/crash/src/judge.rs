@@ -1,0 +1,158 @@
+//! Opens what a crash left, reads everything in every way, and lets the oracle judge it.
+
+use std::collections::BTreeMap;
+
+use filemap_core::{Error, Store, sim};
+use filemap_io::sim::SimDisk;
+
+use crate::oracle::{After, Oracle, Shown};
+use crate::world::World;
+
+/// Why an operation or a reading did not succeed.
+#[derive(Debug)]
+pub enum Trouble {
+    /// The store returned an error: legal when a call was made to fail.
+    Error(Error),
+    /// The store did what it must not.
+    Wrong(String),
+}
+
+impl From<Error> for Trouble {
+    fn from(e: Error) -> Trouble {
+        Trouble::Error(e)
+    }
+}
+
+impl From<String> for Trouble {
+    fn from(what: String) -> Trouble {
+        Trouble::Wrong(what)
+    }
+}
+
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Trouble::Error(e) => e.fmt(f),
+            Trouble::Wrong(what) => what.fmt(f),
+        }
+    }
+}
+
+/// All versions of all keys that a store shows, newest first.
+pub type Contents = BTreeMap<Vec<u8>, Vec<Shown>>;
+
+/// Reads every key that the oracle knows, in all ways, and judges it.
+///
+/// # Errors
+/// Says what is wrong.
+pub fn contents(store: &Store, oracle: &Oracle, after: After) -> Result<Contents, Trouble> {
+    let mut all = Contents::new();
+    for key in oracle.keys() {
+        let name = || String::from_utf8_lossy(key).into_owned();
+        let shown = versions(store, key)?;
+        oracle.judge(key, &shown, after).map_err(|e| format!("{} {after:?}: {e}", name()))?;
+        newest(store, key, shown.first())?;
+        if !shown.is_empty() {
+            all.insert(key.clone(), shown);
+        }
+    }
+    let mut listed = store.keys().collect::<Result<Vec<_>, _>>()?;
+    listed.sort();
+    if !listed.iter().eq(all.keys()) {
+        return Err(Trouble::Wrong(format!("{} keys are listed, {} can be read", listed.len(), all.len())));
+    }
+    Ok(all)
+}
+
+fn versions(store: &Store, key: &[u8]) -> Result<Vec<Shown>, Trouble> {
+    let history = store.history(key)?;
+    let one = |head: filemap_core::Head| {
+        let value = store.get_version(key, head.version)?;
+        let value =
+            value.ok_or_else(|| format!("{:?} is in the history, and get_version finds nothing", head.version))?;
+        if value.head != head {
+            return Err(Trouble::Wrong(format!("{:?} has another head when it is read", head.version)));
+        }
+        Ok(Shown { version: head.version, body: value.body, meta: value.head.meta })
+    };
+    history.into_iter().map(one).collect()
+}
+
+/// The ways to the newest version must agree with the history.
+fn newest(store: &Store, key: &[u8], first: Option<&Shown>) -> Result<(), Trouble> {
+    let got = store.get(key)?;
+    let found = got.as_ref().map(|v| (v.head.version, &v.body));
+    if found != first.map(|s| (s.version, &s.body)) {
+        let gives = found.map(|f| f.0);
+        return Err(Trouble::Wrong(format!("get gives {gives:?}, the history {:?}", first.map(|s| s.version))));
+    }
+    if store.contains(key)? != first.is_some() {
+        return Err(Trouble::Wrong("contains says otherwise than get".into()));
+    }
+    if let Some(first) = first {
+        let at = store.get_at(key, first.version.time_ms)?;
+        if at.map(|v| v.head.version) != Some(first.version) {
+            return Err(Trouble::Wrong("get_at the newest time gives another version".into()));
+        }
+    }
+    Ok(())
+}
+
+/// How thoroughly an image is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// Opened and read.
+    Read,
+    /// Then a checkpoint, and read again.
+    Checkpoint,
+    /// Then verified, too.
+    Verify,
+}
+
+/// Opens an image and judges it.
+///
+/// # Errors
+/// Says what is wrong.
+pub fn image(disk: &SimDisk, world: &World, oracle: &Oracle, after: After, depth: Depth) -> Result<(), String> {
+    let store = sim::open(disk.dir(), world.options.clone()).map_err(|e| format!("open: {e}"))?;
+    let result = judged(&store, oracle, after, depth);
+    sim::abandon(store);
+    result
+}
+
+fn judged(store: &Store, oracle: &Oracle, after: After, depth: Depth) -> Result<(), String> {
+    let shown = contents(store, oracle, after).map_err(|e| e.to_string())?;
+    if depth == Depth::Read {
+        return Ok(());
+    }
+    let now = oracle.rebased(&shown);
+    store.checkpoint().map_err(|e| format!("checkpoint: {e}"))?;
+    contents(store, &now, After::Kill).map_err(|e| format!("after a checkpoint: {e}"))?;
+    if depth == Depth::Verify {
+        let report = store.verify(&mut |_| {}).map_err(|e| format!("verify: {e}"))?;
+        if let Some(problem) = report.problems.first() {
+            return Err(format!("verify: {} at {}: {}", problem.file, problem.offset, problem.what));
+        }
+        if report.indexed_keys != shown.len() as u64 {
+            return Err(format!("verify counts {} keys, {} can be read", report.indexed_keys, shown.len()));
+        }
+    }
+    Ok(())
+}
+
+/// Judges what a crash left of a store that was being created: it opens and is empty, or it can be created again.
+///
+/// # Errors
+/// Says what is wrong.
+pub fn creation(disk: &SimDisk, world: &World) -> Result<(), String> {
+    let store = match sim::open(disk.dir(), world.options.clone()) {
+        Ok(store) => store,
+        Err(filemap_core::Error::NotAStore { .. }) => {
+            sim::create(disk.dir(), world.options.clone()).map_err(|e| format!("create again: {e}"))?
+        }
+        Err(e) => return Err(format!("open after a creation that was cut short: {e}")),
+    };
+    let count = store.keys().count();
+    sim::abandon(store);
+    if count == 0 { Ok(()) } else { Err(format!("a new store has {count} keys")) }
+}

@@ -1,0 +1,58 @@
+//! Crash tests: the whole engine runs on the simulated disk of `filemap-io`; at its calls, images of the disk are drawn as a power
+//! loss or a kill could leave them; on each the store is opened again and judged by an oracle that stands outside of it.
+//!
+//! - `oracle` knows what was put, removed and synced, and judges what a reopened store shows;
+//! - `world` chooses options, tiny limits and keys;
+//! - `drive` performs operations on a store and tells the oracle;
+//! - `judge` opens an image and compares it with the oracle;
+//! - [`hunt`] runs random strings of operations over three generations of crashes;
+//! - [`small`] runs every string of up to four operations;
+//! - [`failing`] lets every single call fail, one run a call.
+//!
+//! All of it is decided by a seed: a violation names the command that repeats it.
+
+mod drive;
+pub mod failing;
+pub mod hunt;
+mod judge;
+mod oracle;
+pub mod small;
+mod world;
+
+/// Something that must not be: what, and the command that shows it again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// What is wrong.
+    pub what: String,
+    /// How to see it again.
+    pub repeat: String,
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}\n  again: {}", self.what, self.repeat)
+    }
+}
+
+/// What a run has looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Strings of operations.
+    pub runs: u64,
+    /// States of the disk that were opened and judged.
+    pub states: u64,
+    /// Those among them that a crash inside a recovery left.
+    pub in_recovery: u64,
+    /// Calls that were made to fail.
+    pub failures: u64,
+}
+
+impl Count {
+    /// Adds another count.
+    pub fn add(&mut self, other: Count) {
+        self.runs += other.runs;
+        self.states += other.states;
+        self.in_recovery += other.in_recovery;
+        self.failures += other.failures;
+    }
+}

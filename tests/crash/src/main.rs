@@ -1,0 +1,156 @@
+//! The command of the crash tests: `hunt`, `small`, `fail`, `faults`. It prints what was looked at and, for a violation, the
+//! command that repeats it; its exit code is 1 if there was one.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use clap::{Parser, Subcommand};
+use filemap_core::sim::Fault;
+use filemap_crash::{Count, Violation, failing, hunt, small};
+
+/// Crash tests of FileMap on a simulated disk.
+#[derive(Parser)]
+#[command(name = "filemap-crash")]
+struct Arguments {
+    #[command(subcommand)]
+    what: What,
+    /// Threads.
+    #[arg(long, global = true, default_value_t = 2)]
+    threads: usize,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Random strings of operations, over three generations of crashes.
+    Hunt {
+        /// The first seed.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// How many seeds; without it, as many as `--states` take.
+        #[arg(long)]
+        runs: Option<u64>,
+        /// At least so many states.
+        #[arg(long, default_value_t = 200_000)]
+        states: u64,
+    },
+    /// Every string of up to four operations.
+    Small {
+        /// Only this string.
+        #[arg(long)]
+        string: Option<String>,
+    },
+    /// Every call fails, one run a call.
+    Fail {
+        /// The first seed.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// How many strings.
+        #[arg(long, default_value_t = 40)]
+        runs: u64,
+    },
+    /// Plants each fault in turn, and says after how many states it was caught.
+    Faults {
+        /// A fault is to be caught within so many states.
+        #[arg(long, default_value_t = 10_000)]
+        states: u64,
+    },
+}
+
+fn main() -> ExitCode {
+    // Panics of the engine are violations, and are told as such.
+    std::panic::set_hook(Box::new(|_| {}));
+    let arguments = Arguments::parse();
+    let start = Instant::now();
+    let result = match &arguments.what {
+        What::Hunt { seed, runs, states } => {
+            let (first, last) = (*seed, runs.map_or(u64::MAX, |n| seed + n));
+            let enough = if runs.is_some() { u64::MAX } else { *states };
+            all(arguments.threads, first..last, enough, |seed| hunt::run(seed, None))
+        }
+        What::Small { string: Some(string) } => small::run(string),
+        What::Small { string: None } => {
+            all(arguments.threads, 0..small::strings(), u64::MAX, |n| small::run(&small::string(n)))
+        }
+        What::Fail { seed, runs } => all(arguments.threads, *seed..seed + runs, u64::MAX, failing::run),
+        What::Faults { states } => return faults(arguments.threads, *states),
+    };
+    match result {
+        Ok(c) => {
+            println!(
+                "{} runs, {} states judged ({} of them crashes in a recovery), {} failed calls, 0 violations, {:.1} s",
+                c.runs,
+                c.states,
+                c.in_recovery,
+                c.failures,
+                start.elapsed().as_secs_f64()
+            );
+            ExitCode::SUCCESS
+        }
+        Err(violation) => {
+            println!("VIOLATION: {violation}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs numbers until they are used up, enough states were judged, or something was violated.
+fn all(
+    threads: usize,
+    numbers: std::ops::Range<u64>,
+    enough: u64,
+    run: impl Fn(u64) -> Result<Count, Violation> + Sync,
+) -> Result<Count, Violation> {
+    let next = AtomicU64::new(numbers.start);
+    let total = Mutex::new((Count::default(), None));
+    std::thread::scope(|s| {
+        for _ in 0..threads.max(1) {
+            s.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    {
+                        let total = total.lock().unwrap_or_else(PoisonError::into_inner);
+                        if number >= numbers.end || total.0.states >= enough || total.1.is_some() {
+                            return;
+                        }
+                    }
+                    let result = run(number);
+                    let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+                    match result {
+                        Ok(count) => total.0.add(count),
+                        Err(violation) => total.1 = total.1.take().or(Some(violation)),
+                    }
+                }
+            });
+        }
+    });
+    let (count, violation) = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+    violation.map_or(Ok(count), Err)
+}
+
+fn faults(threads: usize, states: u64) -> ExitCode {
+    let next = AtomicU64::new(0);
+    let missed = AtomicU64::new(0);
+    std::thread::scope(|s| {
+        for _ in 0..threads.max(1) {
+            s.spawn(|| {
+                while let Some(&fault) = Fault::ALL.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
+                    match hunt::catch(fault, states) {
+                        Some((after, violation)) => {
+                            let what: String = violation.what.chars().take(90).collect();
+                            println!("{fault:?}: caught after {after} states: {what}");
+                        }
+                        None => {
+                            missed.fetch_add(1, Ordering::Relaxed);
+                            println!("{fault:?}: NOT CAUGHT in {states} states");
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let missed = missed.load(Ordering::Relaxed);
+    println!("{} faults planted, {} caught", Fault::ALL.len(), Fault::ALL.len() as u64 - missed);
+    if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,333 @@
+//! What may be read. The oracle notes every put and remove in order, what of it was acknowledged, and up to where it was
+//! acknowledged as durable; from that it judges what a store shows of a key.
+//!
+//! After a power loss all that was durable must be there; of the rest any part may be, each record by itself. After a kill all
+//! that was acknowledged must be there. A remove that counts hides all that was put before it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use filemap_core::Version;
+
+/// How the store came to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// Through the handle that wrote, or one that follows it, or after the process was killed: all that was acknowledged
+    /// is there.
+    Kill,
+    /// After a power loss, or after a failed sync: all that is durable is there.
+    PowerLoss,
+}
+
+/// One put or remove of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Its place among all operations.
+    pub number: u64,
+    /// Whether it returned without an error.
+    pub acknowledged: bool,
+    /// What it did.
+    pub what: What,
+}
+
+/// See [`Step`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A version was put.
+    Put {
+        /// Its time.
+        time_ms: i64,
+        /// Its sequence, once it is known.
+        sequence: Option<u64>,
+        /// Its body.
+        body: Arc<[u8]>,
+        /// Its meta.
+        meta: Arc<[u8]>,
+    },
+    /// All earlier versions were removed.
+    Remove,
+}
+
+/// A version that a store shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// Time and sequence.
+    pub version: Version,
+    /// Its body.
+    pub body: Vec<u8>,
+    /// Its meta.
+    pub meta: Vec<u8>,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Oracle {
+    keys: BTreeMap<Vec<u8>, Vec<Step>>,
+    next: u64,
+    durable_below: u64,
+    /// How many versions a store keeps at least, if not all.
+    pub keep: Option<u32>,
+}
+
+impl Oracle {
+    /// Of an empty store.
+    pub fn new(keep: Option<u32>) -> Oracle {
+        Oracle { keep, ..Oracle::default() }
+    }
+
+    /// Every key that was ever named.
+    pub fn keys(&self) -> impl Iterator<Item = &Vec<u8>> {
+        self.keys.keys()
+    }
+
+    /// The number that the next operation gets: what was begun before has lower ones.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Notes an operation that begins; its number.
+    pub fn begin(&mut self, key: &[u8], what: What) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.keys.entry(key.to_vec()).or_default().push(Step { number, acknowledged: false, what });
+        number
+    }
+
+    /// The operation returned without an error; for a put, with this version.
+    pub fn acknowledge(&mut self, key: &[u8], number: u64, version: Option<Version>) {
+        let Some(step) = self.keys.get_mut(key).and_then(|s| s.iter_mut().find(|s| s.number == number)) else { return };
+        step.acknowledged = true;
+        if let (What::Put { sequence, .. }, Some(version)) = (&mut step.what, version) {
+            *sequence = Some(version.sequence);
+        }
+    }
+
+    /// The operation did nothing after all.
+    pub fn forget(&mut self, key: &[u8], number: u64) {
+        if let Some(steps) = self.keys.get_mut(key) {
+            steps.retain(|s| s.number != number);
+        }
+    }
+
+    /// Everything that was acknowledged and has a lower number is durable.
+    pub fn durable(&mut self, below: u64) {
+        self.durable_below = self.durable_below.max(below);
+    }
+
+    /// The newest body that a live handle shows of a key.
+    pub fn newest(&self, key: &[u8]) -> Option<Arc<[u8]>> {
+        let steps = self.keys.get(key)?;
+        let from = steps.iter().rposition(|s| s.what == What::Remove).map_or(0, |at| at + 1);
+        let put = |s: &Step| match &s.what {
+            What::Put { time_ms, sequence, body, .. } if s.acknowledged => {
+                Some((*time_ms, *sequence, Arc::clone(body)))
+            }
+            _ => None,
+        };
+        steps[from..].iter().filter_map(put).max_by_key(|p| (p.0, p.1)).map(|p| p.2)
+    }
+
+    fn must(&self, step: &Step, after: After) -> bool {
+        step.acknowledged && (after == After::Kill || step.number < self.durable_below)
+    }
+
+    /// Judges all versions that a store shows of a key, newest first.
+    ///
+    /// # Errors
+    /// Says what is wrong.
+    pub fn judge(&self, key: &[u8], shown: &[Shown], after: After) -> Result<(), String> {
+        let none = Vec::new();
+        let steps = self.keys.get(key).unwrap_or(&none);
+        if shown.windows(2).any(|w| w[0].version <= w[1].version) {
+            return Err(format!("versions are not in order: {:?}", versions(shown)));
+        }
+        if self.keep.is_some_and(|keep| shown.len() > keep as usize) {
+            return Err(format!("{} versions are shown of a store that keeps {:?}", shown.len(), self.keep));
+        }
+        let mut present = Vec::new();
+        for one in shown {
+            let Some(at) = steps.iter().position(|s| matches(s, one) && !present.contains(&s.number)) else {
+                return Err(format!(
+                    "a version that was never put, or was gone: {:?}, {} bytes; known are {}",
+                    one.version,
+                    one.body.len(),
+                    tell(steps)
+                ));
+            };
+            present.push(steps[at].number);
+        }
+        let removes = || steps.iter().filter(|s| s.what == What::Remove);
+        let last = removes().filter(|s| self.must(s, after)).map(|s| s.number + 1).max().unwrap_or(0);
+        // Some remove from the last sure one on is the last that counted: what lies below it is gone, all that is sure
+        // above it is there.
+        let floors = removes().map(|s| s.number + 1).chain([last]).filter(|&f| f >= last);
+        let mut why = String::new();
+        for floor in floors {
+            match self.fits(steps, &present, floor, after) {
+                Ok(()) => return Ok(()),
+                Err(what) => why = what,
+            }
+        }
+        Err(format!("{why}; shown are {:?}; known are {}", versions(shown), tell(steps)))
+    }
+
+    fn fits(&self, steps: &[Step], present: &[u64], floor: u64, after: After) -> Result<(), String> {
+        if let Some(number) = present.iter().find(|&&n| n < floor) {
+            return Err(format!("operation {number} shows although it was removed"));
+        }
+        let keep = self.keep.map_or(usize::MAX, |k| k as usize);
+        for step in steps.iter().filter(|s| s.number >= floor && self.must(s, after)) {
+            let What::Put { time_ms, .. } = step.what else { continue };
+            if present.contains(&step.number) {
+                continue;
+            }
+            let newer = |s: &&Step| match s.what {
+                What::Put { time_ms: t, .. } => present.contains(&s.number) && (t, s.number) > (time_ms, step.number),
+                What::Remove => false,
+            };
+            if steps.iter().filter(newer).count() < keep {
+                return Err(format!("operation {} is lost", step.number));
+            }
+        }
+        Ok(())
+    }
+
+    /// The oracle of a store that shows this and whose recovery has returned: that is what there is, and all of it is
+    /// durable.
+    pub fn rebased(&self, shown: &BTreeMap<Vec<u8>, Vec<Shown>>) -> Oracle {
+        let mut next = Oracle::new(self.keep);
+        let mut all: Vec<(&Vec<u8>, &Shown)> =
+            shown.iter().flat_map(|(k, list)| list.iter().map(move |s| (k, s))).collect();
+        all.sort_by_key(|(_, s)| s.version.sequence);
+        for (key, one) in all {
+            let what = What::Put {
+                time_ms: one.version.time_ms,
+                sequence: None,
+                body: one.body.clone().into(),
+                meta: one.meta.clone().into(),
+            };
+            let number = next.begin(key, what);
+            next.acknowledge(key, number, Some(one.version));
+        }
+        for key in self.keys() {
+            next.keys.entry(key.clone()).or_default();
+        }
+        next.durable(next.next);
+        next
+    }
+}
+
+fn matches(step: &Step, shown: &Shown) -> bool {
+    match &step.what {
+        What::Put { time_ms, sequence, body, meta } => {
+            *time_ms == shown.version.time_ms
+                && sequence.is_none_or(|s| s == shown.version.sequence)
+                && **body == *shown.body
+                && **meta == *shown.meta
+        }
+        What::Remove => false,
+    }
+}
+
+fn versions(shown: &[Shown]) -> Vec<(i64, u64)> {
+    shown.iter().map(|s| (s.version.time_ms, s.version.sequence)).collect()
+}
+
+fn tell(steps: &[Step]) -> String {
+    let one = |s: &Step| match &s.what {
+        What::Put { time_ms, sequence, body, .. } => {
+            format!(
+                "{}:put(t{time_ms} s{sequence:?} {} B{})",
+                s.number,
+                body.len(),
+                if s.acknowledged { "" } else { " ?" }
+            )
+        }
+        What::Remove => format!("{}:remove{}", s.number, if s.acknowledged { "" } else { "?" }),
+    };
+    steps.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(oracle: &mut Oracle, body: &[u8], time_ms: i64) -> Shown {
+        let what = What::Put { time_ms, sequence: None, body: body.into(), meta: [][..].into() };
+        let number = oracle.begin(b"k", what);
+        let version = Version { time_ms, sequence: number + 1 };
+        oracle.acknowledge(b"k", number, Some(version));
+        Shown { version, body: body.to_vec(), meta: Vec::new() }
+    }
+
+    fn remove(oracle: &mut Oracle) {
+        let number = oracle.begin(b"k", What::Remove);
+        oracle.acknowledge(b"k", number, None);
+    }
+
+    fn is_legal(oracle: &Oracle, shown: &[&Shown], after: After) -> bool {
+        let shown: Vec<Shown> = shown.iter().map(|s| (*s).clone()).collect();
+        oracle.judge(b"k", &shown, after).is_ok()
+    }
+
+    #[test]
+    fn what_is_durable_must_show_and_of_the_rest_any_part_may() {
+        let mut o = Oracle::new(None);
+        let a = put(&mut o, b"a", 1);
+        o.durable(o.next());
+        let b = put(&mut o, b"b", 2);
+        let c = put(&mut o, b"c", 3);
+        for legal in [&[&a][..], &[&b, &a], &[&c, &a], &[&c, &b, &a]] {
+            assert!(is_legal(&o, legal, After::PowerLoss), "{legal:?}");
+        }
+        for illegal in [&[][..], &[&b], &[&a, &b]] {
+            assert!(!is_legal(&o, illegal, After::PowerLoss), "{illegal:?}");
+        }
+        assert!(is_legal(&o, &[&c, &b, &a], After::Kill));
+        assert!(!is_legal(&o, &[&c, &a], After::Kill));
+        let wrong = Shown { body: b"x".to_vec(), ..a.clone() };
+        assert!(!is_legal(&o, &[&wrong], After::PowerLoss), "a mixture");
+    }
+
+    #[test]
+    fn a_remove_hides_all_or_nothing_of_what_was_before_it() {
+        let mut o = Oracle::new(None);
+        let a = put(&mut o, b"a", 1);
+        let b = put(&mut o, b"b", 2);
+        o.durable(o.next());
+        remove(&mut o);
+        let c = put(&mut o, b"c", 3);
+        for legal in [&[][..], &[&b, &a], &[&c, &b, &a], &[&c]] {
+            assert!(is_legal(&o, legal, After::PowerLoss), "{legal:?}");
+        }
+        assert!(!is_legal(&o, &[&c, &a], After::PowerLoss), "half a removal");
+        assert!(!is_legal(&o, &[&b], After::PowerLoss));
+        o.durable(o.next());
+        assert!(is_legal(&o, &[&c], After::PowerLoss));
+        assert!(!is_legal(&o, &[&c, &b, &a], After::PowerLoss), "a removed page came back");
+        assert!(!is_legal(&o, &[], After::PowerLoss));
+    }
+
+    #[test]
+    fn only_as_many_versions_must_show_as_are_kept() {
+        let mut o = Oracle::new(Some(1));
+        let a = put(&mut o, b"a", 1);
+        let b = put(&mut o, b"b", 2);
+        o.durable(o.next());
+        assert!(is_legal(&o, &[&b], After::PowerLoss));
+        assert!(!is_legal(&o, &[&a], After::PowerLoss));
+        assert!(!is_legal(&o, &[&b, &a], After::PowerLoss));
+    }
+
+    #[test]
+    fn what_was_gone_after_a_recovery_may_not_come_back() {
+        let mut o = Oracle::new(None);
+        let a = put(&mut o, b"a", 1);
+        let b = put(&mut o, b"b", 2);
+        assert!(is_legal(&o, &[&b, &a], After::PowerLoss));
+        let o = o.rebased(&BTreeMap::from([(b"k".to_vec(), vec![a.clone()])]));
+        assert!(is_legal(&o, &[&a], After::PowerLoss));
+        assert!(!is_legal(&o, &[&b, &a], After::PowerLoss));
+        assert!(!is_legal(&o, &[], After::PowerLoss), "recovery has synced what it trusted");
+    }
+}

@@ -1,0 +1,113 @@
+//! A world: options, limits and keys, chosen by a seed so that rare paths are common: leaves of one to three slots, stages of a page,
+//! segments of a few records, maps of one page, keys that share a leaf however often it is split.
+
+use std::time::Duration;
+
+use filemap_core::sim::{self, Limits};
+use filemap_core::{Durability, Options, Store};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// How the store is created and opened.
+    pub options: Options,
+    /// How many versions it keeps, if not all.
+    pub keep: Option<u32>,
+    /// Bytes of a segment.
+    pub segment_bytes: u64,
+    /// Bodies longer than this are stored as chunks.
+    pub chunk_bytes: u64,
+    /// Whether every put is durable when it returns.
+    pub is_sync: bool,
+    /// First bits of the hash that all keys share.
+    shared_bits: u32,
+    /// How many keys there are.
+    keys: usize,
+    /// Which kinds of operations occur, a bit each: a string of few kinds meets what a string of all of them seldom does.
+    /// (Swarm testing: A. Groce et al., ISSTA 2012.)
+    kinds: u16,
+    /// Whether a call fails somewhere in each string.
+    pub fails: bool,
+}
+
+impl World {
+    /// The world of a seed.
+    pub fn random(rng: &mut fastrand::Rng) -> World {
+        let segment_bytes = *choice(rng, &[4096, 8192, 16384]);
+        let chunk_bytes = *choice(rng, &[256, 512, 1024]);
+        let limits = Limits {
+            leaf_slots: *choice(rng, &[1, 2, 3, 254]),
+            stage_pages: *choice(rng, &[1, 2, 4, 128]),
+            flush_pages: *choice(rng, &[1, 2, 512]),
+            flush_key_bytes: *choice(rng, &[1, 100, 1 << 20]),
+            map_pages: *choice(rng, &[1, 4, 16]),
+        };
+        let durability = match rng.u8(..6) {
+            0 => Durability::Sync,
+            1 => Durability::Interval(Duration::from_secs(3600)),
+            _ => Durability::Buffered,
+        };
+        // With many keys that share many bits the directory alone would take megabytes.
+        let shared_bits = *choice(rng, &[0, 0, 0, 5, 7, 9]);
+        let keep = if rng.u8(..5) == 0 { Some(rng.u32(1..3)) } else { None };
+        World {
+            options: options(limits, segment_bytes, chunk_bytes)
+                .durability(durability)
+                .keep_versions(keep)
+                .checkpoint_bytes(*choice(rng, &[1024, 4096, 1 << 20]))
+                .compression_level(*choice(rng, &[0, 1])),
+            keep,
+            segment_bytes,
+            chunk_bytes,
+            is_sync: durability == Durability::Sync,
+            shared_bits,
+            keys: rng.usize(if shared_bits > 7 { 2..5 } else { 1..9 }),
+            kinds: rng.u16(..) | rng.u16(..),
+            fails: rng.u8(..3) == 0,
+        }
+    }
+
+    /// The one world of the small strings: everything tiny, two keys in one leaf that holds one.
+    pub fn small() -> World {
+        let limits = Limits { leaf_slots: 1, stage_pages: 1, flush_pages: 1, flush_key_bytes: 1, map_pages: 1 };
+        World {
+            options: options(limits, 4096, 256).durability(Durability::Buffered).checkpoint_bytes(1 << 20),
+            keep: None,
+            segment_bytes: 4096,
+            chunk_bytes: 256,
+            is_sync: false,
+            shared_bits: 8,
+            keys: 5,
+            kinds: u16::MAX,
+            fails: false,
+        }
+    }
+
+    /// Whether operations of a kind occur.
+    pub fn has(&self, kind: u32) -> bool {
+        self.kinds >> kind & 1 == 1
+    }
+
+    /// The keys: those that share their first hash bits in this store.
+    pub fn keys(&self, store: &Store) -> Vec<Vec<u8>> {
+        let name = |i: u32| format!("http://h{}.example/{i}", i % 3).into_bytes();
+        let goal = sim::hash(store, &name(0)).checked_shr(64 - self.shared_bits);
+        let shares = |key: &Vec<u8>| sim::hash(store, key).checked_shr(64 - self.shared_bits) == goal;
+        (0..).map(name).filter(shares).take(self.keys).collect()
+    }
+}
+
+fn options(limits: Limits, segment_bytes: u64, chunk_bytes: u64) -> Options {
+    let options = Options::new()
+        .segment_bytes(segment_bytes)
+        .large_value_bytes(chunk_bytes)
+        .recent_bytes(64 << 10)
+        .writeback_bytes(2048)
+        .free_space_floor(0);
+    sim::with_limits(options, limits)
+}
+
+/// One of a list.
+pub fn choice<'a, T>(rng: &mut fastrand::Rng, list: &'a [T]) -> &'a T {
+    &list[rng.usize(..list.len())]
+}

@@ -1,0 +1,406 @@
+//! The lettered cases of docs/RECOVERY.md, each made by hand on a simulated disk and opened; and what earlier versions got wrong.
+
+use std::sync::{Arc, Mutex};
+
+use filemap_core::sim::{self, Limits};
+use filemap_core::{Durability, Error, Event, Options, Record, RecoveryReport, Store};
+use filemap_io::sim::{Failure, Fault, Level, Loss, SimDisk};
+
+/// Bytes of a segment's header.
+const HEADER: usize = 64;
+
+type Reports = Arc<Mutex<Vec<RecoveryReport>>>;
+
+fn options() -> Options {
+    let limits = Limits { leaf_slots: 2, stage_pages: 1, flush_pages: 1, flush_key_bytes: 1, map_pages: 1 };
+    let options = Options::new()
+        .segment_bytes(4096)
+        .large_value_bytes(512)
+        .durability(Durability::Buffered)
+        .compression_level(0)
+        .free_space_floor(0);
+    sim::with_limits(options, limits)
+}
+
+/// A store with one page that a checkpoint has merged, and its disk.
+fn fresh() -> (SimDisk, Store) {
+    let disk = SimDisk::new(3);
+    let store = sim::create(disk.dir(), options()).unwrap();
+    put(&store, "old", 100);
+    store.checkpoint().unwrap();
+    (disk, store)
+}
+
+fn body(key: &str, bytes: usize) -> Vec<u8> {
+    key.bytes().cycle().take(bytes).collect()
+}
+
+fn put(store: &Store, key: &str, bytes: usize) {
+    store.put(&Record::new(key.as_bytes(), &body(key, bytes)).time(5)).unwrap();
+}
+
+#[track_caller]
+fn has(store: &Store, key: &str, bytes: usize) {
+    assert_eq!(store.get(key.as_bytes()).unwrap().map(|v| v.body), Some(body(key, bytes)), "{key}");
+}
+
+/// Opens a disk, and what its recovery reported.
+fn open(disk: &SimDisk) -> (Store, RecoveryReport) {
+    let reports: Reports = Arc::default();
+    let sink = Arc::clone(&reports);
+    let options = options().on_event(move |e| {
+        if let Event::Recovered(report) = e {
+            sink.lock().unwrap().push(report.clone());
+        }
+    });
+    let store = sim::open(disk.dir(), options).unwrap();
+    let report = reports.lock().unwrap().pop().expect("opening reports its recovery");
+    (store, report)
+}
+
+/// Damages a file: its bytes, changed.
+fn edit(disk: &SimDisk, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = disk.bytes(name).unwrap();
+    change(&mut bytes);
+    disk.set_bytes(name, &bytes);
+}
+
+fn len(disk: &SimDisk, name: &str) -> usize {
+    disk.bytes(name).unwrap().len()
+}
+
+#[track_caller]
+fn is_corrupt(disk: &SimDisk, file: &str) {
+    let before: Vec<_> = disk.names().iter().map(|n| disk.bytes(n)).collect();
+    match sim::open(disk.dir(), options()).map(|_| ()) {
+        Err(Error::Corrupt { file: found, .. }) => assert_eq!(found, file),
+        other => panic!("{other:?}"),
+    }
+    let after: Vec<_> = disk.names().iter().map(|n| disk.bytes(n)).collect();
+    assert!(before == after, "what is damaged is not changed by opening it");
+}
+
+#[track_caller]
+fn is_sound(store: &Store) {
+    store.checkpoint().unwrap();
+    assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
+}
+
+#[test]
+fn case_a_without_a_superblock_it_is_no_store_and_can_be_created_again() {
+    let (disk, store) = fresh();
+    sim::abandon(store);
+    let unborn = SimDisk::new(1);
+    for (name, bytes) in [("LOCK", 0), ("address.idx", 4096), ("key.dat", HEADER), ("value0.dat", HEADER)] {
+        unborn.set_bytes(name, &disk.bytes(name).unwrap()[..bytes]);
+    }
+    assert!(matches!(sim::open(unborn.dir(), options()), Err(Error::NotAStore { .. })));
+    sim::abandon(sim::create(unborn.dir(), options()).unwrap());
+    // With a record in its log it is a store that lost something.
+    disk.remove("SUPERBLOCK");
+    assert!(matches!(sim::open(disk.dir(), options()), Err(Error::NotAStore { .. })));
+    assert!(matches!(sim::create(disk.dir(), options()), Err(Error::NotEmpty { .. })));
+}
+
+#[test]
+fn case_b_a_superblock_copy_that_does_not_verify_is_damage_and_the_older_one_is_not_used() {
+    let (disk, store) = fresh();
+    put(&store, "new", 50);
+    store.checkpoint().unwrap();
+    sim::abandon(store);
+    for copy in [0, 4096] {
+        let disk = disk.kill();
+        edit(&disk, "SUPERBLOCK", |b| b[copy + 90] ^= 1);
+        is_corrupt(&disk, "SUPERBLOCK");
+    }
+}
+
+#[test]
+fn case_c_a_newer_format_is_refused() {
+    let (disk, store) = fresh();
+    sim::abandon(store);
+    for copy in [0, 4096] {
+        edit(&disk, "SUPERBLOCK", |b| {
+            b[copy + 12] = 9;
+            let crc = crc32fast::hash(&b[copy + 12..copy + 512]);
+            b[copy + 8..copy + 12].copy_from_slice(&crc.to_le_bytes());
+        });
+    }
+    assert!(matches!(sim::open(disk.dir(), options()), Err(Error::NewerFormat { found: 9, .. })));
+}
+
+#[test]
+fn case_d_a_log_shorter_than_the_checkpoint_is_damage() {
+    let (disk, store) = fresh();
+    sim::abandon(store);
+    let short = disk.kill();
+    edit(&short, "value0.dat", |b| b.truncate(b.len() - 64));
+    is_corrupt(&short, "value0.dat");
+    disk.remove("value0.dat");
+    is_corrupt(&disk, "value0.dat");
+}
+
+#[test]
+fn case_e_key_dat_or_address_idx_missing_short_or_foreign_is_damage() {
+    let (disk, store) = fresh();
+    sim::abandon(store);
+    for name in ["key.dat", "address.idx"] {
+        let missing = disk.kill();
+        missing.remove(name);
+        is_corrupt(&missing, name);
+        let short = disk.kill();
+        edit(&short, name, |b| b.truncate(b.len() - 1));
+        is_corrupt(&short, name);
+        let foreign = disk.kill();
+        let other = SimDisk::new(99);
+        sim::abandon(sim::create(other.dir(), options()).unwrap());
+        edit(&foreign, name, |b| b[..HEADER].copy_from_slice(&other.bytes(name).unwrap()[..HEADER]));
+        is_corrupt(&foreign, name);
+    }
+}
+
+#[test]
+fn case_f_after_a_clean_close_nothing_is_replayed() {
+    let (disk, store) = fresh();
+    put(&store, "new", 50);
+    store.close().unwrap();
+    let (store, report) = open(&disk);
+    assert_eq!((report.replayed_records, report.skipped_bytes, report.truncated_bytes), (0, 0, 0));
+    has(&store, "new", 50);
+    has(&store, "old", 100);
+}
+
+#[test]
+fn case_g_whole_records_after_the_checkpoint_are_replayed() {
+    let (disk, store) = fresh();
+    put(&store, "one", 50);
+    put(&store, "two", 2000); // in chunks, and into the next segment
+    put(&store, "three", 3000);
+    store.remove(b"old").unwrap();
+    sim::abandon(store);
+    let (store, report) = open(&disk.kill());
+    assert!(report.replayed_records > 4 && report.skipped_bytes == 0 && report.truncated_bytes == 0, "{report:?}");
+    has(&store, "one", 50);
+    has(&store, "two", 2000);
+    has(&store, "three", 3000);
+    assert_eq!(store.get(b"old").unwrap(), None);
+    is_sound(&store);
+}
+
+#[test]
+fn case_h_a_hole_between_whole_records_is_covered_once_and_for_all() {
+    let (disk, store) = fresh();
+    let from = len(&disk, "value0.dat");
+    put(&store, "lost", 300);
+    let to = len(&disk, "value0.dat");
+    put(&store, "kept", 300);
+    sim::abandon(store);
+    let disk = disk.kill();
+    edit(&disk, "value0.dat", |b| b[from..to].fill(0));
+    let (store, report) = open(&disk);
+    assert_eq!((report.skipped_bytes, report.truncated_bytes), ((to - from) as u64, 0));
+    has(&store, "kept", 300);
+    assert_eq!(store.get(b"lost").unwrap(), None);
+    is_sound(&store);
+    sim::abandon(store);
+    let again = disk.crash(Level::Adversarial, Loss::Everything, 0);
+    let (store, report) = open(&again);
+    assert_eq!(report.skipped_bytes, 0, "a filler lies over it");
+    has(&store, "kept", 300);
+}
+
+#[test]
+fn case_i_what_follows_the_last_whole_record_is_cut_off() {
+    let (disk, store) = fresh();
+    put(&store, "kept", 300);
+    let end = len(&disk, "value0.dat");
+    put(&store, "torn", 300);
+    sim::abandon(store);
+    let disk = disk.kill();
+    edit(&disk, "value0.dat", |b| b.truncate(end + 128));
+    let (store, report) = open(&disk);
+    assert_eq!((report.skipped_bytes, report.truncated_bytes), (0, 128));
+    assert_eq!(len(&disk, "value0.dat"), end);
+    has(&store, "kept", 300);
+    assert_eq!(store.get(b"torn").unwrap(), None);
+    is_sound(&store);
+}
+
+#[test]
+fn case_j_a_list_of_chunks_counts_only_with_all_of_them() {
+    let (disk, store) = fresh();
+    let from = len(&disk, "value0.dat");
+    put(&store, "large", 1500);
+    put(&store, "kept", 20);
+    sim::abandon(store);
+    let disk = disk.kill();
+    edit(&disk, "value0.dat", |b| b[from..from + 512].fill(0));
+    let (store, report) = open(&disk);
+    assert!(report.skipped_bytes > 512, "the list is skipped, too: {report:?}");
+    assert_eq!(store.get(b"large").unwrap(), None);
+    has(&store, "kept", 20);
+    is_sound(&store);
+}
+
+#[test]
+fn case_k_a_reference_counts_only_with_what_it_refers_to() {
+    let (disk, store) = fresh();
+    let from = len(&disk, "value0.dat");
+    put(&store, "page", 300);
+    let to = len(&disk, "value0.dat");
+    let same = body("page", 300);
+    store.put_if_changed(&Record::new(b"page", &same).time(6)).unwrap();
+    put(&store, "kept", 20);
+    sim::abandon(store);
+    let disk = disk.kill();
+    edit(&disk, "value0.dat", |b| b[from..to].fill(0));
+    let (store, _) = open(&disk);
+    assert_eq!(store.get(b"page").unwrap(), None);
+    assert!(store.history(b"page").unwrap().is_empty());
+    has(&store, "kept", 20);
+    is_sound(&store);
+}
+
+#[test]
+fn case_l_a_segment_that_was_created_ahead_is_removed() {
+    let (disk, store) = fresh();
+    for i in 0..9 {
+        put(&store, &format!("{i}"), 300); // over half of the segment
+    }
+    sim::work(&store);
+    sim::abandon(store);
+    assert!(disk.names().contains(&"value1.dat".to_owned()));
+    let disk = disk.kill();
+    let (store, _) = open(&disk);
+    assert!(!disk.names().contains(&"value1.dat".to_owned()));
+    for i in 0..30 {
+        put(&store, &format!("more {i}"), 300);
+    }
+    is_sound(&store);
+}
+
+#[test]
+fn case_m_a_segment_without_records_before_others_stays_and_readers_pass_it() {
+    let (disk, store) = fresh();
+    for i in 0..30 {
+        put(&store, &format!("{i}"), 300);
+    }
+    sim::abandon(store);
+    let disk = disk.kill();
+    edit(&disk, "value1.dat", |b| b.truncate(HEADER));
+    let (store, _) = open(&disk);
+    has(&store, "29", 300);
+    put(&store, "new", 10);
+    let reader = sim::open_read_only(disk.dir(), options()).unwrap();
+    has(&reader, "29", 300);
+    has(&reader, "new", 10);
+    is_sound(&store);
+}
+
+#[test]
+fn case_n_a_segment_whose_creation_was_cut_short_is_none() {
+    let (disk, store) = fresh();
+    let header = disk.bytes("value0.dat").unwrap()[..HEADER].to_vec();
+    sim::abandon(store);
+    // Shorter than a header; a header that never got there; another segment's, left on the device from before.
+    for bytes in [vec![0; 10], vec![0; HEADER], vec![0xa5; HEADER], header] {
+        let disk = disk.kill();
+        disk.set_bytes("value1.dat", &bytes);
+        let (store, _) = open(&disk);
+        for i in 0..30 {
+            put(&store, &format!("{i}"), 300);
+        }
+        has(&store, "0", 300);
+        is_sound(&store);
+    }
+}
+
+#[test]
+fn case_o_what_a_failed_sync_left_in_the_cache_is_not_trusted() {
+    let mut lost = 0;
+    for seed in 0..30 {
+        let disk = SimDisk::new(seed);
+        let store = sim::create(disk.dir(), options()).unwrap();
+        put(&store, "old", 100);
+        store.checkpoint().unwrap();
+        put(&store, "new", 100); // in the page that holds the tail, too
+        disk.fail(Some(Failure { at: 1, fault: Fault::Eio, only_syncs: true, forever: false }));
+        assert!(matches!(store.sync(), Err(Error::Io { op: "sync", .. })));
+        sim::abandon(store);
+        disk.fail(None);
+        let (store, _) = open(&disk);
+        let shown = store.get(b"new").unwrap().is_some();
+        lost += usize::from(!shown);
+        sim::abandon(store);
+        let (store, _) = open(&disk.crash(Level::Adversarial, Loss::Everything, 0));
+        assert_eq!(store.get(b"new").unwrap().is_some(), shown, "recovery has promised it");
+    }
+    assert!((1..30).contains(&lost), "{lost} of 30 were lost");
+}
+
+#[test]
+fn case_p_what_an_interrupted_checkpoint_left_is_unused_and_in_nobodys_way() {
+    let (disk, store) = fresh();
+    for i in 0..6 {
+        put(&store, &format!("{i}"), 30);
+    }
+    let images: Arc<Mutex<Vec<SimDisk>>> = Arc::default();
+    let sink = Arc::clone(&images);
+    disk.observe(Some(Box::new(move |at| sink.lock().unwrap().push(at.kill()))));
+    store.checkpoint().unwrap();
+    disk.observe(None);
+    sim::abandon(store);
+    let images = std::mem::take(&mut *images.lock().unwrap());
+    assert!(images.len() > 20, "stages of one page: {}", images.len());
+    for image in images {
+        let (store, _) = open(&image);
+        for i in 0..6 {
+            has(&store, &format!("{i}"), 30);
+            assert_eq!(store.history(format!("{i}").as_bytes()).unwrap().len(), 1);
+        }
+        is_sound(&store);
+    }
+}
+
+#[test]
+fn case_q_versions_that_an_early_stage_dropped_do_not_come_back() {
+    // One version is kept. The newest is referred to and replaced before a checkpoint whose first stage has dropped both.
+    let options = options().keep_versions(Some(1));
+    let disk = SimDisk::new(3);
+    let store = sim::create(disk.dir(), options.clone()).unwrap();
+    let mut keys: Vec<String> = (0..20).map(|i| format!("k{i}")).collect();
+    keys.sort_by_key(|k| sim::hash(&store, k.as_bytes()));
+    let (first, others) = keys.split_first().unwrap();
+    put(&store, first, 30);
+    store.checkpoint().unwrap();
+    let same = body(first, 30);
+    store.put_if_changed(&Record::new(first.as_bytes(), &same).time(4)).unwrap();
+    store.put(&Record::new(first.as_bytes(), b"newer").time(9)).unwrap();
+    others.iter().for_each(|k| put(&store, k, 30));
+    let images: Arc<Mutex<Vec<SimDisk>>> = Arc::default();
+    let sink = Arc::clone(&images);
+    disk.observe(Some(Box::new(move |at| sink.lock().unwrap().push(at.kill()))));
+    store.checkpoint().unwrap();
+    disk.observe(None);
+    sim::abandon(store);
+    for image in std::mem::take(&mut *images.lock().unwrap()) {
+        let store = sim::open(image.dir(), options.clone()).unwrap();
+        assert_eq!(store.get(first.as_bytes()).unwrap().unwrap().body, b"newer");
+        is_sound(&store);
+    }
+}
+
+#[test]
+fn a_sync_on_a_poisoned_handle_fails_even_with_nothing_to_sync() {
+    let (disk, store) = fresh();
+    disk.fail(Some(Failure { at: disk.calls() + 1, fault: Fault::Enospc, only_syncs: false, forever: false }));
+    assert!(matches!(store.put(&Record::new(b"k", b"v")), Err(Error::Io { op: "write", .. })));
+    assert!(matches!(store.sync(), Err(Error::Poisoned { .. })));
+    assert!(matches!(store.put(&Record::new(b"k", b"v")), Err(Error::Poisoned { .. })));
+    has(&store, "old", 100);
+    sim::abandon(store);
+    disk.fail(None);
+    let (store, _) = open(&disk);
+    has(&store, "old", 100);
+    put(&store, "k", 5);
+}

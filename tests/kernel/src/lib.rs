@@ -1,0 +1,22 @@
+//! Proves the store on the real kernel. Four harnesses share one workload and one oracle:
+//!
+//! - [`kill`]: a writer killed with SIGKILL, again and again over the same store;
+//! - [`replay`]: every block that ext4 or XFS writes is recorded, and disks are made as a power loss may have left them;
+//! - [`device`]: the device fails the writes of one file, or its flushes;
+//! - [`full`]: the file system is full when one file is to grow.
+//!
+//! All but the first need root, /dev/fuse and loop devices; [`system::missing`] says what is not there.
+
+pub mod aim;
+pub mod device;
+pub mod disk;
+pub mod full;
+pub mod image;
+pub mod kill;
+pub mod ops;
+pub mod oracle;
+pub mod random;
+pub mod replay;
+pub mod system;
+pub mod visitor;
+pub mod writer;

@@ -1,0 +1,82 @@
+//! Runs each harness of this package with a small count, and plants faults to see that they are found. What this machine
+//! cannot do is skipped, with the reason printed; with CI=true it fails instead.
+//!
+//! The counts of the gate and of a soak are arguments of the program (see its `--help`); that of the killed writers is
+//! FILEMAP_KILL_CYCLES here too.
+
+use std::io::Write;
+use std::process::{Command, Output};
+
+/// The exit code of what cannot be done here.
+const SKIPPED: i32 = 77;
+
+fn run(arguments: &[&str]) -> (Option<i32>, String) {
+    let output: Output = Command::new(env!("CARGO_BIN_EXE_filemap-kernel")).args(arguments).output().unwrap();
+    let mut words = String::from_utf8_lossy(&output.stdout).into_owned();
+    words.push_str(&String::from_utf8_lossy(&output.stderr));
+    println!("{words}");
+    if output.status.code() == Some(SKIPPED) {
+        // Past the test runner, which shows the words of a test only when it fails.
+        let _ = writeln!(std::io::stderr(), "{arguments:?}: {}", words.trim());
+    }
+    (output.status.code(), words)
+}
+
+/// The words of a run that must find nothing; `None` when it was skipped.
+#[track_caller]
+fn finds_nothing(arguments: &[&str]) -> Option<String> {
+    let (code, words) = run(arguments);
+    match code {
+        Some(0) => Some(words),
+        Some(SKIPPED) => None,
+        _ => panic!("{arguments:?} ended with {code:?}:\n{words}"),
+    }
+}
+
+#[test]
+fn killed_at_any_moment_a_writer_loses_nothing_that_it_reported() {
+    let cycles = std::env::var("FILEMAP_KILL_CYCLES").unwrap_or_else(|_| "60".into());
+    let words = finds_nothing(&["kill", "--cycles", &cycles]).expect("it needs nothing that could be missing");
+    assert!(words.contains("no violation"));
+}
+
+#[test]
+fn after_a_power_loss_ext4_has_all_that_was_synced() {
+    finds_nothing(&["replay", "--fs", "ext4", "--states", "30"]);
+}
+
+#[test]
+fn after_a_power_loss_xfs_has_all_that_was_synced() {
+    finds_nothing(&["replay", "--fs", "xfs", "--states", "10"]);
+}
+
+#[track_caller]
+fn finds_the_planted(fault: &str) {
+    // Seed 2 is of a store that syncs only when it is told.
+    let (code, words) = run(&["replay", "--states", "20", "--seed", "2", "--fault", fault]);
+    if code == Some(SKIPPED) {
+        return;
+    }
+    assert_eq!(code, Some(1), "the fault was not found:\n{words}");
+    assert!(words.contains("is lost") || words.contains("is not a FileMap store"), "{words}");
+}
+
+#[test]
+fn a_writer_that_does_not_sync_is_found() {
+    finds_the_planted("no-sync");
+}
+
+#[test]
+fn a_disk_that_loses_what_it_flushed_is_found() {
+    finds_the_planted("lost-flushes");
+}
+
+#[test]
+fn a_failing_device_is_reported_once_and_for_all_and_costs_nothing_that_was_synced() {
+    finds_nothing(&["device"]);
+}
+
+#[test]
+fn a_full_disk_is_an_error_for_each_file_and_costs_nothing() {
+    finds_nothing(&["full"]);
+}

@@ -1,0 +1,60 @@
+//! docs/SAFETY.md promises nothing without a test: each test that it names exists, and each section of promises names some.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests stand in the workspace").to_owned()
+}
+
+/// The functions that are marked as tests in all Rust files under a folder.
+fn tests_under(folder: &Path, found: &mut HashSet<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && !path.ends_with("target") {
+            tests_under(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            let after = text.split("#[test]").skip(1);
+            let names =
+                after.filter_map(|rest| rest.split_once("fn ")?.1.split_once('(').map(|(name, _)| name.to_owned()));
+            found.extend(names);
+        }
+    }
+}
+
+/// What stands between backticks and can be a test's name.
+fn named(text: &str) -> Vec<&str> {
+    let is_name = |word: &&str| {
+        word.matches('_').count() >= 3
+            && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+    };
+    text.split('`').skip(1).step_by(2).filter(is_name).collect()
+}
+
+#[test]
+fn every_test_that_the_document_names_exists() {
+    let text = fs::read_to_string(root().join("docs/SAFETY.md")).unwrap();
+    let mut tests = HashSet::new();
+    for folder in ["crates", "tools", "tests"] {
+        tests_under(&root().join(folder), &mut tests);
+    }
+    let absent: Vec<&str> = named(&text).into_iter().filter(|name| !tests.contains(*name)).collect();
+    assert!(absent.is_empty(), "docs/SAFETY.md names tests that do not exist: {absent:?}");
+}
+
+#[test]
+fn every_section_of_promises_names_the_tests_that_hold_it() {
+    let text = fs::read_to_string(root().join("docs/SAFETY.md")).unwrap();
+    for section in text.split("\n## ").skip(1) {
+        let title = section.lines().next().unwrap();
+        if title != "Reporting a problem" {
+            assert!(!named(section).is_empty(), "no test stands behind: {title}");
+        }
+    }
+    let rows = text.split("\n## Promises at every level\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    for row in rows.lines().filter(|line| line.starts_with("| ")).skip(2) {
+        assert!(!named(row).is_empty(), "no test stands behind: {row}");
+    }
+}
