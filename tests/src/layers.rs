@@ -12,6 +12,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("filemap", &["filemap-core", "urlindex"]),
     ("fm-tool", &["filemap", "filemap-core", "urlindex"]),
     ("filemap-tests", &["filemap", "filemap-core", "filemap-io", "urlindex"]),
+    ("filemap-crash", &["filemap-core", "filemap-io"]),
     ("filemap-fuzz", &["filemap", "filemap-core", "filemap-io", "filemap-tests", "urlindex"]),
     ("filemap-kernel", &["filemap-core"]),
     ("filemap-benches", &["filemap", "filemap-core", "filemap-io", "urlindex"]),
