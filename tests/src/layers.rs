@@ -12,6 +12,8 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("filemap", &["filemap-core", "urlindex"]),
     ("fm-tool", &["filemap", "filemap-core", "urlindex"]),
     ("filemap-tests", &["filemap", "filemap-core", "filemap-io", "urlindex"]),
+    ("filemap-crash", &["filemap-core", "filemap-io"]),
+    ("filemap-fuzz", &["filemap", "filemap-core", "filemap-io", "filemap-tests", "urlindex"]),
     ("filemap-kernel", &["filemap-core"]),
     ("filemap-benches", &["filemap", "filemap-core", "filemap-io", "urlindex"]),
 ];
@@ -45,7 +47,7 @@ pub const ENGINE_LAYERS: &[&[&str]] = &[
     &["check", "inspect"],
     &["worker"],
     &["store"],
-    &["sim"],
+    &["sim", "fuzzing"],
 ];
 
 /// The folder of the engine's source, relative to the workspace's root.

@@ -81,6 +81,10 @@ struct Check<'a> {
     report: VerifyReport,
     total_bytes: u64,
     values: HashMap<u16, Starts>,
+    /// The chunks among them.
+    chunks: HashMap<u16, Starts>,
+    /// Where lists of chunks lie, and what they list.
+    lists: Vec<(Location, Vec<Location>)>,
     keys: Starts,
     /// Where the scans end: what the index leads to beyond was written since.
     value_end: Tail,
@@ -104,6 +108,8 @@ impl Shared {
             report: VerifyReport::default(),
             total_bytes: stats.value_bytes + stats.key_bytes + stats.index_leaves * PAGE_BYTES as u64,
             values: HashMap::new(),
+            chunks: HashMap::new(),
+            lists: Vec::new(),
             keys: Starts::default(),
             value_end: self.log_end(),
             key_end: self.keys.bytes(),
@@ -112,6 +118,7 @@ impl Shared {
         let settled = self.settled();
         check.superblock()?;
         check.values()?;
+        check.lists();
         let heads = check.keys()?;
         check.index(heads, settled)?;
         Ok(check.report)
@@ -164,7 +171,7 @@ impl Check<'_> {
             };
             let to = if segment.ordinal == end.ordinal { end.offset } else { u64::MAX };
             let mut scan = self.shared.segments.scan(segment, &*file, FIRST_RECORD, to)?;
-            let mut starts = Starts::default();
+            let (mut starts, mut chunks) = (Starts::default(), Starts::default());
             let mut expanded = Vec::new();
             let mut read = FIRST_RECORD;
             while let Some(item) = scan.next()? {
@@ -178,9 +185,15 @@ impl Check<'_> {
                         read += bytes.len() as u64;
                         self.report.value_records += 1;
                         match expand(bytes, &mut expanded) {
-                            Ok(()) => starts.add(offset / UNIT_BYTES),
-                            Err(what) => self.problem(&name, offset, what),
+                            Ok(Part::Chunk) => chunks.add(offset / UNIT_BYTES),
+                            Ok(Part::List(list)) => self.lists.push((Location::new(segment.id, offset), list)),
+                            Ok(Part::Other) => {}
+                            Err(what) => {
+                                self.problem(&name, offset, what);
+                                continue;
+                            }
                         }
+                        starts.add(offset / UNIT_BYTES);
                     }
                 }
                 if read >= 8 << 20 {
@@ -189,8 +202,19 @@ impl Check<'_> {
             }
             self.read(&name, read);
             self.values.insert(segment.id, starts);
+            self.chunks.insert(segment.id, chunks);
         }
         Ok(())
+    }
+
+    /// Whether all that large bodies list is there. Whose it is, and that it fits together, each read finds out.
+    fn lists(&mut self) {
+        for (place, list) in std::mem::take(&mut self.lists) {
+            let is_there = |l: &Location| self.chunks.get(&l.segment).is_some_and(|s| s.has(u64::from(l.unit)));
+            if !list.iter().all(is_there) {
+                self.problem(names::segment(place.segment), place.offset(), "it lists a chunk that is not there");
+            }
+        }
     }
 
     /// Scans key.dat; how many of its records are the head of a key's chain, as the index says.
@@ -321,25 +345,31 @@ impl Check<'_> {
     }
 }
 
-/// Whether a record's parts decompress to their recorded lengths.
-fn expand(bytes: &[u8], out: &mut Vec<u8>) -> std::result::Result<(), &'static str> {
+/// What a record is to a large body.
+enum Part {
+    Chunk,
+    List(Vec<Location>),
+    Other,
+}
+
+/// Checks that a record's parts decompress to their recorded lengths.
+fn expand(bytes: &[u8], out: &mut Vec<u8>) -> std::result::Result<Part, &'static str> {
     let header = value::peek(bytes)?;
     let meta = &bytes[header.meta_at()..header.payload_at()];
     let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
     out.clear();
     crate::values::codec::expand(header.meta_codec, meta, header.meta_raw_bytes as usize, out)?;
     out.clear();
+    if matches!(header.kind, Kind::Page | Kind::Chunk) {
+        crate::values::codec::expand(header.codec, payload, header.raw_bytes as usize, out)?;
+    }
     match header.kind {
-        Kind::Page | Kind::Chunk => {
-            crate::values::codec::expand(header.codec, payload, header.raw_bytes as usize, out)?;
-        }
+        Kind::Page if digest(out) != header.digest => Err("the body's digest does not match"),
+        Kind::Chunk => Ok(Part::Chunk),
         Kind::Chunked => {
-            value::decode_chunks(payload, header.raw_bytes)?;
+            let list = value::decode_chunks(payload, header.raw_bytes)?;
+            Ok(Part::List(list.into_iter().map(|c| c.location).collect()))
         }
-        Kind::Reference | Kind::Tombstone | Kind::Filler => {}
+        Kind::Page | Kind::Reference | Kind::Tombstone | Kind::Filler => Ok(Part::Other),
     }
-    if header.kind == Kind::Page && digest(out) != header.digest {
-        return Err("the body's digest does not match");
-    }
-    Ok(())
 }

@@ -25,6 +25,9 @@ mod error;
 mod event;
 mod files;
 mod format;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod index;
 mod inspect;
 mod keys;

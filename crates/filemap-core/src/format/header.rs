@@ -14,6 +14,8 @@
 use super::{FORMAT_VERSION, Flaw, all_zero, get_16, get_u16, get_u32, get_u64, put};
 
 pub(crate) const BYTES: usize = 64;
+/// Greatest ordinal of a segment: no log comes near it, and counting on from it must not overflow.
+pub(crate) const MAX_ORDINAL: u64 = 1 << 48;
 
 /// What kind of file it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +81,9 @@ impl FileHeader {
         }
         if read_version <= FORMAT_VERSION && !all_zero(&b[48..BYTES]) {
             return Err("reserved header bytes are not zero");
+        }
+        if read_version <= FORMAT_VERSION && get_u64(b, 32) > MAX_ORDINAL {
+            return Err("ordinal is out of range");
         }
         Ok(FileHeader {
             kind,

@@ -28,7 +28,7 @@
 //! | 168 | 8 | greatest time of any version in the index |
 //! | 176 | 336 | reserved, zero |
 
-use super::{FORMAT_VERSION, Flaw, PAGE_BYTES, all_zero, get_16, get_u16, get_u32, get_u64, put};
+use super::{FORMAT_VERSION, Flaw, PAGE_BYTES, all_zero, get_16, get_u16, get_u32, get_u64, header, leaf, put};
 use crate::options::Canonicalizer;
 use crate::record::MAX_SEQUENCE;
 
@@ -123,21 +123,9 @@ impl Superblock {
         if read_version == 0 {
             return Err("format version 0");
         }
-        let offset = get_u64(b, 104);
         // What a newer format means by the rest is not known here: its version is what matters.
         if read_version <= FORMAT_VERSION {
-            if !(all_zero(&b[141..144]) && all_zero(&b[176..BYTES])) {
-                return Err("reserved superblock bytes are not zero");
-            }
-            if !(4096..=1 << 30).contains(&get_u32(b, 40)) {
-                return Err("segment size is out of range");
-            }
-            if offset > 1 << 30 || !offset.is_multiple_of(64) {
-                return Err("tail is out of range");
-            }
-            if get_u64(b, 112) > MAX_SEQUENCE {
-                return Err("sequence is out of range");
-            }
+            check_ranges(b)?;
         }
         let name = b[48..80].split(|&c| c == 0).next().unwrap_or_default();
         let word = |i: usize| get_u64(b, 88 + 8 * i);
@@ -158,6 +146,36 @@ impl Superblock {
             max_time_ms: word(10).cast_signed(),
         })
     }
+}
+
+/// Whether the fields of a superblock of this format say what can be.
+fn check_ranges(b: &[u8]) -> Result<(), Flaw> {
+    if !(all_zero(&b[141..144]) && all_zero(&b[176..BYTES])) {
+        return Err("reserved superblock bytes are not zero");
+    }
+    if !(4096..=1 << 30).contains(&get_u32(b, 40)) {
+        return Err("segment size is out of range");
+    }
+    let word = |i: usize| get_u64(b, 88 + 8 * i);
+    let offset = word(2);
+    if !(header::BYTES as u64..=1 << 30).contains(&offset) || !offset.is_multiple_of(64) {
+        return Err("tail is out of range");
+    }
+    if word(3) > MAX_SEQUENCE {
+        return Err("sequence is out of range");
+    }
+    // What counts up by one never comes near this, and must not overflow.
+    if word(0) > MAX_SEQUENCE || word(1) > header::MAX_ORDINAL || word(9) > MAX_SEQUENCE {
+        return Err("epoch, ordinal or number of versions is out of range");
+    }
+    if word(5) > u64::from(u32::MAX) || word(7) > word(5) || word(8) > word(7) * leaf::CAPACITY as u64 {
+        return Err("size of the index is out of range");
+    }
+    let (name, padding) = b[48..80].split_at(b[48..80].iter().position(|&c| c == 0).unwrap_or(0));
+    if name.is_empty() || !all_zero(padding) || str::from_utf8(name).is_err() {
+        return Err("canonicaliser name is empty, not padded or not text");
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -194,5 +212,31 @@ mod tests {
             assert!(Superblock::decode(&bad).is_err(), "byte {at}");
         }
         assert!(Superblock::decode(&bytes[..511]).is_err());
+    }
+
+    #[test]
+    fn a_superblock_out_of_range_is_refused_though_its_checksum_is_right() {
+        let spoil: [fn(&mut Superblock); 8] = [
+            |s| s.epoch = u64::MAX,
+            |s| s.tail.ordinal = u64::MAX,
+            |s| s.tail.offset = 0, // a filler there would cover the segment's header
+            |s| s.versions = u64::MAX,
+            |s| s.index.pages = 1 << 33,
+            |s| s.index.leaves = s.index.pages + 1,
+            |s| s.index.keys = u64::MAX,
+            |s| s.canonicalizer.name = String::new(),
+        ];
+        for (nth, spoil) in spoil.iter().enumerate() {
+            let mut superblock = example();
+            spoil(&mut superblock);
+            assert!(Superblock::decode(&superblock.encode()).is_err(), "{nth}");
+        }
+        for at in [48, 79] {
+            let mut bytes = example().encode();
+            bytes[at] = 0xff;
+            let crc = crc32fast::hash(&bytes[12..]);
+            put(&mut bytes, 8, &crc.to_le_bytes());
+            assert!(Superblock::decode(&bytes).is_err(), "byte {at} of the name");
+        }
     }
 }

@@ -151,7 +151,7 @@ impl IndexWriter {
 
     /// Writes slots as one leaf, or as halves until they fit.
     fn place(&mut self, prefix: u64, depth: u8, slots: &[Slot]) -> Result<()> {
-        let room = if depth < MAX_DEPTH { self.limits.leaf_slots.min(CAPACITY) } else { CAPACITY };
+        let room = if depth < self.deepest { self.limits.leaf_slots.min(CAPACITY) } else { CAPACITY };
         if slots.len() <= room {
             let entry = Entry { page: 0, count: slots.len() as u16, depth };
             let pending = if slots.is_empty() {

@@ -1,8 +1,8 @@
 //! Reads: recent table, else one index page, then the value record, whose own key confirms the match.
 
 use crate::error::{Error, Result};
-use crate::format::key::KeyRecord;
-use crate::format::leaf::Slot;
+use crate::format::key::{KeyRecord, UNIT_BYTES};
+use crate::format::leaf::{Slot, kept_bits};
 use crate::format::location::{Location, SizeClass};
 use crate::format::value::Kind;
 use crate::format::{PAGE_BYTES, names};
@@ -13,6 +13,9 @@ use crate::record::{Head, Value, Version};
 use crate::state::Shared;
 use crate::stats::Counters;
 use crate::values::read::{Body, Raw, Want};
+
+/// What is wrong where a slot leads to a key of another hash.
+const MISLED: &str = "the index leads here for a key of another hash";
 
 /// A version of a key, by what index, key log and recent table say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +92,17 @@ impl Shared {
             if found == key {
                 return Ok(Some((*slot, record)));
             }
+            if !self.is_slot_of(slot, &found) {
+                return Err(Error::corrupt(names::KEYS, slot.key * UNIT_BYTES, MISLED));
+            }
         }
         Ok(None)
+    }
+
+    /// Whether a slot can be a key's. If it is not, the index is damaged: the key that the slot was meant for must not be
+    /// taken for absent.
+    fn is_slot_of(&self, slot: &Slot, key: &[u8]) -> bool {
+        kept_bits(self.hash(key)) == slot.hash
     }
 
     /// Hands the newest version's record to `f`.
@@ -113,8 +125,9 @@ impl Shared {
         for slot in self.candidates(hash)?.iter() {
             let read = self.segments.with_record(slot.location, slot.size, want, |raw| {
                 if raw.key() != key {
-                    return Ok(None);
+                    return if self.is_slot_of(slot, raw.key()) { Ok(None) } else { Err(raw.flaw(MISLED)) };
                 }
+                raw.check_version()?;
                 let older = best.is_some_and(|b| b.version > raw.version());
                 Ok(Some(if older { None } else { Some(f(raw)?) }))
             });
@@ -123,7 +136,7 @@ impl Shared {
                 Ok(Some(Some(result))) => return Ok(Some(result)),
                 Ok(Some(None)) => break,
                 // A slot of another key with the same 47 bits of hash must not make this key unreadable.
-                Err(e) if e.is_corrupt() && self.keys.read(slot.key).is_ok_and(|(_, k)| k != key) => {}
+                Err(e) if e.is_corrupt() && self.is_slot_of_another(slot, key) => {}
                 Err(e) => damage = Some(e),
             }
         }
@@ -132,6 +145,10 @@ impl Shared {
             (Some(entry), None) => self.with_spot(key, &entry.into(), want, f).map(Some),
             (None, None) => Ok(None),
         }
+    }
+
+    fn is_slot_of_another(&self, slot: &Slot, key: &[u8]) -> bool {
+        self.keys.read(slot.key).is_ok_and(|(_, found)| found != key && self.is_slot_of(slot, &found))
     }
 
     /// Hands the record of a known version to `f`.
@@ -147,6 +164,7 @@ impl Shared {
                 let name = names::segment(spot.location.segment);
                 return Err(Error::corrupt(name, spot.location.offset(), "it is not the record that the index names"));
             }
+            raw.check_version()?;
             f(raw)
         })
     }
@@ -192,7 +210,7 @@ impl Shared {
             let loaded = self.with_newest(key, Want::Whole, loaded)?;
             let Some(mut l) = loaded else { return self.counted(None) };
             if l.body.is_none() {
-                match self.body_of(key, l.head.unchanged_since) {
+                match self.body_of(key, &l.head) {
                     Ok(body) => l.body = Some(body),
                     // The key may have been removed in between; if it was not, the same version comes again.
                     Err(e) if e.is_corrupt() && last != Some(l.head.version) => {
@@ -209,17 +227,23 @@ impl Shared {
     pub(crate) fn load(&self, key: &[u8], spot: &Spot) -> Result<Loaded> {
         let mut l = self.with_spot(key, spot, Want::Whole, loaded)?;
         if l.body.is_none() {
-            l.body = Some(self.body_of(key, l.head.unchanged_since)?);
+            l.body = Some(self.body_of(key, &l.head)?);
         }
         Ok(l)
     }
 
-    /// The body of the version with a sequence, to which another one refers.
-    pub(crate) fn body_of(&self, key: &[u8], sequence: Option<u64>) -> Result<Body> {
+    /// The body of the version to which one of this head refers.
+    pub(crate) fn body_of(&self, key: &[u8], head: &Head) -> Result<Body> {
+        let corrupt = |what: &str| Error::corrupt(names::segment(head.place.segment), head.place.offset, what);
         let spot = self
-            .holder(key, sequence.unwrap_or(0))?
-            .ok_or_else(|| Error::corrupt(names::KEYS, 0, "a version refers to one that is not there"))?;
-        self.with_spot(key, &spot, Want::Whole, Body::of)
+            .holder(key, head.unchanged_since.unwrap_or(0))?
+            .ok_or_else(|| corrupt("it refers to a version that is not there"))?;
+        self.with_spot(key, &spot, Want::Whole, |raw| {
+            if raw.header.digest != head.digest || raw.header.raw_bytes != head.body_bytes {
+                return Err(corrupt("it refers to a version with another body"));
+            }
+            Body::of(raw)
+        })
     }
 
     /// Where the version of a key with a sequence lies. The newest key record names the holder of its body, so that this

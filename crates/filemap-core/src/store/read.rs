@@ -67,7 +67,7 @@ impl Store {
         let Some(mut loaded) = self.shared.newest(key)? else { return Ok(None) };
         let body = match loaded.body.take() {
             Some(body) => body,
-            None => self.shared.body_of(key, loaded.head.unchanged_since)?,
+            None => self.shared.body_of(key, &loaded.head)?,
         };
         Ok(Some(Reader::new(Arc::clone(&self.shared.segments), loaded.head, body)))
     }

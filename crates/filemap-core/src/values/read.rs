@@ -22,6 +22,9 @@ thread_local! {
 /// A thread's buffer is given back to the system when it grew beyond this.
 const KEEP_BUFFER_BYTES: usize = 4 << 20;
 
+/// A record that should be longer than this is first looked for within the length of its file.
+const TRUSTED_BYTES: u64 = 4 << 20;
+
 /// How much of a record is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
@@ -46,7 +49,13 @@ impl Raw<'_> {
         &self.bytes[self.header.payload_at()..][..self.header.payload_bytes as usize]
     }
 
-    fn flaw(&self, what: &str) -> Error {
+    /// # Errors
+    /// `Corrupt` when it is no version of its key, though something leads here as if it were.
+    pub(crate) fn check_version(&self) -> Result<()> {
+        if self.header.kind.is_version() { Ok(()) } else { Err(self.flaw("it is not a version of its key")) }
+    }
+
+    pub(crate) fn flaw(&self, what: &str) -> Error {
         self.segment.corrupt(self.offset, what)
     }
 
@@ -122,7 +131,12 @@ impl Segments {
             Ok(())
         };
         let result = (|| {
-            let bound = size.bytes().min(1 << 30);
+            let mut bound = size.bytes().min(1 << 30);
+            if bound > TRUSTED_BYTES {
+                // A forged size must not make the buffer larger than the file.
+                let len = file.len().map_err(|e| Error::io("measure", segment.name(), e))?;
+                bound = bound.min(len.saturating_sub(offset));
+            }
             let first = if want == Want::Head { bound.min(HEAD_GUESS_BYTES) } else { bound };
             read(&mut buffer, first)?;
             let flaw = |what: &str| segment.corrupt(offset, what);
@@ -156,11 +170,12 @@ impl Segments {
         }
     }
 
-    /// Appends one chunk of a chunked body to `out`.
-    pub(crate) fn chunk(&self, chunk: &ChunkEntry, out: &mut Vec<u8>) -> Result<()> {
+    /// Appends one chunk of a key's chunked body to `out`.
+    pub(crate) fn chunk(&self, key: &[u8], chunk: &ChunkEntry, out: &mut Vec<u8>) -> Result<()> {
         let size = SizeClass::of(u64::from(chunk.units) * UNIT_BYTES);
         self.with_record(chunk.location, size, Want::Whole, |raw| {
-            if raw.header.kind != Kind::Chunk || raw.header.raw_bytes != u64::from(chunk.raw_bytes) {
+            let is_piece = raw.header.kind == Kind::Chunk && raw.key() == key;
+            if !is_piece || raw.header.raw_bytes != u64::from(chunk.raw_bytes) {
                 return Err(raw.flaw("it is not the chunk that its list names"));
             }
             raw.body(out)
@@ -173,12 +188,16 @@ impl Segments {
 pub(crate) enum Body {
     /// All of it.
     Whole(Vec<u8>),
-    /// Its chunks, with their offsets in the body.
-    Chunks(Vec<(u64, ChunkEntry)>),
+    /// Its chunks, with their offsets in the body, and the key that each must have.
+    Chunks(Vec<u8>, Vec<(u64, ChunkEntry)>),
 }
 
 impl Body {
+    /// The body that a page or chunked record holds.
     pub(crate) fn of(raw: &Raw<'_>) -> Result<Body> {
+        if !matches!(raw.header.kind, Kind::Page | Kind::Chunked) {
+            return Err(raw.flaw("it is no record that holds a body"));
+        }
         if raw.header.kind == Kind::Chunked {
             let mut at = 0;
             let mut chunks = Vec::new();
@@ -186,7 +205,7 @@ impl Body {
                 chunks.push((at, chunk));
                 at += u64::from(chunk.raw_bytes);
             }
-            return Ok(Body::Chunks(chunks));
+            return Ok(Body::Chunks(raw.key().to_vec(), chunks));
         }
         let mut body = Vec::new();
         raw.body(&mut body)?;
@@ -204,7 +223,7 @@ impl Body {
                 let r = clip(body.len());
                 out.extend_from_slice(body.get(r).unwrap_or_default());
             }
-            Body::Chunks(chunks) => {
+            Body::Chunks(key, chunks) => {
                 let mut piece = Vec::new();
                 for (at, chunk) in chunks {
                     let end = at + u64::from(chunk.raw_bytes);
@@ -212,11 +231,11 @@ impl Body {
                         continue;
                     }
                     if *at >= range.start && end <= range.end {
-                        segments.chunk(chunk, out)?;
+                        segments.chunk(key, chunk, out)?;
                         continue;
                     }
                     piece.clear();
-                    segments.chunk(chunk, &mut piece)?;
+                    segments.chunk(key, chunk, &mut piece)?;
                     let from = range.start.saturating_sub(*at) as usize;
                     let to = (range.end - at).min(piece.len() as u64) as usize;
                     out.extend_from_slice(&piece[from..to]);
@@ -242,7 +261,7 @@ pub struct Reader {
 impl Reader {
     pub(crate) fn new(segments: Arc<Segments>, head: Head, body: Body) -> Reader {
         let (piece, body) = match body {
-            Body::Whole(piece) => (piece, Body::Chunks(Vec::new())),
+            Body::Whole(piece) => (piece, Body::Chunks(Vec::new(), Vec::new())),
             chunks => (Vec::new(), chunks),
         };
         Reader { segments, head, body, piece_at: 0, piece, at: 0 }
@@ -254,12 +273,12 @@ impl Reader {
     }
 
     fn load(&mut self) -> Result<()> {
-        let Body::Chunks(chunks) = &self.body else { return Ok(()) };
+        let Body::Chunks(key, chunks) = &self.body else { return Ok(()) };
         let next = chunks.partition_point(|(at, c)| at + u64::from(c.raw_bytes) <= self.at);
         let Some((at, chunk)) = chunks.get(next) else { return Ok(()) };
         self.piece.clear();
         self.piece_at = *at;
-        self.segments.chunk(chunk, &mut self.piece)
+        self.segments.chunk(key, chunk, &mut self.piece)
     }
 }
 

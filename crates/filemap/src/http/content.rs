@@ -48,9 +48,18 @@ fn decode_one(coding: &str, body: &mut Payload, spool: &Spool, limit: u64) -> Re
             attempt => Ok(attempt),
         },
         "br" => read_all(|body| Ok(brotli_decompressor::Decompressor::new(body, STEP_BYTES)), body, spool, limit),
-        "zstd" => read_all(zstd::stream::read::Decoder::new, body, spool, limit),
+        "zstd" => read_all(zstd_decoder, body, spool, limit),
         _ => Ok(Err("the coding is unknown")),
     }
+}
+
+/// Servers must not use windows over 8 MiB (RFC 9659); a frame that asks for more asks for the reader's memory.
+const ZSTD_WINDOW_LOG: u32 = 23;
+
+fn zstd_decoder<R: Read>(body: R) -> io::Result<zstd::stream::read::Decoder<'static, BufReader<R>>> {
+    let mut decoder = zstd::stream::read::Decoder::new(body)?;
+    decoder.window_log_max(ZSTD_WINDOW_LOG)?;
+    Ok(decoder)
 }
 
 /// Decodes by a reader that fails on damaged and on short input.
@@ -253,6 +262,16 @@ mod tests {
         for (coding, bomb) in bombs {
             assert_eq!(run(&[coding], &bomb, 1 << 19), Err("the decoded body is over the limit"));
             assert_eq!(run(&[coding], &bomb, 1 << 20).map(|body| body.len()), Ok(1 << 20));
+        }
+    }
+
+    #[test]
+    fn a_zstd_frame_that_asks_for_a_large_window_is_kept_as_received() {
+        // A frame of one raw block, whose window is 2^(10 + n) bytes.
+        let frame = |n: u8| [&[0x28, 0xb5, 0x2f, 0xfd, 0x00, n << 3][..], &[8 * 4 + 1, 0, 0], b"page"].concat();
+        assert_eq!(run(&["zstd"], &frame(13), 1 << 20).as_deref(), Ok(&b"page"[..]));
+        for n in [14, 17, 21] {
+            assert_eq!(run(&["zstd"], &frame(n), 1 << 20), Err("the data is damaged"), "window 2^{}", 10 + n);
         }
     }
 

@@ -7,6 +7,7 @@
 
 use std::io::{self, Read};
 
+use ::zstd::dict::DecoderDictionary;
 use ::zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
 use super::input::Input;
@@ -41,13 +42,15 @@ pub(super) fn begins(bytes: &[u8]) -> Begins {
 /// Decodes frames, one after the other.
 pub(super) struct Zstd {
     decoder: Decoder<'static>,
-    dictionary: Vec<u8>,
+    /// Made ready once: a trial at each of many places must not copy a dictionary of megabytes.
+    dictionary: DecoderDictionary<'static>,
     out: Vec<u8>,
 }
 
 impl Zstd {
     pub(super) fn new(dictionary: Vec<u8>) -> io::Result<Zstd> {
         let decoder = Decoder::with_dictionary(&dictionary)?;
+        let dictionary = DecoderDictionary::copy(&dictionary);
         Ok(Zstd { decoder, dictionary, out: vec![0; STEP_BYTES] })
     }
 
@@ -73,7 +76,7 @@ impl Zstd {
 
     /// Decodes a frame for as long as `go_on` wants; `false` if it is invalid.
     fn trial(&self, bytes: &[u8], mut go_on: impl FnMut(&[u8]) -> bool) -> bool {
-        let Ok(mut decoder) = Decoder::with_dictionary(&self.dictionary) else { return false };
+        let Ok(mut decoder) = Decoder::with_prepared_dictionary(&self.dictionary) else { return false };
         let mut out = vec![0; STEP_BYTES];
         let mut input = InBuffer::around(bytes);
         loop {

@@ -1,0 +1,175 @@
+//! The decoders of the format and the scans of both logs, for the fuzz targets; not a part of the face.
+//!
+//! Each takes any bytes. What decodes must encode to the same bytes again, as far as the format leaves no choice: a
+//! decoder that drops or invents something would otherwise go unseen until a checkpoint writes it back.
+
+use filemap_io::File;
+
+use crate::format::header::FileHeader;
+use crate::format::key::{self, KeyRecord};
+use crate::format::leaf;
+use crate::format::names;
+use crate::format::node;
+use crate::format::superblock::{self, Superblock};
+use crate::format::value::{self, Kind};
+use crate::format::{FORMAT_VERSION, PAGE_BYTES, get_u16, header, seed};
+use crate::keys::KeyFraming;
+use crate::log::scan::{Framing, Item, Scan};
+use crate::values::ValueFraming;
+use crate::values::codec;
+
+/// The id of the store that all bytes are taken to belong to.
+pub const STORE_ID: [u8; 16] = [0; 16];
+/// Where a record is taken to lie in its file.
+pub const OFFSET: u64 = 1 << 20;
+/// Which page a leaf or node is taken to be.
+pub const PAGE: u32 = 3;
+
+/// What bytes may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The header of a file.
+    Header,
+    /// A copy of the superblock.
+    Superblock,
+    /// A record of segment 0.
+    Value,
+    /// A record of key.dat.
+    Key,
+    /// A leaf of address.idx.
+    Leaf,
+    /// A node of address.idx.
+    Node,
+    /// The name of a file.
+    Name,
+}
+
+impl Form {
+    /// All of them.
+    pub const ALL: [Form; 7] =
+        [Form::Header, Form::Superblock, Form::Value, Form::Key, Form::Leaf, Form::Node, Form::Name];
+}
+
+/// Decodes bytes and encodes them again; whether they were what they should be.
+pub fn decode(form: Form, bytes: &[u8]) -> bool {
+    match form {
+        Form::Header => file_header(bytes),
+        Form::Superblock => superblock(bytes),
+        Form::Value => value(bytes),
+        Form::Key => key(bytes),
+        Form::Leaf => leaf(bytes),
+        Form::Node => node(bytes),
+        Form::Name => name(bytes),
+    }
+}
+
+/// Whether a decoded version is one that this program writes: only then is its encoding known.
+fn is_ours(bytes: &[u8]) -> bool {
+    get_u16(bytes, 12) == FORMAT_VERSION && get_u16(bytes, 14) == FORMAT_VERSION
+}
+
+fn file_header(bytes: &[u8]) -> bool {
+    let Ok(decoded) = FileHeader::decode(bytes) else { return false };
+    assert!(!is_ours(bytes) || decoded.encode() == bytes[..header::BYTES]);
+    true
+}
+
+fn superblock(bytes: &[u8]) -> bool {
+    let Ok(decoded) = Superblock::decode(bytes) else { return false };
+    assert!(!is_ours(bytes) || decoded.encode() == bytes[..superblock::BYTES]);
+    true
+}
+
+fn value(bytes: &[u8]) -> bool {
+    let seed = seed(&STORE_ID, 0);
+    let Ok(header) = value::decode_head(bytes, seed, OFFSET) else { return false };
+    let mut head = vec![0; header.payload_at()];
+    head[header.key_at()..].copy_from_slice(&bytes[header.key_at()..header.payload_at()]);
+    value::seal_head(&header, seed, OFFSET, &mut head);
+    assert_eq!(head, bytes[..header.payload_at()]);
+    if header.kind == Kind::Filler || value::check_payload(&header, bytes).is_err() {
+        return true;
+    }
+    let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
+    let meta = &bytes[header.meta_at()..header.payload_at()];
+    let mut out = Vec::new();
+    let expanded = codec::expand(header.meta_codec, meta, header.meta_raw_bytes as usize, &mut out);
+    assert!(expanded.is_err() || out.len() == header.meta_raw_bytes as usize);
+    match header.kind {
+        Kind::Page | Kind::Chunk if header.raw_bytes <= 1 << 20 => {
+            out.clear();
+            let expanded = codec::expand(header.codec, payload, header.raw_bytes as usize, &mut out);
+            assert!(expanded.is_err() || out.len() as u64 == header.raw_bytes);
+        }
+        Kind::Chunked => {
+            let chunks = value::decode_chunks(payload, header.raw_bytes).unwrap_or_default();
+            for (chunk, entry) in chunks.iter().zip(payload.chunks_exact(value::CHUNK_ENTRY_BYTES)) {
+                // The upper 24 bits of the location are free.
+                assert_eq!((&chunk.encode()[..5], &chunk.encode()[8..]), (&entry[..5], &entry[8..]));
+            }
+        }
+        _ => {}
+    }
+    true
+}
+
+fn key(bytes: &[u8]) -> bool {
+    let seed = seed(&STORE_ID, u64::MAX);
+    let Ok((record, key)) = KeyRecord::decode(bytes, seed, OFFSET) else { return false };
+    let mut encoded = Vec::new();
+    record.encode(key, seed, OFFSET, &mut encoded);
+    let end = key::FIXED_BYTES + key.len();
+    assert_eq!(encoded[..end], bytes[..end]);
+    true
+}
+
+fn leaf(bytes: &[u8]) -> bool {
+    let seed = seed(&STORE_ID, u64::MAX - 1);
+    let Ok(l) = leaf::decode(seed, PAGE, bytes) else { return false };
+    assert_eq!(leaf::encode(seed, PAGE, l.depth, l.prefix, l.epoch, &l.slots)[..], bytes[..PAGE_BYTES]);
+    true
+}
+
+fn node(bytes: &[u8]) -> bool {
+    let seed = seed(&STORE_ID, u64::MAX - 1);
+    let Ok(n) = node::decode(seed, PAGE, bytes) else { return false };
+    assert_eq!(node::encode(seed, PAGE, n.level, n.epoch, n.first, &n.entries)[..], bytes[..PAGE_BYTES]);
+    true
+}
+
+fn name(bytes: &[u8]) -> bool {
+    let Ok(text) = str::from_utf8(bytes) else { return false };
+    let Some(id) = names::parse_segment(text) else { return false };
+    assert_eq!(names::segment(id), text);
+    true
+}
+
+/// Scans a file as a segment of the value log, or as key.dat, from its 64th byte on; how many whole records it has. Every
+/// byte belongs to one item, in order.
+pub fn scan(file: &dyn File, is_values: bool) -> u64 {
+    if is_values {
+        return scan_framed(file, ValueFraming { seed: seed(&STORE_ID, 0) });
+    }
+    scan_framed(file, KeyFraming::new(seed(&STORE_ID, u64::MAX)))
+}
+
+fn scan_framed<F: Framing>(file: &dyn File, framing: F) -> u64 {
+    let end = file.len().unwrap_or(0);
+    let start = (header::BYTES as u64).min(end);
+    let Ok(mut scan) = Scan::new(file, "fuzzed".into(), framing, start, u64::MAX) else { return 0 };
+    let (mut at, mut records) = (start, 0);
+    loop {
+        assert_eq!(scan.offset(), at);
+        match scan.next() {
+            Ok(Some(Item::Record { offset, bytes })) => {
+                assert_eq!(offset, at);
+                at += bytes.len() as u64;
+                records += 1;
+            }
+            Ok(Some(Item::Filler { bytes } | Item::Gap { bytes, .. })) => at += bytes,
+            Ok(None) | Err(_) => break,
+        }
+    }
+    assert_eq!(at, end);
+    records
+}
