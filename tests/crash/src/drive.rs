@@ -17,6 +17,8 @@ pub enum Op {
     Put { key: usize, time_ms: i64, bytes: usize },
     /// A put_if_changed of the newest body of the key, or of a new one where there is none.
     PutSame { key: usize, time_ms: i64 },
+    /// A put of a new body, and a put_if_changed of the same.
+    PutTwice { key: usize, time_ms: i64 },
     /// A batch of new bodies.
     Batch { keys: Vec<usize>, time_ms: i64 },
     /// A streamed put of a new body of so many bytes.
@@ -53,7 +55,8 @@ impl Op {
             // Puts always occur.
             let (kind, op) = match rng.u8(..32) {
                 0..=9 => return Op::Put { key, time_ms, bytes },
-                10..=14 => (0, Op::PutSame { key, time_ms }),
+                10..=12 => (0, Op::PutSame { key, time_ms }),
+                13..=14 => (0, Op::PutTwice { key, time_ms }),
                 15 => (1, Op::Batch { keys: (0..rng.usize(1..5)).map(|_| rng.usize(..keys)).collect(), time_ms }),
                 16 => (2, Op::Stream { key, time_ms, bytes: rng.usize(..4 * world.chunk_bytes as usize) }),
                 17..=18 => (3, Op::Remove { key }),
@@ -146,6 +149,11 @@ impl Driver {
                 self.put(*key, *time_ms, body)
             }
             Op::PutSame { key, time_ms } => self.put_same(*key, *time_ms),
+            Op::PutTwice { key, time_ms } => {
+                let body = self.body(600);
+                self.put(*key, *time_ms, body)?;
+                self.put_same(*key, *time_ms)
+            }
             Op::Batch { keys, time_ms } => self.batch(keys, *time_ms),
             Op::Stream { key, time_ms, bytes } => self.stream(*key, *time_ms, *bytes),
             Op::Remove { key } => self.remove(*key),

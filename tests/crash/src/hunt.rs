@@ -10,7 +10,7 @@ use filemap_io::sim::{Level, Loss, SimDisk, Snapshot};
 use crate::drive::{Driver, Op, Shared, now, random_failure};
 use crate::judge::{self, Depth, Trouble};
 use crate::oracle::{After, Oracle};
-use crate::world::{World, choice};
+use crate::world::{Mood, World, choice};
 use crate::{Count, Violation, failing};
 
 /// Generations of one run.
@@ -35,6 +35,7 @@ struct Watch {
     after: After,
     in_recovery: bool,
     oracle: Option<Shared>,
+    mood: Mood,
     images: Vec<Image>,
 }
 
@@ -52,13 +53,19 @@ impl Watch {
         let oracle = self.oracle.as_ref().map(now);
         let seed = self.rng.u64(..);
         // What recovery must sync before it builds on it exists at few moments, so kills are aimed there.
-        let aimed = (at.is_dirty("SUPERBLOCK") || at.has_new_names()) && self.rng.u8(..4) == 0;
+        let aimed = (at.is_dirty("SUPERBLOCK") || at.has_new_names())
+            && self.rng.u8(..4) <= u8::from(self.mood == Mood::Kills) * 2;
         let (disk, after) = match self.rng.u8(..8) {
             // What an earlier power loss took stays lost.
             draw if aimed || draw == 0 => (at.kill(), self.after),
             draw => {
                 let level = if draw % 2 == 0 { Level::Ordered } else { Level::Adversarial };
-                (at.crash(level, *choice(&mut self.rng, &Loss::ALL), seed), After::PowerLoss)
+                let loss = *choice(&mut self.rng, &Loss::ALL);
+                let (level, loss) = match self.mood {
+                    Mood::Garbage => (Level::Adversarial, Loss::Garbage),
+                    _ => (level, loss),
+                };
+                (at.crash(level, loss, seed), After::PowerLoss)
             }
         };
         self.images.push(Image { disk, oracle, after, in_recovery: self.in_recovery, aimed });
@@ -144,6 +151,7 @@ impl Run {
             after,
             in_recovery: oracle.is_some(),
             oracle: shared.clone(),
+            mood: self.world.mood,
             images: Vec::new(),
         }));
         let watcher = Arc::clone(&watch);
@@ -180,7 +188,7 @@ impl Run {
         watch: &Arc<Mutex<Watch>>,
     ) -> Result<(), String> {
         let length = self.rng.usize(if number == 0 { 5..32 } else { 1..8 });
-        let fails_at = if self.world.fails { self.rng.usize(..length) } else { length };
+        let fails_at = if self.world.mood == Mood::Failures { self.rng.usize(..length) } else { length };
         for i in 0..length {
             if i == fails_at {
                 disk.fail(Some(random_failure(&mut self.rng, disk.calls())));
@@ -188,7 +196,7 @@ impl Run {
                 watch.lock().unwrap_or_else(PoisonError::into_inner).after = After::PowerLoss;
             }
             let mut op = Op::random(&mut self.rng, &self.world, driver.keys.len());
-            if number > 0 && self.rng.u8(..4) == 0 {
+            if number > 0 && self.rng.u8(..4) <= u8::from(self.world.mood == Mood::Kills) {
                 // What an earlier crash has left shows when something is built on it.
                 op = choice(&mut self.rng, &[Op::Checkpoint, Op::Grow, Op::Sync]).clone();
             }

@@ -26,8 +26,21 @@ pub struct World {
     /// Which kinds of operations occur, a bit each: a string of few kinds meets what a string of all of them seldom does.
     /// (Swarm testing: A. Groce et al., ISSTA 2012.)
     kinds: u16,
-    /// Whether a call fails somewhere in each string.
-    pub fails: bool,
+    /// What goes wrong most.
+    pub mood: Mood,
+}
+
+/// What goes wrong most in a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mood {
+    /// Now this, now that.
+    Mixed,
+    /// A call fails in each string.
+    Failures,
+    /// Processes are killed, and a power loss follows.
+    Kills,
+    /// Each power loss leaves garbage: what was on the device before.
+    Garbage,
 }
 
 impl World {
@@ -63,7 +76,7 @@ impl World {
             shared_bits,
             keys: rng.usize(if shared_bits > 7 { 2..5 } else { 1..9 }),
             kinds: rng.u16(..) | rng.u16(..),
-            fails: rng.u8(..3) == 0,
+            mood: *choice(rng, &[Mood::Mixed, Mood::Mixed, Mood::Failures, Mood::Failures, Mood::Kills, Mood::Garbage]),
         }
     }
 
@@ -79,7 +92,7 @@ impl World {
             shared_bits: 8,
             keys: 5,
             kinds: u16::MAX,
-            fails: false,
+            mood: Mood::Mixed,
         }
     }
 
