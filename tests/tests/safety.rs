@@ -34,14 +34,33 @@ fn named(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn every_test_that_the_document_names_exists() {
-    let text = fs::read_to_string(root().join("docs/SAFETY.md")).unwrap();
+fn every_test_that_the_documents_name_exists() {
     let mut tests = HashSet::new();
     for folder in ["crates", "tools", "tests"] {
         tests_under(&root().join(folder), &mut tests);
     }
-    let absent: Vec<&str> = named(&text).into_iter().filter(|name| !tests.contains(*name)).collect();
-    assert!(absent.is_empty(), "docs/SAFETY.md names tests that do not exist: {absent:?}");
+    for document in ["docs/SAFETY.md", "docs/RECOVERY.md"] {
+        let text = fs::read_to_string(root().join(document)).unwrap();
+        let absent: Vec<&str> = named(&text).into_iter().filter(|name| !tests.contains(*name)).collect();
+        assert!(absent.is_empty(), "{document} names tests that do not exist: {absent:?}");
+    }
+}
+
+#[test]
+fn each_case_of_recovery_has_its_letter_and_its_test() {
+    let text = fs::read_to_string(root().join("docs/RECOVERY.md")).unwrap();
+    let cases = text.split("\n## The cases\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows: Vec<&str> = cases.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+    for (row, letter) in rows.iter().zip('a'..) {
+        assert!(row.starts_with(&format!("| {} |", letter.to_ascii_uppercase())), "out of order: {row}");
+        assert!(
+            named(row).iter().any(|name| name.starts_with(&format!("case_{letter}_"))),
+            "no test of its own: {row}"
+        );
+    }
+    let mut tests = HashSet::new();
+    tests_under(&root().join("tests/crash"), &mut tests);
+    assert_eq!(tests.iter().filter(|name| name.starts_with("case_")).count(), rows.len());
 }
 
 #[test]

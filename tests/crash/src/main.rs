@@ -1,6 +1,7 @@
-//! The command of the crash tests: `hunt`, `small`, `fail`, `faults`. It prints what was looked at and, for a violation, the
+//! The command of the crash tests: `hunt`, `small`, `fail`, `faults`, and `soak` for all of them. It prints what was looked at and, for a violation, the
 //! command that repeats it; its exit code is 1 if there was one.
 
+use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -50,6 +51,16 @@ enum What {
         #[arg(long, default_value_t = 40)]
         runs: u64,
     },
+    /// All of it, for hours if so wished: millions of states of random strings, every small one, thousands of failing calls, and
+    /// the planted faults.
+    Soak {
+        /// The first seed of the random strings.
+        #[arg(long, default_value_t = 1_000_000)]
+        seed: u64,
+        /// At least so many states of random strings.
+        #[arg(long, default_value_t = 5_000_000)]
+        states: u64,
+    },
     /// Plants each fault in turn, and says after how many states it was caught.
     Faults {
         /// A fault is to be caught within so many states.
@@ -62,35 +73,57 @@ fn main() -> ExitCode {
     // Panics of the engine are violations, and are told as such.
     std::panic::set_hook(Box::new(|_| {}));
     let arguments = Arguments::parse();
-    let start = Instant::now();
-    let result = match &arguments.what {
-        What::Hunt { seed, runs, states } => {
-            let (first, last) = (*seed, runs.map_or(u64::MAX, |n| seed + n));
-            let enough = if runs.is_some() { u64::MAX } else { *states };
-            all(arguments.threads, first..last, enough, |seed| hunt::run(seed, None))
+    let threads = arguments.threads;
+    let is_clean = match arguments.what {
+        What::Hunt { seed, runs: Some(runs), .. } => random(threads, seed..seed + runs, u64::MAX),
+        What::Hunt { seed, runs: None, states } => random(threads, seed..u64::MAX, states),
+        What::Small { string: Some(string) } => report("this string", || small::run(&string)),
+        What::Small { string: None } => every_small(threads),
+        What::Fail { seed, runs } => failures(threads, seed..seed + runs),
+        What::Soak { seed, states } => {
+            let parts = [
+                random(threads, seed..u64::MAX, states),
+                every_small(threads),
+                failures(threads, seed..seed + 1000),
+                faults(threads, 10_000),
+            ];
+            parts.iter().all(|&is_clean| is_clean)
         }
-        What::Small { string: Some(string) } => small::run(string),
-        What::Small { string: None } => {
-            all(arguments.threads, 0..small::strings(), u64::MAX, |n| small::run(&small::string(n)))
-        }
-        What::Fail { seed, runs } => all(arguments.threads, *seed..seed + runs, u64::MAX, failing::run),
-        What::Faults { states } => return faults(arguments.threads, *states),
+        What::Faults { states } => faults(threads, states),
     };
-    match result {
+    if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn random(threads: usize, seeds: Range<u64>, states: u64) -> bool {
+    report("random strings", || all(threads, seeds, states, |seed| hunt::run(seed, None)))
+}
+
+fn every_small(threads: usize) -> bool {
+    report("small worlds", || all(threads, 0..small::strings(), u64::MAX, |n| small::run(&small::string(n))))
+}
+
+fn failures(threads: usize, seeds: Range<u64>) -> bool {
+    report("failing calls", || all(threads, seeds, u64::MAX, failing::run))
+}
+
+/// Runs something, prints what it has looked at, and says whether it found nothing.
+fn report(what: &str, run: impl FnOnce() -> Result<Count, Violation>) -> bool {
+    let start = Instant::now();
+    match run() {
         Ok(c) => {
             println!(
-                "{} runs, {} states judged ({} of them crashes in a recovery), {} failed calls, 0 violations, {:.1} s",
+                "{what}: {} runs, {} states judged ({} of them crashes in a recovery), {} failed calls, 0 violations, {:.1} s",
                 c.runs,
                 c.states,
                 c.in_recovery,
                 c.failures,
                 start.elapsed().as_secs_f64()
             );
-            ExitCode::SUCCESS
+            true
         }
         Err(violation) => {
-            println!("VIOLATION: {violation}");
-            ExitCode::FAILURE
+            println!("{what}: VIOLATION: {violation}");
+            false
         }
     }
 }
@@ -98,7 +131,7 @@ fn main() -> ExitCode {
 /// Runs numbers until they are used up, enough states were judged, or something was violated.
 fn all(
     threads: usize,
-    numbers: std::ops::Range<u64>,
+    numbers: Range<u64>,
     enough: u64,
     run: impl Fn(u64) -> Result<Count, Violation> + Sync,
 ) -> Result<Count, Violation> {
@@ -129,7 +162,8 @@ fn all(
     violation.map_or(Ok(count), Err)
 }
 
-fn faults(threads: usize, states: u64) -> ExitCode {
+/// Whether every planted fault was caught.
+fn faults(threads: usize, states: u64) -> bool {
     let next = AtomicU64::new(0);
     let missed = AtomicU64::new(0);
     std::thread::scope(|s| {
@@ -152,5 +186,5 @@ fn faults(threads: usize, states: u64) -> ExitCode {
     });
     let missed = missed.load(Ordering::Relaxed);
     println!("{} faults planted, {} caught", Fault::ALL.len(), Fault::ALL.len() as u64 - missed);
-    if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    missed == 0
 }
