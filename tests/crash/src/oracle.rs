@@ -146,7 +146,10 @@ impl Oracle {
         }
         let mut present = Vec::new();
         for one in shown {
-            let Some(at) = steps.iter().position(|s| matches(s, one) && !present.contains(&s.number)) else {
+            let fits = |s: &&Step| matches(s, one) && !present.contains(&s.number);
+            // The one that is known by its sequence comes before one that was begun and may be it.
+            let known = steps.iter().find(|s| fits(s) && matches!(s.what, What::Put { sequence: Some(_), .. }));
+            let Some(step) = known.or_else(|| steps.iter().find(fits)) else {
                 return Err(format!(
                     "a version that was never put, or was gone: {:?}, {} bytes; known are {}",
                     one.version,
@@ -154,7 +157,7 @@ impl Oracle {
                     tell(steps)
                 ));
             };
-            present.push(steps[at].number);
+            present.push(step.number);
         }
         let removes = || steps.iter().filter(|s| s.what == What::Remove);
         let last = removes().filter(|s| self.must(s, after)).map(|s| s.number + 1).max().unwrap_or(0);

@@ -419,6 +419,29 @@ fn case_r_a_record_that_lies_where_it_was_not_written_is_none() {
 }
 
 #[test]
+fn a_reader_whose_call_fails_says_so_and_does_not_miss_pages() {
+    let (disk, store) = fresh();
+    for i in 0..30 {
+        put(&store, &format!("{i}"), 300);
+    }
+    for n in 1.. {
+        let reader = sim::open_read_only(disk.dir(), options()).unwrap();
+        put(&store, &format!("new {n}"), 900); // into the next segment, time and again
+        disk.fail(Some(Failure { at: disk.calls() + n, fault: Fault::Eio, only_syncs: false, forever: false }));
+        let refreshed = reader.refresh();
+        let failed = disk.failed() > 0;
+        disk.fail(None);
+        match refreshed {
+            Ok(()) => has(&reader, &format!("new {n}"), 900),
+            Err(e) => assert!(failed && matches!(e, Error::Io { .. }), "{e}"),
+        }
+        if !failed {
+            return;
+        }
+    }
+}
+
+#[test]
 fn a_sync_on_a_poisoned_handle_fails_even_with_nothing_to_sync() {
     let (disk, store) = fresh();
     disk.fail(Some(Failure { at: disk.calls() + 1, fault: Fault::Enospc, only_syncs: false, forever: false }));

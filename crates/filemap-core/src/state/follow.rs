@@ -250,7 +250,10 @@ impl Shared {
     fn is_begun(&self, ordinal: u64) -> Result<bool> {
         for segment in self.segments.all().iter().filter(|s| s.ordinal >= ordinal) {
             // Not through the open files, which would keep the removed one.
-            let Ok(file) = self.dir.open(&segment.name(), Access::Read) else { continue };
+            let file = match self.dir.open(&segment.name(), Access::Read) {
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+                opened => opened.map_err(|e| Error::io("open", segment.name(), e))?,
+            };
             let mut scan = self.segments.scan(segment, &*file, FIRST_RECORD, u64::MAX)?;
             while let Some(item) = scan.next()? {
                 if matches!(item, Item::Record { .. }) {
