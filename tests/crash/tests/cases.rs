@@ -41,7 +41,10 @@ fn put(store: &Store, key: &str, bytes: usize) {
 
 #[track_caller]
 fn has(store: &Store, key: &str, bytes: usize) {
-    assert_eq!(store.get(key.as_bytes()).unwrap().map(|v| v.body), Some(body(key, bytes)), "{key}");
+    assert!(
+        store.get(key.as_bytes()).unwrap().is_some_and(|v| v.body == body(key, bytes)),
+        "{key} is not as it was put"
+    );
 }
 
 /// Opens a disk, and what its recovery reported.
@@ -426,13 +429,13 @@ fn a_reader_whose_call_fails_says_so_and_does_not_miss_pages() {
     }
     for n in 1.. {
         let reader = sim::open_read_only(disk.dir(), options()).unwrap();
-        put(&store, &format!("new {n}"), 900); // into the next segment, time and again
+        put(&store, &format!("new {n}"), 4000); // into the next segment, each time
         disk.fail(Some(Failure { at: disk.calls() + n, fault: Fault::Eio, only_syncs: false, forever: false }));
         let refreshed = reader.refresh();
         let failed = disk.failed() > 0;
         disk.fail(None);
         match refreshed {
-            Ok(()) => has(&reader, &format!("new {n}"), 900),
+            Ok(()) => has(&reader, &format!("new {n}"), 4000),
             Err(e) => assert!(failed && matches!(e, Error::Io { .. }), "{e}"),
         }
         if !failed {
