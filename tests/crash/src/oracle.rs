@@ -127,6 +127,11 @@ impl Oracle {
         steps[from..].iter().filter_map(put).max_by_key(|p| (p.0, p.1)).map(|p| p.2)
     }
 
+    /// Whether all that was begun for a key has returned without an error, so that one thing only is right.
+    pub fn is_certain(&self, key: &[u8]) -> bool {
+        self.keys.get(key).is_none_or(|steps| steps.iter().all(|s| s.acknowledged))
+    }
+
     fn must(&self, step: &Step, after: After) -> bool {
         step.acknowledged && (after == After::Kill || step.number < self.durable_below)
     }

@@ -28,6 +28,8 @@ pub struct World {
     kinds: u16,
     /// What goes wrong most.
     pub mood: Mood,
+    /// Whether each operation is told on standard error: with the environment variable `FILEMAP_CRASH_TRACE`.
+    pub is_traced: bool,
 }
 
 /// What goes wrong most in a world.
@@ -76,6 +78,7 @@ impl World {
             shared_bits,
             keys: rng.usize(if shared_bits > 7 { 2..5 } else { 1..9 }),
             kinds: rng.u16(..) | rng.u16(..),
+            is_traced: is_traced(),
             mood: *choice(rng, &[Mood::Mixed, Mood::Mixed, Mood::Failures, Mood::Failures, Mood::Kills, Mood::Garbage]),
         }
     }
@@ -92,6 +95,7 @@ impl World {
             shared_bits: 8,
             keys: 5,
             kinds: u16::MAX,
+            is_traced: is_traced(),
             mood: Mood::Mixed,
         }
     }
@@ -118,6 +122,10 @@ fn options(limits: Limits, segment_bytes: u64, chunk_bytes: u64) -> Options {
         .writeback_bytes(2048)
         .free_space_floor(0);
     sim::with_limits(options, limits)
+}
+
+fn is_traced() -> bool {
+    std::env::var_os("FILEMAP_CRASH_TRACE").is_some()
 }
 
 /// One of a list.
