@@ -61,10 +61,10 @@ fn keep_synced(shared: &Shared) {
             continue;
         }
         let is_due = last.elapsed() >= interval;
+        write_back(shared, writer, is_due);
         if is_due {
             last = Instant::now();
         }
-        write_back(shared, writer, is_due);
     }
 }
 

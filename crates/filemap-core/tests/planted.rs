@@ -121,6 +121,9 @@ fn whatever_is_planted_under_a_name_of_the_store_is_refused_and_nothing_outside_
                 plant(&store.join(name), &outside);
                 let before = seen(&outside);
                 let opened = open(&store, options());
+                // Files that are only read may have other names: a snapshot of hard links harms nothing.
+                let is_only_read = *way == "open_read_only" || (*way == "open" && name == "value1.dat");
+                let needed = needed && !(*kind == "a hard link" && is_only_read);
                 assert_eq!(opened.is_err(), needed, "{way} with {kind} as {name}: {opened:?}");
                 if let Err(error) = opened {
                     assert!(!error.to_string().contains("os error"), "{way} with {kind} as {name}: {error}");

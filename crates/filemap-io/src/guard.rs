@@ -6,8 +6,9 @@
 //! have been put in its place meanwhile). The rules:
 //!
 //! - the directory may not be writable by everyone, unless it is sticky as `/tmp` is. A group may: an administrator said
-//!   who is in it (containers' volumes and user-private groups rely on that);
-//! - a file is regular, has one name, belongs to the owner of the directory and is not writable by everyone;
+//!   who is in it (user-private groups rely on that);
+//! - a file is regular, belongs to the owner of the directory and is not writable by everyone; one that is written has one
+//!   name;
 //! - whoever writes owns the directory. Root is no exception: what it would create, the owner could not open. Readers may
 //!   be anyone to whom the permissions give access.
 
@@ -60,13 +61,13 @@ pub(crate) fn name(found: &Stat) -> io::Result<()> {
 }
 
 /// Judges an open file.
-pub(crate) fn open_file(about: &Metadata, owner: u32) -> io::Result<()> {
+pub(crate) fn open_file(about: &Metadata, owner: u32, writes: bool) -> io::Result<()> {
     if !about.is_file() {
         return Err(refuse("not a regular file".to_owned()));
     }
     let (mode, links, user) = (about.mode() & PERMISSIONS, about.nlink(), about.uid());
-    // None at all: it was removed while it was being opened.
-    if links > 1 {
+    // None at all: it was removed while it was being opened. Reading harms nobody, and a snapshot of hard links is read.
+    if links > 1 && writes {
         return Err(refuse(format!(
             "it has {links} hard links, so that it can be changed from elsewhere; put a copy of its own in its place"
         )));

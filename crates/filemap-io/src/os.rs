@@ -88,7 +88,7 @@ impl OsDir {
         guard::name(&rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)?)?;
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = std::fs::File::from(rustix::fs::openat(&self.fd, name, flags, Mode::empty())?);
-        guard::open_file(&file.metadata()?, self.owner)?;
+        guard::open_file(&file.metadata()?, self.owner, flags.contains(OFlags::RDWR))?;
         Ok(file)
     }
 

@@ -121,9 +121,11 @@ fn what_is_no_plain_file_of_the_store_is_refused_under_every_access_and_never_to
         create_dir(&inside).unwrap();
         plant(&inside.join("f"), &outside);
         let dir = OsDir::open(&inside).unwrap();
-        let refusals =
-            [dir.open("f", Access::Read).map(drop), dir.open("f", Access::Write).map(drop), dir.lock("f").map(drop)];
-        for refusal in refusals {
+        let read = dir.open("f", Access::Read).map(drop);
+        // Reading a file that has other names, too, harms nobody.
+        assert!(kind != "hard links" || read.is_ok());
+        let refusals = [read, dir.open("f", Access::Write).map(drop), dir.lock("f").map(drop)];
+        for refusal in refusals.into_iter().skip(usize::from(kind == "hard links")) {
             let e = refusal.expect_err(kind);
             assert_eq!(e.kind(), ErrorKind::InvalidInput, "{kind}");
             assert!(e.to_string().contains(kind), "{kind}: {e}");

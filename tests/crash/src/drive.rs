@@ -286,14 +286,17 @@ impl Driver {
         let (seen, inner) = (Arc::clone(&trouble), std::cell::RefCell::new(BetweenSteps(inner)));
         sim::at_steps(Some(Box::new(move || {
             if let Err(e) = inner.borrow_mut().one() {
-                seen.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
+                let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                if seen.is_none() || matches!(e, Trouble::Wrong(_)) {
+                    *seen = Some(e);
+                }
             }
         })));
         let result = self.durable(Store::checkpoint);
         sim::at_steps(None);
         match trouble.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(wrong @ Trouble::Wrong(_)) => Err(wrong),
-            _ => result,
+            Some(trouble) => Err(trouble),
+            None => result,
         }
     }
 

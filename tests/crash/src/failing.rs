@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex};
 
 use filemap_core::{Error, sim};
-use filemap_io::sim::{Failure, Fault, SimDisk};
+use filemap_io::sim::{Failure, Fault, Level, Loss, SimDisk};
 
 use crate::drive::{Driver, Op, Shared, now};
 use crate::hunt::guarded;
@@ -52,7 +52,7 @@ fn every_call(seed: u64, way: (Fault, bool), count: &mut Count) -> Result<(), St
             Met::Passed => {}
             Met::Failed => {
                 count.failures += 1;
-                count.states += 1;
+                count.states += 2;
             }
         }
     }
@@ -104,6 +104,9 @@ fn one(seed: u64, at: u64, (fault, forever): (Fault, bool)) -> Result<Met, Strin
     disk.fail(None);
     let oracle = now(&shared);
     judge::image(&disk.kill(), &world, &oracle, After::PowerLoss, Depth::Verify)?;
+    // The cache may hide what the device never got.
+    let lost = disk.crash(Level::Adversarial, Loss::Everything, seed);
+    judge::image(&lost, &world, &oracle, After::PowerLoss, Depth::Verify)?;
     Ok(met)
 }
 

@@ -4,6 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use filemap_core::Error;
 use filemap_core::sim::{self, Fault};
 use filemap_io::sim::{Level, Loss, SimDisk, Snapshot};
 
@@ -57,7 +58,7 @@ impl Watch {
             && self.rng.u8(..4) <= u8::from(self.mood == Mood::Kills) * 2;
         let (disk, after) = match self.rng.u8(..8) {
             // What an earlier power loss took stays lost.
-            draw if aimed || draw == 0 => (at.kill(), self.after),
+            draw if aimed || draw == 0 => (at.kill(), if at.has_failed() { After::PowerLoss } else { self.after }),
             draw => {
                 let level = if draw % 2 == 0 { Level::Ordered } else { Level::Adversarial };
                 let loss = *choice(&mut self.rng, &Loss::ALL);
@@ -189,11 +190,10 @@ impl Run {
     ) -> Result<(), String> {
         let length = self.rng.usize(if number == 0 { 5..32 } else { 1..8 });
         let fails_at = if self.world.mood == Mood::Failures { self.rng.usize(..length) } else { length };
+        let mut is_healed = false;
         for i in 0..length {
             if i == fails_at {
                 disk.fail(Some(random_failure(&mut self.rng, disk.calls())));
-                // From here on a sync may have failed, and what it should have written is lost.
-                watch.lock().unwrap_or_else(PoisonError::into_inner).after = After::PowerLoss;
             }
             let mut op = Op::random(&mut self.rng, &self.world, driver.keys.len());
             if number > 0 && self.rng.u8(..4) <= u8::from(self.world.mood == Mood::Kills) {
@@ -203,10 +203,14 @@ impl Run {
             match driver.perform(&op) {
                 Ok(()) => {}
                 // Sometimes the caller does not give up: nothing that succeeds then may be lost.
-                Err(Trouble::Error(_)) if disk.failed() > 0 && self.rng.u8(..4) > 0 && driver.store().is_ok() => {
-                    disk.heal()
+                Err(Trouble::Error(Error::Poisoned { .. })) if is_healed && driver.store().is_ok() => {}
+                Err(Trouble::Error(_))
+                    if disk.failed() > 0 && !is_healed && self.rng.u8(..4) > 0 && driver.store().is_ok() =>
+                {
+                    is_healed = true;
+                    disk.heal();
                 }
-                Err(Trouble::Error(_)) if disk.failed() > 0 => {
+                Err(Trouble::Error(_)) if disk.failed() > 0 && (!is_healed || driver.store().is_err()) => {
                     self.count.failures += 1;
                     self.judge(number, watch)?;
                     return self.after_failure(number, disk, driver);

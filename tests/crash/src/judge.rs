@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use filemap_core::{Error, Store, sim};
+use filemap_core::{Error, Record, Store, sim};
 use filemap_io::sim::SimDisk;
 
-use crate::oracle::{After, Oracle, Shown};
+use crate::oracle::{After, Oracle, Shown, What};
 use crate::world::World;
 
 /// Why an operation or a reading did not succeed.
@@ -114,18 +114,28 @@ pub enum Depth {
 /// # Errors
 /// Says what is wrong.
 pub fn image(disk: &SimDisk, world: &World, oracle: &Oracle, after: After, depth: Depth) -> Result<(), String> {
+    // A reader comes first: it changes nothing, sees what recovery will find, and follows the writer from there.
+    let read_only = |e| format!("open read-only: {e}");
+    let reader = sim::open_read_only(disk.dir(), world.options.clone()).map_err(read_only)?;
+    contents(&reader, oracle, after).map_err(|e| format!("read-only: {e}"))?;
     let store = sim::open(disk.dir(), world.options.clone()).map_err(|e| format!("open: {e}"))?;
-    let result = judged(&store, oracle, after, depth);
+    let result = judged(&store, &reader, oracle, after, depth);
     sim::abandon(store);
     result
 }
 
-fn judged(store: &Store, oracle: &Oracle, after: After, depth: Depth) -> Result<(), String> {
+fn judged(store: &Store, reader: &Store, oracle: &Oracle, after: After, depth: Depth) -> Result<(), String> {
     let shown = contents(store, oracle, after).map_err(|e| e.to_string())?;
     if depth == Depth::Read {
         return Ok(());
     }
-    let now = oracle.rebased(&shown);
+    let mut now = oracle.rebased(&shown);
+    let (key, body) = (b"http://new.example/", b"after all");
+    let number = now.begin(key, What::Put { time_ms: 0, sequence: None, body: body[..].into(), meta: [][..].into() });
+    let version = store.put(&Record::new(key, body).time(0)).map_err(|e| format!("put: {e}"))?;
+    now.acknowledge(key, number, Some(version));
+    reader.refresh().map_err(|e| format!("refresh: {e}"))?;
+    contents(reader, &now, After::Kill).map_err(|e| format!("a reader that was there before: {e}"))?;
     store.checkpoint().map_err(|e| format!("checkpoint: {e}"))?;
     contents(store, &now, After::Kill).map_err(|e| format!("after a checkpoint: {e}"))?;
     if depth == Depth::Verify {
@@ -133,8 +143,12 @@ fn judged(store: &Store, oracle: &Oracle, after: After, depth: Depth) -> Result<
         if let Some(problem) = report.problems.first() {
             return Err(format!("verify: {} at {}: {}", problem.file, problem.offset, problem.what));
         }
-        if report.indexed_keys != shown.len() as u64 {
-            return Err(format!("verify counts {} keys, {} can be read", report.indexed_keys, shown.len()));
+        if report.indexed_keys != shown.len() as u64 + 1 {
+            return Err(format!(
+                "verify counts {} keys, {} and a new one can be read",
+                report.indexed_keys,
+                shown.len()
+            ));
         }
     }
     Ok(())

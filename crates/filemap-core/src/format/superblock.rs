@@ -26,7 +26,8 @@
 //! | 152 | 8 | keys in the index |
 //! | 160 | 8 | versions in the index, as they were put |
 //! | 168 | 8 | greatest time of any version in the index |
-//! | 176 | 336 | reserved, zero |
+//! | 176 | 8 | how many recoveries have dropped something that a reader may have seen |
+//! | 184 | 328 | reserved, zero |
 
 use super::{FORMAT_VERSION, Flaw, PAGE_BYTES, all_zero, get_16, get_u16, get_u32, get_u64, header, leaf, put};
 use crate::options::Canonicalizer;
@@ -74,6 +75,7 @@ pub(crate) struct Superblock {
     pub(crate) index: IndexRoot,
     pub(crate) versions: u64,
     pub(crate) max_time_ms: i64,
+    pub(crate) recoveries: u64,
 }
 
 impl Superblock {
@@ -100,6 +102,7 @@ impl Superblock {
             self.index.keys,
             self.versions,
             self.max_time_ms.cast_unsigned(),
+            self.recoveries,
         ];
         for (i, word) in words.iter().enumerate() {
             put(&mut b, 88 + 8 * i, &word.to_le_bytes());
@@ -144,13 +147,14 @@ impl Superblock {
             index: IndexRoot { pages: word(5), root: get_u32(b, 136), depth: b[140], leaves: word(7), keys: word(8) },
             versions: word(9),
             max_time_ms: word(10).cast_signed(),
+            recoveries: word(11),
         })
     }
 }
 
 /// Whether the fields of a superblock of this format say what can be.
 fn check_ranges(b: &[u8]) -> Result<(), Flaw> {
-    if !(all_zero(&b[141..144]) && all_zero(&b[176..BYTES])) {
+    if !(all_zero(&b[141..144]) && all_zero(&b[184..BYTES])) {
         return Err("reserved superblock bytes are not zero");
     }
     if !(4096..=1 << 30).contains(&get_u32(b, 40)) {
@@ -195,6 +199,7 @@ pub(crate) fn example() -> Superblock {
         index: IndexRoot { pages: 12, root: 5, depth: 8, leaves: 6, keys: 1000 },
         versions: 1010,
         max_time_ms: -1,
+        recoveries: 3,
     }
 }
 

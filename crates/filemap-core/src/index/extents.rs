@@ -14,26 +14,26 @@ const WORDS: usize = PAGE_BYTES / 8;
 #[derive(Debug)]
 pub(super) struct Extents {
     file: Arc<dyn File>,
-    /// Pages of the first extent, a power of two.
-    first_pages: u32,
+    /// The first extent has 2 to this power pages.
+    first_log2: u32,
     maps: [OnceLock<Arc<dyn Map>>; 32],
 }
 
 impl Extents {
     pub(super) fn new(file: Arc<dyn File>, first_pages: u32) -> Extents {
         assert!(first_pages.is_power_of_two());
-        Extents { file, first_pages, maps: std::array::from_fn(|_| OnceLock::new()) }
+        Extents { file, first_log2: first_pages.ilog2(), maps: std::array::from_fn(|_| OnceLock::new()) }
     }
 
     /// The words of a page that lies within the file.
     pub(super) fn page(&self, page: u32) -> Result<&[Word]> {
         // With 2^10 first pages, extent 0 has pages 0..2^10, extent k > 0 has 2^(9+k)..2^(10+k).
-        let extent = (page / self.first_pages).checked_ilog2().map_or(0, |l| l as usize + 1);
-        let first = if extent == 0 { 0 } else { self.first_pages << (extent - 1) };
+        let extent = (page >> self.first_log2).checked_ilog2().map_or(0, |l| l as usize + 1);
+        let first = if extent == 0 { 0 } else { 1 << (self.first_log2 as usize + extent - 1) };
         let map = match self.maps[extent].get() {
             Some(map) => map,
             None => {
-                let len = first.max(self.first_pages) as usize * PAGE_BYTES;
+                let len = first.max(1 << self.first_log2) as usize * PAGE_BYTES;
                 let map = self
                     .file
                     .map(u64::from(first) * PAGE_BYTES as u64, len)

@@ -100,8 +100,8 @@ fn scenario(change: fn(&mut IndexWriter), read: fn(&Index)) {
         let words = (0..PAGES * PAGE_BYTES / 8).map(|_| Word::new(0)).collect();
         let file: Arc<dyn File> = Arc::new(ModelFile(Arc::new(Memory(words))));
         let root = IndexRoot { pages: 1, root: 0, depth: MIN_DEPTH, leaves: 0, keys: 0 };
-        let (index, levels) = load(file, 9, Owner::Us, root, 1).unwrap();
-        let mut writer = IndexWriter::new(Arc::clone(&index), levels, root);
+        let (index, levels) = load(file, 9, Owner::Us, root, 1, &Limits::default()).unwrap();
+        let mut writer = IndexWriter::new(Arc::clone(&index), levels, root, 2, Limits::default());
         for key in 1..=2 {
             write(&mut writer, &[slot(LEFT, key)], LEFT);
             writer.committed();

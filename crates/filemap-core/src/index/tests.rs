@@ -9,7 +9,7 @@ use super::*;
 
 fn open(file: &Arc<dyn File>, root: IndexRoot, epoch: u64) -> (Arc<Index>, IndexWriter) {
     let (index, levels) = load(Arc::clone(file), SEED, Owner::Us, root, epoch, &Limits::default()).unwrap();
-    (Arc::clone(&index), IndexWriter::new(index, levels, root, Limits::default()))
+    (Arc::clone(&index), IndexWriter::new(index, levels, root, epoch + 1, Limits::default()))
 }
 
 use crate::format::header::{FileHeader, Kind};

@@ -73,8 +73,9 @@ pub(crate) struct IndexWriter {
 }
 
 impl IndexWriter {
-    /// The writer of the index that was loaded from `root`; finds out which pages of the file are free.
-    pub(crate) fn new(index: Arc<Index>, levels: Levels, root: IndexRoot, limits: Limits) -> IndexWriter {
+    /// The writer of the index that was loaded from `root`; finds out which pages of the file are free. `epoch` is
+    /// that of its first commit.
+    pub(crate) fn new(index: Arc<Index>, levels: Levels, root: IndexRoot, epoch: u64, limits: Limits) -> IndexWriter {
         let directory = index.directory.load_full();
         let mut used: Vec<u32> = directory.leaves().map(|(_, e)| e.page).filter(|&p| p != 0).collect();
         let leaves = used.len() as u64;
@@ -87,7 +88,7 @@ impl IndexWriter {
         }
         free.extend(used[used.len() - 1] + 1..root.pages as u32);
         IndexWriter {
-            epoch: directory.epoch() + 1,
+            epoch,
             index,
             levels,
             dirty: BTreeSet::new(),

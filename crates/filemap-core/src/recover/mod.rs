@@ -2,6 +2,7 @@
 
 mod replay;
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use filemap_io::{Access, Dir, File};
@@ -13,7 +14,7 @@ use crate::format::header::{FileHeader, Kind as FileKind};
 use crate::format::leaf::MIN_DEPTH;
 use crate::format::location::{Location, SizeClass};
 use crate::format::superblock::{BYTES as SUPERBLOCK_BYTES, COPIES, IndexRoot, Superblock, Tail};
-use crate::format::value::{self, Kind};
+use crate::format::value::{self, ChunkEntry, Kind};
 use crate::format::{FORMAT_VERSION, PAGE_BYTES, all_zero, names, seed};
 use crate::keys::KeyLog;
 use crate::options::{Canonicalizer, Options};
@@ -35,10 +36,17 @@ pub(crate) fn check_vacant(dir: &dyn Dir) -> Result<()> {
     let found = dir.list().map_err(|e| Error::io("list", dir.path().display().to_string(), e))?;
     // A creation begins with this file, and nothing else has its name: what it holds, whole or not, is ours.
     let begun = found.iter().any(|name| name == names::NEW_SUPERBLOCK);
-    if found.iter().all(|name| is_unborn(dir, name, begun).unwrap_or(false)) {
-        return Ok(());
+    for name in &found {
+        match is_unborn(dir, name, begun) {
+            Ok(true) => {}
+            // What cannot be one of ours is refused by the one who opens it.
+            Err(e) if !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {
+                return Err(Error::io("open", name, e));
+            }
+            _ => return Err(Error::NotEmpty { path: dir.path().to_owned() }),
+        }
     }
-    Err(Error::NotEmpty { path: dir.path().to_owned() })
+    Ok(())
 }
 
 /// Whether a file may be one of a store that never came to be, in which nothing was ever put.
@@ -51,7 +59,8 @@ fn is_unborn(dir: &dyn Dir, name: &str, begun: bool) -> std::io::Result<bool> {
         name if name == names::segment(0) => FIRST_RECORD,
         _ => return Ok(false),
     };
-    let file = dir.open(name, Access::Read)?;
+    // For writing, since what is not refused is replaced.
+    let file = dir.open(name, Access::Write)?;
     if file.len()? > longest {
         return Ok(false);
     }
@@ -96,6 +105,7 @@ pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
         index: IndexRoot { pages: 1, root: 0, depth: MIN_DEPTH, leaves: 0, keys: 0 },
         versions: 0,
         max_time_ms: i64::MIN,
+        recoveries: 0,
     };
     SuperblockFile::create(dir, &first)?;
     sync_dir(dir)?;
@@ -185,6 +195,32 @@ pub(crate) fn enter(table: &Recent, segment: u16, offset: u64, bytes: &[u8], has
     };
     table.insert(hash(key), key, &entry);
     header.sequence
+}
+
+/// What a whole record needs beside itself.
+pub(crate) enum Needs<'b> {
+    Nothing,
+    /// The chunks that it lists.
+    Chunks(Vec<ChunkEntry>),
+    /// The version of its key that holds the body.
+    Version {
+        sequence: u64,
+        key: &'b [u8],
+    },
+}
+
+/// What a record needs; `None` when it does not say so rightly.
+pub(crate) fn needs(bytes: &[u8]) -> Option<Needs<'_>> {
+    let header = value::peek(bytes).ok()?;
+    let payload = bytes.get(header.payload_at()..)?.get(..header.payload_bytes as usize)?;
+    Some(match header.kind {
+        Kind::Chunked => Needs::Chunks(value::decode_chunks(payload, header.raw_bytes).ok()?),
+        Kind::Reference => Needs::Version {
+            sequence: payload.first_chunk().map_or(0, |s| u64::from_le_bytes(*s)),
+            key: &bytes[header.key_at()..header.meta_at()],
+        },
+        _ => Needs::Nothing,
+    })
 }
 
 /// Removes segments after the log's end that hold no record: they waited for a roll that never came.

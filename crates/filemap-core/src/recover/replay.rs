@@ -19,7 +19,7 @@ use crate::format::superblock::{Superblock, Tail};
 use crate::format::value::{self, Header, Kind};
 use crate::log::scan::Item;
 use crate::recent::Recent;
-use crate::recover::{enter, remove_spares};
+use crate::recover::{Needs, enter, needs, remove_spares};
 use crate::superblock::SuperblockFile;
 use crate::values::segments::{FIRST_RECORD, Segment, Segments};
 
@@ -96,7 +96,7 @@ struct Run<'a> {
 impl Run<'_> {
     /// Replays one segment from an offset; where its last whole record ends.
     fn segment(&mut self, segment: &Segment, from: u64) -> Result<u64> {
-        let file = self.segments.file(segment)?;
+        let file = self.segments.writable(segment)?;
         // What an earlier failed sync left in the cache is not what the disk holds. Only clean pages can be dropped, so they
         // are made clean first.
         if !planted(Fault::CacheTrusted) {
@@ -131,6 +131,7 @@ impl Run<'_> {
                 }
             }
         }
+        let mends = !fillers.is_empty() || len > end;
         for (offset, bytes) in fillers.into_iter().filter(|_| !planted(Fault::HolesNotFilled)) {
             self.report.skipped_bytes += bytes;
             fill(&*file, segment, offset, bytes)?;
@@ -139,7 +140,7 @@ impl Run<'_> {
             self.report.truncated_bytes += len - end;
             file.set_len(end).map_err(|e| Error::io("truncate", segment.name(), e))?;
         }
-        if !planted(Fault::RecoveredTailNotSynced) {
+        if mends && !planted(Fault::RecoveredTailNotSynced) {
             file.sync().map_err(|e| Error::io("sync", segment.name(), e))?;
         }
         self.report.replayed_bytes += end - from;
@@ -157,27 +158,21 @@ impl Run<'_> {
         }
     }
 
-    /// Whether all that a record needs is there: the chunks that a list names, the version that a reference names. What lies
-    /// before the tail was synced, and is not read here; what lies after it must have been met, for it was written first.
+    /// Whether all that a record needs is there. What lies before the tail was synced, and is not read here; what lies after
+    /// it must have been met, for it was written first.
     fn is_whole(&self, bytes: &[u8]) -> bool {
-        let Ok(header) = value::peek(bytes) else { return false };
-        let payload = &bytes[header.payload_at()..];
-        match header.kind {
-            Kind::Chunked if planted(Fault::ChunksTrusted) => true,
-            Kind::Reference if planted(Fault::ReferencesTrusted) => true,
-            Kind::Chunked => {
-                let payload = &payload[..header.payload_bytes as usize];
-                let Ok(chunks) = value::decode_chunks(payload, header.raw_bytes) else { return false };
-                chunks.iter().all(|c| self.chunks.contains(&c.location) || self.is_before_tail(c.location))
+        needs(bytes).is_some_and(|needs| match needs {
+            Needs::Nothing => true,
+            Needs::Chunks(_) if planted(Fault::ChunksTrusted) => true,
+            Needs::Version { .. } if planted(Fault::ReferencesTrusted) => true,
+            Needs::Chunks(list) => {
+                list.iter().all(|c| self.chunks.contains(&c.location) || self.is_before_tail(c.location))
             }
-            Kind::Reference => {
-                let holder = payload.first_chunk().map_or(0, |s| u64::from_le_bytes(*s));
-                let key = &bytes[header.key_at()..header.meta_at()];
+            Needs::Version { sequence, key } => {
                 let found = || self.table.find(self.hash(key), key);
-                holder < self.synced_below || found().is_some_and(|f| self.table.version(&f, holder).is_some())
+                sequence < self.synced_below || found().is_some_and(|f| self.table.version(&f, sequence).is_some())
             }
-            _ => true,
-        }
+        })
     }
 
     fn is_before_tail(&self, location: Location) -> bool {

@@ -4,20 +4,23 @@
 //! What such a handle has seen it never unsees: its table is kept across the writer's checkpoints, and is built anew from
 //! the newest superblock only when it has grown too large, after the newer index is in place.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use filemap_io::{Access, Dir, File};
 
 use crate::error::{Error, Result};
+use crate::format::location::Location;
 use crate::format::superblock::{Superblock, Tail};
+use crate::format::value::{self, Kind};
 use crate::index::{Owner, load};
 use crate::keys::KeyLog;
 use crate::log::scan::Item;
 use crate::options::Options;
 use crate::primitive::{ArcSwap, AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering, sleep};
 use crate::recent::Recent;
-use crate::recover;
+use crate::recover::{self, Needs, needs};
 use crate::state::{Shared, Tables, check_canonicalizer};
 use crate::stats::Counters;
 use crate::superblock::SuperblockFile;
@@ -43,6 +46,23 @@ pub(crate) struct Follower {
 #[derive(Debug)]
 struct Following {
     position: Tail,
+    /// Where the table's records begin: what lies before was synced.
+    start: Tail,
+    /// The next sequence there.
+    synced_below: u64,
+    /// Whole chunks met since.
+    chunks: HashSet<Location>,
+    /// How many recoveries had dropped something when the table was begun.
+    recoveries: u64,
+}
+
+impl Following {
+    /// From the tail of a superblock on.
+    fn from(superblock: &Superblock) -> Following {
+        let (start, synced_below) = (superblock.tail, superblock.next_sequence);
+        let recoveries = superblock.recoveries;
+        Following { position: start, start, synced_below, chunks: HashSet::new(), recoveries }
+    }
 }
 
 impl Follower {
@@ -84,7 +104,7 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
         };
         let active = Arc::new(Recent::new(options.recent_bytes, ROOM));
         let follower = Follower {
-            state: Mutex::new(Following { position: current.tail }),
+            state: Mutex::new(Following::from(&current)),
             opened: Instant::now(),
             last_ms: AtomicU64::new(0),
         };
@@ -150,6 +170,7 @@ impl Shared {
 
     fn follow_locked(&self, state: &mut Following) -> Result<()> {
         Counters::add(&self.counters.refreshes, 1);
+        self.heed_recoveries(state)?;
         self.follow_log(state)?;
         let mut failed = None;
         loop {
@@ -184,7 +205,7 @@ impl Shared {
                     self.index.follow(&index);
                     let full = self.tables.load().active.bytes() > self.options.recent_bytes;
                     if full && newest.tail <= state.position {
-                        self.start_table_anew(state, newest.tail)?;
+                        self.start_table_anew(state, &newest)?;
                     }
                     self.latest.store(Arc::new(newest));
                     return Ok(());
@@ -194,9 +215,9 @@ impl Shared {
     }
 
     /// Replaces the table by one that holds only what follows the superblock's tail.
-    fn start_table_anew(&self, state: &mut Following, tail: Tail) -> Result<()> {
+    fn start_table_anew(&self, state: &mut Following, from: &Superblock) -> Result<()> {
         let fresh = Arc::new(Recent::new(self.options.recent_bytes, ROOM));
-        let mut position = Following { position: tail };
+        let mut position = Following::from(from);
         self.follow_log_into(&mut position, &fresh)?;
         self.tables.store(Arc::new(Tables { active: fresh, frozen: None }));
         *state = position;
@@ -234,7 +255,7 @@ impl Shared {
         let file = self.segments.file(segment)?;
         self.follow_records(segment, &*file, state, table)?;
         if let Some(next) = next
-            && self.is_begun(next)?
+            && self.is_begun(next, state, table)?
         {
             // Something may have been appended to this one between the scan and the look at the next.
             self.follow_records(segment, &*file, state, table)?;
@@ -247,7 +268,7 @@ impl Shared {
     /// Whether a segment or one after it holds a whole record. Until then the writer's next recovery may remove it and go on
     /// in the one before: half a record is what a writer leaves that is killed while it writes the first. One after it will
     /// do, since a power loss may leave a segment without a record and those after it with some.
-    fn is_begun(&self, ordinal: u64) -> Result<bool> {
+    fn is_begun(&self, ordinal: u64, state: &Following, table: &Recent) -> Result<bool> {
         for segment in self.segments.all().iter().filter(|s| s.ordinal >= ordinal) {
             // Not through the open files, which would keep the removed one.
             let file = match self.dir.open(&segment.name(), Access::Read) {
@@ -256,7 +277,9 @@ impl Shared {
             };
             let mut scan = self.segments.scan(segment, &*file, FIRST_RECORD, u64::MAX)?;
             while let Some(item) = scan.next()? {
-                if matches!(item, Item::Record { .. }) {
+                if let Item::Record { bytes, .. } = item
+                    && self.is_whole(bytes, state, table)
+                {
                     return Ok(true);
                 }
             }
@@ -265,16 +288,53 @@ impl Shared {
     }
 
     /// Enters the records of one segment from the position on. Bytes that are no record are the one being written, unless a
-    /// whole record follows them: then they are damage, and cost nothing else.
+    /// whole record follows them: then they are damage, and cost nothing else. A record whose chunks or whose body are not
+    /// there is none either: a power loss has left it, and the writer's next recovery drops it.
     fn follow_records(&self, segment: &Segment, file: &dyn File, state: &mut Following, table: &Recent) -> Result<()> {
         let mut scan = self.segments.scan(segment, file, state.position.offset, u64::MAX)?;
         while let Some(item) = scan.next()? {
             let Item::Record { offset, bytes } = item else { continue };
+            if !self.is_whole(bytes, state, table) {
+                continue;
+            }
+            if value::peek(bytes).is_ok_and(|h| h.kind == Kind::Chunk) {
+                state.chunks.insert(Location::new(segment.id, offset));
+            }
             if table.is_exhausted() {
                 return Err(Error::full("the recent table", "the writer's checkpoints are too far apart to follow"));
             }
             recover::enter(table, segment.id, offset, bytes, |key| self.hash(key));
             state.position.offset = offset + bytes.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Whether what a record needs is there, as the writer's recovery would ask.
+    fn is_whole(&self, bytes: &[u8], state: &Following, table: &Recent) -> bool {
+        match needs(bytes) {
+            None => false,
+            Some(Needs::Nothing) => true,
+            Some(Needs::Version { sequence, key }) => {
+                let found = || table.find(self.hash(key), key);
+                let is_synced = sequence < state.synced_below;
+                is_synced || found().is_some_and(|f| table.version(&f, sequence).is_some())
+            }
+            Some(Needs::Chunks(list)) => list.iter().all(|c| {
+                let ordinal = self.segments.get(c.location.segment).map(|s| s.ordinal);
+                let is_synced = |ordinal| Tail { ordinal, offset: c.location.offset() } < state.start;
+                state.chunks.contains(&c.location) || ordinal.map_or(true, is_synced)
+            }),
+        }
+    }
+
+    /// Starts anew from the last superblock if a writer's recovery has dropped something since: a failed sync leaves records in
+    /// the cache that the device does not have, and this handle may have followed them.
+    fn heed_recoveries(&self, state: &mut Following) -> Result<()> {
+        let newest = self.superblock.newest_whole(&*self.dir)?;
+        if newest.recoveries != state.recoveries {
+            self.segments.forget_after(newest.tail.ordinal);
+            self.segments.rescan()?;
+            self.start_table_anew(state, &newest)?;
         }
         Ok(())
     }

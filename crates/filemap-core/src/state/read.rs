@@ -15,7 +15,7 @@ use crate::stats::Counters;
 use crate::values::read::{Body, Raw, Want};
 
 /// What is wrong where a slot leads to a key of another hash.
-const MISLED: &str = "the index leads here for a key of another hash";
+const MISLED: &str = "the index leads here for a key of another hash: address.idx is damaged";
 
 /// A version of a key, by what index, key log and recent table say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,16 +87,17 @@ impl Shared {
 
     /// The slot of a key and its newest key record, if the key is in the index. Confirmed by the key record.
     pub(crate) fn indexed(&self, key: &[u8], hash: u64) -> Result<Option<(Slot, KeyRecord)>> {
+        let mut damage = None;
         for slot in self.candidates(hash)?.iter() {
             let (record, found) = self.keys.read(slot.key)?;
             if found == key {
                 return Ok(Some((*slot, record)));
             }
             if !self.is_slot_of(slot, &found) {
-                return Err(Error::corrupt(names::KEYS, slot.key * UNIT_BYTES, MISLED));
+                damage = Some(Error::corrupt(names::KEYS, slot.key * UNIT_BYTES, MISLED));
             }
         }
-        Ok(None)
+        damage.map_or(Ok(None), Err)
     }
 
     /// Whether a slot can be a key's. If it is not, the index is damaged: the key that the slot was meant for must not be

@@ -177,7 +177,7 @@ impl Store {
     fn open_locked(dir: Arc<dyn Dir>, held: Box<dyn Lock>, options: Options, threads: Threads) -> Result<Store> {
         let superblock = SuperblockFile::open(&*dir, Access::Write)?;
         superblock.drop_cache();
-        let current = superblock.read(&*dir, Access::Write)?;
+        let mut current = superblock.read(&*dir, Access::Write)?;
         check_canonicalizer(&current, &options)?;
         let access = Access::Write;
         let segments = Arc::new(Segments::open(Arc::clone(&dir), current.store_id, access, options.open_files())?);
@@ -189,10 +189,19 @@ impl Store {
         let room = recover::bytes_after(&segments, current.tail)?;
         let active = Arc::new(Recent::new(options.recent_bytes, room));
         let replay = recover::replay(&*dir, &segments, &superblock, &current, &active)?;
+        // A superblock that failed to be synced may have had the next epoch, and readers may have seen it. By three, since one
+        // that is two later is written over the newest copy.
+        let mut next_epoch = current.epoch + 3;
+        if replay.report.skipped_bytes > 0 || replay.report.truncated_bytes > 0 {
+            // Readers may have followed what is gone.
+            (current.epoch, current.recoveries) = (next_epoch, current.recoveries + 1);
+            superblock.write(&current)?;
+            next_epoch += 1;
+        }
         let appender =
             Appender::new(Arc::clone(&segments), replay.segment, replay.offset, u64::from(current.segment_bytes))?;
         let checkpointer = Checkpointer {
-            index: IndexWriter::new(Arc::clone(&index), levels, current.index, options.limits),
+            index: IndexWriter::new(Arc::clone(&index), levels, current.index, next_epoch, options.limits),
             keys: KeyAppender::new(Arc::clone(&keys), options.limits.flush_key_bytes),
             current: current.clone(),
             replayed_below: replay.next_sequence,
@@ -294,7 +303,7 @@ impl Store {
 
     /// Reads all files of the store, checks every record and every link between them, and reports all damage: bytes that
     /// belong to no record, records whose checksum or decompressed length is wrong, index pages, slots that lead nowhere.
-    /// Takes 2 MiB of memory for each GiB of values. Other threads may go on reading and writing.
+    /// Takes up to 4 MiB of memory for each GiB of values. Other threads may go on reading and writing.
     ///
     /// # Errors
     /// [`Error::Io`] when a file cannot be read at all; damage is in the report, and stops nothing.

@@ -50,7 +50,7 @@ impl Appender {
         offset: u64,
         segment_bytes: u64,
     ) -> Result<Appender> {
-        let file = segments.file(&segment)?;
+        let file = segments.writable(&segment)?;
         Ok(Appender { segments, segment, file, offset, segment_bytes, unsynced: Vec::new(), appended_bytes: 0 })
     }
 
@@ -85,7 +85,7 @@ impl Appender {
 
     fn roll(&mut self) -> Result<()> {
         let next = self.segments.begin(self.segment.ordinal + 1)?;
-        let file = self.segments.file(&next)?;
+        let file = self.segments.writable(&next)?;
         let old = std::mem::replace(&mut self.segment, next);
         let old_file = std::mem::replace(&mut self.file, file);
         if !planted(Fault::RolledSegmentForgotten) {

@@ -121,7 +121,7 @@ impl Segments {
                 continue;
             }
             let name = names::segment(id);
-            let file = match self.dir.open(&name, self.access) {
+            let file = match self.dir.open(&name, Access::Read) {
                 // A segment without a record may be removed by a writer that recovers.
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
                 opened => opened.map_err(|e| Error::io("open", &name, e))?,
@@ -178,20 +178,30 @@ impl Segments {
         if let Some(file) = &*segment.file.load() {
             return Ok(Arc::clone(file));
         }
-        let name = segment.name();
-        let file = self.dir.open(&name, self.access).map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => Error::corrupt(&name, 0, "the segment is missing"),
-            _ => Error::io("open", &name, e),
-        })?;
-        let header = check_header(&*file, &name, Kind::Values, &self.store_id, self.access)?;
-        if header.ordinal != segment.ordinal {
-            return Err(Error::corrupt(name, 0, "its header is that of another segment"));
-        }
-        file.advise(Advice::Random, 0, 0);
+        let file = self.open_file(segment, Access::Read)?;
         segment.file.store(Some(Arc::new(Arc::clone(&file))));
         *open += 1;
         self.clock.fetch_add(1, Ordering::Relaxed);
         self.close_some(segment.id, &mut open);
+        Ok(file)
+    }
+
+    /// The file of a segment, opened anew to be appended to or mended.
+    pub(crate) fn writable(&self, segment: &Segment) -> Result<Arc<dyn File>> {
+        self.open_file(segment, Access::Write)
+    }
+
+    fn open_file(&self, segment: &Segment, access: Access) -> Result<Arc<dyn File>> {
+        let name = segment.name();
+        let file = self.dir.open(&name, access).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => Error::corrupt(&name, 0, "the segment is missing"),
+            _ => Error::io("open", &name, e),
+        })?;
+        let header = check_header(&*file, &name, Kind::Values, &self.store_id, access)?;
+        if header.ordinal != segment.ordinal {
+            return Err(Error::corrupt(name, 0, "its header is that of another segment"));
+        }
+        file.advise(Advice::Random, 0, 0);
         Ok(file)
     }
 
@@ -270,7 +280,7 @@ impl Segments {
 
     /// Removes a file whose creation the machine's stop cut short: one that holds no record.
     fn remove_unborn(&self, name: &str) -> Result<()> {
-        let file = match self.dir.open(name, Access::Read) {
+        let file = match self.dir.open(name, Access::Write) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             opened => opened.map_err(|e| Error::io("open", name, e))?,
         };

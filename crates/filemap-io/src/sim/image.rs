@@ -56,6 +56,11 @@ impl<'a> Snapshot<'a> {
         self.state.calls
     }
 
+    /// Whether a call was made to fail so far.
+    pub fn has_failed(&self) -> bool {
+        self.state.failed > 0
+    }
+
     /// Whether a file holds bytes that are in the cache only.
     pub fn is_dirty(&self, name: &str) -> bool {
         self.state.named(name).is_some_and(|f| !f.dirty.is_empty())
