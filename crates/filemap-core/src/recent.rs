@@ -12,18 +12,18 @@ use crate::format::location::{Location, SizeClass};
 use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, OnceLock, Ordering};
 use crate::record::Version;
 
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(filemap_loom, filemap_shuttle)))]
 const CHUNK_BITS: u32 = 16;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(filemap_loom, filemap_shuttle)))]
 const MIN_BUCKETS: usize = 1024;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(filemap_loom, filemap_shuttle)))]
 const SPARE_CHUNKS: usize = 64;
 // A model checker looks at every word: few of them, and buckets with more than one key.
-#[cfg(any(loom, shuttle))]
-const CHUNK_BITS: u32 = if cfg!(loom) { 6 } else { 9 };
-#[cfg(any(loom, shuttle))]
+#[cfg(any(filemap_loom, filemap_shuttle))]
+const CHUNK_BITS: u32 = if cfg!(filemap_loom) { 6 } else { 9 };
+#[cfg(any(filemap_loom, filemap_shuttle))]
 const MIN_BUCKETS: usize = 1;
-#[cfg(any(loom, shuttle))]
+#[cfg(any(filemap_loom, filemap_shuttle))]
 const SPARE_CHUNKS: usize = 4;
 
 const CHUNK_WORDS: usize = 1 << CHUNK_BITS;
@@ -315,7 +315,7 @@ fn word_of(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(b)
 }
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, filemap_loom))]
 mod models;
 
 #[cfg(test)]

@@ -134,7 +134,7 @@ impl Bell {
     }
 }
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, filemap_loom))]
 mod models;
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 //! in the crate starts a thread.
 
 use std::sync::Arc;
-#[cfg(not(shuttle))]
+#[cfg(not(filemap_shuttle))]
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-#[cfg(shuttle)]
+#[cfg(filemap_shuttle)]
 use shuttle::thread::Builder;
 
 use crate::error::{Error, Result};
@@ -20,9 +20,9 @@ const IDLE: Duration = Duration::from_secs(3600);
 
 type Job = fn(&Shared);
 
-#[cfg(shuttle)]
+#[cfg(filemap_shuttle)]
 pub(crate) type JoinHandle = shuttle::thread::JoinHandle<()>;
-#[cfg(not(shuttle))]
+#[cfg(not(filemap_shuttle))]
 pub(crate) type JoinHandle = std::thread::JoinHandle<()>;
 
 /// Starts the threads; they end when their bells are stopped.

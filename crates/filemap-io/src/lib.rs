@@ -127,10 +127,10 @@ pub trait File: Send + Sync + Debug {
 }
 
 /// A word of a mapped file; in a build for the model checker `loom`, one whose loads and stores the checker sees.
-#[cfg(not(loom))]
+#[cfg(not(filemap_loom))]
 pub type Word = std::sync::atomic::AtomicU64;
 /// A word of a mapped file; in a build for the model checker `loom`, one whose loads and stores the checker sees.
-#[cfg(loom)]
+#[cfg(filemap_loom)]
 pub type Word = loom::sync::atomic::AtomicU64;
 
 /// A range of a file, mapped for reading.

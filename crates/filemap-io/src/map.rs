@@ -10,7 +10,7 @@ use crate::{Map, Word};
 
 /// A shared, read-only mapping, seen as atomic words.
 #[derive(Debug)]
-#[cfg_attr(loom, expect(dead_code, reason = "no map of a real file is read in a model"))]
+#[cfg_attr(filemap_loom, expect(dead_code, reason = "no map of a real file is read in a model"))]
 pub(crate) struct OsMap {
     raw: MmapRaw,
     words: usize,
@@ -27,14 +27,14 @@ impl OsMap {
 }
 
 /// The checker's words cannot be laid over a file: its scenarios bring files of their own.
-#[cfg(loom)]
+#[cfg(filemap_loom)]
 impl Map for OsMap {
     fn words(&self) -> &[Word] {
         &[]
     }
 }
 
-#[cfg(not(loom))]
+#[cfg(not(filemap_loom))]
 impl Map for OsMap {
     fn words(&self) -> &[Word] {
         // SAFETY: the mapping is `words * 8` bytes long, starts at a page boundary (so it is aligned for u64) and lives

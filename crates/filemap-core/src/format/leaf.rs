@@ -21,7 +21,7 @@ use super::{Flaw, PAGE_BYTES, all_zero, get_u16, get_u32, get_u64, put, seeded_c
 /// Slots of a full leaf.
 pub(crate) const CAPACITY: usize = (PAGE_BYTES - HEADER_BYTES) / SLOT_BYTES;
 /// Bits of the hash that the directory always resolves, and that slots need not keep.
-pub(crate) const MIN_DEPTH: u8 = if cfg!(loom) { 1 } else { 7 };
+pub(crate) const MIN_DEPTH: u8 = if cfg!(filemap_loom) { 1 } else { 7 };
 /// A leaf at this depth cannot be split: its slots have no further bits.
 pub(crate) const MAX_DEPTH: u8 = MIN_DEPTH + HASH_BITS;
 pub(crate) const HEADER_BYTES: usize = 32;

@@ -19,10 +19,10 @@ use crate::buggify::{Fault, planted};
 pub(crate) const FORMAT_VERSION: u16 = 1;
 
 /// Every page of address.idx, and the distance of the superblock's two copies.
-#[cfg(not(loom))]
+#[cfg(not(filemap_loom))]
 pub(crate) const PAGE_BYTES: usize = 4096;
 /// A page with room for two slots: the model checker looks at every word.
-#[cfg(loom)]
+#[cfg(filemap_loom)]
 pub(crate) const PAGE_BYTES: usize = 64;
 
 /// Why bytes are not what they should be.

@@ -269,7 +269,7 @@ fn search(words: &[Word], entry: Entry, hash: u64) -> Candidates {
     found
 }
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, filemap_loom))]
 mod models;
 #[cfg(test)]
 mod tests;

@@ -9,9 +9,9 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-#[cfg(loom)]
+#[cfg(filemap_loom)]
 use loom as checker;
-#[cfg(shuttle)]
+#[cfg(filemap_shuttle)]
 use shuttle as checker;
 
 use checked::Ordering;
@@ -41,7 +41,7 @@ thread_local! {
 }
 
 /// Plants a fault for the rest of the test.
-#[cfg(all(test, loom))]
+#[cfg(all(test, filemap_loom))]
 pub(crate) fn plant(fault: Fault) {
     FAULT.set(Some(fault));
 }

@@ -4,7 +4,7 @@
 mod handover;
 mod iterate;
 mod many;
-#[cfg(all(test, shuttle))]
+#[cfg(all(test, filemap_shuttle))]
 mod models;
 mod read;
 #[cfg(test)]
