@@ -17,15 +17,14 @@ mod watched;
 #[cfg(not(any(filemap_loom, filemap_shuttle)))]
 pub(crate) use arc_swap::ArcSwap;
 #[cfg(not(any(filemap_loom, filemap_shuttle, filemap_tsan)))]
-pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 #[cfg(not(any(filemap_loom, filemap_shuttle)))]
 pub(crate) use std::{
-    sync::OnceLock,
     sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, fence},
     thread::sleep,
 };
 #[cfg(filemap_tsan)]
-pub(crate) use watched::{Condvar, Mutex, MutexGuard};
+pub(crate) use watched::{Condvar, Mutex, MutexGuard, OnceLock};
 
 #[cfg(any(filemap_loom, filemap_shuttle))]
 pub(crate) use modelled::*;

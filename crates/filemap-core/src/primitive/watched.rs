@@ -140,8 +140,18 @@ impl<T> OnceLock<T> {
     }
 
     pub(crate) fn get_or_init(&self, init: impl FnOnce() -> T) -> &T {
-        let value = self.value.get_or_init(init);
-        self.is_set.fetch_or(true, Ordering::AcqRel);
+        let mut is_mine = false;
+        let value = self.value.get_or_init(|| {
+            is_mine = true;
+            init()
+        });
+        if is_mine {
+            self.is_set.store(true, Ordering::Release);
+        }
+        // Another thread has set it, and is about to say so.
+        while !self.is_set.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
         value
     }
 }
