@@ -70,6 +70,7 @@ impl World {
                 .durability(durability)
                 .keep_versions(keep)
                 .checkpoint_bytes(*choice(rng, &[1024, 4096, 1 << 20]))
+                .recent_bytes(*choice(rng, &[6 << 10, 64 << 10]))
                 .compression_level(*choice(rng, &[0, 1])),
             keep,
             segment_bytes,
