@@ -422,6 +422,26 @@ fn case_r_a_record_that_lies_where_it_was_not_written_is_none() {
 }
 
 #[test]
+fn a_reader_that_knows_a_segment_created_ahead_sees_the_one_that_takes_its_place() {
+    let (disk, store) = fresh();
+    for i in 0..40 {
+        put(&store, &format!("{i}"), 300);
+    }
+    sim::abandon(store);
+    // The names of two segments without records were not durable alike.
+    let disk = disk.kill();
+    disk.remove("value2.dat");
+    edit(&disk, "value3.dat", |b| b.truncate(HEADER));
+    let reader = sim::open_read_only(disk.dir(), options()).unwrap();
+    let (store, _) = open(&disk);
+    for i in 0..30 {
+        put(&store, &format!("new {i}"), 300);
+        reader.refresh().unwrap();
+        has(&reader, &format!("new {i}"), 300);
+    }
+}
+
+#[test]
 fn a_reader_whose_call_fails_says_so_and_does_not_miss_pages() {
     let (disk, store) = fresh();
     for i in 0..30 {

@@ -242,34 +242,33 @@ impl Shared {
 
     /// Follows one segment to its end, and goes to the next if there is one. Returns whether it did.
     fn follow_segment(&self, state: &mut Following, table: &Recent) -> Result<bool> {
-        // The next segment is looked for before this one is read: if there is one, this one is complete.
-        let mut next = self.segment_after(state.position.ordinal);
-        if next.is_none() {
-            self.segments.rescan()?;
-            next = self.segment_after(state.position.ordinal);
-        }
         let all = self.segments.all();
         let segment = all.iter().find(|s| s.ordinal == state.position.ordinal).ok_or_else(|| {
             Error::corrupt(crate::format::names::segment(state.position.ordinal as u16), 0, "the segment is missing")
         })?;
         let file = self.segments.file(segment)?;
         self.follow_records(segment, &*file, state, table)?;
-        if let Some(next) = next
-            && self.is_begun(next, state, table)?
-        {
-            // Something may have been appended to this one between the scan and the look at the next.
-            self.follow_records(segment, &*file, state, table)?;
-            state.position = Tail { ordinal: next, offset: FIRST_RECORD };
-            return Ok(true);
+        let mut next = self.begun_after(state, table)?;
+        if next.is_none() {
+            // Those that are known may even be gone, created ahead by a writer that was killed, and others in their place.
+            self.segments.rescan()?;
+            next = self.begun_after(state, table)?;
         }
-        Ok(false)
+        let Some(next) = next else { return Ok(false) };
+        // If there is a next one, this one is complete: what was appended to it between the two looks is there now.
+        self.follow_records(segment, &*file, state, table)?;
+        state.position = Tail { ordinal: next, offset: FIRST_RECORD };
+        Ok(true)
     }
 
-    /// Whether a segment or one after it holds a whole record. Until then the writer's next recovery may remove it and go on
-    /// in the one before: half a record is what a writer leaves that is killed while it writes the first. One after it will
-    /// do, since a power loss may leave a segment without a record and those after it with some.
-    fn is_begun(&self, ordinal: u64, state: &Following, table: &Recent) -> Result<bool> {
-        for segment in self.segments.all().iter().filter(|s| s.ordinal >= ordinal) {
+    /// The segment after the position, if it or one after it holds a whole record. Until then the writer's next recovery may
+    /// remove it and go on in the one before: half a record is what a writer leaves that is killed while it writes the
+    /// first. One after it will do, since a power loss may leave a segment without a record and those after it with some.
+    fn begun_after(&self, state: &Following, table: &Recent) -> Result<Option<u64>> {
+        let all = self.segments.all();
+        let mut later = all.iter().filter(|s| s.ordinal > state.position.ordinal).peekable();
+        let next = later.peek().map(|s| s.ordinal);
+        for segment in later {
             // Not through the open files, which would keep the removed one.
             let file = match self.dir.open(&segment.name(), Access::Read) {
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
@@ -280,11 +279,11 @@ impl Shared {
                 if let Item::Record { bytes, .. } = item
                     && self.is_whole(bytes, state, table)
                 {
-                    return Ok(true);
+                    return Ok(next);
                 }
             }
         }
-        Ok(false)
+        Ok(None)
     }
 
     /// Enters the records of one segment from the position on. Bytes that are no record are the one being written, unless a
@@ -337,10 +336,6 @@ impl Shared {
             self.start_table_anew(state, &newest)?;
         }
         Ok(())
-    }
-
-    fn segment_after(&self, ordinal: u64) -> Option<u64> {
-        self.segments.all().iter().map(|s| s.ordinal).find(|o| *o > ordinal)
     }
 }
 
