@@ -83,8 +83,8 @@ fn keys_that_collide_without_a_seed_take_the_index_of_any_others() {
     }
 }
 
+/// With the seed that the store has drawn itself.
 #[test]
-#[ignore = "the soak's variant, with the store's own seed: some 10 s in a release build"]
 fn a_million_keys_that_collide_without_a_seed_take_the_index_of_any_others() {
     alike(&index_of(1_000_000, None, colliding), &index_of(1_000_000, None, ordinary));
 }

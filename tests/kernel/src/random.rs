@@ -1,29 +1,23 @@
-//! A small seeded generator of random numbers (SplitMix64), so that a seed names a run on every machine and for all time.
+//! Random numbers that are determined by a seed and the number of a stream, so that a seed names a run.
 
 /// The generator.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(fastrand::Rng);
 
 impl Random {
     /// One that is determined by two numbers.
     pub fn new(seed: u64, stream: u64) -> Random {
-        let mut random = Random(seed ^ stream.wrapping_mul(0xd134_2543_de82_ef95));
-        random.number();
-        random
+        Random(fastrand::Rng::with_seed(seed ^ stream.wrapping_mul(0xd134_2543_de82_ef95)))
     }
 
     /// The next 64 bits.
     pub fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.u64(..)
     }
 
     /// A number below `bound`, which is not 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.number() % bound
+        self.0.u64(..bound)
     }
 
     /// True once in `n` times.
@@ -33,11 +27,8 @@ impl Random {
 
     /// Bytes that no compressor makes shorter.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(len + 8);
-        while bytes.len() < len {
-            bytes.extend_from_slice(&self.number().to_le_bytes());
-        }
-        bytes.truncate(len);
+        let mut bytes = vec![0; len];
+        self.0.fill(&mut bytes);
         bytes
     }
 }

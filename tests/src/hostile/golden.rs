@@ -3,7 +3,7 @@
 //! It is small and holds every kind of record: pages raw and compressed, references, tombstones, a large body in chunks, a
 //! filler where a power loss left a hole, several versions in and out of order, an index of two leaves with pages of an
 //! earlier checkpoint, and a tail of the log behind the last checkpoint. It was made once by [`make`] (the ignored test
-//! `the_golden_store_is_made_anew`) and is not made again: a later format gets a folder of its own.
+//! the example `make_golden`) and is not made again: a later format gets a folder of its own.
 
 use std::path::{Path, PathBuf};
 
