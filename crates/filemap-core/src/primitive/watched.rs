@@ -162,6 +162,7 @@ mod tests {
 
     use super::*;
 
+    const EACH: u64 = 300_000;
     const BLINDED: &str = "FILEMAP_BLIND_DETECTOR";
 
     /// The test runs itself once more, and there the detector is not told of the locks: it must report what they order.
@@ -179,12 +180,17 @@ mod tests {
 
     fn count_under_a_lock() {
         BLIND.store(true, Ordering::Relaxed);
-        let counter = Mutex::new(0u64);
+        // What the detector cannot see of the standard library's lock is only its slow path, where one thread waits for the
+        // other: so it is locked so often that many of the times are such.
+        let (counter, start) = (Mutex::new(0u64), std::sync::Barrier::new(2));
+        let count = || {
+            start.wait();
+            (0..EACH).for_each(|_| *counter.lock().unwrap() += 1);
+        };
         std::thread::scope(|s| {
-            for _ in 0..2 {
-                s.spawn(|| (0..1000).for_each(|_| *counter.lock().unwrap() += 1));
-            }
+            s.spawn(count);
+            s.spawn(count);
         });
-        assert_eq!(*counter.lock().unwrap(), 2000);
+        assert_eq!(*counter.lock().unwrap(), 2 * EACH);
     }
 }
