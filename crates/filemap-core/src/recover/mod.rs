@@ -1,5 +1,6 @@
 //! Creates a store's files, and brings an existing store to the state that its log tells.
 
+mod met;
 mod replay;
 
 use std::io::ErrorKind;
@@ -14,7 +15,7 @@ use crate::format::header::{FileHeader, Kind as FileKind};
 use crate::format::leaf::MIN_DEPTH;
 use crate::format::location::{Location, SizeClass};
 use crate::format::superblock::{BYTES as SUPERBLOCK_BYTES, COPIES, IndexRoot, Superblock, Tail};
-use crate::format::value::{self, ChunkEntry, Kind};
+use crate::format::value::{self, Kind};
 use crate::format::{FORMAT_VERSION, PAGE_BYTES, all_zero, names, seed};
 use crate::keys::KeyLog;
 use crate::options::{Canonicalizer, Options};
@@ -23,6 +24,7 @@ use crate::record::{Version, now_ms};
 use crate::superblock::SuperblockFile;
 use crate::values::segments::{FIRST_RECORD, Segments};
 
+pub(crate) use met::Met;
 pub(crate) use replay::replay;
 
 /// Longest lock file that a creation leaves: a process id.
@@ -195,32 +197,6 @@ pub(crate) fn enter(table: &Recent, segment: u16, offset: u64, bytes: &[u8], has
     };
     table.insert(hash(key), key, &entry);
     header.sequence
-}
-
-/// What a whole record needs beside itself.
-pub(crate) enum Needs<'b> {
-    Nothing,
-    /// The chunks that it lists.
-    Chunks(Vec<ChunkEntry>),
-    /// The version of its key that holds the body.
-    Version {
-        sequence: u64,
-        key: &'b [u8],
-    },
-}
-
-/// What a record needs; `None` when it does not say so rightly.
-pub(crate) fn needs(bytes: &[u8]) -> Option<Needs<'_>> {
-    let header = value::peek(bytes).ok()?;
-    let payload = bytes.get(header.payload_at()..)?.get(..header.payload_bytes as usize)?;
-    Some(match header.kind {
-        Kind::Chunked => Needs::Chunks(value::decode_chunks(payload, header.raw_bytes).ok()?),
-        Kind::Reference => Needs::Version {
-            sequence: payload.first_chunk().map_or(0, |s| u64::from_le_bytes(*s)),
-            key: &bytes[header.key_at()..header.meta_at()],
-        },
-        _ => Needs::Nothing,
-    })
 }
 
 /// Removes segments after the log's end that hold no record: they waited for a roll that never came.

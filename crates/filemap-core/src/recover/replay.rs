@@ -5,7 +5,6 @@
 //! rot later. Nothing else is changed, so replaying again after another crash gives the same. Before it returns, everything
 //! that it trusted is made durable.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,12 +13,12 @@ use filemap_io::{Advice, Dir, File};
 use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
 use crate::event::RecoveryReport;
-use crate::format::location::{Location, UNIT_BYTES};
+use crate::format::location::UNIT_BYTES;
 use crate::format::superblock::{Superblock, Tail};
-use crate::format::value::{self, Header, Kind};
+use crate::format::value::{self, Header};
 use crate::log::scan::Item;
 use crate::recent::Recent;
-use crate::recover::{Needs, enter, needs, remove_spares};
+use crate::recover::{Met, enter, remove_spares};
 use crate::superblock::SuperblockFile;
 use crate::values::segments::{FIRST_RECORD, Segment, Segments};
 
@@ -46,11 +45,9 @@ pub(crate) fn replay(
     let mut run = Run {
         segments,
         hash_seed: current.hash_seed,
-        tail: current.tail,
-        synced_below: current.next_sequence,
         table,
         next_sequence: current.next_sequence,
-        chunks: HashSet::new(),
+        met: Met::since(current),
         report: RecoveryReport::default(),
     };
     if !planted(Fault::RecoveredNamesNotSynced) {
@@ -83,13 +80,9 @@ pub(crate) fn replay(
 struct Run<'a> {
     segments: &'a Segments,
     hash_seed: u64,
-    tail: Tail,
-    /// The next sequence at the tail: what has a lower one was synced.
-    synced_below: u64,
     table: &'a Recent,
     next_sequence: u64,
-    /// Whole chunks met after the tail.
-    chunks: HashSet<Location>,
+    met: Met,
     report: RecoveryReport,
 }
 
@@ -119,7 +112,7 @@ impl Run<'_> {
                 Item::Gap { offset, .. } => hole = hole.or(Some(offset)),
                 Item::Filler { .. } => {}
                 Item::Record { offset, bytes } => {
-                    if !self.is_whole(bytes) {
+                    if !self.met.is_whole(bytes, self.segments, self.table, |key| self.hash(key)) {
                         hole = hole.or(Some(offset));
                         continue;
                     }
@@ -153,32 +146,7 @@ impl Run<'_> {
             self.next_sequence = self.next_sequence.max(sequence + 1);
         }
         self.report.replayed_records += 1;
-        if value::peek(bytes).is_ok_and(|h| h.kind == Kind::Chunk) {
-            self.chunks.insert(Location::new(segment.id, offset));
-        }
-    }
-
-    /// Whether all that a record needs is there. What lies before the tail was synced, and is not read here; what lies after
-    /// it must have been met, for it was written first.
-    fn is_whole(&self, bytes: &[u8]) -> bool {
-        needs(bytes).is_some_and(|needs| match needs {
-            Needs::Nothing => true,
-            Needs::Chunks(_) if planted(Fault::ChunksTrusted) => true,
-            Needs::Version { .. } if planted(Fault::ReferencesTrusted) => true,
-            Needs::Chunks(list) => {
-                list.iter().all(|c| self.chunks.contains(&c.location) || self.is_before_tail(c.location))
-            }
-            Needs::Version { sequence, key } => {
-                let found = || self.table.find(self.hash(key), key);
-                sequence < self.synced_below || found().is_some_and(|f| self.table.version(&f, sequence).is_some())
-            }
-        })
-    }
-
-    fn is_before_tail(&self, location: Location) -> bool {
-        // A segment that is missing altogether was not removed by a crash: reading the value will say so.
-        let ordinal = self.segments.get(location.segment).map(|s| s.ordinal);
-        ordinal.map_or(true, |ordinal| Tail { ordinal, offset: location.offset() } < self.tail)
+        self.met.add(segment, offset, bytes);
     }
 
     fn hash(&self, key: &[u8]) -> u64 {

@@ -4,23 +4,20 @@
 //! What such a handle has seen it never unsees: its table is kept across the writer's checkpoints, and is built anew from
 //! the newest superblock only when it has grown too large, after the newer index is in place.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use filemap_io::{Access, Dir, File};
 
 use crate::error::{Error, Result};
-use crate::format::location::Location;
 use crate::format::superblock::{Superblock, Tail};
-use crate::format::value::{self, Kind};
 use crate::index::{Owner, load};
 use crate::keys::KeyLog;
 use crate::log::scan::Item;
 use crate::options::Options;
 use crate::primitive::{ArcSwap, AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering, sleep};
 use crate::recent::Recent;
-use crate::recover::{self, Needs, needs};
+use crate::recover::{self, Met};
 use crate::state::{Shared, Tables, check_canonicalizer};
 use crate::stats::Counters;
 use crate::superblock::SuperblockFile;
@@ -46,12 +43,8 @@ pub(crate) struct Follower {
 #[derive(Debug)]
 struct Following {
     position: Tail,
-    /// Where the table's records begin: what lies before was synced.
-    start: Tail,
-    /// The next sequence there.
-    synced_below: u64,
-    /// Whole chunks met since.
-    chunks: HashSet<Location>,
+    /// What was met since the table was begun.
+    met: Met,
     /// How many recoveries had dropped something when the table was begun.
     recoveries: u64,
 }
@@ -59,9 +52,7 @@ struct Following {
 impl Following {
     /// From the tail of a superblock on.
     fn from(superblock: &Superblock) -> Following {
-        let (start, synced_below) = (superblock.tail, superblock.next_sequence);
-        let recoveries = superblock.recoveries;
-        Following { position: start, start, synced_below, chunks: HashSet::new(), recoveries }
+        Following { position: superblock.tail, met: Met::since(superblock), recoveries: superblock.recoveries }
     }
 }
 
@@ -296,9 +287,7 @@ impl Shared {
             if !self.is_whole(bytes, state, table) {
                 continue;
             }
-            if value::peek(bytes).is_ok_and(|h| h.kind == Kind::Chunk) {
-                state.chunks.insert(Location::new(segment.id, offset));
-            }
+            state.met.add(segment, offset, bytes);
             if table.is_exhausted() {
                 return Err(Error::full("the recent table", "the writer's checkpoints are too far apart to follow"));
             }
@@ -308,22 +297,9 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether what a record needs is there, as the writer's recovery would ask.
+    /// Whether a record counts, as the writer's recovery would judge it.
     fn is_whole(&self, bytes: &[u8], state: &Following, table: &Recent) -> bool {
-        match needs(bytes) {
-            None => false,
-            Some(Needs::Nothing) => true,
-            Some(Needs::Version { sequence, key }) => {
-                let found = || table.find(self.hash(key), key);
-                let is_synced = sequence < state.synced_below;
-                is_synced || found().is_some_and(|f| table.version(&f, sequence).is_some())
-            }
-            Some(Needs::Chunks(list)) => list.iter().all(|c| {
-                let ordinal = self.segments.get(c.location.segment).map(|s| s.ordinal);
-                let is_synced = |ordinal| Tail { ordinal, offset: c.location.offset() } < state.start;
-                state.chunks.contains(&c.location) || ordinal.map_or(true, is_synced)
-            }),
-        }
+        state.met.is_whole(bytes, &self.segments, table, |key| self.hash(key))
     }
 
     /// Starts anew from the last superblock if a writer's recovery has dropped something since: a failed sync leaves records in
