@@ -1,17 +1,18 @@
 //! `verify`: reads every byte of a store, and says of each that is wrong where it is. It stops at nothing.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::accounts::{Account, Accounts};
 use crate::error::{Error, Result};
 use crate::format::key::{KeyRecord, UNIT_BYTES as KEY_UNIT};
 use crate::format::leaf::{Slot, kept_bits};
-use crate::format::location::{Location, UNIT_BYTES};
+use crate::format::location::{Extent, Location, UNIT_BYTES};
 use crate::format::superblock::{COPIES, Tail};
 use crate::format::value::{self, Kind};
 use crate::format::{PAGE_BYTES, names};
 use crate::log::scan::Item;
 use crate::state::{Shared, digest};
-use crate::values::segments::FIRST_RECORD;
+use crate::values::segments::{FIRST_RECORD, Segment};
 
 /// One damaged place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +85,10 @@ struct Check<'a> {
     /// The chunks among them.
     chunks: HashMap<u16, Starts>,
     /// Where lists of chunks lie, and what they list.
-    lists: Vec<(Location, Vec<Location>)>,
+    lists: HashMap<Location, Vec<Extent>>,
+    /// What was found to be live, and the removals below `tail`.
+    found: Accounts,
+    tail: Tail,
     keys: Starts,
     /// Where the scans end: what the index leads to beyond was written since.
     value_end: Tail,
@@ -109,7 +113,9 @@ impl Shared {
             total_bytes: stats.value_bytes + stats.key_bytes + stats.index_leaves * PAGE_BYTES as u64,
             values: HashMap::new(),
             chunks: HashMap::new(),
-            lists: Vec::new(),
+            lists: HashMap::new(),
+            found: Accounts::default(),
+            tail: self.latest.load().tail,
             keys: Starts::default(),
             value_end: self.log_end(),
             key_end: self.keys.bytes(),
@@ -186,7 +192,10 @@ impl Check<'_> {
                         self.report.value_records += 1;
                         match expand(bytes, &mut expanded) {
                             Ok(Part::Chunk) => chunks.add(offset / UNIT_BYTES),
-                            Ok(Part::List(list)) => self.lists.push((Location::new(segment.id, offset), list)),
+                            Ok(Part::List(list)) => {
+                                self.lists.insert(Location::new(segment.id, offset), list);
+                            }
+                            Ok(Part::Tombstone) => self.tombstone(segment, offset, bytes.len() as u64),
                             Ok(Part::Other) => {}
                             Err(what) => {
                                 self.problem(&name, offset, what);
@@ -209,11 +218,18 @@ impl Check<'_> {
 
     /// Whether all that large bodies list is there. Whose it is, and that it fits together, each read finds out.
     fn lists(&mut self) {
-        for (place, list) in std::mem::take(&mut self.lists) {
-            let is_there = |l: &Location| self.chunks.get(&l.segment).is_some_and(|s| s.has(u64::from(l.unit)));
-            if !list.iter().all(is_there) {
-                self.problem(names::segment(place.segment), place.offset(), "it lists a chunk that is not there");
-            }
+        let has = |l: Location| self.chunks.get(&l.segment).is_some_and(|s| s.has(u64::from(l.unit)));
+        let is_torn = |list: &[Extent]| !list.iter().all(|c| has(c.location));
+        let mut torn: Vec<Location> = self.lists.iter().filter(|(_, l)| is_torn(l)).map(|(place, _)| *place).collect();
+        torn.sort_unstable();
+        for place in torn {
+            self.problem(names::segment(place.segment), place.offset(), "it lists a chunk that is not there");
+        }
+    }
+
+    fn tombstone(&mut self, segment: &Segment, offset: u64, bytes: u64) {
+        if segment.is_output || (Tail { ordinal: segment.ordinal, offset }) < self.tail {
+            self.found.add_tombstones(segment.id, segment.ordinal, bytes / UNIT_BYTES);
         }
     }
 
@@ -240,10 +256,10 @@ impl Check<'_> {
                     let Ok(candidates) = shared.candidates(hash) else { continue };
                     for slot in candidates.iter().filter(|s| s.key == offset / KEY_UNIT) {
                         heads += 1;
-                        if slot.location != record.location || slot.hash != kept_bits(hash) {
+                        if slot.location != record.extent.location || slot.hash != kept_bits(hash) {
                             self.problem(names::KEYS, offset, "its slot in the index leads elsewhere");
                         }
-                        self.chain(key, &record)?;
+                        self.chain(key, offset / KEY_UNIT, &record)?;
                     }
                 }
             }
@@ -257,14 +273,20 @@ impl Check<'_> {
 
     /// Follows a key's chain from its second record on: each must be whole, of the same key, and lead to a value; and what
     /// versions refer to must be among them.
-    fn chain(&mut self, key: &[u8], head: &KeyRecord) -> Result<()> {
-        let mut address = head.previous;
+    fn chain(&mut self, key: &[u8], first: u64, head: &KeyRecord) -> Result<()> {
+        let (mut address, mut chain) = (head.previous, head.chain);
+        self.found.credit_key(first, head.total_bytes());
+        self.version(head);
         let mut versions = vec![head.version.sequence];
-        let mut holders = vec![(head.location, head.refers_to)];
+        let mut holders = vec![(head.extent.location, head.refers_to)];
         while address != 0 {
             let offset = address * KEY_UNIT;
             let record = match self.shared.keys.read(address) {
-                Ok((record, found)) if found == key => record,
+                Ok((record, found)) if found == key && record.chain < chain => record,
+                Ok((_, found)) if found == key => {
+                    self.problem(names::KEYS, offset, "the chain that leads here does not grow shorter");
+                    return Ok(());
+                }
                 Ok(_) => {
                     self.problem(names::KEYS, offset, "the chain of another key leads here");
                     return Ok(());
@@ -275,14 +297,18 @@ impl Check<'_> {
                 }
                 Err(e) => return Err(e),
             };
-            if self.was_scanned(record.location) && !self.has_value(record.location) {
-                let name = names::segment(record.location.segment);
+            let location = record.extent.location;
+            if self.was_scanned(location) && !self.has_value(location) {
                 let what = "an earlier version should be here, but there is no whole record";
-                self.problem(name, record.location.offset(), what);
+                self.problem(names::segment(location.segment), location.offset(), what);
+            }
+            self.found.credit_key(address, record.total_bytes());
+            if !versions.contains(&record.version.sequence) {
+                self.version(&record);
             }
             versions.push(record.version.sequence);
-            holders.push((record.location, record.refers_to));
-            address = record.previous;
+            holders.push((location, record.refers_to));
+            (address, chain) = (record.previous, record.chain);
         }
         for (location, holder) in holders {
             if holder != 0 && !versions.contains(&holder) {
@@ -291,6 +317,40 @@ impl Check<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Counts what a version keeps alive.
+    fn version(&mut self, record: &KeyRecord) {
+        let chunks = if record.chunked { self.lists.get(&record.extent.location) } else { None };
+        for extent in [record.extent].iter().chain(chunks.into_iter().flatten()) {
+            let ordinal = self.shared.segments.get(extent.location.segment).map_or(0, |s| s.ordinal);
+            self.found.credit(*extent, ordinal);
+        }
+    }
+
+    /// Compares the segment table with what was found.
+    fn accounts(&mut self) {
+        let told = self.shared.accounts.load_full();
+        let of = |accounts: &BTreeMap<u16, Account>, id: u16| {
+            accounts.get(&id).map_or((0, 0), |a| (a.live_units, a.tombstone_units))
+        };
+        let found = std::mem::take(&mut self.found);
+        let families = [(&told.values, &found.values, UNIT_BYTES), (&told.keys, &found.keys, KEY_UNIT)];
+        for (nth, (told, found, unit)) in families.into_iter().enumerate() {
+            let ids: BTreeSet<u16> = told.keys().chain(found.keys()).copied().collect();
+            for id in ids.into_iter().filter(|id| of(told, *id) != of(found, *id)) {
+                let ((live, removals), (found_live, found_removals)) = (of(told, id), of(found, id));
+                let what = format!(
+                    "the segment table says {} bytes are live and {} removals, but {} and {} are",
+                    live * unit,
+                    removals * unit,
+                    found_live * unit,
+                    found_removals * unit
+                );
+                let name = if nth == 0 { names::segment(id) } else { names::KEYS.to_owned() };
+                self.problem(name, 0, what);
+            }
+        }
     }
 
     fn has_value(&self, location: Location) -> bool {
@@ -341,6 +401,9 @@ impl Check<'_> {
             let what = format!("the index has {keys} keys, the superblock says {expected}, key.dat has {heads} heads");
             self.problem(names::INDEX, 0, what);
         }
+        if unchanged && self.report.problems.is_empty() {
+            self.accounts();
+        }
         Ok(())
     }
 }
@@ -348,7 +411,8 @@ impl Check<'_> {
 /// What a record is to a large body.
 enum Part {
     Chunk,
-    List(Vec<Location>),
+    List(Vec<Extent>),
+    Tombstone,
     Other,
 }
 
@@ -368,8 +432,9 @@ fn expand(bytes: &[u8], out: &mut Vec<u8>) -> std::result::Result<Part, &'static
         Kind::Chunk => Ok(Part::Chunk),
         Kind::Chunked => {
             let list = value::decode_chunks(payload, header.raw_bytes)?;
-            Ok(Part::List(list.into_iter().map(|c| c.location).collect()))
+            Ok(Part::List(list.into_iter().map(|c| Extent { location: c.location, units: c.units }).collect()))
         }
-        Kind::Page | Kind::Reference | Kind::Tombstone | Kind::Filler => Ok(Part::Other),
+        Kind::Tombstone => Ok(Part::Tombstone),
+        Kind::Page | Kind::Reference | Kind::Filler => Ok(Part::Other),
     }
 }

@@ -181,18 +181,19 @@ fn value_fields(b: &[u8]) -> Fields {
 
 fn key_fields(b: &[u8]) -> Fields {
     let Ok(r) = KeyRecord::peek(b) else { return ("key record".into(), Vec::new()) };
-    let end = (key::FIXED_BYTES + r.key_bytes as usize).min(b.len());
+    let end = (r.key_at() + r.key_bytes as usize).min(b.len());
     let fields = vec![
         ("sequence", r.version.sequence.to_string()),
         ("time_ms", r.version.time_ms.to_string()),
-        ("segment", r.location.segment.to_string()),
-        ("offset", r.location.offset().to_string()),
-        ("at_most_bytes", r.size.bytes().to_string()),
+        ("segment", r.extent.location.segment.to_string()),
+        ("offset", r.extent.location.offset().to_string()),
+        ("bytes", r.extent.bytes().to_string()),
+        ("chunked", r.chunked.to_string()),
         ("previous_offset", (r.previous * key::UNIT_BYTES).to_string()),
         ("chain", r.chain.to_string()),
         ("refers_to", r.refers_to.to_string()),
         ("holder_offset", (r.holder * key::UNIT_BYTES).to_string()),
-        ("key", String::from_utf8_lossy(&b[key::FIXED_BYTES..end]).into_owned()),
+        ("key", String::from_utf8_lossy(&b[r.key_at()..end]).into_owned()),
     ];
     ("key record".into(), fields)
 }

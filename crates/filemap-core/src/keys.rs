@@ -11,7 +11,7 @@ use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
 use crate::files::{check_header, drop_failed_writes};
 use crate::format::header::{self, FileHeader, Kind};
-use crate::format::key::{FIXED_BYTES, KeyRecord, UNIT_BYTES};
+use crate::format::key::{KeyRecord, PEEK_BYTES, UNIT_BYTES};
 use crate::format::superblock::Superblock;
 use crate::format::{Flaw, names, seed};
 use crate::log::scan::{Extent, Framing, Scan};
@@ -52,7 +52,7 @@ impl KeyFraming {
 
 impl Framing for KeyFraming {
     const UNIT_BYTES: u64 = UNIT_BYTES;
-    const PEEK_BYTES: usize = FIXED_BYTES;
+    const PEEK_BYTES: usize = PEEK_BYTES;
 
     fn peek(&self, b: &[u8]) -> std::result::Result<usize, Flaw> {
         KeyRecord::peek(b).map(|r| r.total_bytes() as usize)

@@ -18,6 +18,7 @@
 //! # }
 //! ```
 
+mod accounts;
 mod buggify;
 mod check;
 mod checkpoint;

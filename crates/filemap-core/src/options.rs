@@ -62,6 +62,7 @@ pub struct Options {
     pub(crate) checkpoint_bytes: u64,
     pub(crate) recent_bytes: usize,
     pub(crate) keep_versions: Option<u32>,
+    pub(crate) keep_age: Option<Duration>,
     pub(crate) max_open_files: Option<usize>,
     pub(crate) free_space_floor: u64,
     pub(crate) large_value_bytes: u64,
@@ -80,6 +81,7 @@ impl Default for Options {
             checkpoint_bytes: 768 << 20,
             recent_bytes: 96 << 20,
             keep_versions: None,
+            keep_age: None,
             max_open_files: None,
             free_space_floor: 256 << 20,
             large_value_bytes: 1 << 20,
@@ -100,6 +102,7 @@ impl fmt::Debug for Options {
             .field("checkpoint_bytes", &self.checkpoint_bytes)
             .field("recent_bytes", &self.recent_bytes)
             .field("keep_versions", &self.keep_versions)
+            .field("keep_age", &self.keep_age)
             .field("max_open_files", &self.max_open_files)
             .field("free_space_floor", &self.free_space_floor)
             .field("large_value_bytes", &self.large_value_bytes)
@@ -151,6 +154,14 @@ impl Options {
     /// How many of the newest versions of a key are kept: all (`None`, the default) or the newest N.
     pub fn keep_versions(mut self, versions: Option<u32>) -> Options {
         self.keep_versions = versions;
+        self
+    }
+
+    /// Versions that are younger than this are kept (`None`, the default: age does not matter). With
+    /// [`Options::keep_versions`] too, what either rule keeps is kept; alone, a page whose newest version is older goes
+    /// altogether. Old versions go when upkeep looks through the store, some time after they have come of age.
+    pub fn keep_age(mut self, age: Option<Duration>) -> Options {
+        self.keep_age = age;
         self
     }
 

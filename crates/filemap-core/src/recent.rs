@@ -4,11 +4,11 @@
 //! append lock); readers walk it without locks at any time. It is dropped whole when a checkpoint has merged it.
 //!
 //! An entry, in words: {next in bucket, previous entry of the same key}, {key length, best}, hash, sequence, time,
-//! {location, size class, kind}, floor, sequence referred to, then the key. `best` is the entry of the newest version of
+//! extent, floor, {kind, sequence referred to}, then the key. `best` is the entry of the newest version of
 //! the key in this table, `floor` the sequence of its last removal: so a get looks at one entry, however often the key was
 //! put.
 
-use crate::format::location::{Location, SizeClass};
+use crate::format::location::Extent;
 use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, OnceLock, Ordering};
 use crate::record::Version;
 
@@ -28,17 +28,20 @@ const SPARE_CHUNKS: usize = 4;
 
 const CHUNK_WORDS: usize = 1 << CHUNK_BITS;
 const HEAD_WORDS: usize = 8;
-const TOMBSTONE: u64 = 1 << 48;
+/// Flags beside the sequence referred to.
+const TOMBSTONE: u64 = 1 << 63;
+const CHUNKED: u64 = 1 << 62;
 const TYPICAL_ENTRY_BYTES: usize = 128;
 
 /// What an entry says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) version: Version,
-    pub(crate) location: Location,
-    pub(crate) size: SizeClass,
+    pub(crate) extent: Extent,
     /// Sequence of the version that holds the body; 0 for this one.
     pub(crate) refers_to: u64,
+    /// Whether its record lists the chunks of a large body.
+    pub(crate) chunked: bool,
     pub(crate) tombstone: bool,
 }
 
@@ -116,13 +119,13 @@ impl Recent {
     }
 
     fn entry(&self, address: u32) -> Entry {
-        let place = self.word(address, 5);
+        let refers = self.word(address, 7);
         Entry {
             version: Version { sequence: self.word(address, 3), time_ms: self.word(address, 4).cast_signed() },
-            location: Location::unpack(place),
-            size: SizeClass((place >> 40) as u8),
-            refers_to: self.word(address, 7),
-            tombstone: place & TOMBSTONE != 0,
+            extent: Extent::unpack(self.word(address, 5)),
+            refers_to: refers & !(TOMBSTONE | CHUNKED),
+            chunked: refers & CHUNKED != 0,
+            tombstone: refers & TOMBSTONE != 0,
         }
     }
 
@@ -240,15 +243,16 @@ impl Recent {
         let next = if head == old && old != 0 { self.next(old) } else { head };
         let words = self.words(new);
         let tombstone = if entry.tombstone { TOMBSTONE } else { 0 };
+        let chunked = if entry.chunked { CHUNKED } else { 0 };
         let values = [
             u64::from(next) | u64::from(old) << 32,
             key.len() as u64 | u64::from(best.map_or(0, |b| b.1)) << 32,
             hash,
             entry.version.sequence,
             entry.version.time_ms.cast_unsigned(),
-            entry.location.pack() | u64::from(entry.size.0) << 40 | tombstone,
+            entry.extent.pack(),
             floor,
-            entry.refers_to,
+            entry.refers_to | chunked | tombstone,
         ];
         values.iter().zip(words).for_each(|(v, w)| w.store(*v, Ordering::Relaxed));
         key.chunks(8).zip(&words[HEAD_WORDS..]).for_each(|(c, w)| w.store(word_of(c), Ordering::Relaxed));
@@ -321,14 +325,15 @@ mod models;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::location::Location;
     use std::collections::HashMap;
 
     fn entry(sequence: u64, time_ms: i64, tombstone: bool) -> Entry {
         Entry {
             version: Version { time_ms, sequence },
-            location: Location::new((sequence % 9) as u16, 64 * sequence),
-            size: SizeClass(5),
+            extent: Extent { location: Location::new((sequence % 9) as u16, 64 * sequence), units: 5 },
             refers_to: 0,
+            chunked: false,
             tombstone,
         }
     }

@@ -7,7 +7,7 @@ pub const MAX_KEY_BYTES: usize = 65_536;
 /// Longest meta, in bytes.
 pub const MAX_META_BYTES: usize = 65_536;
 /// Greatest sequence of any version.
-pub(crate) const MAX_SEQUENCE: u64 = 1 << 62;
+pub(crate) const MAX_SEQUENCE: u64 = 1 << 56;
 /// Longest value, in bytes.
 pub const MAX_VALUE_BYTES: u64 = 4 << 30;
 

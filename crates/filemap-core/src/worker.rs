@@ -70,17 +70,17 @@ fn keep_synced(shared: &Shared) {
 
 /// Syncs the log when that is due or much of it is unwritten, and creates the next segment when the last one fills.
 pub(crate) fn write_back(shared: &Shared, writer: &WriteSide, is_due: bool) {
-    let (position, next) = {
+    let (position, floor) = {
         let log = lock(&writer.log);
-        (log.appender.position(), log.appender.wants_prepared())
+        (log.appender.position(), log.appender.wants_prepared().then_some(log.next_sequence))
     };
     let unwritten = position - writer.group.synced();
     if (is_due && unwritten > 0) || unwritten >= shared.options.writeback_bytes {
         // The error has poisoned the handle, which is how the caller learns of it.
         let _ = shared.sync_to(position);
     }
-    if let Some(ordinal) = next {
-        match shared.segments.prepare(ordinal) {
+    if let Some(floor) = floor {
+        match shared.segments.prepare(floor) {
             // Never sync again what failed to: the second time may wrongly succeed.
             Err(e @ Error::Io { op: "sync", .. }) => shared.poison(&e),
             // The roll itself will try again, and then it matters.

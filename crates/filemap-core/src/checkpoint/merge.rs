@@ -1,4 +1,5 @@
-//! What the versions of one key in the recent table make of its slot and its chain of key records.
+//! What the versions of one key in the recent table, and the moves of compaction, make of its slot and its chain of key
+//! records; and what that does to the accounts of the segments.
 //!
 //! The head of a chain is its newest version; the rest may be in any order, and a version may stand in it twice (readers
 //! drop the second). So a put of an older time is chained behind a restated head, and nothing written is ever changed.
@@ -6,20 +7,25 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::accounts::Accounts;
 use crate::buggify::{Fault, planted};
+use crate::checkpoint::work::{Op, Task};
 use crate::error::Result;
 use crate::format::key::KeyRecord;
 use crate::format::leaf::Slot;
+use crate::format::location::Extent;
+use crate::format::value::Kind;
 use crate::keys::KeyAppender;
 use crate::recent::{Entry, Found};
-use crate::state::{Spot, chain, sort_versions};
+use crate::state::{Retention, Spot, sort_versions};
 use crate::values::read::Want;
 use crate::values::segments::Segments;
 
 pub(super) struct Merge<'a> {
     pub(super) keys: &'a mut KeyAppender,
     pub(super) segments: &'a Arc<Segments>,
-    pub(super) keep: Option<u32>,
+    pub(super) accounts: &'a mut Accounts,
+    pub(super) retention: Retention,
     pub(super) replayed_below: u64,
 }
 
@@ -27,7 +33,14 @@ pub(super) struct Merge<'a> {
 struct Existing {
     at: usize,
     head: KeyRecord,
+    /// Of its key record; 0 when that is damaged, and was made up from the value record.
     address: u64,
+}
+
+/// One record of a chain.
+struct Link {
+    address: u64,
+    record: KeyRecord,
 }
 
 impl Merge<'_> {
@@ -50,73 +63,97 @@ impl Merge<'_> {
     ) -> Result<()> {
         let existing = self.find(slots, hash, key)?;
         let mut new: Vec<Spot> = versions.into_iter().map(Spot::from).collect();
-        let chained = if found.floor > 0 && !planted(Fault::TombstonesNotMerged) {
-            None
-        } else {
-            existing.as_ref().map(|e| (e.address, e.head))
-        };
-        let replayed = chained.is_some() && new.iter().any(|s| s.version.sequence < self.replayed_below);
-        if let (Some((address, head)), true) = (chained, replayed) {
-            let there: HashSet<u64> = self.chain(address, head)?.iter().map(|s| s.version.sequence).collect();
-            new.retain(|s| !there.contains(&s.version.sequence));
-        }
         sort_versions(&mut new);
-        new.reverse();
-        let at = existing.map(|e| e.at);
-        let newest = match (new.last(), chained) {
-            (None, None) => {
-                if let Some(at) = at {
-                    slots.remove(at);
-                }
+        let Some(existing) = existing else {
+            let kept = self.retention.kept(new);
+            return self.rewrite(slots, hash, key, None, kept);
+        };
+        let floor = if planted(Fault::TombstonesNotMerged) { 0 } else { found.floor };
+        let replayed = new.iter().any(|s| s.version.sequence < self.replayed_below);
+        let length = existing.head.chain as usize + new.len();
+        if floor > 0 || existing.address == 0 || replayed || self.retention.may_drop(length) {
+            let links = self.links(&existing)?;
+            let there: HashSet<u64> = links.iter().map(|l| l.record.version.sequence).collect();
+            let is_news = floor > 0 || new.iter().any(|s| !there.contains(&s.version.sequence));
+            if !is_news && existing.address != 0 {
                 return Ok(());
             }
-            (None, Some(_)) => return Ok(()),
-            (Some(last), Some((_, head))) if head.version > last.version => Spot::from(&head),
-            (Some(last), _) => *last,
-        };
-        let address = self.extend(key, chained, new, replayed)?;
-        let slot = Slot { hash, key: address, location: newest.location, size: newest.size };
-        match at {
-            Some(at) => slots[at] = slot,
-            None => slots.insert(slots.partition_point(|s| s.hash < hash), slot),
+            // In this order, so that of two places of one version the index's is kept: its account knows that one.
+            let mut all = spots(&links);
+            all.extend(new);
+            all.retain(|s| s.version.sequence > floor);
+            let kept = self.retention.kept(all);
+            return self.rewrite(slots, hash, key, Some((&existing, links)), kept);
+        }
+        if new.is_empty() { Ok(()) } else { self.extend(slots, hash, key, &existing, new) }
+    }
+
+    /// Applies what was asked for the keys with these hash bits, whichever they are: moves of their versions, and what the
+    /// whole chain is looked through for.
+    pub(super) fn restate(&mut self, slots: &mut Vec<Slot>, hash: u64, ops: &[Op], task: &Task) -> Result<()> {
+        let first = slots.partition_point(|s| s.hash < hash);
+        let mut at = first;
+        while slots.get(at).is_some_and(|s| s.hash == hash) {
+            let len = slots.len();
+            if let Some((existing, key)) = self.at(slots, at)? {
+                let links = self.links(&existing)?;
+                let before = spots(&links);
+                let mut all = before.clone();
+                for spot in &mut all {
+                    if let Some(op) = ops.iter().find(|op| op.is_of(spot)) {
+                        spot.extent = op.to;
+                    }
+                }
+                let kept = task.retention.kept(self.retention.kept(all));
+                if kept != before || links.iter().any(|l| task.evacuates(l.address)) {
+                    self.rewrite(slots, hash, &key, Some((&existing, links)), kept)?;
+                }
+            }
+            at += usize::from(slots.len() == len);
         }
         Ok(())
+    }
+
+    /// The key whose slot stands at a place.
+    fn at(&self, slots: &[Slot], at: usize) -> Result<Option<(Existing, Vec<u8>)>> {
+        let slot = &slots[at];
+        match self.keys.read(slot.key) {
+            Ok((head, key)) => Ok(Some((Existing { at, head, address: slot.key }, key))),
+            Err(e) if e.is_corrupt() => {
+                let found = self.record_by_value(slot)?;
+                Ok(found.map(|(head, key)| (Existing { at, head, address: 0 }, key)))
+            }
+            Err(e) => Err(e),
+        }
     }
 
     /// The slot of a key among those of its leaf. Its identity is the key in its key record or, when that is damaged, in its
     /// value record; when both are, the slot is left alone.
     fn find(&self, slots: &[Slot], hash: u64, key: &[u8]) -> Result<Option<Existing>> {
         let first = slots.partition_point(|s| s.hash < hash);
-        for (at, slot) in slots.iter().enumerate().skip(first).take_while(|(_, s)| s.hash == hash) {
-            match self.keys.read(slot.key) {
-                Ok((head, k)) if k == key => return Ok(Some(Existing { at, head, address: slot.key })),
-                Ok(_) => {}
-                Err(e) if e.is_corrupt() => {
-                    if let Some(head) = self.record_by_value(slot, key)? {
-                        return Ok(Some(Existing { at, head, address: 0 }));
-                    }
-                }
-                Err(e) => return Err(e),
+        for (at, _) in slots.iter().enumerate().skip(first).take_while(|(_, s)| s.hash == hash) {
+            if let Some((existing, _)) = self.at(slots, at)?.filter(|(_, k)| k == key) {
+                return Ok(Some(existing));
             }
         }
         Ok(None)
     }
 
     /// A key record as the value record tells it, for when the key record is lost: the chain behind it is lost too.
-    fn record_by_value(&self, slot: &Slot, key: &[u8]) -> Result<Option<KeyRecord>> {
+    fn record_by_value(&self, slot: &Slot) -> Result<Option<(KeyRecord, Vec<u8>)>> {
         let read = self.segments.with_record(slot.location, slot.size, Want::Head, |raw| {
-            let refers_to = if raw.header.kind == crate::format::value::Kind::Reference { raw.refers_to() } else { 0 };
+            let refers_to = if raw.header.kind == Kind::Reference { raw.refers_to() } else { 0 };
             let record = KeyRecord {
-                key_bytes: key.len() as u32,
+                key_bytes: raw.key().len() as u32,
                 version: raw.version(),
-                location: slot.location,
-                size: slot.size,
+                extent: Extent::new(slot.location, raw.header.total_bytes()),
+                chunked: raw.header.kind == Kind::Chunked,
                 previous: 0,
                 chain: 1,
                 refers_to,
                 holder: 0,
             };
-            Ok((raw.key() == key).then_some(record))
+            Ok(Some((record, raw.key().to_vec())))
         });
         match read {
             Err(e) if e.is_corrupt() => Ok(None),
@@ -124,70 +161,165 @@ impl Merge<'_> {
         }
     }
 
-    fn chain(&self, address: u64, head: KeyRecord) -> Result<Vec<Spot>> {
-        if address == 0 {
-            return Ok(vec![Spot::from(&head)]);
+    /// All records of a chain, from its head on.
+    fn links(&self, existing: &Existing) -> Result<Vec<Link>> {
+        let mut links = vec![Link { address: existing.address, record: existing.head }];
+        loop {
+            let last = &links[links.len() - 1].record;
+            if last.previous == 0 {
+                return Ok(links);
+            }
+            let (address, chain) = (last.previous, last.chain);
+            match self.keys.read(address) {
+                Ok((record, _)) if record.chain < chain => links.push(Link { address, record }),
+                Ok(_) => return Ok(links),
+                // What lies behind a damaged record is lost to readers too; it must not keep the rest from being merged.
+                Err(e) if e.is_corrupt() => return Ok(links),
+                Err(e) => return Err(e),
+            }
         }
-        chain(address, head, |at| match self.keys.read(at) {
-            Ok((record, _)) => Ok(Some(record)),
-            // What lies behind a damaged record is lost to readers too; it must not keep the rest from being merged.
-            Err(e) if e.is_corrupt() => Ok(None),
-            Err(e) => Err(e),
-        })
     }
 
-    /// Appends key records for the new versions, oldest first, behind what is chained; the address of the newest.
-    /// Of versions that were `replayed` an interrupted checkpoint may have dropped some, with what they refer to: those must
-    /// not come back.
-    fn extend(&mut self, key: &[u8], chained: Option<(u64, KeyRecord)>, new: Vec<Spot>, replayed: bool) -> Result<u64> {
-        let length = chained.map_or(0, |(_, h)| h.chain) as usize + new.len();
-        let (mut address, mut count, records) = match (chained, self.keep) {
-            (Some((address, head)), Some(keep)) if replayed || length > 2 * keep as usize => {
-                let mut all = self.chain(address, head)?;
-                all.extend(new);
-                (0, 0, kept(all, keep as usize))
+    /// Puts a chain of the versions that are kept, newest first, in place of a key's old one, if it had any.
+    fn rewrite(
+        &mut self,
+        slots: &mut Vec<Slot>,
+        hash: u64,
+        key: &[u8],
+        old: Option<(&Existing, Vec<Link>)>,
+        kept: Vec<Spot>,
+    ) -> Result<()> {
+        let (at, links) = old.map_or((None, Vec::new()), |(e, links)| (Some(e.at), links));
+        let before = spots(&links);
+        for spot in before.iter().filter(|b| !kept.contains(b)) {
+            self.leave(spot)?;
+        }
+        for spot in kept.iter().filter(|k| !before.contains(k)) {
+            self.enter(spot)?;
+        }
+        for link in links.iter().filter(|l| l.address != 0) {
+            self.accounts.debit_key(link.address, link.record.total_bytes());
+        }
+        let Some(newest) = kept.first().copied() else {
+            if let Some(at) = at {
+                slots.remove(at);
             }
-            // A head whose record is damaged is written again.
-            (Some((0, head)), _) => (0, 0, in_order(Some(Spot::from(&head)), new)),
-            (Some((address, head)), _) => {
-                let newest = new.last().map(|s| s.version);
-                let restated = newest.is_some_and(|n| head.version > n) || new.iter().any(|s| s.version < head.version);
-                let head_spot = restated.then(|| Spot::from(&head));
-                (address, head.chain, in_order(head_spot, new))
-            }
-            (None, Some(keep)) => (0, 0, kept(new, keep as usize)),
-            (None, None) => (0, 0, new),
+            return Ok(());
         };
-        let mut holders = Holders::new(chained);
-        for spot in records {
-            count += 1;
+        let address = self.append(key, (0, 0), kept.iter().rev(), Holders::default())?;
+        self.set(slots, at, Slot { hash, key: address, location: newest.extent.location, size: newest.extent.size() });
+        Ok(())
+    }
+
+    /// Appends the new versions, newest first, to a chain.
+    fn extend(
+        &mut self,
+        slots: &mut Vec<Slot>,
+        hash: u64,
+        key: &[u8],
+        existing: &Existing,
+        new: Vec<Spot>,
+    ) -> Result<()> {
+        let head = Spot::from(&existing.head);
+        for spot in &new {
+            self.enter(spot)?;
+        }
+        let mut records = new;
+        if records.iter().any(|s| s.version < head.version) {
+            records.push(head);
+        }
+        sort_versions(&mut records);
+        let newest = records[0];
+        let holders = Holders::of(existing);
+        let address = self.append(key, (existing.address, existing.head.chain), records.iter().rev(), holders)?;
+        let slot = Slot { hash, key: address, location: newest.extent.location, size: newest.extent.size() };
+        self.set(slots, Some(existing.at), slot);
+        Ok(())
+    }
+
+    fn set(&self, slots: &mut Vec<Slot>, at: Option<usize>, slot: Slot) {
+        match at {
+            Some(at) => slots[at] = slot,
+            None => slots.insert(slots.partition_point(|s| s.hash < slot.hash), slot),
+        }
+    }
+
+    /// Appends key records for versions, oldest first, behind a chain: its address and length. Returns the last one's address.
+    fn append<'s>(
+        &mut self,
+        key: &[u8],
+        behind: (u64, u32),
+        versions: impl Iterator<Item = &'s Spot>,
+        mut holders: Holders,
+    ) -> Result<u64> {
+        let (mut address, mut chain) = behind;
+        for spot in versions {
+            chain += 1;
             let record = KeyRecord {
                 key_bytes: key.len() as u32,
                 version: spot.version,
-                location: spot.location,
-                size: spot.size,
+                extent: spot.extent,
+                chunked: spot.chunked,
                 previous: address,
-                chain: count,
+                chain,
                 refers_to: spot.refers_to,
                 holder: holders.find(spot.refers_to),
             };
             address = self.keys.append(&record, key)?;
+            self.accounts.credit_key(address, record.total_bytes());
             holders.add(spot.version.sequence, address);
         }
         Ok(address)
     }
+
+    /// A version became reachable through the index.
+    fn enter(&mut self, spot: &Spot) -> Result<()> {
+        for extent in self.extents(spot)? {
+            let ordinal = self.segments.get(extent.location.segment).map_or(0, |s| s.ordinal);
+            self.accounts.credit(extent, ordinal);
+        }
+        Ok(())
+    }
+
+    /// A version is no more.
+    fn leave(&mut self, spot: &Spot) -> Result<()> {
+        self.extents(spot)?.into_iter().for_each(|extent| self.accounts.debit(extent));
+        Ok(())
+    }
+
+    /// The records that make up a version: its own, and its chunks. Of a damaged list the chunks are not known.
+    fn extents(&self, spot: &Spot) -> Result<Vec<Extent>> {
+        let mut extents = vec![spot.extent];
+        if spot.chunked {
+            let (location, size) = (spot.extent.location, spot.extent.size());
+            match self.segments.with_record(location, size, Want::Whole, |raw| raw.chunks()) {
+                Ok(chunks) => extents.extend(chunks.iter().map(|c| Extent { location: c.location, units: c.units })),
+                Err(e) if e.is_corrupt() => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(extents)
+    }
+}
+
+/// The versions of a chain, newest first, each once.
+fn spots(links: &[Link]) -> Vec<Spot> {
+    let mut spots: Vec<Spot> = links.iter().map(|l| Spot::from(&l.record)).collect();
+    sort_versions(&mut spots);
+    spots
 }
 
 /// Addresses of the versions that hold bodies, as far as they are at hand: those just appended, the former head, and the one
 /// that the former head named.
+#[derive(Default)]
 struct Holders {
     known: Vec<(u64, u64)>,
 }
 
 impl Holders {
-    fn new(chained: Option<(u64, KeyRecord)>) -> Holders {
-        let known = chained.map(|(address, h)| vec![(h.version.sequence, address), (h.refers_to, h.holder)]);
-        Holders { known: known.unwrap_or_default() }
+    fn of(existing: &Existing) -> Holders {
+        let head = &existing.head;
+        Holders { known: vec![(head.refers_to, head.holder), (head.version.sequence, existing.address)] }
     }
 
     fn add(&mut self, sequence: u64, address: u64) {
@@ -202,46 +334,5 @@ impl Holders {
     fn find(&self, sequence: u64) -> u64 {
         let found = self.known.iter().rev().find(|k| sequence != 0 && k.0 == sequence);
         found.map_or(0, |k| k.1)
-    }
-}
-
-/// Oldest first.
-fn in_order(head: Option<Spot>, mut new: Vec<Spot>) -> Vec<Spot> {
-    new.extend(head);
-    new.sort_by_key(|s| s.version);
-    new
-}
-
-/// The newest `keep` versions and those that hold the bodies of any of them, oldest first.
-fn kept(mut all: Vec<Spot>, keep: usize) -> Vec<Spot> {
-    sort_versions(&mut all);
-    let holders: Vec<u64> = all.iter().take(keep).map(|s| s.refers_to).filter(|&r| r != 0).collect();
-    let mut kept: Vec<Spot> = Vec::new();
-    for (i, spot) in all.iter().enumerate() {
-        if i < keep || holders.contains(&spot.version.sequence) {
-            kept.push(*spot);
-        }
-    }
-    kept.reverse();
-    kept
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::format::location::{Location, SizeClass};
-    use crate::record::Version;
-
-    fn spot(time_ms: i64, sequence: u64, refers_to: u64) -> Spot {
-        let version = Version { time_ms, sequence };
-        Spot { version, location: Location::new(0, 64 * sequence), size: SizeClass(0), refers_to }
-    }
-
-    #[test]
-    fn what_a_kept_version_refers_to_is_kept_with_it() {
-        let all = vec![spot(1, 1, 0), spot(2, 2, 0), spot(3, 3, 1), spot(3, 3, 1)];
-        let sequences = |keep| kept(all.clone(), keep).iter().map(|s| s.version.sequence).collect::<Vec<_>>();
-        assert_eq!(sequences(1), [1, 3]);
-        assert_eq!(sequences(2), [1, 2, 3]);
     }
 }

@@ -8,22 +8,26 @@
 //! early.
 
 mod merge;
+mod work;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::buggify::{Fault, planted, step};
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::format::leaf::kept_bits;
+use crate::format::leaf::{Slot, kept_bits};
 use crate::format::superblock::Tail;
 use crate::index::Index;
 use crate::primitive::Ordering;
 use crate::recent::{Found, Recent};
-use crate::state::{Checkpointer, Shared, Tables};
+use crate::state::{Checkpointer, Retention, Shared, Tables};
 use crate::stats::Counters;
 use crate::sync::{Poison, lock};
 use merge::Merge;
+
+pub(crate) use work::{Op, Task};
 
 /// A freeze that holds the append lock for this long counts as holding up the puts that wait for it.
 const SLOW_FREEZE: Duration = Duration::from_micros(500);
@@ -36,6 +40,8 @@ struct Frozen {
     tail: Tail,
     next_sequence: u64,
     position: u64,
+    /// Units of the removals in the log up to there, by segment, that are not accounted for yet.
+    tombstones: BTreeMap<u16, u64>,
 }
 
 impl Shared {
@@ -44,18 +50,23 @@ impl Shared {
     /// # Errors
     /// The first failure, which stops all further writes.
     pub(crate) fn checkpoint(&self) -> Result<()> {
+        self.checkpoint_with(Task::default())
+    }
+
+    /// As `checkpoint`, and does a task with it. What the task leads to is synced.
+    pub(crate) fn checkpoint_with(&self, task: Task) -> Result<()> {
         let writer = self.write_side()?;
         let mut checkpointer = lock(&writer.checkpointer);
         writer.poison.check()?;
         let _guard = PoisonOnUnwind(&writer.poison);
-        let result = self.checkpoint_locked(&mut checkpointer);
+        let result = self.checkpoint_locked(&mut checkpointer, task);
         writer.checkpoint_due.store(false, Ordering::Release);
         result.inspect_err(|e| self.poison(e))
     }
 
-    fn checkpoint_locked(&self, c: &mut Checkpointer) -> Result<()> {
+    fn checkpoint_locked(&self, c: &mut Checkpointer, task: Task) -> Result<()> {
         let start = Instant::now();
-        let Some(frozen) = self.freeze(c)? else { return Ok(()) };
+        let Some(frozen) = self.freeze(c, &task)? else { return Ok(()) };
         self.emit(&Event::CheckpointStarted { entries: frozen.table.entries() });
         let (pages, key_bytes) = (c.index.written_pages(), c.keys.appended_bytes());
         step();
@@ -68,9 +79,13 @@ impl Shared {
         if planted(Fault::TailWithTheFirstStage) {
             c.current.tail = frozen.tail;
         }
-        self.apply(c, &frozen.table)?;
+        self.apply(c, &frozen.table, task)?;
         c.current.tail = if planted(Fault::TailTakenAtTheEnd) { self.log_end() } else { frozen.tail };
         c.current.next_sequence = frozen.next_sequence;
+        for (segment, units) in frozen.tombstones {
+            let ordinal = self.segments.get(segment).map_or(0, |s| s.ordinal);
+            c.accounts.add_tombstones(segment, ordinal, units);
+        }
         self.commit(c)?;
         step();
         // Counted before the frozen table goes: a put that has looked at it must notice.
@@ -88,14 +103,14 @@ impl Shared {
     }
 
     /// Puts a fresh table in place of the active one, and notes where the log stands, in one step. `None` when nothing was
-    /// logged since the last checkpoint.
-    fn freeze(&self, c: &Checkpointer) -> Result<Option<Frozen>> {
+    /// logged since the last checkpoint, and there is nothing else to do.
+    fn freeze(&self, c: &Checkpointer, task: &Task) -> Result<Option<Frozen>> {
         let writer = self.write_side()?;
         let fresh = Arc::new(Recent::new(self.options.recent_bytes, 0));
         let mut log = lock(&writer.log);
         let start = Instant::now();
         let tail = log.appender.tail();
-        if tail == c.current.tail && self.tables.load().active.entries() == 0 {
+        if task.is_empty() && tail == c.current.tail && self.tables.load().active.entries() == 0 {
             return Ok(None);
         }
         assert!(self.tables.load().frozen.is_none(), "a checkpoint that did not finish has poisoned the handle");
@@ -103,38 +118,33 @@ impl Shared {
         self.tables.store(Arc::new(Tables { active: fresh, frozen: Some(Arc::clone(&table)) }));
         let position = log.appender.position();
         log.frozen_at = position;
+        let tombstones = std::mem::take(&mut log.tombstones);
         if start.elapsed() >= SLOW_FREEZE {
             writer.slow_freezes.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(Some(Frozen { table, tail, next_sequence: log.next_sequence, position }))
+        Ok(Some(Frozen { table, tail, next_sequence: log.next_sequence, position, tombstones }))
     }
 
-    /// Enters all keys of a table in the index, in hash order, committing a stage whenever one is full.
-    fn apply(&self, c: &mut Checkpointer, table: &Recent) -> Result<()> {
+    /// Enters all keys of a table in the index and does a task's work there, in hash order, committing a stage whenever one is
+    /// full.
+    fn apply(&self, c: &mut Checkpointer, table: &Recent, mut task: Task) -> Result<()> {
         let mut keys: Vec<(u64, Found)> = table.keys().collect();
         keys.sort_unstable_by_key(|k| k.0);
+        task.sort();
         c.index.expect(keys.len() as u64);
-        let mut rest = &keys[..];
-        let mut ahead = ReadAhead { keys: &keys, covered: 0, leaves: 0 };
-        while let Some((hash, _)) = rest.first() {
+        let hashes = task.hashes(keys.iter().map(|k| k.0));
+        let (mut rest, mut mine) = (&hashes[..], &keys[..]);
+        let mut ahead = ReadAhead { hashes: &hashes, covered: 0, leaves: 0 };
+        while let Some(first) = rest.first() {
             ahead.go(&self.index);
-            let old = c.index.leaf(*hash)?;
-            let (mine, others) = rest.split_at(rest.partition_point(|k| old.covers(k.0)));
+            let old = c.index.leaf(*first)?;
+            let (touched, others) = rest.split_at(rest.partition_point(|h| old.covers(*h)));
+            let (these, later) = mine.split_at(mine.partition_point(|k| old.covers(k.0)));
             let mut slots = old.slots.clone();
-            let mut merge = Merge {
-                keys: &mut c.keys,
-                segments: &self.segments,
-                keep: self.options.keep_versions,
-                replayed_below: c.replayed_below,
-            };
-            merge.read_ahead(&slots, mine.iter().map(|k| kept_bits(k.0)));
-            for (hash, found) in mine {
-                let key = table.key_of(found);
-                let versions = table.versions(found);
-                c.current.versions += versions.len() as u64;
-                merge.key(&mut slots, kept_bits(*hash), &key, found, versions)?;
+            self.merge_leaf(c, &mut slots, table, these, touched, &task)?;
+            if slots != old.slots {
+                c.index.replace(&old, &slots)?;
             }
-            c.index.replace(&old, &slots)?;
             if c.index.wants_flush() || c.keys.wants_flush() {
                 // Readers may be led to a key record only when it is in the file.
                 c.keys.flush()?;
@@ -144,7 +154,42 @@ impl Shared {
             if c.index.stage_is_full() {
                 self.commit(c)?;
             }
-            rest = others;
+            (rest, mine) = (others, later);
+        }
+        Ok(())
+    }
+
+    /// What becomes of the slots of one leaf: the table's keys first, then the task for all that were touched.
+    fn merge_leaf(
+        &self,
+        c: &mut Checkpointer,
+        slots: &mut Vec<Slot>,
+        table: &Recent,
+        keys: &[(u64, Found)],
+        touched: &[u64],
+        task: &Task,
+    ) -> Result<()> {
+        let mut merge = Merge {
+            keys: &mut c.keys,
+            segments: &self.segments,
+            accounts: &mut c.accounts,
+            retention: Retention::of(&self.options),
+            replayed_below: c.replayed_below,
+        };
+        merge.read_ahead(slots, touched.iter().map(|h| kept_bits(*h)));
+        for (hash, found) in keys {
+            let key = table.key_of(found);
+            let versions = table.versions(found);
+            c.current.versions += versions.len() as u64;
+            merge.key(slots, kept_bits(*hash), &key, found, versions)?;
+        }
+        let mut last = None;
+        for hash in touched.iter().filter(|h| task.touches(**h)) {
+            // Keys whose hashes share the bits that slots keep are looked at together.
+            if last != Some(kept_bits(*hash)) {
+                merge.restate(slots, kept_bits(*hash), task.ops_near(*hash), task)?;
+            }
+            last = Some(kept_bits(*hash));
         }
         Ok(())
     }
@@ -158,12 +203,13 @@ impl Shared {
             c.current.epoch = c.index.epoch();
             self.superblock.write(&c.current)?;
         }
-        c.current.index = c.index.commit()?;
+        c.current.index = c.index.commit(&c.accounts.encode())?;
         c.current.epoch = c.index.epoch();
         c.current.key_bytes = self.keys.bytes();
         c.current.max_time_ms = self.indexed_time_ms.load(Ordering::Acquire);
         self.superblock.write(&c.current)?;
         self.latest.store(Arc::new(c.current.clone()));
+        self.accounts.store(Arc::new(c.accounts.clone()));
         c.index.committed();
         Ok(())
     }
@@ -183,7 +229,7 @@ impl Drop for PoisonOnUnwind<'_> {
 
 /// Asks for leaves some way ahead of the merge, so that an index larger than memory is read with many requests under way.
 struct ReadAhead<'a> {
-    keys: &'a [(u64, Found)],
+    hashes: &'a [u64],
     /// Keys whose leaves were asked for.
     covered: usize,
     /// Leaves that were asked for.
@@ -194,9 +240,9 @@ impl ReadAhead<'_> {
     /// One leaf on; at the first call, as many as there should be under way.
     fn go(&mut self, index: &Index) {
         let goal = self.leaves.max(LEAVES_AHEAD) + 1;
-        while self.leaves < goal && self.covered < self.keys.len() {
-            let end = index.will_need(self.keys[self.covered].0);
-            self.covered += self.keys[self.covered..].partition_point(|k| k.0 <= end);
+        while self.leaves < goal && self.covered < self.hashes.len() {
+            let end = index.will_need(self.hashes[self.covered]);
+            self.covered += self.hashes[self.covered..].partition_point(|h| *h <= end);
             self.leaves += 1;
         }
     }
@@ -221,8 +267,8 @@ mod tests {
             if progress.file == names::KEYS && !std::mem::replace(&mut begun, true) {
                 put(100..200);
                 let mut c = lock(&shared.writer.as_ref().unwrap().checkpointer);
-                let frozen = shared.freeze(&c).unwrap().unwrap();
-                shared.apply(&mut c, &frozen.table).unwrap();
+                let frozen = shared.freeze(&c, &Task::default()).unwrap().unwrap();
+                shared.apply(&mut c, &frozen.table, Task::default()).unwrap();
                 c.keys.flush().unwrap();
                 c.index.flush().unwrap();
             }

@@ -9,9 +9,12 @@
 //! | 16 | 16 | store id |
 //! | 32 | 8 | value segment: ordinal, its place in the order of the log; 0 elsewhere |
 //! | 40 | 8 | time of creation, ms since 1970 |
-//! | 48 | 16 | reserved, zero |
+//! | 48 | 8 | value segment: floor, no record in it is an earlier version of a removal with a lower sequence; 0 elsewhere |
+//! | 56 | 1 | value segment: 0 = part of the log, 1 = written by compaction; 0 elsewhere |
+//! | 57 | 7 | reserved, zero |
 
 use super::{FORMAT_VERSION, Flaw, all_zero, get_16, get_u16, get_u32, get_u64, put};
+use crate::record::MAX_SEQUENCE;
 
 pub(crate) const BYTES: usize = 64;
 /// Greatest ordinal of a segment: no log comes near it, and counting on from it must not overflow.
@@ -46,11 +49,23 @@ pub(crate) struct FileHeader {
     pub(crate) store_id: [u8; 16],
     pub(crate) ordinal: u64,
     pub(crate) created_ms: i64,
+    pub(crate) floor: u64,
+    /// Whether compaction has written it: it is no part of the log's order.
+    pub(crate) is_output: bool,
 }
 
 impl FileHeader {
     pub(crate) fn new(kind: Kind, store_id: [u8; 16], ordinal: u64, created_ms: i64) -> FileHeader {
-        FileHeader { kind, read_version: FORMAT_VERSION, write_version: FORMAT_VERSION, store_id, ordinal, created_ms }
+        FileHeader {
+            kind,
+            read_version: FORMAT_VERSION,
+            write_version: FORMAT_VERSION,
+            store_id,
+            ordinal,
+            created_ms,
+            floor: 0,
+            is_output: false,
+        }
     }
 
     pub(crate) fn encode(&self) -> [u8; BYTES] {
@@ -61,6 +76,8 @@ impl FileHeader {
         put(&mut b, 16, &self.store_id);
         put(&mut b, 32, &self.ordinal.to_le_bytes());
         put(&mut b, 40, &self.created_ms.to_le_bytes());
+        put(&mut b, 48, &self.floor.to_le_bytes());
+        b[56] = u8::from(self.is_output);
         let crc = crc32fast::hash(&b[12..]);
         put(&mut b, 8, &crc.to_le_bytes());
         b
@@ -79,11 +96,14 @@ impl FileHeader {
         if read_version == 0 {
             return Err("format version 0");
         }
-        if read_version <= FORMAT_VERSION && !all_zero(&b[48..BYTES]) {
+        if read_version <= FORMAT_VERSION && (b[56] > 1 || !all_zero(&b[57..BYTES])) {
             return Err("reserved header bytes are not zero");
         }
-        if read_version <= FORMAT_VERSION && get_u64(b, 32) > MAX_ORDINAL {
-            return Err("ordinal is out of range");
+        if read_version <= FORMAT_VERSION && (get_u64(b, 32) > MAX_ORDINAL || get_u64(b, 48) > MAX_SEQUENCE) {
+            return Err("ordinal or floor is out of range");
+        }
+        if kind != Kind::Values && !all_zero(&b[48..57]) {
+            return Err("only value segments have a floor and an origin");
         }
         Ok(FileHeader {
             kind,
@@ -92,6 +112,8 @@ impl FileHeader {
             store_id: get_16(b, 16),
             ordinal: get_u64(b, 32),
             created_ms: get_u64(b, 40).cast_signed(),
+            floor: get_u64(b, 48),
+            is_output: b[56] == 1,
         })
     }
 }
@@ -103,7 +125,10 @@ mod tests {
     #[test]
     fn headers_come_back_and_any_changed_byte_is_noticed() {
         for kind in Kind::ALL {
-            let header = FileHeader::new(kind, [7; 16], 70_000, -5);
+            let mut header = FileHeader::new(kind, [7; 16], 70_000, -5);
+            if kind == Kind::Values {
+                (header.floor, header.is_output) = (99, true);
+            }
             let bytes = header.encode();
             assert_eq!(FileHeader::decode(&bytes), Ok(header));
             for at in 0..BYTES {

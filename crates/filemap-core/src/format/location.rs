@@ -3,6 +3,8 @@
 /// Records start at multiples of this many bytes.
 pub(crate) const UNIT_BYTES: u64 = 64;
 const OFFSET_BITS: u32 = 24;
+const LOCATION_BITS: u32 = 40;
+const UNITS_BITS: u32 = 24;
 
 /// A segment number and an offset in units: 16 + 24 bits, so a segment has up to 1 GiB and a log up to 64 TiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,6 +31,39 @@ impl Location {
     /// From the low 40 bits; the others are ignored.
     pub(crate) fn unpack(bits: u64) -> Location {
         Location { segment: (bits >> OFFSET_BITS) as u16, unit: (bits & ((1 << OFFSET_BITS) - 1)) as u32 }
+    }
+}
+
+/// A record's place and its exact length, in 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Extent {
+    pub(crate) location: Location,
+    /// Length in units, less than 2^24: a record fits in a segment behind the file's header.
+    pub(crate) units: u32,
+}
+
+impl Extent {
+    /// A record of so many bytes, padding included.
+    pub(crate) fn new(location: Location, bytes: u64) -> Extent {
+        assert!(bytes.is_multiple_of(UNIT_BYTES) && bytes / UNIT_BYTES < 1 << UNITS_BITS, "{bytes} bytes");
+        Extent { location, units: (bytes / UNIT_BYTES) as u32 }
+    }
+
+    pub(crate) fn bytes(self) -> u64 {
+        u64::from(self.units) * UNIT_BYTES
+    }
+
+    /// The class of its length, as slots keep it.
+    pub(crate) fn size(self) -> SizeClass {
+        SizeClass::of(self.bytes())
+    }
+
+    pub(crate) fn pack(self) -> u64 {
+        self.location.pack() | u64::from(self.units) << LOCATION_BITS
+    }
+
+    pub(crate) fn unpack(bits: u64) -> Extent {
+        Extent { location: Location::unpack(bits), units: (bits >> LOCATION_BITS) as u32 }
     }
 }
 

@@ -4,12 +4,15 @@
 //! |---|---|---|
 //! | 0 | 4 | CRC-32 of bytes 4..4096, seeded with store id and page number |
 //! | 4 | 1 | 2 = node |
-//! | 5 | 1 | level: 0 holds directory entries, n > 0 the page numbers of nodes of level n - 1 |
+//! | 5 | 1 | level: 0 holds directory entries, 64 words of the segment table, n > 0 or n > 64 the page numbers of nodes of level n - 1 |
 //! | 6 | 2 | number of entries, up to 508 |
 //! | 8 | 8 | epoch of the superblock that first names the page |
 //! | 16 | 8 | index of the first entry in its level |
 //! | 24 | 8 | reserved, zero |
 //! | 32 | 8 each | entries |
+//!
+//! The segment table has three words for each segment with an entry: {56 bits ordinal, 8 bits 1 = value log, 2 = key
+//! log}, live units, units of removals.
 //!
 //! A directory entry is {32 bits page, 16 bits number of slots, 8 bits depth, 8 bits zero}; page 0 stands for a leaf
 //! without slots, which needs no page.
@@ -18,6 +21,8 @@ use super::{Flaw, PAGE_BYTES, all_zero, get_u16, get_u32, get_u64, put, seeded_c
 
 /// Entries of a full node.
 pub(crate) const CAPACITY: usize = (PAGE_BYTES - HEADER_BYTES) / 8;
+/// Lowest level of the tree that holds the segment table.
+pub(crate) const TABLE_LEVEL: u8 = 64;
 const HEADER_BYTES: usize = 32;
 const KIND: u8 = 2;
 

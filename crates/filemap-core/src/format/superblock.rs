@@ -27,7 +27,9 @@
 //! | 160 | 8 | versions in the index, as they were put |
 //! | 168 | 8 | greatest time of any version in the index |
 //! | 176 | 8 | how many recoveries have dropped something that a reader may have seen |
-//! | 184 | 328 | reserved, zero |
+//! | 184 | 4 | root page of the segment table, 0 for none |
+//! | 188 | 4 | number of its words |
+//! | 192 | 320 | reserved, zero |
 
 use super::{FORMAT_VERSION, Flaw, PAGE_BYTES, all_zero, get_16, get_u16, get_u32, get_u64, header, leaf, put};
 use crate::options::Canonicalizer;
@@ -55,6 +57,17 @@ pub(crate) struct IndexRoot {
     pub(crate) depth: u8,
     pub(crate) leaves: u64,
     pub(crate) keys: u64,
+    /// Root page of the segment table, 0 for none.
+    pub(crate) table: u32,
+    /// Words of the table.
+    pub(crate) table_words: u32,
+}
+
+impl IndexRoot {
+    /// That of a new store.
+    pub(crate) fn empty() -> IndexRoot {
+        IndexRoot { pages: 1, root: 0, depth: leaf::MIN_DEPTH, leaves: 0, keys: 0, table: 0, table_words: 0 }
+    }
 }
 
 /// A decoded superblock.
@@ -103,6 +116,7 @@ impl Superblock {
             self.versions,
             self.max_time_ms.cast_unsigned(),
             self.recoveries,
+            u64::from(self.index.table) | u64::from(self.index.table_words) << 32,
         ];
         for (i, word) in words.iter().enumerate() {
             put(&mut b, 88 + 8 * i, &word.to_le_bytes());
@@ -144,7 +158,15 @@ impl Superblock {
             tail: Tail { ordinal: word(1), offset: word(2) },
             next_sequence: word(3),
             key_bytes: word(4),
-            index: IndexRoot { pages: word(5), root: get_u32(b, 136), depth: b[140], leaves: word(7), keys: word(8) },
+            index: IndexRoot {
+                pages: word(5),
+                root: get_u32(b, 136),
+                depth: b[140],
+                leaves: word(7),
+                keys: word(8),
+                table: get_u32(b, 184),
+                table_words: get_u32(b, 188),
+            },
             versions: word(9),
             max_time_ms: word(10).cast_signed(),
             recoveries: word(11),
@@ -154,7 +176,7 @@ impl Superblock {
 
 /// Whether the fields of a superblock of this format say what can be.
 fn check_ranges(b: &[u8]) -> Result<(), Flaw> {
-    if !(all_zero(&b[141..144]) && all_zero(&b[184..BYTES])) {
+    if !(all_zero(&b[141..144]) && all_zero(&b[192..BYTES])) {
         return Err("reserved superblock bytes are not zero");
     }
     if !(4096..=1 << 30).contains(&get_u32(b, 40)) {
@@ -174,6 +196,10 @@ fn check_ranges(b: &[u8]) -> Result<(), Flaw> {
     }
     if word(5) > u64::from(u32::MAX) || word(7) > word(5) || word(8) > word(7) * leaf::CAPACITY as u64 {
         return Err("size of the index is out of range");
+    }
+    // Three words for each of 65,536 segments of either log.
+    if get_u32(b, 188) > 6 << 16 || (get_u32(b, 184) == 0) != (get_u32(b, 188) == 0) {
+        return Err("segment table is out of range");
     }
     let (name, padding) = b[48..80].split_at(b[48..80].iter().position(|&c| c == 0).unwrap_or(0));
     if name.is_empty() || !all_zero(padding) || str::from_utf8(name).is_err() {
@@ -196,7 +222,7 @@ pub(crate) fn example() -> Superblock {
         tail: Tail { ordinal: 4, offset: 640 },
         next_sequence: 77,
         key_bytes: 4096,
-        index: IndexRoot { pages: 12, root: 5, depth: 8, leaves: 6, keys: 1000 },
+        index: IndexRoot { pages: 12, root: 5, depth: 8, leaves: 6, keys: 1000, table: 4, table_words: 9 },
         versions: 1010,
         max_time_ms: -1,
         recoveries: 3,

@@ -10,13 +10,12 @@ use super::{Index, Owner};
 use crate::error::{Error, Result};
 use crate::files::drop_failed_writes;
 use crate::format::leaf::{CAPACITY as LEAF_CAPACITY, MAX_DEPTH, MIN_DEPTH};
-use crate::format::node::{self, CAPACITY, Entry};
+use crate::format::node::{self, CAPACITY, Entry, TABLE_LEVEL};
 use crate::format::superblock::IndexRoot;
 use crate::format::{PAGE_BYTES, names};
 use crate::limits::Limits;
 
-/// Loads the index of a superblock's `root` and `epoch`, and where its nodes lie, from which its owner makes an
-/// [`IndexWriter`](super::IndexWriter).
+/// Loads the index of a superblock's `root` and `epoch`, from which its owner makes an [`IndexWriter`](super::IndexWriter).
 ///
 /// # Errors
 /// `Corrupt` when the file is shorter than the root says, or a node page is damaged or inconsistent.
@@ -27,7 +26,7 @@ pub(crate) fn load(
     root: IndexRoot,
     epoch: u64,
     limits: &Limits,
-) -> Result<(Arc<Index>, Levels)> {
+) -> Result<Loaded> {
     let corrupt = |page: u64, what: &str| Error::corrupt(names::INDEX, page * PAGE_BYTES as u64, what);
     let len = file.len().map_err(|e| Error::io("measure", names::INDEX, e))?;
     if len / (PAGE_BYTES as u64) < root.pages || root.pages == 0 {
@@ -42,16 +41,32 @@ pub(crate) fn load(
     if root.root != 0 && 1 << root.depth > root.pages * CAPACITY as u64 {
         return Err(corrupt(0, "directory is larger than the file"));
     }
-    if root.root == 0 {
-        let index = Arc::new(Index::new(file, seed, owner, Directory::empty(epoch), limits));
-        return Ok((index, Vec::new()));
-    }
     let loader = Loader { file: &*file, seed, pages: root.pages, epoch };
-    let (levels, entries) = loader.levels(root)?;
-    loader.check_entries(root.depth, &entries)?;
-    let directory = Directory::new(root.depth, epoch, entries);
+    let (levels, directory) = if root.root == 0 {
+        (Vec::new(), Directory::empty(epoch))
+    } else {
+        let (levels, entries) = loader.tree(root.root, 1 << root.depth, 0)?;
+        loader.check_entries(root.depth, &entries)?;
+        (levels, Directory::new(root.depth, epoch, entries))
+    };
+    let (table_levels, table) = match root.table {
+        0 => (Vec::new(), Vec::new()),
+        page => loader.tree(page, root.table_words as usize, TABLE_LEVEL)?,
+    };
     let index = Arc::new(Index::new(Arc::clone(&file), seed, owner, directory, limits));
-    Ok((index, levels))
+    Ok(Loaded { index, levels, table, table_pages: table_levels.concat() })
+}
+
+/// An index that was loaded.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) index: Arc<Index>,
+    /// Where its nodes lie.
+    pub(crate) levels: Levels,
+    /// The words of the segment table.
+    pub(crate) table: Vec<u64>,
+    /// The pages that hold them.
+    pub(crate) table_pages: Vec<u32>,
 }
 
 /// Page numbers of the nodes of each level.
@@ -65,19 +80,20 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// Page numbers of the nodes of each level, level 0 first, and the directory's entries.
-    fn levels(&self, root: IndexRoot) -> Result<(Levels, Vec<u64>)> {
-        let mut counts = vec![1usize << root.depth];
+    /// Page numbers of the nodes of each level of a tree of `count` words, level 0 first, and the words. Its levels are
+    /// numbered from `lowest`.
+    fn tree(&self, root: u32, count: usize, lowest: u8) -> Result<(Levels, Vec<u64>)> {
+        let mut counts = vec![count];
         while counts[counts.len() - 1] > CAPACITY {
             counts.push(counts[counts.len() - 1].div_ceil(CAPACITY));
         }
-        let mut levels = vec![vec![root.root]];
+        let mut levels = vec![vec![root]];
         for level in (1..counts.len()).rev() {
-            let entries = self.level(level, levels.last().map_or(&[][..], |l| l), counts[level])?;
-            let pages: Vec<u32> = entries.iter().map(|&e| e as u32).collect();
-            levels.push(pages);
+            let nodes = levels.last().map_or(&[][..], |l| l);
+            let entries = self.level(usize::from(lowest) + level, nodes, counts[level])?;
+            levels.push(entries.iter().map(|&e| e as u32).collect());
         }
-        let entries = self.level(0, levels.last().map_or(&[][..], |l| l), counts[0])?;
+        let entries = self.level(usize::from(lowest), levels.last().map_or(&[][..], |l| l), counts[0])?;
         levels.reverse();
         Ok((levels, entries))
     }

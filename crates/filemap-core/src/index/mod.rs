@@ -28,7 +28,7 @@ use crate::primitive::{ArcSwap, AtomicU64, Ordering, fence};
 use directory::Directory;
 use extents::Extents;
 
-pub(crate) use load::load;
+pub(crate) use load::{Loaded, load};
 pub(crate) use writer::IndexWriter;
 
 /// Slots that may be the key's: nearly always none or one.

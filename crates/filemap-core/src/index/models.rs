@@ -99,9 +99,10 @@ fn scenario(change: fn(&mut IndexWriter), read: fn(&Index)) {
     model.check(move || {
         let words = (0..PAGES * PAGE_BYTES / 8).map(|_| Word::new(0)).collect();
         let file: Arc<dyn File> = Arc::new(ModelFile(Arc::new(Memory(words))));
-        let root = IndexRoot { pages: 1, root: 0, depth: MIN_DEPTH, leaves: 0, keys: 0 };
-        let (index, levels) = load(file, 9, Owner::Us, root, 1, &Limits::default()).unwrap();
-        let mut writer = IndexWriter::new(Arc::clone(&index), levels, root, 2, Limits::default());
+        let root = IndexRoot::empty();
+        let loaded = load(file, 9, Owner::Us, root, 1, &Limits::default()).unwrap();
+        let index = Arc::clone(&loaded.index);
+        let mut writer = IndexWriter::new(loaded, root, 2, Limits::default());
         for key in 1..=2 {
             write(&mut writer, &[slot(LEFT, key)], LEFT);
             writer.committed();

@@ -8,8 +8,9 @@ use filemap_io::{Access, Dir, File, OsDir};
 use super::*;
 
 fn open(file: &Arc<dyn File>, root: IndexRoot, epoch: u64) -> (Arc<Index>, IndexWriter) {
-    let (index, levels) = load(Arc::clone(file), SEED, Owner::Us, root, epoch, &Limits::default()).unwrap();
-    (Arc::clone(&index), IndexWriter::new(index, levels, root, epoch + 1, Limits::default()))
+    let loaded = load(Arc::clone(file), SEED, Owner::Us, root, epoch, &Limits::default()).unwrap();
+    let index = Arc::clone(&loaded.index);
+    (index, IndexWriter::new(loaded, root, epoch + 1, Limits::default()))
 }
 
 use crate::format::header::{FileHeader, Kind};
@@ -17,7 +18,6 @@ use crate::format::leaf::MIN_DEPTH;
 use crate::format::location::{Location, SizeClass};
 use crate::format::superblock::IndexRoot;
 
-const EMPTY: IndexRoot = IndexRoot { pages: 1, root: 0, depth: MIN_DEPTH, leaves: 0, keys: 0 };
 const SEED: u32 = 9;
 
 fn file() -> (tempfile::TempDir, Arc<dyn File>) {
@@ -67,7 +67,7 @@ fn apply(writer: &mut IndexWriter, batch: &BTreeMap<u64, u64>, durable: &mut dyn
 }
 
 fn commit(writer: &mut IndexWriter, durable: &mut dyn FnMut(IndexRoot, u64)) {
-    let root = writer.commit().unwrap();
+    let root = writer.commit(&[1, 2, 3]).unwrap();
     durable(root, writer.epoch());
     writer.committed();
 }
@@ -83,7 +83,7 @@ fn found(index: &Index, hash: u64) -> Vec<u64> {
 fn it_agrees_with_a_map_through_growth_removal_and_reopening() {
     let (_temp, file) = file();
     let mut model: BTreeMap<u64, u64> = BTreeMap::new();
-    let (mut root, mut epoch) = (EMPTY, 1);
+    let (mut root, mut epoch) = (IndexRoot::empty(), 1);
     let mut next = 1;
     for round in 0..12u64 {
         let (index, mut writer) = open(&file, root, epoch);
@@ -104,7 +104,7 @@ fn it_agrees_with_a_map_through_growth_removal_and_reopening() {
             };
         }
         assert_eq!(root.keys, model.len() as u64);
-        let (again, _) = load(Arc::clone(&file), SEED, Owner::Other, root, epoch, &Limits::default()).unwrap();
+        let again = load(Arc::clone(&file), SEED, Owner::Other, root, epoch, &Limits::default()).unwrap().index;
         for i in 1..next + 50 {
             let want: Vec<u64> = model.get(&hash(i)).copied().into_iter().collect();
             assert_eq!(found(&index, hash(i)), want);
@@ -125,8 +125,8 @@ fn it_agrees_with_a_map_through_growth_removal_and_reopening() {
 #[test]
 fn what_the_last_durable_root_names_is_untouched_until_the_next_is_durable() {
     let (_temp, file) = file();
-    let (_, mut writer) = open(&file, EMPTY, 1);
-    let mut durable = (EMPTY, 1);
+    let (_, mut writer) = open(&file, IndexRoot::empty(), 1);
+    let mut durable = (IndexRoot::empty(), 1);
     let first: BTreeMap<u64, u64> = (1..80_000).map(|i| (hash(i), i)).collect();
     apply(&mut writer, &first, &mut |r, e| durable = (r, e));
     // The next checkpoint replaces every key. At the end of each of its stages, just before the superblock would be
@@ -135,7 +135,7 @@ fn what_the_last_durable_root_names_is_untouched_until_the_next_is_durable() {
     let mut stages = 0;
     let mut last = durable;
     apply(&mut writer, &second, &mut |root, epoch| {
-        let (index, _) = load(Arc::clone(&file), SEED, Owner::Us, last.0, last.1, &Limits::default()).unwrap();
+        let index = load(Arc::clone(&file), SEED, Owner::Us, last.0, last.1, &Limits::default()).unwrap().index;
         for i in (1..80_000).step_by(97) {
             let keys = found(&index, hash(i));
             assert!(keys == [i] || keys == [i + 1_000_000], "{i}: {keys:?}");
@@ -154,7 +154,7 @@ fn what_the_last_durable_root_names_is_untouched_until_the_next_is_durable() {
 #[test]
 fn readers_never_miss_a_key_while_pages_are_reused() {
     let (_temp, file) = file();
-    let (index, mut writer) = open(&file, EMPTY, 1);
+    let (index, mut writer) = open(&file, IndexRoot::empty(), 1);
     let all: BTreeMap<u64, u64> = (1..20_000).map(|i| (hash(i), i)).collect();
     apply(&mut writer, &all, &mut |_, _| {});
     let done = std::sync::atomic::AtomicBool::new(false);
@@ -181,7 +181,7 @@ fn readers_never_miss_a_key_while_pages_are_reused() {
 #[test]
 fn keys_with_equal_bits_share_a_page_until_it_is_full_of_them() {
     let (_temp, file) = file();
-    let (_, mut writer) = open(&file, EMPTY, 1);
+    let (_, mut writer) = open(&file, IndexRoot::empty(), 1);
     let old = writer.leaf(0).unwrap();
     let same = |n: u64| (0..n).map(|i| Slot { hash: 0, ..slot(0, i) }).collect::<Vec<_>>();
     writer.replace(&old, &same(254)).unwrap();
@@ -197,9 +197,9 @@ fn keys_with_equal_bits_share_a_page_until_it_is_full_of_them() {
 #[test]
 fn a_damaged_page_is_an_error_and_not_a_miss() {
     let (_temp, file) = file();
-    let (_, mut writer) = open(&file, EMPTY, 1);
+    let (_, mut writer) = open(&file, IndexRoot::empty(), 1);
     let all: BTreeMap<u64, u64> = (1..3000).map(|i| (hash(i), i)).collect();
-    let mut durable = (EMPTY, 1);
+    let mut durable = (IndexRoot::empty(), 1);
     apply(&mut writer, &all, &mut |r, e| durable = (r, e));
     let (mut wrong, mut errors) = (0, 0);
     for page in 1..durable.0.pages {
@@ -209,7 +209,8 @@ fn a_damaged_page_is_an_error_and_not_a_miss() {
         file.write_at(&[byte[0] ^ 1], at).unwrap();
         match load(Arc::clone(&file), SEED, Owner::Us, durable.0, durable.1, &Limits::default()) {
             Err(e) => assert!(e.is_corrupt()),
-            Ok((index, _)) => {
+            Ok(loaded) => {
+                let index = loaded.index;
                 for (h, i) in all.iter().take(600) {
                     match index.lookup(*h) {
                         Err(e) => {

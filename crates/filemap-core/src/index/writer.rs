@@ -10,12 +10,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::directory::Directory;
-use super::load::Levels;
+use super::load::{Levels, Loaded};
 use super::{Index, copy};
 use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
 use crate::format::leaf::{self, CAPACITY, MAX_DEPTH, Slot};
-use crate::format::node::{self, Entry};
+use crate::format::node::{self, Entry, TABLE_LEVEL};
 use crate::format::superblock::IndexRoot;
 use crate::format::{PAGE_BYTES, names};
 use crate::limits::Limits;
@@ -70,16 +70,20 @@ pub(crate) struct IndexWriter {
     limits: Limits,
     /// No leaf is split beyond this depth.
     deepest: u8,
+    /// Pages of the segment table, its root last, and the number of its words.
+    table: (Vec<u32>, u32),
 }
 
 impl IndexWriter {
     /// The writer of the index that was loaded from `root`; finds out which pages of the file are free. `epoch` is
     /// that of its first commit.
-    pub(crate) fn new(index: Arc<Index>, levels: Levels, root: IndexRoot, epoch: u64, limits: Limits) -> IndexWriter {
+    pub(crate) fn new(loaded: Loaded, root: IndexRoot, epoch: u64, limits: Limits) -> IndexWriter {
+        let Loaded { index, levels, table, table_pages } = loaded;
         let directory = index.directory.load_full();
         let mut used: Vec<u32> = directory.leaves().map(|(_, e)| e.page).filter(|&p| p != 0).collect();
         let leaves = used.len() as u64;
         used.extend(levels.iter().flatten());
+        used.extend(&table_pages);
         used.push(0);
         used.sort_unstable();
         let mut free = BTreeSet::new();
@@ -102,6 +106,7 @@ impl IndexWriter {
             written_pages: 0,
             limits,
             deepest: deepest(root.keys),
+            table: (table_pages, table.len() as u32),
         }
     }
 
@@ -225,11 +230,12 @@ impl IndexWriter {
         self.stage_pages >= self.limits.stage_pages.max(self.leaves / STAGES)
     }
 
-    /// Writes what is left of the stage, leaves and nodes, and syncs the file. The result goes into the superblock with
-    /// [`IndexWriter::epoch`]; when that is durable, call [`IndexWriter::committed`].
-    pub(crate) fn commit(&mut self) -> Result<IndexRoot> {
+    /// Writes what is left of the stage, leaves and nodes, and the segment table, and syncs the file. The result goes into the
+    /// superblock with [`IndexWriter::epoch`]; when that is durable, call [`IndexWriter::committed`].
+    pub(crate) fn commit(&mut self, table: &[u64]) -> Result<IndexRoot> {
         self.flush()?;
         self.write_nodes()?;
+        self.write_table(table)?;
         if !planted(Fault::IndexNotSynced) {
             self.index.file.sync().map_err(|e| Error::io("sync", names::INDEX, e))?;
         }
@@ -253,6 +259,8 @@ impl IndexWriter {
             depth: self.index.directory.load().depth(),
             leaves: self.leaves,
             keys: self.keys,
+            table: self.table.0.last().map_or(0, |&root| root),
+            table_words: self.table.1,
         }
     }
 
@@ -318,6 +326,32 @@ impl IndexWriter {
             count = nodes;
             level += 1;
         }
+    }
+}
+
+impl IndexWriter {
+    /// Writes the segment table anew: a page or two, but for the largest stores.
+    fn write_table(&mut self, words: &[u64]) -> Result<()> {
+        for page in std::mem::take(&mut self.table.0) {
+            self.retire(page);
+        }
+        let (mut level, mut entries) = (TABLE_LEVEL, words.to_vec());
+        let mut encoded = Vec::new();
+        while !entries.is_empty() {
+            let mut pages = Vec::new();
+            for (nth, part) in entries.chunks(node::CAPACITY).enumerate() {
+                let page = self.allocate()?;
+                let first = (nth * node::CAPACITY) as u64;
+                encoded.push((page, node::encode(self.index.seed, page, level, self.epoch, first, part)));
+                pages.push(page);
+            }
+            entries = if pages.len() > 1 { pages.iter().map(|&p| u64::from(p)).collect() } else { Vec::new() };
+            self.table.0.extend(pages);
+            level += 1;
+        }
+        self.table.1 = words.len() as u32;
+        let mut writes: Vec<(u32, &[u8])> = encoded.iter().map(|(p, b)| (*p, &b[..])).collect();
+        write_pages(&self.index, &mut writes)
     }
 }
 

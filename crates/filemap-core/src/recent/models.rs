@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::format::location::Location;
 use crate::primitive::{Fault, plant};
 
 /// All keys of these scenarios have one hash, and lie in one bucket.
@@ -12,9 +13,9 @@ const HASH: u64 = 7;
 fn entry(sequence: u64) -> Entry {
     Entry {
         version: Version { time_ms: sequence.cast_signed(), sequence },
-        location: Location::new(sequence as u16, 64 * sequence),
-        size: SizeClass(sequence as u8),
+        extent: Extent { location: Location::new(sequence as u16, 64 * sequence), units: sequence as u32 },
         refers_to: sequence,
+        chunked: false,
         tombstone: false,
     }
 }

@@ -8,15 +8,16 @@ use std::sync::Arc;
 
 use filemap_io::{Access, Dir, File};
 
+use crate::accounts::Accounts;
 use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
 use crate::files::check_header;
 use crate::format::header::{FileHeader, Kind as FileKind};
-use crate::format::leaf::MIN_DEPTH;
-use crate::format::location::{Location, SizeClass};
+use crate::format::location::{Extent, Location};
 use crate::format::superblock::{BYTES as SUPERBLOCK_BYTES, COPIES, IndexRoot, Superblock, Tail};
 use crate::format::value::{self, Kind};
 use crate::format::{FORMAT_VERSION, PAGE_BYTES, all_zero, names, seed};
+use crate::index::Loaded;
 use crate::keys::KeyLog;
 use crate::options::{Canonicalizer, Options};
 use crate::recent::{Entry, Recent};
@@ -104,7 +105,7 @@ pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
         tail: Tail { ordinal: 0, offset: FIRST_RECORD },
         next_sequence: 1,
         key_bytes: crate::format::header::BYTES as u64,
-        index: IndexRoot { pages: 1, root: 0, depth: MIN_DEPTH, leaves: 0, keys: 0 },
+        index: IndexRoot::empty(),
         versions: 0,
         max_time_ms: i64::MIN,
         recoveries: 0,
@@ -158,6 +159,15 @@ pub(crate) fn open_index(dir: &dyn Dir, access: Access, current: &Superblock) ->
     Ok(file)
 }
 
+/// The segment table that was read with the index.
+///
+/// # Errors
+/// `Corrupt` when it is none.
+pub(crate) fn accounts(loaded: &Loaded, root: IndexRoot) -> Result<Accounts> {
+    let offset = u64::from(root.table) * PAGE_BYTES as u64;
+    Accounts::decode(&loaded.table).map_err(|what| Error::corrupt(names::INDEX, offset, what))
+}
+
 /// The seed of the checksums of address.idx.
 pub(crate) fn index_seed(current: &Superblock) -> u32 {
     seed(&current.store_id, u64::MAX - 1)
@@ -166,7 +176,7 @@ pub(crate) fn index_seed(current: &Superblock) -> u32 {
 /// Bytes of log after a tail.
 pub(crate) fn bytes_after(segments: &Segments, tail: Tail) -> Result<usize> {
     let mut bytes = 0;
-    for segment in segments.all().iter().filter(|s| s.ordinal >= tail.ordinal) {
+    for segment in segments.log().iter().filter(|s| s.ordinal >= tail.ordinal) {
         let len = segments.file(segment)?.len().map_err(|e| Error::io("measure", segment.name(), e))?;
         bytes += if segment.ordinal == tail.ordinal { len.saturating_sub(tail.offset) } else { len };
     }
@@ -190,9 +200,9 @@ pub(crate) fn enter(table: &Recent, segment: u16, offset: u64, bytes: &[u8], has
     }
     let entry = Entry {
         version: Version { time_ms: header.time_ms, sequence: header.sequence },
-        location: Location::new(segment, offset),
-        size: SizeClass::of(header.total_bytes()),
+        extent: Extent::new(Location::new(segment, offset), header.total_bytes()),
         refers_to,
+        chunked: header.kind == Kind::Chunked,
         tombstone: header.kind == Kind::Tombstone,
     };
     table.insert(hash(key), key, &entry);
@@ -202,13 +212,13 @@ pub(crate) fn enter(table: &Recent, segment: u16, offset: u64, bytes: &[u8], has
 /// Removes segments after the log's end that hold no record: they waited for a roll that never came.
 pub(crate) fn remove_spares(dir: &dyn Dir, segments: &Segments, after: u64) -> Result<()> {
     let mut removed = false;
-    for segment in segments.all().iter().filter(|s| s.ordinal > after) {
+    for segment in segments.log().iter().filter(|s| s.ordinal > after) {
         dir.remove(&segment.name()).map_err(|e| Error::io("remove", segment.name(), e))?;
         removed = true;
     }
     if removed {
         sync_dir(dir)?;
-        segments.forget_after(after);
+        segments.forget(|s| !s.is_output && s.ordinal > after);
     }
     Ok(())
 }

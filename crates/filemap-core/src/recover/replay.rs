@@ -5,6 +5,7 @@
 //! rot later. Nothing else is changed, so replaying again after another crash gives the same. Before it returns, everything
 //! that it trusted is made durable.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -15,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::event::RecoveryReport;
 use crate::format::location::UNIT_BYTES;
 use crate::format::superblock::{Superblock, Tail};
-use crate::format::value::{self, Header};
+use crate::format::value::{self, Header, Kind};
 use crate::log::scan::Item;
 use crate::recent::Recent;
 use crate::recover::{Met, enter, remove_spares};
@@ -27,6 +28,8 @@ pub(crate) struct Replay {
     pub(crate) segment: Arc<Segment>,
     pub(crate) offset: u64,
     pub(crate) next_sequence: u64,
+    /// Units of the removals that were met, by segment.
+    pub(crate) tombstones: BTreeMap<u16, u64>,
     pub(crate) report: RecoveryReport,
 }
 
@@ -48,6 +51,7 @@ pub(crate) fn replay(
         table,
         next_sequence: current.next_sequence,
         met: Met::since(current),
+        tombstones: BTreeMap::new(),
         report: RecoveryReport::default(),
     };
     if !planted(Fault::RecoveredNamesNotSynced) {
@@ -56,7 +60,7 @@ pub(crate) fn replay(
     if !planted(Fault::RecoveredSuperblockNotSynced) {
         superblock.sync()?;
     }
-    let all = segments.all();
+    let all = segments.log();
     let tail = current.tail;
     let Some(first) = all.iter().position(|s| s.ordinal == tail.ordinal) else {
         let name = crate::format::names::segment(tail.ordinal as u16);
@@ -74,7 +78,13 @@ pub(crate) fn replay(
     }
     remove_spares(dir, segments, end.ordinal)?;
     run.report.elapsed = start.elapsed();
-    Ok(Replay { segment: last, offset: end.offset, next_sequence: run.next_sequence, report: run.report })
+    Ok(Replay {
+        segment: last,
+        offset: end.offset,
+        next_sequence: run.next_sequence,
+        tombstones: run.tombstones,
+        report: run.report,
+    })
 }
 
 struct Run<'a> {
@@ -83,6 +93,7 @@ struct Run<'a> {
     table: &'a Recent,
     next_sequence: u64,
     met: Met,
+    tombstones: BTreeMap<u16, u64>,
     report: RecoveryReport,
 }
 
@@ -144,6 +155,9 @@ impl Run<'_> {
         let sequence = enter(self.table, segment.id, offset, bytes, |key| self.hash(key));
         if !planted(Fault::SequencesReused) {
             self.next_sequence = self.next_sequence.max(sequence + 1);
+        }
+        if value::peek(bytes).is_ok_and(|h| h.kind == Kind::Tombstone) {
+            *self.tombstones.entry(segment.id).or_default() += bytes.len() as u64 / UNIT_BYTES;
         }
         self.report.replayed_records += 1;
         self.met.add(segment, offset, bytes);

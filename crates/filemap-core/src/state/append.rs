@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::format::location::UNIT_BYTES;
 use crate::format::value::{ChunkEntry, Kind};
 use crate::primitive::{AtomicU64, MutexGuard, Ordering, sleep};
 use crate::recent::Entry;
@@ -91,18 +90,21 @@ impl Shared {
         draft.header.sequence = sequence;
         let appended = log.appender.append(draft).inspect_err(|e| self.poison(e))?;
         log.next_sequence += 1;
+        if draft.header.kind == Kind::Tombstone {
+            *log.tombstones.entry(appended.extent.location.segment).or_default() += u64::from(appended.extent.units);
+        }
         let version = Version { time_ms: draft.header.time_ms, sequence };
         let entry = Entry {
             version,
-            location: appended.location,
-            size: appended.size,
+            extent: appended.extent,
             refers_to,
+            chunked: draft.header.kind == Kind::Chunked,
             tombstone: draft.header.kind == Kind::Tombstone,
         };
         self.tables.load().active.insert(self.hash(key), key, &entry);
         Counters::add(&self.counters.appended_bytes, draft.bytes.len() as u64);
         if appended.rolled {
-            self.emit(&Event::SegmentRolled { segment: appended.location.segment });
+            self.emit(&Event::SegmentRolled { segment: appended.extent.location.segment });
         }
         Ok(version)
     }
@@ -137,9 +139,9 @@ impl Shared {
         Counters::add(&self.counters.appended_bytes, draft.bytes.len() as u64);
         self.ring_bells(writer, &log);
         let entry = ChunkEntry {
-            location: appended.location,
+            location: appended.extent.location,
             raw_bytes: draft.header.raw_bytes as u32,
-            units: (draft.bytes.len() as u64 / UNIT_BYTES) as u32,
+            units: appended.extent.units,
         };
         drop(log);
         draft.recycle();
@@ -163,7 +165,7 @@ impl Shared {
             writer.checkpoint_bell.ring();
         }
         let unwritten = position - writer.group.synced();
-        if unwritten >= self.options.writeback_bytes || log.appender.wants_prepared().is_some() {
+        if unwritten >= self.options.writeback_bytes || log.appender.wants_prepared() {
             writer.sync_bell.ring();
         }
     }

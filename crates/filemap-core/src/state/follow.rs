@@ -78,7 +78,7 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
         let segments = Arc::new(Segments::open(Arc::clone(&dir), current.store_id, access, options.open_files())?);
         let keys = KeyLog::open(&*dir, access, &current)?;
         let file = recover::open_index(&*dir, access, &current)?;
-        let (index, _) = match load(
+        let loaded = match load(
             file,
             recover::index_seed(&current),
             Owner::Other,
@@ -93,6 +93,7 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
             }
             loaded => loaded?,
         };
+        let accounts = recover::accounts(&loaded, current.index)?;
         let active = Arc::new(Recent::new(options.recent_bytes, ROOM));
         let follower = Follower {
             state: Mutex::new(Following::from(&current)),
@@ -103,9 +104,10 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
             dir,
             segments,
             keys,
-            index,
+            index: loaded.index,
             superblock,
             latest: ArcSwap::from_pointee(current.clone()),
+            accounts: ArcSwap::from_pointee(accounts),
             tables: ArcSwap::from_pointee(Tables { active, frozen: None }),
             indexed_time_ms: AtomicI64::new(current.max_time_ms),
             counters: Counters::default(),
@@ -191,9 +193,10 @@ impl Shared {
             ) {
                 Err(e) if e.is_corrupt() => failed = Some((newest.epoch, e)),
                 Err(e) => return Err(e),
-                Ok((index, _)) => {
+                Ok(loaded) => {
                     self.indexed_time_ms.store(newest.max_time_ms, Ordering::Release);
-                    self.index.follow(&index);
+                    self.index.follow(&loaded.index);
+                    self.accounts.store(Arc::new(recover::accounts(&loaded, newest.index)?));
                     let full = self.tables.load().active.bytes() > self.options.recent_bytes;
                     if full && newest.tail <= state.position {
                         self.start_table_anew(state, &newest)?;
@@ -233,7 +236,7 @@ impl Shared {
 
     /// Follows one segment to its end, and goes to the next if there is one. Returns whether it did.
     fn follow_segment(&self, state: &mut Following, table: &Recent) -> Result<bool> {
-        let all = self.segments.all();
+        let all = self.segments.log();
         let segment = all.iter().find(|s| s.ordinal == state.position.ordinal).ok_or_else(|| {
             Error::corrupt(crate::format::names::segment(state.position.ordinal as u16), 0, "the segment is missing")
         })?;
@@ -242,7 +245,7 @@ impl Shared {
         let mut next = self.begun_after(state, table)?;
         if next.is_none() {
             // Those that are known may even be gone, created ahead by a writer that was killed, and others in their place.
-            self.segments.rescan()?;
+            self.segments.rescan(state.position.ordinal)?;
             next = self.begun_after(state, table)?;
         }
         let Some(next) = next else { return Ok(false) };
@@ -256,7 +259,7 @@ impl Shared {
     /// remove it and go on in the one before: half a record is what a writer leaves that is killed while it writes the
     /// first. One after it will do, since a power loss may leave a segment without a record and those after it with some.
     fn begun_after(&self, state: &Following, table: &Recent) -> Result<Option<u64>> {
-        let all = self.segments.all();
+        let all = self.segments.log();
         let mut later = all.iter().filter(|s| s.ordinal > state.position.ordinal).peekable();
         let next = later.peek().map(|s| s.ordinal);
         for segment in later {
@@ -307,8 +310,7 @@ impl Shared {
     fn heed_recoveries(&self, state: &mut Following) -> Result<()> {
         let newest = self.superblock.newest_whole(&*self.dir)?;
         if newest.recoveries != state.recoveries {
-            self.segments.forget_after(newest.tail.ordinal);
-            self.segments.rescan()?;
+            self.segments.rescan(newest.tail.ordinal)?;
             self.start_table_anew(state, &newest)?;
         }
         Ok(())

@@ -8,11 +8,14 @@ mod append;
 mod draft;
 pub(crate) mod follow;
 mod read;
+mod retention;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use filemap_io::{Access, Dir, Lock};
 
+use crate::accounts::Accounts;
 use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -31,7 +34,8 @@ use crate::values::segments::Segments;
 
 pub(crate) use draft::{check_limits, digest};
 pub(crate) use follow::Follower;
-pub(crate) use read::{Spot, chain, sort_versions};
+pub(crate) use read::{Spot, sort_versions};
+pub(crate) use retention::Retention;
 
 /// The tables that a read looks into before the index, newest first.
 #[derive(Debug)]
@@ -46,6 +50,8 @@ pub(crate) struct Tables {
 pub(crate) struct Log {
     pub(crate) appender: Appender,
     pub(crate) next_sequence: u64,
+    /// Units of the removals since the last checkpoint, by segment.
+    pub(crate) tombstones: BTreeMap<u16, u64>,
     /// Position of the appender when the last checkpoint froze its table.
     pub(crate) frozen_at: u64,
 }
@@ -86,6 +92,8 @@ pub(crate) struct Shared {
     /// The last superblock that was written or read.
     pub(crate) latest: ArcSwap<Superblock>,
     pub(crate) tables: ArcSwap<Tables>,
+    /// The segment table of that superblock.
+    pub(crate) accounts: ArcSwap<Accounts>,
     /// No version in the index has a greater time than this.
     pub(crate) indexed_time_ms: AtomicI64,
     pub(crate) counters: Counters,
@@ -98,6 +106,8 @@ pub(crate) struct Shared {
 pub(crate) struct Checkpointer {
     pub(crate) index: IndexWriter,
     pub(crate) keys: KeyAppender,
+    /// As of what the index is led to just now.
+    pub(crate) accounts: Accounts,
     /// The last durable superblock.
     pub(crate) current: Superblock,
     /// Entries with a lower sequence were replayed: an interrupted checkpoint may have entered them before.

@@ -3,14 +3,15 @@
 use crate::error::{Error, Result};
 use crate::format::key::{KeyRecord, UNIT_BYTES};
 use crate::format::leaf::{Slot, kept_bits};
-use crate::format::location::{Location, SizeClass};
+use crate::format::location::Extent;
 use crate::format::value::Kind;
 use crate::format::{PAGE_BYTES, names};
 use crate::index::{Candidates, Lookup};
+use crate::keys::KeyLog;
 use crate::primitive::Ordering;
 use crate::recent::Entry;
 use crate::record::{Head, Value, Version};
-use crate::state::Shared;
+use crate::state::{Retention, Shared};
 use crate::stats::Counters;
 use crate::values::read::{Body, Raw, Want};
 
@@ -21,20 +22,21 @@ const MISLED: &str = "the index leads here for a key of another hash: address.id
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spot {
     pub(crate) version: Version,
-    pub(crate) location: Location,
-    pub(crate) size: SizeClass,
+    pub(crate) extent: Extent,
     pub(crate) refers_to: u64,
+    /// Whether its record lists the chunks of a large body.
+    pub(crate) chunked: bool,
 }
 
 impl From<&KeyRecord> for Spot {
     fn from(r: &KeyRecord) -> Spot {
-        Spot { version: r.version, location: r.location, size: r.size, refers_to: r.refers_to }
+        Spot { version: r.version, extent: r.extent, refers_to: r.refers_to, chunked: r.chunked }
     }
 }
 
 impl From<Entry> for Spot {
     fn from(e: Entry) -> Spot {
-        Spot { version: e.version, location: e.location, size: e.size, refers_to: e.refers_to }
+        Spot { version: e.version, extent: e.extent, refers_to: e.refers_to, chunked: e.chunked }
     }
 }
 
@@ -160,10 +162,11 @@ impl Shared {
         want: Want,
         f: impl FnOnce(&Raw<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.segments.with_record(spot.location, spot.size, want, |raw| {
+        self.segments.with_record(spot.extent.location, spot.extent.size(), want, |raw| {
             if raw.key() != key || raw.version() != spot.version {
-                let name = names::segment(spot.location.segment);
-                return Err(Error::corrupt(name, spot.location.offset(), "it is not the record that the index names"));
+                let location = spot.extent.location;
+                let name = names::segment(location.segment);
+                return Err(Error::corrupt(name, location.offset(), "it is not the record that the index names"));
             }
             raw.check_version()?;
             f(raw)
@@ -173,9 +176,12 @@ impl Shared {
     /// All versions of a key, newest first; at most as many as are kept.
     pub(crate) fn spots(&self, key: &[u8]) -> Result<Vec<Spot>> {
         let mut spots = self.all_spots(key)?;
-        if let Some(keep) = self.options.keep_versions {
-            spots.truncate(keep as usize);
-        }
+        let retention = Retention::of(&self.options);
+        let mut nth = 0;
+        spots.retain(|spot| {
+            nth += 1;
+            retention.shows(nth - 1, spot)
+        });
         Ok(spots)
     }
 
@@ -194,9 +200,9 @@ impl Shared {
             }
         }
         if floor == 0
-            && let Some((slot, record)) = self.indexed(key, hash)?
+            && let Some((_, record)) = self.indexed(key, hash)?
         {
-            spots.extend(chain(slot.key, record, |address| self.keys.read(address).map(|r| Some(r.0)))?);
+            spots.extend(chain(&self.keys, record)?);
         }
         spots.retain(|s| s.version.sequence > floor);
         sort_versions(&mut spots);
@@ -261,14 +267,14 @@ impl Shared {
                 return Ok(None);
             }
         }
-        let Some((slot, head)) = self.indexed(key, hash)? else { return Ok(None) };
+        let Some((_, head)) = self.indexed(key, hash)? else { return Ok(None) };
         if head.refers_to == sequence && head.holder != 0 {
             let (record, found) = self.keys.read(head.holder)?;
             if found == key && record.version.sequence == sequence {
                 return Ok(Some(Spot::from(&record)));
             }
         }
-        let spots = chain(slot.key, head, |address| self.keys.read(address).map(|r| Some(r.0)))?;
+        let spots = chain(&self.keys, head)?;
         Ok(spots.into_iter().find(|s| s.version.sequence == sequence))
     }
 
@@ -297,25 +303,19 @@ fn loaded(raw: &Raw<'_>) -> Result<Loaded> {
     Ok(Loaded { head: raw.head()?, body })
 }
 
-/// Walks a chain of key records from its head, until `read` gives none. Addresses fall from one to the next, so it ends.
-pub(crate) fn chain(
-    address: u64,
-    head: KeyRecord,
-    read: impl Fn(u64) -> Result<Option<KeyRecord>>,
-) -> Result<Vec<Spot>> {
-    let mut spots = Vec::new();
-    let (mut at, mut record) = (address, head);
-    loop {
+/// Walks a chain of key records from its head. Their lengths fall from one to the next, so it ends.
+fn chain(keys: &KeyLog, head: KeyRecord) -> Result<Vec<Spot>> {
+    let mut record = head;
+    let mut spots = vec![Spot::from(&record)];
+    while record.previous != 0 {
+        let (earlier, _) = keys.read(record.previous)?;
+        if earlier.chain >= record.chain {
+            break;
+        }
+        record = earlier;
         spots.push(Spot::from(&record));
-        if record.previous == 0 || record.previous >= at {
-            return Ok(spots);
-        }
-        at = record.previous;
-        match read(at)? {
-            Some(earlier) => record = earlier,
-            None => return Ok(spots),
-        }
     }
+    Ok(spots)
 }
 
 /// Newest first, each sequence once: an interrupted checkpoint's key records are written again.

@@ -8,9 +8,9 @@ use std::vec::IntoIter;
 use crate::error::Result;
 use crate::format::key::UNIT_BYTES;
 use crate::format::leaf::Slot;
-use crate::format::location::{Location, SizeClass};
+use crate::format::location::{Extent, Location};
 use crate::format::superblock::Tail;
-use crate::format::value;
+use crate::format::value::{self, Kind};
 use crate::log::scan::Item;
 use crate::recent::{Found, Recent};
 use crate::record::{Value, Version};
@@ -101,9 +101,9 @@ impl Pages {
                         let key = bytes[header.key_at()..header.meta_at()].to_vec();
                         let spot = Spot {
                             version: Version { time_ms: header.time_ms, sequence: header.sequence },
-                            location: Location::new(segment.id, offset),
-                            size: SizeClass::of(bytes.len() as u64),
+                            extent: Extent::new(Location::new(segment.id, offset), bytes.len() as u64),
                             refers_to: 0,
+                            chunked: header.kind == Kind::Chunked,
                         };
                         batch.push(Ok((key, spot)));
                     }
@@ -136,7 +136,7 @@ impl Pages {
             // The common cases need no read: a slot that leads to this very record is this key's; one that leads elsewhere
             // in the part of the log that counts is newer, if it is the only one with these bits of hash.
             let candidates = self.shared.candidates(hash)?;
-            if candidates.iter().any(|s| s.location == spot.location) {
+            if candidates.iter().any(|s| s.location == spot.extent.location) {
                 return Ok(true);
             }
             let mut others = candidates.iter();
@@ -147,11 +147,11 @@ impl Pages {
             }
         }
         let spots = self.shared.spots(key)?;
-        let mut live = spots.iter().filter(|s| self.counts(s.location));
+        let mut live = spots.iter().filter(|s| self.counts(s.extent.location));
         if self.newest_only {
-            return Ok(live.next().is_some_and(|s| s.location == spot.location));
+            return Ok(live.next().is_some_and(|s| s.extent.location == spot.extent.location));
         }
-        Ok(live.any(|s| s.location == spot.location))
+        Ok(live.any(|s| s.extent.location == spot.extent.location))
     }
 
     /// Whether a place was part of the log when the iteration began.

@@ -22,7 +22,7 @@ impl Store {
             }
             for (key, hash) in keys.iter().zip(hashes) {
                 match self.shared.recent(key, *hash) {
-                    (Some(entry), _) => self.shared.segments.will_need(entry.location, entry.size),
+                    (Some(entry), _) => self.shared.segments.will_need(entry.extent.location, entry.extent.size()),
                     (None, floor) if floor > 0 => {}
                     (None, _) => {
                         for slot in self.shared.candidates(*hash)?.iter() {

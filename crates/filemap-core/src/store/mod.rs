@@ -184,7 +184,8 @@ impl Store {
         let keys = KeyLog::open(&*dir, access, &current)?;
         let file = recover::open_index(&*dir, access, &current)?;
         let seed = recover::index_seed(&current);
-        let (index, levels) = load(file, seed, Owner::Us, current.index, current.epoch, &options.limits)?;
+        let loaded = load(file, seed, Owner::Us, current.index, current.epoch, &options.limits)?;
+        let (index, accounts) = (Arc::clone(&loaded.index), recover::accounts(&loaded, current.index)?);
         // An entry takes less than its record did.
         let room = recover::bytes_after(&segments, current.tail)?;
         let active = Arc::new(Recent::new(options.recent_bytes, room));
@@ -201,7 +202,8 @@ impl Store {
         let appender =
             Appender::new(Arc::clone(&segments), replay.segment, replay.offset, u64::from(current.segment_bytes))?;
         let checkpointer = Checkpointer {
-            index: IndexWriter::new(Arc::clone(&index), levels, current.index, next_epoch, options.limits),
+            index: IndexWriter::new(loaded, current.index, next_epoch, options.limits),
+            accounts: accounts.clone(),
             keys: KeyAppender::new(Arc::clone(&keys), options.limits.flush_key_bytes),
             current: current.clone(),
             replayed_below: replay.next_sequence,
@@ -213,11 +215,17 @@ impl Store {
             index,
             superblock,
             latest: ArcSwap::from_pointee(current.clone()),
+            accounts: ArcSwap::from_pointee(accounts),
             tables: ArcSwap::from_pointee(Tables { active, frozen: None }),
             indexed_time_ms: AtomicI64::new(current.max_time_ms),
             counters: Counters::default(),
             writer: Some(WriteSide {
-                log: Mutex::new(Log { appender, next_sequence: replay.next_sequence, frozen_at: 0 }),
+                log: Mutex::new(Log {
+                    appender,
+                    next_sequence: replay.next_sequence,
+                    tombstones: replay.tombstones,
+                    frozen_at: 0,
+                }),
                 checkpointer: Mutex::new(checkpointer),
                 group: GroupSync::default(),
                 poison: Poison::default(),

@@ -128,7 +128,7 @@ impl Store {
         let hash = self.shared.hash(key);
         let (best, floor) = self.shared.recent(key, hash);
         let location = match best {
-            Some(entry) => Some(entry.location),
+            Some(entry) => Some(entry.extent.location),
             None if floor > 0 => None,
             None => self.shared.candidates(hash)?.iter().next().map(|s| s.location),
         };

@@ -6,10 +6,10 @@ use filemap_io::File;
 
 use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
-use crate::format::location::{Location, SizeClass};
+use crate::format::location::{Extent, Location};
 use crate::format::superblock::Tail;
 use crate::format::value::{self, Header};
-use crate::values::segments::{FIRST_RECORD, Segment, Segments};
+use crate::values::segments::{FIRST_RECORD, OpenSegment, Segment, Segments};
 
 /// A record that is ready but for its place and sequence.
 pub(crate) struct Draft {
@@ -21,14 +21,10 @@ pub(crate) struct Draft {
 /// Where a record was appended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Appended {
-    pub(crate) location: Location,
-    pub(crate) size: SizeClass,
+    pub(crate) extent: Extent,
     /// Whether a segment was begun for it.
     pub(crate) rolled: bool,
 }
-
-/// A segment and its file, which stays open however many others are read.
-pub(crate) type OpenSegment = (Arc<Segment>, Arc<dyn File>);
 
 /// See the module.
 pub(crate) struct Appender {
@@ -73,18 +69,18 @@ impl Appender {
         assert_eq!(total, draft.bytes.len() as u64, "a draft has its whole length");
         let rolled = self.offset + total > self.segment_bytes;
         if rolled {
-            self.roll()?;
+            self.roll(draft.header.sequence)?;
         }
         value::seal_head(&draft.header, self.segment.seed, self.offset, &mut draft.bytes);
         self.file.write_at(&draft.bytes, self.offset).map_err(|e| Error::io("write", self.segment.name(), e))?;
         let location = Location::new(self.segment.id, self.offset);
         self.offset += total;
         self.appended_bytes += total;
-        Ok(Appended { location, size: SizeClass::of(total), rolled })
+        Ok(Appended { extent: Extent::new(location, total), rolled })
     }
 
-    fn roll(&mut self) -> Result<()> {
-        let next = self.segments.begin(self.segment.ordinal + 1)?;
+    fn roll(&mut self, sequence: u64) -> Result<()> {
+        let next = self.segments.begin(sequence)?;
         let file = self.segments.writable(&next)?;
         let old = std::mem::replace(&mut self.segment, next);
         let old_file = std::mem::replace(&mut self.file, file);
@@ -95,10 +91,9 @@ impl Appender {
         Ok(())
     }
 
-    /// The ordinal of the segment that should be created now, ahead of the next roll, if any.
-    pub(crate) fn wants_prepared(&self) -> Option<u64> {
-        let next = self.segment.ordinal + 1;
-        (self.offset > self.segment_bytes / 2 && !self.segments.is_prepared(next)).then_some(next)
+    /// Whether the next segment should be created now, ahead of the next roll.
+    pub(crate) fn wants_prepared(&self) -> bool {
+        self.offset > self.segment_bytes / 2 && !self.segments.is_prepared()
     }
 
     /// What must be synced for all that was appended so far to be durable, oldest first, and up to which position.

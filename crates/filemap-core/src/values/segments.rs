@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use filemap_io::{Access, Advice, Dir, File};
@@ -19,6 +19,9 @@ use crate::record::now_ms;
 use crate::sync::lock;
 use crate::values::ValueFraming;
 
+/// A segment and its file, which stays open however many others are read.
+pub(crate) type OpenSegment = (Arc<Segment>, Arc<dyn File>);
+
 /// Where the first record of a segment lies.
 pub(crate) const FIRST_RECORD: u64 = header::BYTES as u64;
 
@@ -32,16 +35,22 @@ pub(crate) struct Segment {
     /// Its place in the order of the log; the number is its low 16 bits.
     pub(crate) ordinal: u64,
     pub(crate) seed: u32,
+    /// No record in it is an earlier version of a removal with a lower sequence.
+    pub(crate) floor: u64,
+    /// Whether compaction has written it: it is no part of the log's order, and counts only once a superblock names it.
+    pub(crate) is_output: bool,
     file: ArcSwapOption<Arc<dyn File>>,
     used: AtomicU64,
 }
 
 impl Segment {
-    fn new(store_id: &[u8; 16], ordinal: u64, file: Option<Arc<dyn File>>) -> Arc<Segment> {
+    fn new(header: &FileHeader, file: Option<Arc<dyn File>>) -> Arc<Segment> {
         Arc::new(Segment {
-            id: ordinal as u16,
-            ordinal,
-            seed: seed(store_id, ordinal),
+            id: header.ordinal as u16,
+            ordinal: header.ordinal,
+            seed: seed(&header.store_id, header.ordinal),
+            floor: header.floor,
+            is_output: header.is_output,
             file: ArcSwapOption::from_pointee(file),
             used: AtomicU64::new(0),
         })
@@ -58,21 +67,53 @@ impl Segment {
     }
 }
 
+/// The segments that are known, in the order of their ordinals, and where each number stands in it.
+#[derive(Debug, Default)]
+struct Known {
+    list: Arc<Vec<Arc<Segment>>>,
+    /// By number: place in the list plus one, 0 for none.
+    at: Vec<u32>,
+}
+
+impl Known {
+    fn new(mut list: Vec<Arc<Segment>>) -> Known {
+        list.sort_by_key(|s| s.ordinal);
+        let mut at = vec![0; list.iter().map(|s| usize::from(s.id) + 1).max().unwrap_or(0)];
+        for (i, segment) in list.iter().enumerate() {
+            at[usize::from(segment.id)] = i as u32 + 1;
+        }
+        Known { list: Arc::new(list), at }
+    }
+
+    fn get(&self, id: u16) -> Option<&Arc<Segment>> {
+        let at = *self.at.get(usize::from(id))?;
+        self.list.get((at as usize).wrapping_sub(1))
+    }
+}
+
+/// What those who add segments or remove them must agree on.
+#[derive(Debug, Default)]
+struct Making {
+    /// A segment of the log that was created ahead of its use.
+    spare: Option<Arc<Segment>>,
+    /// Ordinals below were given out.
+    next: u64,
+}
+
 /// All segments of a store.
 #[derive(Debug)]
 pub(crate) struct Segments {
     dir: Arc<dyn Dir>,
     store_id: [u8; 16],
     access: Access,
-    /// In order of the log.
-    list: ArcSwap<Vec<Arc<Segment>>>,
+    known: ArcSwap<Known>,
     max_open: usize,
     clock: AtomicU64,
     opening: Mutex<usize>,
-    /// A segment that was created ahead of its use.
-    spare: Mutex<Option<Arc<Segment>>>,
-    /// The greatest ordinal that was created through this handle.
-    prepared: AtomicU64,
+    making: Mutex<Making>,
+    has_spare: AtomicBool,
+    /// Raised whenever segments are removed: a read that sees it change looks again.
+    removals: AtomicU64,
 }
 
 impl Segments {
@@ -86,29 +127,56 @@ impl Segments {
             dir,
             store_id,
             access,
-            list: ArcSwap::from_pointee(Vec::new()),
+            known: ArcSwap::default(),
             max_open,
             clock: AtomicU64::new(1),
             opening: Mutex::new(0),
-            spare: Mutex::new(None),
-            prepared: AtomicU64::new(0),
+            making: Mutex::new(Making::default()),
+            has_spare: AtomicBool::new(false),
+            removals: AtomicU64::new(0),
         };
-        this.rescan()?;
+        this.look(&[])?;
         Ok(this)
     }
 
-    /// Looks for segments that another process has added.
-    pub(crate) fn rescan(&self) -> Result<()> {
-        self.look(&self.list.load_full())
+    /// Looks for segments that another process has added. What it knows up to `settled` is not looked at again; files with
+    /// greater ordinals may have been removed and others created under their names.
+    pub(crate) fn rescan(&self, settled: u64) -> Result<()> {
+        let known = self.known.load_full();
+        let settled: Vec<_> = known.list.iter().filter(|s| s.ordinal <= settled).map(Arc::clone).collect();
+        self.look(&settled)
     }
 
-    /// Forgets the segments after an ordinal: their files are gone.
-    pub(crate) fn forget_after(&self, ordinal: u64) {
-        let list = self.list.load_full();
-        let (kept, gone): (Vec<_>, Vec<_>) = list.iter().map(Arc::clone).partition(|s| s.ordinal <= ordinal);
-        let closed = gone.iter().filter(|s| s.file.swap(None).is_some()).count();
+    /// Forgets segments: their files are gone, or about to be.
+    pub(crate) fn forget(&self, is_gone: impl Fn(&Segment) -> bool) {
+        let making = lock(&self.making);
+        let kept = self.all().iter().filter(|s| !is_gone(s)).map(Arc::clone).collect();
+        self.replace(kept);
+        drop(making);
+    }
+
+    /// Puts another list in place of the known one, and closes the files of those that are not in it.
+    fn replace(&self, list: Vec<Arc<Segment>>) {
+        let new = Known::new(list);
+        let old = self.known.swap(Arc::new(new));
+        let new = self.known.load();
+        let (mut closed, mut gone) = (0, false);
+        for segment in old.list.iter() {
+            let now = new.get(segment.id);
+            if !now.is_some_and(|n| Arc::ptr_eq(n, segment)) {
+                closed += usize::from(segment.file.swap(None).is_some());
+                gone |= now.is_none_or(|n| n.ordinal != segment.ordinal);
+            }
+        }
         *lock(&self.opening) -= closed;
-        self.list.store(Arc::new(kept));
+        if gone {
+            self.removals.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// How often segments were forgotten. A read of a place that was found before the number changed proves nothing.
+    pub(crate) fn removals(&self) -> u64 {
+        self.removals.load(Ordering::Acquire)
     }
 
     fn look(&self, known: &[Arc<Segment>]) -> Result<()> {
@@ -139,16 +207,20 @@ impl Segments {
                 Err(e) if e.is_corrupt() && len == FIRST_RECORD => continue,
                 header => header?,
             };
-            list.push(Segment::new(&self.store_id, header.ordinal, None));
+            list.push(Segment::new(&header, None));
         }
-        list.sort_by_key(|s| s.ordinal);
-        self.list.store(Arc::new(list));
+        self.replace(list);
         Ok(())
     }
 
-    /// All segments, in the order of the log.
+    /// All segments, in the order in which they were begun.
     pub(crate) fn all(&self) -> Arc<Vec<Arc<Segment>>> {
-        self.list.load_full()
+        Arc::clone(&self.known.load().list)
+    }
+
+    /// Those that make up the log, in its order.
+    pub(crate) fn log(&self) -> Vec<Arc<Segment>> {
+        self.known.load().list.iter().filter(|s| !s.is_output).map(Arc::clone).collect()
     }
 
     /// The segment of a number.
@@ -156,15 +228,7 @@ impl Segments {
     /// # Errors
     /// `Corrupt` when there is none.
     pub(crate) fn get(&self, id: u16) -> Result<Arc<Segment>> {
-        let list = self.list.load();
-        // Without gaps the ordinals are dense, and the first guess is right.
-        let guess = list.first().map_or(0, |f| usize::from(id.wrapping_sub(f.id)));
-        if let Some(segment) = list.get(guess)
-            && segment.id == id
-        {
-            return Ok(Arc::clone(segment));
-        }
-        let found = list.iter().find(|s| s.id == id).map(Arc::clone);
+        let found = self.known.load().get(id).map(Arc::clone);
         found.ok_or_else(|| Error::corrupt(names::segment(id), 0, "the segment is missing"))
     }
 
@@ -207,9 +271,10 @@ impl Segments {
 
     /// Closes files that were used least recently until few enough are open.
     fn close_some(&self, keep: u16, open: &mut usize) {
-        let list = self.list.load();
+        let known = self.known.load();
         while *open > self.max_open {
-            let oldest = list
+            let oldest = known
+                .list
                 .iter()
                 .filter(|s| s.id != keep && s.file.load().is_some())
                 .min_by_key(|s| s.used.load(Ordering::Relaxed));
@@ -219,53 +284,92 @@ impl Segments {
         }
     }
 
-    /// Creates the segment of an ordinal ahead of its use, unless it was created before. Creating one takes two syncs,
-    /// which no put should wait for.
+    /// Creates the next segment of the log ahead of its use, unless there is one. Creating one takes two syncs, which no put
+    /// should wait for. `floor` is the next sequence, or a lower one.
     ///
     /// # Errors
     /// As [`Segments::begin`].
-    pub(crate) fn prepare(&self, ordinal: u64) -> Result<()> {
-        let mut spare = lock(&self.spare);
-        let is_begun = self.list.load().last().is_some_and(|s| s.ordinal >= ordinal);
-        if spare.is_none() && !is_begun {
-            *spare = Some(self.create(ordinal)?);
+    pub(crate) fn prepare(&self, floor: u64) -> Result<()> {
+        let mut making = lock(&self.making);
+        if making.spare.is_none() {
+            making.spare = Some(self.create_next(&mut making, floor)?);
+            self.has_spare.store(true, Ordering::Release);
         }
         Ok(())
     }
 
     /// Whether a segment waits for its use.
-    pub(crate) fn is_prepared(&self, ordinal: u64) -> bool {
-        self.prepared.load(Ordering::Relaxed) >= ordinal
+    pub(crate) fn is_prepared(&self) -> bool {
+        self.has_spare.load(Ordering::Acquire)
     }
 
-    /// Adds the segment of an ordinal at the end of the log; creates it if that was not done ahead.
+    /// Adds the next segment at the end of the log; creates it if that was not done ahead.
     ///
     /// # Errors
-    /// `Io`; `Full` when the number is still taken by a segment 65,536 before.
-    pub(crate) fn begin(&self, ordinal: u64) -> Result<Arc<Segment>> {
+    /// `Io`; `Full` when all 65,536 numbers are in use.
+    pub(crate) fn begin(&self, floor: u64) -> Result<Arc<Segment>> {
         // Held until the segment is in the list: no other thread may create its file meanwhile.
-        let mut spare = lock(&self.spare);
-        let segment = match spare.take() {
-            Some(spare) if spare.ordinal == ordinal => spare,
-            _ => self.create(ordinal)?,
+        let mut making = lock(&self.making);
+        let segment = match making.spare.take() {
+            Some(spare) => spare,
+            None => self.create_next(&mut making, floor)?,
         };
-        let mut list = Vec::clone(&self.list.load());
-        list.push(Arc::clone(&segment));
-        self.list.store(Arc::new(list));
+        self.has_spare.store(false, Ordering::Release);
+        self.add(&segment);
+        Ok(segment)
+    }
+
+    /// Adds a segment for compaction to write, and opens it for that. [`Segment::floor`] says what `floor` means.
+    ///
+    /// # Errors
+    /// As [`Segments::begin`].
+    pub(crate) fn begin_output(&self, floor: u64) -> Result<OpenSegment> {
+        let mut making = lock(&self.making);
+        let ordinal = self.next_ordinal(&making);
+        making.next = ordinal + 1;
+        drop(making);
+        // No lock is held meanwhile: a put that rolls the log must not wait for these syncs.
+        let segment = self.create(ordinal, floor, true)?;
+        let making = lock(&self.making);
+        self.add(&segment);
+        drop(making);
+        let file = self.writable(&segment)?;
+        Ok((segment, file))
+    }
+
+    fn add(&self, segment: &Arc<Segment>) {
+        let mut list = Vec::clone(&self.all());
+        list.push(Arc::clone(segment));
+        self.known.store(Arc::new(Known::new(list)));
         self.close_some(segment.id, &mut lock(&self.opening));
+    }
+
+    /// The next ordinal whose number is free, greater than all that were given out.
+    fn next_ordinal(&self, making: &Making) -> u64 {
+        let known = self.known.load();
+        let next = known.list.last().map_or(0, |last| last.ordinal + 1).max(making.next);
+        let is_free = |ordinal: &u64| known.get(*ordinal as u16).is_none();
+        (next..next + (1 << 16)).find(is_free).unwrap_or(next)
+    }
+
+    /// Creates the next segment of the log. What stands in its way stands in it for ever: no name is passed over.
+    fn create_next(&self, making: &mut Making, floor: u64) -> Result<Arc<Segment>> {
+        let ordinal = self.next_ordinal(making);
+        let segment = self.create(ordinal, floor, false)?;
+        making.next = ordinal + 1;
         Ok(segment)
     }
 
     /// Creates a segment with its header, durable by name and content.
-    fn create(&self, ordinal: u64) -> Result<Arc<Segment>> {
+    fn create(&self, ordinal: u64, floor: u64, is_output: bool) -> Result<Arc<Segment>> {
         let name = names::segment(ordinal as u16);
-        if self.list.load().iter().any(|s| s.id == ordinal as u16) {
+        if self.known.load().get(ordinal as u16).is_some() {
             return Err(Error::full(name, "all 65,536 segment numbers are in use"));
         }
         self.remove_unborn(&name)?;
         let file = self.dir.open(&name, Access::Create).map_err(|e| Error::io("create", &name, e))?;
-        let header = FileHeader::new(Kind::Values, self.store_id, ordinal, now_ms()).encode();
-        file.write_at(&header, 0).map_err(|e| Error::io("write", &name, e))?;
+        let header = FileHeader { floor, is_output, ..FileHeader::new(Kind::Values, self.store_id, ordinal, now_ms()) };
+        file.write_at(&header.encode(), 0).map_err(|e| Error::io("write", &name, e))?;
         if !planted(Fault::NewSegmentNotSynced) {
             file.sync().map_err(|e| Error::io("sync", &name, e))?;
         }
@@ -274,8 +378,7 @@ impl Segments {
         }
         file.advise(Advice::Random, 0, 0);
         *lock(&self.opening) += 1;
-        self.prepared.store(ordinal, Ordering::Relaxed);
-        Ok(Segment::new(&self.store_id, ordinal, Some(file)))
+        Ok(Segment::new(&header, Some(file)))
     }
 
     /// Removes a file whose creation the machine's stop cut short: one that holds no record.

@@ -1,0 +1,75 @@
+//! What a checkpoint is asked to do beside merging the recent table: to lead versions to the places that compaction has
+//! copied them to, to look through chains for versions that are not kept, to write chains anew.
+
+use crate::format::key;
+use crate::format::leaf::MAX_DEPTH;
+use crate::format::location::{Extent, Location};
+use crate::state::{Retention, Spot};
+
+/// A version that has another place now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Op {
+    /// Of its key.
+    pub(crate) hash: u64,
+    pub(crate) sequence: u64,
+    /// Where the index had it when it was looked up. If it is there no more, it was removed or moved meanwhile.
+    pub(crate) from: Location,
+    pub(crate) to: Extent,
+}
+
+impl Op {
+    pub(crate) fn is_of(&self, spot: &Spot) -> bool {
+        self.sequence == spot.version.sequence && self.from == spot.extent.location
+    }
+}
+
+/// The work beside the table.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Task {
+    pub(crate) ops: Vec<Op>,
+    /// Hashes of keys whose chains are to be looked through.
+    pub(crate) chains: Vec<u64>,
+    /// Chains that have a record in this segment of the key log are written anew.
+    pub(crate) evacuated: Option<u16>,
+    /// Versions that this does not keep are dropped from the chains that are looked through.
+    pub(crate) retention: Retention,
+}
+
+impl Task {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ops.is_empty() && self.chains.is_empty()
+    }
+
+    /// Puts everything in the order of hashes, in which it is asked for.
+    pub(crate) fn sort(&mut self) {
+        self.ops.sort_unstable_by_key(|op| op.hash);
+        self.chains.sort_unstable();
+        self.chains.dedup();
+    }
+
+    /// All hashes that are touched, with those of keys to merge, sorted, each once.
+    pub(crate) fn hashes(&self, keys: impl Iterator<Item = u64>) -> Vec<u64> {
+        let mut hashes: Vec<u64> =
+            keys.chain(self.ops.iter().map(|op| op.hash)).chain(self.chains.iter().copied()).collect();
+        hashes.sort_unstable();
+        hashes.dedup();
+        hashes
+    }
+
+    /// Whether there is something to do for keys of a hash.
+    pub(crate) fn touches(&self, hash: u64) -> bool {
+        !self.ops_near(hash).is_empty() || self.chains.binary_search(&hash).is_ok()
+    }
+
+    /// The moves of keys that slots cannot tell from one with this hash.
+    pub(crate) fn ops_near(&self, hash: u64) -> &[Op] {
+        let told = |hash: u64| hash >> (64 - MAX_DEPTH);
+        let start = self.ops.partition_point(|op| told(op.hash) < told(hash));
+        let end = start + self.ops[start..].partition_point(|op| told(op.hash) == told(hash));
+        &self.ops[start..end]
+    }
+
+    pub(crate) fn evacuates(&self, address: u64) -> bool {
+        address != 0 && self.evacuated == Some(key::segment_of(address))
+    }
+}

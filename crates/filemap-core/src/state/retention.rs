@@ -1,0 +1,97 @@
+//! Which versions of a key are kept: all, the newest few, those that are young enough.
+
+use std::time::Duration;
+
+use crate::options::Options;
+use crate::record::now_ms;
+use crate::state::{Spot, sort_versions};
+
+/// A version is kept if any of the rules says so; without rules, all are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Retention {
+    /// Keeps so many of the newest.
+    pub(crate) versions: Option<u32>,
+    /// Keeps what is not older than this time, in ms since 1970.
+    pub(crate) since_ms: Option<i64>,
+}
+
+impl Retention {
+    /// What a store's options say, now.
+    pub(crate) fn of(options: &Options) -> Retention {
+        Retention { versions: options.keep_versions, since_ms: options.keep_age.map(since) }
+    }
+
+    /// What keeps versions up to an age, counted from now.
+    pub(crate) fn younger(versions: Option<u32>, age: Option<Duration>) -> Retention {
+        Retention { versions, since_ms: age.map(since) }
+    }
+
+    fn keeps_all(&self) -> bool {
+        self.versions.is_none() && self.since_ms.is_none()
+    }
+
+    fn keeps(&self, nth: usize, spot: &Spot) -> bool {
+        self.keeps_all()
+            || self.versions.is_some_and(|n| nth < n as usize)
+            || self.since_ms.is_some_and(|since| spot.version.time_ms >= since)
+    }
+
+    /// Whether a reader is shown the nth version from the newest on. What is only too old goes when its space is given back.
+    pub(crate) fn shows(&self, nth: usize, spot: &Spot) -> bool {
+        self.versions.is_none() || self.keeps(nth, spot)
+    }
+
+    /// Whether a chain of this length is worth being cut: not at every version more than are kept, since a chain is cut by
+    /// writing it anew.
+    pub(crate) fn may_drop(&self, length: usize) -> bool {
+        self.versions.is_some_and(|n| length > n as usize + n as usize / 2)
+    }
+
+    /// The versions that are kept, with those that hold their bodies, newest first.
+    pub(crate) fn kept(&self, mut all: Vec<Spot>) -> Vec<Spot> {
+        sort_versions(&mut all);
+        if self.keeps_all() {
+            return all;
+        }
+        let kept: Vec<bool> = all.iter().enumerate().map(|(nth, spot)| self.keeps(nth, spot)).collect();
+        let holders: Vec<u64> =
+            all.iter().zip(&kept).filter(|(s, kept)| **kept && s.refers_to != 0).map(|(s, _)| s.refers_to).collect();
+        let mut nth = 0;
+        all.retain(|spot| {
+            nth += 1;
+            kept[nth - 1] || holders.contains(&spot.version.sequence)
+        });
+        all
+    }
+}
+
+fn since(age: Duration) -> i64 {
+    now_ms().saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::location::{Extent, Location};
+    use crate::record::Version;
+
+    fn spot(time_ms: i64, sequence: u64, refers_to: u64) -> Spot {
+        let extent = Extent { location: Location::new(0, 64 * sequence), units: 1 };
+        Spot { version: Version { time_ms, sequence }, extent, refers_to, chunked: false }
+    }
+
+    #[test]
+    fn what_a_kept_version_refers_to_is_kept_with_it() {
+        let all = vec![spot(1, 1, 0), spot(2, 2, 0), spot(3, 3, 1), spot(3, 3, 1)];
+        let sequences = |versions, since_ms| {
+            let kept = Retention { versions, since_ms }.kept(all.clone());
+            kept.iter().map(|s| s.version.sequence).collect::<Vec<_>>()
+        };
+        assert_eq!(sequences(Some(1), None), [3, 1]);
+        assert_eq!(sequences(Some(2), None), [3, 2, 1]);
+        assert_eq!(sequences(None, None), [3, 2, 1]);
+        assert_eq!(sequences(None, Some(3)), [3, 1]);
+        assert_eq!(sequences(None, Some(4)), [] as [u64; 0]);
+        assert_eq!(sequences(Some(1), Some(2)), [3, 2, 1], "what either rule keeps is kept");
+    }
+}
