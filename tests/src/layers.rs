@@ -37,13 +37,14 @@ pub const ENGINE_LAYERS: &[&[&str]] = &[
     &["log"],
     &["files"],
     // Each owns one file or one table, and none knows another.
-    &["recent", "keys", "values", "index", "superblock"],
+    &["accounts", "recent", "keys", "values", "index", "superblock"],
     // From files to what a handle needs.
     &["recover"],
     // Those together, as one handle's threads share them.
     &["state"],
     // Work over that state.
     &["checkpoint"],
+    &["compact"],
     &["check", "inspect"],
     &["worker"],
     &["store"],

@@ -37,6 +37,14 @@ struct Existing {
     address: u64,
 }
 
+/// A chain as far as it can be read.
+#[derive(Default)]
+struct Chain {
+    links: Vec<Link>,
+    /// Where it goes on: a damaged record's address and what its length should be. (0, 0) at its end.
+    behind: (u64, u32),
+}
+
 /// One record of a chain.
 struct Link {
     address: u64,
@@ -72,18 +80,22 @@ impl Merge<'_> {
         let replayed = new.iter().any(|s| s.version.sequence < self.replayed_below);
         let length = existing.head.chain as usize + new.len();
         if floor > 0 || existing.address == 0 || replayed || self.retention.may_drop(length) {
-            let links = self.links(&existing)?;
-            let there: HashSet<u64> = links.iter().map(|l| l.record.version.sequence).collect();
+            let mut chain = self.chain(&existing)?;
+            let there: HashSet<u64> = chain.links.iter().map(|l| l.record.version.sequence).collect();
             let is_news = floor > 0 || new.iter().any(|s| !there.contains(&s.version.sequence));
             if !is_news && existing.address != 0 {
                 return Ok(());
             }
+            if floor > 0 {
+                // What lies behind damage was put before the removal.
+                chain.behind = (0, 0);
+            }
             // In this order, so that of two places of one version the index's is kept: its account knows that one.
-            let mut all = spots(&links);
+            let mut all = chain.spots();
             all.extend(new);
             all.retain(|s| s.version.sequence > floor);
             let kept = self.retention.kept(all);
-            return self.rewrite(slots, hash, key, Some((&existing, links)), kept);
+            return self.rewrite(slots, hash, key, Some((&existing, chain)), kept);
         }
         if new.is_empty() { Ok(()) } else { self.extend(slots, hash, key, &existing, new) }
     }
@@ -96,8 +108,8 @@ impl Merge<'_> {
         while slots.get(at).is_some_and(|s| s.hash == hash) {
             let len = slots.len();
             if let Some((existing, key)) = self.at(slots, at)? {
-                let links = self.links(&existing)?;
-                let before = spots(&links);
+                let chain = self.chain(&existing)?;
+                let before = chain.spots();
                 let mut all = before.clone();
                 for spot in &mut all {
                     if let Some(op) = ops.iter().find(|op| op.is_of(spot)) {
@@ -105,8 +117,8 @@ impl Merge<'_> {
                     }
                 }
                 let kept = task.retention.kept(self.retention.kept(all));
-                if kept != before || links.iter().any(|l| task.evacuates(l.address)) {
-                    self.rewrite(slots, hash, &key, Some((&existing, links)), kept)?;
+                if kept != before || chain.links.iter().any(|l| task.evacuates(l.address)) {
+                    self.rewrite(slots, hash, &key, Some((&existing, chain)), kept)?;
                 }
             }
             at += usize::from(slots.len() == len);
@@ -162,19 +174,20 @@ impl Merge<'_> {
     }
 
     /// All records of a chain, from its head on.
-    fn links(&self, existing: &Existing) -> Result<Vec<Link>> {
+    fn chain(&self, existing: &Existing) -> Result<Chain> {
         let mut links = vec![Link { address: existing.address, record: existing.head }];
         loop {
             let last = &links[links.len() - 1].record;
+            let behind = (last.previous, last.chain.saturating_sub(1));
             if last.previous == 0 {
-                return Ok(links);
+                return Ok(Chain { links, behind: (0, 0) });
             }
-            let (address, chain) = (last.previous, last.chain);
-            match self.keys.read(address) {
-                Ok((record, _)) if record.chain < chain => links.push(Link { address, record }),
-                Ok(_) => return Ok(links),
-                // What lies behind a damaged record is lost to readers too; it must not keep the rest from being merged.
-                Err(e) if e.is_corrupt() => return Ok(links),
+            match self.keys.read(last.previous) {
+                Ok((record, _)) if record.chain < last.chain => links.push(Link { address: last.previous, record }),
+                Ok(_) => return Ok(Chain { links, behind }),
+                // What lies behind a damaged record is lost to readers, who are told; it must not keep the rest from being
+                // merged.
+                Err(e) if e.is_corrupt() => return Ok(Chain { links, behind }),
                 Err(e) => return Err(e),
             }
         }
@@ -186,18 +199,20 @@ impl Merge<'_> {
         slots: &mut Vec<Slot>,
         hash: u64,
         key: &[u8],
-        old: Option<(&Existing, Vec<Link>)>,
+        old: Option<(&Existing, Chain)>,
         kept: Vec<Spot>,
     ) -> Result<()> {
-        let (at, links) = old.map_or((None, Vec::new()), |(e, links)| (Some(e.at), links));
-        let before = spots(&links);
+        let (at, chain) = old.map_or((None, Chain::default()), |(e, chain)| (Some(e.at), chain));
+        // What lies behind damage is told to readers, unless it would not be kept.
+        let behind = if self.retention.is_satisfied(kept.len()) { (0, 0) } else { chain.behind };
+        let before = chain.spots();
         for spot in before.iter().filter(|b| !kept.contains(b)) {
             self.leave(spot)?;
         }
         for spot in kept.iter().filter(|k| !before.contains(k)) {
             self.enter(spot)?;
         }
-        for link in links.iter().filter(|l| l.address != 0) {
+        for link in chain.links.iter().filter(|l| l.address != 0) {
             self.accounts.debit_key(link.address, link.record.total_bytes());
         }
         let Some(newest) = kept.first().copied() else {
@@ -206,7 +221,7 @@ impl Merge<'_> {
             }
             return Ok(());
         };
-        let address = self.append(key, (0, 0), kept.iter().rev(), Holders::default())?;
+        let address = self.append(key, behind, kept.iter().rev(), Holders::default())?;
         self.set(slots, at, Slot { hash, key: address, location: newest.extent.location, size: newest.extent.size() });
         Ok(())
     }
@@ -302,11 +317,13 @@ impl Merge<'_> {
     }
 }
 
-/// The versions of a chain, newest first, each once.
-fn spots(links: &[Link]) -> Vec<Spot> {
-    let mut spots: Vec<Spot> = links.iter().map(|l| Spot::from(&l.record)).collect();
-    sort_versions(&mut spots);
-    spots
+impl Chain {
+    /// The versions, newest first, each once.
+    fn spots(&self) -> Vec<Spot> {
+        let mut spots: Vec<Spot> = self.links.iter().map(|l| Spot::from(&l.record)).collect();
+        sort_versions(&mut spots);
+        spots
+    }
 }
 
 /// Addresses of the versions that hold bodies, as far as they are at hand: those just appended, the former head, and the one

@@ -47,6 +47,11 @@ impl Retention {
         self.versions.is_some_and(|n| length > n as usize + n as usize / 2)
     }
 
+    /// Whether so many kept versions are all that can be kept.
+    pub(crate) fn is_satisfied(&self, kept: usize) -> bool {
+        self.since_ms.is_none() && self.versions.is_some_and(|n| kept >= n as usize)
+    }
+
     /// The versions that are kept, with those that hold their bodies, newest first.
     pub(crate) fn kept(&self, mut all: Vec<Spot>) -> Vec<Spot> {
         sort_versions(&mut all);
