@@ -33,6 +33,12 @@ pub enum Fault {
     SequencesReused,
     CreatedWithoutSync,
     LocationsNotSeeded,
+    OutputNotSynced,
+    RemovalsDropped,
+    StreamsNotPinned,
+    VictimsRemovedEarly,
+    MovesBelieved,
+    OrphansLeft,
 }
 
 #[cfg(feature = "sim")]

@@ -11,6 +11,7 @@ use crate::format::superblock::{COPIES, Tail};
 use crate::format::value::{self, Kind};
 use crate::format::{PAGE_BYTES, names};
 use crate::log::scan::Item;
+use crate::recover;
 use crate::state::{Shared, digest};
 use crate::values::segments::{FIRST_RECORD, Segment};
 
@@ -117,14 +118,13 @@ impl Shared {
             found: Accounts::default(),
             tail: self.latest.load().tail,
             keys: Starts::default(),
-            value_end: self.log_end(),
+            value_end: self.log_end().0,
             key_end: self.keys.bytes(),
             progress,
         };
         let settled = self.settled();
         check.superblock()?;
         check.values()?;
-        check.lists();
         let heads = check.keys()?;
         check.index(heads, settled)?;
         Ok(check.report)
@@ -165,17 +165,27 @@ impl Check<'_> {
     /// Scans every segment up to the end of the log.
     fn values(&mut self) -> Result<()> {
         let end = self.value_end;
-        for segment in self.shared.segments.all().iter().filter(|s| s.ordinal <= end.ordinal) {
+        let accounts = self.shared.accounts.load_full();
+        let counts = |s: &Segment| match s.is_output {
+            true => accounts.names(s.id, s.ordinal),
+            false => s.ordinal <= end.ordinal,
+        };
+        for segment in self.shared.segments.all().iter().filter(|s| counts(s)) {
             let name = segment.name();
             self.report.files += 1;
             let file = match self.shared.segments.file(segment) {
                 Ok(file) => file,
                 Err(e) => {
-                    self.problem(name, 0, e.to_string());
+                    // Compaction may have removed it since; what lived in it is checked at its new place, if that counts.
+                    self.shared.catch_up()?;
+                    if self.shared.segments.get(segment.id).is_ok_and(|s| s.ordinal == segment.ordinal) {
+                        self.problem(name, 0, e.to_string());
+                    }
                     continue;
                 }
             };
-            let to = if segment.ordinal == end.ordinal { end.offset } else { u64::MAX };
+            let is_last = !segment.is_output && segment.ordinal == end.ordinal;
+            let to = if is_last { end.offset } else { u64::MAX };
             let mut scan = self.shared.segments.scan(segment, &*file, FIRST_RECORD, to)?;
             let (mut starts, mut chunks) = (Starts::default(), Starts::default());
             let mut expanded = Vec::new();
@@ -214,17 +224,6 @@ impl Check<'_> {
             self.chunks.insert(segment.id, chunks);
         }
         Ok(())
-    }
-
-    /// Whether all that large bodies list is there. Whose it is, and that it fits together, each read finds out.
-    fn lists(&mut self) {
-        let has = |l: Location| self.chunks.get(&l.segment).is_some_and(|s| s.has(u64::from(l.unit)));
-        let is_torn = |list: &[Extent]| !list.iter().all(|c| has(c.location));
-        let mut torn: Vec<Location> = self.lists.iter().filter(|(_, l)| is_torn(l)).map(|(place, _)| *place).collect();
-        torn.sort_unstable();
-        for place in torn {
-            self.problem(names::segment(place.segment), place.offset(), "it lists a chunk that is not there");
-        }
     }
 
     fn tombstone(&mut self, segment: &Segment, offset: u64, bytes: u64) {
@@ -319,18 +318,26 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Counts what a version keeps alive.
+    /// Counts what a version keeps alive, and whether all that a large body lists is there. Whose it is, and that it fits
+    /// together, each read finds out.
     fn version(&mut self, record: &KeyRecord) {
-        let chunks = if record.chunked { self.lists.get(&record.extent.location) } else { None };
+        let place = record.extent.location;
+        let chunks = if record.chunked { self.lists.get(&place) } else { None };
         for extent in [record.extent].iter().chain(chunks.into_iter().flatten()) {
             let ordinal = self.shared.segments.get(extent.location.segment).map_or(0, |s| s.ordinal);
             self.found.credit(*extent, ordinal);
+        }
+        let has = |l: Location| self.chunks.get(&l.segment).is_some_and(|s| s.has(u64::from(l.unit)));
+        let is_lost = |c: &Extent| self.was_scanned(c.location) && !has(c.location);
+        if chunks.is_some_and(|list| list.iter().any(is_lost)) {
+            self.problem(names::segment(place.segment), place.offset(), "it lists a chunk that is not there");
         }
     }
 
     /// Compares the segment table with what was found.
     fn accounts(&mut self) {
-        let told = self.shared.accounts.load_full();
+        let mut told = Accounts::clone(&self.shared.accounts.load());
+        recover::forget_removed(&self.shared.segments, &mut told);
         let of = |accounts: &BTreeMap<u16, Account>, id: u16| {
             accounts.get(&id).map_or((0, 0), |a| (a.live_units, a.tombstone_units))
         };
@@ -359,8 +366,16 @@ impl Check<'_> {
 
     /// Whether a place was scanned.
     fn was_scanned(&self, location: Location) -> bool {
-        let ordinal = self.shared.segments.get(location.segment).map(|s| s.ordinal);
-        ordinal.map_or(true, |ordinal| Tail { ordinal, offset: location.offset() } < self.value_end)
+        let found = self.shared.segments.get(location.segment).or_else(|_| {
+            // A reader may not have heard of what was written since.
+            self.shared.catch_up().and_then(|_| self.shared.segments.get(location.segment))
+        });
+        match found {
+            // What compaction has written since was not.
+            Ok(s) if s.is_output => self.values.contains_key(&s.id),
+            Ok(s) => Tail { ordinal: s.ordinal, offset: location.offset() } < self.value_end,
+            Err(_) => true,
+        }
     }
 
     /// Checks every leaf and where its slots lead. `settled` tells which index the heads were counted in.

@@ -18,6 +18,70 @@ pub struct RecoveryReport {
     pub elapsed: Duration,
 }
 
+/// Why nothing, or something, is to be done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// More than the bound allows is dead.
+    OverBound,
+    /// Something is dead, and nothing was to be left.
+    Garbage,
+    /// Removals take much room, and old segments keep them from being dropped.
+    Removals,
+    /// Every byte is live.
+    AllLive,
+    /// What is dead is within the bound.
+    WithinBound,
+    /// What is dead lies in the segment that is being written, or in one that a large body is being put to.
+    NotYet,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reason::OverBound => "more is dead than the bound allows",
+            Reason::Garbage => "some bytes are dead",
+            Reason::Removals => "removals take much room, and older segments keep them",
+            Reason::AllLive => "all is live",
+            Reason::WithinBound => "what is dead is within the bound",
+            Reason::NotYet => "what is dead lies in segments that are still in use",
+        })
+    }
+}
+
+/// What one run of compaction has done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Compacted {
+    /// Why it ran, or why there was nothing to do.
+    pub reason: Reason,
+    /// Segments that were removed.
+    pub removed_segments: u64,
+    /// Bytes that were read to find out what lives.
+    pub read_bytes: u64,
+    /// Bytes that were copied to new segments.
+    pub copied_bytes: u64,
+    /// Bytes of the segments that were removed.
+    pub removed_bytes: u64,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+impl Compacted {
+    pub(crate) fn nothing(reason: Reason) -> Compacted {
+        let (removed_segments, elapsed) = (0, Duration::ZERO);
+        Compacted { reason, removed_segments, read_bytes: 0, copied_bytes: 0, removed_bytes: 0, elapsed }
+    }
+
+    /// Adds what another run has done. The reason stays.
+    pub(crate) fn add(&mut self, other: &Compacted) {
+        self.removed_segments += other.removed_segments;
+        self.read_bytes += other.read_bytes;
+        self.copied_bytes += other.copied_bytes;
+        self.removed_bytes += other.removed_bytes;
+        self.elapsed += other.elapsed;
+    }
+}
+
 /// Something that happened in the background, or on open.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -48,6 +112,8 @@ pub enum Event {
         /// What failed.
         cause: String,
     },
+    /// A run of compaction has finished.
+    Compacted(Compacted),
     /// A new segment of the value log was begun.
     SegmentRolled {
         /// Its number.
@@ -75,6 +141,15 @@ impl fmt::Display for Event {
             ),
             Event::SlowedDown { fill_percent } => write!(f, "puts slowed down: recent table {fill_percent}% full"),
             Event::Poisoned { cause } => write!(f, "no more writes: {cause}"),
+            Event::Compacted(c) => write!(
+                f,
+                "compacted in {} ms ({}): {} segments of {} bytes removed, {} bytes copied",
+                c.elapsed.as_millis(),
+                c.reason,
+                c.removed_segments,
+                c.removed_bytes,
+                c.copied_bytes
+            ),
             Event::SegmentRolled { segment } => write!(f, "value log rolled to segment {segment}"),
         }
     }

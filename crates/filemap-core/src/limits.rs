@@ -14,6 +14,10 @@ pub struct Limits {
     pub flush_key_bytes: usize,
     /// Pages of the first map of address.idx; each further one doubles what is mapped.
     pub map_pages: u32,
+    /// Bytes of garbage that are not worth a compaction.
+    pub slack_bytes: u64,
+    /// Versions that one run of compaction moves at most.
+    pub compact_ops: usize,
 }
 
 impl Default for Limits {
@@ -24,6 +28,8 @@ impl Default for Limits {
             flush_pages: 512,
             flush_key_bytes: 1 << 20,
             map_pages: 1 << 10,
+            slack_bytes: 64 << 20,
+            compact_ops: 1 << 20,
         }
     }
 }

@@ -67,6 +67,8 @@ pub struct Options {
     pub(crate) free_space_floor: u64,
     pub(crate) large_value_bytes: u64,
     pub(crate) writeback_bytes: u64,
+    pub(crate) space_bound: Option<f64>,
+    pub(crate) compaction_rate: Option<u64>,
     pub(crate) canonicalizer: Option<Canonicalizer>,
     pub(crate) on_event: Option<EventSink>,
     pub(crate) limits: Limits,
@@ -86,6 +88,8 @@ impl Default for Options {
             free_space_floor: 256 << 20,
             large_value_bytes: 1 << 20,
             writeback_bytes: 32 << 20,
+            space_bound: Some(1.25),
+            compaction_rate: None,
             canonicalizer: None,
             on_event: None,
             limits: Limits::default(),
@@ -107,6 +111,8 @@ impl fmt::Debug for Options {
             .field("free_space_floor", &self.free_space_floor)
             .field("large_value_bytes", &self.large_value_bytes)
             .field("writeback_bytes", &self.writeback_bytes)
+            .field("space_bound", &self.space_bound)
+            .field("compaction_rate", &self.compaction_rate)
             .field("canonicalizer", &self.canonicalizer)
             .finish_non_exhaustive()
     }
@@ -198,6 +204,21 @@ impl Options {
         self
     }
 
+    /// The bound on space amplification: compaction keeps the value log under this many times the bytes that live in it, by
+    /// more than a segment at no moment, and holds puts back if it must. 1.05 to 100, default 1.25; a tighter bound
+    /// copies more. `None` switches compaction in the background off, but for segments in which nothing lives.
+    pub fn space_bound(mut self, bound: Option<f64>) -> Options {
+        self.space_bound = bound;
+        self
+    }
+
+    /// How many bytes a second compaction reads at most; at least 1 MiB, default `None`, no limit. When puts are faster than
+    /// it can keep up with, they are held back.
+    pub fn compaction_rate(mut self, bytes_per_second: Option<u64>) -> Options {
+        self.compaction_rate = bytes_per_second;
+        self
+    }
+
     /// The rule by which keys are made. Stored when the store is created; opening one with another rule is
     /// [`Error::Canonicalizer`]. Without it a store is created as `bytes` version 1 and opened whatever it has.
     pub fn canonicalizer(mut self, name: &str, version: u32) -> Options {
@@ -245,6 +266,12 @@ impl Options {
         if self.writeback_bytes < 1 << 20 {
             return fail("writeback_bytes", "must be at least 1 MiB");
         }
+        if self.space_bound.is_some_and(|bound| !(1.05..=100.0).contains(&bound)) {
+            return fail("space_bound", "must be 1.05 to 100, or None for no bound");
+        }
+        if self.compaction_rate.is_some_and(|rate| rate < 1 << 20) {
+            return fail("compaction_rate", "must be at least 1 MiB a second, or None for no limit");
+        }
         if let Some(c) = &self.canonicalizer
             && (c.name.is_empty() || c.name.len() > 31 || c.name.bytes().any(|b| b == 0))
         {
@@ -275,6 +302,9 @@ mod tests {
             Options::new().large_value_bytes(1),
             Options::new().segment_bytes(1 << 20).large_value_bytes(1 << 20),
             Options::new().writeback_bytes(0),
+            Options::new().space_bound(Some(1.0)),
+            Options::new().space_bound(Some(f64::NAN)),
+            Options::new().compaction_rate(Some(1)),
             Options::new().canonicalizer("", 1),
             Options::new().canonicalizer(&"x".repeat(32), 1),
             Options::new().durability(Durability::Interval(Duration::ZERO)),

@@ -27,6 +27,11 @@ pub(crate) struct Counters {
     pub(crate) puts_over_1ms_by_write: AtomicU64,
     pub(crate) longest_put_us: AtomicU64,
     pub(crate) refreshes: AtomicU64,
+    pub(crate) compactions: AtomicU64,
+    pub(crate) compaction_copied_bytes: AtomicU64,
+    pub(crate) compaction_freed_bytes: AtomicU64,
+    pub(crate) held_back: AtomicU64,
+    pub(crate) held_back_us: AtomicU64,
     pub(crate) last_error: Mutex<Option<String>>,
 }
 
@@ -154,6 +159,26 @@ stats! {
     longest_put_us: u64 = gauge,
     /// Times that a read-only handle followed the writer.
     refreshes: u64 = counter,
+    /// Bytes of the value log that live: what the index leads to, as of the last checkpoint.
+    live_bytes: u64 = gauge,
+    /// Bytes of removals in the value log, which stay until no earlier version of their keys can be left.
+    removal_bytes: u64 = gauge,
+    /// Bytes of the value log that are dead as of the last checkpoint: replaced, removed, never referred to.
+    dead_bytes: u64 = gauge,
+    /// Bytes of the value log that no checkpoint has seen yet.
+    unindexed_bytes: u64 = gauge,
+    /// Bytes of the value log for each thousand that live or are not known yet: 1250 is the default's bound.
+    space_amplification_permille: u64 = gauge,
+    /// Runs of compaction that moved or removed something.
+    compactions: u64 = counter,
+    /// Bytes that compaction has copied.
+    compaction_copied_bytes: u64 = counter,
+    /// Bytes that compaction has given back.
+    compaction_freed_bytes: u64 = counter,
+    /// Puts that were held back because compaction could not keep up with them.
+    held_back: u64 = counter,
+    /// By how much in all, in microseconds.
+    held_back_us: u64 = counter,
     /// When a put is on the device.
     durability: String = text,
     /// The last error of the background work, or the one that stopped writes.

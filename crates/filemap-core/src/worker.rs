@@ -1,5 +1,5 @@
-//! The background threads of a handle that writes: one syncs the log and prepares segments, one checkpoints. Nothing else
-//! in the crate starts a thread.
+//! The background threads of a handle that writes: one syncs the log and prepares segments, one checkpoints, one gives space
+//! back. Nothing else in the crate starts a thread.
 
 use std::sync::Arc;
 #[cfg(not(filemap_shuttle))]
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 #[cfg(filemap_shuttle)]
 use shuttle::thread::Builder;
 
+use crate::compact::Goal;
 use crate::error::{Error, Result};
 use crate::options::Durability;
 use crate::primitive::Ordering;
@@ -30,7 +31,8 @@ pub(crate) type JoinHandle = std::thread::JoinHandle<()>;
 /// # Errors
 /// `Io` when the system gives no thread.
 pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle>> {
-    let jobs: [(&str, Job); 2] = [("filemap-sync", keep_synced), ("filemap-checkpoint", keep_checkpointed)];
+    let jobs: [(&str, Job); 3] =
+        [("filemap-sync", keep_synced), ("filemap-checkpoint", keep_checkpointed), ("filemap-compact", keep_compacted)];
     let mut threads = Vec::new();
     for (name, job) in jobs {
         let mine = Arc::clone(shared);
@@ -108,4 +110,35 @@ pub(crate) fn checkpoint_if_due(shared: &Shared, writer: &WriteSide) {
     {
         shared.counters.failed(&e);
     }
+}
+
+/// Compacts when that is due, which it may be whenever something was put.
+fn keep_compacted(shared: &Shared) {
+    let Some(writer) = &shared.writer else { return };
+    while !writer.compact_bell.is_stopped() {
+        writer.compact_bell.wait(IDLE);
+        if writer.poison.cause().is_some() {
+            continue;
+        }
+        let mut failed = false;
+        while !writer.compact_bell.is_stopped() && !failed {
+            match compact_if_due(shared) {
+                Ok(true) => {}
+                Ok(false) => break,
+                // What is wrong may be gone when it is next tried: a full disk for instance.
+                Err(_) => failed = true,
+            }
+        }
+    }
+}
+
+/// One run of compaction, if the bound asks for it. Whether it did something.
+pub(crate) fn compact_if_due(shared: &Shared) -> Result<bool> {
+    let result = shared.compact_once(Goal::Bound);
+    if let Err(e) = &result
+        && !matches!(e, Error::Closed)
+    {
+        shared.counters.failed(e);
+    }
+    result.map(|done| done.removed_segments > 0 || done.copied_bytes > 0)
 }

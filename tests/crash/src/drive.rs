@@ -29,6 +29,8 @@ pub enum Op {
     Sync,
     /// A checkpoint, with other operations between its steps.
     Checkpoint,
+    /// A compaction that leaves no garbage, with other operations between its steps.
+    Compact,
     /// What background threads would do.
     Work,
     /// A put whose chunks do not fit into the segment.
@@ -53,7 +55,7 @@ impl Op {
         };
         loop {
             // Puts always occur.
-            let (kind, op) = match rng.u8(..32) {
+            let (kind, op) = match rng.u8(..35) {
                 0..=9 => return Op::Put { key, time_ms, bytes },
                 10..=12 => (0, Op::PutSame { key, time_ms }),
                 13..=14 => (0, Op::PutTwice { key, time_ms }),
@@ -66,6 +68,7 @@ impl Op {
                 28 => (7, Op::Roll),
                 29 => (8, Op::Grow),
                 30 => (9, Op::Reopen),
+                31..=33 => (11, Op::Compact),
                 _ => (10, Op::Follow),
             };
             if world.has(kind) {
@@ -158,7 +161,8 @@ impl Driver {
             Op::Stream { key, time_ms, bytes } => self.stream(*key, *time_ms, *bytes),
             Op::Remove { key } => self.remove(*key),
             Op::Sync => self.durable(Store::sync),
-            Op::Checkpoint => self.checkpoint(),
+            Op::Checkpoint => self.interrupted(Store::checkpoint),
+            Op::Compact => self.interrupted(|store| store.compact(false).map(|_| ())),
             Op::Work => {
                 sim::work(self.store()?);
                 Ok(())
@@ -270,8 +274,8 @@ impl Driver {
         Ok(())
     }
 
-    /// A checkpoint between whose steps puts and removes happen, and a reader follows.
-    fn checkpoint(&mut self) -> Result<(), Trouble> {
+    /// A checkpoint or a compaction between whose steps puts and removes happen, and a reader follows.
+    fn interrupted(&mut self, what: fn(&Store) -> filemap_core::Result<()>) -> Result<(), Trouble> {
         let inner = Driver {
             disk: self.disk.clone(),
             world: self.world.clone(),
@@ -292,7 +296,7 @@ impl Driver {
                 }
             }
         })));
-        let result = self.durable(Store::checkpoint);
+        let result = self.durable(what);
         sim::at_steps(None);
         match trouble.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(trouble) => Err(trouble),

@@ -80,7 +80,7 @@ impl Shared {
             c.current.tail = frozen.tail;
         }
         self.apply(c, &frozen.table, task)?;
-        c.current.tail = if planted(Fault::TailTakenAtTheEnd) { self.log_end() } else { frozen.tail };
+        c.current.tail = if planted(Fault::TailTakenAtTheEnd) { self.log_end().0 } else { frozen.tail };
         c.current.next_sequence = frozen.next_sequence;
         for (segment, units) in frozen.tombstones {
             let ordinal = self.segments.get(segment).map_or(0, |s| s.ordinal);
@@ -92,6 +92,9 @@ impl Shared {
         Counters::add(&self.counters.checkpoints, 1);
         let tables = self.tables.load();
         self.tables.store(Arc::new(Tables { active: Arc::clone(&tables.active), frozen: None }));
+        let writer = self.write_side()?;
+        lock(&writer.log).pins.merged();
+        writer.compact_bell.ring();
         let elapsed = start.elapsed();
         let (index_pages, key_bytes) = (c.index.written_pages() - pages, c.keys.appended_bytes() - key_bytes);
         let counters = &self.counters;
@@ -119,6 +122,7 @@ impl Shared {
         let position = log.appender.position();
         log.frozen_at = position;
         let tombstones = std::mem::take(&mut log.tombstones);
+        log.pins.freeze();
         if start.elapsed() >= SLOW_FREEZE {
             writer.slow_freezes.fetch_add(1, Ordering::Relaxed);
         }

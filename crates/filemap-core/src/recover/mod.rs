@@ -23,7 +23,7 @@ use crate::options::{Canonicalizer, Options};
 use crate::recent::{Entry, Recent};
 use crate::record::{Version, now_ms};
 use crate::superblock::SuperblockFile;
-use crate::values::segments::{FIRST_RECORD, Segments};
+use crate::values::segments::{FIRST_RECORD, Segment, Segments};
 
 pub(crate) use met::Met;
 pub(crate) use replay::replay;
@@ -207,6 +207,21 @@ pub(crate) fn enter(table: &Recent, segment: u16, offset: u64, bytes: &[u8], has
     };
     table.insert(hash(key), key, &entry);
     header.sequence
+}
+
+/// Takes segments out of the table that were removed after the superblock was written that names them: nothing lives there.
+/// Their ordinals are not given out again, or the next life of one would be taken for it.
+pub(crate) fn forget_removed(segments: &Segments, accounts: &mut Accounts) {
+    segments.pass_over(accounts.values.values().map(|a| a.ordinal + 1).max().unwrap_or(0));
+    let is_there = |id: u16, ordinal: u64| segments.get(id).is_ok_and(|s| s.ordinal == ordinal);
+    accounts.values.retain(|id, a| a.live_units > 0 || is_there(*id, a.ordinal));
+}
+
+/// Removes what compaction has written and no superblock names: its run was cut short.
+pub(crate) fn remove_orphans(segments: &Segments, accounts: &Accounts) -> Result<()> {
+    let is_orphan = |s: &&Arc<Segment>| s.is_output && !accounts.names(s.id, s.ordinal);
+    let orphans: Vec<Arc<Segment>> = segments.all().iter().filter(is_orphan).map(Arc::clone).collect();
+    if orphans.is_empty() { Ok(()) } else { segments.remove(&orphans) }
 }
 
 /// Removes segments after the log's end that hold no record: they waited for a roll that never came.

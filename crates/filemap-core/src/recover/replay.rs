@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::event::RecoveryReport;
 use crate::format::location::UNIT_BYTES;
 use crate::format::superblock::{Superblock, Tail};
-use crate::format::value::{self, Header, Kind};
+use crate::format::value::{self, ChunkEntry, Header, Kind};
 use crate::log::scan::Item;
 use crate::recent::Recent;
 use crate::recover::{Met, enter, remove_spares};
@@ -30,6 +30,8 @@ pub(crate) struct Replay {
     pub(crate) next_sequence: u64,
     /// Units of the removals that were met, by segment.
     pub(crate) tombstones: BTreeMap<u16, u64>,
+    /// The least ordinal of a segment with chunks that the lists that were met name.
+    pub(crate) pinned: Option<u64>,
     pub(crate) report: RecoveryReport,
 }
 
@@ -52,6 +54,7 @@ pub(crate) fn replay(
         next_sequence: current.next_sequence,
         met: Met::since(current),
         tombstones: BTreeMap::new(),
+        pinned: None,
         report: RecoveryReport::default(),
     };
     if !planted(Fault::RecoveredNamesNotSynced) {
@@ -83,6 +86,7 @@ pub(crate) fn replay(
         offset: end.offset,
         next_sequence: run.next_sequence,
         tombstones: run.tombstones,
+        pinned: run.pinned,
         report: run.report,
     })
 }
@@ -94,6 +98,7 @@ struct Run<'a> {
     next_sequence: u64,
     met: Met,
     tombstones: BTreeMap<u16, u64>,
+    pinned: Option<u64>,
     report: RecoveryReport,
 }
 
@@ -156,8 +161,16 @@ impl Run<'_> {
         if !planted(Fault::SequencesReused) {
             self.next_sequence = self.next_sequence.max(sequence + 1);
         }
-        if value::peek(bytes).is_ok_and(|h| h.kind == Kind::Tombstone) {
-            *self.tombstones.entry(segment.id).or_default() += bytes.len() as u64 / UNIT_BYTES;
+        match value::peek(bytes) {
+            Ok(h) if h.kind == Kind::Tombstone => {
+                *self.tombstones.entry(segment.id).or_default() += bytes.len() as u64 / UNIT_BYTES;
+            }
+            Ok(h) if h.kind == Kind::Chunked => {
+                let chunks = value::decode_chunks(&bytes[h.payload_at()..][..h.payload_bytes as usize], h.raw_bytes);
+                let of = |c: &ChunkEntry| self.segments.get(c.location.segment).map_or(0, |s| s.ordinal);
+                self.pinned = chunks.unwrap_or_default().iter().map(of).chain(self.pinned).min();
+            }
+            _ => {}
         }
         self.report.replayed_records += 1;
         self.met.add(segment, offset, bytes);

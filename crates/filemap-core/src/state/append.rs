@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::format::value::{ChunkEntry, Kind};
+use crate::format::value::{self, ChunkEntry, Kind};
 use crate::primitive::{AtomicU64, MutexGuard, Ordering, sleep};
 use crate::recent::Entry;
 use crate::record::{MAX_VALUE_BYTES, Version};
@@ -18,6 +18,8 @@ use crate::values::append::Draft;
 const MEASURE_EVERY_BYTES: u64 = 16 << 20;
 /// A put is slowed down by at most this, unless the recent table is twice as full as it should be.
 const SLOWEST: Duration = Duration::from_millis(10);
+/// A put is held back by at most this for compaction to keep up.
+const HOLD_BACK: Duration = Duration::from_micros(2500);
 
 impl Shared {
     /// All that can be refused before anything is done.
@@ -60,7 +62,7 @@ impl Shared {
         let writer = self.write_side()?;
         let start = Instant::now();
         let freezes = writer.slow_freezes.load(Ordering::Relaxed);
-        let (mut log, slowed) = self.lock_log(writer)?;
+        let (mut log, slowed) = self.lock_log(writer, draft.header.kind != Kind::Tombstone)?;
         if !condition(self) {
             return Ok(None);
         }
@@ -93,6 +95,9 @@ impl Shared {
         if draft.header.kind == Kind::Tombstone {
             *log.tombstones.entry(appended.extent.location.segment).or_default() += u64::from(appended.extent.units);
         }
+        if draft.header.kind == Kind::Chunked {
+            log.pins.list(self.first_chunk(draft));
+        }
         let version = Version { time_ms: draft.header.time_ms, sequence };
         let entry = Entry {
             version,
@@ -109,12 +114,29 @@ impl Shared {
         Ok(version)
     }
 
+    /// The ordinal of the first segment in which a list's chunks lie.
+    fn first_chunk(&self, draft: &Draft) -> u64 {
+        let payload = &draft.bytes[draft.header.payload_at()..][..draft.header.payload_bytes as usize];
+        let chunks = value::decode_chunks(payload, draft.header.raw_bytes).unwrap_or_default();
+        let ordinals = chunks.iter().map(|c| self.segments.get(c.location.segment).map_or(0, |s| s.ordinal));
+        ordinals.min().unwrap_or(u64::MAX)
+    }
+
     /// Takes the append lock when there is room in the active table; whether that was slowed down.
-    pub(crate) fn lock_log<'w>(&self, writer: &'w WriteSide) -> Result<(MutexGuard<'w, Log>, bool)> {
-        let mut slowed = false;
+    pub(crate) fn lock_log<'w>(&self, writer: &'w WriteSide, is_put: bool) -> Result<(MutexGuard<'w, Log>, bool)> {
+        let (mut slowed, mut held_back) = (false, false);
         loop {
             slowed |= self.slow_down(writer)?;
             let log = lock(&writer.log);
+            let over = log.appender.position().saturating_sub(writer.space_limit.load(Ordering::Relaxed));
+            if over > 0 && !held_back && is_put {
+                // Once, and the longer the more there is too much: never so long that it could be called a stall.
+                let share = over as f64 / (log.appender.segment_bytes() / 4) as f64;
+                drop(log);
+                self.hold_back_for(HOLD_BACK.mul_f64(share.min(1.0)));
+                (held_back, slowed) = (true, true);
+                continue;
+            }
             if !self.tables.load().active.is_exhausted() {
                 return Ok((log, slowed));
             }
@@ -127,7 +149,8 @@ impl Shared {
     }
 
     /// Appends a chunk of a large body: it enters no table, only a later record that lists it does.
-    pub(crate) fn append_chunk(&self, mut draft: Draft) -> Result<ChunkEntry> {
+    /// `stream` names the body once it has a chunk.
+    pub(crate) fn append_chunk(&self, mut draft: Draft, stream: &mut Option<u64>) -> Result<ChunkEntry> {
         let writer = self.write_side()?;
         self.check_space(writer)?;
         let mut log = lock(&writer.log);
@@ -136,6 +159,10 @@ impl Shared {
         draft.header.sequence = log.next_sequence;
         let appended = log.appender.append(&mut draft).inspect_err(|e| self.poison(e))?;
         log.next_sequence += 1;
+        if stream.is_none() {
+            let ordinal = log.appender.tail().ordinal;
+            *stream = Some(log.pins.begin(ordinal));
+        }
         Counters::add(&self.counters.appended_bytes, draft.bytes.len() as u64);
         self.ring_bells(writer, &log);
         let entry = ChunkEntry {
@@ -163,6 +190,12 @@ impl Shared {
             || tables.active.bytes() >= self.options.recent_bytes;
         if due && tables.frozen.is_none() && !writer.checkpoint_due.swap(true, Ordering::AcqRel) {
             writer.checkpoint_bell.ring();
+        }
+        // A sixteenth of a segment is what compaction may be late by.
+        let looked_at = writer.looked_at.load(Ordering::Relaxed);
+        if position.saturating_sub(looked_at) >= log.appender.segment_bytes() / 16 {
+            writer.looked_at.store(position, Ordering::Relaxed);
+            writer.compact_bell.ring();
         }
         let unwritten = position - writer.group.synced();
         if unwritten >= self.options.writeback_bytes || log.appender.wants_prepared() {
@@ -198,6 +231,15 @@ impl Shared {
                 return Ok(slowed);
             }
         }
+    }
+}
+
+impl Shared {
+    fn hold_back_for(&self, wait: Duration) {
+        let start = Instant::now();
+        sleep(wait);
+        Counters::add(&self.counters.held_back, 1);
+        add_us(&self.counters.held_back_us, start.elapsed());
     }
 }
 

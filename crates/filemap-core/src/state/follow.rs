@@ -43,22 +43,33 @@ pub(crate) struct Follower {
 #[derive(Debug)]
 struct Following {
     position: Tail,
+    /// The next sequence there.
+    next_sequence: u64,
     /// What was met since the table was begun.
     met: Met,
+    /// [`Segments::changes`] when the table was begun.
+    changes: u64,
     /// How many recoveries had dropped something when the table was begun.
     recoveries: u64,
 }
 
 impl Following {
     /// From the tail of a superblock on.
-    fn from(superblock: &Superblock) -> Following {
-        Following { position: superblock.tail, met: Met::since(superblock), recoveries: superblock.recoveries }
+    fn from(superblock: &Superblock, segments: &Segments) -> Following {
+        Following {
+            changes: segments.changes(),
+            position: superblock.tail,
+            next_sequence: superblock.next_sequence,
+            met: Met::since(superblock),
+            recoveries: superblock.recoveries,
+        }
     }
 }
 
 impl Follower {
-    pub(crate) fn position(&self) -> Tail {
-        lock(&self.state).position
+    pub(crate) fn position(&self) -> (Tail, u64) {
+        let state = lock(&self.state);
+        (state.position, state.next_sequence)
     }
 }
 
@@ -96,7 +107,7 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
         let accounts = recover::accounts(&loaded, current.index)?;
         let active = Arc::new(Recent::new(options.recent_bytes, ROOM));
         let follower = Follower {
-            state: Mutex::new(Following::from(&current)),
+            state: Mutex::new(Following::from(&current, &segments)),
             opened: Instant::now(),
             last_ms: AtomicU64::new(0),
         };
@@ -161,15 +172,30 @@ impl Shared {
         result
     }
 
+    /// After something was not where it should be: follows the writer, looks which segments there are, and begins the table
+    /// anew if some have gone since it was begun, for it may lead there. Whether it did the last.
+    pub(crate) fn catch_up(&self) -> Result<bool> {
+        let Some(follower) = &self.follower else { return Ok(false) };
+        let mut state = lock(&follower.state);
+        self.follow_locked(&mut state)?;
+        self.segments.look_anew()?;
+        let newest = self.latest.load_full();
+        let is_stale = self.segments.changes() != state.changes;
+        if is_stale {
+            self.start_table_anew(&mut state, &newest)?;
+        }
+        Ok(is_stale)
+    }
+
     fn follow_locked(&self, state: &mut Following) -> Result<()> {
         Counters::add(&self.counters.refreshes, 1);
         self.heed_recoveries(state)?;
-        self.follow_log(state)?;
+        let mut is_lost = self.follow_or_lose(state)?;
         let mut failed = None;
         loop {
             let newest = self.superblock.newest_whole(&*self.dir)?;
             if newest.epoch <= self.index.epoch() {
-                return Ok(());
+                return if is_lost { self.start_table_anew(state, &newest) } else { Ok(()) };
             }
             // What the last superblock names is not written to: what does not fit it is damaged. Else the writer was faster.
             if let Some((epoch, error)) = failed.take()
@@ -179,7 +205,7 @@ impl Shared {
             }
             if newest.tail > state.position {
                 // The writer has moved on since: what its index names must be known before it is used.
-                self.follow_log(state)?;
+                is_lost |= self.follow_or_lose(state)?;
             }
             self.keys.follow(&newest);
             let file = recover::open_index(&*self.dir, Access::Read, &newest)?;
@@ -198,7 +224,7 @@ impl Shared {
                     self.index.follow(&loaded.index);
                     self.accounts.store(Arc::new(recover::accounts(&loaded, newest.index)?));
                     let full = self.tables.load().active.bytes() > self.options.recent_bytes;
-                    if full && newest.tail <= state.position {
+                    if is_lost || (full && newest.tail <= state.position) {
                         self.start_table_anew(state, &newest)?;
                     }
                     self.latest.store(Arc::new(newest));
@@ -211,11 +237,24 @@ impl Shared {
     /// Replaces the table by one that holds only what follows the superblock's tail.
     fn start_table_anew(&self, state: &mut Following, from: &Superblock) -> Result<()> {
         let fresh = Arc::new(Recent::new(self.options.recent_bytes, ROOM));
-        let mut position = Following::from(from);
+        let mut position = Following::from(from, &self.segments);
         self.follow_log_into(&mut position, &fresh)?;
         self.tables.store(Arc::new(Tables { active: fresh, frozen: None }));
         *state = position;
         Ok(())
+    }
+
+    /// Follows the log. Whether the segment is gone in which it stopped last: then nothing came after that before a checkpoint
+    /// began another one, and the table is to be begun anew from there.
+    fn follow_or_lose(&self, state: &mut Following) -> Result<bool> {
+        match self.follow_log(state) {
+            Err(e) if e.is_corrupt() => {
+                self.segments.look_anew()?;
+                let is_there = self.segments.log().iter().any(|s| s.ordinal == state.position.ordinal);
+                if is_there { Err(e) } else { Ok(true) }
+            }
+            followed => followed.map(|()| false),
+        }
     }
 
     fn follow_log(&self, state: &mut Following) -> Result<()> {
@@ -294,7 +333,8 @@ impl Shared {
             if table.is_exhausted() {
                 return Err(Error::full("the recent table", "the writer's checkpoints are too far apart to follow"));
             }
-            recover::enter(table, segment.id, offset, bytes, |key| self.hash(key));
+            let sequence = recover::enter(table, segment.id, offset, bytes, |key| self.hash(key));
+            state.next_sequence = state.next_sequence.max(sequence + 1);
             state.position.offset = offset + bytes.len() as u64;
         }
         Ok(())

@@ -9,8 +9,9 @@ mod draft;
 pub(crate) mod follow;
 mod read;
 mod retention;
+mod space;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use filemap_io::{Access, Dir, Lock};
@@ -52,18 +53,83 @@ pub(crate) struct Log {
     pub(crate) next_sequence: u64,
     /// Units of the removals since the last checkpoint, by segment.
     pub(crate) tombstones: BTreeMap<u16, u64>,
+    pub(crate) pins: Pins,
     /// Position of the appender when the last checkpoint froze its table.
     pub(crate) frozen_at: u64,
+}
+
+/// Chunks that no list in the index names yet: compaction must leave the segments alone in which they lie.
+#[derive(Debug, Default)]
+pub(crate) struct Pins {
+    /// Of each body that is being put, the ordinal of its first chunk's segment.
+    streams: BTreeMap<u64, u64>,
+    last_stream: u64,
+    /// The least such ordinal of the lists in the active table, and in the frozen one.
+    active: Option<u64>,
+    frozen: Option<u64>,
+}
+
+impl Pins {
+    /// Those of what a recovery has entered in the active table.
+    pub(crate) fn of(active: Option<u64>) -> Pins {
+        Pins { active, ..Pins::default() }
+    }
+
+    /// A body of several chunks begins in a segment. Returns what to name it by.
+    fn begin(&mut self, ordinal: u64) -> u64 {
+        self.last_stream += 1;
+        self.streams.insert(self.last_stream, ordinal);
+        self.last_stream
+    }
+
+    /// The body's list is in the table, or it was given up.
+    pub(crate) fn end(&mut self, stream: u64) {
+        self.streams.remove(&stream);
+    }
+
+    /// A list was entered in the active table whose first chunk lies in a segment.
+    pub(crate) fn list(&mut self, ordinal: u64) {
+        self.active = Some(self.active.map_or(ordinal, |a| a.min(ordinal)));
+    }
+
+    /// The active table was frozen.
+    pub(crate) fn freeze(&mut self) {
+        self.frozen = self.active.take();
+    }
+
+    /// The frozen table is in the index.
+    pub(crate) fn merged(&mut self) {
+        self.frozen = None;
+    }
+
+    /// Segments of the log from this ordinal on are not to be taken.
+    pub(crate) fn least(&self) -> u64 {
+        let pins = self.streams.values().copied().chain(self.active).chain(self.frozen);
+        pins.min().unwrap_or(u64::MAX)
+    }
+}
+
+/// What only compactions touch, behind their lock: one runs at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Compactor {
+    /// Ordinals of segments that damage keeps from being emptied.
+    pub(crate) stuck: HashSet<u64>,
 }
 
 /// What only the writer has.
 pub(crate) struct WriteSide {
     pub(crate) log: Mutex<Log>,
+    pub(crate) compactor: Mutex<Compactor>,
     pub(crate) checkpointer: Mutex<Checkpointer>,
     pub(crate) group: GroupSync,
     pub(crate) poison: Poison,
     pub(crate) sync_bell: Bell,
     pub(crate) checkpoint_bell: Bell,
+    pub(crate) compact_bell: Bell,
+    /// Position of the appender at which compaction was last asked to look.
+    pub(crate) looked_at: AtomicU64,
+    /// Beyond this position of the appender puts are held back, for compaction to keep up.
+    pub(crate) space_limit: AtomicU64,
     pub(crate) checkpoint_due: AtomicBool,
     /// Raised by each freeze that took long: a put that waited while it changed was held up by a checkpoint.
     pub(crate) slow_freezes: AtomicU64,
@@ -141,6 +207,7 @@ impl Shared {
     /// Tells the background threads to end.
     pub(crate) fn stop_bells(&self) {
         if let Some(writer) = &self.writer {
+            writer.compact_bell.stop();
             writer.checkpoint_bell.stop();
             writer.sync_bell.stop();
         }
@@ -195,6 +262,7 @@ impl Shared {
             measured.map_or((0, 0), |f| (f.len().unwrap_or(0), f.allocated_bytes().unwrap_or(0)));
         let current = self.latest.load();
         let small = [names::SUPERBLOCK, names::LOCK].iter().filter_map(|n| self.dir.open(n, Access::Read).ok());
+        let space = self.space();
         let get = Counters::get;
         Stats {
             indexed_keys: current.index.keys,
@@ -230,6 +298,16 @@ impl Shared {
             puts_over_1ms_by_write: get(&c.puts_over_1ms_by_write),
             longest_put_us: get(&c.longest_put_us),
             refreshes: get(&c.refreshes),
+            live_bytes: space.live_bytes,
+            removal_bytes: space.removal_bytes,
+            dead_bytes: space.dead_bytes,
+            unindexed_bytes: space.unindexed_bytes,
+            space_amplification_permille: space.amplification_permille(),
+            compactions: get(&c.compactions),
+            compaction_copied_bytes: get(&c.compaction_copied_bytes),
+            compaction_freed_bytes: get(&c.compaction_freed_bytes),
+            held_back: get(&c.held_back),
+            held_back_us: get(&c.held_back_us),
             durability: self.options.durability.to_string(),
             last_error: lock(&c.last_error).clone(),
         }
@@ -242,12 +320,15 @@ impl Shared {
 }
 
 impl Shared {
-    /// The end of the log as this handle knows it.
-    pub(crate) fn log_end(&self) -> Tail {
+    /// The end of the log as this handle knows it, and the next sequence there.
+    pub(crate) fn log_end(&self) -> (Tail, u64) {
         match (&self.writer, &self.follower) {
-            (Some(writer), _) => lock(&writer.log).appender.tail(),
+            (Some(writer), _) => {
+                let log = lock(&writer.log);
+                (log.appender.tail(), log.next_sequence)
+            }
             (None, Some(follower)) => follower.position(),
-            (None, None) => Tail { ordinal: u64::MAX, offset: u64::MAX },
+            (None, None) => (Tail { ordinal: u64::MAX, offset: u64::MAX }, u64::MAX),
         }
     }
 }

@@ -47,6 +47,22 @@ pub(crate) struct Loaded {
 }
 
 impl Shared {
+    /// Calls `read` again when it failed because a segment was removed under it: what it was led to lies elsewhere by now.
+    pub(crate) fn looking_again<T>(&self, mut read: impl FnMut() -> Result<T>) -> Result<T> {
+        loop {
+            let before = (self.segments.changes(), self.index.epoch());
+            match read() {
+                Err(e) if e.is_corrupt() => {
+                    let is_begun_anew = self.catch_up()?;
+                    if !is_begun_anew && (self.segments.changes(), self.index.epoch()) == before {
+                        return Err(e);
+                    }
+                }
+                result => return result,
+            }
+        }
+    }
+
     pub(crate) fn counted<T>(&self, found: Option<T>) -> Result<Option<T>> {
         Counters::add(&self.counters.gets, 1);
         if found.is_some() {
@@ -175,7 +191,10 @@ impl Shared {
 
     /// All versions of a key, newest first; at most as many as are kept.
     pub(crate) fn spots(&self, key: &[u8]) -> Result<Vec<Spot>> {
-        let mut spots = self.all_spots(key)?;
+        self.check_open()?;
+        self.follow_if_due();
+        let mut spots = self.all_spots(key, self.hash(key))?;
+        self.counted(spots.first().map(|_| ()))?;
         let retention = Retention::of(&self.options);
         let mut nth = 0;
         spots.retain(|spot| {
@@ -186,10 +205,7 @@ impl Shared {
     }
 
     /// All versions of a key that are still reachable, newest first, those beyond the number kept too.
-    fn all_spots(&self, key: &[u8]) -> Result<Vec<Spot>> {
-        self.check_open()?;
-        self.follow_if_due();
-        let hash = self.hash(key);
+    pub(crate) fn all_spots(&self, key: &[u8], hash: u64) -> Result<Vec<Spot>> {
         let tables = self.tables.load_full();
         let mut spots: Vec<Spot> = Vec::new();
         let mut floor = 0;
@@ -206,7 +222,6 @@ impl Shared {
         }
         spots.retain(|s| s.version.sequence > floor);
         sort_versions(&mut spots);
-        self.counted(spots.first().map(|_| ()))?;
         Ok(spots)
     }
 

@@ -1,4 +1,4 @@
-//! Iteration: pages in the order of the log, and lists of keys from the key log, which read no value.
+//! Lists of keys from the key log, which read no value.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -8,32 +8,15 @@ use std::vec::IntoIter;
 use crate::error::Result;
 use crate::format::key::UNIT_BYTES;
 use crate::format::leaf::Slot;
-use crate::format::location::{Extent, Location};
-use crate::format::superblock::Tail;
-use crate::format::value::{self, Kind};
 use crate::log::scan::Item;
 use crate::recent::{Found, Recent};
-use crate::record::{Value, Version};
-use crate::state::{Shared, Spot};
+use crate::state::Shared;
 use crate::store::Store;
 use crate::values::read::Want;
-use crate::values::segments::{FIRST_RECORD, Segment};
 
 type Filter = Box<dyn Fn(&[u8]) -> bool + Send>;
 
 impl Store {
-    /// The newest version of each live key as of now, in the order of the log: a sequential read of the whole value log. What
-    /// is put meanwhile does not count; what is removed meanwhile may be missed. Damaged records come as errors, and iteration goes on after
-    /// them.
-    pub fn pages(&self) -> Pages {
-        Pages::new(Arc::clone(&self.shared), true)
-    }
-
-    /// As [`Store::pages`], with every live version of each key.
-    pub fn versions(&self) -> Pages {
-        Pages::new(Arc::clone(&self.shared), false)
-    }
-
     /// All live keys, each once, in no order: a sequential read of key.dat, and of no value.
     pub fn keys(&self) -> Keys {
         self.keys_where(|_| true)
@@ -51,137 +34,8 @@ impl Store {
     }
 }
 
-/// Iterates over pages; see [`Store::pages`].
-pub struct Pages {
-    shared: Arc<Shared>,
-    newest_only: bool,
-    /// Where the log ended when the iteration began: what lies further does not count.
-    end: Tail,
-    segments: IntoIter<Arc<Segment>>,
-    current: Option<(Arc<Segment>, u64)>,
-    /// Versions that were found and not judged yet, and damage.
-    batch: IntoIter<Result<(Vec<u8>, Spot)>>,
-}
-
-impl std::fmt::Debug for Pages {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pages").field("newest_only", &self.newest_only).finish_non_exhaustive()
-    }
-}
-
-/// Bytes of log that are looked through for one batch.
+/// Bytes of key log that are looked through for one batch.
 const BATCH_BYTES: u64 = 1 << 20;
-
-impl Pages {
-    fn new(shared: Arc<Shared>, newest_only: bool) -> Pages {
-        let end = shared.log_end();
-        let segments: Vec<Arc<Segment>> =
-            shared.segments.all().iter().filter(|s| s.ordinal <= end.ordinal).map(Arc::clone).collect();
-        Pages { shared, newest_only, end, segments: segments.into_iter(), current: None, batch: Vec::new().into_iter() }
-    }
-
-    /// Reads on through about a batch's bytes of one segment.
-    fn fill(&mut self) -> Result<bool> {
-        if self.current.is_none() {
-            self.current = self.segments.next().map(|s| (s, FIRST_RECORD));
-        }
-        let Some((segment, from)) = self.current.take() else { return Ok(false) };
-        let file = self.shared.segments.file(&segment)?;
-        let end = if segment.ordinal == self.end.ordinal { self.end.offset } else { u64::MAX };
-        let mut scan = self.shared.segments.scan(&segment, &*file, from, end)?;
-        let mut batch = Vec::new();
-        while scan.offset() < from + BATCH_BYTES {
-            match scan.next()? {
-                None => break,
-                Some(Item::Filler { .. }) => {}
-                Some(Item::Gap { offset, what, .. }) => batch.push(Err(segment.corrupt(offset, what))),
-                Some(Item::Record { offset, bytes }) => {
-                    let Ok(header) = value::peek(bytes) else { continue };
-                    if header.kind.is_version() {
-                        let key = bytes[header.key_at()..header.meta_at()].to_vec();
-                        let spot = Spot {
-                            version: Version { time_ms: header.time_ms, sequence: header.sequence },
-                            extent: Extent::new(Location::new(segment.id, offset), bytes.len() as u64),
-                            refers_to: 0,
-                            chunked: header.kind == Kind::Chunked,
-                        };
-                        batch.push(Ok((key, spot)));
-                    }
-                }
-            }
-        }
-        if scan.offset() > from {
-            let at = scan.offset();
-            self.current = Some((segment, at));
-        }
-        self.batch = batch.into_iter();
-        Ok(true)
-    }
-
-    /// The page of a version that was found, if it is one to be met.
-    fn judge(&self, key: Vec<u8>, spot: &Spot) -> Result<Option<(Vec<u8>, Value)>> {
-        if !self.is_wanted(&key, spot)? {
-            return Ok(None);
-        }
-        match self.shared.value_at(&key, spot) {
-            // Removed since it was judged.
-            Err(e) if e.is_corrupt() && !self.is_wanted(&key, spot)? => Ok(None),
-            value => value.map(|v| Some((key, v))),
-        }
-    }
-
-    fn is_wanted(&self, key: &[u8], spot: &Spot) -> Result<bool> {
-        let hash = self.shared.hash(key);
-        if self.newest_only && self.shared.recent(key, hash) == (None, 0) {
-            // The common cases need no read: a slot that leads to this very record is this key's; one that leads elsewhere
-            // in the part of the log that counts is newer, if it is the only one with these bits of hash.
-            let candidates = self.shared.candidates(hash)?;
-            if candidates.iter().any(|s| s.location == spot.extent.location) {
-                return Ok(true);
-            }
-            let mut others = candidates.iter();
-            if let (Some(slot), None) = (others.next(), others.next())
-                && self.counts(slot.location)
-            {
-                return Ok(false);
-            }
-        }
-        let spots = self.shared.spots(key)?;
-        let mut live = spots.iter().filter(|s| self.counts(s.extent.location));
-        if self.newest_only {
-            return Ok(live.next().is_some_and(|s| s.extent.location == spot.extent.location));
-        }
-        Ok(live.any(|s| s.extent.location == spot.extent.location))
-    }
-
-    /// Whether a place was part of the log when the iteration began.
-    fn counts(&self, location: Location) -> bool {
-        let ordinal = self.shared.segments.get(location.segment).map(|s| s.ordinal);
-        ordinal.is_ok_and(|ordinal| Tail { ordinal, offset: location.offset() } < self.end)
-    }
-}
-
-impl Iterator for Pages {
-    type Item = Result<(Vec<u8>, Value)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            match self.batch.next() {
-                Some(Err(e)) => return Some(Err(e)),
-                Some(Ok((key, spot))) => {
-                    if let Some(page) = self.judge(key, &spot).transpose() {
-                        return Some(page);
-                    }
-                }
-                None => match self.fill() {
-                    Ok(true) => {}
-                    Ok(false) => return None,
-                    Err(e) => return Some(Err(e)),
-                },
-            }
-        }
-    }
-}
 
 /// A table, and what of it was there when the iteration began.
 struct Known {

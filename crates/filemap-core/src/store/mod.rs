@@ -1,11 +1,13 @@
 //! The store: opens and closes it, and holds the parts together. What it does stands in the files beside this one.
 
+mod compact;
 #[cfg(test)]
 mod handover;
 mod iterate;
 mod many;
 #[cfg(all(test, filemap_shuttle))]
 mod models;
+mod pages;
 mod read;
 #[cfg(test)]
 mod scale;
@@ -26,7 +28,9 @@ use crate::keys::{KeyAppender, KeyLog};
 use crate::options::{Canonicalizer, Options};
 use crate::primitive::{ArcSwap, AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering};
 use crate::recent::Recent;
-use crate::state::{Checkpointer, FreeSpace, Log, Shared, Tables, WriteSide, check_canonicalizer, follow};
+use crate::state::{
+    Checkpointer, Compactor, FreeSpace, Log, Pins, Shared, Tables, WriteSide, check_canonicalizer, follow,
+};
 use crate::stats::{Counters, Stats};
 use crate::superblock::SuperblockFile;
 use crate::sync::{Bell, GroupSync, Poison, lock};
@@ -34,7 +38,9 @@ use crate::values::append::Appender;
 use crate::values::segments::Segments;
 use crate::{recover, worker};
 
-pub use iterate::{Keys, Pages};
+pub use compact::{CompactionPlan, SegmentInfo};
+pub use iterate::Keys;
+pub use pages::Pages;
 pub use stream::Writer;
 
 /// An open store. Cheap to clone; all clones are one handle. Any number of threads may use it at once, and readers never
@@ -185,7 +191,9 @@ impl Store {
         let file = recover::open_index(&*dir, access, &current)?;
         let seed = recover::index_seed(&current);
         let loaded = load(file, seed, Owner::Us, current.index, current.epoch, &options.limits)?;
-        let (index, accounts) = (Arc::clone(&loaded.index), recover::accounts(&loaded, current.index)?);
+        let (index, mut accounts) = (Arc::clone(&loaded.index), recover::accounts(&loaded, current.index)?);
+        recover::forget_removed(&segments, &mut accounts);
+        recover::remove_orphans(&segments, &accounts)?;
         // An entry takes less than its record did.
         let room = recover::bytes_after(&segments, current.tail)?;
         let active = Arc::new(Recent::new(options.recent_bytes, room));
@@ -224,13 +232,18 @@ impl Store {
                     appender,
                     next_sequence: replay.next_sequence,
                     tombstones: replay.tombstones,
+                    pins: Pins::of(replay.pinned),
                     frozen_at: 0,
                 }),
+                compactor: Mutex::new(Compactor::default()),
                 checkpointer: Mutex::new(checkpointer),
                 group: GroupSync::default(),
                 poison: Poison::default(),
                 sync_bell: Bell::default(),
                 checkpoint_bell: Bell::default(),
+                compact_bell: Bell::default(),
+                looked_at: AtomicU64::new(0),
+                space_limit: AtomicU64::new(u64::MAX),
                 checkpoint_due: AtomicBool::new(false),
                 slow_freezes: AtomicU64::new(0),
                 free_space: FreeSpace::default(),

@@ -1,10 +1,10 @@
 //! Gets: the newest version, one of another time, a part of one, or what is known of it without its body.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use crate::error::Result;
 use crate::record::{Head, Place, Value, Version};
+use crate::state::Spot;
 use crate::store::Store;
 use crate::values::read::{Reader, Want};
 
@@ -14,8 +14,10 @@ impl Store {
     /// # Errors
     /// [`Error::Corrupt`](crate::Error::Corrupt) when the bytes on disk are damaged: never a wrong page. [`Error::Io`](crate::Error::Io).
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
-        let Some(loaded) = self.shared.newest(key)? else { return Ok(None) };
-        self.shared.value(loaded, Vec::new()).map(Some)
+        self.shared.looking_again(|| {
+            let Some(loaded) = self.shared.newest(key)? else { return Ok(None) };
+            self.shared.value(loaded, Vec::new()).map(Some)
+        })
     }
 
     /// As [`Store::get`], with the body in the caller's buffer, which is cleared first and keeps its memory.
@@ -23,11 +25,13 @@ impl Store {
     /// # Errors
     /// As [`Store::get`].
     pub fn get_into(&self, key: &[u8], body: &mut Vec<u8>) -> Result<Option<Head>> {
-        body.clear();
-        let Some(loaded) = self.shared.newest(key)? else { return Ok(None) };
-        let value = self.shared.value(loaded, std::mem::take(body))?;
-        *body = value.body;
-        Ok(Some(value.head))
+        self.shared.looking_again(|| {
+            body.clear();
+            let Some(loaded) = self.shared.newest(key)? else { return Ok(None) };
+            let value = self.shared.value(loaded, std::mem::take(body))?;
+            *body = value.body;
+            Ok(Some(value.head))
+        })
     }
 
     /// The version with the greatest time that is not after `time_ms`.
@@ -35,8 +39,7 @@ impl Store {
     /// # Errors
     /// As [`Store::get`].
     pub fn get_at(&self, key: &[u8], time_ms: i64) -> Result<Option<Value>> {
-        let spot = self.shared.spots(key)?.into_iter().find(|s| s.version.time_ms <= time_ms);
-        spot.map(|s| self.shared.value(self.shared.load(key, &s)?, Vec::new())).transpose()
+        self.value_where(key, |s| s.version.time_ms <= time_ms)
     }
 
     /// One version of a key, as [`Store::history`] names it.
@@ -44,8 +47,15 @@ impl Store {
     /// # Errors
     /// As [`Store::get`].
     pub fn get_version(&self, key: &[u8], version: Version) -> Result<Option<Value>> {
-        let spot = self.shared.spots(key)?.into_iter().find(|s| s.version == version);
-        spot.map(|s| self.shared.value(self.shared.load(key, &s)?, Vec::new())).transpose()
+        self.value_where(key, |s| s.version == version)
+    }
+
+    /// The first version from the newest on that is wanted.
+    fn value_where(&self, key: &[u8], is_wanted: impl Fn(&Spot) -> bool) -> Result<Option<Value>> {
+        self.shared.looking_again(|| {
+            let spot = self.shared.spots(key)?.into_iter().find(&is_wanted);
+            spot.map(|s| self.shared.value(self.shared.load(key, &s)?, Vec::new())).transpose()
+        })
     }
 
     /// A range of the newest version's body, clipped to its length. Of a large body only the chunks that it meets are read.
@@ -53,10 +63,12 @@ impl Store {
     /// # Errors
     /// As [`Store::get`].
     pub fn get_range(&self, key: &[u8], range: Range<u64>) -> Result<Option<Vec<u8>>> {
-        let Some(loaded) = self.shared.newest(key)? else { return Ok(None) };
-        let mut out = Vec::new();
-        self.shared.body(&loaded)?.range(&self.shared.segments, range, &mut out)?;
-        Ok(Some(out))
+        self.shared.looking_again(|| {
+            let Some(loaded) = self.shared.newest(key)? else { return Ok(None) };
+            let mut out = Vec::new();
+            self.shared.body(&loaded)?.range(&self.shared.segments, range.clone(), &mut out)?;
+            Ok(Some(out))
+        })
     }
 
     /// The newest version, to be read front to back in bounded memory.
@@ -64,12 +76,14 @@ impl Store {
     /// # Errors
     /// As [`Store::get`]; damage further on comes when it is reached.
     pub fn get_reader(&self, key: &[u8]) -> Result<Option<Reader>> {
-        let Some(mut loaded) = self.shared.newest(key)? else { return Ok(None) };
-        let body = match loaded.body.take() {
-            Some(body) => body,
-            None => self.shared.body_of(key, &loaded.head)?,
-        };
-        Ok(Some(Reader::new(Arc::clone(&self.shared.segments), loaded.head, body)))
+        self.shared.looking_again(|| {
+            let Some(mut loaded) = self.shared.newest(key)? else { return Ok(None) };
+            let body = match loaded.body.take() {
+                Some(body) => body,
+                None => self.shared.body_of(key, &loaded.head)?,
+            };
+            Reader::new(&self.shared.segments, loaded.head, body).map(Some)
+        })
     }
 
     /// All of the newest version but its body, which is not read.
@@ -78,7 +92,7 @@ impl Store {
     /// As [`Store::get`].
     pub fn head(&self, key: &[u8]) -> Result<Option<Head>> {
         self.shared.check_open()?;
-        let head = self.shared.with_newest(key, Want::Head, |raw| raw.head())?;
+        let head = self.shared.looking_again(|| self.shared.with_newest(key, Want::Head, |raw| raw.head()))?;
         self.shared.counted(head)
     }
 
@@ -87,8 +101,10 @@ impl Store {
     /// # Errors
     /// As [`Store::get`].
     pub fn head_at(&self, key: &[u8], time_ms: i64) -> Result<Option<Head>> {
-        let spot = self.shared.spots(key)?.into_iter().find(|s| s.version.time_ms <= time_ms);
-        spot.map(|s| self.shared.with_spot(key, &s, Want::Head, |raw| raw.head())).transpose()
+        self.shared.looking_again(|| {
+            let spot = self.shared.spots(key)?.into_iter().find(|s| s.version.time_ms <= time_ms);
+            spot.map(|s| self.shared.with_spot(key, &s, Want::Head, |raw| raw.head())).transpose()
+        })
     }
 
     /// All versions of a key, newest first. Reads one key record and one head for each.
@@ -96,8 +112,10 @@ impl Store {
     /// # Errors
     /// As [`Store::get`].
     pub fn history(&self, key: &[u8]) -> Result<Vec<Head>> {
-        let spots = self.shared.spots(key)?;
-        spots.iter().map(|s| self.shared.with_spot(key, s, Want::Head, |raw| raw.head())).collect()
+        self.shared.looking_again(|| {
+            let spots = self.shared.spots(key)?;
+            spots.iter().map(|s| self.shared.with_spot(key, s, Want::Head, |raw| raw.head())).collect()
+        })
     }
 
     /// Whether a key has a version. Reads no value.

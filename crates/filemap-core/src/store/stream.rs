@@ -10,6 +10,7 @@ use crate::record::{MAX_VALUE_BYTES, Record, Version};
 use crate::state::{check_limits, digest};
 use crate::stats::Counters;
 use crate::store::Store;
+use crate::sync::lock;
 use crate::values::append::Draft;
 
 /// Takes a body piece by piece; see [`Store::put_stream`]. Nothing is visible before [`Writer::finish`]; a writer that is
@@ -21,6 +22,8 @@ pub struct Writer {
     time_ms: i64,
     piece: Vec<u8>,
     chunks: Vec<ChunkEntry>,
+    /// By what the log's pins know it, once it has a chunk.
+    stream: Option<u64>,
     hasher: Box<Xxh3>,
     body_bytes: u64,
     /// A write failed: what was taken so far is not what the caller gave.
@@ -49,6 +52,7 @@ impl Store {
             time_ms,
             piece: Vec::new(),
             chunks: Vec::new(),
+            stream: None,
             hasher: Box::new(Xxh3::new()),
             body_bytes: 0,
             failed: false,
@@ -112,7 +116,7 @@ impl Writer {
         self.hasher.update(&self.piece);
         let shared = &self.store.shared;
         let draft = Draft::chunk(&self.key, self.time_ms, &self.piece, shared.options.compression_level);
-        self.chunks.push(shared.append_chunk(draft)?);
+        self.chunks.push(shared.append_chunk(draft, &mut self.stream)?);
         self.piece.clear();
         Ok(())
     }
@@ -140,6 +144,14 @@ impl Writer {
         Counters::add(&shared.counters.puts, 1);
         Counters::add(&shared.counters.raw_bytes, self.body_bytes);
         version.ok_or(Error::Closed)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if let (Some(stream), Some(writer)) = (self.stream, &self.store.shared.writer) {
+            lock(&writer.log).pins.end(stream);
+        }
     }
 }
 

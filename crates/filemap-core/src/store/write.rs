@@ -34,10 +34,12 @@ impl Store {
             let checkpoints = Counters::get(&self.shared.counters.checkpoints);
             let hash = self.shared.hash(record.key);
             let before = self.shared.recent(record.key, hash);
-            let newest = self.shared.with_newest(record.key, Want::Head, |raw| {
-                let same = raw.header.digest == digest && raw.header.raw_bytes == record.body.len() as u64;
-                let holder = if raw.header.kind == Kind::Reference { raw.refers_to() } else { raw.header.sequence };
-                Ok(same.then_some(holder))
+            let newest = self.shared.looking_again(|| {
+                self.shared.with_newest(record.key, Want::Head, |raw| {
+                    let same = raw.header.digest == digest && raw.header.raw_bytes == record.body.len() as u64;
+                    let holder = if raw.header.kind == Kind::Reference { raw.refers_to() } else { raw.header.sequence };
+                    Ok(same.then_some(holder))
+                })
             });
             let newest = match newest {
                 // What is damaged is not the same: storing the body mends the page.
@@ -77,11 +79,11 @@ impl Store {
         let level = shared.options.compression_level;
         let drafts: Vec<Draft> = records.iter().map(|r| Draft::page(r, digest(r.body), level)).collect();
         let mut versions = Vec::with_capacity(records.len());
-        let (mut log, _) = shared.lock_log(writer)?;
+        let (mut log, _) = shared.lock_log(writer, true)?;
         for (mut draft, record) in drafts.into_iter().zip(records) {
             if shared.tables.load().active.is_exhausted() {
                 drop(log);
-                (log, _) = shared.lock_log(writer)?;
+                (log, _) = shared.lock_log(writer, true)?;
             }
             versions.push(shared.append_locked(writer, &mut log, &mut draft, record.key, 0)?);
             draft.recycle();

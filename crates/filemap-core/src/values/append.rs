@@ -55,6 +55,11 @@ impl Appender {
         Tail { ordinal: self.segment.ordinal, offset: self.offset }
     }
 
+    /// Length at which a segment is closed.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.segment_bytes
+    }
+
     /// Bytes appended since the appender was made: a position for group commit.
     pub(crate) fn position(&self) -> u64 {
         self.appended_bytes
@@ -77,6 +82,11 @@ impl Appender {
         self.offset += total;
         self.appended_bytes += total;
         Ok(Appended { extent: Extent::new(location, total), rolled })
+    }
+
+    /// Begins a new segment unless the last one holds nothing.
+    pub(crate) fn roll_if_used(&mut self, sequence: u64) -> Result<()> {
+        if self.offset > FIRST_RECORD { self.roll(sequence) } else { Ok(()) }
     }
 
     fn roll(&mut self, sequence: u64) -> Result<()> {

@@ -2,16 +2,15 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
-use std::sync::Arc;
 
-use filemap_io::Advice;
+use filemap_io::{Advice, File};
 
 use crate::error::{Error, Result};
 use crate::format::location::{Location, SizeClass, UNIT_BYTES};
 use crate::format::value::{self, ChunkEntry, FIXED_BYTES, Header, Kind};
 use crate::record::{Head, Place, Version};
 use crate::values::codec;
-use crate::values::segments::{Segment, Segments};
+use crate::values::segments::{OpenSegment, Segment, Segments};
 
 /// Bytes that a read of a head asks for: fixed part, key and meta of nearly every page.
 const HEAD_GUESS_BYTES: u64 = 1024;
@@ -122,43 +121,8 @@ impl Segments {
         f: impl FnOnce(&Raw<'_>) -> Result<T>,
     ) -> Result<T> {
         let segment = self.get(location.segment)?;
-        let (file, offset) = (self.file(&segment)?, location.offset());
-        let mut buffer = BUFFER.take();
-        let read = |buffer: &mut Vec<u8>, len: u64| -> Result<()> {
-            buffer.resize(len as usize, 0);
-            let n = file.read_at(buffer, offset).map_err(|e| Error::io("read", segment.name(), e))?;
-            buffer.truncate(n);
-            Ok(())
-        };
-        let result = (|| {
-            let mut bound = size.bytes().min(1 << 30);
-            if bound > TRUSTED_BYTES {
-                // A forged size must not make the buffer larger than the file.
-                let len = file.len().map_err(|e| Error::io("measure", segment.name(), e))?;
-                bound = bound.min(len.saturating_sub(offset));
-            }
-            let first = if want == Want::Head { bound.min(HEAD_GUESS_BYTES) } else { bound };
-            read(&mut buffer, first)?;
-            let flaw = |what: &str| segment.corrupt(offset, what);
-            let header = value::peek(&buffer).map_err(flaw)?;
-            let needs_payload = want == Want::Whole || matches!(header.kind, Kind::Reference | Kind::Chunked);
-            if header.total_bytes() > bound {
-                return Err(flaw("it is longer than what the index says"));
-            }
-            let need = if needs_payload { header.total_bytes() } else { header.payload_at() as u64 };
-            if need > first {
-                read(&mut buffer, need)?;
-            }
-            value::decode_head(&buffer, segment.seed, offset).map_err(flaw)?;
-            if needs_payload {
-                value::check_payload(&header, &buffer).map_err(flaw)?;
-            }
-            f(&Raw { header, bytes: &buffer, segment: &segment, offset })
-        })();
-        if buffer.capacity() <= KEEP_BUFFER_BYTES {
-            BUFFER.set(buffer);
-        }
-        result
+        let file = self.file(&segment)?;
+        read_record(&segment, &*file, location.offset(), size, want, f)
     }
 
     /// Starts reading a record, without waiting.
@@ -170,17 +134,76 @@ impl Segments {
         }
     }
 
+    /// A segment and its file: what is read through them is not lost when the segment is removed meanwhile.
+    pub(crate) fn hold(&self, id: u16) -> Result<OpenSegment> {
+        let segment = self.get(id)?;
+        let file = self.file(&segment)?;
+        Ok((segment, file))
+    }
+
     /// Appends one chunk of a key's chunked body to `out`.
     pub(crate) fn chunk(&self, key: &[u8], chunk: &ChunkEntry, out: &mut Vec<u8>) -> Result<()> {
-        let size = SizeClass::of(u64::from(chunk.units) * UNIT_BYTES);
-        self.with_record(chunk.location, size, Want::Whole, |raw| {
-            let is_piece = raw.header.kind == Kind::Chunk && raw.key() == key;
-            if !is_piece || raw.header.raw_bytes != u64::from(chunk.raw_bytes) {
-                return Err(raw.flaw("it is not the chunk that its list names"));
-            }
-            raw.body(out)
-        })
+        read_chunk(&self.hold(chunk.location.segment)?, key, chunk, out)
     }
+}
+
+/// Appends one chunk of a key's chunked body, which lies in an open segment, to `out`.
+fn read_chunk(held: &OpenSegment, key: &[u8], chunk: &ChunkEntry, out: &mut Vec<u8>) -> Result<()> {
+    let size = SizeClass::of(u64::from(chunk.units) * UNIT_BYTES);
+    read_record(&held.0, &*held.1, chunk.location.offset(), size, Want::Whole, |raw| {
+        let is_piece = raw.header.kind == Kind::Chunk && raw.key() == key;
+        if !is_piece || raw.header.raw_bytes != u64::from(chunk.raw_bytes) {
+            return Err(raw.flaw("it is not the chunk that its list names"));
+        }
+        raw.body(out)
+    })
+}
+
+/// Reads the record at an offset of an open segment into the thread's buffer and hands it to `f`.
+fn read_record<T>(
+    segment: &Segment,
+    file: &dyn File,
+    offset: u64,
+    size: SizeClass,
+    want: Want,
+    f: impl FnOnce(&Raw<'_>) -> Result<T>,
+) -> Result<T> {
+    let mut buffer = BUFFER.take();
+    let read = |buffer: &mut Vec<u8>, len: u64| -> Result<()> {
+        buffer.resize(len as usize, 0);
+        let n = file.read_at(buffer, offset).map_err(|e| Error::io("read", segment.name(), e))?;
+        buffer.truncate(n);
+        Ok(())
+    };
+    let result = (|| {
+        let mut bound = size.bytes().min(1 << 30);
+        if bound > TRUSTED_BYTES {
+            // A forged size must not make the buffer larger than the file.
+            let len = file.len().map_err(|e| Error::io("measure", segment.name(), e))?;
+            bound = bound.min(len.saturating_sub(offset));
+        }
+        let first = if want == Want::Head { bound.min(HEAD_GUESS_BYTES) } else { bound };
+        read(&mut buffer, first)?;
+        let flaw = |what: &str| segment.corrupt(offset, what);
+        let header = value::peek(&buffer).map_err(flaw)?;
+        let needs_payload = want == Want::Whole || matches!(header.kind, Kind::Reference | Kind::Chunked);
+        if header.total_bytes() > bound {
+            return Err(flaw("it is longer than what the index says"));
+        }
+        let need = if needs_payload { header.total_bytes() } else { header.payload_at() as u64 };
+        if need > first {
+            read(&mut buffer, need)?;
+        }
+        value::decode_head(&buffer, segment.seed, offset).map_err(flaw)?;
+        if needs_payload {
+            value::check_payload(&header, &buffer).map_err(flaw)?;
+        }
+        f(&Raw { header, bytes: &buffer, segment, offset })
+    })();
+    if buffer.capacity() <= KEEP_BUFFER_BYTES {
+        BUFFER.set(buffer);
+    }
+    result
 }
 
 /// A body that can be read in pieces.
@@ -249,7 +272,8 @@ impl Body {
 /// Reads a body from front to end in bounded memory: one chunk at a time.
 #[derive(Debug)]
 pub struct Reader {
-    segments: Arc<Segments>,
+    /// The segments of its chunks, open: compaction may remove them meanwhile.
+    held: Vec<OpenSegment>,
     head: Head,
     body: Body,
     /// Offset in the body of the piece's first byte.
@@ -259,12 +283,20 @@ pub struct Reader {
 }
 
 impl Reader {
-    pub(crate) fn new(segments: Arc<Segments>, head: Head, body: Body) -> Reader {
+    pub(crate) fn new(segments: &Segments, head: Head, body: Body) -> Result<Reader> {
+        let mut held: Vec<OpenSegment> = Vec::new();
+        if let Body::Chunks(_, chunks) = &body {
+            for (_, chunk) in chunks {
+                if !held.iter().any(|(s, _)| s.id == chunk.location.segment) {
+                    held.push(segments.hold(chunk.location.segment)?);
+                }
+            }
+        }
         let (piece, body) = match body {
             Body::Whole(piece) => (piece, Body::Chunks(Vec::new(), Vec::new())),
             chunks => (Vec::new(), chunks),
         };
-        Reader { segments, head, body, piece_at: 0, piece, at: 0 }
+        Ok(Reader { held, head, body, piece_at: 0, piece, at: 0 })
     }
 
     /// All of the version but its body.
@@ -278,7 +310,8 @@ impl Reader {
         let Some((at, chunk)) = chunks.get(next) else { return Ok(()) };
         self.piece.clear();
         self.piece_at = *at;
-        self.segments.chunk(key, chunk, &mut self.piece)
+        let held = self.held.iter().find(|(s, _)| s.id == chunk.location.segment);
+        read_chunk(held.ok_or(Error::Closed)?, key, chunk, &mut self.piece)
     }
 }
 

@@ -41,6 +41,8 @@ pub(crate) struct Segment {
     pub(crate) is_output: bool,
     file: ArcSwapOption<Arc<dyn File>>,
     used: AtomicU64,
+    /// Length of the file once it does not change any more; 0 when it was not measured yet.
+    sealed_bytes: AtomicU64,
 }
 
 impl Segment {
@@ -53,6 +55,7 @@ impl Segment {
             is_output: header.is_output,
             file: ArcSwapOption::from_pointee(file),
             used: AtomicU64::new(0),
+            sealed_bytes: AtomicU64::new(0),
         })
     }
 
@@ -112,8 +115,8 @@ pub(crate) struct Segments {
     opening: Mutex<usize>,
     making: Mutex<Making>,
     has_spare: AtomicBool,
-    /// Raised whenever segments are removed: a read that sees it change looks again.
-    removals: AtomicU64,
+    /// Raised whenever segments are forgotten or met: a read that sees it change looks again.
+    changes: AtomicU64,
 }
 
 impl Segments {
@@ -133,9 +136,9 @@ impl Segments {
             opening: Mutex::new(0),
             making: Mutex::new(Making::default()),
             has_spare: AtomicBool::new(false),
-            removals: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
         };
-        this.look(&[])?;
+        this.look_anew()?;
         Ok(this)
     }
 
@@ -145,6 +148,11 @@ impl Segments {
         let known = self.known.load_full();
         let settled: Vec<_> = known.list.iter().filter(|s| s.ordinal <= settled).map(Arc::clone).collect();
         self.look(&settled)
+    }
+
+    /// Looks at all files of the directory again.
+    pub(crate) fn look_anew(&self) -> Result<()> {
+        self.look(&[])
     }
 
     /// Forgets segments: their files are gone, or about to be.
@@ -160,23 +168,24 @@ impl Segments {
         let new = Known::new(list);
         let old = self.known.swap(Arc::new(new));
         let new = self.known.load();
-        let (mut closed, mut gone) = (0, false);
+        let (mut closed, mut changed) = (0, new.list.len() != old.list.len());
         for segment in old.list.iter() {
             let now = new.get(segment.id);
             if !now.is_some_and(|n| Arc::ptr_eq(n, segment)) {
                 closed += usize::from(segment.file.swap(None).is_some());
-                gone |= now.is_none_or(|n| n.ordinal != segment.ordinal);
+                changed |= now.is_none_or(|n| n.ordinal != segment.ordinal);
             }
         }
         *lock(&self.opening) -= closed;
-        if gone {
-            self.removals.fetch_add(1, Ordering::AcqRel);
+        if changed {
+            self.changes.fetch_add(1, Ordering::AcqRel);
         }
     }
 
-    /// How often segments were forgotten. A read of a place that was found before the number changed proves nothing.
-    pub(crate) fn removals(&self) -> u64 {
-        self.removals.load(Ordering::Acquire)
+    /// How often segments were forgotten, or another process's were met. A read of a place that was found before the number
+    /// changed proves nothing.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
     }
 
     fn look(&self, known: &[Arc<Segment>]) -> Result<()> {
@@ -298,6 +307,12 @@ impl Segments {
         Ok(())
     }
 
+    /// Gives out no ordinal below this one.
+    pub(crate) fn pass_over(&self, next: u64) {
+        let mut making = lock(&self.making);
+        making.next = making.next.max(next);
+    }
+
     /// Whether a segment waits for its use.
     pub(crate) fn is_prepared(&self) -> bool {
         self.has_spare.load(Ordering::Acquire)
@@ -403,6 +418,33 @@ impl Segments {
     ) -> Result<Scan<'f, ValueFraming>> {
         // No location lies further, however long a file is.
         Scan::new(file, segment.name(), ValueFraming { seed: segment.seed }, from, end.min(LONGEST))
+    }
+
+    /// Length of a segment that nothing is appended to any more. Measured once.
+    pub(crate) fn sealed_bytes(&self, segment: &Segment) -> Result<u64> {
+        let known = segment.sealed_bytes.load(Ordering::Relaxed);
+        if known != 0 {
+            return Ok(known);
+        }
+        let len = self.file(segment)?.len().map_err(|e| Error::io("measure", segment.name(), e))?;
+        segment.sealed_bytes.store(len, Ordering::Relaxed);
+        Ok(len)
+    }
+
+    /// Removes segments whose space is given back. Their names are gone for good when this returns.
+    ///
+    /// # Errors
+    /// `Io`. Those of them that are left are known no more, and the next writer finds them.
+    pub(crate) fn remove(&self, gone: &[Arc<Segment>]) -> Result<()> {
+        self.forget(|s| gone.iter().any(|g| g.ordinal == s.ordinal));
+        for segment in gone {
+            let name = segment.name();
+            match self.dir.remove(&name) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(Error::io("remove", name, e)),
+                _ => {}
+            }
+        }
+        self.dir.sync().map_err(|e| Error::io("sync", self.dir.path().display().to_string(), e))
     }
 
     /// Length of all segments in bytes, and what they take on the device.

@@ -1,0 +1,195 @@
+//! Copies what lives in the victims to the output, and notes for each version where the index is to lead.
+//!
+//! A version moves whole: a list of chunks that is live takes those of its chunks with it that lie in victims, and names their new
+//! places, wherever the list itself lies. Its sequence, its time and its body stay what they were.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::buggify::{Fault, planted};
+use crate::checkpoint::{Op, Task};
+use crate::compact::judge::Verdict;
+use crate::compact::output::Output;
+use crate::error::{Error, Result};
+use crate::format::location::{Location, SizeClass, UNIT_BYTES};
+use crate::format::value::{self, ChunkEntry, Header, Kind};
+use crate::log::scan::Item;
+use crate::state::{Retention, Shared, Spot};
+use crate::values::read::Want;
+use crate::values::segments::{FIRST_RECORD, Segment};
+
+/// See the module.
+pub(super) struct Copier<'s> {
+    shared: &'s Shared,
+    pub(super) output: Output<'s>,
+    pub(super) task: Task,
+    retention: Retention,
+    victims: HashSet<u16>,
+    /// The two segments with the least floors: their floors and ordinals.
+    least: [(u64, u64); 2],
+    /// Sequences of lists that were moved, and the old places of their chunks.
+    lists: HashSet<u64>,
+    chunks: HashSet<Location>,
+    /// Called with the bytes that were read; breaks off by an error.
+    pause: &'s dyn Fn(u64) -> Result<()>,
+}
+
+impl<'s> Copier<'s> {
+    /// A copier of everything that lives in the victims, whose output has `floor`.
+    pub(super) fn new(
+        shared: &'s Shared,
+        victims: &[Arc<Segment>],
+        floor: u64,
+        pause: &'s dyn Fn(u64) -> Result<()>,
+    ) -> Copier<'s> {
+        let mut floors: Vec<(u64, u64)> = shared.segments.all().iter().map(|s| (s.floor, s.ordinal)).collect();
+        floors.sort_unstable();
+        floors.resize(floors.len().max(2), (u64::MAX, u64::MAX));
+        Copier {
+            shared,
+            output: Output::new(&shared.segments, floor, u64::from(shared.birth.segment_bytes)),
+            task: Task::default(),
+            retention: Retention::of(&shared.options),
+            victims: victims.iter().map(|s| s.id).collect(),
+            least: [floors[0], floors[1]],
+            lists: HashSet::new(),
+            chunks: HashSet::new(),
+            pause,
+        }
+    }
+
+    /// Copies what lives in one victim; whether it came to the end. It does not when there is more than one checkpoint should
+    /// be asked to do.
+    pub(super) fn segment(&mut self, segment: &Segment) -> Result<bool> {
+        let file = self.shared.segments.file(segment)?;
+        let mut scan = self.shared.segments.scan(segment, &*file, FIRST_RECORD, u64::MAX)?;
+        let (mut at, mut read) = (FIRST_RECORD, 0);
+        while let Some(item) = scan.next()? {
+            // What is damaged stays behind: if the index leads there, the victim is not removed.
+            if let Item::Record { offset, bytes } = item {
+                self.record(segment, offset, bytes)?;
+            }
+            if self.task.ops.len() + self.task.chains.len() >= self.shared.options.limits.compact_ops {
+                return Ok(false);
+            }
+            read += scan.offset() - at;
+            at = scan.offset();
+            if read >= 256 << 10 {
+                (self.pause)(std::mem::take(&mut read))?;
+            }
+        }
+        (self.pause)(read)?;
+        Ok(true)
+    }
+
+    fn record(&mut self, segment: &Segment, offset: u64, bytes: &[u8]) -> Result<()> {
+        let Ok(header) = value::peek(bytes) else { return Ok(()) };
+        let key = &bytes[header.key_at()..header.meta_at()];
+        let at = Location::new(segment.id, offset);
+        match header.kind {
+            Kind::Filler => {}
+            Kind::Tombstone => {
+                if !self.is_obsolete(header.sequence, segment) {
+                    self.output.append(&header, bytes)?;
+                }
+            }
+            Kind::Chunk => {
+                if !self.chunks.contains(&at) {
+                    self.chunk(key, at)?;
+                }
+            }
+            Kind::Page | Kind::Reference | Kind::Chunked => {
+                match self.shared.judge(key, &header, at, self.retention)? {
+                    Verdict::Live if header.kind == Kind::Chunked => {
+                        let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
+                        // The scan has checked the record; a list that does not add up can be read by nobody.
+                        if let Ok(list) = value::decode_chunks(payload, header.raw_bytes) {
+                            self.list(key, at, &header, bytes, list)?;
+                        }
+                    }
+                    Verdict::Live => {
+                        let to = self.output.append(&header, bytes)?;
+                        let hash = self.shared.hash(key);
+                        self.task.ops.push(Op { hash, sequence: header.sequence, from: at, to });
+                    }
+                    Verdict::Expired => self.task.chains.push(self.shared.hash(key)),
+                    Verdict::Dead | Verdict::Unknown => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether no earlier version of a removed key can be left outside of the removal's own segment: every other one holds
+    /// nothing from before. A victim counts for as long as its file is there.
+    fn is_obsolete(&self, sequence: u64, own: &Segment) -> bool {
+        if planted(Fault::RemovalsDropped) {
+            return true;
+        }
+        let others = if self.least[0].1 == own.ordinal { self.least[1] } else { self.least[0] };
+        others.0 > sequence
+    }
+
+    /// A chunk: if a version lists it, that moves.
+    fn chunk(&mut self, key: &[u8], at: Location) -> Result<()> {
+        let Some(owners) = self.shared.owners(key, at)? else { return Ok(()) };
+        for (spot, list) in owners {
+            let kept = self.retention.kept(self.shared.all_spots(key, self.shared.hash(key))?);
+            if kept.iter().any(|s| s.version == spot.version) {
+                let (header, bytes) = self.whole(key, &spot)?;
+                self.list(key, spot.extent.location, &header, &bytes, list)?;
+            } else {
+                self.task.chains.push(self.shared.hash(key));
+            }
+        }
+        Ok(())
+    }
+
+    fn whole(&self, key: &[u8], spot: &Spot) -> Result<(Header, Vec<u8>)> {
+        self.shared.with_spot(key, spot, Want::Whole, |raw| {
+            Ok((raw.header, raw.bytes[..raw.header.total_bytes() as usize].to_vec()))
+        })
+    }
+
+    /// Moves a list of chunks from a place, with its chunks that lie in victims.
+    fn list(&mut self, key: &[u8], from: Location, header: &Header, bytes: &[u8], list: Vec<ChunkEntry>) -> Result<()> {
+        if !self.lists.insert(header.sequence) {
+            return Ok(());
+        }
+        let mut record = bytes.to_vec();
+        let mut at = header.payload_at();
+        for mut entry in list {
+            if self.victims.contains(&entry.location.segment) {
+                let (chunk, bytes) = match self.read_chunk(key, &entry) {
+                    // Without one of its chunks the version is damaged, and stays where it is.
+                    Err(e) if e.is_corrupt() => return Ok(()),
+                    read => read?,
+                };
+                let to = self.output.append(&chunk, &bytes)?;
+                self.chunks.insert(entry.location);
+                (entry.location, entry.units) = (to.location, to.units);
+            }
+            record[at..at + value::CHUNK_ENTRY_BYTES].copy_from_slice(&entry.encode());
+            at += value::CHUNK_ENTRY_BYTES;
+        }
+        let payload_crc = crc32fast::hash(&record[header.payload_at()..at]);
+        let to = self.output.append(&Header { payload_crc, ..*header }, &record)?;
+        self.task.ops.push(Op { hash: self.shared.hash(key), sequence: header.sequence, from, to });
+        Ok(())
+    }
+
+    fn read_chunk(&self, key: &[u8], entry: &ChunkEntry) -> Result<(Header, Vec<u8>)> {
+        let size = SizeClass::of(u64::from(entry.units) * UNIT_BYTES);
+        self.shared.segments.with_record(entry.location, size, Want::Whole, |raw| {
+            if raw.header.kind != Kind::Chunk || raw.key() != key {
+                return Err(raw.flaw("it is not the chunk that its list names"));
+            }
+            Ok((raw.header, raw.bytes[..raw.header.total_bytes() as usize].to_vec()))
+        })
+    }
+}
+
+/// What `pause` returns to break off.
+pub(super) fn stopped() -> Error {
+    Error::Closed
+}

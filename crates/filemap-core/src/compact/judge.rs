@@ -1,0 +1,69 @@
+//! What is to become of a record that compaction meets in a victim.
+//!
+//! Nothing that is found out here is promised to hold later: the checkpoint that follows looks again, and leads the index only from
+//! places that it still names.
+
+use crate::error::Result;
+use crate::format::location::Location;
+use crate::format::value::{ChunkEntry, Header};
+use crate::recent::Entry;
+use crate::state::{Retention, Shared, Spot};
+use crate::values::read::Want;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// A version that is kept.
+    Live,
+    /// A version that its chain still names, though it is not kept: the chain is to be looked through.
+    Expired,
+    /// Nothing leads to it.
+    Dead,
+    /// Damage keeps from knowing: it stays where it is.
+    Unknown,
+}
+
+impl Shared {
+    /// Judges a page, a reference or a list of chunks at a place.
+    pub(super) fn judge(&self, key: &[u8], header: &Header, at: Location, retention: Retention) -> Result<Verdict> {
+        let hash = self.hash(key);
+        let recent = self.recent(key, hash);
+        if retention.since_ms.is_none() && recent == (None::<Entry>, 0) {
+            // The common case needs no key record: the slot leads here.
+            match self.candidates(hash) {
+                Ok(found) if found.iter().any(|s| s.location == at) => return Ok(Verdict::Live),
+                Ok(found) if found.iter().next().is_none() => return Ok(Verdict::Dead),
+                Ok(_) => {}
+                Err(e) if e.is_corrupt() => return Ok(Verdict::Unknown),
+                Err(e) => return Err(e),
+            }
+        }
+        let spots = match self.all_spots(key, hash) {
+            Err(e) if e.is_corrupt() => return Ok(Verdict::Unknown),
+            spots => spots?,
+        };
+        let is_it = |s: &Spot| s.version.sequence == header.sequence && s.extent.location == at;
+        if !spots.iter().any(is_it) {
+            return Ok(Verdict::Dead);
+        }
+        Ok(if retention.kept(spots).iter().any(is_it) { Verdict::Live } else { Verdict::Expired })
+    }
+
+    /// The versions of a key whose bodies have a chunk at a place, with their chunks. `None` when damage keeps from knowing.
+    pub(super) fn owners(&self, key: &[u8], chunk: Location) -> Result<Option<Vec<(Spot, Vec<ChunkEntry>)>>> {
+        let spots = match self.all_spots(key, self.hash(key)) {
+            Err(e) if e.is_corrupt() => return Ok(None),
+            spots => spots?,
+        };
+        let mut owners = Vec::new();
+        for spot in spots.into_iter().filter(|s| s.chunked) {
+            match self.with_spot(key, &spot, Want::Whole, |raw| raw.chunks()) {
+                Ok(list) if list.iter().any(|c| c.location == chunk) => owners.push((spot, list)),
+                Ok(_) => {}
+                Err(e) if e.is_corrupt() => return Ok(None),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(Some(owners))
+    }
+}

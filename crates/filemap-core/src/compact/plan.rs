@@ -1,0 +1,193 @@
+//! Which segments are compacted, and why none are: a pure function of the accounts.
+//!
+//! Greedy cleaning: the segment with the least that lives costs the least to move for each byte that it gives back.
+//! (M. Rosenblum and J. K. Ousterhout, The Design and Implementation of a Log-Structured File System, ACM TOCS 10(1), 1992.)
+
+use crate::event::Reason;
+
+/// One segment, as the plan sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub(crate) id: u16,
+    pub(crate) floor: u64,
+    /// Bytes of records, its header left out.
+    pub(crate) bytes: u64,
+    pub(crate) live_bytes: u64,
+    pub(crate) tombstone_bytes: u64,
+    /// Whether it may be taken: it lies below the last checkpoint, and nobody is about to refer to what it holds.
+    pub(crate) is_eligible: bool,
+}
+
+impl Candidate {
+    pub(crate) fn dead_bytes(&self) -> u64 {
+        self.bytes.saturating_sub(self.live_bytes + self.tombstone_bytes)
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        self.live_bytes + self.tombstone_bytes
+    }
+}
+
+/// All that a plan depends on.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    /// In the order in which they were begun.
+    pub(crate) segments: Vec<Candidate>,
+    /// Bytes of the log that no checkpoint has seen yet: what lives there is not known.
+    pub(crate) unindexed_bytes: u64,
+    /// Bytes that may lie dead beyond the bound before it is worth doing anything, so that small stores are left in peace.
+    pub(crate) slack_bytes: u64,
+    /// So much is copied in one run at most.
+    pub(crate) run_bytes: u64,
+}
+
+impl View {
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.segments.iter().map(|s| s.live_bytes).sum()
+    }
+
+    /// Bytes of records, those that no checkpoint has seen yet with them.
+    pub(crate) fn total_bytes(&self) -> u64 {
+        self.segments.iter().map(|s| s.bytes).sum::<u64>() + self.unindexed_bytes
+    }
+}
+
+/// What is wanted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Want {
+    /// All bytes are at most this many times the live ones.
+    Bound(f64),
+    /// Nothing that is dead.
+    NoGarbage,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Plan {
+    /// Numbers of the segments to be emptied, none when nothing is to be done.
+    pub(crate) victims: Vec<u16>,
+    pub(crate) reason: Reason,
+}
+
+/// Chooses the victims of one run.
+pub(crate) fn plan(view: &View, want: Want) -> Plan {
+    let nothing = |reason| Plan { victims: Vec::new(), reason };
+    let sum = |of: fn(&Candidate) -> u64| view.segments.iter().map(of).sum::<u64>();
+    let (live, dead) = (view.live_bytes(), sum(Candidate::dead_bytes));
+    let tombstones = sum(|s| s.tombstone_bytes);
+    // What no checkpoint has seen may have replaced as much.
+    let excess = match want {
+        Want::NoGarbage => dead,
+        Want::Bound(bound) => {
+            let allowed = (live as f64 * bound) as u64;
+            view.total_bytes().saturating_sub(allowed)
+        }
+    };
+    let mut eligible: Vec<&Candidate> = view.segments.iter().filter(|s| s.is_eligible).collect();
+    // Those without anything to keep cost nothing.
+    let empty: Vec<u16> = eligible.iter().filter(|s| s.bytes > 0 && s.kept_bytes() == 0).map(|s| s.id).collect();
+    if !empty.is_empty() {
+        return Plan { victims: empty, reason: Reason::Garbage };
+    }
+    if dead == 0 && tombstones == 0 {
+        return nothing(Reason::AllLive);
+    }
+    let reason = match want {
+        Want::NoGarbage => Reason::Garbage,
+        Want::Bound(_) if excess <= view.slack_bytes => return nothing(Reason::WithinBound),
+        Want::Bound(_) => Reason::OverBound,
+    };
+    // A victim must be worth it: at least a twentieth of it is dead.
+    eligible.retain(|s| s.dead_bytes() > 0 && (want == Want::NoGarbage || s.dead_bytes() >= s.bytes / 20));
+    eligible.sort_by(|a, b| (a.kept_bytes() * b.bytes.max(1)).cmp(&(b.kept_bytes() * a.bytes.max(1))));
+    let (mut victims, mut copied, mut freed) = (Vec::new(), 0, 0);
+    for segment in eligible {
+        if !victims.is_empty() && (copied + segment.kept_bytes() > view.run_bytes || freed >= excess) {
+            break;
+        }
+        copied += segment.kept_bytes();
+        freed += segment.dead_bytes();
+        victims.push(segment.id);
+    }
+    if !victims.is_empty() {
+        return Plan { victims, reason };
+    }
+    if tombstones > dead.max(live / 16)
+        && let Some(oldest) = view.segments.iter().filter(|s| s.is_eligible).min_by_key(|s| s.floor)
+    {
+        return Plan { victims: vec![oldest.id], reason: Reason::Removals };
+    }
+    nothing(if dead == 0 { Reason::AllLive } else { Reason::NotYet })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(id: u16, live_bytes: u64, tombstone_bytes: u64) -> Candidate {
+        Candidate { id, floor: u64::from(id), bytes: 1000, live_bytes, tombstone_bytes, is_eligible: true }
+    }
+
+    fn view(segments: Vec<Candidate>) -> View {
+        View { segments, unindexed_bytes: 0, slack_bytes: 0, run_bytes: 1000 }
+    }
+
+    #[test]
+    fn a_store_in_which_all_is_live_is_left_alone() {
+        let all = view((0..9).map(|id| segment(id, 1000, 0)).collect());
+        for want in [Want::Bound(1.25), Want::Bound(1.01), Want::NoGarbage] {
+            assert_eq!(plan(&all, want), Plan { victims: vec![], reason: Reason::AllLive });
+        }
+    }
+
+    #[test]
+    fn the_emptiest_segments_are_taken_until_the_bound_holds() {
+        let mut some = view(vec![segment(0, 900, 0), segment(1, 300, 0), segment(2, 500, 0), segment(3, 1000, 0)]);
+        // 4000 bytes for 2700 live ones: 625 too many, which the second alone gives back.
+        assert_eq!(plan(&some, Want::Bound(1.25)), Plan { victims: vec![1], reason: Reason::OverBound });
+        assert_eq!(plan(&some, Want::NoGarbage).victims, [1, 2], "what one run copies is bounded");
+        assert_eq!(plan(&some, Want::Bound(1.5)).reason, Reason::WithinBound);
+        some.unindexed_bytes = 400;
+        assert_eq!(plan(&some, Want::Bound(1.25)).victims, [1, 2], "what is not known yet may have replaced as much");
+        some.slack_bytes = 2000;
+        assert_eq!(plan(&some, Want::Bound(1.25)).reason, Reason::WithinBound);
+    }
+
+    #[test]
+    fn what_is_in_use_is_not_taken_and_what_is_empty_always_is() {
+        let mut some = view(vec![segment(0, 100, 0), segment(1, 1000, 0), segment(2, 0, 0)]);
+        some.segments[0].is_eligible = false;
+        assert_eq!(plan(&some, Want::Bound(9.0)).victims, [2]);
+        some.segments.truncate(2);
+        assert_eq!(plan(&some, Want::NoGarbage), Plan { victims: vec![], reason: Reason::NotYet });
+    }
+
+    #[test]
+    fn the_oldest_segment_goes_when_it_keeps_too_many_removals_alive() {
+        let some = view(vec![segment(0, 1000, 0), segment(1, 0, 1000), segment(2, 100, 900)]);
+        assert_eq!(plan(&some, Want::Bound(1.25)), Plan { victims: vec![0], reason: Reason::Removals });
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_plan_takes_only_what_it_may_and_what_gives_something_back(
+            segments in proptest::collection::vec((0u64..=1000, 0u64..=1000, proptest::bool::ANY), 0..12),
+            bound in 1.0f64..3.0,
+        ) {
+            let all: Vec<Candidate> = segments.iter().enumerate().map(|(id, &(live, tombstones, eligible))| {
+                Candidate { is_eligible: eligible, ..segment(id as u16, live, tombstones.min(1000 - live)) }
+            }).collect();
+            let made = plan(&view(all.clone()), Want::Bound(bound));
+            for id in &made.victims {
+                let victim = all[usize::from(*id)];
+                proptest::prop_assert!(victim.is_eligible);
+                proptest::prop_assert!(victim.dead_bytes() > 0 || made.reason == Reason::Removals);
+            }
+            let (live, total) = (all.iter().map(|s| s.live_bytes).sum::<u64>(), all.len() as u64 * 1000);
+            let can = all.iter().any(|s| s.is_eligible && s.dead_bytes() >= 50);
+            if total as f64 > live as f64 * bound + 1.0 && can {
+                proptest::prop_assert!(!made.victims.is_empty());
+            }
+        }
+    }
+}

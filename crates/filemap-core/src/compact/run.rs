@@ -1,0 +1,247 @@
+//! One run of compaction, from the plan to the removal of the victims; and how writers are held back when it cannot keep up.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::buggify::{Fault, planted, step};
+use crate::compact::copy::{Copier, stopped};
+use crate::compact::output::Written;
+use crate::compact::plan::{self, Candidate, Plan, View};
+use crate::error::Result;
+use crate::event::{Compacted, Event, Reason};
+use crate::primitive::{Ordering, sleep};
+use crate::state::{Compactor, Shared, WriteSide};
+use crate::stats::Counters;
+use crate::sync::lock;
+use crate::values::segments::Segment;
+
+/// What a compaction is to reach.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Goal {
+    /// The bound on space amplification.
+    Bound,
+    /// No garbage at all.
+    NoGarbage,
+}
+
+impl Shared {
+    /// What a run with this goal would do now.
+    pub(crate) fn compaction_plan(&self, goal: Goal) -> Result<(View, Plan)> {
+        let view = self.view(&lock(&self.write_side()?.compactor))?;
+        let plan = plan::plan(&view, self.want(goal));
+        Ok((view, plan))
+    }
+
+    fn want(&self, goal: Goal) -> plan::Want {
+        match (goal, self.options.space_bound) {
+            (Goal::Bound, Some(bound)) => plan::Want::Bound(bound),
+            // Without a bound only what is wholly dead is given back.
+            (Goal::Bound, None) => plan::Want::Bound(f64::MAX),
+            (Goal::NoGarbage, _) => plan::Want::NoGarbage,
+        }
+    }
+
+    /// Compacts the worst segments, if the goal asks for it: one run, which copies about a segment at most.
+    ///
+    /// # Errors
+    /// `Closed` when the handle is being closed; those of reading and writing. Nothing is lost by any, and only a failed
+    /// checkpoint or a failed sync of the directory stops further writes.
+    pub(crate) fn compact_once(&self, goal: Goal) -> Result<Compacted> {
+        let writer = self.write_side()?;
+        let mut compactor = lock(&writer.compactor);
+        writer.poison.check()?;
+        let mut view = self.view(&compactor)?;
+        let mut plan = plan::plan(&view, self.want(goal));
+        let unseen = view.unindexed_bytes > view.live_bytes() / 32;
+        if unseen && plan.reason != Reason::AllLive && plan.reason != Reason::WithinBound {
+            // The accounts are those of the last checkpoint: better know what has died since.
+            self.checkpoint()?;
+            view = self.view(&compactor)?;
+            plan = plan::plan(&view, self.want(goal));
+        }
+        if plan.reason == Reason::NotYet && self.roll_garbage(writer, &view, goal)? {
+            view = self.view(&compactor)?;
+            plan = plan::plan(&view, self.want(goal));
+        }
+        self.hold_back(writer, &view, !plan.victims.is_empty());
+        if plan.victims.is_empty() {
+            return Ok(Compacted::nothing(plan.reason));
+        }
+        let done = self.run(writer, &mut compactor, &plan)?;
+        self.hold_back(writer, &self.view(&compactor)?, true);
+        Counters::add(&self.counters.compactions, 1);
+        Counters::add(&self.counters.compaction_copied_bytes, done.copied_bytes);
+        Counters::add(&self.counters.compaction_freed_bytes, done.removed_bytes.saturating_sub(done.copied_bytes));
+        self.emit(&Event::Compacted(done));
+        Ok(done)
+    }
+
+    /// All segments as the plan needs to see them.
+    fn view(&self, compactor: &Compactor) -> Result<View> {
+        let writer = self.write_side()?;
+        let checkpointer = lock(&writer.checkpointer);
+        let (tail, accounts) = (checkpointer.current.tail, checkpointer.accounts.clone());
+        drop(checkpointer);
+        let (end, pinned) = {
+            let log = lock(&writer.log);
+            let pinned = if planted(Fault::StreamsNotPinned) { u64::MAX } else { log.pins.least() };
+            (log.appender.tail(), pinned)
+        };
+        let mut view = View {
+            segments: Vec::new(),
+            unindexed_bytes: 0,
+            slack_bytes: self.options.limits.slack_bytes,
+            run_bytes: u64::from(self.birth.segment_bytes),
+        };
+        for segment in self.segments.all().iter() {
+            let Some(space) = self.space_in(segment, tail, &accounts, end)? else { continue };
+            view.unindexed_bytes += space.unindexed_bytes;
+            let is_below = segment.is_output || segment.ordinal < tail.ordinal.min(pinned);
+            view.segments.push(Candidate {
+                id: segment.id,
+                floor: segment.floor,
+                bytes: space.live_bytes + space.removal_bytes + space.dead_bytes,
+                live_bytes: space.live_bytes,
+                tombstone_bytes: space.removal_bytes,
+                is_eligible: is_below && !compactor.stuck.contains(&segment.ordinal),
+            });
+        }
+        Ok(view)
+    }
+
+    /// Begins a new segment when much of what is dead lies in the one that is being written. Whether it did.
+    fn roll_garbage(&self, writer: &WriteSide, view: &View, goal: Goal) -> Result<bool> {
+        let (current, floor) = {
+            let log = lock(&writer.log);
+            (log.appender.tail().ordinal as u16, log.next_sequence)
+        };
+        let dead = view.segments.iter().find(|s| s.id == current).map_or(0, Candidate::dead_bytes);
+        if dead == 0 || (goal == Goal::Bound && dead < view.slack_bytes / 2) {
+            return Ok(false);
+        }
+        self.segments.prepare(floor)?;
+        {
+            let mut log = lock(&writer.log);
+            let sequence = log.next_sequence;
+            log.appender.roll_if_used(sequence).inspect_err(|e| self.poison(e))?;
+        }
+        self.checkpoint()?;
+        Ok(true)
+    }
+
+    /// Copies, has a checkpoint lead the index to the copies, removes what is empty then.
+    fn run(&self, writer: &WriteSide, compactor: &mut Compactor, plan: &Plan) -> Result<Compacted> {
+        let start = Instant::now();
+        let all = self.segments.all();
+        let victims: Vec<Arc<Segment>> = all.iter().filter(|s| plan.victims.contains(&s.id)).map(Arc::clone).collect();
+        let mut done = Compacted::nothing(plan.reason);
+        let throttle = Throttle { rate: self.options.compaction_rate, start, read: std::cell::Cell::new(0) };
+        let pause = |read: u64| {
+            if self.closed.load(Ordering::Acquire) || writer.poison.cause().is_some() {
+                return Err(stopped());
+            }
+            throttle.pause(read);
+            Ok(())
+        };
+        let kept = |id: u16| {
+            let accounts = self.accounts.load();
+            accounts.values.get(&id).is_some_and(|a| a.live_units + a.tombstone_units > 0)
+        };
+        // Ordinals of those that were not copied to their ends: the next run goes on.
+        let mut cut = HashSet::new();
+        let full: Vec<&Arc<Segment>> = victims.iter().filter(|s| kept(s.id)).collect();
+        if !full.is_empty() {
+            // Before the first look: whatever was removed with a lower sequence is known to be dead.
+            let floor = lock(&writer.log).next_sequence;
+            step();
+            let mut copier = Copier::new(self, &victims, floor, &pause);
+            for victim in full {
+                if !copier.segment(victim)? {
+                    cut.insert(victim.ordinal);
+                }
+                step();
+            }
+            done.copied_bytes = copier.output.bytes();
+            done.read_bytes = throttle.read.get();
+            let written = copier.output.complete()?;
+            let task = std::mem::take(&mut copier.task);
+            if planted(Fault::VictimsRemovedEarly) {
+                self.remove(writer, &victims, &mut done, &|_, _| true)?;
+            }
+            let result = self.lead_to(writer, &written, task);
+            if result.is_err() {
+                // Whether the superblock that names them is there is not known: the next recovery finds out.
+                return result.map(|()| done);
+            }
+        }
+        let is_empty = |s: &Segment, live_units: u64| live_units == 0 && !cut.contains(&s.ordinal);
+        let left = self.remove(writer, &victims, &mut done, &is_empty)?;
+        compactor.stuck.extend(left.into_iter().filter(|ordinal| !cut.contains(ordinal)));
+        done.elapsed = start.elapsed();
+        Ok(done)
+    }
+
+    /// Has a checkpoint name the output, with its removals, and lead the index there.
+    fn lead_to(&self, writer: &WriteSide, written: &[Written], task: crate::checkpoint::Task) -> Result<()> {
+        {
+            let mut checkpointer = lock(&writer.checkpointer);
+            for w in written {
+                checkpointer.accounts.add_tombstones(w.segment.id, w.segment.ordinal, w.tombstone_units);
+            }
+        }
+        self.checkpoint_with(task)
+    }
+
+    /// Removes those victims that `is_empty`, given the units that live there; the ordinals of the others.
+    fn remove(
+        &self,
+        writer: &WriteSide,
+        victims: &[Arc<Segment>],
+        done: &mut Compacted,
+        is_empty: &dyn Fn(&Segment, u64) -> bool,
+    ) -> Result<Vec<u64>> {
+        // Held while they go, so that nobody who counts on the files of the last checkpoint finds one missing.
+        let mut checkpointer = lock(&writer.checkpointer);
+        let live = |id: u16| checkpointer.accounts.values.get(&id).map_or(0, |a| a.live_units);
+        let (gone, left): (Vec<_>, Vec<_>) = victims.iter().map(Arc::clone).partition(|s| is_empty(s, live(s.id)));
+        for segment in &gone {
+            done.removed_bytes += self.segments.sealed_bytes(segment).unwrap_or(0);
+            done.removed_segments += 1;
+            checkpointer.accounts.values.remove(&segment.id);
+        }
+        // A failed sync of the directory must not be tried again as if nothing had happened.
+        self.segments.remove(&gone).inspect_err(|e| self.poison(e))?;
+        self.accounts.store(Arc::new(checkpointer.accounts.clone()));
+        Ok(left.iter().map(|s| s.ordinal).collect())
+    }
+
+    /// Lets puts go on at full speed up to about a segment beyond the bound, and more slowly beyond that.
+    fn hold_back(&self, writer: &WriteSide, view: &View, can_help: bool) {
+        let limit = match self.options.space_bound {
+            Some(bound) if can_help => {
+                let allowed = (view.live_bytes() as f64 * bound) as u64 + view.slack_bytes + view.run_bytes / 2;
+                lock(&writer.log).appender.position() + allowed.saturating_sub(view.total_bytes())
+            }
+            _ => u64::MAX,
+        };
+        writer.space_limit.store(limit, Ordering::Relaxed);
+    }
+}
+
+/// Keeps the reading to a rate.
+struct Throttle {
+    rate: Option<u64>,
+    start: Instant,
+    read: std::cell::Cell<u64>,
+}
+
+impl Throttle {
+    fn pause(&self, read: u64) {
+        self.read.set(self.read.get() + read);
+        let Some(rate) = self.rate else { return };
+        let due = Duration::from_secs_f64(self.read.get() as f64 / rate as f64);
+        // Not for long at once: the handle may be closed.
+        sleep(due.saturating_sub(self.start.elapsed()).min(Duration::from_millis(100)));
+    }
+}

@@ -1,0 +1,101 @@
+//! Giving space back on demand, and what compaction would do.
+
+use crate::compact::Goal;
+use crate::error::Result;
+use crate::event::{Compacted, Reason};
+use crate::store::Store;
+
+/// What compaction would do now; see [`Store::compaction_plan`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct CompactionPlan {
+    /// Numbers of the segments that the next run would empty.
+    pub segments: Vec<u16>,
+    /// Why these, or why none.
+    pub reason: Reason,
+    /// Bytes that it would copy.
+    pub copied_bytes: u64,
+    /// Bytes that it would give back.
+    pub freed_bytes: u64,
+}
+
+/// One segment of the value log; see [`Store::segments`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentInfo {
+    /// The number in its file's name.
+    pub id: u16,
+    /// Its place in the order in which segments were begun.
+    pub ordinal: u64,
+    /// Whether compaction has written it.
+    pub is_compacted: bool,
+    /// Bytes that live in it, as of the last checkpoint.
+    pub live_bytes: u64,
+    /// Bytes of removals.
+    pub removal_bytes: u64,
+    /// Bytes that are dead.
+    pub dead_bytes: u64,
+    /// Bytes that no checkpoint has seen yet.
+    pub unindexed_bytes: u64,
+}
+
+impl Store {
+    /// Gives back the space of all that is dead in the value log, and returns when it is done. Reads and puts go on meanwhile.
+    /// What lives beside dead bytes is copied, so it takes free space of about one segment. With `to_bound` only as much as the
+    /// bound on space amplification asks for.
+    ///
+    /// # Errors
+    /// [`Error::Closed`](crate::Error::Closed) when the handle is closed meanwhile; those of reading and writing. Nothing is
+    /// lost by any of them.
+    pub fn compact(&self, to_bound: bool) -> Result<Compacted> {
+        self.shared.check_open()?;
+        let goal = if to_bound { Goal::Bound } else { Goal::NoGarbage };
+        self.shared.checkpoint()?;
+        let mut all: Option<Compacted> = None;
+        loop {
+            let run = self.shared.compact_once(goal)?;
+            let is_done = run.removed_segments == 0 && run.copied_bytes == 0;
+            match &mut all {
+                None => all = Some(run),
+                Some(all) => all.add(&run),
+            }
+            if is_done {
+                let nothing = || Compacted::nothing(Reason::AllLive);
+                return Ok(all.unwrap_or_else(nothing));
+            }
+        }
+    }
+
+    /// What the next run of [`Store::compact`] would do. Changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly); [`Error::Io`](crate::Error::Io) when a segment cannot be measured.
+    pub fn compaction_plan(&self, to_bound: bool) -> Result<CompactionPlan> {
+        self.shared.check_open()?;
+        let goal = if to_bound { Goal::Bound } else { Goal::NoGarbage };
+        let (view, plan) = self.shared.compaction_plan(goal)?;
+        let chosen = || view.segments.iter().filter(|s| plan.victims.contains(&s.id));
+        Ok(CompactionPlan {
+            copied_bytes: chosen().map(|s| s.live_bytes + s.tombstone_bytes).sum(),
+            freed_bytes: chosen().map(|s| s.dead_bytes()).sum(),
+            segments: plan.victims.clone(),
+            reason: plan.reason,
+        })
+    }
+
+    /// The segments of the value log, in the order in which they were begun.
+    pub fn segments(&self) -> Vec<SegmentInfo> {
+        let all = self.shared.segments.all();
+        let info = |s: &std::sync::Arc<crate::values::segments::Segment>| {
+            let space = self.shared.space_of(s)?;
+            Some(SegmentInfo {
+                id: s.id,
+                ordinal: s.ordinal,
+                is_compacted: s.is_output,
+                live_bytes: space.live_bytes,
+                removal_bytes: space.removal_bytes,
+                dead_bytes: space.dead_bytes,
+                unindexed_bytes: space.unindexed_bytes,
+            })
+        };
+        all.iter().filter_map(info).collect()
+    }
+}

@@ -1,0 +1,282 @@
+//! Iteration over pages, in the order of the log.
+//!
+//! What compaction moves meanwhile is met once and not missed: a version is known by its sequence, which it keeps, and which is
+//! marked when it is handed out. A segment that is gone when its turn comes has left its live versions to segments that were
+//! begun since, so as long as segments go, what compaction has written is looked through too.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+use crate::error::{Error, Result};
+use crate::format::location::{Extent, Location};
+use crate::format::superblock::Tail;
+use crate::format::value::{self, Kind};
+use crate::log::scan::Item;
+use crate::record::{Value, Version};
+use crate::state::{Shared, Spot};
+use crate::store::Store;
+use crate::values::segments::{FIRST_RECORD, Segment};
+
+impl Store {
+    /// The newest version of each live key as of now, in the order of the log: a sequential read of the whole value log. What
+    /// is put meanwhile does not count; what is removed meanwhile may be missed. Damaged records come as errors, and iteration goes on after
+    /// them. Takes one bit of memory for each version.
+    pub fn pages(&self) -> Pages {
+        Pages::new(Arc::clone(&self.shared), true)
+    }
+
+    /// As [`Store::pages`], with every live version of each key.
+    pub fn versions(&self) -> Pages {
+        Pages::new(Arc::clone(&self.shared), false)
+    }
+}
+
+/// A set of sequences: a bit for each, in blocks that are there when they are needed.
+#[derive(Default)]
+struct Sequences {
+    blocks: HashMap<u64, Box<[u64; 64]>>,
+}
+
+impl Sequences {
+    /// Adds a sequence; whether it was not there.
+    fn insert(&mut self, sequence: u64) -> bool {
+        let block = self.blocks.entry(sequence / 4096).or_insert_with(|| Box::new([0; 64]));
+        let (word, bit) = ((sequence / 64 % 64) as usize, 1 << (sequence % 64));
+        let is_new = block[word] & bit == 0;
+        block[word] |= bit;
+        is_new
+    }
+
+    fn contains(&self, sequence: u64) -> bool {
+        let block = self.blocks.get(&(sequence / 4096));
+        block.is_some_and(|b| b[(sequence / 64 % 64) as usize] >> (sequence % 64) & 1 == 1)
+    }
+}
+
+/// Iterates over pages; see [`Store::pages`].
+pub struct Pages {
+    shared: Arc<Shared>,
+    newest_only: bool,
+    /// Where the log ended when the iteration began, and the next sequence there: what is later does not count.
+    end: Tail,
+    before: u64,
+    segments: IntoIter<Arc<Segment>>,
+    /// Ordinals of all segments that were looked through, or are to be.
+    met: HashSet<u64>,
+    /// [`Segments::changes`](crate::values::segments::Segments::changes) when those that are looked through were chosen.
+    changes: u64,
+    current: Option<(Arc<Segment>, u64)>,
+    handed_out: Sequences,
+    /// Hashes of keys of which a later version was handed out, as the one of then is not kept.
+    replaced: HashSet<u64>,
+    /// Versions that were found and not judged yet, and damage.
+    batch: IntoIter<Result<(Vec<u8>, Spot)>>,
+}
+
+impl std::fmt::Debug for Pages {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pages").field("newest_only", &self.newest_only).finish_non_exhaustive()
+    }
+}
+
+/// Bytes of log that are looked through for one batch.
+const BATCH_BYTES: u64 = 1 << 20;
+
+impl Pages {
+    fn new(shared: Arc<Shared>, newest_only: bool) -> Pages {
+        let changes = shared.segments.changes();
+        let (end, before) = shared.log_end();
+        let is_old = |s: &&Arc<Segment>| s.is_output || s.ordinal <= end.ordinal;
+        let segments: Vec<Arc<Segment>> = shared.segments.all().iter().filter(is_old).map(Arc::clone).collect();
+        Pages {
+            newest_only,
+            end,
+            before,
+            met: segments.iter().map(|s| s.ordinal).collect(),
+            segments: segments.into_iter(),
+            changes,
+            current: None,
+            handed_out: Sequences::default(),
+            replaced: HashSet::new(),
+            batch: Vec::new().into_iter(),
+            shared,
+        }
+    }
+
+    /// The segment to go on with, and from where.
+    fn next_segment(&mut self) -> Result<Option<(Arc<Segment>, u64)>> {
+        if let Some(current) = self.current.take() {
+            return Ok(Some(current));
+        }
+        loop {
+            if let Some(segment) = self.segments.next() {
+                // Of what compaction has written only what a superblock names is known to be whole.
+                if !segment.is_output || self.shared.accounts.load().names(segment.id, segment.ordinal) {
+                    return Ok(Some((segment, FIRST_RECORD)));
+                }
+                self.met.remove(&segment.ordinal);
+                continue;
+            }
+            self.shared.catch_up()?;
+            let changes = self.shared.segments.changes();
+            if changes == self.changes {
+                return Ok(None);
+            }
+            self.changes = changes;
+            let all = self.shared.segments.all();
+            let more: Vec<_> =
+                all.iter().filter(|s| s.is_output && self.met.insert(s.ordinal)).map(Arc::clone).collect();
+            self.segments = more.into_iter();
+        }
+    }
+
+    /// Reads on through about a batch's bytes of one segment.
+    fn fill(&mut self) -> Result<bool> {
+        let Some((segment, from)) = self.next_segment()? else { return Ok(false) };
+        let file = match self.shared.segments.file(&segment) {
+            // Compaction has removed it: what lived in it is met elsewhere.
+            Err(e) if e.is_corrupt() && self.is_gone(&segment)? => return Ok(true),
+            file => file?,
+        };
+        let is_last = !segment.is_output && segment.ordinal == self.end.ordinal;
+        let end = if is_last { self.end.offset } else { u64::MAX };
+        let mut scan = self.shared.segments.scan(&segment, &*file, from, end)?;
+        let mut batch = Vec::new();
+        while scan.offset() < from + BATCH_BYTES {
+            match scan.next()? {
+                None => break,
+                Some(Item::Filler { .. }) => {}
+                Some(Item::Gap { offset, what, .. }) => batch.push(Err(segment.corrupt(offset, what))),
+                Some(Item::Record { offset, bytes }) => {
+                    let Ok(header) = value::peek(bytes) else { continue };
+                    if header.kind.is_version() {
+                        let key = bytes[header.key_at()..header.meta_at()].to_vec();
+                        let spot = Spot {
+                            version: Version { time_ms: header.time_ms, sequence: header.sequence },
+                            extent: Extent::new(Location::new(segment.id, offset), bytes.len() as u64),
+                            refers_to: 0,
+                            chunked: header.kind == Kind::Chunked,
+                        };
+                        batch.push(Ok((key, spot)));
+                    }
+                }
+            }
+        }
+        if scan.offset() > from {
+            let at = scan.offset();
+            self.current = Some((segment, at));
+        }
+        self.batch = batch.into_iter();
+        Ok(true)
+    }
+
+    fn is_gone(&self, segment: &Segment) -> Result<bool> {
+        self.shared.catch_up()?;
+        Ok(!self.shared.segments.get(segment.id).is_ok_and(|s| s.ordinal == segment.ordinal))
+    }
+
+    /// The page of a version that was found, if it is one to be met.
+    fn judge(&mut self, key: Vec<u8>, spot: &Spot) -> Result<Option<(Vec<u8>, Value)>> {
+        let sequence = spot.version.sequence;
+        if sequence >= self.before || self.handed_out.contains(sequence) {
+            return Ok(None);
+        }
+        let shared = Arc::clone(&self.shared);
+        let found = shared.looking_again(|| {
+            let Some(now) = self.wanted(&key, spot)? else { return Ok(None) };
+            match shared.value_at(&key, &now) {
+                // Removed since it was judged.
+                Err(e) if e.is_corrupt() && self.wanted(&key, spot)?.is_none() => Ok(None),
+                value => value.map(Some),
+            }
+        });
+        let Some(value) = found? else { return Ok(None) };
+        self.handed_out.insert(sequence);
+        if value.head.version.sequence >= self.before && !self.replaced.insert(shared.hash(&key)) {
+            return Ok(None);
+        }
+        Ok(Some((key, value)))
+    }
+
+    /// Where a version that was found lies now, if it is to be met.
+    fn wanted(&self, key: &[u8], spot: &Spot) -> Result<Option<Spot>> {
+        let hash = self.shared.hash(key);
+        if self.newest_only && self.shared.recent(key, hash) == (None, 0) {
+            // The common cases need no read: a slot that leads to this very record is this key's; one that leads elsewhere
+            // in the part of the log that counts is newer, if it is the only one with these bits of hash.
+            let candidates = self.shared.candidates(hash)?;
+            if candidates.iter().any(|s| s.location == spot.extent.location) {
+                return Ok(Some(*spot));
+            }
+            let mut others = candidates.iter();
+            if let (Some(slot), None) = (others.next(), others.next())
+                && self.is_met_later(slot.location, spot.extent.location)
+            {
+                return Ok(None);
+            }
+        }
+        let spots = self.shared.spots(key)?;
+        let mut live = spots.iter().filter(|s| s.version.sequence < self.before);
+        if self.newest_only {
+            return Ok(match live.next() {
+                Some(newest) => (newest.version == spot.version).then_some(*newest),
+                // It was replaced meanwhile, and is not kept: the page is what it is now.
+                None => spots.first().copied(),
+            });
+        }
+        Ok(live.find(|s| s.version == spot.version).copied())
+    }
+
+    /// Whether a place is another one in the part of the log that is looked through in any case.
+    fn is_met_later(&self, place: Location, other: Location) -> bool {
+        let segment = self.shared.segments.get(place.segment);
+        segment.is_ok_and(|s| {
+            let at = Tail { ordinal: s.ordinal, offset: place.offset() };
+            place != other && !s.is_output && at < self.end
+        })
+    }
+}
+
+impl Iterator for Pages {
+    type Item = Result<(Vec<u8>, Value)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.batch.next() {
+                Some(Err(e)) => return Some(Err(e)),
+                Some(Ok((key, spot))) => {
+                    if let Some(page) = self.judge(key, &spot).transpose() {
+                        return Some(page);
+                    }
+                }
+                None => match self.fill() {
+                    Ok(true) => {}
+                    Ok(false) => return None,
+                    Err(e @ Error::Closed) => {
+                        self.segments = Vec::new().into_iter();
+                        self.current = None;
+                        return Some(Err(e));
+                    }
+                    Err(e) => return Some(Err(e)),
+                },
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_of_sequences_knows_what_was_added() {
+        let mut set = Sequences::default();
+        for sequence in [0, 1, 63, 64, 4095, 4096, 1 << 40] {
+            assert!(!set.contains(sequence));
+            assert!(set.insert(sequence));
+            assert!(set.contains(sequence) && !set.insert(sequence));
+        }
+        assert!(!set.contains(2));
+    }
+}
