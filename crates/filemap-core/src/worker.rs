@@ -134,7 +134,7 @@ fn keep_compacted(shared: &Shared) {
 
 /// One run of compaction, if the bound asks for it. Whether it did something.
 pub(crate) fn compact_if_due(shared: &Shared) -> Result<bool> {
-    let result = shared.compact_once(Goal::Bound);
+    let result = shared.compact_once(Goal::Bound, u64::MAX);
     if let Err(e) = &result
         && !matches!(e, Error::Closed)
     {

@@ -28,7 +28,7 @@ pub(crate) enum Goal {
 impl Shared {
     /// What a run with this goal would do now.
     pub(crate) fn compaction_plan(&self, goal: Goal) -> Result<(View, Plan)> {
-        let view = self.view(&lock(&self.write_side()?.compactor))?;
+        let view = self.view(&lock(&self.write_side()?.compactor), u64::MAX)?;
         let plan = plan::plan(&view, self.want(goal));
         Ok((view, plan))
     }
@@ -42,26 +42,27 @@ impl Shared {
         }
     }
 
-    /// Compacts the worst segments, if the goal asks for it: one run, which copies about a segment at most.
+    /// Compacts the worst segments, if the goal asks for it: one run, which copies about a segment at most. Only segments whose
+    /// ordinals are at most `last` are taken; without such a limit the log is rolled when what is dead lies at its end.
     ///
     /// # Errors
     /// `Closed` when the handle is being closed; those of reading and writing. Nothing is lost by any, and only a failed
     /// checkpoint or a failed sync of the directory stops further writes.
-    pub(crate) fn compact_once(&self, goal: Goal) -> Result<Compacted> {
+    pub(crate) fn compact_once(&self, goal: Goal, last: u64) -> Result<Compacted> {
         let writer = self.write_side()?;
         let mut compactor = lock(&writer.compactor);
         writer.poison.check()?;
-        let mut view = self.view(&compactor)?;
+        let mut view = self.view(&compactor, last)?;
         let mut plan = plan::plan(&view, self.want(goal));
         let unseen = view.unindexed_bytes > view.live_bytes() / 32;
         if unseen && plan.reason != Reason::AllLive && plan.reason != Reason::WithinBound {
             // The accounts are those of the last checkpoint: better know what has died since.
             self.checkpoint()?;
-            view = self.view(&compactor)?;
+            view = self.view(&compactor, last)?;
             plan = plan::plan(&view, self.want(goal));
         }
-        if plan.reason == Reason::NotYet && self.roll_garbage(writer, &view, goal)? {
-            view = self.view(&compactor)?;
+        if plan.reason == Reason::NotYet && last == u64::MAX && self.roll_garbage(goal)? {
+            view = self.view(&compactor, last)?;
             plan = plan::plan(&view, self.want(goal));
         }
         self.hold_back(writer, &view, !plan.victims.is_empty());
@@ -69,7 +70,7 @@ impl Shared {
             return Ok(Compacted::nothing(plan.reason));
         }
         let done = self.run(writer, &mut compactor, &plan)?;
-        self.hold_back(writer, &self.view(&compactor)?, true);
+        self.hold_back(writer, &self.view(&compactor, last)?, true);
         Counters::add(&self.counters.compactions, 1);
         Counters::add(&self.counters.compaction_copied_bytes, done.copied_bytes);
         Counters::add(&self.counters.compaction_freed_bytes, done.removed_bytes.saturating_sub(done.copied_bytes));
@@ -78,7 +79,7 @@ impl Shared {
     }
 
     /// All segments as the plan needs to see them.
-    fn view(&self, compactor: &Compactor) -> Result<View> {
+    fn view(&self, compactor: &Compactor, last: u64) -> Result<View> {
         let writer = self.write_side()?;
         let checkpointer = lock(&writer.checkpointer);
         let (tail, accounts) = (checkpointer.current.tail, checkpointer.accounts.clone());
@@ -98,6 +99,7 @@ impl Shared {
             let Some(space) = self.space_in(segment, tail, &accounts, end)? else { continue };
             view.unindexed_bytes += space.unindexed_bytes;
             let is_below = segment.is_output || segment.ordinal < tail.ordinal.min(pinned);
+            let is_below = is_below && segment.ordinal <= last;
             view.segments.push(Candidate {
                 id: segment.id,
                 floor: segment.floor,
@@ -111,7 +113,9 @@ impl Shared {
     }
 
     /// Begins a new segment when much of what is dead lies in the one that is being written. Whether it did.
-    fn roll_garbage(&self, writer: &WriteSide, view: &View, goal: Goal) -> Result<bool> {
+    pub(crate) fn roll_garbage(&self, goal: Goal) -> Result<bool> {
+        let writer = self.write_side()?;
+        let view = self.view(&Compactor::default(), u64::MAX)?;
         let (current, floor) = {
             let log = lock(&writer.log);
             (log.appender.tail().ordinal as u16, log.next_sequence)

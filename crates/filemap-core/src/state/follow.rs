@@ -190,10 +190,13 @@ impl Shared {
     fn follow_locked(&self, state: &mut Following) -> Result<()> {
         Counters::add(&self.counters.refreshes, 1);
         self.heed_recoveries(state)?;
+        let begun_in = state.position.ordinal;
         let mut is_lost = self.follow_or_lose(state)?;
         let mut failed = None;
         loop {
             let newest = self.superblock.newest_whole(&*self.dir)?;
+            // Of segments below the tail compaction may have removed some before this handle came by.
+            is_lost |= newest.tail.ordinal > begun_in;
             if newest.epoch <= self.index.epoch() {
                 return if is_lost { self.start_table_anew(state, &newest) } else { Ok(()) };
             }

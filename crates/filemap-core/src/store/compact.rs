@@ -38,7 +38,7 @@ pub struct SegmentInfo {
 }
 
 impl Store {
-    /// Gives back the space of all that is dead in the value log, and returns when it is done. Reads and puts go on meanwhile.
+    /// Gives back the space of all that is dead in the value log when this is called. Reads and puts go on meanwhile.
     /// What lives beside dead bytes is copied, so it takes free space of about one segment. With `to_bound` only as much as the
     /// bound on space amplification asks for.
     ///
@@ -49,9 +49,12 @@ impl Store {
         self.shared.check_open()?;
         let goal = if to_bound { Goal::Bound } else { Goal::NoGarbage };
         self.shared.checkpoint()?;
+        self.shared.roll_garbage(goal)?;
+        // What dies while this runs is left to the next time, or it might never end.
+        let last = self.shared.segments.all().last().map_or(0, |s| s.ordinal);
         let mut all: Option<Compacted> = None;
         loop {
-            let run = self.shared.compact_once(goal)?;
+            let run = self.shared.compact_once(goal, last)?;
             let is_done = run.removed_segments == 0 && run.copied_bytes == 0;
             match &mut all {
                 None => all = Some(run),
