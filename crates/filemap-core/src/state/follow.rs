@@ -11,6 +11,7 @@ use filemap_io::{Access, Dir, File};
 
 use crate::error::{Error, Result};
 use crate::format::superblock::{Superblock, Tail};
+use crate::format::value;
 use crate::index::{Owner, load};
 use crate::keys::KeyLog;
 use crate::log::scan::Item;
@@ -47,18 +48,29 @@ struct Following {
     met: Met,
     /// How many recoveries had dropped something when the table was begun.
     recoveries: u64,
+    /// Sequence of the last record followed.
+    last_sequence: u64,
 }
 
 impl Following {
     /// From the tail of a superblock on.
     fn from(superblock: &Superblock) -> Following {
-        Following { position: superblock.tail, met: Met::since(superblock), recoveries: superblock.recoveries }
+        Following {
+            position: superblock.tail,
+            met: Met::since(superblock),
+            recoveries: superblock.recoveries,
+            last_sequence: superblock.next_sequence.saturating_sub(1),
+        }
     }
 }
 
 impl Follower {
     pub(crate) fn position(&self) -> Tail {
         lock(&self.state).position
+    }
+
+    pub(crate) fn last_sequence(&self) -> u64 {
+        lock(&self.state).last_sequence
     }
 }
 
@@ -288,6 +300,9 @@ impl Shared {
                 continue;
             }
             state.met.add(segment, offset, bytes);
+            if let Ok(header) = value::peek(bytes) {
+                state.last_sequence = state.last_sequence.max(header.sequence);
+            }
             if table.is_exhausted() {
                 return Err(Error::full("the recent table", "the writer's checkpoints are too far apart to follow"));
             }

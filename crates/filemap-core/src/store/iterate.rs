@@ -13,7 +13,7 @@ use crate::format::superblock::Tail;
 use crate::format::value;
 use crate::log::scan::Item;
 use crate::recent::{Found, Recent};
-use crate::record::{Value, Version};
+use crate::record::{Head, Value, Version};
 use crate::state::{Shared, Spot};
 use crate::store::Store;
 use crate::values::read::Want;
@@ -73,7 +73,7 @@ impl std::fmt::Debug for Pages {
 const BATCH_BYTES: u64 = 1 << 20;
 
 impl Pages {
-    fn new(shared: Arc<Shared>, newest_only: bool) -> Pages {
+    pub(super) fn new(shared: Arc<Shared>, newest_only: bool) -> Pages {
         let end = shared.log_end();
         let segments: Vec<Arc<Segment>> =
             shared.segments.all().iter().filter(|s| s.ordinal <= end.ordinal).map(Arc::clone).collect();
@@ -120,38 +120,47 @@ impl Pages {
 
     /// The page of a version that was found, if it is one to be met.
     fn judge(&self, key: Vec<u8>, spot: &Spot) -> Result<Option<(Vec<u8>, Value)>> {
-        if !self.is_wanted(&key, spot)? {
-            return Ok(None);
-        }
-        match self.shared.value_at(&key, spot) {
+        let value = self.met(&key, spot, |_| self.shared.value_at(&key, spot))?;
+        Ok(value.map(|v| (key, v)))
+    }
+
+    /// What `read` makes of a version that was found and of its rank, if it is one to be met.
+    pub(super) fn met<T>(&self, key: &[u8], spot: &Spot, read: impl FnOnce(usize) -> Result<T>) -> Result<Option<T>> {
+        let Some(rank) = self.rank(key, spot)? else { return Ok(None) };
+        match read(rank) {
             // Removed since it was judged.
-            Err(e) if e.is_corrupt() && !self.is_wanted(&key, spot)? => Ok(None),
-            value => value.map(|v| Some((key, v))),
+            Err(e) if e.is_corrupt() && self.rank(key, spot)?.is_none() => Ok(None),
+            value => value.map(Some),
         }
     }
 
-    fn is_wanted(&self, key: &[u8], spot: &Spot) -> Result<bool> {
+    /// Which of its key's live versions a spot is, the newest being 0; `None` when it is not one to be met.
+    fn rank(&self, key: &[u8], spot: &Spot) -> Result<Option<usize>> {
         let hash = self.shared.hash(key);
-        if self.newest_only && self.shared.recent(key, hash) == (None, 0) {
+        if self.shared.recent(key, hash) == (None, 0) {
             // The common cases need no read: a slot that leads to this very record is this key's; one that leads elsewhere
             // in the part of the log that counts is newer, if it is the only one with these bits of hash.
             let candidates = self.shared.candidates(hash)?;
             if candidates.iter().any(|s| s.location == spot.location) {
-                return Ok(true);
+                return Ok(Some(0));
             }
             let mut others = candidates.iter();
-            if let (Some(slot), None) = (others.next(), others.next())
+            if self.newest_only
+                && let (Some(slot), None) = (others.next(), others.next())
                 && self.counts(slot.location)
             {
-                return Ok(false);
+                return Ok(None);
             }
         }
         let spots = self.shared.spots(key)?;
         let mut live = spots.iter().filter(|s| self.counts(s.location));
-        if self.newest_only {
-            return Ok(live.next().is_some_and(|s| s.location == spot.location));
-        }
-        Ok(live.any(|s| s.location == spot.location))
+        let rank = live.position(|s| s.location == spot.location);
+        Ok(rank.filter(|rank| *rank == 0 || !self.newest_only))
+    }
+
+    /// The head of a version that was found.
+    pub(super) fn read_head(&self, key: &[u8], spot: &Spot) -> Result<Head> {
+        self.shared.with_spot(key, spot, Want::Head, |raw| raw.head())
     }
 
     /// Whether a place was part of the log when the iteration began.
@@ -161,15 +170,17 @@ impl Pages {
     }
 }
 
-impl Iterator for Pages {
-    type Item = Result<(Vec<u8>, Value)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
+impl Pages {
+    /// The next version that `judge` wants.
+    pub(super) fn advance<T>(
+        &mut self,
+        judge: impl Fn(&Pages, Vec<u8>, &Spot) -> Result<Option<T>>,
+    ) -> Option<Result<T>> {
         loop {
             match self.batch.next() {
                 Some(Err(e)) => return Some(Err(e)),
                 Some(Ok((key, spot))) => {
-                    if let Some(page) = self.judge(key, &spot).transpose() {
+                    if let Some(page) = judge(self, key, &spot).transpose() {
                         return Some(page);
                     }
                 }
@@ -180,6 +191,14 @@ impl Iterator for Pages {
                 },
             }
         }
+    }
+}
+
+impl Iterator for Pages {
+    type Item = Result<(Vec<u8>, Value)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.advance(Pages::judge)
     }
 }
 

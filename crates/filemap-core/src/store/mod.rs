@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod handover;
+mod heads;
 mod iterate;
 mod many;
 #[cfg(all(test, filemap_shuttle))]
@@ -34,6 +35,7 @@ use crate::values::append::Appender;
 use crate::values::segments::Segments;
 use crate::{recover, worker};
 
+pub use heads::{Heads, Listed};
 pub use iterate::{Keys, Pages};
 pub use stream::Writer;
 
