@@ -38,14 +38,15 @@ pub struct Hosts {
     /// At least 2.
     bound: usize,
     weight: Weight,
-    short_by: u64,
+    /// The weight of the heaviest that was put aside, added up over all times.
+    limits: u64,
     all: Sums,
 }
 
 impl Hosts {
     /// A table of up to `bound` hosts that keeps the heaviest.
     pub fn new(bound: usize, weight: Weight) -> Hosts {
-        Hosts { sums: HashMap::new(), bound: bound.max(2), weight, short_by: 0, all: Sums::default() }
+        Hosts { sums: HashMap::new(), bound: bound.max(2), weight, limits: 0, all: Sums::default() }
     }
 
     /// Adds to a host.
@@ -76,12 +77,14 @@ impl Hosts {
             }
             weight => weight > limit,
         });
-        self.short_by += limit;
+        self.limits = self.limits.saturating_add(limit);
     }
 
     /// By how much the deciding sum of a host may be too small at most: 0 as long as all are exact.
     pub fn short_by(&self) -> u64 {
-        self.short_by
+        // Nor can it be more than all that was put aside.
+        let kept: u64 = self.sums.values().map(self.weight).sum();
+        self.limits.min((self.weight)(&self.all) - kept)
     }
 
     /// The sums of everything, which are always exact.

@@ -3,7 +3,9 @@
 //! Invariant: drawn on standard error, only if that is a terminal, and not with `--quiet` or `--json`; gone before any
 //! word is said, so that the two never mix. Work is never slower for it by more than a look at a flag.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::fmt;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
@@ -13,7 +15,9 @@ const BYTES: &str = "{bar:20} {decimal_bytes}/{decimal_total_bytes} {decimal_byt
 /// Bytes of who knows how many.
 const ENDLESS_BYTES: &str = "{spinner} {decimal_bytes} {decimal_bytes_per_sec} {wide_msg}";
 /// Records of about so many.
-const RECORDS: &str = "{bar:20} {human_pos} of about {human_len} {wide_msg} {per_sec} {eta} left";
+const RECORDS: &str = "{bar:20} {human_pos} of about {human_len} {msg}, {rate}, {eta} left";
+/// Records of who knows how many.
+const ENDLESS_RECORDS: &str = "{spinner} {human_pos} {msg}, {rate}";
 
 /// A bar; hidden where nobody would see it.
 pub struct Progress(ProgressBar);
@@ -22,7 +26,10 @@ impl Progress {
     fn new(hidden: bool, template: &str) -> Self {
         let target = if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let bar = ProgressBar::with_draw_target(None, target);
-        bar.set_style(ProgressStyle::with_template(template).expect("the templates are fixed and valid"));
+        let style = ProgressStyle::with_template(template).expect("the templates are fixed and valid");
+        bar.set_style(style.with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
+            let _ = write!(out, "{:.0}/s", state.per_sec());
+        }));
         Self(bar)
     }
 
@@ -36,10 +43,12 @@ impl Progress {
         Self::new(shared.quiet || shared.json, ENDLESS_BYTES)
     }
 
-    /// A bar over about `expected` records, which are called `noun`.
-    pub fn records(shared: &Shared, expected: u64, noun: &'static str) -> Self {
-        let bar = Self::new(shared.quiet || shared.json, RECORDS);
-        bar.0.set_length(expected);
+    /// A bar over about `expected` records, if that is known, which are called `noun`.
+    pub fn records(shared: &Shared, expected: Option<u64>, noun: &'static str) -> Self {
+        let bar = Self::new(shared.quiet || shared.json, if expected.is_some() { RECORDS } else { ENDLESS_RECORDS });
+        if let Some(expected) = expected {
+            bar.0.set_length(expected);
+        }
         bar.0.set_message(noun);
         bar
     }

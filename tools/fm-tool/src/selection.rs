@@ -2,6 +2,8 @@
 //!
 //! Both at once mean pages that pass both. All verbs understand them alike, which is why they stand here.
 
+use filemap::PageStore;
+
 use crate::address::Address;
 
 /// The flags that choose pages.
@@ -31,6 +33,12 @@ impl Selection {
         move |url| {
             url.starts_with(&prefix) && host.as_ref().is_none_or(|host| urlindex::host(url) == Some(host.as_slice()))
         }
+    }
+
+    /// About how many keys a listing of the choice meets, as far as that is known without counting.
+    pub fn expected(&self, store: &PageStore) -> Option<u64> {
+        let stats = store.engine().stats();
+        self.is_all().then_some(stats.indexed_keys + stats.recent_entries)
     }
 
     /// The choice in words, after a noun: ` of example.com`.

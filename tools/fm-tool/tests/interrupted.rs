@@ -190,3 +190,31 @@ fn a_list_of_urls_that_is_interrupted_tells_how_far_it_came() {
     assert_eq!(code, Some(130), "{words}");
     assert!(words.contains("URLs were looked for"), "{words}");
 }
+
+#[test]
+fn a_removal_that_is_interrupted_closes_the_store_and_leaves_the_rest() {
+    let bench = Bench::with(&["example.warc.gz", "cc.warc.gz"]);
+    let mut command = bench.command("rm");
+    command.args(["--from", "-", "--json"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    let absent: String = (0..5000).map(|number| format!("http://absent.example/{number}\n")).collect();
+    let words = std::thread::spawn({
+        let mut stderr = child.stderr.take().unwrap();
+        move || {
+            let mut words = String::new();
+            stderr.read_to_string(&mut words).unwrap();
+            words
+        }
+    });
+    pipe.write_all(format!("http://example.com/\n{absent}").as_bytes()).unwrap();
+    signal(&child, "INT");
+    let output = child.wait_with_output().unwrap();
+    drop(pipe);
+    let words = words.join().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{words}");
+    assert!(words.contains("1 page removed, which stay so"), "{words}");
+    bench.run("has", &["http://example.com/"]).ended(1);
+    bench.run("has", &["http://commoncrawl.org/"]).ended(0);
+    assert_eq!(bench.run("stat", &["--json"]).ended(0).json()[0]["recent_entries"], 0);
+}

@@ -32,8 +32,8 @@ pub struct Args {
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let store = opening::to_read(&args.store, shared)?;
     interrupt::listen();
-    let stats = store.engine().stats();
-    let progress = Progress::records(shared, stats.indexed_keys + stats.recent_entries, "pages");
+    let expected = args.selection.expected(&store);
+    let progress = Progress::records(shared, expected, "pages");
     let (mut pages, mut versions, mut outcome) = (0_u64, 0_u64, Outcome::Done);
     for url in store.urls_where(args.selection.filter()) {
         if interrupt::asked() {

@@ -46,7 +46,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     interrupt::listen();
     let stats = store.engine().stats();
     let expected = if args.all_versions { stats.indexed_versions } else { stats.indexed_keys } + stats.recent_entries;
-    let progress = Progress::records(shared, expected, "pages").unless_printing(out.is_terminal());
+    let progress = Progress::records(shared, Some(expected), "pages").unless_printing(out.is_terminal());
     let outcome = if args.all_versions {
         print(store.versions(), &progress, &mut out)?
     } else {

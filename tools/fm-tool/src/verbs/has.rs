@@ -33,7 +33,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let store = opening::to_read(&args.store, shared)?;
     interrupt::listen();
     let mut out = Output::stdout(shared.json);
-    let progress = Progress::records(shared, 0, "URLs").unless_printing(out.is_terminal());
+    let progress = Progress::records(shared, None, "URLs").unless_printing(out.is_terminal());
     let mut outcome = Outcome::Done;
     let mut asked = 0_u64;
     for url in urls {

@@ -92,7 +92,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         let brought = bring(&store, args, source, &mut |read, pages| {
             let pages = total.stored + pages;
             let rate = pages as f64 / started.elapsed().as_secs_f64().max(1e-3);
-            bar.at(done_bytes + read, total_bytes, || format!("{}, {rate:.0} pages/s", count(pages, "page")));
+            bar.at(done_bytes + read, total_bytes, || format!("{}, {rate:.0}/s", count(pages, "page")));
         })?;
         done_bytes += bytes;
         done_files += 1;

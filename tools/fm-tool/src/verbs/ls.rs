@@ -46,9 +46,9 @@ struct Listing<'a> {
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let store = opening::to_read(&args.store, shared)?;
     interrupt::listen();
-    let stats = store.engine().stats();
+    let expected = args.selection.expected(&store);
     let out = Output::stdout(shared.json);
-    let progress = Progress::records(shared, stats.indexed_keys + stats.recent_entries, "pages");
+    let progress = Progress::records(shared, expected, "pages");
     let progress = progress.unless_printing(out.is_terminal());
     let mut listing = Listing { args, out, progress, outcome: Outcome::Done, listed: 0 };
     if args.long && args.selection.is_all() {

@@ -104,8 +104,10 @@ fn named(
 /// Removes all pages that the selection means.
 fn chosen(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> Result<Outcome, Failure> {
     let which = args.selection.words();
+    let mut expected = None;
     if !args.yes {
         let number = store.urls_where(args.selection.filter()).filter(|url| url.is_ok()).count() as u64;
+        expected = Some(number);
         let pages = words::count(number, "page");
         let place = args.store.display();
         if number > 0 && !words::ask(format_args!("Remove {pages}{which}, with all their versions, from {place}?")) {
@@ -114,8 +116,7 @@ fn chosen(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> 
         }
     }
     interrupt::listen();
-    let stats = store.engine().stats();
-    let progress = Progress::records(shared, stats.indexed_keys + stats.recent_entries, "pages");
+    let progress = Progress::records(shared, expected, "pages");
     let (mut outcome, mut failed) = (Outcome::Done, None);
     let removed = store.remove_where(args.selection.filter(), &mut |found| {
         progress.add();

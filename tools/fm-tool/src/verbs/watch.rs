@@ -28,6 +28,9 @@ const RATES: [(&str, &str); 5] = [
     ("disk_bytes", "disk_bytes_per_s"),
 ];
 
+/// Levels of this program's own handle, which tell a person nothing about the store.
+const OWN: [&str; 4] = ["recent_entries", "recent_bytes", "directory_bytes", "longest_put_us"];
+
 /// Reads the period: seconds, fractions too.
 pub fn period(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| (0.01..=86_400.0).contains(seconds));
@@ -98,7 +101,7 @@ fn rates(old: &Stats, new: &Stats, passed: Duration) -> Vec<(&'static str, f64)>
 /// The levels, a line each, with the rate of those that have one. No line is longer than most terminals are wide.
 fn text(store: &Store, stats: &Stats, rates: &[(&'static str, f64)]) -> String {
     let mut text = format!("{}\n", plain(store.path().display().to_string().as_bytes()));
-    for (name, level) in levels(stats) {
+    for (name, level) in levels(stats).filter(|(name, _)| !OWN.contains(name)) {
         let is_bytes = name.ends_with("_bytes");
         let level = if is_bytes { words::size(level) } else { level.to_string() };
         let rate_name = RATES.iter().find(|(level, _)| *level == name).map(|(_, rate)| *rate);
