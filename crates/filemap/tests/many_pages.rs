@@ -47,7 +47,7 @@ fn sizes_tell_every_version_of_pages_and_of_records_beside_them() {
     assert_eq!(store.version_count("http://absent.example/").unwrap(), 0);
 }
 
-fn remove_host_a(store: &PageStore, each: &mut dyn FnMut(&[u8], bool) -> ControlFlow<()>) -> u64 {
+fn remove_host_a(store: &PageStore, mut each: impl FnMut(&[u8], bool) -> ControlFlow<()>) -> u64 {
     let filter = |url: &[u8]| url.starts_with(b"http://a.example/");
     store
         .remove_where(filter, &mut |removed| {
@@ -61,7 +61,7 @@ fn remove_host_a(store: &PageStore, each: &mut dyn FnMut(&[u8], bool) -> Control
 fn all_that_a_filter_names_is_removed_and_nothing_else() {
     let Fresh { store, dir: _dir } = filled();
     let mut told = Vec::new();
-    let removed = remove_host_a(&store, &mut |url, is_page| {
+    let removed = remove_host_a(&store, |url, is_page| {
         told.push((url.to_vec(), is_page));
         ControlFlow::Continue(())
     });
@@ -74,14 +74,14 @@ fn all_that_a_filter_names_is_removed_and_nothing_else() {
     );
     assert_eq!(store.versions().count(), 1);
     assert!(store.contains("http://b.example/").unwrap());
-    assert_eq!(remove_host_a(&store, &mut |_, _| ControlFlow::Continue(())), 0);
+    assert_eq!(remove_host_a(&store, |_, _| ControlFlow::Continue(())), 0);
 }
 
 #[test]
 fn a_record_that_is_left_without_its_page_is_removed_too() {
     let Fresh { store, dir: _dir } = filled();
     store.engine().remove(b"http://a.example/").unwrap();
-    assert_eq!(remove_host_a(&store, &mut |_, _| ControlFlow::Continue(())), 1, "the page /x");
+    assert_eq!(remove_host_a(&store, |_, _| ControlFlow::Continue(())), 1, "the page /x");
     assert!(store.get_beside("http://a.example/", RecordKind::Request).unwrap().is_none());
 }
 
@@ -89,12 +89,12 @@ fn a_record_that_is_left_without_its_page_is_removed_too() {
 fn a_removal_that_is_broken_off_leaves_the_rest_for_the_next() {
     let Fresh { store, dir: _dir } = filled();
     let mut number = 0;
-    remove_host_a(&store, &mut |_, _| {
+    remove_host_a(&store, |_, _| {
         number += 1;
         ControlFlow::Break(())
     });
     assert_eq!(number, 1);
-    remove_host_a(&store, &mut |_, _| ControlFlow::Continue(()));
+    remove_host_a(&store, |_, _| ControlFlow::Continue(()));
     assert_eq!(store.versions().count(), 1);
 }
 
