@@ -37,8 +37,6 @@ pub enum Fault {
     RemovalsDropped,
     StreamsNotPinned,
     VictimsRemovedEarly,
-    MovesBelieved,
-    OrphansLeft,
 }
 
 #[cfg(feature = "sim")]
@@ -55,8 +53,9 @@ mod on {
     }
 
     impl Fault {
-        /// All that lose something soon. `LocationsNotSeeded` does so only where a record lies in two places.
-        pub const ALL: [Fault; 26] = [
+        /// All that lose something soon. `LocationsNotSeeded` does so only where a record lies in two places, `RemovalsDropped` only
+        /// when the index is rebuilt from the value log.
+        pub const ALL: [Fault; 29] = [
             Fault::LogNotSyncedBeforeCheckpoint,
             Fault::KeysNotSynced,
             Fault::IndexNotSynced,
@@ -83,6 +82,9 @@ mod on {
             Fault::TombstonesNotMerged,
             Fault::SequencesReused,
             Fault::CreatedWithoutSync,
+            Fault::OutputNotSynced,
+            Fault::StreamsNotPinned,
+            Fault::VictimsRemovedEarly,
         ];
     }
 

@@ -35,6 +35,8 @@ pub struct VerifyProgress {
     pub done_bytes: u64,
     /// Bytes to read in all.
     pub total_bytes: u64,
+    /// Damaged places found so far.
+    pub problems: u64,
 }
 
 /// What a verification found.
@@ -149,6 +151,7 @@ impl Check<'_> {
             file: file.to_owned(),
             done_bytes: self.report.bytes.min(self.total_bytes),
             total_bytes: self.total_bytes,
+            problems: self.report.problems.len() as u64,
         });
     }
 

@@ -57,5 +57,5 @@ pub use inspect::{Inspected, inspect};
 pub use options::{Canonicalizer, Durability, Options};
 pub use record::{Head, MAX_KEY_BYTES, MAX_META_BYTES, MAX_VALUE_BYTES, Place, Put, Record, Value, Version};
 pub use stats::{StatValue, Stats};
-pub use store::{CompactionPlan, Keys, Pages, SegmentInfo, Store, Writer};
+pub use store::{CompactionPlan, Heads, Keys, Listed, Pages, SegmentInfo, Store, Writer};
 pub use values::read::Reader;

@@ -103,6 +103,8 @@ stats! {
     indexed_keys: u64 = gauge,
     /// Versions that checkpoints have entered into the index since the store was created, removed ones included.
     indexed_versions: u64 = gauge,
+    /// Sequence of the last record that the handle knows of: each put, removal and chunk of a large body has the next.
+    last_sequence: u64 = gauge,
     /// Entries put or removed since the last checkpoint, still in memory.
     recent_entries: u64 = gauge,
     /// Memory that they take, in bytes.

@@ -25,5 +25,5 @@ pub use filemap_core::{Durability, Event, Options, Put, Stats, Version};
 pub use headers::{Header, Headers};
 pub use page::{HttpVersion, Original, Page, RecordKind, Revisit, RevisitProfile};
 pub use spool::Spool;
-pub use store::{PageHead, PageReader, PageStore, Pages, Urls, Versions};
+pub use store::{Heads, PageHead, PageReader, PageStore, Pages, Removed, Sizes, Urls, VersionSize, Versions};
 pub use urlindex::{Canonicalizer, Exact, UrlError, Whatwg};

@@ -4,12 +4,18 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::os::unix::ffi::OsStringExt;
 
-/// A URL given as an argument.
+/// A URL as it was given.
 #[derive(Clone, Debug)]
 pub struct Address(OsString);
 
 impl Address {
+    /// A URL that was read somewhere else than on the command line.
+    pub fn from_bytes(bytes: Vec<u8>) -> Self {
+        Self(OsString::from_vec(bytes))
+    }
+
     /// Its bytes, as given.
     pub fn bytes(&self) -> &[u8] {
         self.0.as_encoded_bytes()

@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 use filemap::dump::jsonl;
 use filemap::{PageStore, Put};
 
+use crate::interrupt;
 use crate::outcome::Failure;
 
 /// A line that is no page.
@@ -36,6 +37,8 @@ pub struct LoadReport {
     pub already_there: u64,
     /// Bytes of the bodies stored.
     pub body_bytes: u64,
+    /// Whether a signal stopped it before the end.
+    pub stopped: bool,
     /// Lines that were passed over.
     pub bad_lines: Vec<BadLine>,
 }
@@ -54,7 +57,9 @@ pub fn load(
         line.clear();
         let length = source.read_until(b'\n', &mut line);
         let length = length.map_err(|error| Failure::Io(format!("reading {name} failed: {error}")))?;
-        if length == 0 {
+        // Interrupted input ends anywhere in a line.
+        report.stopped = interrupt::asked();
+        if length == 0 || report.stopped {
             return Ok(report);
         }
         if !line.trim_ascii().is_empty() {

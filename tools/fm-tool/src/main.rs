@@ -1,10 +1,13 @@
 //! `fm-tool`: FileMap's command line. Arguments in, printed values of the crates out.
 //!
-//! Owns the list of verbs and the way from their end to the exit code; what a verb does is in its own file under
-//! `verbs`, and what it knows of pages and stores is in the crates. Data goes to standard output, words to standard
-//! error, and no reading verb ever creates a store.
+//! [`cli`] has the list of verbs; what a verb does is in its own file under `verbs`, and what it knows of pages and
+//! stores is in the crates. Data goes to standard output, words to standard error, and no reading verb ever creates a
+//! store.
 
 mod address;
+mod cli;
+mod hosts;
+mod interrupt;
 mod json;
 mod load;
 mod opening;
@@ -12,103 +15,25 @@ mod openmetrics;
 mod outcome;
 mod output;
 mod plain;
+mod progress;
+mod selection;
 mod time;
+mod urls;
 mod verbs;
 mod words;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::Parser;
 
+use crate::cli::Cli;
 use crate::outcome::Failure;
 
-/// Stores web pages by URL, and gets them back.
-///
-/// Data goes to standard output, words and progress to standard error. A time is given as 2024-05-01T12:00:00Z,
-/// 2024-05-01, 20240501120000 or milliseconds since 1970.
-#[derive(Parser)]
-#[command(name = "fm-tool", version, arg_required_else_help = true, after_help = EXIT_CODES)]
-struct Cli {
-    #[command(flatten)]
-    shared: Shared,
-    #[command(subcommand)]
-    verb: Verb,
-}
-
-const EXIT_CODES: &str = "\
-Exit codes: 0 done, 1 not found, 2 usage or I/O, 3 damage found, 4 locked.
-
-Example:
-  fm-tool import pages.fm crawl.warc.gz
-  fm-tool get pages.fm https://example.com/ > page.html";
-
-/// Flags that every verb has.
-#[derive(clap::Args)]
-struct Shared {
-    /// Print JSON Lines: text as text, other bytes as base64 in a field NAME_base64
-    #[arg(long, global = true)]
-    json: bool,
-    /// Say nothing but errors
-    #[arg(short, long, global = true)]
-    quiet: bool,
-}
-
-#[derive(Subcommand)]
-enum Verb {
-    Import(verbs::import::Args),
-    Get(verbs::get::Args),
-    Put(verbs::put::Args),
-    Rm(verbs::rm::Args),
-    Head(verbs::head::Args),
-    History(verbs::history::Args),
-    Ls(verbs::ls::Args),
-    Stat(verbs::stat::Args),
-    Verify(verbs::verify::Args),
-    Dump(verbs::dump::Args),
-    Inspect(verbs::inspect::Args),
-}
-
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let shared = &cli.shared;
-    let end = match &cli.verb {
-        Verb::Import(args) => verbs::import::run(args, shared),
-        Verb::Get(args) => verbs::get::run(args, shared),
-        Verb::Put(args) => verbs::put::run(args, shared),
-        Verb::Rm(args) => verbs::rm::run(args, shared),
-        Verb::Head(args) => verbs::head::run(args, shared),
-        Verb::History(args) => verbs::history::run(args, shared),
-        Verb::Ls(args) => verbs::ls::run(args, shared),
-        Verb::Stat(args) => verbs::stat::run(args, shared),
-        Verb::Verify(args) => verbs::verify::run(args, shared),
-        Verb::Dump(args) => verbs::dump::run(args, shared),
-        Verb::Inspect(args) => verbs::inspect::run(args, shared),
-    };
+    let end = Cli::parse().run();
     match &end {
         Ok(_) | Err(Failure::PipeClosed) => {}
         Err(failure) => words::complain(failure),
     }
     outcome::exit_code(&end)
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    #[test]
-    fn the_arguments_fit_together() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn every_verb_has_words_and_an_example() {
-        for verb in Cli::command().get_subcommands() {
-            let name = verb.get_name();
-            assert!(verb.get_about().is_some(), "{name} says nothing of itself");
-            let example = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(example.contains(&format!("fm-tool {name} ")), "{name} has no example");
-        }
-    }
 }

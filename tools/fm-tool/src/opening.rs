@@ -10,8 +10,9 @@ use filemap::{Options, PageStore};
 use filemap_core::{Event, RecoveryReport, Store};
 use urlindex::Exact;
 
+use crate::cli::Shared;
 use crate::outcome::Failure;
-use crate::{Shared, words};
+use crate::words;
 
 /// The engine of a store, for what does not concern pages.
 pub fn engine_to_read(path: &Path, shared: &Shared) -> Result<Store, Failure> {

@@ -1,12 +1,14 @@
 //! How a verb ends, and the exit code that says so.
 //!
 //! The codes are part of the program's contract with scripts: 0 done, 1 not found, 2 usage or I/O, 3 damage found, 4
-//! locked. Every error of the libraries is mapped to its code here and nowhere else.
+//! locked, 128 and the signal's number (130 after Ctrl-C) interrupted. Every error of the libraries is mapped to its code here and nowhere else.
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
+
+use crate::words;
 
 /// How a verb ended without failing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +17,12 @@ pub enum Outcome {
     Done,
     /// What was asked for is not there; words have been said.
     NotFound,
+    /// Something that was given was refused, with words; all else was done.
+    Refused,
     /// Damage was met and reported; everything whole was done.
     Damaged,
+    /// A signal of this number stopped it at a safe place; words have been said.
+    Interrupted(u8),
 }
 
 /// Why a verb could not go on.
@@ -52,16 +58,29 @@ impl Failure {
 }
 
 impl Outcome {
+    /// What a failure that concerns one of several things comes to, for which words are said; other failures come back.
+    pub fn of_one(failure: Failure) -> Result<Self, Failure> {
+        let outcome = match &failure {
+            Failure::Damage(_) => Self::Damaged,
+            Failure::Usage(_) => Self::Refused,
+            _ => return Err(failure),
+        };
+        words::complain(failure);
+        Ok(outcome)
+    }
+
     /// The exit code.
     pub fn code(self) -> u8 {
         match self {
             Self::Done => 0,
             Self::NotFound => 1,
+            Self::Refused => 2,
             Self::Damaged => 3,
+            Self::Interrupted(signal) => 128 + signal.min(64),
         }
     }
 
-    /// Damage outweighs absence, absence outweighs success.
+    /// Interruption outweighs damage, damage outweighs refusal, refusal absence, and absence success.
     pub fn and(self, other: Self) -> Self {
         if self.code() >= other.code() { self } else { other }
     }
@@ -92,6 +111,7 @@ impl From<filemap::Error> for Failure {
         match error {
             filemap::Error::Engine(error) => error.into(),
             filemap::Error::Url { .. } => Self::Usage(error.to_string()),
+            filemap::Error::Meta { .. } => Self::Damage(error.to_string()),
             _ => Self::Io(error.to_string()),
         }
     }
@@ -121,7 +141,14 @@ mod tests {
 
     #[test]
     fn the_worst_outcome_wins() {
-        let all = [Outcome::Done, Outcome::NotFound, Outcome::Damaged];
+        let all = [
+            Outcome::Done,
+            Outcome::NotFound,
+            Outcome::Refused,
+            Outcome::Damaged,
+            Outcome::Interrupted(2),
+            Outcome::Interrupted(15),
+        ];
         for (at, first) in all.into_iter().enumerate() {
             for second in &all[at..] {
                 assert_eq!(first.and(*second), *second);

@@ -12,6 +12,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::interrupt;
 use crate::outcome::Failure;
 use crate::plain::plain;
 
@@ -63,6 +64,11 @@ impl Output {
         self.json
     }
 
+    /// Whether a terminal shows what is written.
+    pub fn is_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
     /// Writes bytes as they are.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.sink.write_all(bytes).map_err(|error| self.failure(&error))
@@ -93,11 +99,14 @@ impl Output {
         self.line(value.to_string())
     }
 
-    /// Copies a reader to the end, in bounded memory; returns how many bytes.
+    /// Copies a reader to the end, in bounded memory, unless it is interrupted; returns how many bytes.
     pub fn copy(&mut self, source: &mut impl io::Read) -> Result<u64, Failure> {
         let mut buffer = vec![0; BUFFER_BYTES];
         let mut copied = 0;
         loop {
+            if interrupt::asked() {
+                return Ok(copied);
+            }
             let length = match source.read(&mut buffer) {
                 Ok(0) => return Ok(copied),
                 Ok(length) => length,

@@ -7,12 +7,13 @@ use std::path::Path;
 
 use harness::{Bench, PAGE_CRC, PAGE_URL, PAGES, run, tool, warc};
 
-const READING_VERBS: [&str; 8] = ["get", "head", "history", "ls", "stat", "verify", "dump", "rm"];
+const READING_VERBS: [&str; 11] =
+    ["get", "has", "head", "history", "ls", "count", "top", "stat", "verify", "dump", "rm"];
 
 /// The arguments after the store that a verb needs at least.
 fn arguments(verb: &str) -> &'static [&'static str] {
     match verb {
-        "get" | "head" | "history" | "rm" => &[PAGE_URL],
+        "get" | "has" | "head" | "history" | "rm" => &[PAGE_URL],
         _ => &[],
     }
 }

@@ -8,7 +8,24 @@ use std::process::Stdio;
 use harness::{Bench, PAGE_URL, PAGES, run, tool, warc};
 use serde_json::Value;
 
-const VERBS: [&str; 11] = ["import", "get", "put", "rm", "head", "history", "ls", "stat", "verify", "dump", "inspect"];
+const VERBS: [&str; 16] = [
+    "import",
+    "get",
+    "put",
+    "rm",
+    "has",
+    "head",
+    "history",
+    "ls",
+    "count",
+    "top",
+    "stat",
+    "verify",
+    "dump",
+    "inspect",
+    "completions",
+    "man",
+];
 
 #[test]
 fn every_verb_prints_json_lines_when_asked() {

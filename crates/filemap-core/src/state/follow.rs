@@ -71,6 +71,10 @@ impl Follower {
         let state = lock(&self.state);
         (state.position, state.next_sequence)
     }
+
+    pub(crate) fn last_sequence(&self) -> u64 {
+        lock(&self.state).next_sequence.saturating_sub(1)
+    }
 }
 
 /// Opens the parts of a store for reading, as of its last checkpoint.

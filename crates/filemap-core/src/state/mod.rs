@@ -252,6 +252,15 @@ impl Shared {
         }
     }
 
+    /// Sequence of the last record that was appended here, or followed; 0 for none.
+    fn last_sequence(&self) -> u64 {
+        match (&self.writer, &self.follower) {
+            (Some(writer), _) => lock(&writer.log).next_sequence.saturating_sub(1),
+            (None, Some(follower)) => follower.last_sequence(),
+            (None, None) => 0,
+        }
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         let c = &self.counters;
         let tables = self.tables.load();
@@ -267,6 +276,7 @@ impl Shared {
         Stats {
             indexed_keys: current.index.keys,
             indexed_versions: current.versions,
+            last_sequence: self.last_sequence(),
             recent_entries: both().map(|t| t.entries()).sum(),
             recent_bytes: both().map(|t| t.bytes() as u64).sum(),
             directory_bytes: self.index.directory_bytes(),

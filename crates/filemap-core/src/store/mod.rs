@@ -3,6 +3,7 @@
 mod compact;
 #[cfg(test)]
 mod handover;
+mod heads;
 mod iterate;
 mod many;
 #[cfg(all(test, filemap_shuttle))]
@@ -39,6 +40,7 @@ use crate::values::segments::Segments;
 use crate::{recover, worker};
 
 pub use compact::{CompactionPlan, SegmentInfo};
+pub use heads::{Heads, Listed};
 pub use iterate::Keys;
 pub use pages::Pages;
 pub use stream::Writer;

@@ -13,9 +13,10 @@ use crate::format::location::{Extent, Location};
 use crate::format::superblock::Tail;
 use crate::format::value::{self, Kind};
 use crate::log::scan::Item;
-use crate::record::{Value, Version};
+use crate::record::{Head, Value, Version};
 use crate::state::{Shared, Spot};
 use crate::store::Store;
+use crate::values::read::Want;
 use crate::values::segments::{FIRST_RECORD, Segment};
 
 impl Store {
@@ -84,7 +85,7 @@ impl std::fmt::Debug for Pages {
 const BATCH_BYTES: u64 = 1 << 20;
 
 impl Pages {
-    fn new(shared: Arc<Shared>, newest_only: bool) -> Pages {
+    pub(super) fn new(shared: Arc<Shared>, newest_only: bool) -> Pages {
         let changes = shared.segments.changes();
         let (end, before) = shared.log_end();
         let is_old = |s: &&Arc<Segment>| s.is_output || s.ordinal <= end.ordinal;
@@ -178,54 +179,71 @@ impl Pages {
 
     /// The page of a version that was found, if it is one to be met.
     fn judge(&mut self, key: Vec<u8>, spot: &Spot) -> Result<Option<(Vec<u8>, Value)>> {
+        let shared = Arc::clone(&self.shared);
+        let value = self.met(&key, spot, |_, now| shared.value_at(&key, now))?;
+        Ok(value.map(|v| (key, v)))
+    }
+
+    /// What `read` makes of a version that was found, given its rank and where it lies now, if it is one to be met.
+    pub(super) fn met<T>(
+        &mut self,
+        key: &[u8],
+        spot: &Spot,
+        mut read: impl FnMut(usize, &Spot) -> Result<T>,
+    ) -> Result<Option<T>> {
         let sequence = spot.version.sequence;
         if sequence >= self.before || self.handed_out.contains(sequence) {
             return Ok(None);
         }
-        let shared = Arc::clone(&self.shared);
-        let found = shared.looking_again(|| {
-            let Some(now) = self.wanted(&key, spot)? else { return Ok(None) };
-            match shared.value_at(&key, &now) {
+        let found = self.shared.looking_again(|| {
+            let Some((rank, now)) = self.rank(key, spot)? else { return Ok(None) };
+            match read(rank, &now) {
                 // Removed since it was judged.
-                Err(e) if e.is_corrupt() && self.wanted(&key, spot)?.is_none() => Ok(None),
-                value => value.map(Some),
+                Err(e) if e.is_corrupt() && self.rank(key, spot)?.is_none() => Ok(None),
+                read => read.map(|read| Some((read, now.version.sequence))),
             }
         });
-        let Some(value) = found? else { return Ok(None) };
+        let Some((read, now)) = found? else { return Ok(None) };
         self.handed_out.insert(sequence);
-        if value.head.version.sequence >= self.before && !self.replaced.insert(shared.hash(&key)) {
-            return Ok(None);
-        }
-        Ok(Some((key, value)))
+        let is_again = now >= self.before && !self.replaced.insert(self.shared.hash(key));
+        Ok((!is_again).then_some(read))
     }
 
-    /// Where a version that was found lies now, if it is to be met.
-    fn wanted(&self, key: &[u8], spot: &Spot) -> Result<Option<Spot>> {
+    /// Which of its key's live versions a found one is, the newest being 0, and where it lies now; `None` when it is not one
+    /// to be met.
+    fn rank(&self, key: &[u8], spot: &Spot) -> Result<Option<(usize, Spot)>> {
         let hash = self.shared.hash(key);
-        if self.newest_only && self.shared.recent(key, hash) == (None, 0) {
+        if self.shared.recent(key, hash) == (None, 0) {
             // The common cases need no read: a slot that leads to this very record is this key's; one that leads elsewhere
             // in the part of the log that counts is newer, if it is the only one with these bits of hash.
             let candidates = self.shared.candidates(hash)?;
             if candidates.iter().any(|s| s.location == spot.extent.location) {
-                return Ok(Some(*spot));
+                return Ok(Some((0, *spot)));
             }
             let mut others = candidates.iter();
-            if let (Some(slot), None) = (others.next(), others.next())
+            if self.newest_only
+                && let (Some(slot), None) = (others.next(), others.next())
                 && self.is_met_later(slot.location, spot.extent.location)
             {
                 return Ok(None);
             }
         }
         let spots = self.shared.spots(key)?;
-        let mut live = spots.iter().filter(|s| s.version.sequence < self.before);
+        let mut live = spots.iter().filter(|s| s.version.sequence < self.before).enumerate();
         if self.newest_only {
             return Ok(match live.next() {
-                Some(newest) => (newest.version == spot.version).then_some(*newest),
+                Some(newest) => Some(newest).filter(|n| n.1.version == spot.version),
                 // It was replaced meanwhile, and is not kept: the page is what it is now.
-                None => spots.first().copied(),
-            });
+                None => spots.first().map(|s| (0, s)),
+            }
+            .map(|(rank, s)| (rank, *s)));
         }
-        Ok(live.find(|s| s.version == spot.version).copied())
+        Ok(live.find(|(_, s)| s.version == spot.version).map(|(rank, s)| (rank, *s)))
+    }
+
+    /// The head of a version that was found.
+    pub(super) fn read_head(shared: &Shared, key: &[u8], spot: &Spot) -> Result<Head> {
+        shared.with_spot(key, spot, Want::Head, |raw| raw.head())
     }
 
     /// Whether a place is another one in the part of the log that is looked through in any case.
@@ -238,15 +256,17 @@ impl Pages {
     }
 }
 
-impl Iterator for Pages {
-    type Item = Result<(Vec<u8>, Value)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
+impl Pages {
+    /// The next version that `judge` wants.
+    pub(super) fn advance<T>(
+        &mut self,
+        judge: impl Fn(&mut Pages, Vec<u8>, &Spot) -> Result<Option<T>>,
+    ) -> Option<Result<T>> {
         loop {
             match self.batch.next() {
                 Some(Err(e)) => return Some(Err(e)),
                 Some(Ok((key, spot))) => {
-                    if let Some(page) = self.judge(key, &spot).transpose() {
+                    if let Some(page) = judge(self, key, &spot).transpose() {
                         return Some(page);
                     }
                 }
@@ -262,6 +282,18 @@ impl Iterator for Pages {
                 },
             }
         }
+    }
+
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+}
+
+impl Iterator for Pages {
+    type Item = Result<(Vec<u8>, Value)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.advance(Pages::judge)
     }
 }
 

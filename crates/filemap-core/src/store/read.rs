@@ -118,6 +118,14 @@ impl Store {
         })
     }
 
+    /// The versions of a key, newest first, without a look at any value: reads one key record for each.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    pub fn versions_of(&self, key: &[u8]) -> Result<Vec<Version>> {
+        Ok(self.shared.spots(key)?.into_iter().map(|s| s.version).collect())
+    }
+
     /// Whether a key has a version. Reads no value.
     ///
     /// # Errors

@@ -1,10 +1,14 @@
-//! Listing: URLs without reading bodies, and pages in the order of the log.
+//! Listing: URLs without reading bodies, pages and what they take in the order of the log; and what is done to all that
+//! a filter names.
 //!
-//! Keys that are not pages' (records beside them) are left out of everything but [`PageStore::versions`].
+//! Keys that are not pages' (records beside them) are left out of everything but [`PageStore::versions`],
+//! [`PageStore::sizes`] and [`PageStore::remove_where`].
+
+use std::ops::ControlFlow;
 
 use filemap_core::{Keys, Value};
 
-use super::PageStore;
+use super::{PageHead, PageStore};
 use crate::error::Result;
 use crate::key;
 use crate::page::Page;
@@ -61,7 +65,125 @@ impl Iterator for Versions {
     }
 }
 
+/// The newest version of every page without its body, in the order of the log. An item that fails does not end the
+/// iteration.
+pub struct Heads {
+    store: PageStore,
+    heads: filemap_core::Heads,
+}
+
+impl Iterator for Heads {
+    type Item = Result<PageHead>;
+
+    fn next(&mut self) -> Option<Result<PageHead>> {
+        loop {
+            match self.heads.next()? {
+                Ok(listed) if !key::is_page(&listed.key) => {}
+                Ok(listed) => return Some(self.store.page_head(&listed.key, listed.head)),
+                Err(error) => return Some(Err(error.into())),
+            }
+        }
+    }
+}
+
+/// What one version takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VersionSize {
+    /// The canonical URL of its page.
+    pub url: Vec<u8>,
+    /// Whether it is a version of the page itself rather than of a record beside it.
+    pub is_page: bool,
+    /// Whether it is the newest of its page (or of the record beside it).
+    pub is_newest: bool,
+    /// When it was fetched, in ms since 1970.
+    pub time_ms: i64,
+    /// The length of its body in bytes, stored again or not; with the description, where that is too large for its place.
+    pub body_bytes: u64,
+    /// What it takes in the value log, in bytes.
+    pub stored_bytes: u64,
+}
+
+/// What every live version takes; see [`PageStore::sizes`].
+pub struct Sizes(filemap_core::Heads);
+
+impl Iterator for Sizes {
+    type Item = Result<VersionSize>;
+
+    fn next(&mut self) -> Option<Result<VersionSize>> {
+        let size = |listed: filemap_core::Listed| VersionSize {
+            is_page: key::is_page(&listed.key),
+            is_newest: listed.is_newest,
+            time_ms: listed.head.version.time_ms,
+            body_bytes: listed.head.body_bytes,
+            stored_bytes: listed.head.stored_bytes,
+            url: key::url(&listed.key).to_vec(),
+        };
+        self.0.next().map(|listed| listed.map(size).map_err(Into::into))
+    }
+}
+
+/// Something that [`PageStore::remove_where`] removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Removed<'a> {
+    /// The canonical URL of the page.
+    pub url: &'a [u8],
+    /// Whether it was the page itself rather than a record beside it.
+    pub is_page: bool,
+}
+
 impl PageStore {
+    /// The newest version of every page without its body: a sequential read of the value log, which decompresses no body.
+    pub fn heads(&self) -> Heads {
+        Heads { store: self.clone(), heads: self.engine().heads() }
+    }
+
+    /// What every live version takes, of pages and of the records beside them: a sequential read of the value log, which
+    /// decompresses no body, and of the records in key.dat of pages that have earlier versions.
+    pub fn sizes(&self) -> Sizes {
+        Sizes(self.engine().version_heads())
+    }
+
+    /// How many versions a page has. Reads one record of key.dat for each, and no value.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Url`], and those of [`filemap_core::Store::versions_of`].
+    pub fn version_count(&self, url: impl AsRef<[u8]>) -> Result<u64> {
+        Ok(self.engine().versions_of(&self.key(url)?)?.len() as u64)
+    }
+
+    /// Removes every page whose canonical URL passes `filter`, with all its versions and the records beside it, also those
+    /// that are left without a page. `each` is told of every removal, and of damage met while looking, and may end the work
+    /// there. Returns the number of pages removed. One pass over key.dat and one append for each key.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`filemap_core::Store::remove`]: what was told before is removed.
+    pub fn remove_where(
+        &self,
+        filter: impl Fn(&[u8]) -> bool + Send + 'static,
+        each: &mut dyn FnMut(Result<Removed<'_>>) -> ControlFlow<()>,
+    ) -> Result<u64> {
+        let mut pages = 0;
+        for found in self.engine().keys_where(move |key| filter(key::url(key))) {
+            let told = match found {
+                Ok(key) => {
+                    self.engine().remove(&key)?;
+                    let is_page = key::is_page(&key);
+                    pages += u64::from(is_page);
+                    each(Ok(Removed { url: key::url(&key), is_page }))
+                }
+                Err(error) => each(Err(error.into())),
+            };
+            if told.is_break() {
+                break;
+            }
+        }
+        Ok(pages)
+    }
+
     /// The URLs of all pages.
     pub fn urls(&self) -> Urls {
         Urls(self.engine().keys())

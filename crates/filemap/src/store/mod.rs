@@ -17,7 +17,7 @@ use std::sync::Arc;
 use filemap_core::{Options, Store};
 use urlindex::{Canonicalizer, Whatwg};
 
-pub use list::{Pages, Urls, Versions};
+pub use list::{Heads, Pages, Removed, Sizes, Urls, VersionSize, Versions};
 pub(crate) use put::BodySource;
 pub use read::{PageHead, PageReader};
 

@@ -203,7 +203,7 @@ impl PageStore {
         }
     }
 
-    fn page_head(&self, key: &[u8], head: Head) -> Result<PageHead> {
+    pub(super) fn page_head(&self, key: &[u8], head: Head) -> Result<PageHead> {
         Ok(PageHead {
             page: self.describe(key, &head)?,
             version: head.version,

@@ -73,7 +73,7 @@ pub fn import<R: Read + Send>(
     std::thread::scope(|scope| {
         let (sender, receiver) = sync_channel(BATCHES_WAITING);
         let producer = scope.spawn(move || produce(&mut reader, file, options, &sender));
-        let stored = consume(store, file, receiver, progress);
+        let stored = consume(store, file, options, receiver, progress);
         // The receiver is gone by now, so that the producer ends, whatever it was doing.
         let produced = producer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let report = stored?;
@@ -147,15 +147,26 @@ fn unusable(file: &str, place: Place, what: String) -> Event {
 fn consume(
     store: &PageStore,
     file: &str,
+    options: &ImportOptions,
     batches: Receiver<Batch>,
     progress: &mut dyn FnMut(&ImportProgress),
 ) -> Result<ImportReport> {
     let mut report = ImportReport::default();
     for batch in batches {
+        // What has not been put by then was not taken in, and its problems are not the file's: it may have ended because
+        // of the stop.
+        report.stopped |= options.is_stopped();
+        if report.stopped {
+            break;
+        }
         report.bytes_read = batch.bytes_read;
         report.records += batch.records;
         report.ignored += batch.ignored;
         for event in batch.events {
+            report.stopped |= options.is_stopped();
+            if report.stopped {
+                break;
+            }
             match event {
                 Event::Problem(problem) => report.problem(problem),
                 Event::Page(page, place) => put(store, file, *page, place, &mut report)?,

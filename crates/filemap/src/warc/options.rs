@@ -1,5 +1,8 @@
 //! How a WARC file is imported: what is kept, in which form, within which bounds.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::http::body::BodyRules;
 use crate::page::RecordKind;
 use crate::spool::Spool;
@@ -18,6 +21,7 @@ pub struct ImportOptions {
     pub(super) conversions: bool,
     pub(super) max_decoded_bytes: u64,
     pub(super) spool: Spool,
+    pub(super) stop: Option<Arc<AtomicBool>>,
 }
 
 impl Default for ImportOptions {
@@ -29,6 +33,7 @@ impl Default for ImportOptions {
             conversions: false,
             max_decoded_bytes: 256 << 20,
             spool: Spool::default(),
+            stop: None,
         }
     }
 }
@@ -73,6 +78,17 @@ impl ImportOptions {
     pub fn spool(mut self, spool: Spool) -> ImportOptions {
         self.spool = spool;
         self
+    }
+
+    /// Once this flag is set, by another thread or by a signal, the import ends after the record that it is at: what was
+    /// taken in stays, and the same import done again goes on. Default: none.
+    pub fn stop(mut self, flag: Arc<AtomicBool>) -> ImportOptions {
+        self.stop = Some(flag);
+        self
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
     }
 
     pub(super) fn keeps(&self, kind: RecordKind) -> bool {

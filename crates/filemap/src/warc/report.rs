@@ -79,6 +79,8 @@ pub struct ImportReport {
     pub damaged: u64,
     /// Number of problems that are records which cannot be kept.
     pub unusable: u64,
+    /// Whether it was stopped before the end: see [`ImportOptions::stop`](super::ImportOptions::stop).
+    pub stopped: bool,
 }
 
 impl ImportReport {
@@ -100,6 +102,7 @@ impl ImportReport {
         self.body_bytes += other.body_bytes;
         self.damaged += other.damaged;
         self.unusable += other.unusable;
+        self.stopped |= other.stopped;
         let room = MAX_LISTED_PROBLEMS.saturating_sub(self.problems.len());
         self.problems.extend(other.problems.into_iter().take(room));
     }

@@ -7,9 +7,11 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use filemap::Page;
 
+use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
-use crate::{Shared, json, opening, words};
+use crate::progress::Progress;
+use crate::{interrupt, json, opening, words};
 
 /// Print pages with their bodies
 #[derive(clap::Args)]
@@ -41,21 +43,37 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let store = opening::to_read(&args.store, shared)?;
     let mut out = Output::file_or_stdout(args.output.as_deref(), shared.json)?;
     let Format::Jsonl = args.format;
-    let outcome = if args.all_versions { print(store.versions(), &mut out)? } else { print(store.pages(), &mut out)? };
+    interrupt::listen();
+    let stats = store.engine().stats();
+    let expected = if args.all_versions { stats.indexed_versions } else { stats.indexed_keys } + stats.recent_entries;
+    let progress = Progress::records(shared, Some(expected), "pages").unless_printing(out.is_terminal());
+    let outcome = if args.all_versions {
+        print(store.versions(), &progress, &mut out)?
+    } else {
+        print(store.pages(), &progress, &mut out)?
+    };
+    drop(progress);
     out.finish()?;
     Ok(outcome)
 }
 
-fn print(pages: impl Iterator<Item = filemap::Result<Page>>, out: &mut Output) -> Result<Outcome, Failure> {
+fn print(
+    pages: impl Iterator<Item = filemap::Result<Page>>,
+    progress: &Progress,
+    out: &mut Output,
+) -> Result<Outcome, Failure> {
     let mut outcome = Outcome::Done;
-    for page in pages {
+    for (printed, page) in pages.enumerate() {
+        if interrupt::asked() {
+            let printed = words::count(printed as u64, "page");
+            let mut end = Outcome::Done;
+            progress.aside(|| end = interrupt::outcome(format_args!("the dump has {printed}, not all; dump again")));
+            return Ok(outcome.and(end));
+        }
+        progress.add();
         match page.map_err(Failure::from) {
             Ok(page) => out.line(json::page(&page)?)?,
-            Err(Failure::Damage(what)) => {
-                words::complain(what);
-                outcome = Outcome::Damaged;
-            }
-            Err(failure) => return Err(failure),
+            Err(failure) => progress.pass_over(failure, &mut outcome)?,
         }
     }
     Ok(outcome)

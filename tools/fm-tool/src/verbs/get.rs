@@ -1,25 +1,31 @@
-//! `get`: prints a page: its body, its headers, or the whole response.
+//! `get`: prints pages: their bodies, their headers, or the whole responses, one after the other.
 //!
-//! The newest version's body passes through bounded memory. With `-o` the file is made only when the page is there, and
-//! taken away again when the page turns out to be damaged.
+//! The newest version's body passes through bounded memory. With `-o` the file is made only when a page is there, and
+//! taken away again when one turns out to be damaged in the middle.
 
 use std::path::PathBuf;
 
 use filemap::{Page, PageReader, PageStore};
 
 use crate::address::Address;
+use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
-use crate::{Shared, json, opening, time, words};
+use crate::urls::UrlArgs;
+use crate::{interrupt, json, opening, time, words};
 
 /// Print a page's body, headers, or both
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  fm-tool get pages.fm https://example.com/ --at 2024-05-01 -o page.html")]
+#[command(
+    after_help = "Several pages are printed one after the other; --json gives each a line. One that is not there is said,\n\
+    and the others are printed all the same.\n\n\
+    Example:\n  fm-tool get pages.fm https://example.com/ --at 2024-05-01 -o page.html"
+)]
 pub struct Args {
     /// The store's folder
     store: PathBuf,
-    /// The page's URL
-    url: Address,
+    #[command(flatten)]
+    urls: UrlArgs,
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -36,38 +42,73 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let urls = args.urls.open()?;
     let store = opening::to_read(&args.store, shared)?;
-    let Some((page, reader)) = find(args, shared, &store)? else {
-        let when = args.at.map_or(String::new(), |at| format!(" (no version at or before {})", time::print(at)));
-        words::complain(format_args!("{} is not in {}{when}", args.url, args.store.display()));
-        return Ok(Outcome::NotFound);
-    };
-    let mut out = Output::file_or_stdout(args.output.as_deref(), shared.json)?;
-    let written = print(args, &page, reader, &mut out).and_then(|()| out.finish());
-    if written.is_err()
-        && let Some(path) = args.output.as_deref().filter(|path| path.is_file())
-    {
+    interrupt::listen();
+    let mut out = None;
+    let written = all(args, shared, &store, urls, &mut out).and_then(|outcome| {
+        out.take().map_or(Ok(()), Output::finish)?;
+        Ok(outcome)
+    });
+    let is_whole = matches!(&written, Ok(outcome) if !matches!(outcome, Outcome::Interrupted(_)));
+    if !is_whole && let Some(path) = args.output.as_deref().filter(|path| path.is_file()) {
         // The failure itself is what counts; a file that stays behind is said by it.
         let _ = std::fs::remove_file(path);
     }
-    written.map(|()| Outcome::Done)
+    written
+}
+
+/// Prints every page that is there; `out` is opened for the first of them.
+fn all(
+    args: &Args,
+    shared: &Shared,
+    store: &PageStore,
+    urls: impl Iterator<Item = Result<Address, Failure>>,
+    out: &mut Option<Output>,
+) -> Result<Outcome, Failure> {
+    let mut outcome = Outcome::Done;
+    for url in urls {
+        let url = url?;
+        let found = match find(args, shared, store, &url) {
+            Err(failure) if !args.urls.is_one() => {
+                outcome = outcome.and(Outcome::of_one(failure)?);
+                continue;
+            }
+            found => found?,
+        };
+        if let Some((page, reader)) = found {
+            let out = match out {
+                Some(out) => out,
+                None => out.insert(Output::file_or_stdout(args.output.as_deref(), shared.json)?),
+            };
+            print(args, &page, reader, out)?;
+        } else {
+            let when = args.at.map_or(String::new(), |at| format!(" (no version at or before {})", time::print(at)));
+            words::complain(format_args!("{url} is not in {}{when}", args.store.display()));
+            outcome = outcome.and(Outcome::NotFound);
+        }
+        if interrupt::asked() {
+            return Ok(outcome.and(interrupt::outcome("not everything was printed")));
+        }
+    }
+    Ok(outcome)
 }
 
 /// A page, and what its body is read from if it is not in the page.
 type Found = (Page, Option<PageReader>);
 
 /// The page, with a reader of its body where it was not read yet.
-fn find(args: &Args, shared: &Shared, store: &PageStore) -> Result<Option<Found>, Failure> {
+fn find(args: &Args, shared: &Shared, store: &PageStore, url: &Address) -> Result<Option<Found>, Failure> {
     if let Some(at) = args.at {
-        return Ok(store.get_at(&args.url, at)?.map(|page| (page, None)));
+        return Ok(store.get_at(url, at)?.map(|page| (page, None)));
     }
     if shared.json {
-        return Ok(store.get(&args.url)?.map(|page| (page, None)));
+        return Ok(store.get(url)?.map(|page| (page, None)));
     }
     if args.headers {
-        return Ok(store.head(&args.url)?.map(|head| (head.page, None)));
+        return Ok(store.head(url)?.map(|head| (head.page, None)));
     }
-    Ok(store.get_reader(&args.url)?.map(|(page, reader)| (page, Some(reader))))
+    Ok(store.get_reader(url)?.map(|(page, reader)| (page, Some(reader))))
 }
 
 fn print(args: &Args, page: &Page, reader: Option<PageReader>, out: &mut Output) -> Result<(), Failure> {

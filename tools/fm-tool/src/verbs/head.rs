@@ -1,13 +1,15 @@
-//! `head`: all of a page but its body, which is not read.
+//! `head`: all of pages but their bodies, which are not read.
 
 use std::path::PathBuf;
 
-use filemap::PageHead;
+use filemap::{PageHead, PageStore};
 
 use crate::address::Address;
+use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
-use crate::{Shared, json, opening, time, words};
+use crate::urls::UrlArgs;
+use crate::{interrupt, json, opening, time, words};
 
 /// Print all of a page but its body
 #[derive(clap::Args)]
@@ -15,8 +17,8 @@ use crate::{Shared, json, opening, time, words};
 pub struct Args {
     /// The store's folder
     store: PathBuf,
-    /// The page's URL
-    url: Address,
+    #[command(flatten)]
+    urls: UrlArgs,
     /// The version that was the newest at this time
     #[arg(long, value_name = "TIME", value_parser = time::parse, allow_negative_numbers = true)]
     at: Option<i64>,
@@ -24,22 +26,44 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let urls = args.urls.open()?;
     let store = opening::to_read(&args.store, shared)?;
-    let head = match args.at {
-        Some(at) => store.head_at(&args.url, at)?,
-        None => store.head(&args.url)?,
-    };
-    let Some(head) = head else {
-        words::complain(format_args!("{} is not in {}", args.url, args.store.display()));
-        return Ok(Outcome::NotFound);
-    };
+    interrupt::listen();
     let mut out = Output::stdout(shared.json);
-    if out.is_json() {
-        out.json(&json::head(&head)?)?;
-    } else {
-        print(&head, &mut out)?;
+    let mut outcome = Outcome::Done;
+    for (nth, url) in urls.enumerate() {
+        let url = url?;
+        if interrupt::asked() {
+            outcome = outcome.and(interrupt::outcome("not all heads are printed"));
+            break;
+        }
+        if nth > 0 && !out.is_json() {
+            out.line("")?;
+        }
+        match one(args, &store, &url, &mut out) {
+            Ok(one) => outcome = outcome.and(one),
+            Err(failure) if args.urls.is_one() => return Err(failure),
+            Err(failure) => outcome = outcome.and(Outcome::of_one(failure)?),
+        }
     }
     out.finish()?;
+    Ok(outcome)
+}
+
+fn one(args: &Args, store: &PageStore, url: &Address, out: &mut Output) -> Result<Outcome, Failure> {
+    let head = match args.at {
+        Some(at) => store.head_at(url, at)?,
+        None => store.head(url)?,
+    };
+    let Some(head) = head else {
+        words::complain(format_args!("{url} is not in {}", args.store.display()));
+        return Ok(Outcome::NotFound);
+    };
+    if out.is_json() {
+        out.json(&json::head(&head)?)?
+    } else {
+        print(&head, out)?
+    }
     Ok(Outcome::Done)
 }
 

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use filemap::PageHead;
 
 use crate::address::Address;
+use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
-use crate::{Shared, json, opening, time, words};
+use crate::{json, opening, time, words};
 
 /// List a page's versions, the newest first
 #[derive(clap::Args)]

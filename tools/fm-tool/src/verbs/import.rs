@@ -4,7 +4,7 @@
 //! code for it; every whole record is taken in. Running an import again adds nothing, which is how one is resumed.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -12,11 +12,14 @@ use filemap::PageStore;
 use filemap::warc::{ImportOptions, ImportReport, ProblemKind};
 use serde_json::{Value, json};
 
+use crate::cli::Shared;
+use crate::interrupt::Input;
 use crate::load::{self, LoadReport};
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
-use crate::words::{Bar, count, size};
-use crate::{Shared, opening, words};
+use crate::progress::Progress;
+use crate::words::{count, size};
+use crate::{interrupt, opening, words};
 
 /// Problems of one file that are said; with --json, all are listed.
 const SAID_PROBLEMS: usize = 20;
@@ -58,8 +61,10 @@ enum Keep {
 struct Source {
     name: String,
     bytes: u64,
-    reader: Box<dyn Read + Send>,
+    reader: Input,
     is_dump: bool,
+    /// Whether its length is not known.
+    is_endless: bool,
 }
 
 /// What one file brought.
@@ -74,19 +79,23 @@ struct Brought {
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let sources: Vec<Source> = args.files.iter().map(|path| open(path)).collect::<Result<_, _>>()?;
     let total_bytes = sources.iter().map(|source| source.bytes).sum();
+    interrupt::listen();
     let store = opening::to_fill(&args.store, args.exact_urls, shared)?;
     let mut out = Output::stdout(shared.json);
     let mut outcome = Outcome::Done;
-    let (mut done_bytes, mut total) = (0, ImportReport::default());
-    let (many, started, bar) = (sources.len() > 1, Instant::now(), Bar::new(shared.quiet));
+    let (mut done_bytes, mut done_files, mut total) = (0, 0, ImportReport::default());
+    let (files, started) = (sources.len(), Instant::now());
+    let is_endless = sources.iter().any(|source| source.is_endless);
+    let bar = if is_endless { Progress::endless_bytes(shared) } else { Progress::bytes(shared) };
     for source in sources {
         let (name, bytes) = (source.name.clone(), source.bytes);
         let brought = bring(&store, args, source, &mut |read, pages| {
             let pages = total.stored + pages;
             let rate = pages as f64 / started.elapsed().as_secs_f64().max(1e-3);
-            bar.show(done_bytes + read, total_bytes, || format!("{}, {rate:.0} pages/s", count(pages, "page")));
+            bar.at(done_bytes + read, total_bytes, || format!("{}, {rate:.0}/s", count(pages, "page")));
         })?;
         done_bytes += bytes;
+        done_files += 1;
         if brought.report.is_damaged() || brought.report.unusable > 0 {
             outcome = Outcome::Damaged;
         }
@@ -100,29 +109,40 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             out.json(&line(&name, &brought))?;
         }
         total.add(brought.report);
+        if interrupt::asked() {
+            break;
+        }
     }
     drop(bar);
     store.close()?;
-    if many && !out.is_json() && !shared.quiet {
+    if files > 1 && !out.is_json() && !shared.quiet {
         words::say(summary("in all", &total, started.elapsed().as_secs_f64()));
     }
     out.finish()?;
+    if total.stopped || (interrupt::asked() && done_files < files) {
+        let stored = count(total.stored, "page");
+        outcome = outcome.and(interrupt::outcome(format_args!(
+            "{stored} stored, which are safe; the same command goes on from there, and adds nothing twice"
+        )));
+    }
     Ok(outcome)
 }
 
 fn open(path: &Path) -> Result<Source, Failure> {
+    let fail = |error: io::Error| Failure::io("open", path, &error);
     if path == Path::new("-") {
         let name = "standard input".to_owned();
-        return Ok(Source { name, bytes: 0, reader: Box::new(io::stdin()), is_dump: false });
+        let reader = Input::stdin().map_err(fail)?;
+        return Ok(Source { name, bytes: 0, reader, is_dump: false, is_endless: true });
     }
-    let fail = |error: io::Error| Failure::io("open", path, &error);
     let file = File::open(path).map_err(fail)?;
     let about = file.metadata().map_err(fail)?;
     if about.is_dir() {
         return Err(Failure::Usage(format!("{} is a folder; name the files in it", path.display())));
     }
     let is_dump = path.extension().is_some_and(|extension| extension == "jsonl");
-    Ok(Source { name: path.display().to_string(), bytes: about.len(), reader: Box::new(file), is_dump })
+    let (name, reader) = (path.display().to_string(), Input::file(file));
+    Ok(Source { name, bytes: about.len(), reader, is_dump, is_endless: !about.is_file() })
 }
 
 /// Takes one file in; `progress` is told of bytes read and pages stored.
@@ -141,6 +161,7 @@ fn bring(
         brought.take_load(&report);
     } else {
         let options = ImportOptions::new()
+            .stop(interrupt::flag())
             .as_received(args.as_received)
             .keep_requests(args.keep.contains(&Keep::Request))
             .keep_metadata(args.keep.contains(&Keep::Metadata))
@@ -170,6 +191,7 @@ impl Brought {
     fn take_load(&mut self, report: &LoadReport) {
         let bad = report.bad_lines.iter();
         self.problems = bad.map(|bad| problem(bad.offset, None, !bad.unusable, &bad.what)).collect();
+        self.report.stopped = report.stopped;
         self.report.bytes_read = report.bytes_read;
         self.report.records = report.records;
         self.report.stored = report.stored;
@@ -214,6 +236,7 @@ fn line(name: &str, brought: &Brought) -> Value {
         "body_bytes": report.body_bytes,
         "damaged": report.damaged,
         "unusable": report.unusable,
+        "stopped": report.stopped,
         "seconds": (brought.seconds * 1000.0).round() / 1000.0,
         "problems": brought.problems,
     })

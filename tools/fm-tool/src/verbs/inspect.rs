@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use filemap_core::Inspected;
 use serde_json::{Map, Value, json};
 
-use crate::Shared;
+use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
 use crate::plain::plain;

@@ -1,64 +1,123 @@
 //! `ls`: lists URLs, a line each, without reading bodies.
 //!
 //! A URL may hold any byte but NUL, so that only `-0` and `--json` separate URLs for certain in a store of exact bytes.
+//! With `--long` all pages are met in the order of the log, one sequential read; a selection costs a read for each.
 
 use std::path::PathBuf;
 
+use filemap::{PageHead, PageStore};
 use serde_json::{Map, Value};
 
-use crate::address::Address;
+use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
-use crate::{Shared, json, opening, words};
+use crate::progress::Progress;
+use crate::selection::Selection;
+use crate::{interrupt, json, opening, time, words};
 
 /// List the URLs of pages
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  fm-tool ls pages.fm --host example.com")]
+#[command(after_help = "Columns of --long: time, status, bytes of the body, bytes stored, URL; tabs between them.\n\
+    Reads key.dat once, whatever is chosen; --long reads the value log instead, or a record for each page chosen.\n\n\
+    Example:\n  fm-tool ls pages.fm --host example.com")]
 pub struct Args {
     /// The store's folder
     store: PathBuf,
-    /// Only those of this host
-    #[arg(long)]
-    host: Option<String>,
-    /// Only those whose canonical form begins so
-    #[arg(long)]
-    prefix: Option<Address>,
-    /// End each URL with a zero byte instead of a line's end, for xargs -0
+    #[command(flatten)]
+    selection: Selection,
+    /// Tell time, status and sizes of the newest version too
+    #[arg(short, long)]
+    long: bool,
+    /// End each line with a zero byte instead of a line's end, for xargs -0
     #[arg(short = '0', conflicts_with = "json")]
     zero: bool,
+}
+
+/// Where lines go, and how the listing has gone so far.
+struct Listing<'a> {
+    args: &'a Args,
+    out: Output,
+    progress: Progress,
+    outcome: Outcome,
+    listed: u64,
 }
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let store = opening::to_read(&args.store, shared)?;
-    let prefix = args.prefix.as_ref().map_or(&b""[..], Address::bytes);
-    let urls = match &args.host {
-        Some(host) => store.urls_of_host(host),
-        None => store.urls_with_prefix(prefix),
-    };
-    let mut out = Output::stdout(shared.json);
-    let mut outcome = Outcome::Done;
-    for url in urls {
-        let url = match url.map_err(Failure::from) {
-            Ok(url) => url,
-            Err(Failure::Damage(what)) => {
-                words::complain(what);
-                outcome = Outcome::Damaged;
-                continue;
-            }
-            Err(failure) => return Err(failure),
-        };
-        if !url.starts_with(prefix) {
-            continue;
-        }
-        if out.is_json() {
-            let line: Map<String, Value> = [json::field("url", &url)].into_iter().collect();
-            out.json(&Value::Object(line))?;
-        } else {
-            out.shown(&url)?;
-            out.bytes(if args.zero { b"\0" } else { b"\n" })?;
-        }
+    interrupt::listen();
+    let expected = args.selection.expected(&store);
+    let out = Output::stdout(shared.json);
+    let progress = Progress::records(shared, expected, "pages");
+    let progress = progress.unless_printing(out.is_terminal());
+    let mut listing = Listing { args, out, progress, outcome: Outcome::Done, listed: 0 };
+    if args.long && args.selection.is_all() {
+        listing.all(store.heads(), |listing, head| listing.long(&store, &head))?;
+    } else {
+        let urls = store.urls_where(args.selection.filter());
+        listing.all(urls, |listing, url| if args.long { listing.head(&store, &url) } else { listing.url(&url) })?;
     }
+    let Listing { out, progress, mut outcome, listed, .. } = listing;
+    drop(progress);
     out.finish()?;
+    if interrupt::asked() {
+        let listed = words::count(listed, "page");
+        outcome = outcome.and(interrupt::outcome(format_args!("{listed} listed, not all")));
+    }
     Ok(outcome)
+}
+
+impl Listing<'_> {
+    /// Prints every item until the end, or until it is to stop.
+    fn all<T>(
+        &mut self,
+        items: impl Iterator<Item = filemap::Result<T>>,
+        print: impl Fn(&mut Self, T) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        for item in items {
+            if interrupt::asked() {
+                break;
+            }
+            self.progress.add();
+            match item.map_err(Failure::from).and_then(|item| print(self, item)) {
+                Ok(()) => {}
+                Err(failure) => self.progress.pass_over(failure, &mut self.outcome)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Failure> {
+        self.listed += 1;
+        self.out.bytes(if self.args.zero { b"\0" } else { b"\n" })
+    }
+
+    fn url(&mut self, url: &[u8]) -> Result<(), Failure> {
+        if self.out.is_json() {
+            self.listed += 1;
+            let line: Map<String, Value> = [json::field("url", url)].into_iter().collect();
+            return self.out.json(&Value::Object(line));
+        }
+        self.out.shown(url)?;
+        self.end()
+    }
+
+    fn head(&mut self, store: &PageStore, url: &[u8]) -> Result<(), Failure> {
+        // Else it was removed since it was listed.
+        store.head(url)?.map_or(Ok(()), |head| self.long(store, &head))
+    }
+
+    fn long(&mut self, store: &PageStore, head: &PageHead) -> Result<(), Failure> {
+        if self.out.is_json() {
+            self.listed += 1;
+            return self.out.json(&json::head(head)?);
+        }
+        let page = &head.page;
+        let status = page.status.map_or("-".to_owned(), |status| status.to_string());
+        let time = time::print(page.fetched_at_ms);
+        let (body, stored) = (head.body_bytes, head.stored_bytes);
+        self.out.bytes(format!("{time}\t{status}\t{body}\t{stored}\t").as_bytes())?;
+        self.out.shown(&store.key(&page.url)?)?;
+        self.end()
+    }
 }

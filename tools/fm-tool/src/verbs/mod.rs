@@ -3,14 +3,20 @@
 //! A verb's `run` opens what it needs, asks the crates, prints, and says how it ended. It holds no knowledge of the
 //! store of its own.
 
+pub mod completions;
+pub mod count;
 pub mod dump;
 pub mod get;
+pub mod has;
 pub mod head;
 pub mod history;
 pub mod import;
 pub mod inspect;
 pub mod ls;
+pub mod man;
 pub mod put;
 pub mod rm;
 pub mod stat;
+pub mod top;
 pub mod verify;
+mod watch;

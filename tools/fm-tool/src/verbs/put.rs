@@ -11,9 +11,10 @@ use serde_json::{Map, Value};
 use urlindex::{Canonicalizer, Exact, Whatwg};
 
 use crate::address::Address;
+use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
-use crate::{Shared, json, opening, time, words};
+use crate::{json, opening, time, words};
 
 /// Put one page
 #[derive(clap::Args)]

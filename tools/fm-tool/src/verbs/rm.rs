@@ -1,45 +1,155 @@
-//! `rm`: removes pages with all their versions. A page that is not there is said, and the others are removed all the
-//! same.
+//! `rm`: removes pages with all their versions: those that are named, or all of a host or prefix. A page that is not
+//! there is said, and the others are removed all the same.
+//!
+//! A whole host is removed only after a question or `--yes`. The question tells how many pages it is about, which takes a
+//! pass over key.dat of its own.
 
+use std::io::{self, IsTerminal};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
+use filemap::{PageStore, Removed};
 use serde_json::Value;
 
 use crate::address::Address;
+use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
-use crate::{Shared, json, opening, words};
+use crate::progress::Progress;
+use crate::selection::Selection;
+use crate::urls::UrlArgs;
+use crate::{interrupt, json, opening, words};
 
 /// Remove pages, with all their versions
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  fm-tool rm pages.fm https://example.com/old")]
+#[command(
+    mut_arg("urls", |urls| urls.required_unless_present_any(["host", "prefix"])),
+    after_help = "--host and --prefix ask first, or need --yes; `fm-tool ls` with the same flags lists what they mean.\n\n\
+    Example:\n  fm-tool rm pages.fm https://example.com/old"
+)]
 pub struct Args {
     /// The store's folder
     store: PathBuf,
-    /// The pages' URLs
-    #[arg(value_name = "URL", required = true)]
-    urls: Vec<Address>,
+    #[command(flatten)]
+    urls: UrlArgs,
+    #[command(flatten)]
+    selection: Selection,
+    /// Remove all of a host or prefix without asking
+    #[arg(short, long)]
+    yes: bool,
 }
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    if !args.urls.is_none() && !args.selection.is_all() {
+        return Err(Failure::Usage("give either URLs, or --host and --prefix, not both".to_owned()));
+    }
+    if !args.selection.is_all() && !args.yes && !io::stdin().is_terminal() {
+        let what = "removing all of a host or prefix asks first; where nobody can answer, give --yes";
+        return Err(Failure::Usage(what.to_owned()));
+    }
+    let urls = args.urls.open()?;
     let store = opening::to_change(&args.store, shared)?;
     let mut out = Output::stdout(shared.json);
+    let outcome = if args.selection.is_all() {
+        named(args, shared, &store, urls, &mut out)
+    } else {
+        chosen(args, shared, &store, &mut out)
+    };
+    // What was removed is removed, whatever stopped the rest.
+    let closed = store.close();
+    let outcome = outcome?;
+    closed?;
+    out.finish()?;
+    Ok(outcome)
+}
+
+/// Removes the pages that are named.
+fn named(
+    args: &Args,
+    shared: &Shared,
+    store: &PageStore,
+    urls: impl Iterator<Item = Result<Address, Failure>>,
+    out: &mut Output,
+) -> Result<Outcome, Failure> {
+    interrupt::listen();
     let mut outcome = Outcome::Done;
-    for url in &args.urls {
-        let removed = store.remove(url)?;
+    let mut number = 0;
+    for url in urls {
+        let url = url?;
+        if interrupt::asked() {
+            return Ok(outcome.and(stopped(number)));
+        }
+        let removed = match store.remove(&url).map_err(Failure::from) {
+            Err(failure) if !args.urls.is_one() => {
+                outcome = outcome.and(Outcome::of_one(failure)?);
+                continue;
+            }
+            removed => removed?,
+        };
+        number += u64::from(removed);
         if !removed {
             words::complain(format_args!("{url} is not in {}", args.store.display()));
             outcome = outcome.and(Outcome::NotFound);
         }
         if out.is_json() {
-            let fields = [json::field("url", url.bytes()), ("removed".to_owned(), Value::from(removed))];
-            out.json(&Value::Object(fields.into_iter().collect()))?;
+            print(url.bytes(), removed, out)?;
         } else if removed && !shared.quiet {
             words::say(format_args!("removed {url}"));
         }
     }
-    store.close()?;
-    out.finish()?;
     Ok(outcome)
+}
+
+/// Removes all pages that the selection means.
+fn chosen(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> Result<Outcome, Failure> {
+    let which = args.selection.words();
+    let mut expected = None;
+    if !args.yes {
+        let number = store.urls_where(args.selection.filter()).filter(|url| url.is_ok()).count() as u64;
+        expected = Some(number);
+        let pages = words::count(number, "page");
+        let place = args.store.display();
+        if number > 0 && !words::ask(format_args!("Remove {pages}{which}, with all their versions, from {place}?")) {
+            words::say("nothing was removed");
+            return Ok(Outcome::Refused);
+        }
+    }
+    interrupt::listen();
+    let progress = Progress::records(shared, expected, "pages");
+    let (mut outcome, mut failed) = (Outcome::Done, None);
+    let removed = store.remove_where(args.selection.filter(), &mut |found| {
+        progress.add();
+        let told = match found.map_err(Failure::from) {
+            Ok(Removed { url, is_page: true, .. }) if out.is_json() => print(url, true, out),
+            Ok(_) => Ok(()),
+            Err(failure) => progress.pass_over(failure, &mut outcome),
+        };
+        failed = told.err();
+        if failed.is_some() || interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    drop(progress);
+    if let Some(failure) = failed {
+        return Err(failure);
+    }
+    if interrupt::asked() {
+        return Ok(outcome.and(stopped(removed)));
+    }
+    if removed == 0 {
+        words::complain(format_args!("there are no pages{which} in {}", args.store.display()));
+        outcome = outcome.and(Outcome::NotFound);
+    } else if !shared.quiet {
+        words::say(format_args!("removed {}{which}", words::count(removed, "page")));
+    }
+    Ok(outcome)
+}
+
+fn stopped(number: u64) -> Outcome {
+    let number = words::count(number, "page");
+    interrupt::outcome(format_args!("{number} removed, which stay so; the same command removes the rest"))
+}
+
+fn print(url: &[u8], removed: bool, out: &mut Output) -> Result<(), Failure> {
+    let fields = [json::field("url", url), ("removed".to_owned(), Value::from(removed))];
+    out.json(&Value::Object(fields.into_iter().collect()))
 }

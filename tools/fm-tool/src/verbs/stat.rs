@@ -4,15 +4,18 @@
 //! something here are the levels. The forms for programs have every field all the same, so that they have one schema.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::ValueEnum;
-use filemap_core::{StatValue, Stats};
+use filemap_core::{StatValue, Stats, Store};
 use serde_json::{Map, Value};
 
+use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
 use crate::plain::plain;
-use crate::{Shared, opening, openmetrics, words};
+use crate::verbs::watch;
+use crate::{opening, openmetrics, words};
 
 /// Print sizes and counters
 #[derive(clap::Args)]
@@ -23,6 +26,13 @@ pub struct Args {
     /// How to print them
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// Print again every so many seconds [default: 1], with what changes a second
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
+        value_parser = watch::period, conflicts_with = "format")]
+    watch: Option<Duration>,
+    /// Stop watching after so many times
+    #[arg(long, value_name = "N", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
+    times: Option<u64>,
 }
 
 /// The forms in which statistics are printed.
@@ -44,8 +54,11 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         ));
     }
     let store = opening::engine_to_read(&args.store, shared)?;
+    if let Some(period) = args.watch {
+        return watch::run(&store, period, args.times, shared);
+    }
     let stats = store.stats();
-    let about = [("path", store.path().display().to_string()), ("canonicalizer", store.canonicalizer().to_string())];
+    let about = about(&store);
     let mut out = Output::stdout(shared.json);
     match args.format {
         Format::Json => out.json(&json(&about, &stats))?,
@@ -57,7 +70,13 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-fn json(about: &[(&str, String)], stats: &Stats) -> Value {
+/// What the store is.
+pub fn about(store: &Store) -> [(&'static str, String); 2] {
+    [("path", store.path().display().to_string()), ("canonicalizer", store.canonicalizer().to_string())]
+}
+
+/// All fields, as one JSON object.
+pub fn json(about: &[(&str, String)], stats: &Stats) -> Value {
     let mut line: Map<String, Value> =
         about.iter().map(|(name, text)| ((*name).to_owned(), Value::from(text.as_str()))).collect();
     for (name, value, _) in stats.fields() {

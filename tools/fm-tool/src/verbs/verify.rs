@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 
-use filemap_core::VerifyReport;
+use filemap_core::{VerifyProgress, VerifyReport};
 use serde_json::json;
 
+use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
-use crate::words::{Bar, count, size};
-use crate::{Shared, opening, words};
+use crate::progress::Progress;
+use crate::words::{count, size};
+use crate::{interrupt, opening, words};
 
 /// Read everything and report every damaged place
 #[derive(clap::Args)]
@@ -21,9 +23,13 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let store = opening::engine_to_read(&args.store, shared)?;
-    let bar = Bar::new(shared.quiet);
+    interrupt::listen();
+    let bar = Progress::bytes(shared);
     let report = store.verify(&mut |progress| {
-        bar.show(progress.done_bytes, progress.total_bytes, || progress.file);
+        bar.at(progress.done_bytes, progress.total_bytes, || progress.file.clone());
+        if interrupt::asked() {
+            bar.aside(|| stop(&progress));
+        }
     })?;
     drop(bar);
     let mut out = Output::stdout(shared.json);
@@ -42,6 +48,17 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     }
     out.finish()?;
     Ok(if report.problems.is_empty() { Outcome::Done } else { Outcome::Damaged })
+}
+
+/// Ends the program in the middle of a verification: the engine has nothing open that would need an end.
+fn stop(progress: &VerifyProgress) -> ! {
+    let (done, total) = (size(progress.done_bytes), size(progress.total_bytes));
+    let found = match progress.problems {
+        0 => "no damage so far".to_owned(),
+        number => format!("damage in {} so far, which a whole run lists", count(number, "place")),
+    };
+    let outcome = interrupt::outcome(format_args!("{done} of {total} were read: {found}; run it again to be certain"));
+    std::process::exit(i32::from(outcome.code()))
 }
 
 fn summary(report: &VerifyReport) -> serde_json::Value {

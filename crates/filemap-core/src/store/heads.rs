@@ -1,0 +1,93 @@
+//! Iteration over what is known of versions without their bodies: sizes, times and metas in the order of the log.
+//!
+//! Nothing is decompressed but metas, so that a whole store is looked through at the speed of its files.
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::record::Head;
+use crate::state::Spot;
+use crate::store::Pages;
+use crate::store::Store;
+
+/// A version that was met, without its body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Listed {
+    /// Its key.
+    pub key: Vec<u8>,
+    /// All that is known of it but the body.
+    pub head: Head,
+    /// Whether it is its key's newest.
+    pub is_newest: bool,
+}
+
+/// Iterates over heads; see [`Store::heads`].
+#[derive(Debug)]
+pub struct Heads(Pages);
+
+impl Store {
+    /// As [`Store::pages`], without the bodies: a sequential read of the whole value log, in which nothing but metas is
+    /// decompressed.
+    pub fn heads(&self) -> Heads {
+        Heads(Pages::new(Arc::clone(&self.shared), true))
+    }
+
+    /// As [`Store::heads`], with every live version of each key. An earlier version costs the reads of its key's records
+    /// in key.dat besides.
+    pub fn version_heads(&self) -> Heads {
+        Heads(Pages::new(Arc::clone(&self.shared), false))
+    }
+}
+
+fn head(pages: &mut Pages, key: Vec<u8>, spot: &Spot) -> Result<Option<Listed>> {
+    let shared = pages.shared();
+    let met = pages.met(&key, spot, |rank, now| Ok((rank, Pages::read_head(&shared, &key, now)?)))?;
+    Ok(met.map(|(rank, head)| Listed { key, head, is_newest: rank == 0 }))
+}
+
+impl Iterator for Heads {
+    type Item = Result<Listed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.advance(head)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Listed, Options, Record, Store};
+
+    fn sorted(heads: impl Iterator<Item = crate::Result<Listed>>) -> Vec<(Vec<u8>, i64, u64, bool)> {
+        let row = |l: Listed| (l.key, l.head.version.time_ms, l.head.body_bytes, l.is_newest);
+        let mut rows: Vec<_> = heads.map(|l| row(l.unwrap())).collect();
+        rows.sort();
+        rows
+    }
+
+    #[test]
+    fn heads_tell_of_every_live_version_and_which_is_the_newest() {
+        let temp = tempfile::tempdir().unwrap();
+        let store = Store::create(temp.path().join("a"), Options::new().free_space_floor(0)).unwrap();
+        let put = |key: &[u8], time_ms, body: &[u8]| store.put(&Record::new(key, body).time(time_ms)).unwrap();
+        put(b"a", 2, b"two");
+        put(b"gone", 1, b"x");
+        put(b"a", 1, b"first");
+        store.remove(b"gone").unwrap();
+        put(b"b", 5, b"");
+        let row = |key: &[u8], time_ms, bytes, is_newest| (key.to_vec(), time_ms, bytes, is_newest);
+        let every = [row(b"a", 1, 5, false), row(b"a", 2, 3, true), row(b"b", 5, 0, true)];
+        let newest = [row(b"a", 2, 3, true), row(b"b", 5, 0, true)];
+        // In memory first, then from the index, then with a newer version in memory.
+        for _ in 0..2 {
+            assert_eq!(sorted(store.version_heads()), every);
+            assert_eq!(sorted(store.heads()), newest);
+            store.checkpoint().unwrap();
+        }
+        put(b"b", 6, b"sixth");
+        let rows = sorted(store.version_heads());
+        assert_eq!(rows[2..], [row(b"b", 5, 0, false), row(b"b", 6, 5, true)]);
+        let times = |key| store.versions_of(key).unwrap().iter().map(|v| v.time_ms).collect::<Vec<_>>();
+        assert_eq!((times(b"a"), times(b"b"), times(b"gone")), (vec![2, 1], vec![6, 5], vec![]));
+    }
+}

@@ -1,0 +1,72 @@
+//! `--host` and `--prefix`: which pages a verb is about.
+//!
+//! Both at once mean pages that pass both. All verbs understand them alike, which is why they stand here.
+
+use filemap::PageStore;
+
+use crate::address::Address;
+
+/// The flags that choose pages.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Selection {
+    /// Only those of this host
+    #[arg(long)]
+    host: Option<String>,
+    /// Only those whose canonical form begins so
+    #[arg(long)]
+    prefix: Option<Address>,
+}
+
+impl Selection {
+    /// Whether every page is meant.
+    pub fn is_all(&self) -> bool {
+        self.host.is_none() && self.prefix.is_none()
+    }
+
+    /// Whether a canonical URL is meant.
+    pub fn filter(&self) -> impl Fn(&[u8]) -> bool + Send + 'static {
+        let host = self.host.as_ref().map(|host| {
+            let host = urlindex::canonical_host(host).unwrap_or_else(|| host.clone());
+            host.into_bytes()
+        });
+        let prefix = self.prefix.as_ref().map_or(Vec::new(), |prefix| prefix.bytes().to_vec());
+        move |url| {
+            url.starts_with(&prefix) && host.as_ref().is_none_or(|host| urlindex::host(url) == Some(host.as_slice()))
+        }
+    }
+
+    /// About how many keys a listing of the choice meets, as far as that is known without counting.
+    pub fn expected(&self, store: &PageStore) -> Option<u64> {
+        let stats = store.engine().stats();
+        self.is_all().then_some(stats.indexed_keys + stats.recent_entries)
+    }
+
+    /// The choice in words, after a noun: ` of example.com`.
+    pub fn words(&self) -> String {
+        let host = self.host.as_ref().map_or(String::new(), |host| format!(" of {host}"));
+        let prefix = self.prefix.as_ref().map_or(String::new(), |prefix| format!(" that begin with {prefix}"));
+        format!("{host}{prefix}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(host: Option<&str>, prefix: Option<&str>) -> Vec<&'static str> {
+        let prefix = prefix.map(|prefix| Address::from(std::ffi::OsString::from(prefix)));
+        let selection = Selection { host: host.map(str::to_owned), prefix };
+        let filter = selection.filter();
+        let urls = ["http://a.example/", "http://a.example/x", "https://a.example/x", "http://b.example/x", "data:,x"];
+        urls.into_iter().filter(|url| filter(url.as_bytes())).collect()
+    }
+
+    #[test]
+    fn host_and_prefix_choose_each_alone_and_together() {
+        assert_eq!(chosen(None, None).len(), 5);
+        assert_eq!(chosen(Some("B.Example"), None), ["http://b.example/x"]);
+        assert_eq!(chosen(None, Some("http://a.example/")), ["http://a.example/", "http://a.example/x"]);
+        assert_eq!(chosen(Some("a.example"), Some("https:")), ["https://a.example/x"]);
+        assert!(chosen(Some("absent.example"), None).is_empty());
+    }
+}

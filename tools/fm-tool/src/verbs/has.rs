@@ -1,0 +1,74 @@
+//! `has`: which of the URLs given are pages of the store. Looks into the index and at key records, at no page.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::cli::Shared;
+use crate::outcome::{Failure, Outcome};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::urls::UrlArgs;
+use crate::{interrupt, json, opening};
+
+/// Tell whether pages are there, by exit code and by name
+#[derive(clap::Args)]
+#[command(
+    after_help = "Prints those that are there, as they were given; with -q, nothing. Ends with 0 if all are, else with 1.\n\n\
+    Example:\n  fm-tool has pages.fm --from frontier.txt --missing > to-fetch.txt"
+)]
+pub struct Args {
+    /// The store's folder
+    store: PathBuf,
+    #[command(flatten)]
+    urls: UrlArgs,
+    /// Print those that are not there
+    #[arg(long, conflicts_with = "json")]
+    missing: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let urls = args.urls.open()?;
+    let store = opening::to_read(&args.store, shared)?;
+    interrupt::listen();
+    let mut out = Output::stdout(shared.json);
+    let progress = Progress::records(shared, None, "URLs").unless_printing(out.is_terminal());
+    let mut outcome = Outcome::Done;
+    let mut asked = 0_u64;
+    for url in urls {
+        let url = url?;
+        if interrupt::asked() {
+            break;
+        }
+        asked += 1;
+        match store.contains(&url).map_err(Failure::from) {
+            Ok(is_there) => {
+                if !is_there {
+                    outcome = outcome.and(Outcome::NotFound);
+                }
+                print(args, shared, url.bytes(), is_there, &mut out)?;
+            }
+            Err(failure) => progress.pass_over(failure, &mut outcome)?,
+        }
+        progress.add();
+    }
+    drop(progress);
+    out.finish()?;
+    if interrupt::asked() {
+        outcome = outcome.and(interrupt::outcome(format_args!("{asked} URLs were looked for")));
+    }
+    Ok(outcome)
+}
+
+fn print(args: &Args, shared: &Shared, url: &[u8], is_there: bool, out: &mut Output) -> Result<(), Failure> {
+    if out.is_json() {
+        let fields = [json::field("url", url), ("is_there".to_owned(), Value::from(is_there))];
+        return out.json(&Value::Object(fields.into_iter().collect()));
+    }
+    if shared.quiet || is_there == args.missing {
+        return Ok(());
+    }
+    out.shown(url)?;
+    out.line("")
+}

@@ -1,0 +1,61 @@
+//! `man`: a manual page of the program and of each verb, made from the same words as `--help`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::CommandFactory;
+use clap_mangen::Man;
+
+use crate::cli::{Cli, Shared};
+use crate::outcome::{Failure, Outcome};
+use crate::output::Output;
+use crate::words;
+
+/// Print the manual pages, or write one file for each verb
+#[derive(clap::Args)]
+#[command(after_help = "Without a folder all pages are printed one after the other: fm-tool man | man -l -\n\n\
+    Example:\n  fm-tool man ~/.local/share/man/man1")]
+pub struct Args {
+    /// Write fm-tool.1, fm-tool-get.1 and so on into this folder, made if absent
+    #[arg(value_name = "DIR")]
+    folder: Option<PathBuf>,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let pages = pages()?;
+    let Some(folder) = &args.folder else {
+        let mut out = Output::stdout(false);
+        pages.iter().try_for_each(|(_, page)| out.bytes(page))?;
+        out.finish()?;
+        return Ok(Outcome::Done);
+    };
+    fs::create_dir_all(folder).map_err(|error| Failure::io("create", folder, &error))?;
+    for (name, page) in &pages {
+        let mut out = Output::file(&folder.join(name), false)?;
+        out.bytes(page)?;
+        out.finish()?;
+    }
+    if !shared.quiet {
+        words::say(format_args!("{} written to {}", words::count(pages.len() as u64, "page"), folder.display()));
+    }
+    Ok(Outcome::Done)
+}
+
+/// A file's name, and what is in it.
+type NamedPage = (String, Vec<u8>);
+
+/// All pages, that of the program first.
+fn pages() -> Result<Vec<NamedPage>, Failure> {
+    let mut program = Cli::command().disable_help_subcommand(true);
+    program.build();
+    let verbs: Vec<clap::Command> = program.get_subcommands().cloned().collect();
+    let mut pages = Vec::new();
+    for command in std::iter::once(program).chain(verbs) {
+        let man = Man::new(command);
+        let mut page = Vec::new();
+        man.render(&mut page).map_err(|error| Failure::Io(format!("a manual page cannot be made: {error}")))?;
+        pages.push((man.get_filename(), page));
+    }
+    Ok(pages)
+}
