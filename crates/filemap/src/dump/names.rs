@@ -30,7 +30,7 @@ pub(super) struct Names {
 /// stands in the name: there may be other versions.
 pub(super) fn names(canonical_url: &[u8], page: &Page, digest: u128, with_time: bool) -> Names {
     let (host, path, query) = split(canonical_url);
-    let mut parts: Vec<String> = vec![part(&host)];
+    let mut parts: Vec<String> = vec![part(host)];
     let (folders, last) = match path.iter().rposition(|&byte| byte == b'/') {
         Some(at) => (&path[..at], &path[at + 1..]),
         None => (&b""[..], path),
@@ -54,8 +54,8 @@ pub(super) fn names(canonical_url: &[u8], page: &Page, digest: u128, with_time: 
     Names { usual, apart }
 }
 
-/// Host and port, path, and query of a URL.
-fn split(url: &[u8]) -> (Vec<u8>, &[u8], Option<&[u8]>) {
+/// Host and port (or the scheme, where there is no host), path, and query of a URL.
+fn split(url: &[u8]) -> (&[u8], &[u8], Option<&[u8]>) {
     let (before, query) = match memchr::memchr(b'?', url) {
         Some(at) => (&url[..at], Some(&url[at + 1..])),
         None => (url, None),
@@ -64,14 +64,14 @@ fn split(url: &[u8]) -> (Vec<u8>, &[u8], Option<&[u8]>) {
         Some(at) => (&before[..at], &before[at + 1..]),
         None => (&b""[..], before),
     };
-    let Some(rest) = rest.strip_prefix(b"//") else { return (scheme.to_vec(), rest, query) };
+    let Some(rest) = rest.strip_prefix(b"//") else { return (scheme, rest, query) };
     let (authority, path) = rest.split_at(memchr::memchr(b'/', rest).unwrap_or(rest.len()));
     let after_user = authority.iter().rposition(|&byte| byte == b'@').map_or(0, |at| at + 1);
     let host = &authority[after_user..];
-    (if host.is_empty() { scheme.to_vec() } else { host.to_vec() }, path, query)
+    (if host.is_empty() { scheme } else { host }, path, query)
 }
 
-/// A part of a path; one that would be empty is `~`.
+/// A part of a path; one that would be empty is `_`.
 fn part(text: &[u8]) -> String {
     let name = cut(encoded(text), MAX_PART_BYTES, u128::from(crc32fast::hash(text)));
     if name.is_empty() { "_".to_owned() } else { name }

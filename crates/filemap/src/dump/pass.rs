@@ -12,6 +12,7 @@ use super::options::{DumpOptions, Format};
 use super::sequences::Sequences;
 use super::target::{OutputFile, Target};
 use super::{jsonl, names};
+use crate::date;
 use crate::error::{Error, Result};
 use crate::page::{Page, RecordKind};
 use crate::store::{PageStore, StoredVersion, take_body};
@@ -168,6 +169,8 @@ impl<'a> Pass<'a> {
             Err(error) if error.is_damage() => None,
             found => found?,
         };
+        // A reference names the time of its original, which a date must be able to say.
+        let found = found.filter(|original| date::has_four_digit_year(original.fetched_at_ms));
         let refer = |original: Page| {
             let payload = digest::sha1_of(&[&page.body]);
             Form::Unchanged(Reference::to(&version.key, sequence, &original, payload))

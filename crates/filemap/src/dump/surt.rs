@@ -31,7 +31,8 @@ pub(crate) fn surt(url: &[u8]) -> Vec<u8> {
         let labels: Vec<&[u8]> = host.split(|&byte| byte == b'.').rev().collect();
         key.extend_from_slice(&labels.join(&b','));
         let default: &[u8] = if scheme == b"http" { b"80" } else { b"443" };
-        if !port.is_empty() && !(scheme.starts_with(b"http") && port == default) {
+        let is_usual = port.is_empty() || scheme.starts_with(b"http") && port == default;
+        if !is_usual {
             key.push(b':');
             key.extend_from_slice(port);
         }

@@ -33,12 +33,15 @@ pub(crate) struct WarcFiles {
     roll_bytes: Option<u64>,
     index: Option<CdxjIndex>,
     /// Records that wait for a dictionary; `None` as soon as there is one, or none is to come.
-    waiting: Option<Vec<(Vec<u8>, Option<Entry>, i64)>>,
+    waiting: Option<Vec<Waiting>>,
     waiting_bytes: usize,
     file: Option<OpenFile>,
     files: Vec<String>,
     bytes: u64,
 }
+
+/// A record, what the index says of it, and the time of its page.
+type Waiting = (Vec<u8>, Option<Entry>, i64);
 
 struct OpenFile {
     name: String,

@@ -221,10 +221,8 @@ impl<'a> Parts<'a> {
         if self.is_message {
             let message = if page.kind == RecordKind::Request { "request" } else { "response" };
             fields.add("Content-Type", format_args!("application/http;msgtype={message}"));
-        } else if let Some(mime) = page.headers.get("Content-Type").and_then(|value| std::str::from_utf8(value).ok()) {
-            if is_clean(mime) && !mime.is_empty() {
-                fields.add("Content-Type", mime);
-            }
+        } else if let Some(mime) = clean_type(page) {
+            fields.add("Content-Type", mime);
         }
         fields.add("Content-Length", self.head.len() + body_bytes);
         fields.0.extend_from_slice(b"\r\n");
@@ -256,7 +254,8 @@ impl<'a> Parts<'a> {
         if let Some(reference) = reference {
             fields.add("WARC-Refers-To", &reference.record_id);
             fields.add("WARC-Refers-To-Target-URI", &reference.uri);
-            fields.add("WARC-Refers-To-Date", date::format(reference.time_ms));
+            let time_ms = date::nearest_with_four_digit_year(reference.time_ms);
+            fields.add("WARC-Refers-To-Date", date::format(time_ms));
         } else if let Some(own) = own {
             if let Some(id) = own.refers_to_id.as_deref().filter(|id| is_clean(id) && !id.is_empty()) {
                 fields.add("WARC-Refers-To", id);
@@ -301,6 +300,12 @@ impl Fields {
 /// Whether a text can be a field's value: one line, nothing but printable characters.
 fn is_clean(text: &str) -> bool {
     !text.chars().any(char::is_control)
+}
+
+/// The `Content-Type` of a page, if a record's header can have it.
+fn clean_type(page: &Page) -> Option<&str> {
+    let mime = std::str::from_utf8(page.headers.get("Content-Type")?).ok()?;
+    Some(mime).filter(|mime| !mime.is_empty() && is_clean(mime))
 }
 
 fn has_payload_digest(kind: RecordKind) -> bool {
