@@ -29,7 +29,7 @@ pub(super) struct Names {
 /// The names of the page of this canonical URL; `digest` is one of the version and no other. With `with_time`, the time
 /// stands in the name: there may be other versions.
 pub(super) fn names(canonical_url: &[u8], page: &Page, digest: u128, with_time: bool) -> Names {
-    let (host, path, query) = split(canonical_url);
+    let Parts { host, path, query } = split(canonical_url);
     let mut parts: Vec<String> = vec![part(host)];
     let (folders, last) = match path.iter().rposition(|&byte| byte == b'/') {
         Some(at) => (&path[..at], &path[at + 1..]),
@@ -54,8 +54,15 @@ pub(super) fn names(canonical_url: &[u8], page: &Page, digest: u128, with_time: 
     Names { usual, apart }
 }
 
-/// Host and port (or the scheme, where there is no host), path, and query of a URL.
-fn split(url: &[u8]) -> (&[u8], &[u8], Option<&[u8]>) {
+/// The parts of a URL that a name is made of.
+struct Parts<'a> {
+    /// Host and port; the scheme, where there is no host.
+    host: &'a [u8],
+    path: &'a [u8],
+    query: Option<&'a [u8]>,
+}
+
+fn split(url: &[u8]) -> Parts<'_> {
     let (before, query) = match memchr::memchr(b'?', url) {
         Some(at) => (&url[..at], Some(&url[at + 1..])),
         None => (url, None),
@@ -64,11 +71,11 @@ fn split(url: &[u8]) -> (&[u8], &[u8], Option<&[u8]>) {
         Some(at) => (&before[..at], &before[at + 1..]),
         None => (&b""[..], before),
     };
-    let Some(rest) = rest.strip_prefix(b"//") else { return (scheme, rest, query) };
+    let Some(rest) = rest.strip_prefix(b"//") else { return Parts { host: scheme, path: rest, query } };
     let (authority, path) = rest.split_at(memchr::memchr(b'/', rest).unwrap_or(rest.len()));
     let after_user = authority.iter().rposition(|&byte| byte == b'@').map_or(0, |at| at + 1);
-    let host = &authority[after_user..];
-    (if host.is_empty() { scheme } else { host }, path, query)
+    let host = Some(&authority[after_user..]).filter(|host| !host.is_empty());
+    Parts { host: host.unwrap_or(scheme), path, query }
 }
 
 /// A part of a path; one that would be empty is `_`.
