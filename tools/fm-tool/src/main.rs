@@ -5,6 +5,7 @@
 //! error, and no reading verb ever creates a store.
 
 mod address;
+mod amount;
 mod json;
 mod load;
 mod opening;
@@ -12,6 +13,7 @@ mod openmetrics;
 mod outcome;
 mod output;
 mod plain;
+mod target;
 mod time;
 mod verbs;
 mod words;
@@ -65,6 +67,7 @@ enum Verb {
     Stat(verbs::stat::Args),
     Verify(verbs::verify::Args),
     Dump(verbs::dump::Args),
+    Load(verbs::load::Args),
     Inspect(verbs::inspect::Args),
 }
 
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Verb::Stat(args) => verbs::stat::run(args, shared),
         Verb::Verify(args) => verbs::verify::run(args, shared),
         Verb::Dump(args) => verbs::dump::run(args, shared),
+        Verb::Load(args) => verbs::load::run(args, shared),
         Verb::Inspect(args) => verbs::inspect::run(args, shared),
     };
     match &end {

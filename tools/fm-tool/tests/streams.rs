@@ -8,7 +8,8 @@ use std::process::Stdio;
 use harness::{Bench, PAGE_URL, PAGES, run, tool, warc};
 use serde_json::Value;
 
-const VERBS: [&str; 11] = ["import", "get", "put", "rm", "head", "history", "ls", "stat", "verify", "dump", "inspect"];
+const VERBS: [&str; 12] =
+    ["import", "get", "put", "rm", "head", "history", "ls", "stat", "verify", "dump", "load", "inspect"];
 
 #[test]
 fn every_verb_prints_json_lines_when_asked() {

@@ -9,6 +9,7 @@ pub mod head;
 pub mod history;
 pub mod import;
 pub mod inspect;
+pub mod load;
 pub mod ls;
 pub mod put;
 pub mod rm;
