@@ -144,6 +144,26 @@ fn unchanged_versions_go_out_as_revisits_and_come_back_unchanged() {
 }
 
 #[test]
+fn an_unchanged_version_before_its_original_is_a_revisit_of_it_and_stays_one() {
+    let from = fresh();
+    for time_ms in [1000, 2000] {
+        from.store.put_page_if_changed(&Page::new("http://a/", time_ms, 200, "body")).expect("it fits");
+    }
+    let options = DumpOptions::new("x", &[Format::Warc]).compression(Compression::Plain).roll_bytes(Some(1));
+    let (files, _) = dumped(&from.store, &options);
+    let (first, second) = (files.file("x-00000.warc"), files.file("x-00001.warc"));
+    let to = fresh();
+    for file in [&second, &first] {
+        assert_eq!(run(&to.store, file, &ImportOptions::new()).stored, 1);
+    }
+    let page = to.store.get("http://a/").expect("readable").expect("there");
+    assert_eq!((page.kind, page.fetched_at_ms, &page.body[..]), (RecordKind::Revisit, 2000, &b"body"[..]));
+    for file in [&first, &second] {
+        assert_eq!(run(&to.store, file, &ImportOptions::new()).stored, 0, "again, it adds nothing");
+    }
+}
+
+#[test]
 fn a_part_of_a_store_is_whole_in_itself() {
     let from = fresh();
     put_unchanged(&from.store);
@@ -308,8 +328,8 @@ fn a_tree_of_files_has_every_body_and_a_list_says_whose() {
         let mut placed = 0;
         for line in list.lines() {
             let fields: serde_json::Value = serde_json::from_str(line).expect("JSON");
-            let page = jsonl::read(line.as_bytes()).expect("a page");
-            let whole = from.store.get_at(&page.url, page.fetched_at_ms).expect("readable").expect("there");
+            let (url, time_ms) = (fields["url"].as_str().expect("a URL"), fields["time_ms"].as_i64().expect("a time"));
+            let whole = from.store.get_at(url, time_ms).expect("readable").expect("there");
             match fields["file"].as_str() {
                 Some(path) => assert!(files.file(path) == whole.body, "{path}"),
                 None => assert_eq!(whole.body, b"", "{line}"),

@@ -80,9 +80,10 @@ fn opened(path: &Path) -> PathBuf {
 
 /// A store's files are its own.
 fn refuse_store(folder: &Path) -> Result<(), Failure> {
-    // A link may lead into a store.
-    let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    if real.ancestors().take(2).any(|folder| folder.join("SUPERBLOCK").exists()) {
+    // A link may lead into a store, also above what is still to be made.
+    let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let real = absolute.ancestors().find_map(|there| there.canonicalize().ok()).unwrap_or(absolute);
+    if real.ancestors().any(|folder| folder.join("SUPERBLOCK").exists()) {
         let what = format!("{} lies in a store, whose files are its own; write elsewhere", folder.display());
         return Err(Failure::Io(what));
     }

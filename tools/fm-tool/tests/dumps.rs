@@ -144,7 +144,7 @@ fn arguments_that_make_no_sense_make_nothing() {
     }
     let inside = bench.store();
     bench.run("dump", &["--format", "warc", "-o", inside.to_str().unwrap()]).ended(2).said("lies in a store");
-    let below = bench.store().join("archive");
+    let below = bench.store().join("a/b/c");
     bench.run("dump", &["--format", "files", "-o", below.to_str().unwrap()]).ended(2).said("lies in a store");
     bench.run::<&str>("verify", &[]).ended(0);
 }

@@ -44,6 +44,9 @@ pub enum LineError {
     /// It is not JSON, or lacks a field, or has one of the wrong type.
     #[error("not a page in JSON: {0}")]
     Json(#[from] serde_json::Error),
+    /// It is of the list of a dump of plain files: its body is in one of those.
+    #[error("its body is in a file, `{0}`: a list of files is no dump to load")]
+    InFile(String),
     /// A field is there but says nothing valid.
     #[error("the field `{0}` holds no valid value")]
     Field(&'static str),
@@ -205,6 +208,9 @@ pub fn read(line: &[u8]) -> std::result::Result<Page, LineError> {
 /// [`LineError`] if it is no page.
 pub fn read_stored(line: &[u8]) -> std::result::Result<(Page, Option<bool>), LineError> {
     let line: Line<'_> = serde_json::from_slice(line)?;
+    if let Some(file) = line.file {
+        return Err(LineError::InFile(file.into_owned()));
+    }
     let time_ms = line.time_ms.or_else(|| line.time.as_deref().and_then(date::parse));
     let kind = line.kind.as_deref().map_or(Some(RecordKind::Response), RecordKind::named);
     let headers = line.headers.into_iter().map(|field| {
@@ -321,6 +327,8 @@ mod tests {
         for text in ["", "{}", r#"{"url":"a"}"#, r#"{"url":"a","time":"soon"}"#, r#"{"url":1,"time_ms":0}"#] {
             assert!(read(text.as_bytes()).is_err(), "{text}");
         }
+        let listed = read(br#"{"file":"x/y","url":"a","time_ms":1}"#).expect_err("no body");
+        assert!(listed.to_string().contains("`x/y`"), "{listed}");
         let least = read(br#"{"url":"a","time":"1970-01-01T00:00:01Z"}"#).expect("enough");
         assert_eq!((least.fetched_at_ms, least.kind), (1000, RecordKind::Response));
     }

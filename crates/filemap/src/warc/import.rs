@@ -20,7 +20,7 @@ use super::reader::{Item, Reader};
 use super::report::{ImportReport, Place, Problem, ProblemKind};
 use super::stored::Stored;
 use crate::error::Result;
-use crate::page::RecordKind;
+use crate::page::{Page, RecordKind};
 use crate::spool::Payload;
 use crate::store::{BodySource, PageStore, Sameness};
 
@@ -210,8 +210,10 @@ fn put_page(store: &PageStore, mut capture: Capture) -> Result<Option<Put>> {
     let mut if_changed = capture.page.kind != RecordKind::Revisit;
     if let Some(stored) = stored {
         if_changed = stored.unchanged;
-        if let Some(original) = stored.original {
-            fetch_body(store, &mut capture, original)?;
+        if let Some(original) = stored.original
+            && !fetch_body(store, &mut capture, original)?
+        {
+            return Ok(None);
         }
     }
     if store.holds(&capture.page, &mut capture.body, sameness)? {
@@ -226,16 +228,20 @@ fn put_page(store: &PageStore, mut capture: Capture) -> Result<Option<Put>> {
     }
 }
 
-/// Gives an unchanged version the body that an earlier one of its URL has; without that, it is a revisit of it.
-fn fetch_body(store: &PageStore, capture: &mut Capture, original: Original) -> Result<()> {
+/// Gives an unchanged version the body that an earlier one of its URL has; without that, it is a revisit of it. `false` if
+/// it came before its original once, and is in the store as a revisit.
+fn fetch_body(store: &PageStore, capture: &mut Capture, original: Original) -> Result<bool> {
     let key = store.key(&capture.page.url)?;
+    let revisit = Page { kind: RecordKind::Revisit, revisit: Some(original.revisit), ..capture.page.clone() };
+    let mut no_body = Payload::Memory(Vec::new());
     let is_it = |body: &[u8]| sha1_of(&[body]) == original.payload;
     match store.body_of_time(&key, original.time_ms, is_it)? {
+        Some(_) if store.holds(&revisit, &mut no_body, Sameness::Everything)? => return Ok(false),
         Some(body) => capture.body = Payload::Memory(body),
         None => {
-            capture.page.kind = RecordKind::Revisit;
-            capture.page.revisit = Some(original.revisit);
+            capture.page = revisit;
+            capture.body = no_body;
         }
     }
-    Ok(())
+    Ok(true)
 }
