@@ -463,7 +463,7 @@ fn page() -> impl Strategy<Value = Page> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
     fn any_pages_come_back_from_every_form(pages in proptest::collection::vec((page(), any::<bool>()), 1..8)) {

@@ -22,7 +22,9 @@ use crate::dump::{CdxjIndex, OutputFile, Target};
 use crate::meta;
 use crate::warc::digest::sha1_of;
 
-/// Records are gathered up to this many bytes for the training of a dictionary.
+/// Records are gathered up to this many bytes, and compressed together on as many threads as there are cores.
+const BATCH_BYTES: usize = 4 << 20;
+/// So many, where the first ones train a dictionary.
 const TRAINING_BYTES: usize = 16 << 20;
 
 /// Writes the WARC files of a dump, and their index.
@@ -32,16 +34,20 @@ pub(crate) struct WarcFiles {
     /// A file is closed when it has reached this length; `None`: there is one file only.
     roll_bytes: Option<u64>,
     index: Option<CdxjIndex>,
-    /// Records that wait for a dictionary; `None` as soon as there is one, or none is to come.
-    waiting: Option<Vec<Waiting>>,
+    waiting: Vec<Waiting>,
     waiting_bytes: usize,
     file: Option<OpenFile>,
     files: Vec<String>,
     bytes: u64,
 }
 
-/// A record, what the index says of it, and the time of its page.
-type Waiting = (Vec<u8>, Option<Entry>, i64);
+/// A record that is to be compressed.
+struct Waiting {
+    record: Vec<u8>,
+    entry: Option<Entry>,
+    /// The time of its page.
+    time_ms: i64,
+}
 
 struct OpenFile {
     name: String,
@@ -79,7 +85,7 @@ impl WarcFiles {
             packer: Packer::new(compression),
             roll_bytes,
             index,
-            waiting: (compression == Compression::Zstd).then(Vec::new),
+            waiting: Vec::new(),
             waiting_bytes: 0,
             file: None,
             files: Vec::new(),
@@ -90,17 +96,17 @@ impl WarcFiles {
     /// Writes a record. `time_ms` is that of its page.
     pub(crate) fn put(&mut self, target: &mut dyn Target, draft: Draft, body: &[u8], time_ms: i64) -> io::Result<()> {
         let body = if draft.has_body { body } else { b"" };
-        let parts: [&[u8]; 4] = [&draft.header, &draft.head, body, b"\r\n\r\n"];
-        let Some(waiting) = &mut self.waiting else { return self.write(target, &parts, draft.entry, time_ms) };
-        let record = parts.concat();
+        let record = [&draft.header[..], &draft.head, body, b"\r\n\r\n"].concat();
         self.waiting_bytes += record.len();
-        waiting.push((record, draft.entry, time_ms));
-        if self.waiting_bytes < TRAINING_BYTES { Ok(()) } else { self.train(target) }
+        self.waiting.push(Waiting { record, entry: draft.entry, time_ms });
+        let trains = self.packer.compression() == Compression::Zstd && self.files.is_empty();
+        let enough = if trains { TRAINING_BYTES } else { BATCH_BYTES };
+        if self.waiting_bytes < enough { Ok(()) } else { self.write(target) }
     }
 
     /// Ends the last file and writes the index; the names of the files, and their bytes.
     pub(crate) fn finish(mut self, target: &mut dyn Target) -> io::Result<(Vec<String>, u64)> {
-        self.train(target)?;
+        self.write(target)?;
         self.close()?;
         if let Some(index) = self.index.take() {
             self.files.push(index.finish(target)?);
@@ -108,17 +114,25 @@ impl WarcFiles {
         Ok((self.files, self.bytes))
     }
 
-    fn train(&mut self, target: &mut dyn Target) -> io::Result<()> {
-        let Some(waiting) = self.waiting.take() else { return Ok(()) };
-        self.packer.train(waiting.iter().map(|(record, ..)| record.as_slice()));
-        waiting.into_iter().try_for_each(|(record, entry, time_ms)| self.write(target, &[&record], entry, time_ms))
+    /// Writes the records that wait.
+    fn write(&mut self, target: &mut dyn Target) -> io::Result<()> {
+        let waiting = std::mem::take(&mut self.waiting);
+        self.waiting_bytes = 0;
+        if self.files.is_empty() {
+            self.packer.train(waiting.iter().map(|waiting| waiting.record.as_slice()));
+        }
+        let members = self.packer.members(waiting.iter().map(|waiting| waiting.record.as_slice()).collect())?;
+        for (waiting, member) in waiting.iter().zip(members) {
+            self.put_member(target, &member, waiting.entry.as_ref(), waiting.time_ms)?;
+        }
+        Ok(())
     }
 
-    fn write(
+    fn put_member(
         &mut self,
         target: &mut dyn Target,
-        parts: &[&[u8]],
-        entry: Option<Entry>,
+        member: &[u8],
+        entry: Option<&Entry>,
         time_ms: i64,
     ) -> io::Result<()> {
         let is_full = |file: &OpenFile| self.roll_bytes.is_some_and(|roll| file.out.bytes >= roll);
@@ -130,9 +144,9 @@ impl WarcFiles {
         }
         let Some(file) = &mut self.file else { return Ok(()) };
         let offset = file.out.bytes;
-        self.packer.record(parts, &mut file.out)?;
+        file.out.write_all(member)?;
         if let (Some(index), Some(entry)) = (&mut self.index, entry) {
-            index.add(&entry, &file.name, offset, file.out.bytes - offset)?;
+            index.add(entry, &file.name, offset, file.out.bytes - offset)?;
         }
         Ok(())
     }
@@ -146,8 +160,9 @@ impl WarcFiles {
         };
         let mut out = Counted { out: target.create(&name)?, bytes: 0 };
         self.packer.begin(&mut out)?;
-        let record = warcinfo(&name, time_ms);
-        self.packer.record(&[&record], &mut out)?;
+        for member in self.packer.members(vec![&warcinfo(&name, time_ms)])? {
+            out.write_all(&member)?;
+        }
         self.files.push(name.clone());
         self.file = Some(OpenFile { name, out });
         Ok(())

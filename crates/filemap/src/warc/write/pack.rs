@@ -3,10 +3,16 @@
 //! A zstd file begins with its dictionary in a skippable frame, and each frame has its content size, a checksum and the
 //! dictionary's id, as that specification asks. The bytes depend on the records and the level only: no time is in them.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
+use std::num::NonZero;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::ScopedJoinHandle;
 
 use flate2::write::GzEncoder;
 use zstd::dict::EncoderDictionary;
+use zstd::stream::Encoder;
 
 /// How the records of a file are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,8 +40,7 @@ impl Compression {
 
 const GZIP_LEVEL: u32 = 6;
 const ZSTD_LEVEL: i32 = 9;
-/// Readers need not take a larger window.
-const ZSTD_WINDOW_LOG: u32 = 23;
+/// The highest level without windows over 8 MiB, which readers need not take.
 const DICTIONARY_LEVEL: i32 = 19;
 const DICTIONARY_MAGIC: [u8; 4] = [0x5d, 0x2a, 0x4d, 0x18];
 /// As large as zstd's own tool makes them.
@@ -45,6 +50,9 @@ const MAX_SAMPLE_BYTES: usize = 64 << 10;
 /// A dictionary lies in every file: below this, it costs more than it saves.
 const MIN_SAMPLES: usize = 32;
 const MIN_SAMPLE_BYTES: usize = 1 << 20;
+
+/// Members that one thread made, each with the number of its record.
+type Done = Vec<(usize, Vec<u8>)>;
 
 /// Compresses records.
 pub(super) struct Packer {
@@ -79,46 +87,65 @@ impl Packer {
     /// Writes what stands before the first record of a file.
     pub(super) fn begin(&self, out: &mut dyn Write) -> io::Result<()> {
         let Some((dictionary, _)) = &self.dictionary else { return Ok(()) };
-        let mut packed = Vec::new();
-        let mut encoder = zstd::stream::Encoder::new(&mut packed, DICTIONARY_LEVEL)?;
-        frame(&mut encoder, dictionary.len())?;
-        encoder.window_log(ZSTD_WINDOW_LOG)?;
-        encoder.write_all(dictionary)?;
-        encoder.finish()?;
+        let packed = zstd_frame(Encoder::new(Vec::new(), DICTIONARY_LEVEL)?, dictionary)?;
         out.write_all(&DICTIONARY_MAGIC)?;
         out.write_all(&(packed.len() as u32).to_le_bytes())?;
         out.write_all(&packed)
     }
 
-    /// Writes one record, whose bytes are `parts` one after the other.
-    pub(super) fn record(&self, parts: &[&[u8]], out: &mut dyn Write) -> io::Result<()> {
+    /// The members of these records, in order; compressed on as many threads as there are cores.
+    pub(super) fn members<'a>(&self, records: Vec<&'a [u8]>) -> io::Result<Vec<Cow<'a, [u8]>>> {
+        if self.compression == Compression::Plain {
+            return Ok(records.into_iter().map(Cow::Borrowed).collect());
+        }
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = cores.min(records.len());
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut done = Vec::new();
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(record) = records.get(at) else { return Ok(done) };
+                done.push((at, self.member(record)?));
+            }
+        };
+        let done: io::Result<Vec<Done>> = std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let own = work();
+            let join = |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+            std::iter::once(own).chain(others.into_iter().map(join)).collect()
+        });
+        let mut members: Done = done?.into_iter().flatten().collect();
+        members.sort_unstable_by_key(|(at, _)| *at);
+        Ok(members.into_iter().map(|(_, member)| Cow::Owned(member)).collect())
+    }
+
+    /// One record as a member.
+    fn member(&self, record: &[u8]) -> io::Result<Vec<u8>> {
+        let out = Vec::with_capacity(record.len() / 3);
         match (self.compression, &self.dictionary) {
-            (Compression::Plain, _) => parts.iter().try_for_each(|part| out.write_all(part)),
+            (Compression::Plain, _) => Ok(record.to_vec()),
             (Compression::Gzip, _) => {
                 let mut encoder = GzEncoder::new(out, flate2::Compression::new(GZIP_LEVEL));
-                parts.iter().try_for_each(|part| encoder.write_all(part))?;
-                encoder.finish().map(drop)
+                encoder.write_all(record)?;
+                encoder.finish()
             }
-            (Compression::Zstd, None) => zstd_record(zstd::stream::Encoder::new(out, ZSTD_LEVEL)?, parts),
+            (Compression::Zstd, None) => zstd_frame(Encoder::new(out, ZSTD_LEVEL)?, record),
             (Compression::Zstd, Some((_, dictionary))) => {
-                zstd_record(zstd::stream::Encoder::with_prepared_dictionary(out, dictionary)?, parts)
+                zstd_frame(Encoder::with_prepared_dictionary(out, dictionary)?, record)
             }
         }
     }
 }
 
-fn zstd_record(mut encoder: zstd::stream::Encoder<'_, &mut dyn Write>, parts: &[&[u8]]) -> io::Result<()> {
-    frame(&mut encoder, parts.iter().map(|part| part.len()).sum())?;
-    parts.iter().try_for_each(|part| encoder.write_all(part))?;
-    encoder.finish().map(drop)
-}
-
-/// The fields that the specification asks of a frame.
-fn frame<W: Write>(encoder: &mut zstd::stream::Encoder<'_, W>, bytes: usize) -> io::Result<()> {
-    encoder.set_pledged_src_size(Some(bytes as u64))?;
+/// `content` as a frame with the fields that the specification asks for.
+fn zstd_frame(mut encoder: Encoder<'_, Vec<u8>>, content: &[u8]) -> io::Result<Vec<u8>> {
+    encoder.set_pledged_src_size(Some(content.len() as u64))?;
     encoder.include_contentsize(true)?;
     encoder.include_checksum(true)?;
-    encoder.include_dictid(true)
+    encoder.include_dictid(true)?;
+    encoder.write_all(content)?;
+    encoder.finish()
 }
 
 #[cfg(test)]
@@ -143,8 +170,7 @@ mod tests {
     fn frames_have_size_checksum_and_dictionary_id() {
         let packer = trained();
         let (dictionary, _) = packer.dictionary.as_ref().expect("trained");
-        let mut out = Vec::new();
-        packer.record(&[b"some ", b"text"], &mut out).expect("memory");
+        let out = packer.members(vec![b"some text"]).expect("memory").remove(0);
         // RFC 8878, 3.1.1: magic number, descriptor (bits 0-1: an id of 4 bytes, bit 2: a checksum, bit 5: one segment with
         // a content size of one byte), id, content size.
         assert_eq!(out[..4], [0x28, 0xb5, 0x2f, 0xfd]);
@@ -169,6 +195,18 @@ mod tests {
         let mut again = Vec::new();
         trained().begin(&mut again).expect("memory");
         assert!(out == again, "the same records give the same dictionary");
+    }
+
+    #[test]
+    fn members_come_in_the_order_of_their_records() {
+        let records = records();
+        for packer in [trained(), Packer::new(Compression::Gzip), Packer::new(Compression::Plain)] {
+            let members = packer.members(records.iter().map(Vec::as_slice).collect()).expect("memory");
+            assert_eq!(members.len(), records.len());
+            for (member, record) in members.iter().zip(&records) {
+                assert!(*member == packer.member(record).expect("memory"));
+            }
+        }
     }
 
     #[test]
