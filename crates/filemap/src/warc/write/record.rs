@@ -14,7 +14,7 @@ use crate::dump::mime;
 use crate::meta;
 use crate::page::{HttpVersion, Page, RecordKind, RevisitProfile};
 use crate::store::StoredVersion;
-use crate::warc::digest::sha1_of;
+use crate::warc::digest::{expected, sha1_of};
 use crate::warc::header::RecordHeader;
 use crate::warc::stored::{self, FIELD, PageDigest, RENAMED, Stored};
 
@@ -137,6 +137,7 @@ struct Parts<'a> {
     is_message: bool,
     has_body: bool,
     payload: [u8; 20],
+    has_payload_digest: bool,
     block: [u8; 20],
     stored: Stored,
 }
@@ -161,14 +162,20 @@ impl<'a> Parts<'a> {
         let body = if has_body { page.body.as_slice() } else { b"" };
         let renamed = if is_message { misleading(page, form) } else { Vec::new() };
         let head = if is_message { message_head(page, &renamed) } else { Vec::new() };
-        let own = || sha1_of(&[body]);
-        let payload = match form {
-            Form::Full => own(),
-            Form::Unchanged(reference) | Form::Revisit(Some(reference)) => reference.payload,
-            Form::Revisit(None) => page.digest.as_deref().and_then(crate::warc::digest::expected).unwrap_or_else(own),
+        // Of a revisit whose original is not there, the payload is known by its digest, or not at all.
+        let known = match form {
+            Form::Full => None,
+            Form::Unchanged(reference) | Form::Revisit(Some(reference)) => Some(reference.payload),
+            Form::Revisit(None) => page.digest.as_deref().and_then(expected),
+        };
+        let payload = known.unwrap_or_else(|| sha1_of(&[body]));
+        let has_payload_digest = match kind {
+            RecordKind::Request | RecordKind::Metadata => false,
+            RecordKind::Revisit => known.is_some(),
+            RecordKind::Response | RecordKind::Resource | RecordKind::Conversion => true,
         };
         let (record_id, has_id) = record_id(&version.key, version.version.sequence, page, &payload);
-        let is_payload = page.digest.as_deref() == Some(&meta::sha1_text(&payload)) && has_payload_digest(kind);
+        let is_payload = has_payload_digest && page.digest.as_deref() == Some(&meta::sha1_text(&payload));
         let is_written = match &page.http_version {
             Some(version) => is_message && written_version(Some(version)) == version.as_str(),
             None => !is_message,
@@ -190,7 +197,20 @@ impl<'a> Parts<'a> {
         };
         let block = sha1_of(&[&head, body]);
         let record_type = kind.name();
-        Parts { version, form, record_type, uri, record_id, head, is_message, has_body, payload, block, stored }
+        Parts {
+            version,
+            form,
+            record_type,
+            uri,
+            record_id,
+            head,
+            is_message,
+            has_body,
+            payload,
+            has_payload_digest,
+            block,
+            stored,
+        }
     }
 
     fn header(&self) -> Vec<u8> {
@@ -212,7 +232,7 @@ impl<'a> Parts<'a> {
             fields.add("WARC-Truncated", if is_token { why } else { "unspecified" });
         }
         self.add_references(&mut fields);
-        if has_payload_digest(self.kind()) {
+        if self.has_payload_digest {
             fields.add("WARC-Payload-Digest", meta::sha1_text(&self.payload));
         }
         fields.add("WARC-Block-Digest", meta::sha1_text(&self.block));
@@ -227,10 +247,6 @@ impl<'a> Parts<'a> {
         fields.add("Content-Length", self.head.len() + body_bytes);
         fields.0.extend_from_slice(b"\r\n");
         fields.0
-    }
-
-    fn kind(&self) -> RecordKind {
-        RecordKind::named(self.record_type).unwrap_or_default()
     }
 
     fn add_references(&self, fields: &mut Fields) {
@@ -280,7 +296,10 @@ impl<'a> Parts<'a> {
             },
             // A file without a status is served as a good one, as other indexes have it.
             status: page.status.or((self.record_type == "resource").then_some(200)),
-            digest: meta::sha1_text(&self.payload)["sha1:".len()..].to_owned(),
+            digest: match self.has_payload_digest {
+                true => meta::sha1_text(&self.payload)["sha1:".len()..].to_owned(),
+                false => "-".to_owned(),
+            },
         });
         Draft { header, head: self.head, has_body: self.has_body, entry, is_exact }
     }
@@ -306,10 +325,6 @@ fn is_clean(text: &str) -> bool {
 fn clean_type(page: &Page) -> Option<&str> {
     let mime = std::str::from_utf8(page.headers.get("Content-Type")?).ok()?;
     Some(mime).filter(|mime| !mime.is_empty() && is_clean(mime))
-}
-
-fn has_payload_digest(kind: RecordKind) -> bool {
-    !matches!(kind, RecordKind::Request | RecordKind::Metadata)
 }
 
 /// The header fields that say of the body what does not hold of it as it goes out.
