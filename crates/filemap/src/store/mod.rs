@@ -17,9 +17,10 @@ use std::sync::Arc;
 use filemap_core::{Options, Store};
 use urlindex::{Canonicalizer, Whatwg};
 
-pub use list::{Heads, Pages, Removed, Sizes, Urls, VersionSize, Versions};
-pub(crate) use put::BodySource;
+pub use list::{Heads, Pages, Removed, Sizes, StoredVersion, StoredVersions, Urls, VersionSize, Versions};
+pub(crate) use put::{BodySource, Sameness};
 pub use read::{PageHead, PageReader};
+pub(crate) use revisit::take_body;
 
 use crate::error::{Error, Result};
 use crate::key;

@@ -12,6 +12,7 @@ pub mod head;
 pub mod history;
 pub mod import;
 pub mod inspect;
+pub mod load;
 pub mod ls;
 pub mod man;
 pub mod put;
