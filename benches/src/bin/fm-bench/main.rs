@@ -5,6 +5,7 @@
 
 mod bare;
 mod compare;
+mod dictionaries;
 mod get;
 mod load;
 mod reopen;
@@ -44,6 +45,8 @@ enum Run {
     Get(get::GetArgs),
     /// A load killed in the middle, reopened and checked; then clean opens
     Reopen(reopen::ReopenArgs),
+    /// What dictionaries do for the corpus, for docs/DICTIONARIES.md
+    Dictionaries(dictionaries::DictionariesArgs),
     /// The model's tables for docs/SCALE.md
     Scale(scale::ScaleArgs),
 }
@@ -110,6 +113,7 @@ fn main() -> ExitCode {
         Run::Compare(args) => compare::run(args),
         Run::Get(args) => get::run(args),
         Run::Reopen(args) => reopen::run(args),
+        Run::Dictionaries(args) => dictionaries::run(args),
         Run::Scale(args) => {
             print(&scale::run(args));
             return ExitCode::SUCCESS;
