@@ -33,6 +33,8 @@ pub enum Fault {
     SequencesReused,
     CreatedWithoutSync,
     LocationsNotSeeded,
+    DictionaryNotSynced,
+    DictionaryNameNotSynced,
 }
 
 #[cfg(feature = "sim")]

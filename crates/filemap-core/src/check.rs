@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::dictionaries::{Part as RecordPart, Registry};
 use crate::error::{Error, Result};
 use crate::format::key::{KeyRecord, UNIT_BYTES as KEY_UNIT};
 use crate::format::leaf::{Slot, kept_bits};
@@ -11,6 +12,7 @@ use crate::format::value::{self, Kind};
 use crate::format::{PAGE_BYTES, names};
 use crate::log::scan::Item;
 use crate::state::{Shared, digest};
+use crate::values::read;
 use crate::values::segments::FIRST_RECORD;
 
 /// One damaged place.
@@ -106,7 +108,10 @@ impl Shared {
         let mut check = Check {
             shared: self,
             report: VerifyReport::default(),
-            total_bytes: stats.value_bytes + stats.key_bytes + stats.index_leaves * PAGE_BYTES as u64,
+            total_bytes: stats.value_bytes
+                + stats.dictionary_bytes
+                + stats.key_bytes
+                + stats.index_leaves * PAGE_BYTES as u64,
             values: HashMap::new(),
             chunks: HashMap::new(),
             lists: Vec::new(),
@@ -117,6 +122,7 @@ impl Shared {
         };
         let settled = self.settled();
         check.superblock()?;
+        check.dictionaries();
         check.values()?;
         check.lists();
         let heads = check.keys()?;
@@ -156,6 +162,23 @@ impl Check<'_> {
         Ok(())
     }
 
+    /// Reads both copies of every dictionary.
+    fn dictionaries(&mut self) {
+        for id in self.shared.segments.dictionaries.ids() {
+            let name = names::dictionary(id);
+            self.report.files += 1;
+            match self.shared.segments.dictionaries.check(id) {
+                Err(e) => self.problem(name, 0, e.to_string()),
+                Ok((bytes, problems)) => {
+                    for (offset, what) in problems {
+                        self.problem(&name, offset, what);
+                    }
+                    self.read(&name, bytes);
+                }
+            }
+        }
+    }
+
     /// Scans every segment up to the end of the log.
     fn values(&mut self) -> Result<()> {
         let end = self.value_end;
@@ -184,7 +207,7 @@ impl Check<'_> {
                     Item::Record { offset, bytes } => {
                         read += bytes.len() as u64;
                         self.report.value_records += 1;
-                        match expand(bytes, &mut expanded) {
+                        match expand(&self.shared.segments.dictionaries, bytes, &mut expanded) {
                             Ok(Part::Chunk) => chunks.add(offset / UNIT_BYTES),
                             Ok(Part::List(list)) => self.lists.push((Location::new(segment.id, offset), list)),
                             Ok(Part::Other) => {}
@@ -353,18 +376,21 @@ enum Part {
 }
 
 /// Checks that a record's parts decompress to their recorded lengths.
-fn expand(bytes: &[u8], out: &mut Vec<u8>) -> std::result::Result<Part, &'static str> {
+fn expand(dictionaries: &Registry, bytes: &[u8], out: &mut Vec<u8>) -> std::result::Result<Part, String> {
     let header = value::peek(bytes)?;
+    let part = |part, stored: &[u8], raw_bytes, out: &mut Vec<u8>| -> std::result::Result<(), String> {
+        out.clear();
+        let expanded = read::expand(dictionaries, &header, part, stored, raw_bytes, out);
+        Ok(expanded.map_err(|e| format!("it cannot be expanded: {e}"))??)
+    };
     let meta = &bytes[header.meta_at()..header.payload_at()];
     let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
-    out.clear();
-    crate::values::codec::expand(header.meta_codec, meta, header.meta_raw_bytes as usize, out)?;
-    out.clear();
+    part(RecordPart::Meta, meta, header.meta_raw_bytes as usize, out)?;
     if matches!(header.kind, Kind::Page | Kind::Chunk) {
-        crate::values::codec::expand(header.codec, payload, header.raw_bytes as usize, out)?;
+        part(RecordPart::Body, payload, header.raw_bytes as usize, out)?;
     }
     match header.kind {
-        Kind::Page if digest(out) != header.digest => Err("the body's digest does not match"),
+        Kind::Page if digest(out) != header.digest => Err("the body's digest does not match".into()),
         Kind::Chunk => Ok(Part::Chunk),
         Kind::Chunked => {
             let list = value::decode_chunks(payload, header.raw_bytes)?;

@@ -18,6 +18,23 @@ pub struct RecoveryReport {
     pub elapsed: Duration,
 }
 
+/// A dictionary that was made in the background.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DictionaryMade {
+    /// Its number: the file is `dictN.zdict`.
+    pub id: u32,
+    /// The group of keys that it is for, empty for all.
+    pub group: Vec<u8>,
+    /// How many pages it was made of.
+    pub pages: u32,
+    /// Compressed to uncompressed bytes of bodies that it was not made of.
+    pub body_ratio: f64,
+    /// The same without it.
+    pub body_ratio_before: f64,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
 /// Something that happened in the background, or on open.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -48,6 +65,8 @@ pub enum Event {
         /// What failed.
         cause: String,
     },
+    /// A dictionary was made; new pages of its group are compressed with it.
+    DictionaryMade(DictionaryMade),
     /// A new segment of the value log was begun.
     SegmentRolled {
         /// Its number.
@@ -75,6 +94,17 @@ impl fmt::Display for Event {
             ),
             Event::SlowedDown { fill_percent } => write!(f, "puts slowed down: recent table {fill_percent}% full"),
             Event::Poisoned { cause } => write!(f, "no more writes: {cause}"),
+            Event::DictionaryMade(d) => write!(
+                f,
+                "dictionary {} made of {} pages{}{} in {} ms: {:.3} of the bodies' bytes, {:.3} before",
+                d.id,
+                d.pages,
+                if d.group.is_empty() { "" } else { " of " },
+                String::from_utf8_lossy(&d.group),
+                d.elapsed.as_millis(),
+                d.body_ratio,
+                d.body_ratio_before
+            ),
             Event::SegmentRolled { segment } => write!(f, "value log rolled to segment {segment}"),
         }
     }

@@ -93,12 +93,12 @@ fn value(bytes: &[u8]) -> bool {
     let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
     let meta = &bytes[header.meta_at()..header.payload_at()];
     let mut out = Vec::new();
-    let expanded = codec::expand(header.meta_codec, meta, header.meta_raw_bytes as usize, &mut out);
+    let expanded = codec::expand(header.meta_codec, meta, header.meta_raw_bytes as usize, None, &mut out);
     assert!(expanded.is_err() || out.len() == header.meta_raw_bytes as usize);
     match header.kind {
         Kind::Page | Kind::Chunk if header.raw_bytes <= 1 << 20 => {
             out.clear();
-            let expanded = codec::expand(header.codec, payload, header.raw_bytes as usize, &mut out);
+            let expanded = codec::expand(header.codec, payload, header.raw_bytes as usize, None, &mut out);
             assert!(expanded.is_err() || out.len() as u64 == header.raw_bytes);
         }
         Kind::Chunked => {

@@ -21,6 +21,7 @@
 mod buggify;
 mod check;
 mod checkpoint;
+mod dictionaries;
 mod error;
 mod event;
 mod files;
@@ -49,11 +50,13 @@ mod values;
 mod worker;
 
 pub use check::{Problem, VerifyProgress, VerifyReport};
+pub use dictionaries::DictionaryFacts;
 pub use error::{Error, Result};
-pub use event::{Event, RecoveryReport};
+pub use event::{DictionaryMade, Event, RecoveryReport};
 pub use inspect::{Inspected, inspect};
-pub use options::{Canonicalizer, Durability, Options};
+pub use options::{Canonicalizer, Dictionaries, Durability, Options};
 pub use record::{Head, MAX_KEY_BYTES, MAX_META_BYTES, MAX_VALUE_BYTES, Place, Put, Record, Value, Version};
+pub use state::RecompressionEstimate;
 pub use stats::{StatValue, Stats};
 pub use store::{Keys, Pages, Store, Writer};
 pub use values::read::Reader;

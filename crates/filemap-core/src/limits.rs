@@ -14,6 +14,12 @@ pub struct Limits {
     pub flush_key_bytes: usize,
     /// Pages of the first map of address.idx; each further one doubles what is mapped.
     pub map_pages: u32,
+    /// Pages that are put before the first dictionary is made of them.
+    pub first_pages: u64,
+    /// Pages of one group that are put before it is tried whether a dictionary of its own pays.
+    pub group_pages: u64,
+    /// Dictionaries are made and used whether they pay or not.
+    pub always_train: bool,
 }
 
 impl Default for Limits {
@@ -24,6 +30,9 @@ impl Default for Limits {
             flush_pages: 512,
             flush_key_bytes: 1 << 20,
             map_pages: 1 << 10,
+            first_pages: 256,
+            group_pages: 64,
+            always_train: false,
         }
     }
 }

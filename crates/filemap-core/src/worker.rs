@@ -1,4 +1,5 @@
-//! The background threads of a handle that writes: one syncs the log and prepares segments, one checkpoints. Nothing else
+//! The background threads of a handle that writes: one syncs the log and prepares segments, one checkpoints, one makes
+//! dictionaries. Nothing else
 //! in the crate starts a thread.
 
 use std::sync::Arc;
@@ -30,7 +31,10 @@ pub(crate) type JoinHandle = std::thread::JoinHandle<()>;
 /// # Errors
 /// `Io` when the system gives no thread.
 pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle>> {
-    let jobs: [(&str, Job); 2] = [("filemap-sync", keep_synced), ("filemap-checkpoint", keep_checkpointed)];
+    let mut jobs: Vec<(&str, Job)> = vec![("filemap-sync", keep_synced), ("filemap-checkpoint", keep_checkpointed)];
+    if shared.options.makes_dictionaries() {
+        jobs.push(("filemap-train", keep_trained));
+    }
     let mut threads = Vec::new();
     for (name, job) in jobs {
         let mine = Arc::clone(shared);
@@ -97,6 +101,25 @@ fn keep_checkpointed(shared: &Shared) {
         writer.checkpoint_bell.wait(IDLE);
         if !writer.checkpoint_bell.is_stopped() {
             checkpoint_if_due(shared, writer);
+        }
+    }
+}
+
+/// Makes dictionaries when they are due.
+fn keep_trained(shared: &Shared) {
+    let Some(writer) = &shared.writer else { return };
+    while !writer.training_bell.is_stopped() {
+        writer.training_bell.wait(IDLE);
+        train_if_due(shared, writer);
+    }
+}
+
+/// Makes the dictionaries that are due. What fails is tried again much later.
+pub(crate) fn train_if_due(shared: &Shared, writer: &WriteSide) {
+    while !writer.training_bell.is_stopped() && writer.poison.cause().is_none() {
+        let Some(job) = writer.tally.job() else { return };
+        if let Err(e) = shared.train_group(writer, &job) {
+            shared.counters.failed(&e);
         }
     }
 }

@@ -56,6 +56,9 @@ impl World {
             flush_pages: *choice(rng, &[1, 2, 512]),
             flush_key_bytes: *choice(rng, &[1, 100, 1 << 20]),
             map_pages: *choice(rng, &[1, 4, 16]),
+            first_pages: *choice(rng, &[2, 5, 20]),
+            group_pages: *choice(rng, &[1, 3, 10]),
+            always_train: true,
         };
         let durability = match rng.u8(..6) {
             0 => Durability::Sync,
@@ -86,7 +89,7 @@ impl World {
 
     /// The one world of the small strings: everything tiny, two keys in one leaf that holds one.
     pub fn small() -> World {
-        let limits = Limits { leaf_slots: 1, stage_pages: 1, flush_pages: 1, flush_key_bytes: 1, map_pages: 1 };
+        let limits = Limits { leaf_slots: 1, stage_pages: 1, flush_pages: 1, flush_key_bytes: 1, map_pages: 1, ..Limits::default() };
         World {
             options: options(limits, 4096, 256).durability(Durability::Buffered).checkpoint_bytes(1 << 20),
             keep: None,

@@ -100,6 +100,7 @@ impl Shared {
             tombstone: draft.header.kind == Kind::Tombstone,
         };
         self.tables.load().active.insert(self.hash(key), key, &entry);
+        self.note_put(writer, key, &draft.header, appended.location, appended.size);
         Counters::add(&self.counters.appended_bytes, draft.bytes.len() as u64);
         if appended.rolled {
             self.emit(&Event::SegmentRolled { segment: appended.location.segment });
@@ -134,6 +135,7 @@ impl Shared {
         draft.header.sequence = log.next_sequence;
         let appended = log.appender.append(&mut draft).inspect_err(|e| self.poison(e))?;
         log.next_sequence += 1;
+        self.count_packed(&draft.header);
         Counters::add(&self.counters.appended_bytes, draft.bytes.len() as u64);
         self.ring_bells(writer, &log);
         let entry = ChunkEntry {

@@ -8,12 +8,15 @@ mod append;
 mod draft;
 pub(crate) mod follow;
 mod read;
+mod sample;
+mod training;
 
 use std::sync::Arc;
 
 use filemap_io::{Access, Dir, Lock};
 
 use crate::buggify::{Fault, planted};
+use crate::dictionaries::tally::Tally;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::format::names;
@@ -29,9 +32,10 @@ use crate::sync::{Bell, GroupSync, Poison, lock};
 use crate::values::append::Appender;
 use crate::values::segments::Segments;
 
-pub(crate) use draft::{check_limits, digest};
+pub(crate) use draft::{Packing, check_limits, digest};
 pub(crate) use follow::Follower;
 pub(crate) use read::{Spot, chain, sort_versions};
+pub use sample::RecompressionEstimate;
 
 /// The tables that a read looks into before the index, newest first.
 #[derive(Debug)]
@@ -58,6 +62,11 @@ pub(crate) struct WriteSide {
     pub(crate) poison: Poison,
     pub(crate) sync_bell: Bell,
     pub(crate) checkpoint_bell: Bell,
+    pub(crate) training_bell: Bell,
+    /// What was put, as far as dictionaries are made of it.
+    pub(crate) tally: Tally,
+    /// Held while dictionaries are made.
+    pub(crate) training: Mutex<()>,
     pub(crate) checkpoint_due: AtomicBool,
     /// Raised by each freeze that took long: a put that waited while it changed was held up by a checkpoint.
     pub(crate) slow_freezes: AtomicU64,
@@ -131,6 +140,7 @@ impl Shared {
     /// Tells the background threads to end.
     pub(crate) fn stop_bells(&self) {
         if let Some(writer) = &self.writer {
+            writer.training_bell.stop();
             writer.checkpoint_bell.stop();
             writer.sync_bell.stop();
         }
@@ -186,6 +196,7 @@ impl Shared {
         let current = self.latest.load();
         let small = [names::SUPERBLOCK, names::LOCK].iter().filter_map(|n| self.dir.open(n, Access::Read).ok());
         let get = Counters::get;
+        let (dictionaries, dictionary_bytes) = self.segments.dictionaries.size();
         Stats {
             indexed_keys: current.index.keys,
             indexed_versions: current.versions,
@@ -197,10 +208,14 @@ impl Shared {
             key_bytes: self.keys.bytes(),
             index_bytes,
             disk_bytes: value_disk
+                + dictionary_bytes
                 + index_disk
                 + self.keys.allocated_bytes()
                 + small.map(|f| f.allocated_bytes().unwrap_or(0)).sum::<u64>(),
             index_leaves: current.index.leaves,
+            dictionaries,
+            dictionary_bytes,
+            dictionary_memory_bytes: self.segments.dictionaries.memory_bytes(),
             puts: get(&c.puts),
             unchanged_puts: get(&c.unchanged_puts),
             removes: get(&c.removes),
@@ -208,6 +223,9 @@ impl Shared {
             hits: get(&c.hits),
             raw_bytes: get(&c.raw_bytes),
             appended_bytes: get(&c.appended_bytes),
+            dictionary_records: get(&c.dictionary_records),
+            body_bytes: get(&c.body_bytes),
+            payload_bytes: get(&c.payload_bytes),
             syncs: get(&c.syncs),
             checkpoints: get(&c.checkpoints),
             checkpoint_us: get(&c.checkpoint_us),

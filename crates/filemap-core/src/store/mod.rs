@@ -10,6 +10,7 @@ mod read;
 #[cfg(test)]
 mod scale;
 mod stream;
+mod train;
 mod write;
 
 use std::path::Path;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use filemap_io::{Access, Dir, Lock, Locking, OsDir};
 
 use crate::check::{VerifyProgress, VerifyReport};
+use crate::dictionaries::tally::Tally;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::format::names;
@@ -181,6 +183,7 @@ impl Store {
         check_canonicalizer(&current, &options)?;
         let access = Access::Write;
         let segments = Arc::new(Segments::open(Arc::clone(&dir), current.store_id, access, options.open_files())?);
+        segments.dictionaries.set_memory(options.dictionary_memory_bytes);
         let keys = KeyLog::open(&*dir, access, &current)?;
         let file = recover::open_index(&*dir, access, &current)?;
         let seed = recover::index_seed(&current);
@@ -223,6 +226,9 @@ impl Store {
                 poison: Poison::default(),
                 sync_bell: Bell::default(),
                 checkpoint_bell: Bell::default(),
+                training_bell: Bell::default(),
+                tally: Tally::default(),
+                training: Mutex::new(()),
                 checkpoint_due: AtomicBool::new(false),
                 slow_freezes: AtomicU64::new(0),
                 free_space: FreeSpace::default(),

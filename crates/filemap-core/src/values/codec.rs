@@ -191,7 +191,8 @@ mod tests {
 
     #[test]
     fn pages_come_back_through_their_dictionary_and_through_no_other() {
-        let page = |i: u32| format!("<html><head><title>{i}</title></head><body class=site>number {i}</body>").into_bytes();
+        let page =
+            |i: u32| format!("<html><head><title>{i}</title></head><body class=site>number {i}</body>").into_bytes();
         let content = (0..50).flat_map(page).collect::<Vec<_>>();
         let (compress, expander) = (CDict::create(&content, 3), DDict::create(&content));
         let other = DDict::create(&b"something else entirely ".repeat(100));

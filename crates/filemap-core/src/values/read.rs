@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use filemap_io::Advice;
 
+use crate::dictionaries::{Part, Registry};
 use crate::error::{Error, Result};
 use crate::format::location::{Location, SizeClass, UNIT_BYTES};
-use crate::format::value::{self, ChunkEntry, FIXED_BYTES, Header, Kind};
+use crate::format::value::{self, ChunkEntry, Codec, FIXED_BYTES, Header, Kind};
 use crate::record::{Head, Place, Version};
 use crate::values::codec;
 use crate::values::segments::{Segment, Segments};
@@ -37,6 +38,7 @@ pub(crate) struct Raw<'a> {
     pub(crate) header: Header,
     pub(crate) bytes: &'a [u8],
     segment: &'a Segment,
+    dictionaries: &'a Registry,
     offset: u64,
 }
 
@@ -59,20 +61,19 @@ impl Raw<'_> {
         self.segment.corrupt(self.offset, what)
     }
 
-    fn meta(&self) -> Result<Vec<u8>> {
+    pub(crate) fn meta(&self) -> Result<Vec<u8>> {
         let stored = &self.bytes[self.header.meta_at()..self.header.payload_at()];
         let mut meta = Vec::new();
-        codec::expand(self.header.meta_codec, stored, self.header.meta_raw_bytes as usize, &mut meta)
+        let raw_bytes = self.header.meta_raw_bytes as usize;
+        expand(self.dictionaries, &self.header, Part::Meta, stored, raw_bytes, &mut meta)?
             .map_err(|_| self.flaw("meta does not decompress to its recorded length"))?;
         Ok(meta)
     }
 
     /// The body of a page, appended to `out`.
     pub(crate) fn body(&self, out: &mut Vec<u8>) -> Result<()> {
-        if self.header.dictionary != 0 {
-            return Err(self.flaw("it needs a dictionary, which this format version does not have"));
-        }
-        codec::expand(self.header.codec, self.payload(), self.header.raw_bytes as usize, out)
+        let raw_bytes = self.header.raw_bytes as usize;
+        expand(self.dictionaries, &self.header, Part::Body, self.payload(), raw_bytes, out)?
             .map_err(|what| self.flaw(what))
     }
 
@@ -106,6 +107,27 @@ impl Raw<'_> {
     pub(crate) fn version(&self) -> Version {
         Version { time_ms: self.header.time_ms, sequence: self.header.sequence }
     }
+}
+
+/// Expands a part of a record, with the dictionary that the record names if it needs one. The inner error says what is wrong
+/// with the record itself.
+///
+/// # Errors
+/// `Corrupt` when the dictionary is missing or damaged; `NewerFormat`; `Io`.
+pub(crate) fn expand(
+    dictionaries: &Registry,
+    header: &Header,
+    part: Part,
+    stored: &[u8],
+    raw_bytes: usize,
+    out: &mut Vec<u8>,
+) -> Result<std::result::Result<(), &'static str>> {
+    let codec = part.of((header.codec, header.meta_codec));
+    if codec != Codec::Dictionary {
+        return Ok(codec::expand(codec, stored, raw_bytes, None, out));
+    }
+    let digest = dictionaries.expander(header.dictionary, part)?;
+    Ok(codec::expand(codec, stored, raw_bytes, Some(&digest.form), out))
 }
 
 impl Segments {
@@ -153,7 +175,7 @@ impl Segments {
             if needs_payload {
                 value::check_payload(&header, &buffer).map_err(flaw)?;
             }
-            f(&Raw { header, bytes: &buffer, segment: &segment, offset })
+            f(&Raw { header, bytes: &buffer, segment: &segment, dictionaries: &self.dictionaries, offset })
         })();
         if buffer.capacity() <= KEEP_BUFFER_BYTES {
             BUFFER.set(buffer);
