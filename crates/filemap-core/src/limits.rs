@@ -31,7 +31,7 @@ impl Default for Limits {
             flush_key_bytes: 1 << 20,
             map_pages: 1 << 10,
             first_pages: 256,
-            group_pages: 64,
+            group_pages: 256,
             always_train: false,
         }
     }

@@ -117,7 +117,7 @@ fn keep_trained(shared: &Shared) {
 /// Makes the dictionaries that are due. What fails is tried again much later.
 pub(crate) fn train_if_due(shared: &Shared, writer: &WriteSide) {
     while !writer.training_bell.is_stopped() && writer.poison.cause().is_none() {
-        let Some(job) = writer.tally.job() else { return };
+        let Some(job) = writer.tally.job(shared.firsts()) else { return };
         if let Err(e) = shared.train_group(writer, &job) {
             shared.counters.failed(&e);
         }

@@ -13,6 +13,8 @@ const MAGIC: [u8; 4] = [0x37, 0xa4, 0x30, 0xec];
 const HELD_OUT: usize = 8;
 /// A trained dictionary needs so many times its length to be trained on.
 const TRAINED_ON: usize = 8;
+/// More than so many times its length makes it hardly better, and takes longer.
+const ENOUGH: usize = 24;
 /// Of a dictionary of whole pages, the part that is trained: it brings entropy tables and what pages have in common.
 const TRAINED_PART: usize = 4;
 /// What one page adds to a dictionary of whole pages, in bytes: more pages are worth more than long ones.
@@ -84,13 +86,20 @@ impl Samples {
 
     /// By zstd's trainer (fast cover).
     fn trained(&self, bytes: usize) -> Option<Vec<u8>> {
-        let lengths: Vec<usize> = self.pages.iter().map(Vec::len).collect();
-        let enough = lengths.iter().sum::<usize>() >= TRAINED_ON * bytes;
-        if !enough || lengths.len() < HELD_OUT {
+        let mut lengths: Vec<usize> = Vec::new();
+        let mut samples: Vec<u8> = Vec::new();
+        for page in &self.pages {
+            if samples.len() >= ENOUGH * bytes {
+                break;
+            }
+            samples.extend_from_slice(page);
+            lengths.push(page.len());
+        }
+        if samples.len() < TRAINED_ON * bytes || lengths.len() < HELD_OUT {
             return None;
         }
         let mut out = Vec::with_capacity(bytes);
-        zstd_safe::train_from_buffer(&mut out, &self.pages.concat(), &lengths).ok()?;
+        zstd_safe::train_from_buffer(&mut out, &samples, &lengths).ok()?;
         Some(out)
     }
 

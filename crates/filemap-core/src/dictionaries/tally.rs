@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::format::location::{Location, SizeClass};
+use crate::limits::Limits;
 use crate::primitive::{AtomicBool, Mutex, Ordering};
 use crate::sync::lock;
 
@@ -20,7 +21,7 @@ const RECENT_BYTES: u64 = 8 << 20;
 /// A ratio so much worse than that of the trial calls for a new dictionary.
 const DRIFT: f64 = 1.15;
 /// A dictionary made of fewer pages than this is made again when there are [`GROWTH`] times as many.
-const FEW_PAGES: u64 = 1024;
+const FEW_PAGES: u64 = 2048;
 const GROWTH: u64 = 8;
 /// The longest wait for another attempt, in pages.
 const LONGEST_WAIT: u64 = 1 << 20;
@@ -46,7 +47,7 @@ pub(crate) struct Trained {
 pub(crate) struct Job {
     pub(crate) group: Vec<u8>,
     pub(crate) spots: Vec<(Location, SizeClass)>,
-    /// Bytes of bodies that were put since the last attempt or since the group was first met.
+    /// Bytes of bodies that were put since the group was first met.
     pub(crate) raw_bytes: u64,
 }
 
@@ -55,9 +56,10 @@ struct Group {
     name: Vec<u8>,
     trained: Option<Trained>,
     spots: Vec<u64>,
+    /// In all.
+    raw_bytes: u64,
     /// Since the last attempt.
     pages: u64,
-    raw_bytes: u64,
     /// No attempt before so many pages.
     wait: u64,
     recent_raw: u64,
@@ -113,9 +115,10 @@ impl Group {
         let (wait, trained) = match made {
             Some(made) => ((GROWTH * made.pages).min(FEW_PAGES), Some(made)),
             // Whatever did not pay now will hardly pay soon.
-            None => ((2 * waited).clamp(2 * self.wait, LONGEST_WAIT.max(self.wait)), self.trained),
+            None => ((2 * waited).clamp(self.wait, LONGEST_WAIT.max(self.wait)), self.trained),
         };
-        *self = Group { name: std::mem::take(&mut self.name), trained, wait, ..Group::default() };
+        let name = std::mem::take(&mut self.name);
+        *self = Group { name, trained, wait, raw_bytes: self.raw_bytes, ..Group::default() };
     }
 }
 
@@ -139,6 +142,16 @@ pub(crate) struct Tally {
 pub(crate) struct Firsts {
     pub(crate) global: u64,
     pub(crate) group: u64,
+    /// Groups wait until the global dictionary was made of so many pages: before, theirs would be compared with nothing.
+    pub(crate) mature: u64,
+}
+
+impl Firsts {
+    /// As the engine's limits say.
+    pub(crate) fn of(limits: &Limits) -> Firsts {
+        let mature = if limits.always_train { 0 } else { FEW_PAGES };
+        Firsts { global: limits.first_pages, group: limits.group_pages, mature }
+    }
 }
 
 impl Tally {
@@ -156,6 +169,7 @@ impl Tally {
         let (name, hash) = group;
         let mut is_due = false;
         let mut has_own = false;
+        let is_mature = counts.is_mature(firsts);
         if !name.is_empty() {
             if counts.groups.len() >= MOST_GROUPS && !counts.groups.contains_key(&hash) {
                 counts.forget_small_groups();
@@ -165,7 +179,7 @@ impl Tally {
                 let group = counts.groups.entry(hash).or_insert_with(new);
                 group.add(page, GROUP_SPOTS, &mut counts.random);
                 has_own = group.trained.is_some();
-                is_due = group.is_due();
+                is_due = is_mature && group.is_due();
             }
         }
         if !has_own {
@@ -177,13 +191,14 @@ impl Tally {
     }
 
     /// The next job: the global dictionary first.
-    pub(crate) fn job(&self) -> Option<Job> {
+    pub(crate) fn job(&self, firsts: Firsts) -> Option<Job> {
         if !self.due.load(Ordering::Acquire) {
             return None;
         }
         let counts = lock(&self.counts);
-        let all = counts.global.iter().chain(counts.groups.values());
-        let job = all.into_iter().find(|g| g.is_due()).map(Group::job);
+        let is_mature = counts.is_mature(firsts);
+        let groups = counts.groups.values().filter(|_| is_mature);
+        let job = counts.global.iter().chain(groups).find(|g| g.is_due()).map(Group::job);
         if job.is_none() {
             self.due.store(false, Ordering::Release);
         }
@@ -209,6 +224,10 @@ impl Tally {
 }
 
 impl Counts {
+    fn is_mature(&self, firsts: Firsts) -> bool {
+        firsts.mature == 0 || self.global.as_ref().and_then(|g| g.trained).is_some_and(|t| t.pages >= firsts.mature)
+    }
+
     /// Makes room: of groups without a dictionary, those that are seldom put to go.
     fn forget_small_groups(&mut self) {
         self.groups.retain(|_, group| {
@@ -234,7 +253,7 @@ fn below(state: &mut u64, bound: u64) -> u64 {
 mod tests {
     use super::*;
 
-    const FIRSTS: Firsts = Firsts { global: 100, group: 40 };
+    const FIRSTS: Firsts = Firsts { global: 100, group: 40, mature: 0 };
 
     fn page(i: u64, stored_bytes: u64) -> Noted {
         Noted { location: Location::new(0, 64 * (i + 1)), size: SizeClass(3), raw_bytes: 10_000, stored_bytes }
@@ -253,13 +272,13 @@ mod tests {
     fn the_first_dictionary_is_due_after_enough_pages_and_the_global_one_comes_first() {
         let tally = Tally::default();
         assert!(!put(&tally, b"a", 39, 2_000));
-        assert!(tally.job().is_none());
+        assert!(tally.job(FIRSTS).is_none());
         assert!(put(&tally, b"a", 1, 2_000));
-        assert_eq!(tally.job().unwrap().group, b"a");
+        assert_eq!(tally.job(FIRSTS).unwrap().group, b"a");
         tally.done((b"a", hash(b"a")), None);
-        assert!(tally.job().is_none(), "what did not pay is left alone for a while");
+        assert!(tally.job(FIRSTS).is_none(), "what did not pay is left alone for a while");
         assert!(put(&tally, b"", 60, 2_000));
-        let job = tally.job().unwrap();
+        let job = tally.job(FIRSTS).unwrap();
         assert_eq!((job.group.len(), job.raw_bytes, job.spots.len()), (0, 1_000_000, 100));
     }
 
@@ -268,14 +287,14 @@ mod tests {
         let tally = Tally::default();
         assert!(put(&tally, b"", 100, 2_000));
         let trained = Trained { pages: 4096, ratio: 0.1 };
-        tally.job().unwrap();
+        tally.job(FIRSTS).unwrap();
         tally.done((b"", 0), Some(trained));
-        assert!(tally.job().is_none());
+        assert!(tally.job(FIRSTS).is_none());
         assert!(!put(&tally, b"", 5000, 1_100), "as good as in the trial, or nearly");
         assert!(put(&tally, b"", 5000, 2_000), "twice as large");
-        assert_eq!(tally.job().unwrap().spots.len(), GLOBAL_SPOTS);
+        assert_eq!(tally.job(FIRSTS).unwrap().spots.len(), GLOBAL_SPOTS);
         tally.done((b"", 0), None);
-        assert!(tally.job().is_none());
+        assert!(tally.job(FIRSTS).is_none());
         assert!(!put(&tally, b"", 5000, 2_000));
         assert!(put(&tally, b"", 50_000, 2_000), "much later");
     }

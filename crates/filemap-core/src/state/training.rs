@@ -32,8 +32,10 @@ const SAMPLES_TO_DICTIONARY: usize = 32;
 const MOST_SAMPLE_BYTES: usize = 32 << 20;
 /// Longer bodies are no samples.
 const LONGEST_SAMPLE: u64 = 256 << 10;
-/// A group is expected to get so many times the bytes that it has had: that is what a dictionary must pay for.
+/// A group, and the whole store, is expected to get so many times the bytes that it has had: what its dictionary must save
+/// over is its own file.
 const EXPECTED: f64 = 4.0;
+const EXPECTED_IN_ALL: f64 = 16.0;
 /// What a dictionary must gain on held-out pages at least.
 const LEAST_GAIN: f64 = 0.03;
 /// Memory that a digested dictionary takes when it compresses, in times of its length.
@@ -65,8 +67,8 @@ impl Shared {
         }
     }
 
-    fn firsts(&self) -> Firsts {
-        Firsts { global: self.options.limits.first_pages, group: self.options.limits.group_pages }
+    pub(crate) fn firsts(&self) -> Firsts {
+        Firsts::of(&self.options.limits)
     }
 
     /// Counts what compression made of a record that was appended.
@@ -140,7 +142,8 @@ impl Shared {
         let Some(mut body) = body else { return Ok(None) };
         let gain = body.gain(&bodies);
         let cost = 2.0 * body.made.content.len() as f64;
-        let pays = gain >= LEAST_GAIN * body.ratio_before(&bodies) && gain * job.raw_bytes as f64 * EXPECTED >= cost;
+        let expected = if job.group.is_empty() { EXPECTED_IN_ALL } else { EXPECTED };
+        let pays = gain >= LEAST_GAIN * body.ratio_before(&bodies) && gain * job.raw_bytes as f64 * expected >= cost;
         if !pays && !always {
             return Ok(None);
         }
