@@ -52,7 +52,7 @@ mod on {
 
     impl Fault {
         /// All that lose something soon. `LocationsNotSeeded` does so only where a record lies in two places.
-        pub const ALL: [Fault; 26] = [
+        pub const ALL: [Fault; 28] = [
             Fault::LogNotSyncedBeforeCheckpoint,
             Fault::KeysNotSynced,
             Fault::IndexNotSynced,
@@ -79,6 +79,8 @@ mod on {
             Fault::TombstonesNotMerged,
             Fault::SequencesReused,
             Fault::CreatedWithoutSync,
+            Fault::DictionaryNotSynced,
+            Fault::DictionaryNameNotSynced,
         ];
     }
 

@@ -1,6 +1,6 @@
 //! `verify`: reads every byte of a store, and says of each that is wrong where it is. It stops at nothing.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::dictionaries::{Part as RecordPart, Registry};
 use crate::error::{Error, Result};
@@ -87,6 +87,8 @@ struct Check<'a> {
     chunks: HashMap<u16, Starts>,
     /// Where lists of chunks lie, and what they list.
     lists: Vec<(Location, Vec<Location>)>,
+    /// Records that need a dictionary that cannot be read, by its id, and why.
+    unread: BTreeMap<u32, (u64, Error)>,
     keys: Starts,
     /// Where the scans end: what the index leads to beyond was written since.
     value_end: Tail,
@@ -115,6 +117,7 @@ impl Shared {
             values: HashMap::new(),
             chunks: HashMap::new(),
             lists: Vec::new(),
+            unread: BTreeMap::new(),
             keys: Starts::default(),
             value_end: self.log_end(),
             key_end: self.keys.bytes(),
@@ -124,6 +127,7 @@ impl Shared {
         check.superblock()?;
         check.dictionaries();
         check.values()?;
+        check.unread();
         check.lists();
         let heads = check.keys()?;
         check.index(heads, settled)?;
@@ -169,11 +173,11 @@ impl Check<'_> {
             self.report.files += 1;
             match self.shared.segments.dictionaries.check(id) {
                 Err(e) => self.problem(name, 0, e.to_string()),
-                Ok((bytes, problems)) => {
-                    for (offset, what) in problems {
+                Ok(checked) => {
+                    for (offset, what) in checked.problems {
                         self.problem(&name, offset, what);
                     }
-                    self.read(&name, bytes);
+                    self.read(&name, checked.bytes);
                 }
             }
         }
@@ -211,9 +215,12 @@ impl Check<'_> {
                             Ok(Part::Chunk) => chunks.add(offset / UNIT_BYTES),
                             Ok(Part::List(list)) => self.lists.push((Location::new(segment.id, offset), list)),
                             Ok(Part::Other) => {}
-                            Err(what) => {
+                            Err(Flaw::Record(what)) => {
                                 self.problem(&name, offset, what);
                                 continue;
+                            }
+                            Err(Flaw::Dictionary(id, e)) => {
+                                self.unread.entry(id).or_insert((0, e)).0 += 1;
                             }
                         }
                         starts.add(offset / UNIT_BYTES);
@@ -228,6 +235,13 @@ impl Check<'_> {
             self.chunks.insert(segment.id, chunks);
         }
         Ok(())
+    }
+
+    /// Reports dictionaries that are missing or damaged once each, however many records need them.
+    fn unread(&mut self) {
+        for (id, (records, error)) in std::mem::take(&mut self.unread) {
+            self.problem(names::dictionary(id), 0, format!("{records} records cannot be expanded without it: {error}"));
+        }
     }
 
     /// Whether all that large bodies list is there. Whose it is, and that it fits together, each read finds out.
@@ -375,13 +389,27 @@ enum Part {
     Other,
 }
 
+/// Why a record cannot be expanded.
+enum Flaw {
+    /// It is wrong itself.
+    Record(&'static str),
+    /// The dictionary of this id is.
+    Dictionary(u32, Error),
+}
+
+impl From<&'static str> for Flaw {
+    fn from(what: &'static str) -> Flaw {
+        Flaw::Record(what)
+    }
+}
+
 /// Checks that a record's parts decompress to their recorded lengths.
-fn expand(dictionaries: &Registry, bytes: &[u8], out: &mut Vec<u8>) -> std::result::Result<Part, String> {
+fn expand(dictionaries: &Registry, bytes: &[u8], out: &mut Vec<u8>) -> std::result::Result<Part, Flaw> {
     let header = value::peek(bytes)?;
-    let part = |part, stored: &[u8], raw_bytes, out: &mut Vec<u8>| -> std::result::Result<(), String> {
+    let part = |part, stored: &[u8], raw_bytes, out: &mut Vec<u8>| -> std::result::Result<(), Flaw> {
         out.clear();
         let expanded = read::expand(dictionaries, &header, part, stored, raw_bytes, out);
-        Ok(expanded.map_err(|e| format!("it cannot be expanded: {e}"))??)
+        Ok(expanded.map_err(|e| Flaw::Dictionary(header.dictionary, e))??)
     };
     let meta = &bytes[header.meta_at()..header.payload_at()];
     let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];

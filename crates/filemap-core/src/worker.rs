@@ -108,16 +108,16 @@ fn keep_checkpointed(shared: &Shared) {
 /// Makes dictionaries when they are due.
 fn keep_trained(shared: &Shared) {
     let Some(writer) = &shared.writer else { return };
-    while !writer.training_bell.is_stopped() {
-        writer.training_bell.wait(IDLE);
+    while !writer.training.bell.is_stopped() {
+        writer.training.bell.wait(IDLE);
         train_if_due(shared, writer);
     }
 }
 
 /// Makes the dictionaries that are due. What fails is tried again much later.
 pub(crate) fn train_if_due(shared: &Shared, writer: &WriteSide) {
-    while !writer.training_bell.is_stopped() && writer.poison.cause().is_none() {
-        let Some(job) = writer.tally.job(shared.firsts()) else { return };
+    while !writer.training.bell.is_stopped() && writer.poison.cause().is_none() {
+        let Some(job) = writer.training.tally.job(shared.firsts()) else { return };
         if let Err(e) = shared.train_group(writer, &job) {
             shared.counters.failed(&e);
         }

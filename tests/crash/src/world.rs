@@ -89,7 +89,14 @@ impl World {
 
     /// The one world of the small strings: everything tiny, two keys in one leaf that holds one.
     pub fn small() -> World {
-        let limits = Limits { leaf_slots: 1, stage_pages: 1, flush_pages: 1, flush_key_bytes: 1, map_pages: 1, ..Limits::default() };
+        let limits = Limits {
+            leaf_slots: 1,
+            stage_pages: 1,
+            flush_pages: 1,
+            flush_key_bytes: 1,
+            map_pages: 1,
+            ..Limits::default()
+        };
         World {
             options: options(limits, 4096, 256).durability(Durability::Buffered).checkpoint_bytes(1 << 20),
             keep: None,
@@ -124,8 +131,15 @@ fn options(limits: Limits, segment_bytes: u64, chunk_bytes: u64) -> Options {
         .large_value_bytes(chunk_bytes)
         .recent_bytes(64 << 10)
         .writeback_bytes(2048)
+        .dictionary_group(host)
+        .dictionary_bytes(4096)
         .free_space_floor(0);
     sim::with_limits(options, limits)
+}
+
+/// The host of a key, with the scheme.
+fn host(key: &[u8]) -> &[u8] {
+    &key[..key.iter().rposition(|b| *b == b'/').unwrap_or(0)]
 }
 
 fn is_traced() -> bool {

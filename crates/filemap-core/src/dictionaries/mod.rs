@@ -78,6 +78,14 @@ pub struct DictionaryFacts {
     pub problem: Option<Error>,
 }
 
+/// What reading a dictionary's file has shown.
+#[derive(Debug, Default)]
+pub(crate) struct Checked {
+    pub(crate) bytes: u64,
+    /// What is wrong, and at which offset.
+    pub(crate) problems: Vec<(u64, String)>,
+}
+
 impl Registry {
     /// Finds the dictionaries of a directory. One that is damaged is found too: only what needs it will fail. A writer
     /// removes what an interrupted creation has left.
@@ -219,22 +227,25 @@ impl Registry {
         self.content(id).map(|content| part.of(content))
     }
 
-    /// Reads both copies of a dictionary: their bytes, and what is wrong at which offset.
-    pub(crate) fn check(&self, id: u32) -> Result<(u64, Vec<(u64, String)>)> {
+    /// Reads both copies of a dictionary.
+    ///
+    /// # Errors
+    /// `Corrupt` when the file is missing or far too long; `Io`.
+    pub(crate) fn check(&self, id: u32) -> Result<Checked> {
         let name = names::dictionary(id);
-        let (mut bytes, mut problems) = (0, Vec::new());
+        let mut checked = Checked::default();
         for (offset, copy) in self.copies(id)? {
-            bytes += copy.len() as u64;
+            checked.bytes += copy.len() as u64;
             let whole = self.judge(id, &name, &copy).and_then(|facts| {
                 dictionary::decode_content(&facts, &copy).map(|_| ()).map_err(|what| damaged(&name, what))
             });
             match whole {
-                Err(Error::Corrupt { what, .. }) => problems.push((offset, what)),
+                Err(Error::Corrupt { what, .. }) => checked.problems.push((offset, what)),
                 Err(e) => return Err(e),
                 Ok(()) => {}
             }
         }
-        Ok((bytes, problems))
+        Ok(checked)
     }
 
     /// Ids of all dictionaries that were found, damaged ones too.

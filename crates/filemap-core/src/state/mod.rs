@@ -16,7 +16,6 @@ use std::sync::Arc;
 use filemap_io::{Access, Dir, Lock};
 
 use crate::buggify::{Fault, planted};
-use crate::dictionaries::tally::Tally;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::format::names;
@@ -36,6 +35,7 @@ pub(crate) use draft::{Packing, check_limits, digest};
 pub(crate) use follow::Follower;
 pub(crate) use read::{Spot, chain, sort_versions};
 pub use sample::RecompressionEstimate;
+pub(crate) use training::Training;
 
 /// The tables that a read looks into before the index, newest first.
 #[derive(Debug)]
@@ -62,11 +62,7 @@ pub(crate) struct WriteSide {
     pub(crate) poison: Poison,
     pub(crate) sync_bell: Bell,
     pub(crate) checkpoint_bell: Bell,
-    pub(crate) training_bell: Bell,
-    /// What was put, as far as dictionaries are made of it.
-    pub(crate) tally: Tally,
-    /// Held while dictionaries are made.
-    pub(crate) training: Mutex<()>,
+    pub(crate) training: Training,
     pub(crate) checkpoint_due: AtomicBool,
     /// Raised by each freeze that took long: a put that waited while it changed was held up by a checkpoint.
     pub(crate) slow_freezes: AtomicU64,
@@ -140,7 +136,7 @@ impl Shared {
     /// Tells the background threads to end.
     pub(crate) fn stop_bells(&self) {
         if let Some(writer) = &self.writer {
-            writer.training_bell.stop();
+            writer.training.bell.stop();
             writer.checkpoint_bell.stop();
             writer.sync_bell.stop();
         }

@@ -13,10 +13,11 @@ use crate::event::{DictionaryMade, Event};
 use crate::format::dictionary::{Facts, Making};
 use crate::format::location::{Location, SizeClass};
 use crate::format::value::{Codec, Header, Kind};
+use crate::primitive::Mutex;
 use crate::record::now_ms;
 use crate::state::{Packing, Shared, WriteSide};
 use crate::stats::Counters;
-use crate::sync::lock;
+use crate::sync::{Bell, lock};
 use crate::values::read::{self, Want};
 
 /// A dictionary has at most one byte for so many bytes of bodies that it is for: its file is written twice over.
@@ -40,6 +41,17 @@ const EXPECTED_IN_ALL: f64 = 16.0;
 const LEAST_GAIN: f64 = 0.03;
 /// Memory that a digested dictionary takes when it compresses, in times of its length.
 const DIGESTED: usize = 5;
+
+/// What the making of dictionaries needs of a handle that writes.
+#[derive(Debug, Default)]
+pub(crate) struct Training {
+    /// Rung when one is due.
+    pub(crate) bell: Bell,
+    /// What was put, as far as dictionaries are made of it.
+    pub(crate) tally: Tally,
+    /// Held while one is made.
+    turn: Mutex<()>,
+}
 
 /// What a record's parts become when they are compressed anew.
 #[derive(Debug)]
@@ -92,8 +104,8 @@ impl Shared {
         size: SizeClass,
     ) {
         self.count_packed(header);
-        if self.options.makes_dictionaries() && self.note(&writer.tally, key, header, location, size) {
-            writer.training_bell.ring();
+        if self.options.makes_dictionaries() && self.note(&writer.training.tally, key, header, location, size) {
+            writer.training.bell.ring();
         }
     }
 
@@ -113,14 +125,18 @@ impl Shared {
     /// # Errors
     /// `Io`: then none was made.
     pub(crate) fn train_group(&self, writer: &WriteSide, job: &Job) -> Result<Option<DictionaryFacts>> {
-        let held = lock(&writer.training);
+        let held = lock(&writer.training.turn);
         let made = self.make(job);
         drop(held);
+        // Never sync again what failed to: the directory may hold names that other files depend on.
+        if let Err(e @ Error::Io { op: "sync", .. }) = &made {
+            self.poison(e);
+        }
         let trained = match &made {
             Ok(Some(facts)) => Some(Trained { pages: u64::from(facts.pages), ratio: facts.body_ratio }),
             _ => None,
         };
-        writer.tally.done((&job.group, self.hash(&job.group)), trained);
+        writer.training.tally.done((&job.group, self.hash(&job.group)), trained);
         made
     }
 

@@ -11,6 +11,8 @@ mod read;
 mod scale;
 mod stream;
 mod train;
+#[cfg(test)]
+mod trained;
 mod write;
 
 use std::path::Path;
@@ -19,7 +21,6 @@ use std::sync::Arc;
 use filemap_io::{Access, Dir, Lock, Locking, OsDir};
 
 use crate::check::{VerifyProgress, VerifyReport};
-use crate::dictionaries::tally::Tally;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::format::names;
@@ -28,7 +29,7 @@ use crate::keys::{KeyAppender, KeyLog};
 use crate::options::{Canonicalizer, Options};
 use crate::primitive::{ArcSwap, AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering};
 use crate::recent::Recent;
-use crate::state::{Checkpointer, FreeSpace, Log, Shared, Tables, WriteSide, check_canonicalizer, follow};
+use crate::state::{Checkpointer, FreeSpace, Log, Shared, Tables, Training, WriteSide, check_canonicalizer, follow};
 use crate::stats::{Counters, Stats};
 use crate::superblock::SuperblockFile;
 use crate::sync::{Bell, GroupSync, Poison, lock};
@@ -226,9 +227,7 @@ impl Store {
                 poison: Poison::default(),
                 sync_bell: Bell::default(),
                 checkpoint_bell: Bell::default(),
-                training_bell: Bell::default(),
-                tally: Tally::default(),
-                training: Mutex::new(()),
+                training: Training::default(),
                 checkpoint_due: AtomicBool::new(false),
                 slow_freezes: AtomicU64::new(0),
                 free_space: FreeSpace::default(),
@@ -241,11 +240,8 @@ impl Store {
         });
         shared.measure_free_space();
         shared.emit(&Event::Recovered(replay.report));
-        let threads = Mutex::new(match threads {
-            Threads::Started => worker::start(&shared)?,
-            Threads::None => Vec::new(),
-        });
-        let workers = Arc::new(Workers { shared: Arc::clone(&shared), threads });
+        let threads = if threads == Threads::Started { worker::start(&shared)? } else { Vec::new() };
+        let workers = Arc::new(Workers { shared: Arc::clone(&shared), threads: Mutex::new(threads) });
         Ok(Store { shared, workers })
     }
 

@@ -1,4 +1,4 @@
-//! Dictionaries by hand: made now, and listed.
+//! Dictionaries by hand: made now, tried, listed; what is done in the background is not here.
 
 use crate::dictionaries::DictionaryFacts;
 use crate::error::{Error, Result};
