@@ -164,7 +164,9 @@ mod tests {
         (making, bytes)
     }
 
-    fn whole(copy: &[u8]) -> Result<(Facts, Vec<u8>, Vec<u8>), Flaw> {
+    type Whole = (Facts, Vec<u8>, Vec<u8>);
+
+    fn whole(copy: &[u8]) -> Result<Whole, Flaw> {
         let (_, facts) = decode_facts(copy, &[3; 16])?;
         let (body, meta) = decode_content(&facts, copy)?;
         let (body, meta) = (body.to_vec(), meta.to_vec());
