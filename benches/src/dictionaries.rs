@@ -110,6 +110,20 @@ impl Sample {
         sample
     }
 
+    /// Headers of responses of eight servers, made up: the fields that real ones send, with values that differ from page to
+    /// page where theirs do.
+    #[must_use]
+    pub fn of_headers(count: u64, first: u64) -> Sample {
+        let mut sample = Sample::default();
+        for number in first..first + count {
+            let mut random = Random::of(23, number);
+            let server = random.below(8);
+            sample.groups.push(0);
+            sample.pages.push(headers(server, &mut random).into_bytes());
+        }
+        sample
+    }
+
     /// Compresses every page with `gzip -6` for comparison; compressed and expanded MB/s.
     ///
     /// # Errors
@@ -257,6 +271,36 @@ impl Dictionaries {
     pub fn size(&self) -> (usize, usize) {
         (self.contents.len(), self.contents.iter().map(Vec::len).sum())
     }
+}
+
+fn headers(server: u64, random: &mut Random) -> String {
+    let day = |random: &mut Random| {
+        let names = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+        let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+        let mut below = |n| random.below(n) as usize;
+        let (name, month) = (names[below(7)], months[below(12)]);
+        let (day, year, hour, minute, second) = (below(28) + 1, below(6) + 2019, below(24), below(60), below(60));
+        format!("{name}, {day:02} {month} {year} {hour:02}:{minute:02}:{second:02} GMT")
+    };
+    let mut text =
+        format!("date: {}\nserver: {}\n", day(random), ["nginx", "Apache", "cloudflare", "ATS"][server as usize % 4]);
+    text += ["content-type: text/html\n", "content-type: text/html; charset=utf-8\n"][server as usize % 2];
+    text += &format!("content-length: {}\nlast-modified: {}\n", random.below(200_000), day(random));
+    text += &format!("etag: \"{:x}-{:x}\"\n", random.next() >> 24, random.next() >> 40);
+    text += "vary: Accept-Encoding\naccept-ranges: bytes\n";
+    if server >= 2 {
+        text += &format!("cache-control: public, max-age={}\nage: {}\n", 300 * server, random.below(90_000));
+        text += "strict-transport-security: max-age=31536000; includeSubDomains; preload\nx-content-type-options: nosniff\n";
+    }
+    if server >= 4 {
+        text += &format!("x-cache: HIT\nx-request-id: {:016x}{:016x}\n", random.next(), random.next());
+        text += "x-frame-options: SAMEORIGIN\nreferrer-policy: strict-origin-when-cross-origin\n";
+    }
+    if server >= 6 {
+        text += &format!("set-cookie: session={:016x}; path=/; expires={}; secure\n", random.next(), day(random));
+        text += "content-security-policy: default-src 'self'; img-src * data:; style-src 'self' 'unsafe-inline'\n";
+    }
+    text
 }
 
 fn group_of(url: &[u8], grouping: Grouping) -> &[u8] {

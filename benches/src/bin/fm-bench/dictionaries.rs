@@ -39,6 +39,10 @@ enum Table {
     Frames,
     /// Pages in folders, hosts and all together
     Groups,
+    /// Sizes on both sides of those at which zstd takes other tables
+    Steps,
+    /// Metas: headers of responses, made up
+    Metas,
 }
 
 struct Trials<'a> {
@@ -154,6 +158,36 @@ impl Trials<'_> {
         Ok(())
     }
 
+    fn steps(&mut self) -> Outcome<()> {
+        let (train, test) = self.samples(Grouping::Host)?;
+        for kib in [100, 126, 130, 254, 258] {
+            let made = train.dictionaries(Making::Both, kib * KIB, usize::MAX, 1)?;
+            for level in [3, 9] {
+                let name = format!("Host Both {kib} KiB level {level}");
+                self.row(name, &test, &made, Settings::level(level))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn metas(&mut self) -> Outcome<()> {
+        let (train, mut test) = (Sample::of_headers(4000, 0), Sample::of_headers(4000, 4000));
+        test.gzip()?;
+        self.report.number("mean meta", test.bytes() as f64 / test.pages.len() as f64, "B");
+        for level in [1, 3, 9] {
+            let none = format!("none level {level}");
+            self.row(none, &test, &Dictionaries::none(), Settings { magicless: false, ..Settings::level(level) })?;
+            for kib in [1, 4, 16, 64] {
+                for making in [Making::Trained, Making::Pages] {
+                    let made = train.dictionaries(making, kib * KIB, 1000, usize::MAX)?;
+                    let name = format!("Global {making:?} {kib} KiB level {level}");
+                    self.row(name, &test, &made, Settings { magicless: false, ..Settings::level(level) })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn groups(&mut self) -> Outcome<()> {
         for grouping in [Grouping::Global, Grouping::Host, Grouping::Folder] {
             let (train, test) = self.samples(grouping)?;
@@ -181,6 +215,8 @@ pub fn run(args: &DictionariesArgs) -> Outcome<Report> {
                 Table::Attach => trials.attach()?,
                 Table::Frames => trials.frames()?,
                 Table::Groups => trials.groups()?,
+                Table::Steps => trials.steps()?,
+                Table::Metas => trials.metas()?,
             }
         }
     }

@@ -7,6 +7,7 @@ mod bare;
 mod compare;
 mod dictionaries;
 mod get;
+mod gzip;
 mod load;
 mod reopen;
 mod scale;
@@ -47,6 +48,8 @@ enum Run {
     Reopen(reopen::ReopenArgs),
     /// What dictionaries do for the corpus, for docs/DICTIONARIES.md
     Dictionaries(dictionaries::DictionariesArgs),
+    /// The store beside itself with `gzip -6` a page, taking turns
+    Gzip(gzip::GzipArgs),
     /// The model's tables for docs/SCALE.md
     Scale(scale::ScaleArgs),
 }
@@ -114,6 +117,7 @@ fn main() -> ExitCode {
         Run::Get(args) => get::run(args),
         Run::Reopen(args) => reopen::run(args),
         Run::Dictionaries(args) => dictionaries::run(args),
+        Run::Gzip(args) => gzip::run(args),
         Run::Scale(args) => {
             print(&scale::run(args));
             return ExitCode::SUCCESS;

@@ -24,10 +24,12 @@ use crate::values::read::{self, Want};
 const BODIES_TO_DICTIONARY: u64 = 32;
 /// The shortest dictionary that is tried, in bytes.
 const SHORTEST: u64 = 16 << 10;
-/// A group's own dictionary is at most this part of the longest.
+/// A group's own dictionary is at most this part of the longest, and a little less: at 256 KiB, which is what the default gives,
+/// zstd takes tables of twice the length.
 const GROUP_PART: usize = 4;
+const LITTLE_LESS: usize = 128;
 /// Length of a dictionary for metas, in bytes.
-const META_BYTES: usize = 16 << 10;
+const META_BYTES: usize = 8 << 10;
 /// Samples taken, in times of the dictionary's length, and at most in bytes.
 const SAMPLES_TO_DICTIONARY: usize = 32;
 const MOST_SAMPLE_BYTES: usize = 32 << 20;
@@ -148,7 +150,7 @@ impl Shared {
         if !registry.has_room() || (own.is_none() && !job.group.is_empty() && !self.has_memory()) {
             return Ok(None);
         }
-        let longest = self.options.dictionary_bytes / if job.group.is_empty() { 1 } else { GROUP_PART };
+        let longest = self.longest(&job.group);
         let bytes = (job.raw_bytes / BODIES_TO_DICTIONARY).clamp(SHORTEST.min(longest as u64), longest as u64) as usize;
         let (bodies, metas, pages) = self.gather(&job.spots, (bytes * SAMPLES_TO_DICTIONARY).min(MOST_SAMPLE_BYTES));
         let level = self.options.compression_level;
@@ -182,6 +184,12 @@ impl Shared {
             elapsed: start.elapsed(),
         }));
         Ok(Some(facts))
+    }
+
+    /// Length of a group's dictionary in bytes, at most.
+    fn longest(&self, group: &[u8]) -> usize {
+        let bytes = self.options.dictionary_bytes;
+        if group.is_empty() { bytes } else { bytes / GROUP_PART - bytes / GROUP_PART / LITTLE_LESS }
     }
 
     /// Whether the digest of one more group's dictionary would fit into half of the memory for them: the other half is for
