@@ -350,7 +350,7 @@ impl Registry {
     pub(crate) fn create(&self, making: &Making, body: &mut [u8], meta: &mut [u8]) -> Result<DictionaryFacts> {
         let _held = lock(&self.changing);
         let list = self.list.load_full();
-        let id = list.last().map_or(0, |d| d.id) + 1;
+        let id = list.last().map_or(0, |d| d.id).saturating_add(1);
         if id > MAX_ID || list.len() >= MOST {
             return Err(Error::full(names::dictionary(id), "there are as many dictionaries as there may be"));
         }
