@@ -35,6 +35,9 @@ impl Part {
     }
 }
 
+/// While there is no room, one is looked for at one wish in so many.
+const LOOK_EVERY: u64 = 8;
+
 /// A digested dictionary.
 pub(crate) struct Digest<T> {
     pub(crate) form: T,
@@ -132,8 +135,8 @@ impl Digests {
     /// Whether there is room for one more digest for compression: within the bound, or in place of one that was not used lately.
     pub(crate) fn may_add(&self, all: &[Arc<Dictionary>]) -> bool {
         let now = self.wishes.fetch_add(1, Ordering::Relaxed);
-        let oldest = || oldest(all).is_some_and(|(used, _)| used + RECENT_WISHES < now);
-        self.bytes() < self.bound.load(Ordering::Relaxed) || oldest()
+        let has_old = || oldest(all).is_some_and(|(used, _)| used + RECENT_WISHES < now);
+        self.bytes() < self.bound.load(Ordering::Relaxed) || (now.is_multiple_of(LOOK_EVERY) && has_old())
     }
 
     pub(crate) fn add_expander(

@@ -47,7 +47,7 @@ pub(crate) struct Trained {
 pub(crate) struct Job {
     pub(crate) group: Vec<u8>,
     pub(crate) spots: Vec<(Location, SizeClass)>,
-    /// Bytes of bodies that were put since the group was first met.
+    /// Bytes of bodies that were put since the group was first met, or since it has a dictionary of many pages.
     pub(crate) raw_bytes: u64,
 }
 
@@ -56,7 +56,7 @@ struct Group {
     name: Vec<u8>,
     trained: Option<Trained>,
     spots: Vec<u64>,
-    /// In all.
+    /// Since the first page, or since there is a dictionary of many pages.
     raw_bytes: u64,
     /// Since the last attempt.
     pages: u64,
@@ -111,14 +111,17 @@ impl Group {
 
     /// Begins anew after an attempt.
     fn attempted(&mut self, made: Option<Trained>) {
-        let waited = self.pages;
-        let (wait, trained) = match made {
-            Some(made) => ((GROWTH * made.pages).min(FEW_PAGES), Some(made)),
+        let wait = match made {
+            Some(made) if made.pages < FEW_PAGES => (GROWTH * made.pages).min(FEW_PAGES),
+            // Each lasts twice as long as the one before at least: their number grows with the logarithm of what is put.
+            Some(_) => (2 * self.wait).clamp(FEW_PAGES, LONGEST_WAIT),
             // Whatever did not pay now will hardly pay soon.
-            None => ((2 * waited).clamp(self.wait, LONGEST_WAIT.max(self.wait)), self.trained),
+            None => (2 * self.pages).clamp(self.wait, LONGEST_WAIT.max(self.wait)),
         };
-        let name = std::mem::take(&mut self.name);
-        *self = Group { name, trained, wait, raw_bytes: self.raw_bytes, ..Group::default() };
+        let trained = made.or(self.trained);
+        // A mature dictionary is replaced for what it costs on the pages since, not on all that there ever were.
+        let raw_bytes = if trained.is_some_and(|t| t.pages >= FEW_PAGES) { 0 } else { self.raw_bytes };
+        *self = Group { name: std::mem::take(&mut self.name), trained, wait, raw_bytes, ..Group::default() };
     }
 }
 

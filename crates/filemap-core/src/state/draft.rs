@@ -61,6 +61,11 @@ impl Packing {
         Packing { level, dictionary, body: digest(Part::Body), meta: digest(Part::Meta) }
     }
 
+    /// Whether there is a digest for bodies.
+    pub(crate) fn has_body(&self) -> bool {
+        self.body.is_some()
+    }
+
     /// Which dictionary that is, 0 for none.
     pub(crate) fn dictionary(&self) -> u32 {
         self.dictionary

@@ -90,7 +90,8 @@ impl Shared {
                 return Ok(());
             }
             let payload = &bytes[h.payload_at()..][..h.payload_bytes as usize];
-            let new = self.recompress(met.key(), h, &bytes[h.meta_at()..h.payload_at()], payload, level)?;
+            let meta = &bytes[h.meta_at()..h.payload_at()];
+            let new = self.recompress(met.location, met.key(), h, (meta, payload), level)?;
             sum.records += 1;
             sum.body_bytes += h.raw_bytes;
             sum.payload_bytes += u64::from(h.payload_bytes);

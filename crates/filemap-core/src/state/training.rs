@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::event::{DictionaryMade, Event};
 use crate::format::dictionary::{Facts, Making};
 use crate::format::location::{Location, SizeClass};
+use crate::format::names;
 use crate::format::value::{Codec, Header, Kind};
 use crate::primitive::Mutex;
 use crate::record::now_ms;
@@ -75,9 +76,13 @@ impl Shared {
         if !self.options.makes_dictionaries() {
             return Packing::plain(level);
         }
-        match self.segments.dictionaries.choose(self.options.group(key)) {
-            0 => Packing::plain(level),
-            id => Packing::with(level, id, &self.segments.dictionaries),
+        let registry = &self.segments.dictionaries;
+        let own = registry.choose(self.options.group(key));
+        let packing = if own == 0 { Packing::plain(level) } else { Packing::with(level, own, registry) };
+        // With too many groups for the memory there may be room for the global one only.
+        match registry.choose(&[]) {
+            global if global != own && global != 0 && !packing.has_body() => Packing::with(level, global, registry),
+            _ => packing,
         }
     }
 
@@ -244,17 +249,17 @@ impl Shared {
         Ok(made)
     }
 
-    /// Compresses a record's meta and payload anew, at a level and with the best dictionary that there is now for its key;
-    /// `None` when the record does not get shorter, in whole units. `meta` and `payload` are as they are stored.
+    /// Compresses the meta and payload of the record at a place anew, at a level and with the best dictionary that there is now
+    /// for its key; `None` when the record does not get shorter, in whole units. `meta` and `payload` are as they are stored.
     ///
     /// # Errors
     /// `Corrupt` when they cannot be expanded.
     pub(crate) fn recompress(
         &self,
+        place: Location,
         key: &[u8],
         header: &Header,
-        meta: &[u8],
-        payload: &[u8],
+        (meta, payload): (&[u8], &[u8]),
         level: i32,
     ) -> Result<Option<Recompressed>> {
         if !matches!(header.kind, Kind::Page | Kind::Chunk | Kind::Reference | Kind::Chunked) {
@@ -264,11 +269,15 @@ impl Shared {
         let mut new =
             Recompressed { header: Header { dictionary: 0, ..*header }, meta: Vec::new(), payload: Vec::new() };
         let mut raw = Vec::new();
-        self.expand_part(header, Part::Meta, meta, header.meta_raw_bytes as usize, &mut raw)?;
+        let expand = |part, stored: &[u8], raw_bytes, out: &mut Vec<u8>| -> Result<()> {
+            let flaw = |what| Error::corrupt(names::segment(place.segment), place.offset(), what);
+            read::expand(&self.segments.dictionaries, header, part, stored, raw_bytes, out)?.map_err(flaw)
+        };
+        expand(Part::Meta, meta, header.meta_raw_bytes as usize, &mut raw)?;
         new.header.meta_codec = packing.meta(&raw, &mut new.meta);
         if matches!(header.kind, Kind::Page | Kind::Chunk) {
             raw.clear();
-            self.expand_part(header, Part::Body, payload, header.raw_bytes as usize, &mut raw)?;
+            expand(Part::Body, payload, header.raw_bytes as usize, &mut raw)?;
             new.header.codec = packing.body(&raw, &mut new.payload);
         } else {
             new.payload.extend_from_slice(payload);
@@ -280,18 +289,6 @@ impl Shared {
         new.header.payload_bytes = new.payload.len() as u32;
         new.header.payload_crc = crc32fast::hash(&new.payload);
         Ok((new.header.total_bytes() < header.total_bytes()).then_some(new))
-    }
-
-    fn expand_part(
-        &self,
-        header: &Header,
-        part: Part,
-        stored: &[u8],
-        raw_bytes: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
-        let expanded = read::expand(&self.segments.dictionaries, header, part, stored, raw_bytes, out)?;
-        expanded.map_err(|what| Error::corrupt("a record", 0, what))
     }
 }
 

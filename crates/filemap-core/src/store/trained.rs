@@ -365,14 +365,15 @@ fn recompression_gives_a_shorter_record_that_expands_to_the_same() {
         .sample_log(&mut |met| {
             let (h, key) = (&met.header, met.key());
             let payload = &met.bytes[h.payload_at()..][..h.payload_bytes as usize];
-            let new = store.shared.recompress(key, h, &met.bytes[h.meta_at()..h.payload_at()], payload, 9)?;
+            let meta = &met.bytes[h.meta_at()..h.payload_at()];
+            let new = store.shared.recompress(met.location, key, h, (meta, payload), 9)?;
             let Some(new) = new else { return Ok(()) };
             shorter += 1;
             assert_eq!((h.kind, new.header.codec, new.header.dictionary), (Kind::Page, Codec::Dictionary, 1));
             assert!(new.header.total_bytes() < h.total_bytes());
             assert_eq!(crc32fast::hash(&new.payload), new.header.payload_crc);
             assert_eq!(new.meta.len(), new.header.meta_bytes as usize);
-            let again = store.shared.recompress(key, &new.header, &new.meta, &new.payload, 9)?;
+            let again = store.shared.recompress(met.location, key, &new.header, (&new.meta, &new.payload), 9)?;
             assert!(again.is_none(), "it is not done twice");
             Ok(())
         })
@@ -382,4 +383,20 @@ fn recompression_gives_a_shorter_record_that_expands_to_the_same() {
     assert_eq!((estimate.records, estimate.shorter_records), (100, shorter));
     assert!(estimate.recompressed_payload_bytes < estimate.payload_bytes * 2 / 3, "{estimate:?}");
     assert!(matches!(store.try_recompression(0), Err(Error::InvalidOption { .. })));
+}
+
+#[test]
+fn inspection_shows_both_copies_of_a_dictionary() {
+    let (_temp, path) = temp();
+    trained(&path, options()).close().unwrap();
+    let mut items = Vec::new();
+    let mut sink = |item: crate::Inspected| {
+        items.push(item);
+        std::ops::ControlFlow::Continue(())
+    };
+    crate::inspect(path.join("dict1.zdict"), &mut sink).unwrap();
+    let kinds: Vec<_> = items.iter().map(|i| (&*i.kind, i.problem.is_some())).collect();
+    assert_eq!(kinds, [("file header", false), ("dictionary", false), ("dictionary", false)]);
+    assert_eq!(items[1].fields, items[2].fields);
+    assert!(items[1].fields.contains(&("id", "1".to_owned())));
 }
