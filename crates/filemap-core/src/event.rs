@@ -25,7 +25,7 @@ pub struct DictionaryMade {
     pub id: u32,
     /// The group of keys that it is for, empty for all.
     pub group: Vec<u8>,
-    /// How many pages it was made of.
+    /// Of how many pages samples were taken for it.
     pub pages: u32,
     /// Compressed to uncompressed bytes of bodies that it was not made of.
     pub body_ratio: f64,

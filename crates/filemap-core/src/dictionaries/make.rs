@@ -14,7 +14,7 @@ const HELD_OUT: usize = 8;
 /// A trained dictionary needs so many times its length to be trained on.
 const TRAINED_ON: usize = 8;
 /// More than so many times its length makes it hardly better, and takes longer.
-const ENOUGH: usize = 24;
+const ENOUGH: usize = 10;
 /// Of a dictionary of whole pages, the part that is trained: it brings entropy tables and what pages have in common.
 const TRAINED_PART: usize = 4;
 /// What one page adds to a dictionary of whole pages, in bytes: more pages are worth more than long ones.

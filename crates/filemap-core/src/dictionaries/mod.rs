@@ -62,7 +62,7 @@ pub struct DictionaryFacts {
     pub group: Vec<u8>,
     /// When it was made, in ms since 1970.
     pub created_ms: i64,
-    /// How many pages it was made of.
+    /// Of how many pages samples were taken for it.
     pub pages: u32,
     /// Length of the dictionary for bodies in bytes, 0 if there is none.
     pub body_bytes: u32,

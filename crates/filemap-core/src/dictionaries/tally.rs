@@ -35,7 +35,7 @@ pub(crate) struct Noted {
     pub(crate) stored_bytes: u64,
 }
 
-/// What was trained for a group: how many pages it was made of, and its ratio then.
+/// What was trained for a group: how many pages its samples were taken from, and its ratio then.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Trained {
     pub(crate) pages: u64,
@@ -49,6 +49,8 @@ pub(crate) struct Job {
     pub(crate) spots: Vec<(Location, SizeClass)>,
     /// Bytes of bodies that were put since the group was first met, or since it has a dictionary of many pages.
     pub(crate) raw_bytes: u64,
+    /// Pages that were put since the group was first met: what the places are a sample of.
+    pub(crate) pages: u64,
 }
 
 #[derive(Debug, Default)]
@@ -58,6 +60,8 @@ struct Group {
     spots: Vec<u64>,
     /// Since the first page, or since there is a dictionary of many pages.
     raw_bytes: u64,
+    /// Since the first page.
+    seen: u64,
     /// Since the last attempt.
     pages: u64,
     /// No attempt before so many pages.
@@ -74,6 +78,7 @@ impl Group {
     }
 
     fn add(&mut self, page: &Noted, most: usize, random: &mut u64) {
+        self.seen += 1;
         self.pages += 1;
         self.raw_bytes += page.raw_bytes;
         self.recent_raw += page.raw_bytes;
@@ -106,7 +111,7 @@ impl Group {
     fn job(&self) -> Job {
         let unpack = |s: &u64| (Location::unpack(s >> 8), SizeClass(*s as u8));
         let spots = self.spots.iter().map(unpack).collect();
-        Job { group: self.name.clone(), spots, raw_bytes: self.raw_bytes }
+        Job { group: self.name.clone(), spots, raw_bytes: self.raw_bytes, pages: self.seen }
     }
 
     /// Begins anew after an attempt.
@@ -121,7 +126,8 @@ impl Group {
         let trained = made.or(self.trained);
         // A mature dictionary is replaced for what it costs on the pages since, not on all that there ever were.
         let raw_bytes = if trained.is_some_and(|t| t.pages >= FEW_PAGES) { 0 } else { self.raw_bytes };
-        *self = Group { name: std::mem::take(&mut self.name), trained, wait, raw_bytes, ..Group::default() };
+        let (name, seen) = (std::mem::take(&mut self.name), self.seen);
+        *self = Group { name, trained, wait, raw_bytes, seen, ..Group::default() };
     }
 }
 

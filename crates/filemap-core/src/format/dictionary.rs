@@ -11,7 +11,7 @@
 //! | 72 | 4 | its CRC-32 |
 //! | 76 | 4 | length of the dictionary of metas, 0 for none |
 //! | 80 | 4 | its CRC-32 |
-//! | 84 | 4 | how many pages both were made of |
+//! | 84 | 4 | of how many pages samples were taken for both |
 //! | 88 | 4 | what it made of other bodies: compressed bytes in a million |
 //! | 92 | 4 | what it made of other metas: compressed bytes in a million |
 //! | 96 | 2 | zstd level of those trials |

@@ -32,8 +32,8 @@ const LITTLE_LESS: usize = 128;
 /// Length of a dictionary for metas, in bytes.
 const META_BYTES: usize = 8 << 10;
 /// Samples taken, in times of the dictionary's length, and at most in bytes.
-const SAMPLES_TO_DICTIONARY: usize = 32;
-const MOST_SAMPLE_BYTES: usize = 32 << 20;
+const SAMPLES_TO_DICTIONARY: usize = 16;
+const MOST_SAMPLE_BYTES: usize = 16 << 20;
 /// Longer bodies are no samples.
 const LONGEST_SAMPLE: u64 = 256 << 10;
 /// A group, and the whole store, is expected to get so many times the bytes that it has had: what its dictionary must save
@@ -157,7 +157,7 @@ impl Shared {
         }
         let longest = self.longest(&job.group);
         let bytes = (job.raw_bytes / BODIES_TO_DICTIONARY).clamp(SHORTEST.min(longest as u64), longest as u64) as usize;
-        let (bodies, metas, pages) = self.gather(&job.spots, (bytes * SAMPLES_TO_DICTIONARY).min(MOST_SAMPLE_BYTES));
+        let (bodies, metas) = self.gather(&job.spots, (bytes * SAMPLES_TO_DICTIONARY).min(MOST_SAMPLE_BYTES));
         let level = self.options.compression_level;
         let before = registry.choose(&job.group);
         let body = trial(&bodies, bytes, level, registry, before, Part::Body);
@@ -174,7 +174,7 @@ impl Shared {
         let making = Making {
             created_ms: now_ms(),
             group: job.group.clone(),
-            pages: pages as u32,
+            pages: u32::try_from(job.pages).unwrap_or(u32::MAX),
             body_ppm: ppm(body.made.compressed_bytes, bodies.held_out_bytes()),
             meta_ppm: ppm(meta.compressed_bytes, metas.held_out_bytes()),
             level: level as u16,
@@ -204,9 +204,9 @@ impl Shared {
         (self.segments.dictionaries.groups() + 1) * one <= self.options.dictionary_memory_bytes / 2
     }
 
-    /// Reads sample pages: bodies, metas, and how many pages they are of. What cannot be read, or was moved, is left out.
-    fn gather(&self, spots: &[(Location, SizeClass)], most_bytes: usize) -> (Samples, Samples, usize) {
-        let (mut bodies, mut metas, mut pages) = (Samples::default(), Samples::default(), 0);
+    /// Reads sample pages: bodies and metas. What cannot be read, or was moved, is left out.
+    fn gather(&self, spots: &[(Location, SizeClass)], most_bytes: usize) -> (Samples, Samples) {
+        let (mut bodies, mut metas) = (Samples::default(), Samples::default());
         for (location, size) in spots {
             let read = self.segments.with_record(*location, *size, Want::Whole, |raw| {
                 let mut body = Vec::new();
@@ -218,12 +218,11 @@ impl Shared {
             let Ok((body, meta)) = read else { continue };
             bodies.add(body);
             metas.add(meta);
-            pages += 1;
             if bodies.raw_bytes() >= most_bytes {
                 break;
             }
         }
-        (bodies, metas, pages)
+        (bodies, metas)
     }
 
     /// Makes dictionaries now, of pages that are sampled over the whole log: see [`Store::train`](crate::Store::train).
@@ -244,6 +243,7 @@ impl Shared {
         for mut job in tally.all_jobs(self.firsts()) {
             // Only a part of the log was looked at.
             job.raw_bytes = (job.raw_bytes as f64 * scale) as u64;
+            job.pages = (job.pages as f64 * scale) as u64;
             made.extend(self.train_group(writer, &job)?);
         }
         Ok(made)
