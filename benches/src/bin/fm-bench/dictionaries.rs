@@ -127,6 +127,23 @@ impl Trials<'_> {
         Ok(())
     }
 
+    /// The same for the dictionary of all keys, of as many pages as are worth waiting for.
+    fn global_numbers(&mut self) -> Outcome<()> {
+        let (train, test) = self.samples(Grouping::Global)?;
+        for pages in [250, 850, 2000] {
+            for (making, kib) in
+                [(Making::Trained, 512), (Making::Both, 512), (Making::Trained, 1024), (Making::Both, 1024)]
+            {
+                let start = Instant::now();
+                let made = train.dictionaries(making, kib * KIB, pages, 1)?;
+                let s = start.elapsed().as_secs_f64();
+                let name = format!("Global {making:?} {kib} KiB of {pages} pages (made in {s:.2} s)");
+                self.row(name, &test, &made, Settings::level(3))?;
+            }
+        }
+        Ok(())
+    }
+
     fn attach(&mut self) -> Outcome<()> {
         let (train, test) = self.samples(Grouping::Host)?;
         for kib in [110, 512, 1024] {
@@ -212,7 +229,7 @@ pub fn run(args: &DictionariesArgs) -> Outcome<Report> {
             match table {
                 Table::Sizes => trials.sizes()?,
                 Table::Levels => trials.levels()?,
-                Table::Samples => trials.numbers()?,
+                Table::Samples => trials.numbers().and_then(|()| trials.global_numbers())?,
                 Table::Attach => trials.attach()?,
                 Table::Frames => trials.frames()?,
                 Table::Groups => trials.groups()?,

@@ -11,12 +11,14 @@ use crate::format::dictionary::MAX_BYTES;
 const MAGIC: [u8; 4] = [0x37, 0xa4, 0x30, 0xec];
 /// One sample in so many is kept to try dictionaries on.
 const HELD_OUT: usize = 8;
-/// A trained dictionary needs so many times its length to be trained on.
-const TRAINED_ON: usize = 8;
-/// More than so many times its length makes it hardly better, and takes longer.
-const ENOUGH: usize = 10;
+/// A trained dictionary is tried when there is so many times its length to train on: with less it hardly ever is the better one.
+const TRAINED_ON: usize = 24;
+/// More than that makes it hardly better, and takes longer.
+const ENOUGH: usize = 32;
 /// Of a dictionary of whole pages, the part that is trained: it brings entropy tables and what pages have in common.
-const TRAINED_PART: usize = 4;
+const TRAINED_PART: usize = 2;
+/// That part needs so many times its length, since whole pages make up for what it lacks.
+const PART_TRAINED_ON: usize = 8;
 /// What one page adds to a dictionary of whole pages, in bytes: more pages are worth more than long ones.
 const PAGE_BYTES: usize = 48 << 10;
 /// Shorter dictionaries are not worth a file.
@@ -61,7 +63,7 @@ impl Samples {
     /// The best dictionary of at most `bytes` at a level; `None` when there is too little to make one of.
     pub(crate) fn dictionary(&self, bytes: usize, level: i32) -> Option<Candidate> {
         let bytes = bytes.min(MAX_BYTES);
-        let candidates = [self.of_pages(bytes), self.trained(bytes)];
+        let candidates = [self.of_pages(bytes), self.trained(bytes, TRAINED_ON)];
         let tried = candidates.into_iter().flatten().filter(|c| c.len() >= LEAST_BYTES).filter_map(|content| {
             let compressed_bytes = self.tried(&content, level)?;
             Some(Candidate { content, compressed_bytes })
@@ -85,7 +87,7 @@ impl Samples {
     }
 
     /// By zstd's trainer (fast cover).
-    fn trained(&self, bytes: usize) -> Option<Vec<u8>> {
+    fn trained(&self, bytes: usize, on: usize) -> Option<Vec<u8>> {
         let mut lengths: Vec<usize> = Vec::new();
         let mut samples: Vec<u8> = Vec::new();
         for page in &self.pages {
@@ -95,7 +97,7 @@ impl Samples {
             samples.extend_from_slice(page);
             lengths.push(page.len());
         }
-        if samples.len() < TRAINED_ON * bytes || lengths.len() < HELD_OUT {
+        if samples.len() < on * bytes || lengths.len() < HELD_OUT {
             return None;
         }
         let mut out = Vec::with_capacity(bytes);
@@ -105,7 +107,7 @@ impl Samples {
 
     /// A part trained, if that can be, then whole pages.
     fn of_pages(&self, bytes: usize) -> Option<Vec<u8>> {
-        let mut out = self.trained(bytes / TRAINED_PART).unwrap_or_default();
+        let mut out = self.trained(bytes / TRAINED_PART, PART_TRAINED_ON).unwrap_or_default();
         for page in &self.pages {
             let room = bytes - out.len();
             out.extend_from_slice(&page[..page.len().min(PAGE_BYTES).min(room)]);
@@ -159,7 +161,7 @@ mod tests {
     fn frames_name_a_trained_dictionary_by_its_number() {
         let mut samples = Samples::default();
         (0..400).for_each(|i| samples.add(page(i)));
-        let mut content = samples.trained(4096).unwrap();
+        let mut content = samples.trained(4096, PART_TRAINED_ON).unwrap();
         name(&mut content, 77);
         assert_eq!(zstd_safe::get_dict_id(&content).map(u32::from), Some(77));
         let mut raw = b"<html>".to_vec();
