@@ -44,6 +44,12 @@ fn format() -> std::io::Result<()> {
     write("format", "leaf", 0x84, &index[leaf..leaf + 256])?;
     write("format", "node", 0x85, &index[layout.nodes[0] * PAGE..][..PAGE])?;
     write("format", "name", 6, b"value17.dat")?;
+    // Magic, versions, id, and two dictionaries of 300 and 20 bytes; the checksums are made right.
+    let mut dictionary = [&b"FMDICT\0\0"[..], &[0; 1016]].concat();
+    for (at, byte) in [(12, 1), (14, 1), (32, 1), (68, 44), (69, 1), (76, 20)] {
+        dictionary[at] = byte;
+    }
+    write("format", "dictionary", 0x87, &dictionary)?;
     write("format", "values", 0x88, &image.file("value0.dat")[64..])?;
     write("format", "keys", 0x89, &image.file("key.dat")[64..])
 }

@@ -37,6 +37,8 @@ pub enum Fault {
     RemovalsDropped,
     StreamsNotPinned,
     VictimsRemovedEarly,
+    DictionaryNotSynced,
+    DictionaryNameNotSynced,
 }
 
 #[cfg(feature = "sim")]
@@ -55,7 +57,7 @@ mod on {
     impl Fault {
         /// All that lose something soon. `LocationsNotSeeded` does so only where a record lies in two places, `RemovalsDropped` only
         /// when the index is rebuilt from the value log.
-        pub const ALL: [Fault; 29] = [
+        pub const ALL: [Fault; 31] = [
             Fault::LogNotSyncedBeforeCheckpoint,
             Fault::KeysNotSynced,
             Fault::IndexNotSynced,
@@ -85,6 +87,8 @@ mod on {
             Fault::OutputNotSynced,
             Fault::StreamsNotPinned,
             Fault::VictimsRemovedEarly,
+            Fault::DictionaryNotSynced,
+            Fault::DictionaryNameNotSynced,
         ];
     }
 

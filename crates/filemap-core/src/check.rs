@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::accounts::{Account, Accounts};
+use crate::dictionaries::{Part as RecordPart, Registry};
 use crate::error::{Error, Result};
 use crate::format::key::{KeyRecord, UNIT_BYTES as KEY_UNIT};
 use crate::format::leaf::{Slot, kept_bits};
@@ -13,6 +14,7 @@ use crate::format::{PAGE_BYTES, names};
 use crate::log::scan::Item;
 use crate::recover;
 use crate::state::{Shared, digest};
+use crate::values::read;
 use crate::values::segments::{FIRST_RECORD, Segment};
 
 /// One damaged place.
@@ -92,6 +94,8 @@ struct Check<'a> {
     /// What was found to be live, and the removals below `tail`.
     found: Accounts,
     tail: Tail,
+    /// Records that need a dictionary that cannot be read, by its id, and why.
+    unread: BTreeMap<u32, (u64, Error)>,
     keys: Starts,
     /// Where the scans end: what the index leads to beyond was written since.
     value_end: Tail,
@@ -113,12 +117,16 @@ impl Shared {
         let mut check = Check {
             shared: self,
             report: VerifyReport::default(),
-            total_bytes: stats.value_bytes + stats.key_bytes + stats.index_leaves * PAGE_BYTES as u64,
+            total_bytes: stats.value_bytes
+                + stats.dictionary_bytes
+                + stats.key_bytes
+                + stats.index_leaves * PAGE_BYTES as u64,
             values: HashMap::new(),
             chunks: HashMap::new(),
             lists: HashMap::new(),
             found: Accounts::default(),
             tail: self.latest.load().tail,
+            unread: BTreeMap::new(),
             keys: Starts::default(),
             value_end: self.log_end().0,
             key_end: self.keys.bytes(),
@@ -126,7 +134,9 @@ impl Shared {
         };
         let settled = self.settled();
         check.superblock()?;
+        check.dictionaries();
         check.values()?;
+        check.unread();
         let heads = check.keys()?;
         check.index(heads, settled)?;
         Ok(check.report)
@@ -163,6 +173,23 @@ impl Check<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Reads both copies of every dictionary.
+    fn dictionaries(&mut self) {
+        for id in self.shared.segments.dictionaries.ids() {
+            let name = names::dictionary(id);
+            self.report.files += 1;
+            match self.shared.segments.dictionaries.check(id) {
+                Err(e) => self.problem(name, 0, e.to_string()),
+                Ok(checked) => {
+                    for (offset, what) in checked.problems {
+                        self.problem(&name, offset, what);
+                    }
+                    self.read(&name, checked.bytes);
+                }
+            }
+        }
     }
 
     /// Scans every segment up to the end of the log.
@@ -203,16 +230,19 @@ impl Check<'_> {
                     Item::Record { offset, bytes } => {
                         read += bytes.len() as u64;
                         self.report.value_records += 1;
-                        match expand(bytes, &mut expanded) {
+                        match expand(&self.shared.segments.dictionaries, bytes, &mut expanded) {
                             Ok(Part::Chunk) => chunks.add(offset / UNIT_BYTES),
                             Ok(Part::List(list)) => {
                                 self.lists.insert(Location::new(segment.id, offset), list);
                             }
                             Ok(Part::Tombstone) => self.tombstone(segment, offset, bytes.len() as u64),
                             Ok(Part::Other) => {}
-                            Err(what) => {
+                            Err(Flaw::Record(what)) => {
                                 self.problem(&name, offset, what);
                                 continue;
+                            }
+                            Err(Flaw::Dictionary(id, e)) => {
+                                self.unread.entry(id).or_insert((0, e)).0 += 1;
                             }
                         }
                         starts.add(offset / UNIT_BYTES);
@@ -227,6 +257,13 @@ impl Check<'_> {
             self.chunks.insert(segment.id, chunks);
         }
         Ok(())
+    }
+
+    /// Reports dictionaries that are missing or damaged once each, however many records need them.
+    fn unread(&mut self) {
+        for (id, (records, error)) in std::mem::take(&mut self.unread) {
+            self.problem(names::dictionary(id), 0, format!("{records} records cannot be expanded without it: {error}"));
+        }
     }
 
     fn tombstone(&mut self, segment: &Segment, offset: u64, bytes: u64) {
@@ -434,19 +471,36 @@ enum Part {
     Other,
 }
 
+/// Why a record cannot be expanded.
+enum Flaw {
+    /// It is wrong itself.
+    Record(&'static str),
+    /// The dictionary of this id is.
+    Dictionary(u32, Error),
+}
+
+impl From<&'static str> for Flaw {
+    fn from(what: &'static str) -> Flaw {
+        Flaw::Record(what)
+    }
+}
+
 /// Checks that a record's parts decompress to their recorded lengths.
-fn expand(bytes: &[u8], out: &mut Vec<u8>) -> std::result::Result<Part, &'static str> {
+fn expand(dictionaries: &Registry, bytes: &[u8], out: &mut Vec<u8>) -> std::result::Result<Part, Flaw> {
     let header = value::peek(bytes)?;
+    let part = |part, stored: &[u8], raw_bytes, out: &mut Vec<u8>| -> std::result::Result<(), Flaw> {
+        out.clear();
+        let expanded = read::expand(dictionaries, &header, part, stored, raw_bytes, out);
+        Ok(expanded.map_err(|e| Flaw::Dictionary(header.dictionary, e))??)
+    };
     let meta = &bytes[header.meta_at()..header.payload_at()];
     let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
-    out.clear();
-    crate::values::codec::expand(header.meta_codec, meta, header.meta_raw_bytes as usize, out)?;
-    out.clear();
+    part(RecordPart::Meta, meta, header.meta_raw_bytes as usize, out)?;
     if matches!(header.kind, Kind::Page | Kind::Chunk) {
-        crate::values::codec::expand(header.codec, payload, header.raw_bytes as usize, out)?;
+        part(RecordPart::Body, payload, header.raw_bytes as usize, out)?;
     }
     match header.kind {
-        Kind::Page if digest(out) != header.digest => Err("the body's digest does not match"),
+        Kind::Page if digest(out) != header.digest => Err("the body's digest does not match".into()),
         Kind::Chunk => Ok(Part::Chunk),
         Kind::Chunked => {
             let list = value::decode_chunks(payload, header.raw_bytes)?;

@@ -18,6 +18,23 @@ pub struct RecoveryReport {
     pub elapsed: Duration,
 }
 
+/// A dictionary that was made in the background.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DictionaryMade {
+    /// Its number: the file is `dictN.zdict`.
+    pub id: u32,
+    /// The group of keys that it is for, empty for all.
+    pub group: Vec<u8>,
+    /// Of how many pages samples were taken for it.
+    pub pages: u32,
+    /// Compressed to uncompressed bytes of bodies that it was not made of.
+    pub body_ratio: f64,
+    /// The same without it.
+    pub body_ratio_before: f64,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
 /// Why nothing, or something, is to be done.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
@@ -114,6 +131,8 @@ pub enum Event {
     },
     /// A run of compaction has finished.
     Compacted(Compacted),
+    /// A dictionary was made; new pages of its group are compressed with it.
+    DictionaryMade(DictionaryMade),
     /// A new segment of the value log was begun.
     SegmentRolled {
         /// Its number.
@@ -149,6 +168,17 @@ impl fmt::Display for Event {
                 c.removed_segments,
                 c.removed_bytes,
                 c.copied_bytes
+            ),
+            Event::DictionaryMade(d) => write!(
+                f,
+                "dictionary {} made of {} pages{}{} in {} ms: {:.3} of the bodies' bytes, {:.3} before",
+                d.id,
+                d.pages,
+                if d.group.is_empty() { "" } else { " of " },
+                String::from_utf8_lossy(&d.group),
+                d.elapsed.as_millis(),
+                d.body_ratio,
+                d.body_ratio_before
             ),
             Event::SegmentRolled { segment } => write!(f, "value log rolled to segment {segment}"),
         }

@@ -6,6 +6,7 @@ use std::path::Path;
 use filemap_io::File;
 
 use crate::error::{Error, Result};
+use crate::format::dictionary::{CONTENT_AT, decode_facts};
 use crate::format::header::{self, FileHeader, Kind};
 use crate::format::key::KeyRecord;
 use crate::format::superblock::{BYTES, COPIES, Superblock};
@@ -63,6 +64,7 @@ pub fn inspect(path: impl AsRef<Path>, sink: &mut dyn FnMut(Inspected) -> Contro
             let framing = KeyFraming::new(seed(&head.store_id, u64::MAX));
             log(&*file, name, framing, &|b| key_fields(b), sink)
         }
+        Kind::Dictionary => dictionary(&*file, name, &head, sink),
         Kind::Index => pages(&*file, name, seed(&head.store_id, u64::MAX - 1), sink),
     }
 }
@@ -86,6 +88,36 @@ fn header_item(head: std::result::Result<FileHeader, &str>) -> Inspected {
         ),
     };
     Inspected { offset: 0, bytes: header::BYTES as u64, kind: "file header".into(), fields, problem }
+}
+
+/// Both copies of a dictionary.
+fn dictionary(file: &dyn File, name: &str, head: &FileHeader, sink: Sink<'_>) -> Result<()> {
+    let half = file.len().map_err(|e| Error::io("measure", name, e))? / 2;
+    for offset in [0, half] {
+        let mut b = [0; CONTENT_AT];
+        let n = file.read_at(&mut b, offset).map_err(|e| Error::io("read", name, e))?;
+        let (fields, problem) = match decode_facts(&b[..n], &head.store_id) {
+            Err(what) => (Vec::new(), Some(what.to_owned())),
+            Ok((_, f)) => (
+                vec![
+                    ("id", f.id.to_string()),
+                    ("group", String::from_utf8_lossy(&f.group).into_owned()),
+                    ("pages", f.pages.to_string()),
+                    ("body_bytes", f.body_bytes.to_string()),
+                    ("meta_bytes", f.meta_bytes.to_string()),
+                    ("body_ppm", f.body_ppm.to_string()),
+                    ("meta_ppm", f.meta_ppm.to_string()),
+                    ("level", f.level.to_string()),
+                ],
+                None,
+            ),
+        };
+        let item = Inspected { offset, bytes: half, kind: "dictionary".into(), fields, problem };
+        if sink(item).is_break() {
+            return Ok(());
+        }
+    }
+    Ok(())
 }
 
 fn superblock(file: &dyn File, name: &str, sink: Sink<'_>) -> Result<()> {

@@ -18,6 +18,12 @@ pub struct Limits {
     pub slack_bytes: u64,
     /// Versions that one run of compaction moves at most.
     pub compact_ops: usize,
+    /// Pages that are put before the first dictionary is made of them.
+    pub first_pages: u64,
+    /// Pages of one group that are put before it is tried whether a dictionary of its own pays.
+    pub group_pages: u64,
+    /// Dictionaries are made and used whether they pay or not.
+    pub always_train: bool,
 }
 
 impl Default for Limits {
@@ -30,6 +36,9 @@ impl Default for Limits {
             map_pages: 1 << 10,
             slack_bytes: 64 << 20,
             compact_ops: 1 << 20,
+            first_pages: 256,
+            group_pages: 256,
+            always_train: false,
         }
     }
 }

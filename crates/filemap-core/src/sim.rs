@@ -49,12 +49,13 @@ pub fn open_read_only(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
     Store::open_read_only_in(dir, options)
 }
 
-/// Does what the threads of a store would do now: writes back, prepares a segment, runs a checkpoint that is due, and one run
-/// of compaction. An error has poisoned the store, or is one of compaction, and harmless.
+/// Does what the threads of a store would do now: writes back, prepares a segment, runs a checkpoint that is due, makes
+/// dictionaries that are, and runs compaction once. An error has poisoned the store, or is one of compaction, and harmless.
 pub fn work(store: &Store) {
     if let Some(writer) = &store.shared.writer {
         worker::write_back(&store.shared, writer, false);
         worker::checkpoint_if_due(&store.shared, writer);
+        worker::train_if_due(&store.shared, writer);
         if writer.poison.cause().is_none() {
             let _ = worker::compact_if_due(&store.shared);
         }

@@ -1,5 +1,5 @@
 //! The background threads of a handle that writes: one syncs the log and prepares segments, one checkpoints, one gives space
-//! back. Nothing else in the crate starts a thread.
+//! back, one makes dictionaries. Nothing else in the crate starts a thread.
 
 use std::sync::Arc;
 #[cfg(not(filemap_shuttle))]
@@ -31,8 +31,14 @@ pub(crate) type JoinHandle = std::thread::JoinHandle<()>;
 /// # Errors
 /// `Io` when the system gives no thread.
 pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle>> {
-    let jobs: [(&str, Job); 3] =
-        [("filemap-sync", keep_synced), ("filemap-checkpoint", keep_checkpointed), ("filemap-compact", keep_compacted)];
+    let mut jobs: Vec<(&str, Job)> = vec![
+        ("filemap-sync", keep_synced),
+        ("filemap-checkpoint", keep_checkpointed),
+        ("filemap-compact", keep_compacted),
+    ];
+    if shared.options.makes_dictionaries() {
+        jobs.push(("filemap-train", keep_trained));
+    }
     let mut threads = Vec::new();
     for (name, job) in jobs {
         let mine = Arc::clone(shared);
@@ -99,6 +105,25 @@ fn keep_checkpointed(shared: &Shared) {
         writer.checkpoint_bell.wait(IDLE);
         if !writer.checkpoint_bell.is_stopped() {
             checkpoint_if_due(shared, writer);
+        }
+    }
+}
+
+/// Makes dictionaries when they are due.
+fn keep_trained(shared: &Shared) {
+    let Some(writer) = &shared.writer else { return };
+    while !writer.training.bell.is_stopped() {
+        writer.training.bell.wait(IDLE);
+        train_if_due(shared, writer);
+    }
+}
+
+/// Makes the dictionaries that are due. What fails is tried again much later.
+pub(crate) fn train_if_due(shared: &Shared, writer: &WriteSide) {
+    while !writer.training.bell.is_stopped() && writer.poison.cause().is_none() {
+        let Some(job) = writer.training.tally.job(shared.firsts()) else { return };
+        if let Err(e) = shared.train_group(writer, &job) {
+            shared.counters.failed(&e);
         }
     }
 }

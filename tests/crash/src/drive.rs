@@ -78,6 +78,9 @@ impl Op {
     }
 }
 
+/// What all bodies have in common.
+const ALIKE: &[u8] = b"<p>What every page of a site has in the same words, and in the same place.</p>";
+
 /// The oracle, shared with whoever draws images in the middle of an operation.
 pub type Shared = Arc<Mutex<Arc<Oracle>>>;
 
@@ -135,6 +138,9 @@ impl Driver {
         let id = self.rng.u64(..);
         let mut body: Vec<u8> = id.to_le_bytes().iter().cycle().take(bytes).copied().collect();
         body.iter_mut().skip(9).step_by(3).for_each(|b| *b = self.rng.u8(..));
+        // What all bodies have in the middle is what dictionaries are for.
+        let middle = body.iter_mut().skip(24).take((bytes / 2).saturating_sub(12));
+        middle.zip(ALIKE.iter().cycle()).for_each(|(b, alike)| *b = *alike);
         body
     }
 

@@ -58,6 +58,9 @@ impl World {
             map_pages: *choice(rng, &[1, 4, 16]),
             slack_bytes: *choice(rng, &[0, 0, 2048, 1 << 20]),
             compact_ops: *choice(rng, &[1, 3, 1 << 20]),
+            first_pages: *choice(rng, &[2, 5, 20]),
+            group_pages: *choice(rng, &[1, 3, 10]),
+            always_train: true,
         };
         let durability = match rng.u8(..6) {
             0 => Durability::Sync,
@@ -96,6 +99,7 @@ impl World {
             map_pages: 1,
             slack_bytes: 0,
             compact_ops: 3,
+            ..Limits::default()
         };
         World {
             options: options(limits, 4096, 256).durability(Durability::Buffered).checkpoint_bytes(1 << 20),
@@ -131,8 +135,15 @@ fn options(limits: Limits, segment_bytes: u64, chunk_bytes: u64) -> Options {
         .large_value_bytes(chunk_bytes)
         .recent_bytes(64 << 10)
         .writeback_bytes(2048)
+        .dictionary_group(host)
+        .dictionary_bytes(4096)
         .free_space_floor(0);
     sim::with_limits(options, limits)
+}
+
+/// The host of a key, with the scheme.
+fn host(key: &[u8]) -> &[u8] {
+    &key[..key.iter().rposition(|b| *b == b'/').unwrap_or(0)]
 }
 
 fn is_traced() -> bool {

@@ -12,7 +12,8 @@ const HEADER: usize = 64;
 type Reports = Arc<Mutex<Vec<RecoveryReport>>>;
 
 fn options() -> Options {
-    let limits = Limits { leaf_slots: 2, stage_pages: 1, flush_pages: 1, flush_key_bytes: 1, map_pages: 1 };
+    let limits =
+        Limits { leaf_slots: 2, stage_pages: 1, flush_pages: 1, flush_key_bytes: 1, map_pages: 1, ..Limits::default() };
     let options = Options::new()
         .segment_bytes(4096)
         .large_value_bytes(512)

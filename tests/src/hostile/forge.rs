@@ -65,6 +65,23 @@ pub fn header(file: &mut [u8]) {
     }
 }
 
+/// Seals one copy of a dictionary's file: its header, its facts, both dictionaries as far as they are there.
+pub fn dictionary(copy: &mut [u8], store_id: &[u8; 16]) {
+    if copy.len() < 512 {
+        return;
+    }
+    header(copy);
+    let mut from = 512usize;
+    for (length_at, sum_at) in [(68, 72), (76, 80)] {
+        let to = from.saturating_add(u32_at(copy, length_at) as usize).min(copy.len());
+        let sum = crc32fast::hash(&copy[from..to]).to_le_bytes();
+        put(copy, sum_at, &sum);
+        from = to;
+    }
+    let sum = crc(seed(store_id, u64_at(copy, 32)), 64, &copy[68..512]);
+    put(copy, 64, &sum);
+}
+
 /// Seals a page of address.idx.
 pub fn page(file: &mut [u8], store_id: &[u8; 16], page: usize) {
     if let Some(b) = file.get_mut(page * PAGE..(page + 1) * PAGE) {

@@ -9,7 +9,7 @@ use filemap_benches::drive::{Driven, Outcome, Plan, drive};
 use filemap_benches::process::{MemoryWatch, anonymous_bytes, device_written_bytes};
 use filemap_benches::report::{Bar, Report};
 use filemap_benches::source::Source;
-use filemap_core::{StatValue, Store};
+use filemap_core::{Options, StatValue, Store};
 
 use crate::PutArgs;
 use crate::bare;
@@ -23,6 +23,9 @@ pub struct LoadArgs {
     /// Number of the first page: the store exists and holds those before it
     #[arg(long, default_value_t = 0)]
     from: u64,
+    /// Say at the end what recompression at this level would make of the store
+    #[arg(long)]
+    try_level: Option<i32>,
     #[command(flatten)]
     put: PutArgs,
     #[command(flatten)]
@@ -100,6 +103,7 @@ pub fn run(args: &LoadArgs) -> Outcome<Report> {
     let own_written = device_written_bytes()? - own;
     report.number("the same, of this process alone", own_written as f64 / log_bytes as f64, "");
     engine(&mut report, &load.stats);
+    packing(&mut report, args, &load.stats)?;
     Ok(report)
 }
 
@@ -130,6 +134,57 @@ fn space(report: &mut Report, args: &LoadArgs, load: &Load, plan: &Plan) -> Outc
         curve.map(|sample| format!("{}: {:.1}", sample.keys, sample.index_bytes as f64 / sample.keys as f64)).collect();
     let step = curve.len().div_ceil(12).max(1);
     report.note("keys: bytes per key", curve.iter().step_by(step).cloned().collect::<Vec<_>>());
+    Ok(())
+}
+
+/// What compression made of the bodies, and which dictionaries it used; what recompression would make of them.
+fn packing(report: &mut Report, args: &LoadArgs, stats: &filemap_core::Stats) -> Outcome<()> {
+    report.section("compression");
+    let raw = stats.body_bytes as f64;
+    report.number("payload by body", stats.payload_bytes as f64 / raw, "");
+    report.number("payload", stats.payload_bytes as f64 / 1e6, "MB");
+    let store = Store::open(&args.dir, Options::new().dictionary_group(store::site))?;
+    for d in store.dictionaries() {
+        let facts = format!(
+            "{} KiB and {} KiB for metas, of {} pages: {:.4} of bodies, {:.4} of metas{}",
+            d.body_bytes >> 10,
+            d.meta_bytes >> 10,
+            d.pages,
+            d.body_ratio,
+            d.meta_ratio,
+            if d.is_current { ", current" } else { "" }
+        );
+        report.note(format!("dictionary {} {}", d.id, String::from_utf8_lossy(&d.group)), facts);
+    }
+    if let Some(level) = args.try_level {
+        for trained in [false, true] {
+            let start = Instant::now();
+            if trained {
+                report.count("dictionaries made by train", store.train()?.len() as u64);
+                report.number("time of train", start.elapsed().as_secs_f64(), "s");
+            }
+            let start = Instant::now();
+            let e = store.try_recompression(level)?;
+            let name = if trained { "then recompressed" } else { "recompressed" };
+            report.number(format!("{name} at {level}: payload"), e.recompressed_payload_bytes as f64 / 1e6, "MB");
+            report.number(
+                format!("{name} at {level}: by before"),
+                e.recompressed_payload_bytes as f64 / e.payload_bytes as f64,
+                "",
+            );
+            report.number(
+                format!("{name} at {level}: records by before"),
+                e.recompressed_stored_bytes as f64 / e.stored_bytes as f64,
+                "",
+            );
+            report.number(
+                format!("{name} at {level}: speed"),
+                e.body_bytes as f64 / 1e6 / start.elapsed().as_secs_f64(),
+                "MB/s",
+            );
+        }
+    }
+    store.close()?;
     Ok(())
 }
 

@@ -5,7 +5,9 @@
 
 mod bare;
 mod compare;
+mod dictionaries;
 mod get;
+mod gzip;
 mod load;
 mod reopen;
 mod scale;
@@ -44,6 +46,10 @@ enum Run {
     Get(get::GetArgs),
     /// A load killed in the middle, reopened and checked; then clean opens
     Reopen(reopen::ReopenArgs),
+    /// What dictionaries do for the corpus, for docs/DICTIONARIES.md
+    Dictionaries(dictionaries::DictionariesArgs),
+    /// The store beside itself with `gzip -6` a page, taking turns
+    Gzip(gzip::GzipArgs),
     /// The model's tables for docs/SCALE.md
     Scale(scale::ScaleArgs),
 }
@@ -110,6 +116,8 @@ fn main() -> ExitCode {
         Run::Compare(args) => compare::run(args),
         Run::Get(args) => get::run(args),
         Run::Reopen(args) => reopen::run(args),
+        Run::Dictionaries(args) => dictionaries::run(args),
+        Run::Gzip(args) => gzip::run(args),
         Run::Scale(args) => {
             print(&scale::run(args));
             return ExitCode::SUCCESS;

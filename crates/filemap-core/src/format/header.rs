@@ -2,12 +2,12 @@
 //!
 //! | offset | size | field |
 //! |---|---|---|
-//! | 0 | 8 | magic: `FMVALUE\0`, `FMKEYS\0\0` or `FMINDEX\0` |
+//! | 0 | 8 | magic: `FMVALUE\0`, `FMKEYS\0\0`, `FMINDEX\0` or `FMDICT\0\0` |
 //! | 8 | 4 | CRC-32 of bytes 12..64 |
 //! | 12 | 2 | format version that a reader must know |
 //! | 14 | 2 | format version that a writer must know |
 //! | 16 | 16 | store id |
-//! | 32 | 8 | value segment: ordinal, its place in the order of the log; 0 elsewhere |
+//! | 32 | 8 | value segment: ordinal, its place in the order of the log; dictionary: its id; 0 elsewhere |
 //! | 40 | 8 | time of creation, ms since 1970 |
 //! | 48 | 8 | value segment: floor, no record in it is an earlier version of a removal with a lower sequence; 0 elsewhere |
 //! | 56 | 1 | value segment: 0 = part of the log, 1 = written by compaction; 0 elsewhere |
@@ -26,16 +26,18 @@ pub(crate) enum Kind {
     Values,
     Keys,
     Index,
+    Dictionary,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 3] = [Kind::Values, Kind::Keys, Kind::Index];
+    pub(crate) const ALL: [Kind; 4] = [Kind::Values, Kind::Keys, Kind::Index, Kind::Dictionary];
 
     pub(crate) fn magic(self) -> &'static [u8; 8] {
         match self {
             Kind::Values => b"FMVALUE\0",
             Kind::Keys => b"FMKEYS\0\0",
             Kind::Index => b"FMINDEX\0",
+            Kind::Dictionary => b"FMDICT\0\0",
         }
     }
 }

@@ -22,6 +22,27 @@ pub(crate) fn parse_segment(name: &str) -> Option<u16> {
     (segment(id) == name).then_some(id)
 }
 
+/// The name of a dictionary's file.
+pub(crate) fn dictionary(id: u32) -> String {
+    format!("dict{id}.zdict")
+}
+
+/// The id of a dictionary's file, if the name is one that `dictionary` gives.
+pub(crate) fn parse_dictionary(name: &str) -> Option<u32> {
+    let id = name.strip_prefix("dict")?.strip_suffix(".zdict")?.parse().ok()?;
+    (id != 0 && dictionary(id) == name).then_some(id)
+}
+
+/// The name of a dictionary's file while it is written.
+pub(crate) fn new_dictionary(id: u32) -> String {
+    format!("{}.new", dictionary(id))
+}
+
+/// The id of a dictionary that is being written, if the name is one that `new_dictionary` gives.
+pub(crate) fn parse_new_dictionary(name: &str) -> Option<u32> {
+    parse_dictionary(name.strip_suffix(".new")?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,6 +54,18 @@ mod tests {
         }
         for name in ["value.dat", "value01.dat", "value+1.dat", "value65536.dat", "value1.dat.tmp", "xvalue1.dat", ""] {
             assert_eq!(parse_segment(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_of_dictionaries_are_parsed_as_strictly() {
+        for id in [1, 9, 4_000_000_000] {
+            assert_eq!(parse_dictionary(&dictionary(id)), Some(id));
+            assert_eq!(parse_new_dictionary(&new_dictionary(id)), Some(id));
+            assert_eq!(parse_dictionary(&new_dictionary(id)), None);
+        }
+        for name in ["dict.zdict", "dict0.zdict", "dict01.zdict", "dict4294967296.zdict", "dict1.zdict.tmp", "dict1"] {
+            assert_eq!(parse_dictionary(name).or(parse_new_dictionary(name)), None, "{name}");
         }
     }
 }

@@ -107,6 +107,7 @@ impl Shared {
             tombstone: draft.header.kind == Kind::Tombstone,
         };
         self.tables.load().active.insert(self.hash(key), key, &entry);
+        self.note_put(writer, key, &draft.header, appended.extent.location, appended.extent.size());
         Counters::add(&self.counters.appended_bytes, draft.bytes.len() as u64);
         if appended.rolled {
             self.emit(&Event::SegmentRolled { segment: appended.extent.location.segment });
@@ -163,6 +164,7 @@ impl Shared {
             let ordinal = log.appender.tail().ordinal;
             *stream = Some(log.pins.begin(ordinal));
         }
+        self.count_packed(&draft.header);
         Counters::add(&self.counters.appended_bytes, draft.bytes.len() as u64);
         self.ring_bells(writer, &log);
         let entry = ChunkEntry {

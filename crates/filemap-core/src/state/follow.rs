@@ -91,6 +91,7 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
         }
         check_canonicalizer(&current, &options)?;
         let segments = Arc::new(Segments::open(Arc::clone(&dir), current.store_id, access, options.open_files())?);
+        segments.dictionaries.set_memory(options.dictionary_memory_bytes);
         let keys = KeyLog::open(&*dir, access, &current)?;
         let file = recover::open_index(&*dir, access, &current)?;
         let loaded = match load(

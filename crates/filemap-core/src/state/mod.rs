@@ -9,7 +9,9 @@ mod draft;
 pub(crate) mod follow;
 mod read;
 mod retention;
+mod sample;
 mod space;
+mod training;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -33,10 +35,12 @@ use crate::sync::{Bell, GroupSync, Poison, lock};
 use crate::values::append::Appender;
 use crate::values::segments::Segments;
 
-pub(crate) use draft::{check_limits, digest};
+pub(crate) use draft::{Packing, check_limits, digest};
 pub(crate) use follow::Follower;
 pub(crate) use read::{Spot, sort_versions};
 pub(crate) use retention::Retention;
+pub use sample::RecompressionEstimate;
+pub(crate) use training::Training;
 
 /// The tables that a read looks into before the index, newest first.
 #[derive(Debug)]
@@ -130,6 +134,7 @@ pub(crate) struct WriteSide {
     pub(crate) looked_at: AtomicU64,
     /// Beyond this position of the appender puts are held back, for compaction to keep up.
     pub(crate) space_limit: AtomicU64,
+    pub(crate) training: Training,
     pub(crate) checkpoint_due: AtomicBool,
     /// Raised by each freeze that took long: a put that waited while it changed was held up by a checkpoint.
     pub(crate) slow_freezes: AtomicU64,
@@ -208,6 +213,7 @@ impl Shared {
     pub(crate) fn stop_bells(&self) {
         if let Some(writer) = &self.writer {
             writer.compact_bell.stop();
+            writer.training.bell.stop();
             writer.checkpoint_bell.stop();
             writer.sync_bell.stop();
         }
@@ -273,6 +279,7 @@ impl Shared {
         let small = [names::SUPERBLOCK, names::LOCK].iter().filter_map(|n| self.dir.open(n, Access::Read).ok());
         let space = self.space();
         let get = Counters::get;
+        let (dictionaries, dictionary_bytes) = self.segments.dictionaries.size();
         Stats {
             indexed_keys: current.index.keys,
             indexed_versions: current.versions,
@@ -285,10 +292,14 @@ impl Shared {
             key_bytes: self.keys.bytes(),
             index_bytes,
             disk_bytes: value_disk
+                + dictionary_bytes
                 + index_disk
                 + self.keys.allocated_bytes()
                 + small.map(|f| f.allocated_bytes().unwrap_or(0)).sum::<u64>(),
             index_leaves: current.index.leaves,
+            dictionaries,
+            dictionary_bytes,
+            dictionary_memory_bytes: self.segments.dictionaries.memory_bytes(),
             puts: get(&c.puts),
             unchanged_puts: get(&c.unchanged_puts),
             removes: get(&c.removes),
@@ -296,6 +307,9 @@ impl Shared {
             hits: get(&c.hits),
             raw_bytes: get(&c.raw_bytes),
             appended_bytes: get(&c.appended_bytes),
+            dictionary_records: get(&c.dictionary_records),
+            body_bytes: get(&c.body_bytes),
+            payload_bytes: get(&c.payload_bytes),
             syncs: get(&c.syncs),
             checkpoints: get(&c.checkpoints),
             checkpoint_us: get(&c.checkpoint_us),

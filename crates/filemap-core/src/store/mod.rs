@@ -13,6 +13,9 @@ mod read;
 #[cfg(test)]
 mod scale;
 mod stream;
+mod train;
+#[cfg(test)]
+mod trained;
 mod write;
 
 use std::path::Path;
@@ -30,7 +33,7 @@ use crate::options::{Canonicalizer, Options};
 use crate::primitive::{ArcSwap, AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering};
 use crate::recent::Recent;
 use crate::state::{
-    Checkpointer, Compactor, FreeSpace, Log, Pins, Shared, Tables, WriteSide, check_canonicalizer, follow,
+    Checkpointer, Compactor, FreeSpace, Log, Pins, Shared, Tables, Training, WriteSide, check_canonicalizer, follow,
 };
 use crate::stats::{Counters, Stats};
 use crate::superblock::SuperblockFile;
@@ -189,6 +192,7 @@ impl Store {
         check_canonicalizer(&current, &options)?;
         let access = Access::Write;
         let segments = Arc::new(Segments::open(Arc::clone(&dir), current.store_id, access, options.open_files())?);
+        segments.dictionaries.set_memory(options.dictionary_memory_bytes);
         let keys = KeyLog::open(&*dir, access, &current)?;
         let file = recover::open_index(&*dir, access, &current)?;
         let seed = recover::index_seed(&current);
@@ -246,6 +250,7 @@ impl Store {
                 compact_bell: Bell::default(),
                 looked_at: AtomicU64::new(0),
                 space_limit: AtomicU64::new(u64::MAX),
+                training: Training::default(),
                 checkpoint_due: AtomicBool::new(false),
                 slow_freezes: AtomicU64::new(0),
                 free_space: FreeSpace::default(),
@@ -258,11 +263,8 @@ impl Store {
         });
         shared.measure_free_space();
         shared.emit(&Event::Recovered(replay.report));
-        let threads = Mutex::new(match threads {
-            Threads::Started => worker::start(&shared)?,
-            Threads::None => Vec::new(),
-        });
-        let workers = Arc::new(Workers { shared: Arc::clone(&shared), threads });
+        let threads = if threads == Threads::Started { worker::start(&shared)? } else { Vec::new() };
+        let workers = Arc::new(Workers { shared: Arc::clone(&shared), threads: Mutex::new(threads) });
         Ok(Store { shared, workers })
     }
 

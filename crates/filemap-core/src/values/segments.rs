@@ -9,6 +9,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use filemap_io::{Access, Advice, Dir, File};
 
 use crate::buggify::{Fault, planted};
+use crate::dictionaries::Registry;
 use crate::error::{Error, Result};
 use crate::files::check_header;
 use crate::format::header::{self, FileHeader, Kind};
@@ -110,6 +111,8 @@ pub(crate) struct Segments {
     store_id: [u8; 16],
     access: Access,
     known: ArcSwap<Known>,
+    /// What records may need to be expanded.
+    pub(crate) dictionaries: Registry,
     max_open: usize,
     clock: AtomicU64,
     opening: Mutex<usize>,
@@ -126,7 +129,9 @@ impl Segments {
     /// `Corrupt` when a header is damaged; a segment that was being created when the machine stopped (shorter than a
     /// header) is no segment yet.
     pub(crate) fn open(dir: Arc<dyn Dir>, store_id: [u8; 16], access: Access, max_open: usize) -> Result<Segments> {
+        let dictionaries = Registry::open(Arc::clone(&dir), store_id, access)?;
         let this = Segments {
+            dictionaries,
             dir,
             store_id,
             access,

@@ -46,6 +46,11 @@ pub struct PageStore {
     canonicalizer: Arc<dyn Canonicalizer>,
 }
 
+/// Pages of one site share a dictionary.
+fn by_site(options: Options) -> Options {
+    options.dictionary_group(key::site)
+}
+
 impl PageStore {
     /// Creates a store in a new or empty directory; its keys are made by [`Whatwg`].
     ///
@@ -67,7 +72,7 @@ impl PageStore {
         options: Options,
     ) -> Result<PageStore> {
         let options = options.canonicalizer(canonicalizer.name(), canonicalizer.version());
-        Ok(PageStore { engine: Store::create(path, options)?, canonicalizer })
+        Ok(PageStore { engine: Store::create(path, by_site(options))?, canonicalizer })
     }
 
     /// Opens a store for writing, with the canonicaliser that it was made with.
@@ -76,7 +81,7 @@ impl PageStore {
     ///
     /// Those of [`Store::open`], and [`Error::UnknownCanonicalizer`].
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<PageStore> {
-        PageStore::over(Store::open(path, options)?)
+        PageStore::over(Store::open(path, by_site(options))?)
     }
 
     /// Opens a store for writing that must have been made with this canonicaliser.
@@ -90,7 +95,7 @@ impl PageStore {
         options: Options,
     ) -> Result<PageStore> {
         let options = options.canonicalizer(canonicalizer.name(), canonicalizer.version());
-        Ok(PageStore { engine: Store::open(path, options)?, canonicalizer })
+        Ok(PageStore { engine: Store::open(path, by_site(options))?, canonicalizer })
     }
 
     /// Opens a store for reading, in any process, while another may write it.
