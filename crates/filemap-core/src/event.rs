@@ -43,6 +43,8 @@ pub enum Reason {
     OverBound,
     /// Something is dead, and nothing was to be left.
     Garbage,
+    /// Pages are to be compressed better than they were when they came.
+    Recompression,
     /// Removals take much room, and old segments keep them from being dropped.
     Removals,
     /// Every byte is live.
@@ -58,6 +60,7 @@ impl fmt::Display for Reason {
         f.write_str(match self {
             Reason::OverBound => "more is dead than the bound allows",
             Reason::Garbage => "some bytes are dead",
+            Reason::Recompression => "pages are to be compressed better",
             Reason::Removals => "removals take much room, and older segments keep them",
             Reason::AllLive => "all is live",
             Reason::WithinBound => "what is dead is within the bound",

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::limits::Limits;
+use crate::record::now_ms;
 
 /// Longest name of a group of keys, in bytes: what a dictionary's file has room for.
 const MAX_GROUP_BYTES: usize = 255;
@@ -85,6 +86,8 @@ pub struct Options {
     pub(crate) writeback_bytes: u64,
     pub(crate) space_bound: Option<f64>,
     pub(crate) compaction_rate: Option<u64>,
+    pub(crate) recompression_level: Option<u8>,
+    pub(crate) recompression_age: Duration,
     pub(crate) canonicalizer: Option<Canonicalizer>,
     pub(crate) dictionaries: Dictionaries,
     pub(crate) dictionary_bytes: usize,
@@ -110,6 +113,8 @@ impl Default for Options {
             writeback_bytes: 32 << 20,
             space_bound: Some(1.25),
             compaction_rate: None,
+            recompression_level: Some(9),
+            recompression_age: Duration::from_secs(3600),
             canonicalizer: None,
             dictionaries: Dictionaries::Automatic,
             dictionary_bytes: 1 << 20,
@@ -137,6 +142,8 @@ impl fmt::Debug for Options {
             .field("writeback_bytes", &self.writeback_bytes)
             .field("space_bound", &self.space_bound)
             .field("compaction_rate", &self.compaction_rate)
+            .field("recompression_level", &self.recompression_level)
+            .field("recompression_age", &self.recompression_age)
             .field("canonicalizer", &self.canonicalizer)
             .field("dictionaries", &self.dictionaries)
             .field("dictionary_bytes", &self.dictionary_bytes)
@@ -246,6 +253,27 @@ impl Options {
         self
     }
 
+    /// zstd level at which pages are compressed again in the background, with the dictionaries that there are by then, once they
+    /// have been there for a while; 1 to 19, default 9. `None` leaves them as they came, but for
+    /// [`Store::recompress`](crate::Store::recompress).
+    pub fn recompression_level(mut self, level: Option<i32>) -> Options {
+        // Out of range is told by `validate`.
+        self.recompression_level = level.map(|l| u8::try_from(l).unwrap_or(u8::MAX));
+        self
+    }
+
+    /// How long ago a segment must have been begun for its pages to be compressed again in the background; default an hour. What is
+    /// replaced soon is not worth it.
+    pub fn recompression_age(mut self, age: Duration) -> Options {
+        self.recompression_age = age;
+        self
+    }
+
+    /// Segments that were begun before this time, in ms since 1970, are old enough to be compressed again.
+    pub(crate) fn recompresses_before(&self) -> i64 {
+        now_ms().saturating_sub(i64::try_from(self.recompression_age.as_millis()).unwrap_or(i64::MAX))
+    }
+
     /// The rule by which keys are made. Stored when the store is created; opening one with another rule is
     /// [`Error::Canonicalizer`]. Without it a store is created as `bytes` version 1 and opened whatever it has.
     pub fn canonicalizer(mut self, name: &str, version: u32) -> Options {
@@ -341,6 +369,9 @@ impl Options {
         if self.space_bound.is_some_and(|bound| !(1.05..=100.0).contains(&bound)) {
             return fail("space_bound", "must be 1.05 to 100, or None for no bound");
         }
+        if self.recompression_level.is_some_and(|level| !(1..=19).contains(&level)) {
+            return fail("recompression_level", "must be 1 to 19, or None");
+        }
         if self.compaction_rate.is_some_and(|rate| rate < 1 << 20) {
             return fail("compaction_rate", "must be at least 1 MiB a second, or None for no limit");
         }
@@ -377,6 +408,8 @@ mod tests {
             Options::new().space_bound(Some(1.0)),
             Options::new().space_bound(Some(f64::NAN)),
             Options::new().compaction_rate(Some(1)),
+            Options::new().recompression_level(Some(0)),
+            Options::new().recompression_level(Some(300)),
             Options::new().dictionary_bytes(1),
             Options::new().dictionary_memory_bytes(1),
             Options::new().canonicalizer("", 1),

@@ -11,6 +11,7 @@ use shuttle::thread::Builder;
 
 use crate::compact::Goal;
 use crate::error::{Error, Result};
+use crate::event::Compacted;
 use crate::options::Durability;
 use crate::primitive::Ordering;
 use crate::state::{Shared, WriteSide};
@@ -18,6 +19,9 @@ use crate::sync::lock;
 
 /// How long a thread with nothing to do sleeps.
 const IDLE: Duration = Duration::from_secs(3600);
+
+/// How often upkeep looks for something to do when nothing is put.
+const UPKEEP: Duration = Duration::from_secs(60);
 
 type Job = fn(&Shared);
 
@@ -141,7 +145,8 @@ pub(crate) fn checkpoint_if_due(shared: &Shared, writer: &WriteSide) {
 fn keep_compacted(shared: &Shared) {
     let Some(writer) = &shared.writer else { return };
     while !writer.compact_bell.is_stopped() {
-        writer.compact_bell.wait(IDLE);
+        // Pages come of age without anything being put.
+        writer.compact_bell.wait(UPKEEP);
         if writer.poison.cause().is_some() {
             continue;
         }
@@ -165,5 +170,11 @@ pub(crate) fn compact_if_due(shared: &Shared) -> Result<bool> {
     {
         shared.counters.failed(e);
     }
-    result.map(|done| done.removed_segments > 0 || done.copied_bytes > 0)
+    let did = |done: Compacted| done.removed_segments > 0 || done.copied_bytes > 0;
+    if result.map(did)? {
+        return Ok(true);
+    }
+    // Nothing is urgent: what has been there for long may become smaller.
+    let Some(level) = shared.options.recompression_level else { return Ok(false) };
+    shared.compact_once(Goal::Level(level, shared.options.recompresses_before()), u64::MAX).map(did)
 }

@@ -31,6 +31,8 @@ pub enum Op {
     Checkpoint,
     /// A compaction that leaves no garbage, with other operations between its steps.
     Compact,
+    /// All pages compressed again, with other operations between the steps.
+    Recompress,
     /// What background threads would do.
     Work,
     /// A put whose chunks do not fit into the segment.
@@ -55,7 +57,7 @@ impl Op {
         };
         loop {
             // Puts always occur.
-            let (kind, op) = match rng.u8(..35) {
+            let (kind, op) = match rng.u8(..36) {
                 0..=9 => return Op::Put { key, time_ms, bytes },
                 10..=12 => (0, Op::PutSame { key, time_ms }),
                 13..=14 => (0, Op::PutTwice { key, time_ms }),
@@ -69,6 +71,7 @@ impl Op {
                 29 => (8, Op::Grow),
                 30 => (9, Op::Reopen),
                 31..=33 => (11, Op::Compact),
+                34 => (12, Op::Recompress),
                 _ => (10, Op::Follow),
             };
             if world.has(kind) {
@@ -168,6 +171,7 @@ impl Driver {
             Op::Remove { key } => self.remove(*key),
             Op::Sync => self.durable(Store::sync),
             Op::Checkpoint => self.interrupted(Store::checkpoint),
+            Op::Recompress => self.interrupted(|store| store.recompress(2).map(|_| ())),
             Op::Compact => self.interrupted(|store| store.compact(false).map(|_| ())),
             Op::Work => {
                 sim::work(self.store()?);

@@ -11,7 +11,8 @@
 //! | 40 | 8 | time of creation, ms since 1970 |
 //! | 48 | 8 | value segment: floor, no record in it is an earlier version of a removal with a lower sequence; 0 elsewhere |
 //! | 56 | 1 | value segment: 0 = part of the log, 1 = written by compaction; 0 elsewhere |
-//! | 57 | 7 | reserved, zero |
+//! | 57 | 1 | value segment: level at which compaction compressed its pages anew, 0 = as they came; 0 elsewhere |
+//! | 58 | 6 | reserved, zero |
 
 use super::{FORMAT_VERSION, Flaw, all_zero, get_16, get_u16, get_u32, get_u64, put};
 use crate::record::MAX_SEQUENCE;
@@ -54,6 +55,8 @@ pub(crate) struct FileHeader {
     pub(crate) floor: u64,
     /// Whether compaction has written it: it is no part of the log's order.
     pub(crate) is_output: bool,
+    /// Level at which compaction compressed its pages anew, 0 for as they came.
+    pub(crate) level: u8,
 }
 
 impl FileHeader {
@@ -67,6 +70,7 @@ impl FileHeader {
             created_ms,
             floor: 0,
             is_output: false,
+            level: 0,
         }
     }
 
@@ -80,6 +84,7 @@ impl FileHeader {
         put(&mut b, 40, &self.created_ms.to_le_bytes());
         put(&mut b, 48, &self.floor.to_le_bytes());
         b[56] = u8::from(self.is_output);
+        b[57] = self.level;
         let crc = crc32fast::hash(&b[12..]);
         put(&mut b, 8, &crc.to_le_bytes());
         b
@@ -98,13 +103,13 @@ impl FileHeader {
         if read_version == 0 {
             return Err("format version 0");
         }
-        if read_version <= FORMAT_VERSION && (b[56] > 1 || !all_zero(&b[57..BYTES])) {
+        if read_version <= FORMAT_VERSION && (b[56] > 1 || !all_zero(&b[58..BYTES])) {
             return Err("reserved header bytes are not zero");
         }
         if read_version <= FORMAT_VERSION && (get_u64(b, 32) > MAX_ORDINAL || get_u64(b, 48) > MAX_SEQUENCE) {
             return Err("ordinal or floor is out of range");
         }
-        if kind != Kind::Values && !all_zero(&b[48..57]) {
+        if kind != Kind::Values && !all_zero(&b[48..58]) {
             return Err("only value segments have a floor and an origin");
         }
         Ok(FileHeader {
@@ -116,6 +121,7 @@ impl FileHeader {
             created_ms: get_u64(b, 40).cast_signed(),
             floor: get_u64(b, 48),
             is_output: b[56] == 1,
+            level: b[57],
         })
     }
 }
@@ -129,7 +135,7 @@ mod tests {
         for kind in Kind::ALL {
             let mut header = FileHeader::new(kind, [7; 16], 70_000, -5);
             if kind == Kind::Values {
-                (header.floor, header.is_output) = (99, true);
+                (header.floor, header.is_output, header.level) = (99, true, 9);
             }
             let bytes = header.encode();
             assert_eq!(FileHeader::decode(&bytes), Ok(header));

@@ -40,6 +40,9 @@ pub(crate) struct Segment {
     pub(crate) floor: u64,
     /// Whether compaction has written it: it is no part of the log's order, and counts only once a superblock names it.
     pub(crate) is_output: bool,
+    /// Level at which compaction compressed its pages anew, 0 for as they came.
+    pub(crate) level: u8,
+    pub(crate) created_ms: i64,
     file: ArcSwapOption<Arc<dyn File>>,
     used: AtomicU64,
     /// Length of the file once it does not change any more; 0 when it was not measured yet.
@@ -54,6 +57,8 @@ impl Segment {
             seed: seed(&header.store_id, header.ordinal),
             floor: header.floor,
             is_output: header.is_output,
+            level: header.level,
+            created_ms: header.created_ms,
             file: ArcSwapOption::from_pointee(file),
             used: AtomicU64::new(0),
             sealed_bytes: AtomicU64::new(0),
@@ -343,13 +348,13 @@ impl Segments {
     ///
     /// # Errors
     /// As [`Segments::begin`].
-    pub(crate) fn begin_output(&self, floor: u64) -> Result<OpenSegment> {
+    pub(crate) fn begin_output(&self, floor: u64, level: u8) -> Result<OpenSegment> {
         let mut making = lock(&self.making);
         let ordinal = self.next_ordinal(&making);
         making.next = ordinal + 1;
         drop(making);
         // No lock is held meanwhile: a put that rolls the log must not wait for these syncs.
-        let segment = self.create(ordinal, floor, true)?;
+        let segment = self.create(FileHeader { floor, is_output: true, level, ..self.header(ordinal) })?;
         let making = lock(&self.making);
         self.add(&segment);
         drop(making);
@@ -375,20 +380,24 @@ impl Segments {
     /// Creates the next segment of the log. What stands in its way stands in it for ever: no name is passed over.
     fn create_next(&self, making: &mut Making, floor: u64) -> Result<Arc<Segment>> {
         let ordinal = self.next_ordinal(making);
-        let segment = self.create(ordinal, floor, false)?;
+        let segment = self.create(FileHeader { floor, ..self.header(ordinal) })?;
         making.next = ordinal + 1;
         Ok(segment)
     }
 
+    fn header(&self, ordinal: u64) -> FileHeader {
+        FileHeader::new(Kind::Values, self.store_id, ordinal, now_ms())
+    }
+
     /// Creates a segment with its header, durable by name and content.
-    fn create(&self, ordinal: u64, floor: u64, is_output: bool) -> Result<Arc<Segment>> {
-        let name = names::segment(ordinal as u16);
-        if self.known.load().get(ordinal as u16).is_some() {
+    fn create(&self, header: FileHeader) -> Result<Arc<Segment>> {
+        let id = header.ordinal as u16;
+        let name = names::segment(id);
+        if self.known.load().get(id).is_some() {
             return Err(Error::full(name, "all 65,536 segment numbers are in use"));
         }
         self.remove_unborn(&name)?;
         let file = self.dir.open(&name, Access::Create).map_err(|e| Error::io("create", &name, e))?;
-        let header = FileHeader { floor, is_output, ..FileHeader::new(Kind::Values, self.store_id, ordinal, now_ms()) };
         file.write_at(&header.encode(), 0).map_err(|e| Error::io("write", &name, e))?;
         if !planted(Fault::NewSegmentNotSynced) {
             file.sync().map_err(|e| Error::io("sync", &name, e))?;
