@@ -9,6 +9,7 @@ mod dictionaries;
 mod get;
 mod gzip;
 mod load;
+mod overwrite;
 mod reopen;
 mod scale;
 mod store;
@@ -50,6 +51,8 @@ enum Run {
     Dictionaries(dictionaries::DictionariesArgs),
     /// The store beside itself with `gzip -6` a page, taking turns
     Gzip(gzip::GzipArgs),
+    /// Every page put again and again: space, write amplification, latencies
+    Overwrite(overwrite::OverwriteArgs),
     /// The model's tables for docs/SCALE.md
     Scale(scale::ScaleArgs),
 }
@@ -118,6 +121,7 @@ fn main() -> ExitCode {
         Run::Reopen(args) => reopen::run(args),
         Run::Dictionaries(args) => dictionaries::run(args),
         Run::Gzip(args) => gzip::run(args),
+        Run::Overwrite(args) => overwrite::run(args),
         Run::Scale(args) => {
             print(&scale::run(args));
             return ExitCode::SUCCESS;

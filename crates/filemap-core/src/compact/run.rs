@@ -28,6 +28,17 @@ pub(crate) enum Goal {
 }
 
 impl Shared {
+    /// Whether the bound does not hold if all that no checkpoint has seen has replaced something.
+    fn may_be_over(&self, view: &View, goal: Goal) -> bool {
+        match (goal, self.options.space_bound) {
+            (Goal::Bound, Some(bound)) => {
+                view.total_bytes() > view.target_bytes(bound).saturating_add(view.slack_bytes)
+            }
+            (Goal::NoGarbage, _) => true,
+            _ => false,
+        }
+    }
+
     /// What a run with this goal would do now.
     pub(crate) fn compaction_plan(&self, goal: Goal) -> Result<(View, Plan)> {
         let view = self.view(&lock(&self.write_side()?.compactor), u64::MAX)?;
@@ -57,8 +68,7 @@ impl Shared {
         writer.poison.check()?;
         let mut view = self.view(&compactor, last)?;
         let mut plan = plan::plan(&view, self.want(goal));
-        let unseen = view.unindexed_bytes > view.live_bytes() / 32;
-        if unseen && plan.reason != Reason::AllLive && plan.reason != Reason::WithinBound {
+        if view.unindexed_bytes > view.live_bytes() / 32 && self.may_be_over(&view, goal) {
             // The accounts are those of the last checkpoint: better know what has died since.
             self.checkpoint()?;
             view = self.view(&compactor, last)?;
@@ -108,7 +118,7 @@ impl Shared {
         let mut view = View {
             segments: Vec::new(),
             unindexed_bytes: 0,
-            slack_bytes: self.options.limits.slack_bytes,
+            slack_bytes: self.options.limits.slack_bytes.min(u64::from(self.birth.segment_bytes) / 8),
             run_bytes: u64::from(self.birth.segment_bytes),
         };
         for segment in self.segments.all().iter() {
@@ -264,7 +274,7 @@ impl Shared {
     fn hold_back(&self, writer: &WriteSide, view: &View, can_help: bool) {
         let limit = match self.options.space_bound {
             Some(bound) if can_help => {
-                let allowed = (view.live_bytes() as f64 * bound) as u64 + view.slack_bytes + view.run_bytes / 2;
+                let allowed = (view.live_bytes() as f64 * bound) as u64 + view.slack_bytes + view.run_bytes / 4;
                 lock(&writer.log).appender.position() + allowed.saturating_sub(view.total_bytes())
             }
             _ => u64::MAX,

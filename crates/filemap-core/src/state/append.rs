@@ -19,7 +19,7 @@ const MEASURE_EVERY_BYTES: u64 = 16 << 20;
 /// A put is slowed down by at most this, unless the recent table is twice as full as it should be.
 const SLOWEST: Duration = Duration::from_millis(10);
 /// A put is held back by at most this for compaction to keep up.
-const HOLD_BACK: Duration = Duration::from_micros(2500);
+const HOLD_BACK: Duration = Duration::from_micros(4000);
 
 impl Shared {
     /// All that can be refused before anything is done.
