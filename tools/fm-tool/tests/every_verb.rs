@@ -44,7 +44,7 @@ const fn row(verb: &'static str, args: &'static [&'static str], reads: Reads, pr
 }
 
 /// Every verb that has a store and does not make one.
-const ROWS: [Row; 24] = [
+const ROWS: [Row; 26] = [
     row("get", &["@", PAGE_URL], Reads::Page, true),
     row("get", &["@", PAGE_URL, "--json"], Reads::Page, true),
     row("get", &["@", PAGE_URL, PAGE_URL, "--response"], Reads::Page, true),
@@ -67,6 +67,8 @@ const ROWS: [Row; 24] = [
     row("verify", &["@", "--json"], Reads::All, true),
     row("dump", &["@"], Reads::Values, true),
     row("dump", &["@", "--newest"], Reads::Values, true),
+    row("train", &["@", "--list"], Reads::Store, false),
+    row("recompress", &["@", "--try"], Reads::Store, true),
     row("rm", &["@", PAGE_URL], Reads::Index, false),
     row("rm", &["@", "--host", "docs.python.localhost", "--yes"], Reads::Keys, false),
 ];

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use harness::{Bench, PAGE_URL, PAGES, run, tool, warc};
 use serde_json::Value;
 
-const VERBS: [&str; 17] = [
+const VERBS: [&str; 19] = [
     "import",
     "get",
     "put",
@@ -21,6 +21,8 @@ const VERBS: [&str; 17] = [
     "top",
     "stat",
     "verify",
+    "train",
+    "recompress",
     "dump",
     "load",
     "inspect",
