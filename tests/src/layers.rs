@@ -36,6 +36,7 @@ pub const ENGINE_LAYERS: &[&[&str]] = &[
     &["format"],
     &["log"],
     &["files"],
+    &["segments"],
     // Each owns one file or one table, and none knows another.
     &["accounts", "recent", "keys", "values", "index", "superblock"],
     // From files to what a handle needs.

@@ -8,6 +8,8 @@
 pub enum Fault {
     LogNotSyncedBeforeCheckpoint,
     KeysNotSynced,
+    RolledKeysNotSynced,
+    KeysRemovedEarly,
     IndexNotSynced,
     SuperblockNotSynced,
     SuperblockBeforeIndex,
@@ -50,9 +52,11 @@ mod on {
 
     impl Fault {
         /// All that lose something soon. `LocationsNotSeeded` does so only where a record lies in two places.
-        pub const ALL: [Fault; 26] = [
+        pub const ALL: [Fault; 28] = [
             Fault::LogNotSyncedBeforeCheckpoint,
             Fault::KeysNotSynced,
+            Fault::RolledKeysNotSynced,
+            Fault::KeysRemovedEarly,
             Fault::IndexNotSynced,
             Fault::SuperblockNotSynced,
             Fault::SuperblockBeforeIndex,

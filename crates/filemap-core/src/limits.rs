@@ -12,6 +12,10 @@ pub struct Limits {
     pub flush_pages: usize,
     /// Bytes of key records that wait before they are handed to the file.
     pub flush_key_bytes: usize,
+    /// Bytes at which a segment of the key log is closed and the next one begun, at most what an address can tell.
+    pub key_segment_bytes: u64,
+    /// Numbers of the key log's segments, which are used again and again: at most 65,536. When all are taken, others follow.
+    pub key_segments: u32,
     /// Pages of the first map of address.idx; each further one doubles what is mapped.
     pub map_pages: u32,
 }
@@ -23,6 +27,8 @@ impl Default for Limits {
             stage_pages: 128,
             flush_pages: 512,
             flush_key_bytes: 1 << 20,
+            key_segment_bytes: 256 << 20,
+            key_segments: 1 << 16,
             map_pages: 1 << 10,
         }
     }

@@ -49,12 +49,20 @@ impl World {
     /// The world of a seed.
     pub fn random(rng: &mut fastrand::Rng) -> World {
         let segment_bytes = *choice(rng, &[4096, 8192, 16384]);
+        let keep = if rng.u8(..5) == 0 { Some(rng.u32(1..3)) } else { None };
+        // Numbers of the key log are used again where few of its segments are ever live.
+        let (key_segment_bytes, key_segments) = match keep {
+            Some(_) if rng.bool() => (128, 12),
+            _ => (*choice(rng, &[128, 256, 1024, 1 << 20]), 1 << 16),
+        };
         let chunk_bytes = *choice(rng, &[256, 512, 1024]);
         let limits = Limits {
             leaf_slots: *choice(rng, &[1, 2, 3, 254]),
             stage_pages: *choice(rng, &[1, 2, 4, 128]),
             flush_pages: *choice(rng, &[1, 2, 512]),
             flush_key_bytes: *choice(rng, &[1, 100, 1 << 20]),
+            key_segment_bytes,
+            key_segments,
             map_pages: *choice(rng, &[1, 4, 16]),
         };
         let durability = match rng.u8(..6) {
@@ -64,7 +72,6 @@ impl World {
         };
         // With many keys that share many bits the directory alone would take megabytes.
         let shared_bits = *choice(rng, &[0, 0, 0, 5, 7, 9]);
-        let keep = if rng.u8(..5) == 0 { Some(rng.u32(1..3)) } else { None };
         World {
             options: options(limits, segment_bytes, chunk_bytes)
                 .durability(durability)
@@ -86,7 +93,15 @@ impl World {
 
     /// The one world of the small strings: everything tiny, two keys in one leaf that holds one.
     pub fn small() -> World {
-        let limits = Limits { leaf_slots: 1, stage_pages: 1, flush_pages: 1, flush_key_bytes: 1, map_pages: 1 };
+        let limits = Limits {
+            leaf_slots: 1,
+            stage_pages: 1,
+            flush_pages: 1,
+            flush_key_bytes: 1,
+            key_segment_bytes: 256,
+            map_pages: 1,
+            ..Limits::default()
+        };
         World {
             options: options(limits, 4096, 256).durability(Durability::Buffered).checkpoint_bytes(1 << 20),
             keep: None,

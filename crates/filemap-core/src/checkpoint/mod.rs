@@ -2,7 +2,7 @@
 //! second table.
 //!
 //! The order is what makes it safe: freeze table, tail and next sequence in one step; sync the value log; then, leaf by leaf
-//! in hash order, append key records and write new leaves to free pages. A stage ends with key.dat synced, then address.idx
+//! in hash order, append key records and write new leaves to free pages. A stage ends with the key log synced, then address.idx
 //! synced, then the superblock written and synced. Until then nothing that the last superblock names is touched. The last
 //! stage's superblock has the new tail; those before it keep the old one, so that after a crash what they entered is merely
 //! early.
@@ -78,6 +78,9 @@ impl Shared {
         self.indexed_time_ms.fetch_max(frozen.table.max_time_ms(), Ordering::AcqRel);
         if planted(Fault::TailWithTheFirstStage) {
             c.current.tail = frozen.tail;
+        }
+        if let Some(segment) = task.evacuated {
+            c.keys.leave(segment)?;
         }
         self.apply(c, &frozen.table, task)?;
         c.current.tail = if planted(Fault::TailTakenAtTheEnd) { self.log_end() } else { frozen.tail };
@@ -203,15 +206,24 @@ impl Shared {
             c.current.epoch = c.index.epoch();
             self.superblock.write(&c.current)?;
         }
+        c.accounts.forget_dead_keys();
         c.current.index = c.index.commit(&c.accounts.encode())?;
         c.current.epoch = c.index.epoch();
-        c.current.key_bytes = self.keys.bytes();
+        c.current.key_tail = self.keys.end();
         c.current.max_time_ms = self.indexed_time_ms.load(Ordering::Acquire);
+        if planted(Fault::KeysRemovedEarly) {
+            self.remove_dead_keys(c)?;
+        }
         self.superblock.write(&c.current)?;
         self.latest.store(Arc::new(c.current.clone()));
         self.accounts.store(Arc::new(c.accounts.clone()));
         c.index.committed();
-        Ok(())
+        // From here on nothing durable leads to what is dead in them.
+        self.remove_dead_keys(c)
+    }
+
+    fn remove_dead_keys(&self, c: &Checkpointer) -> Result<()> {
+        self.keys.remove_dead(c.current.key_tail, |ordinal| c.accounts.live_key_bytes(ordinal))
     }
 }
 
@@ -264,7 +276,7 @@ mod tests {
         let mut begun = false;
         let report = store.verify(&mut |progress| {
             // Before the index is looked at: its leaves are replaced, and the superblock is not written yet.
-            if progress.file == names::KEYS && !std::mem::replace(&mut begun, true) {
+            if progress.file == names::keys(0) && !std::mem::replace(&mut begun, true) {
                 put(100..200);
                 let mut c = lock(&shared.writer.as_ref().unwrap().checkpointer);
                 let frozen = shared.freeze(&c, &Task::default()).unwrap().unwrap();

@@ -26,12 +26,13 @@ use crate::keys::{KeyAppender, KeyLog};
 use crate::options::{Canonicalizer, Options};
 use crate::primitive::{ArcSwap, AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering};
 use crate::recent::Recent;
+use crate::segments::{Bounds, Segments};
 use crate::state::{Checkpointer, FreeSpace, Log, Shared, Tables, WriteSide, check_canonicalizer, follow};
 use crate::stats::{Counters, Stats};
 use crate::superblock::SuperblockFile;
 use crate::sync::{Bell, GroupSync, Poison, lock};
+use crate::values::VALUES;
 use crate::values::append::Appender;
-use crate::values::segments::Segments;
 use crate::{recover, worker};
 
 pub use iterate::{Keys, Pages};
@@ -180,8 +181,9 @@ impl Store {
         let mut current = superblock.read(&*dir, Access::Write)?;
         check_canonicalizer(&current, &options)?;
         let access = Access::Write;
-        let segments = Arc::new(Segments::open(Arc::clone(&dir), current.store_id, access, options.open_files())?);
-        let keys = KeyLog::open(&*dir, access, &current)?;
+        let segments =
+            Arc::new(Segments::open(&VALUES, Arc::clone(&dir), current.store_id, access, Bounds::of_values(&options))?);
+        let keys = KeyLog::open(Arc::clone(&dir), access, &current, Bounds::of_keys(&options))?;
         let file = recover::open_index(&*dir, access, &current)?;
         let seed = recover::index_seed(&current);
         let loaded = load(file, seed, Owner::Us, current.index, current.epoch, &options.limits)?;
@@ -204,7 +206,7 @@ impl Store {
         let checkpointer = Checkpointer {
             index: IndexWriter::new(loaded, current.index, next_epoch, options.limits),
             accounts: accounts.clone(),
-            keys: KeyAppender::new(Arc::clone(&keys), options.limits.flush_key_bytes),
+            keys: KeyAppender::new(Arc::clone(&keys), &options.limits)?,
             current: current.clone(),
             replayed_below: replay.next_sequence,
         };
