@@ -22,6 +22,7 @@ mod accounts;
 mod buggify;
 mod check;
 mod checkpoint;
+mod compact;
 mod error;
 mod event;
 mod files;

@@ -16,6 +16,12 @@ pub struct Limits {
     pub key_segment_bytes: u64,
     /// Numbers of the key log's segments, which are used again and again: at most 65,536. When all are taken, others follow.
     pub key_segments: u32,
+    /// The key log is compacted when more than so many bytes of it are dead,
+    pub key_dead_bytes: u64,
+    /// and more than so many parts in 100.
+    pub key_dead_percent: u128,
+    /// Chains of keys that are looked at in one checkpoint of its compaction.
+    pub key_round: usize,
     /// Pages of the first map of address.idx; each further one doubles what is mapped.
     pub map_pages: u32,
 }
@@ -29,6 +35,9 @@ impl Default for Limits {
             flush_key_bytes: 1 << 20,
             key_segment_bytes: 256 << 20,
             key_segments: 1 << 16,
+            key_dead_bytes: 4 << 20,
+            key_dead_percent: 33,
+            key_round: 128 << 10,
             map_pages: 1 << 10,
         }
     }

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 
 use filemap_io::Dir;
 
+use crate::compact;
 use crate::error::Result;
 use crate::options::Options;
 use crate::store::{Store, Threads};
@@ -56,6 +57,15 @@ pub fn work(store: &Store) {
         worker::write_back(&store.shared, writer, false);
         worker::checkpoint_if_due(&store.shared, writer);
     }
+}
+
+/// Compacts one segment of the key log, if that is worth it; whether it did something.
+///
+/// # Errors
+/// As of [`Store::checkpoint`].
+pub fn compact_keys(store: &Store) -> Result<bool> {
+    store.shared.check_open()?;
+    compact::keys::compact_keys(&store.shared, store.shared.write_side()?)
 }
 
 /// Lets go of a store without closing it, as when its process ends: nothing more is written. Its lock is given up.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 #[cfg(filemap_shuttle)]
 use shuttle::thread::Builder;
 
+use crate::compact::keys::compact_keys;
 use crate::error::{Error, Result};
 use crate::options::Durability;
 use crate::primitive::Ordering;
@@ -97,6 +98,7 @@ fn keep_checkpointed(shared: &Shared) {
         writer.checkpoint_bell.wait(IDLE);
         if !writer.checkpoint_bell.is_stopped() {
             checkpoint_if_due(shared, writer);
+            compact_if_worth(shared, writer);
         }
     }
 }
@@ -107,5 +109,16 @@ pub(crate) fn checkpoint_if_due(shared: &Shared, writer: &WriteSide) {
         && let Err(e) = shared.checkpoint()
     {
         shared.counters.failed(&e);
+    }
+}
+
+/// Gives space back, segment by segment.
+fn compact_if_worth(shared: &Shared, writer: &WriteSide) {
+    while !writer.checkpoint_bell.is_stopped() {
+        match compact_keys(shared, writer) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(e) => return shared.counters.failed(&e),
+        }
     }
 }

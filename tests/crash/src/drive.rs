@@ -29,6 +29,8 @@ pub enum Op {
     Sync,
     /// A checkpoint, with other operations between its steps.
     Checkpoint,
+    /// Compaction of a segment of the key log, with other operations between the steps of its checkpoints.
+    CompactKeys,
     /// What background threads would do.
     Work,
     /// A put whose chunks do not fit into the segment.
@@ -53,7 +55,7 @@ impl Op {
         };
         loop {
             // Puts always occur.
-            let (kind, op) = match rng.u8(..32) {
+            let (kind, op) = match rng.u8(..34) {
                 0..=9 => return Op::Put { key, time_ms, bytes },
                 10..=12 => (0, Op::PutSame { key, time_ms }),
                 13..=14 => (0, Op::PutTwice { key, time_ms }),
@@ -66,6 +68,7 @@ impl Op {
                 28 => (7, Op::Roll),
                 29 => (8, Op::Grow),
                 30 => (9, Op::Reopen),
+                31..=32 => (11, Op::CompactKeys),
                 _ => (10, Op::Follow),
             };
             if world.has(kind) {
@@ -158,7 +161,8 @@ impl Driver {
             Op::Stream { key, time_ms, bytes } => self.stream(*key, *time_ms, *bytes),
             Op::Remove { key } => self.remove(*key),
             Op::Sync => self.durable(Store::sync),
-            Op::Checkpoint => self.checkpoint(),
+            Op::Checkpoint => self.with_steps(|store| store.checkpoint().map(|()| true)),
+            Op::CompactKeys => self.with_steps(sim::compact_keys),
             Op::Work => {
                 sim::work(self.store()?);
                 Ok(())
@@ -270,8 +274,8 @@ impl Driver {
         Ok(())
     }
 
-    /// A checkpoint between whose steps puts and removes happen, and a reader follows.
-    fn checkpoint(&mut self) -> Result<(), Trouble> {
+    /// Something that runs checkpoints, if it says so, between whose steps puts and removes happen, and a reader follows.
+    fn with_steps(&mut self, what: impl FnOnce(&Store) -> filemap_core::Result<bool>) -> Result<(), Trouble> {
         let inner = Driver {
             disk: self.disk.clone(),
             world: self.world.clone(),
@@ -292,11 +296,15 @@ impl Driver {
                 }
             }
         })));
-        let result = self.durable(Store::checkpoint);
+        let mark = now(&self.oracle).next();
+        let result = self.store().and_then(|store| Ok(what(store)?));
         sim::at_steps(None);
+        if let Ok(true) = result {
+            tell(&self.oracle, |o| o.durable(mark));
+        }
         match trouble.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(trouble) => Err(trouble),
-            None => result,
+            None => result.map(|_| ()),
         }
     }
 
@@ -311,10 +319,13 @@ impl Driver {
         Ok(())
     }
 
-    /// A read-only handle sees all that was acknowledged before it looked.
+    /// A read-only handle sees all that was acknowledged before it looked; and one that has not looked for a while reads on.
     fn follow(&mut self) -> Result<(), Trouble> {
         let reader = match &self.reader {
-            Some(reader) => reader,
+            Some(reader) => {
+                judge::readable(reader, &now(&self.oracle)).map_err(|e| within("a reader that stays behind", e))?;
+                reader
+            }
             None => self.reader.insert(sim::open_read_only(self.disk.dir(), self.world.options.clone())?),
         };
         reader.refresh()?;

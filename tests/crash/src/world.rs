@@ -63,6 +63,9 @@ impl World {
             flush_key_bytes: *choice(rng, &[1, 100, 1 << 20]),
             key_segment_bytes,
             key_segments,
+            key_dead_bytes: *choice(rng, &[0, 200]),
+            key_dead_percent: *choice(rng, &[0, 33]),
+            key_round: *choice(rng, &[1, 3, 1 << 17]),
             map_pages: *choice(rng, &[1, 4, 16]),
         };
         let durability = match rng.u8(..6) {
@@ -99,6 +102,7 @@ impl World {
             flush_pages: 1,
             flush_key_bytes: 1,
             key_segment_bytes: 256,
+            key_dead_bytes: 0,
             map_pages: 1,
             ..Limits::default()
         };

@@ -152,6 +152,7 @@ impl Shared {
                 // Readers may be led to a key record only when it is in the file.
                 c.keys.flush()?;
                 c.index.flush()?;
+                c.keys.publish();
             }
             step();
             if c.index.stage_is_full() {
@@ -208,6 +209,7 @@ impl Shared {
         }
         c.accounts.forget_dead_keys();
         c.current.index = c.index.commit(&c.accounts.encode())?;
+        c.keys.publish();
         c.current.epoch = c.index.epoch();
         c.current.key_tail = self.keys.end();
         c.current.max_time_ms = self.indexed_time_ms.load(Ordering::Acquire);
@@ -283,6 +285,7 @@ mod tests {
                 shared.apply(&mut c, &frozen.table, Task::default()).unwrap();
                 c.keys.flush().unwrap();
                 c.index.flush().unwrap();
+                c.keys.publish();
             }
         });
         // Nothing ends this checkpoint: the store must not be closed as if all were well.

@@ -37,7 +37,7 @@ pub(crate) struct Task {
 
 impl Task {
     pub(crate) fn is_empty(&self) -> bool {
-        self.ops.is_empty() && self.chains.is_empty()
+        self.ops.is_empty() && self.chains.is_empty() && self.evacuated.is_none()
     }
 
     /// Puts everything in the order of hashes, in which it is asked for.

@@ -27,6 +27,8 @@ pub(crate) struct KeyAppender {
     /// So much is written at once.
     flush_bytes: usize,
     buffer: Vec<u8>,
+    /// Where what was written ends, once something was.
+    written: Option<Tail>,
     appended_bytes: u64,
 }
 
@@ -36,6 +38,12 @@ struct Current {
     file: Arc<dyn File>,
     /// Where the buffer goes.
     offset: u64,
+}
+
+impl Current {
+    fn end(&self) -> Tail {
+        Tail { ordinal: self.segment.ordinal, offset: self.offset }
+    }
 }
 
 impl KeyAppender {
@@ -60,6 +68,7 @@ impl KeyAppender {
             segment_bytes: limits.key_segment_bytes.min(MAX_SEGMENT_BYTES),
             flush_bytes: limits.flush_key_bytes,
             buffer: Vec::new(),
+            written: None,
             appended_bytes: 0,
         })
     }
@@ -90,11 +99,9 @@ impl KeyAppender {
     }
 
     /// Closes a segment and begins the next one.
-    fn roll(&mut self, mut full: Option<Current>) -> Result<Current> {
-        if let Some(full) = &mut full {
-            write(&self.log, full, &mut self.buffer)?;
-        }
-        if let Some(full) = full {
+    fn roll(&mut self, full: Option<Current>) -> Result<Current> {
+        if let Some(mut full) = full {
+            self.write(&mut full)?;
             self.unsynced.push((full.segment, full.file));
         }
         let segment = self.log.segments.begin(0)?;
@@ -109,7 +116,7 @@ impl KeyAppender {
     pub(crate) fn leave(&mut self, segment: u16) -> Result<()> {
         if let Some(left) = self.current.take_if(|c| c.segment.id == segment) {
             let next = self.roll(Some(left))?;
-            *lock(&self.log.end) = Tail { ordinal: next.segment.ordinal, offset: next.offset };
+            self.written = Some(next.end());
             self.current = Some(next);
         }
         Ok(())
@@ -143,7 +150,34 @@ impl KeyAppender {
     /// # Errors
     /// `Io`.
     pub(crate) fn flush(&mut self) -> Result<()> {
-        self.current.as_mut().map_or(Ok(()), |current| write(&self.log, current, &mut self.buffer))
+        if let Some(mut current) = self.current.take() {
+            self.write(&mut current)?;
+            self.current = Some(current);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, current: &mut Current) -> Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        if let Err(e) = current.file.write_at(&self.buffer, current.offset) {
+            // What fitted on a full disk gives its space back, or each new try would take more of what was freed for it. No
+            // reader knows of these bytes.
+            let _ = current.file.set_len(current.offset);
+            return Err(Error::io("write", current.segment.name(), e));
+        }
+        current.offset += self.buffer.len() as u64;
+        self.written = Some(current.end());
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// What was flushed counts from now on: the index leads to it.
+    pub(crate) fn publish(&mut self) {
+        if let Some(written) = self.written.take() {
+            *lock(&self.log.end) = written;
+        }
     }
 
     /// Makes all that was flushed durable, the oldest first.
@@ -165,21 +199,4 @@ impl KeyAppender {
     pub(crate) fn appended_bytes(&self) -> u64 {
         self.appended_bytes
     }
-}
-
-/// Writes a buffer to its segment and empties it.
-fn write(log: &KeyLog, current: &mut Current, buffer: &mut Vec<u8>) -> Result<()> {
-    if buffer.is_empty() {
-        return Ok(());
-    }
-    if let Err(e) = current.file.write_at(buffer, current.offset) {
-        // What fitted on a full disk gives its space back, or each new try would take more of what was freed for it. No
-        // reader knows of these bytes.
-        let _ = current.file.set_len(current.offset);
-        return Err(Error::io("write", current.segment.name(), e));
-    }
-    current.offset += buffer.len() as u64;
-    *lock(&log.end) = Tail { ordinal: current.segment.ordinal, offset: current.offset };
-    buffer.clear();
-    Ok(())
 }

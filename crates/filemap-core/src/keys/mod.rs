@@ -20,7 +20,7 @@ use crate::format::superblock::{Superblock, Tail};
 use crate::format::{Flaw, names};
 use crate::log::scan::{Extent, Framing, Scan};
 use crate::primitive::Mutex;
-use crate::segments::{Bounds, FIRST_RECORD, Family, Segment, Segments};
+use crate::segments::{Bounds, FIRST_RECORD, Family, OpenSegment, Segment, Segments};
 use crate::sync::lock;
 
 pub(crate) use append::KeyAppender;
@@ -44,8 +44,8 @@ const NUMBERS: u64 = 1 << 16;
 pub(crate) struct KeyLog {
     dir: Arc<dyn Dir>,
     segments: Segments,
-    /// Where what counts ends: for the writer what it has written, for a follower what the superblock vouches for. What lies
-    /// further may be being written, or is what an interrupted checkpoint left.
+    /// Where what counts ends. It never runs ahead of the index: a list that begins meets each key once, since what the index
+    /// leads to later lies beyond. What lies there is being written, or is what an interrupted checkpoint left.
     end: Mutex<Tail>,
 }
 
@@ -128,17 +128,20 @@ impl KeyLog {
         *lock(&self.end)
     }
 
-    /// Takes over what a newer superblock vouches for, for handles that follow another process.
+    /// Learns of the segments of a newer superblock, before its index is used, for handles that follow another process.
     ///
     /// # Errors
     /// `Corrupt` when its last segment is missing: damage, or there is a newer superblock still.
-    pub(crate) fn follow(&self, newer: &Superblock) -> Result<()> {
+    pub(crate) fn rescan(&self, newer: &Superblock) -> Result<()> {
         let (old, new) = (self.end(), newer.key_tail);
         // What lay after the old end may have been removed, and its number used again.
         self.segments.rescan(|s| s.ordinal <= old.ordinal && s.ordinal + NUMBERS > new.ordinal)?;
-        self.check_tail(new)?;
-        *lock(&self.end) = new;
-        Ok(())
+        self.check_tail(new).map(|_| ())
+    }
+
+    /// Takes over what a newer superblock vouches for, once its index is used.
+    pub(crate) fn follow(&self, newer: &Superblock) {
+        *lock(&self.end) = newer.key_tail;
     }
 
     /// How often segments were removed. What was read by an address that was found before the number changed proves nothing.
@@ -217,16 +220,29 @@ impl KeyLog {
         KeyRecord::decode(bytes, segment.seed, offset).map_err(|what| segment.corrupt(offset, what))
     }
 
-    /// The segments up to the end, with their lengths in bytes, in their order.
+    /// The segment of an ordinal and its file, which stays readable; `None` when it is gone.
+    ///
+    /// # Errors
+    /// `Io`; `Corrupt` when it is missing.
+    pub(crate) fn file(&self, ordinal: u64) -> Result<Option<OpenSegment>> {
+        let found = self.segments.get(ordinal as u16).ok().filter(|s| s.ordinal == ordinal);
+        found.map(|segment| self.segments.file(&segment).map(|file| (segment, file))).transpose()
+    }
+
+    /// The ordinals of the segments up to the end and how long they are, in bytes, as far as that is known.
     ///
     /// # Errors
     /// `Io`.
-    pub(crate) fn lengths(&self) -> Result<Vec<(Arc<Segment>, u64)>> {
+    pub(crate) fn lengths(&self) -> Result<Vec<(u64, u64)>> {
         let end = self.end();
         let mut lengths = Vec::new();
         for segment in self.segments.all().iter().filter(|s| s.ordinal <= end.ordinal) {
-            let file = self.segments.file(segment)?;
-            lengths.push((Arc::clone(segment), file.len().map_err(|e| Error::io("measure", segment.name(), e))?));
+            let len = match self.segments.file(segment) {
+                // A missing one has nothing that could be given back.
+                Err(e) if e.is_corrupt() => continue,
+                file => file?.len().map_err(|e| Error::io("measure", segment.name(), e))?,
+            };
+            lengths.push((segment.ordinal, if segment.ordinal == end.ordinal { end.offset } else { len }));
         }
         Ok(lengths)
     }

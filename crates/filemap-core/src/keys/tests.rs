@@ -64,6 +64,7 @@ fn no_record_crosses_the_end_of_a_segment_and_a_long_one_has_its_own() {
     }
     appender.flush().unwrap();
     appender.sync().unwrap();
+    appender.publish();
     let ids: Vec<u16> = places.iter().map(|(address, _)| key::segment_of(*address)).collect();
     assert_eq!(ids, [0, 0, 0, 1, 1, 2, 3, 3, 3, 4]);
     for (i, (address, key)) in places.iter().enumerate() {
@@ -81,6 +82,7 @@ fn what_follows_the_tail_is_appended_after_and_a_segment_begun_there_is_left() {
     let append = |a: &mut KeyAppender, i: u64| {
         let place = a.append(&record(&key(i), i), &key(i)).unwrap();
         a.flush().unwrap();
+        a.publish();
         place
     };
     append(&mut appender, 0);
@@ -109,6 +111,7 @@ fn a_dead_segment_goes_and_its_number_comes_again_with_another_seed() {
     let append = |a: &mut KeyAppender, i: u64| {
         let place = a.append(&record(&key(i), i), &key(i)).unwrap();
         a.flush().unwrap();
+        a.publish();
         place
     };
     let (first, ordinal) = append(&mut appender, 7);
@@ -150,6 +153,7 @@ fn a_reader_learns_of_segments_that_were_removed_and_of_those_with_their_numbers
     let append = |a: &mut KeyAppender, i: u64| {
         let place = a.append(&record(&key(i), i), &key(i)).unwrap();
         a.flush().unwrap();
+        a.publish();
         place.0
     };
     let first = append(&mut appender, 1);
@@ -161,12 +165,13 @@ fn a_reader_learns_of_segments_that_were_removed_and_of_those_with_their_numbers
         log.remove_dead(log.end(), |_| 0).unwrap();
     }
     let newer = Superblock { key_tail: log.end(), ..superblock::example() };
-    reader.follow(&newer).unwrap();
+    reader.rescan(&newer).unwrap();
+    reader.follow(&newer);
     assert_eq!(reader.end(), log.end());
     assert_eq!(reader.read(last).unwrap().1, key(19));
     assert_eq!(reader.segments.all().len(), 1, "what is gone is forgotten");
     assert!(reader.removals() > 0);
     // A superblock may name what is gone by now: then there is a newer one.
     let old = Superblock { key_tail: Tail { ordinal: 0, offset: 128 }, ..superblock::example() };
-    assert!(reader.follow(&old).unwrap_err().is_corrupt());
+    assert!(reader.rescan(&old).unwrap_err().is_corrupt());
 }

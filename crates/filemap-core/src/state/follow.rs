@@ -190,12 +190,12 @@ impl Shared {
                 // The writer has moved on since: what its index names must be known before it is used.
                 self.follow_log(state)?;
             }
-            match self.keys.follow(&newest) {
+            match self.keys.rescan(&newest) {
                 Err(e) if e.is_corrupt() => {
                     failed = Some((newest.epoch, e));
                     continue;
                 }
-                followed => followed?,
+                rescanned => rescanned?,
             }
             let file = recover::open_index(&*self.dir, Access::Read, &newest)?;
             match load(
@@ -211,6 +211,7 @@ impl Shared {
                 Ok(loaded) => {
                     self.indexed_time_ms.store(newest.max_time_ms, Ordering::Release);
                     self.index.follow(&loaded.index);
+                    self.keys.follow(&newest);
                     self.accounts.store(Arc::new(recover::accounts(&loaded, newest.index)?));
                     let full = self.tables.load().active.bytes() > self.options.recent_bytes;
                     if full && newest.tail <= state.position {

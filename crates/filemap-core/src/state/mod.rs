@@ -10,7 +10,7 @@ pub(crate) mod follow;
 mod read;
 mod retention;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use filemap_io::{Access, Dir, Lock};
@@ -68,6 +68,8 @@ pub(crate) struct WriteSide {
     /// Raised by each freeze that took long: a put that waited while it changed was held up by a checkpoint.
     pub(crate) slow_freezes: AtomicU64,
     pub(crate) free_space: FreeSpace,
+    /// Ordinals of segments of the key log that compaction could not empty.
+    pub(crate) kept_keys: Mutex<BTreeSet<u64>>,
     /// Given up by `close`, whichever clones live on.
     pub(crate) held: Mutex<Option<Box<dyn Lock>>>,
 }

@@ -236,6 +236,7 @@ impl Store {
                 checkpoint_due: AtomicBool::new(false),
                 slow_freezes: AtomicU64::new(0),
                 free_space: FreeSpace::default(),
+                kept_keys: Mutex::default(),
                 held: Mutex::new(Some(held)),
             }),
             follower: None,
