@@ -10,6 +10,8 @@ pub enum Fault {
     KeysNotSynced,
     RolledKeysNotSynced,
     KeysRemovedEarly,
+    StaleKeysBelieved,
+    PagesPunchedEarly,
     IndexNotSynced,
     SuperblockNotSynced,
     SuperblockBeforeIndex,
@@ -52,11 +54,13 @@ mod on {
 
     impl Fault {
         /// All that lose something soon. `LocationsNotSeeded` does so only where a record lies in two places.
-        pub const ALL: [Fault; 28] = [
+        pub const ALL: [Fault; 30] = [
             Fault::LogNotSyncedBeforeCheckpoint,
             Fault::KeysNotSynced,
             Fault::RolledKeysNotSynced,
             Fault::KeysRemovedEarly,
+            Fault::StaleKeysBelieved,
+            Fault::PagesPunchedEarly,
             Fault::IndexNotSynced,
             Fault::SuperblockNotSynced,
             Fault::SuperblockBeforeIndex,

@@ -68,6 +68,24 @@ pub fn compact_keys(store: &Store) -> Result<bool> {
     compact::keys::compact_keys(&store.shared, store.shared.write_side()?)
 }
 
+/// Empties one segment of the key log, whether that is worth it or not: `pick` says which.
+///
+/// # Errors
+/// As of [`Store::checkpoint`].
+pub fn empty_keys(store: &Store, pick: usize) -> Result<()> {
+    store.shared.check_open()?;
+    compact::keys::empty_any(&store.shared, store.shared.write_side()?, pick)
+}
+
+/// Gives back free pages of the index, whether that is worth it or not.
+///
+/// # Errors
+/// As of [`Store::checkpoint`].
+pub fn shrink_index(store: &Store) -> Result<()> {
+    store.shared.check_open()?;
+    compact::index::sweep(&store.shared, store.shared.write_side()?)
+}
+
 /// Lets go of a store without closing it, as when its process ends: nothing more is written. Its lock is given up.
 pub fn abandon(store: Store) {
     store.shared.closed.store(true, Ordering::Release);

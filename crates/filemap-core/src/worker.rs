@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 #[cfg(filemap_shuttle)]
 use shuttle::thread::Builder;
 
+use crate::compact::index::shrink_index;
 use crate::compact::keys::compact_keys;
 use crate::error::{Error, Result};
 use crate::options::Durability;
@@ -112,13 +113,13 @@ pub(crate) fn checkpoint_if_due(shared: &Shared, writer: &WriteSide) {
     }
 }
 
-/// Gives space back, segment by segment.
+/// Gives space back: of the key log segment by segment, then of the index.
 fn compact_if_worth(shared: &Shared, writer: &WriteSide) {
-    while !writer.checkpoint_bell.is_stopped() {
-        match compact_keys(shared, writer) {
-            Ok(true) => {}
-            Ok(false) => return,
-            Err(e) => return shared.counters.failed(&e),
-        }
+    let mut goes_on = Ok(true);
+    while !writer.checkpoint_bell.is_stopped() && matches!(goes_on, Ok(true)) {
+        goes_on = compact_keys(shared, writer);
+    }
+    if let Err(e) = goes_on.and_then(|_| shrink_index(shared, writer)) {
+        shared.counters.failed(&e);
     }
 }

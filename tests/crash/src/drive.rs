@@ -29,8 +29,11 @@ pub enum Op {
     Sync,
     /// A checkpoint, with other operations between its steps.
     Checkpoint,
-    /// Compaction of a segment of the key log, with other operations between the steps of its checkpoints.
-    CompactKeys,
+    /// Compaction of a segment of the key log, of one that is worth it or of any, with other operations between the steps of
+    /// its checkpoints.
+    CompactKeys { any: Option<usize> },
+    /// Free pages of the index are given back.
+    ShrinkIndex,
     /// What background threads would do.
     Work,
     /// A put whose chunks do not fit into the segment.
@@ -55,7 +58,7 @@ impl Op {
         };
         loop {
             // Puts always occur.
-            let (kind, op) = match rng.u8(..34) {
+            let (kind, op) = match rng.u8(..35) {
                 0..=9 => return Op::Put { key, time_ms, bytes },
                 10..=12 => (0, Op::PutSame { key, time_ms }),
                 13..=14 => (0, Op::PutTwice { key, time_ms }),
@@ -68,7 +71,8 @@ impl Op {
                 28 => (7, Op::Roll),
                 29 => (8, Op::Grow),
                 30 => (9, Op::Reopen),
-                31..=32 => (11, Op::CompactKeys),
+                33 => (12, Op::ShrinkIndex),
+                31..=32 => (11, Op::CompactKeys { any: rng.bool().then(|| rng.usize(..16)) }),
                 _ => (10, Op::Follow),
             };
             if world.has(kind) {
@@ -162,7 +166,11 @@ impl Driver {
             Op::Remove { key } => self.remove(*key),
             Op::Sync => self.durable(Store::sync),
             Op::Checkpoint => self.with_steps(|store| store.checkpoint().map(|()| true)),
-            Op::CompactKeys => self.with_steps(sim::compact_keys),
+            Op::CompactKeys { any: None } => self.with_steps(sim::compact_keys),
+            Op::CompactKeys { any: Some(pick) } => {
+                self.with_steps(|store| sim::empty_keys(store, *pick).map(|()| true))
+            }
+            Op::ShrinkIndex => self.with_steps(|store| sim::shrink_index(store).map(|()| true)),
             Op::Work => {
                 sim::work(self.store()?);
                 Ok(())

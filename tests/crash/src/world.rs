@@ -67,6 +67,7 @@ impl World {
             key_dead_percent: *choice(rng, &[0, 33]),
             key_round: *choice(rng, &[1, 3, 1 << 17]),
             map_pages: *choice(rng, &[1, 4, 16]),
+            ..Limits::default()
         };
         let durability = match rng.u8(..6) {
             0 => Durability::Sync,
@@ -81,7 +82,8 @@ impl World {
                 .keep_versions(keep)
                 .checkpoint_bytes(*choice(rng, &[1024, 4096, 1 << 20]))
                 .recent_bytes(*choice(rng, &[6 << 10, 64 << 10]))
-                .compression_level(*choice(rng, &[0, 1])),
+                .compression_level(*choice(rng, &[0, 1]))
+                .max_open_files(*choice(rng, &[1, 64])),
             keep,
             segment_bytes,
             chunk_bytes,

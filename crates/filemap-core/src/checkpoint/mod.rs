@@ -82,7 +82,12 @@ impl Shared {
         if let Some(segment) = task.evacuated {
             c.keys.leave(segment)?;
         }
+        let sweeps = task.sweep;
         self.apply(c, &frozen.table, task)?;
+        if sweeps {
+            self.commit(c)?;
+            c.index.sweep()?;
+        }
         c.current.tail = if planted(Fault::TailTakenAtTheEnd) { self.log_end() } else { frozen.tail };
         c.current.next_sequence = frozen.next_sequence;
         for (segment, units) in frozen.tombstones {
@@ -90,6 +95,7 @@ impl Shared {
             c.accounts.add_tombstones(segment, ordinal, units);
         }
         self.commit(c)?;
+        c.index.punch();
         step();
         // Counted before the frozen table goes: a put that has looked at it must notice.
         Counters::add(&self.counters.checkpoints, 1);
@@ -156,11 +162,12 @@ impl Shared {
             }
             step();
             if c.index.stage_is_full() {
+                merge_leaves(c, others.first())?;
                 self.commit(c)?;
             }
             (rest, mine) = (others, later);
         }
-        Ok(())
+        merge_leaves(c, None)
     }
 
     /// What becomes of the slots of one leaf: the table's keys first, then the task for all that were touched.
@@ -227,6 +234,17 @@ impl Shared {
     fn remove_dead_keys(&self, c: &Checkpointer) -> Result<()> {
         self.keys.remove_dead(c.current.key_tail, |ordinal| c.accounts.live_key_bytes(ordinal))
     }
+}
+
+/// Merges leaves that have lost slots, up to the next hash that is to be entered.
+fn merge_leaves(c: &mut Checkpointer, next: Option<&u64>) -> Result<()> {
+    if !c.index.has_smaller_leaves() {
+        return Ok(());
+    }
+    c.keys.flush()?;
+    c.index.merge(next.copied())?;
+    c.keys.publish();
+    Ok(())
 }
 
 /// A panic in a checkpoint (in the caller's event sink, say) must not let another one begin: it would take the place of the

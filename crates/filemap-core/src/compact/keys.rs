@@ -49,25 +49,41 @@ fn plan(segments: &[Candidate], limits: &Limits) -> Option<Candidate> {
 /// # Errors
 /// As of a checkpoint.
 pub(crate) fn compact_keys(shared: &Shared, writer: &WriteSide) -> Result<bool> {
-    let Some(victim) = plan(&candidates(shared, &lock(&writer.kept_keys))?, &shared.options.limits) else {
-        return Ok(false);
-    };
-    let is_live = || shared.accounts.load().live_key_bytes(victim.ordinal) > 0;
+    match plan(&candidates(shared, &lock(&writer.kept_keys))?, &shared.options.limits) {
+        Some(victim) => empty(shared, writer, victim.ordinal).map(|()| true),
+        None => Ok(false),
+    }
+}
+
+/// Empties one segment of the key log, whichever the caller picks of so many, however little it gives back: for tests.
+///
+/// # Errors
+/// As of a checkpoint.
+#[cfg(feature = "sim")]
+pub(crate) fn empty_any(shared: &Shared, writer: &WriteSide, pick: usize) -> Result<()> {
+    let all = candidates(shared, &lock(&writer.kept_keys))?;
+    all.get(pick % all.len().max(1)).map_or(Ok(()), |victim| empty(shared, writer, victim.ordinal))
+}
+
+/// Writes anew all chains that have a record in a segment.
+fn empty(shared: &Shared, writer: &WriteSide, ordinal: u64) -> Result<()> {
+    let is_live = || shared.accounts.load().live_key_bytes(ordinal) > 0;
     for want in [Want::Heads, Want::All] {
         let mut from = Some(FIRST_RECORD);
+        // Once at least, even if nothing is live: the segment may be the one that is appended to.
         while let Some(at) = from.filter(|at| is_live() || (want == Want::Heads && *at == FIRST_RECORD)) {
             if writer.checkpoint_bell.is_stopped() {
-                return Ok(true);
+                return Ok(());
             }
-            let (chains, next) = gather(shared, victim.ordinal, want, at)?;
-            shared.checkpoint_with(Task { chains, evacuated: Some(victim.ordinal as u16), ..Task::default() })?;
+            let (chains, next) = gather(shared, ordinal, want, at)?;
+            shared.checkpoint_with(Task { chains, evacuated: Some(ordinal as u16), ..Task::default() })?;
             from = next;
         }
     }
     if is_live() {
-        lock(&writer.kept_keys).insert(victim.ordinal);
+        lock(&writer.kept_keys).insert(ordinal);
     }
-    Ok(true)
+    Ok(())
 }
 
 /// The segments of the key log, but those that cannot be emptied.

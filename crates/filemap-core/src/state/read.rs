@@ -1,5 +1,6 @@
 //! Reads: recent table, else one index page, then the value record, whose own key confirms the match.
 
+use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
 use crate::format::key::KeyRecord;
 use crate::format::leaf::{Slot, kept_bits};
@@ -94,6 +95,9 @@ impl Shared {
         loop {
             let before = (self.keys.removals(), self.index.epoch());
             let result = look();
+            if planted(Fault::StaleKeysBelieved) {
+                return result;
+            }
             if self.keys.removals() != before.0 {
                 continue;
             }

@@ -167,6 +167,15 @@ fn a_segment_into_which_a_damaged_chain_leads_is_kept_and_not_tried_again() {
     assert_eq!(store.history(&key(3)).unwrap().len(), 1);
 }
 
+/// Tells readers to stop, however the writer ends.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Reads everything in every way until told to stop, and judges each by itself: a body of its key, each key once.
 fn read_until(store: &Store, stop: &AtomicBool, refresh: bool) -> u32 {
     let mut rounds = 0;
@@ -200,6 +209,7 @@ fn readers_in_this_handle_and_in_others_read_and_list_all_while_the_key_log_is_c
     let stop = AtomicBool::new(false);
     let reader = || Store::open_read_only(store.path(), options()).unwrap();
     std::thread::scope(|s| {
+        let writing = Stops(&stop);
         let readers = [(store.clone(), false), (reader(), true), (reader(), false)].map(|(r, refresh)| {
             let stop = &stop;
             s.spawn(move || read_until(&r, stop, refresh))
@@ -213,7 +223,7 @@ fn readers_in_this_handle_and_in_others_read_and_list_all_while_the_key_log_is_c
             let late = reader();
             assert_eq!(late.keys().map(Result::unwrap).count(), KEYS as usize);
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(writing);
         assert!(compacted > 50, "{compacted}");
         for reader in readers {
             assert!(reader.join().unwrap() >= 3);
