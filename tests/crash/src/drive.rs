@@ -58,10 +58,10 @@ impl Op {
         };
         loop {
             // Puts always occur.
-            let (kind, op) = match rng.u8(..35) {
+            let (kind, op) = match rng.u8(..37) {
                 0..=9 => return Op::Put { key, time_ms, bytes },
                 10..=12 => (0, Op::PutSame { key, time_ms }),
-                13..=14 => (0, Op::PutTwice { key, time_ms }),
+                13..=14 | 35..=36 => (0, Op::PutTwice { key, time_ms }),
                 15 => (1, Op::Batch { keys: (0..rng.usize(1..5)).map(|_| rng.usize(..keys)).collect(), time_ms }),
                 16 => (2, Op::Stream { key, time_ms, bytes: rng.usize(..4 * world.chunk_bytes as usize) }),
                 17..=18 => (3, Op::Remove { key }),
