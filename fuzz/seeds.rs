@@ -31,13 +31,13 @@ fn write(target: &str, name: &str, first: u8, rest: &[u8]) -> std::io::Result<()
 fn format() -> std::io::Result<()> {
     let image = golden::image();
     let layout = Layout::of(&image);
-    write("format", "header", 0x80, &image.file("key.dat")[..64])?;
+    write("format", "header", 0x80, &image.file("key0.dat")[..64])?;
     write("format", "superblock", 0x81, &image.file("SUPERBLOCK")[..512])?;
     for (nth, entry) in layout.values.iter().enumerate() {
         write("format", &format!("value{nth}"), 0x82, &image.file("value0.dat")[entry.range.clone()])?;
     }
     for (nth, entry) in layout.keys.iter().take(3).enumerate() {
-        write("format", &format!("key{nth}"), 0x83, &image.file("key.dat")[entry.range.clone()])?;
+        write("format", &format!("key{nth}"), 0x83, &image.file("key0.dat")[entry.range.clone()])?;
     }
     let index = image.file("address.idx");
     let leaf = layout.leaves[0].0 * PAGE;
@@ -51,7 +51,7 @@ fn format() -> std::io::Result<()> {
     }
     write("format", "dictionary", 0x87, &dictionary)?;
     write("format", "values", 0x88, &image.file("value0.dat")[64..])?;
-    write("format", "keys", 0x89, &image.file("key.dat")[64..])
+    write("format", "keys", 0x89, &image.file("key0.dat")[64..])
 }
 
 fn store() -> std::io::Result<()> {

@@ -50,6 +50,7 @@ fn small(options: Options) -> Options {
             stage_pages: 2,
             flush_pages: 2,
             flush_key_bytes: 128,
+            key_segment_bytes: 256,
             map_pages: 4,
             ..Limits::default()
         },

@@ -77,13 +77,13 @@ fn any_field_of_a_value_record_may_lie() {
 #[test]
 fn any_field_of_a_key_record_may_lie() {
     let golden = golden::image();
-    let (layout, id) = (Layout::of(&golden), forge::store_id(golden.file("key.dat")));
+    let (layout, id) = (Layout::of(&golden), forge::store_id(golden.file("key0.dat")));
     let widths = [(4, 4), (8, 8), (16, 8), (24, 4), (28, 4), (32, 4), (36, 4), (40, 8), (48, 8)];
     for entry in &layout.keys {
         let start = entry.range.start;
         try_extremes(
             &golden,
-            "key.dat",
+            "key0.dat",
             widths.into_iter().map(|(at, width)| (start + at, width)),
             |file, _| forge::key_record(file, &id, start),
             |_| Expect::any_version(),
@@ -121,7 +121,7 @@ fn any_field_of_the_superblock_or_a_header_may_lie() {
         let seal = |file: &mut Vec<u8>, _| forge::superblock(file, copy);
         try_extremes(&golden, "SUPERBLOCK", fields, seal, |_| Expect::any_version());
     }
-    for file in ["value0.dat", "key.dat", "address.idx"] {
+    for file in ["value0.dat", "key0.dat", "address.idx"] {
         let fields = [(0, 8), (12, 2), (14, 2), (16, 8), (32, 8), (40, 8), (48, 8)].into_iter();
         try_extremes(&golden, file, fields, |file, _| forge::header(file), |_| Expect::any_version());
     }

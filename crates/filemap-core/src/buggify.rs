@@ -8,6 +8,10 @@
 pub enum Fault {
     LogNotSyncedBeforeCheckpoint,
     KeysNotSynced,
+    RolledKeysNotSynced,
+    KeysRemovedEarly,
+    StaleKeysBelieved,
+    PagesPunchedEarly,
     IndexNotSynced,
     SuperblockNotSynced,
     SuperblockBeforeIndex,
@@ -57,9 +61,13 @@ mod on {
     impl Fault {
         /// All that lose something soon. `LocationsNotSeeded` does so only where a record lies in two places, `RemovalsDropped` only
         /// when the index is rebuilt from the value log.
-        pub const ALL: [Fault; 31] = [
+        pub const ALL: [Fault; 35] = [
             Fault::LogNotSyncedBeforeCheckpoint,
             Fault::KeysNotSynced,
+            Fault::RolledKeysNotSynced,
+            Fault::KeysRemovedEarly,
+            Fault::StaleKeysBelieved,
+            Fault::PagesPunchedEarly,
             Fault::IndexNotSynced,
             Fault::SuperblockNotSynced,
             Fault::SuperblockBeforeIndex,

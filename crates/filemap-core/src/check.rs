@@ -2,20 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use filemap_io::File;
+
 use crate::accounts::{Account, Accounts};
 use crate::dictionaries::{Part as RecordPart, Registry};
 use crate::error::{Error, Result};
-use crate::format::key::{KeyRecord, UNIT_BYTES as KEY_UNIT};
+use crate::format::key::{KeyRecord, UNIT_BYTES as KEY_UNIT, offset_of, segment_of};
 use crate::format::leaf::{Slot, kept_bits};
 use crate::format::location::{Extent, Location, UNIT_BYTES};
 use crate::format::superblock::{COPIES, Tail};
 use crate::format::value::{self, Kind};
 use crate::format::{PAGE_BYTES, names};
+use crate::keys::KeyFile;
 use crate::log::scan::Item;
 use crate::recover;
+use crate::segments::{FIRST_RECORD, Segment};
 use crate::state::{Shared, digest};
 use crate::values::read;
-use crate::values::segments::{FIRST_RECORD, Segment};
 
 /// One damaged place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,9 +53,9 @@ pub struct VerifyReport {
     pub bytes: u64,
     /// Whole records of the value log.
     pub value_records: u64,
-    /// Whole records of key.dat.
+    /// Whole records of the key log.
     pub key_records: u64,
-    /// Bytes of key.dat that belong to no record: what interrupted checkpoints left. No damage.
+    /// Bytes of the key log that belong to no record: what interrupted checkpoints left. No damage.
     pub unused_key_bytes: u64,
     /// Leaf pages of the index.
     pub index_pages: u64,
@@ -96,10 +99,14 @@ struct Check<'a> {
     tail: Tail,
     /// Records that need a dictionary that cannot be read, by its id, and why.
     unread: BTreeMap<u32, (u64, Error)>,
-    keys: Starts,
+    keys: HashMap<u16, Starts>,
     /// Where the scans end: what the index leads to beyond was written since.
     value_end: Tail,
-    key_end: u64,
+    key_end: Tail,
+    /// The key log's segments, and how often some were removed when they were opened: what is led by addresses then and
+    /// now is compared only while that stays so.
+    key_files: Vec<KeyFile>,
+    removals: u64,
     progress: &'a mut dyn FnMut(VerifyProgress),
 }
 
@@ -114,6 +121,8 @@ impl Shared {
             self.follow_writer()?;
         }
         let stats = self.stats();
+        let removals = self.keys.removals();
+        let (key_files, key_end) = self.key_files()?;
         let mut check = Check {
             shared: self,
             report: VerifyReport::default(),
@@ -127,9 +136,11 @@ impl Shared {
             found: Accounts::default(),
             tail: self.latest.load().tail,
             unread: BTreeMap::new(),
-            keys: Starts::default(),
+            keys: HashMap::new(),
             value_end: self.log_end().0,
-            key_end: self.keys.bytes(),
+            key_end,
+            key_files,
+            removals,
             progress,
         };
         let settled = self.settled();
@@ -272,13 +283,32 @@ impl Check<'_> {
         }
     }
 
-    /// Scans key.dat; how many of its records are the head of a key's chain, as the index says.
+    /// Scans the key log; how many of its records are the head of a key's chain, as the index says.
     fn keys(&mut self) -> Result<u64> {
-        self.report.files += 1;
-        let shared = self.shared;
         let mut heads = 0;
-        let mut read = 0;
-        let mut scan = shared.keys.scan()?;
+        for KeyFile { segment, file } in std::mem::take(&mut self.key_files) {
+            match file {
+                Some(file) => heads += self.key_segment(&segment, &*file)?,
+                None => self.problem(segment.name(), 0, "the segment is missing"),
+            }
+        }
+        let accounts = self.shared.accounts.load_full();
+        for (id, account) in &accounts.keys {
+            let is_missing = account.live_units > 0 && account.ordinal <= self.key_end.ordinal;
+            if is_missing && !self.keys.contains_key(id) && !self.has_moved() {
+                self.problem(names::keys(*id), 0, "the segment is missing");
+            }
+        }
+        Ok(heads)
+    }
+
+    fn key_segment(&mut self, segment: &Segment, file: &dyn File) -> Result<u64> {
+        let shared = self.shared;
+        let name = segment.name();
+        let (mut heads, mut read) = (0, 0);
+        self.report.files += 1;
+        self.keys.insert(segment.id, Starts::default());
+        let mut scan = shared.keys.scan(segment, file, FIRST_RECORD, self.key_end)?;
         while let Some(item) = scan.next()? {
             match item {
                 // An interrupted checkpoint leaves such bytes behind. Damage it is only where something leads to it.
@@ -289,49 +319,57 @@ impl Check<'_> {
                 Item::Record { offset, bytes } => {
                     read += bytes.len() as u64;
                     self.report.key_records += 1;
-                    self.keys.add(offset / KEY_UNIT);
-                    let (record, key) = shared.keys.decode(bytes, offset)?;
+                    self.keys.entry(segment.id).or_default().add(offset / KEY_UNIT);
+                    let (record, key) = shared.keys.decode(segment, bytes, offset)?;
                     let hash = shared.hash(key);
                     let Ok(candidates) = shared.candidates(hash) else { continue };
-                    for slot in candidates.iter().filter(|s| s.key == offset / KEY_UNIT) {
+                    let here = Tail { ordinal: segment.ordinal, offset };
+                    for slot in candidates.iter().filter(|s| shared.keys.position(s.key) == Some(here)) {
                         heads += 1;
                         if slot.location != record.extent.location || slot.hash != kept_bits(hash) {
-                            self.problem(names::KEYS, offset, "its slot in the index leads elsewhere");
+                            self.problem(&name, offset, "its slot in the index leads elsewhere");
                         }
-                        self.chain(key, offset / KEY_UNIT, &record)?;
+                        self.chain(key, slot.key, &record)?;
                     }
                 }
             }
             if read >= 8 << 20 {
-                self.read(names::KEYS, std::mem::take(&mut read));
+                self.read(&name, std::mem::take(&mut read));
             }
         }
-        self.read(names::KEYS, read);
+        self.read(&name, read);
         Ok(heads)
+    }
+
+    /// Whether segments of the key log were removed since this began: a chain that ends where there is none is no damage then.
+    fn has_moved(&self) -> bool {
+        self.shared.keys.removals() != self.removals
     }
 
     /// Follows a key's chain from its second record on: each must be whole, of the same key, and lead to a value; and what
     /// versions refer to must be among them.
     fn chain(&mut self, key: &[u8], first: u64, head: &KeyRecord) -> Result<()> {
         let (mut address, mut chain) = (head.previous, head.chain);
-        self.found.credit_key(first, head.total_bytes());
+        let ordinal = |address| self.shared.keys.position(address).map_or(0, |place| place.ordinal);
+        self.found.credit_key(first, ordinal(first), head.total_bytes());
         self.version(head);
         let mut versions = vec![head.version.sequence];
         let mut holders = vec![(head.extent.location, head.refers_to)];
         while address != 0 {
-            let offset = address * KEY_UNIT;
+            let (name, offset) = (names::keys(segment_of(address)), offset_of(address));
             let record = match self.shared.keys.read(address) {
+                _ if self.has_moved() => return Ok(()),
                 Ok((record, found)) if found == key && record.chain < chain => record,
                 Ok((_, found)) if found == key => {
-                    self.problem(names::KEYS, offset, "the chain that leads here does not grow shorter");
+                    self.problem(name, offset, "the chain that leads here does not grow shorter");
                     return Ok(());
                 }
                 Ok(_) => {
-                    self.problem(names::KEYS, offset, "the chain of another key leads here");
+                    self.problem(name, offset, "the chain of another key leads here");
                     return Ok(());
                 }
                 Err(Error::Corrupt { what, .. }) => {
-                    self.problem(names::KEYS, offset, format!("a chain leads here, but {what}"));
+                    self.problem(name, offset, format!("a chain leads here, but {what}"));
                     return Ok(());
                 }
                 Err(e) => return Err(e),
@@ -341,7 +379,7 @@ impl Check<'_> {
                 let what = "an earlier version should be here, but there is no whole record";
                 self.problem(names::segment(location.segment), location.offset(), what);
             }
-            self.found.credit_key(address, record.total_bytes());
+            self.found.credit_key(address, ordinal(address), record.total_bytes());
             if !versions.contains(&record.version.sequence) {
                 self.version(&record);
             }
@@ -394,7 +432,7 @@ impl Check<'_> {
                     found_live * unit,
                     found_removals * unit
                 );
-                let name = if nth == 0 { names::segment(id) } else { names::KEYS.to_owned() };
+                let name = if nth == 0 { names::segment(id) } else { names::keys(id) };
                 self.problem(name, 0, what);
             }
         }
@@ -402,6 +440,13 @@ impl Check<'_> {
 
     fn has_value(&self, location: Location) -> bool {
         self.values.get(&location.segment).is_some_and(|s| s.has(u64::from(location.unit)))
+    }
+
+    /// Whether a key record was met at an address, or could not be.
+    fn has_key(&self, address: u64) -> bool {
+        let place = self.shared.keys.position(address);
+        let met = |address| self.keys.get(&segment_of(address)).is_some_and(|s| s.has(offset_of(address) / KEY_UNIT));
+        self.has_moved() || place.is_some_and(|place| place >= self.key_end) || met(address)
     }
 
     /// Whether a place was scanned.
@@ -429,9 +474,9 @@ impl Check<'_> {
                     let name = names::segment(slot.location.segment);
                     bad.push((name, slot.location.offset(), "the index leads here, but there is no whole record"));
                 }
-                if slot.key * KEY_UNIT < self.key_end && !self.keys.has(slot.key) {
-                    let name = names::KEYS.to_owned();
-                    bad.push((name, slot.key * KEY_UNIT, "the index leads here, but there is no whole key record"));
+                if !self.has_key(slot.key) {
+                    let (name, offset) = (names::keys(segment_of(slot.key)), offset_of(slot.key));
+                    bad.push((name, offset, "the index leads here, but there is no whole key record"));
                 }
             }
         };
@@ -453,7 +498,8 @@ impl Check<'_> {
         // Counts can be compared only if no checkpoint changed them meanwhile, not even one that is still under way.
         let unchanged = settled.is_some() && self.shared.settled() == settled;
         if unchanged && self.report.problems.is_empty() && (keys != expected || heads != keys) {
-            let what = format!("the index has {keys} keys, the superblock says {expected}, key.dat has {heads} heads");
+            let what =
+                format!("the index has {keys} keys, the superblock says {expected}, the key log has {heads} heads");
             self.problem(names::INDEX, 0, what);
         }
         if unchanged && self.report.problems.is_empty() {

@@ -119,7 +119,7 @@ pub enum Event {
         elapsed: Duration,
         /// Index pages that were written.
         index_pages: u64,
-        /// Bytes appended to key.dat.
+        /// Bytes appended to the key log.
         key_bytes: u64,
     },
     /// Puts are being slowed down, because the recent table fills faster than the checkpoint empties the other one.

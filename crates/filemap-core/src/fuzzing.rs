@@ -35,7 +35,7 @@ pub enum Form {
     Superblock,
     /// A record of segment 0.
     Value,
-    /// A record of key.dat.
+    /// A record of segment 0 of the key log.
     Key,
     /// A leaf of address.idx.
     Leaf,
@@ -141,11 +141,11 @@ fn dictionary(bytes: &[u8]) -> bool {
 }
 
 fn key(bytes: &[u8]) -> bool {
-    let seed = seed(&STORE_ID, u64::MAX);
+    let seed = key::seed(&STORE_ID, 0);
     let Ok((record, key)) = KeyRecord::decode(bytes, seed, OFFSET) else { return false };
     let mut encoded = Vec::new();
     record.encode(key, seed, OFFSET, &mut encoded);
-    let end = key::FIXED_BYTES + key.len();
+    let end = record.key_at() + key.len();
     assert_eq!(encoded[..end], bytes[..end]);
     true
 }
@@ -166,18 +166,21 @@ fn node(bytes: &[u8]) -> bool {
 
 fn name(bytes: &[u8]) -> bool {
     let Ok(text) = str::from_utf8(bytes) else { return false };
-    let Some(id) = names::parse_segment(text) else { return false };
-    assert_eq!(names::segment(id), text);
-    true
+    match (names::parse_segment(text), names::parse_keys(text)) {
+        (Some(id), None) => assert_eq!(names::segment(id), text),
+        (None, Some(id)) => assert_eq!(names::keys(id), text),
+        (parsed, _) => assert_eq!(parsed, None),
+    }
+    names::parse_segment(text).or(names::parse_keys(text)).is_some()
 }
 
-/// Scans a file as a segment of the value log, or as key.dat, from its 64th byte on; how many whole records it has. Every
+/// Scans a file as a segment of the value log, or of the key log, from its 64th byte on; how many whole records it has. Every
 /// byte belongs to one item, in order.
 pub fn scan(file: &dyn File, is_values: bool) -> u64 {
     if is_values {
         return scan_framed(file, ValueFraming { seed: seed(&STORE_ID, 0) });
     }
-    scan_framed(file, KeyFraming::new(seed(&STORE_ID, u64::MAX)))
+    scan_framed(file, KeyFraming::new(key::seed(&STORE_ID, 0)))
 }
 
 fn scan_framed<F: Framing>(file: &dyn File, framing: F) -> u64 {

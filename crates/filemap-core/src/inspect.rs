@@ -61,7 +61,7 @@ pub fn inspect(path: impl AsRef<Path>, sink: &mut dyn FnMut(Inspected) -> Contro
             log(&*file, name, framing, &|b| value_fields(b), sink)
         }
         Kind::Keys => {
-            let framing = KeyFraming::new(seed(&head.store_id, u64::MAX));
+            let framing = KeyFraming::new(key::seed(&head.store_id, head.ordinal));
             log(&*file, name, framing, &|b| key_fields(b), sink)
         }
         Kind::Dictionary => dictionary(&*file, name, &head, sink),
@@ -137,7 +137,8 @@ fn superblock(file: &dyn File, name: &str, sink: Sink<'_>) -> Result<()> {
                     ("tail_ordinal", s.tail.ordinal.to_string()),
                     ("tail_offset", s.tail.offset.to_string()),
                     ("next_sequence", s.next_sequence.to_string()),
-                    ("key_bytes", s.key_bytes.to_string()),
+                    ("key_tail_ordinal", s.key_tail.ordinal.to_string()),
+                    ("key_tail_offset", s.key_tail.offset.to_string()),
                     ("index_pages", s.index.pages.to_string()),
                     ("index_root", s.index.root.to_string()),
                     ("index_depth", s.index.depth.to_string()),
@@ -211,6 +212,14 @@ fn value_fields(b: &[u8]) -> Fields {
     (format!("{:?} record", h.kind).to_lowercase(), fields)
 }
 
+/// An address of the key log as {segment, offset}.
+fn place(address: u64) -> String {
+    if address == 0 {
+        return "none".into();
+    }
+    format!("{}:{}", key::segment_of(address), key::offset_of(address))
+}
+
 fn key_fields(b: &[u8]) -> Fields {
     let Ok(r) = KeyRecord::peek(b) else { return ("key record".into(), Vec::new()) };
     let end = (r.key_at() + r.key_bytes as usize).min(b.len());
@@ -221,10 +230,10 @@ fn key_fields(b: &[u8]) -> Fields {
         ("offset", r.extent.location.offset().to_string()),
         ("bytes", r.extent.bytes().to_string()),
         ("chunked", r.chunked.to_string()),
-        ("previous_offset", (r.previous * key::UNIT_BYTES).to_string()),
+        ("previous", place(r.previous)),
         ("chain", r.chain.to_string()),
         ("refers_to", r.refers_to.to_string()),
-        ("holder_offset", (r.holder * key::UNIT_BYTES).to_string()),
+        ("holder", place(r.holder)),
         ("key", String::from_utf8_lossy(&b[r.key_at()..end]).into_owned()),
     ];
     ("key record".into(), fields)
@@ -272,7 +281,7 @@ fn page_fields(seed: u32, page: u32, b: &[u8]) -> PageFields {
                 .iter()
                 .map(|s| {
                     let (segment, offset) = (s.location.segment, s.location.offset());
-                    format!("{:010x}->{}@{segment}:{offset}", s.hash, s.key * key::UNIT_BYTES)
+                    format!("{:010x}->{}@{segment}:{offset}", s.hash, place(s.key))
                 })
                 .collect();
             (

@@ -1,8 +1,8 @@
 //! The storage engine of FileMap: bytes by key, for crawlers.
 //!
 //! A [`Store`] is a directory. Values lie compressed and checksummed in a log of rolled segments, which is the truth; a
-//! hash index of 4 KiB pages, read through a map, leads from a key to its newest value with one page and one read; key.dat
-//! chains the earlier versions. docs/ARCHITECTURE.md explains how it works, docs/FORMAT.md what lies on disk.
+//! hash index of 4 KiB pages, read through a map, leads from a key to its newest value with one page and one read; a log of
+//! key records chains the earlier versions. docs/ARCHITECTURE.md explains how it works, docs/FORMAT.md what lies on disk.
 //!
 //! ```
 //! use filemap_core::{Options, Record, Store};
@@ -41,6 +41,7 @@ mod primitive;
 mod recent;
 mod record;
 mod recover;
+mod segments;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod state;

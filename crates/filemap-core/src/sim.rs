@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 
 use filemap_io::Dir;
 
+use crate::compact;
 use crate::error::Result;
 use crate::options::Options;
 use crate::store::{Store, Threads};
@@ -60,6 +61,33 @@ pub fn work(store: &Store) {
             let _ = worker::compact_if_due(&store.shared);
         }
     }
+}
+
+/// Compacts one segment of the key log, if that is worth it; whether it did something.
+///
+/// # Errors
+/// As of [`Store::checkpoint`].
+pub fn compact_keys(store: &Store) -> Result<bool> {
+    store.shared.check_open()?;
+    compact::keys::compact_keys(&store.shared, store.shared.write_side()?)
+}
+
+/// Empties one segment of the key log, whether that is worth it or not: `pick` says which.
+///
+/// # Errors
+/// As of [`Store::checkpoint`].
+pub fn empty_keys(store: &Store, pick: usize) -> Result<()> {
+    store.shared.check_open()?;
+    compact::keys::empty_any(&store.shared, store.shared.write_side()?, pick)
+}
+
+/// Gives back free pages of the index, whether that is worth it or not.
+///
+/// # Errors
+/// As of [`Store::checkpoint`].
+pub fn shrink_index(store: &Store) -> Result<()> {
+    store.shared.check_open()?;
+    compact::index::sweep(&store.shared, store.shared.write_side()?)
 }
 
 /// Lets go of a store without closing it, as when its process ends: nothing more is written. Its lock is given up.

@@ -118,7 +118,7 @@ stats! {
     segments: u64 = gauge,
     /// Length of the value log in bytes.
     value_bytes: u64 = gauge,
-    /// Length of key.dat in bytes.
+    /// Length of the key log in bytes.
     key_bytes: u64 = gauge,
     /// Length of address.idx in bytes.
     index_bytes: u64 = gauge,
@@ -160,7 +160,7 @@ stats! {
     checkpoint_us: u64 = counter,
     /// Index pages that checkpoints wrote.
     index_pages_written: u64 = counter,
-    /// Bytes that checkpoints appended to key.dat.
+    /// Bytes that checkpoints appended to the key log.
     key_bytes_written: u64 = counter,
     /// Puts that were slowed down because the recent table filled faster than a checkpoint could empty the other.
     slow_downs: u64 = counter,

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use shuttle::thread::Builder;
 
 use crate::compact::Goal;
+use crate::compact::index::shrink_index;
+use crate::compact::keys::compact_keys;
 use crate::error::{Error, Result};
 use crate::event::Compacted;
 use crate::options::Durability;
@@ -174,6 +176,14 @@ pub(crate) fn compact_if_due(shared: &Shared) -> Result<bool> {
     if result.map(did)? {
         return Ok(true);
     }
+    let Some(writer) = &shared.writer else { return Ok(false) };
+    if shared.options.space_bound.is_none() {
+        return Ok(false);
+    }
+    if compact_keys(shared, writer)? {
+        return Ok(true);
+    }
+    shrink_index(shared, writer)?;
     // Nothing is urgent: what has been there for long may become smaller.
     let Some(level) = shared.options.recompression_level else { return Ok(false) };
     shared.compact_once(Goal::Level(level, shared.options.recompresses_before()), u64::MAX).map(did)

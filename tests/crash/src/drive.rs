@@ -33,6 +33,11 @@ pub enum Op {
     Compact,
     /// All pages compressed again, with other operations between the steps.
     Recompress,
+    /// Compaction of a segment of the key log, of one that is worth it or of any, with other operations between the steps of
+    /// its checkpoints.
+    CompactKeys { any: Option<usize> },
+    /// Free pages of the index are given back.
+    ShrinkIndex,
     /// What background threads would do.
     Work,
     /// A put whose chunks do not fit into the segment.
@@ -57,10 +62,10 @@ impl Op {
         };
         loop {
             // Puts always occur.
-            let (kind, op) = match rng.u8(..36) {
+            let (kind, op) = match rng.u8(..41) {
                 0..=9 => return Op::Put { key, time_ms, bytes },
                 10..=12 => (0, Op::PutSame { key, time_ms }),
-                13..=14 => (0, Op::PutTwice { key, time_ms }),
+                13..=14 | 35..=36 => (0, Op::PutTwice { key, time_ms }),
                 15 => (1, Op::Batch { keys: (0..rng.usize(1..5)).map(|_| rng.usize(..keys)).collect(), time_ms }),
                 16 => (2, Op::Stream { key, time_ms, bytes: rng.usize(..4 * world.chunk_bytes as usize) }),
                 17..=18 => (3, Op::Remove { key }),
@@ -72,6 +77,8 @@ impl Op {
                 30 => (9, Op::Reopen),
                 31..=33 => (11, Op::Compact),
                 34 => (12, Op::Recompress),
+                37 => (14, Op::ShrinkIndex),
+                38..=39 => (13, Op::CompactKeys { any: rng.bool().then(|| rng.usize(..16)) }),
                 _ => (10, Op::Follow),
             };
             if world.has(kind) {
@@ -170,9 +177,14 @@ impl Driver {
             Op::Stream { key, time_ms, bytes } => self.stream(*key, *time_ms, *bytes),
             Op::Remove { key } => self.remove(*key),
             Op::Sync => self.durable(Store::sync),
-            Op::Checkpoint => self.interrupted(Store::checkpoint),
-            Op::Recompress => self.interrupted(|store| store.recompress(2).map(|_| ())),
-            Op::Compact => self.interrupted(|store| store.compact(false).map(|_| ())),
+            Op::Checkpoint => self.with_steps(|store| store.checkpoint().map(|()| true)),
+            Op::Recompress => self.with_steps(|store| store.recompress(2).map(|_| true)),
+            Op::Compact => self.with_steps(|store| store.compact(false).map(|_| true)),
+            Op::CompactKeys { any: None } => self.with_steps(sim::compact_keys),
+            Op::CompactKeys { any: Some(pick) } => {
+                self.with_steps(|store| sim::empty_keys(store, *pick).map(|()| true))
+            }
+            Op::ShrinkIndex => self.with_steps(|store| sim::shrink_index(store).map(|()| true)),
             Op::Work => {
                 sim::work(self.store()?);
                 Ok(())
@@ -284,8 +296,8 @@ impl Driver {
         Ok(())
     }
 
-    /// A checkpoint or a compaction between whose steps puts and removes happen, and a reader follows.
-    fn interrupted(&mut self, what: fn(&Store) -> filemap_core::Result<()>) -> Result<(), Trouble> {
+    /// Something that runs checkpoints, if it says so, between whose steps puts and removes happen, and a reader follows.
+    fn with_steps(&mut self, what: impl FnOnce(&Store) -> filemap_core::Result<bool>) -> Result<(), Trouble> {
         let inner = Driver {
             disk: self.disk.clone(),
             world: self.world.clone(),
@@ -306,11 +318,15 @@ impl Driver {
                 }
             }
         })));
-        let result = self.durable(what);
+        let mark = now(&self.oracle).next();
+        let result = self.store().and_then(|store| Ok(what(store)?));
         sim::at_steps(None);
+        if let Ok(true) = result {
+            tell(&self.oracle, |o| o.durable(mark));
+        }
         match trouble.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(trouble) => Err(trouble),
-            None => result,
+            None => result.map(|_| ()),
         }
     }
 
@@ -325,10 +341,13 @@ impl Driver {
         Ok(())
     }
 
-    /// A read-only handle sees all that was acknowledged before it looked.
+    /// A read-only handle sees all that was acknowledged before it looked; and one that has not looked for a while reads on.
     fn follow(&mut self) -> Result<(), Trouble> {
         let reader = match &self.reader {
-            Some(reader) => reader,
+            Some(reader) => {
+                judge::readable(reader, &now(&self.oracle)).map_err(|e| within("a reader that stays behind", e))?;
+                reader
+            }
             None => self.reader.insert(sim::open_read_only(self.disk.dir(), self.world.options.clone())?),
         };
         reader.refresh()?;

@@ -31,7 +31,7 @@ pub struct Entry {
 pub struct Layout {
     /// The records of value0.dat.
     pub values: Vec<Entry>,
-    /// The records of key.dat.
+    /// The records of key0.dat.
     pub keys: Vec<Entry>,
     /// Pages of address.idx that are leaves in use, and the keys that they serve.
     pub leaves: Vec<(usize, Vec<usize>)>,
@@ -83,7 +83,7 @@ impl Layout {
             act += usize::from(entry.kind != "chunk record");
         }
         assert!(act == TAIL.len() || act == 0, "every act of the tail is in the log, or in the index");
-        let keys = entries(&dir.join("key.dat"));
+        let keys = entries(&dir.join("key0.dat"));
         let index = image.file("address.idx");
         let root = forge::u32_at(superblock, newest + 136) as usize;
         let count = usize::from(u16::from_le_bytes([index[root * PAGE + 6], index[root * PAGE + 7]]));
@@ -102,7 +102,7 @@ impl Layout {
                 Cost { opening: used, harmless: !used, ..Cost::default() }
             }
             "value0.dat" => self.log_cost(&self.values, range),
-            "key.dat" => self.log_cost(&self.keys, range),
+            "key0.dat" => self.log_cost(&self.keys, range),
             _ => self.index_cost(range),
         }
     }

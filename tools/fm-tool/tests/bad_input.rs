@@ -226,7 +226,7 @@ fn a_full_device_under_the_output_is_an_error() {
 fn output_is_not_written_over_a_stores_own_files() {
     let bench = Bench::new();
     bench.run("import", &[&warc("example.warc.gz")]).ended(0);
-    for name in ["value0.dat", "key.dat", "new.txt"] {
+    for name in ["value0.dat", "key0.dat", "new.txt"] {
         let inside = bench.store().join(name);
         bench.run("dump", &["-o", inside.to_str().unwrap()]).ended(2).said("lies in a store");
     }

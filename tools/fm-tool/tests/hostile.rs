@@ -104,7 +104,7 @@ fn no_key_ever_becomes_a_path() {
         bench.run("rm", &["--".as_ref(), std::ffi::OsStr::from_bytes(key)]).ended(0);
     }
     assert_eq!(bench.run::<&str>("ls", &[]).ended(0).text(), "");
-    assert_eq!(names(&bench.store()), ["LOCK", "SUPERBLOCK", "address.idx", "key.dat", "value0.dat"]);
+    assert_eq!(names(&bench.store()), ["LOCK", "SUPERBLOCK", "address.idx", "key0.dat", "value0.dat"]);
     assert_eq!(names(bench.store().parent().unwrap()), ["in.jsonl", "out", "out.jsonl", "pages.fm"]);
 }
 

@@ -81,13 +81,13 @@ pub fn run(args: &LoadArgs) -> Outcome<Report> {
     let source = args.put.source()?;
     let plan = args.put.plan(&source, args.from);
     let device = Device::under(&args.dir)?;
-    let before_bytes = if args.from == 0 { 0 } else { store::value_log_bytes(&args.dir)? };
+    let before_bytes = if args.from == 0 { 0 } else { store::log_bytes(&args.dir, "value")? };
     device.settle()?;
     let (before, own) = (device.traffic()?, device_written_bytes()?);
     let load = measure(&args.dir, &args.put, &args.store, &source, &plan)?;
     device.settle()?;
     let written = device.traffic()?.since(before).written_bytes;
-    let log_bytes = store::value_log_bytes(&args.dir)? - before_bytes;
+    let log_bytes = store::log_bytes(&args.dir, "value")? - before_bytes;
     let mut report = Report::default();
     report.section(format!("load, {}, {} threads, level {}", source.describe(), plan.threads, args.put.level));
     bare::account(&mut report, &load.driven, &plan);
@@ -122,7 +122,7 @@ fn space(report: &mut Report, args: &LoadArgs, load: &Load, plan: &Plan) -> Outc
     report.number("store, allocated", allocated as f64 / 1e9, "GB");
     report.number("raw by stored", load.driven.body_bytes as f64 / allocated as f64, "x");
     let keys = plan.pages.end as f64;
-    report.number("key.dat per key", store::file_bytes(&args.dir, "key.dat") as f64 / keys, "B");
+    report.number("key log per key", store::log_bytes(&args.dir, "key")? as f64 / keys, "B");
     let index = store::file_bytes(&args.dir, "address.idx") as f64;
     report.number("address.idx per key at the end", index / keys, "B");
     let from = plan.pages.end / 10;

@@ -205,12 +205,12 @@ pub fn mean_bytes_per_key(samples: &[IndexSample], from: u64, to: u64) -> Option
     (keys > 0).then(|| sum / keys as f64)
 }
 
-/// Bytes of the value log's segments.
-pub fn value_log_bytes(dir: &Path) -> Outcome<u64> {
+/// Bytes of the segments of a log, `value` or `key`.
+pub fn log_bytes(dir: &Path, log: &str) -> Outcome<u64> {
     let mut total = 0;
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with("value") {
+        if entry.file_name().to_string_lossy().starts_with(log) {
             total += entry.metadata()?.len();
         }
     }

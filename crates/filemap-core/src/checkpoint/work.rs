@@ -31,13 +31,15 @@ pub(crate) struct Task {
     pub(crate) chains: Vec<u64>,
     /// Chains that have a record in this segment of the key log are written anew.
     pub(crate) evacuated: Option<u16>,
+    /// Leaves of the index are moved to the front of its file, some of them, and what is free behind them is given back.
+    pub(crate) sweep: bool,
     /// Versions that this does not keep are dropped from the chains that are looked through.
     pub(crate) retention: Retention,
 }
 
 impl Task {
     pub(crate) fn is_empty(&self) -> bool {
-        self.ops.is_empty() && self.chains.is_empty()
+        self.ops.is_empty() && self.chains.is_empty() && self.evacuated.is_none() && !self.sweep
     }
 
     /// Puts everything in the order of hashes, in which it is asked for.

@@ -14,9 +14,9 @@ use crate::error::{Error, Result};
 use crate::format::location::{Extent, Location, SizeClass, UNIT_BYTES};
 use crate::format::value::{self, ChunkEntry, Header, Kind};
 use crate::log::scan::Item;
+use crate::segments::{FIRST_RECORD, Segment};
 use crate::state::{Retention, Shared, Spot};
 use crate::values::read::Want;
-use crate::values::segments::{FIRST_RECORD, Segment};
 
 /// See the module.
 pub(super) struct Copier<'s> {

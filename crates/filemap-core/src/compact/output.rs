@@ -7,7 +7,7 @@ use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
 use crate::format::location::{Extent, Location, UNIT_BYTES};
 use crate::format::value::{self, Header};
-use crate::values::segments::{FIRST_RECORD, OpenSegment, Segment, Segments};
+use crate::segments::{FIRST_RECORD, OpenSegment, Segment, Segments};
 
 /// Bytes that wait before they are handed to the file.
 const FLUSH_BYTES: usize = 1 << 20;

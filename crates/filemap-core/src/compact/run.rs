@@ -11,10 +11,10 @@ use crate::compact::plan::{self, Candidate, Plan, View};
 use crate::error::Result;
 use crate::event::{Compacted, Event, Reason};
 use crate::primitive::{Ordering, sleep};
+use crate::segments::Segment;
 use crate::state::{Compactor, Shared, WriteSide};
 use crate::stats::Counters;
 use crate::sync::lock;
-use crate::values::segments::Segment;
 
 /// What a compaction is to reach.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -87,13 +87,9 @@ pub(crate) struct Checked {
 }
 
 impl Registry {
-    /// Finds the dictionaries of a directory. One that is damaged is found too: only what needs it will fail. A writer
-    /// removes what an interrupted creation has left.
-    ///
-    /// # Errors
-    /// `Io`.
-    pub(crate) fn open(dir: Arc<dyn Dir>, store_id: [u8; 16], access: Access) -> Result<Registry> {
-        let this = Registry {
+    /// Without any, for files whose records need none.
+    pub(crate) fn none(dir: Arc<dyn Dir>, store_id: [u8; 16], access: Access) -> Registry {
+        Registry {
             dir,
             store_id,
             access,
@@ -102,7 +98,16 @@ impl Registry {
             digests: Digests::default(),
             changing: Mutex::new(()),
             file_bytes: AtomicU64::new(0),
-        };
+        }
+    }
+
+    /// Finds the dictionaries of a directory. One that is damaged is found too: only what needs it will fail. A writer
+    /// removes what an interrupted creation has left.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn open(dir: Arc<dyn Dir>, store_id: [u8; 16], access: Access) -> Result<Registry> {
+        let this = Registry::none(dir, store_id, access);
         if access == Access::Write {
             for name in this.names()?.iter().filter(|n| names::parse_new_dictionary(n).is_some()) {
                 this.dir.remove(name).map_err(|e| Error::io("remove", name, e))?;

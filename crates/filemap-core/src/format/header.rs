@@ -7,7 +7,7 @@
 //! | 12 | 2 | format version that a reader must know |
 //! | 14 | 2 | format version that a writer must know |
 //! | 16 | 16 | store id |
-//! | 32 | 8 | value segment: ordinal, its place in the order of the log; dictionary: its id; 0 elsewhere |
+//! | 32 | 8 | segment of values or keys: ordinal, its place in the order of its log; dictionary: its id; 0 in the index |
 //! | 40 | 8 | time of creation, ms since 1970 |
 //! | 48 | 8 | value segment: floor, no record in it is an earlier version of a removal with a lower sequence; 0 elsewhere |
 //! | 56 | 1 | value segment: 0 = part of the log, 1 = written by compaction; 0 elsewhere |

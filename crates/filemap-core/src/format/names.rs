@@ -8,9 +8,6 @@ pub(crate) const SUPERBLOCK: &str = "SUPERBLOCK";
 pub(crate) const NEW_SUPERBLOCK: &str = "SUPERBLOCK.new";
 /// The hash index.
 pub(crate) const INDEX: &str = "address.idx";
-/// The key log.
-pub(crate) const KEYS: &str = "key.dat";
-
 /// The name of a value segment.
 pub(crate) fn segment(id: u16) -> String {
     format!("value{id}.dat")
@@ -43,6 +40,17 @@ pub(crate) fn parse_new_dictionary(name: &str) -> Option<u32> {
     parse_dictionary(name.strip_suffix(".new")?)
 }
 
+/// The name of a segment of the key log.
+pub(crate) fn keys(id: u16) -> String {
+    format!("key{id}.dat")
+}
+
+/// The number of a segment of the key log, if the name is one that `keys` gives.
+pub(crate) fn parse_keys(name: &str) -> Option<u16> {
+    let id = name.strip_prefix("key")?.strip_suffix(".dat")?.parse().ok()?;
+    (keys(id) == name).then_some(id)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,10 +59,14 @@ mod tests {
     fn only_names_that_would_be_given_are_parsed() {
         for id in [0, 1, 9, 65_535] {
             assert_eq!(parse_segment(&segment(id)), Some(id));
+            assert_eq!(parse_keys(&keys(id)), Some(id));
+            assert_eq!((parse_segment(&keys(id)), parse_keys(&segment(id))), (None, None));
         }
-        for name in ["value.dat", "value01.dat", "value+1.dat", "value65536.dat", "value1.dat.tmp", "xvalue1.dat", ""] {
-            assert_eq!(parse_segment(name), None, "{name}");
+        for rest in [".dat", "01.dat", "+1.dat", "65536.dat", "1.dat.tmp", ""] {
+            assert_eq!(parse_segment(&format!("value{rest}")), None, "{rest}");
+            assert_eq!(parse_keys(&format!("key{rest}")), None, "{rest}");
         }
+        assert_eq!((parse_segment("xvalue1.dat"), parse_keys("xkey1.dat")), (None, None));
     }
 
     #[test]

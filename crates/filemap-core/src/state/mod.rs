@@ -13,7 +13,7 @@ mod sample;
 mod space;
 mod training;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use filemap_io::{Access, Dir, Lock};
@@ -29,11 +29,11 @@ use crate::keys::{KeyAppender, KeyLog};
 use crate::options::{Durability, Options};
 use crate::primitive::{ArcSwap, AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering};
 use crate::recent::Recent;
+use crate::segments::Segments;
 use crate::stats::{Counters, Stats};
 use crate::superblock::SuperblockFile;
 use crate::sync::{Bell, GroupSync, Poison, lock};
 use crate::values::append::Appender;
-use crate::values::segments::Segments;
 
 pub(crate) use draft::{Packing, check_limits, digest};
 pub(crate) use follow::Follower;
@@ -139,6 +139,8 @@ pub(crate) struct WriteSide {
     /// Raised by each freeze that took long: a put that waited while it changed was held up by a checkpoint.
     pub(crate) slow_freezes: AtomicU64,
     pub(crate) free_space: FreeSpace,
+    /// Ordinals of segments of the key log that compaction could not empty.
+    pub(crate) kept_keys: Mutex<BTreeSet<u64>>,
     /// Given up by `close`, whichever clones live on.
     pub(crate) held: Mutex<Option<Box<dyn Lock>>>,
 }
@@ -272,6 +274,7 @@ impl Shared {
         let tables = self.tables.load();
         let both = || [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten();
         let (value_bytes, value_disk) = self.segments.bytes();
+        let (key_bytes, key_disk) = self.keys.bytes();
         let measured = self.dir.open(names::INDEX, Access::Read);
         let (index_bytes, index_disk) =
             measured.map_or((0, 0), |f| (f.len().unwrap_or(0), f.allocated_bytes().unwrap_or(0)));
@@ -289,12 +292,12 @@ impl Shared {
             directory_bytes: self.index.directory_bytes(),
             segments: self.segments.all().len() as u64,
             value_bytes,
-            key_bytes: self.keys.bytes(),
+            key_bytes,
             index_bytes,
             disk_bytes: value_disk
                 + dictionary_bytes
                 + index_disk
-                + self.keys.allocated_bytes()
+                + key_disk
                 + small.map(|f| f.allocated_bytes().unwrap_or(0)).sum::<u64>(),
             index_leaves: current.index.leaves,
             dictionaries,

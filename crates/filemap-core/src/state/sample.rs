@@ -5,8 +5,8 @@ use crate::error::Result;
 use crate::format::location::{Location, SizeClass};
 use crate::format::value::{self, Header, Kind};
 use crate::log::scan::Item;
+use crate::segments::FIRST_RECORD;
 use crate::state::Shared;
-use crate::values::segments::FIRST_RECORD;
 
 /// Length of a stretch, in bytes.
 const STRETCH_BYTES: u64 = 4 << 20;

@@ -103,7 +103,7 @@ impl Store {
     /// The segments of the value log, in the order in which they were begun.
     pub fn segments(&self) -> Vec<SegmentInfo> {
         let all = self.shared.segments.all();
-        let info = |s: &std::sync::Arc<crate::values::segments::Segment>| {
+        let info = |s: &std::sync::Arc<crate::segments::Segment>| {
             let space = self.shared.space_of(s)?;
             Some(SegmentInfo {
                 id: s.id,

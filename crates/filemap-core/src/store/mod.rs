@@ -32,14 +32,15 @@ use crate::keys::{KeyAppender, KeyLog};
 use crate::options::{Canonicalizer, Options};
 use crate::primitive::{ArcSwap, AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering};
 use crate::recent::Recent;
+use crate::segments::{Bounds, Segments};
 use crate::state::{
     Checkpointer, Compactor, FreeSpace, Log, Pins, Shared, Tables, Training, WriteSide, check_canonicalizer, follow,
 };
 use crate::stats::{Counters, Stats};
 use crate::superblock::SuperblockFile;
 use crate::sync::{Bell, GroupSync, Poison, lock};
+use crate::values::VALUES;
 use crate::values::append::Appender;
-use crate::values::segments::Segments;
 use crate::{recover, worker};
 
 pub use compact::{CompactionPlan, SegmentInfo};
@@ -191,9 +192,10 @@ impl Store {
         let mut current = superblock.read(&*dir, Access::Write)?;
         check_canonicalizer(&current, &options)?;
         let access = Access::Write;
-        let segments = Arc::new(Segments::open(Arc::clone(&dir), current.store_id, access, options.open_files())?);
+        let segments =
+            Arc::new(Segments::open(&VALUES, Arc::clone(&dir), current.store_id, access, Bounds::of_values(&options))?);
         segments.dictionaries.set_memory(options.dictionary_memory_bytes);
-        let keys = KeyLog::open(&*dir, access, &current)?;
+        let keys = KeyLog::open(Arc::clone(&dir), access, &current, Bounds::of_keys(&options))?;
         let file = recover::open_index(&*dir, access, &current)?;
         let seed = recover::index_seed(&current);
         let loaded = load(file, seed, Owner::Us, current.index, current.epoch, &options.limits)?;
@@ -218,7 +220,7 @@ impl Store {
         let checkpointer = Checkpointer {
             index: IndexWriter::new(loaded, current.index, next_epoch, options.limits),
             accounts: accounts.clone(),
-            keys: KeyAppender::new(Arc::clone(&keys), options.limits.flush_key_bytes),
+            keys: KeyAppender::new(Arc::clone(&keys), &options.limits)?,
             current: current.clone(),
             replayed_below: replay.next_sequence,
         };
@@ -254,6 +256,7 @@ impl Store {
                 checkpoint_due: AtomicBool::new(false),
                 slow_freezes: AtomicU64::new(0),
                 free_space: FreeSpace::default(),
+                kept_keys: Mutex::default(),
                 held: Mutex::new(Some(held)),
             }),
             follower: None,

@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::format::location::{Location, SizeClass, UNIT_BYTES};
 use crate::format::value::{self, ChunkEntry, Codec, FIXED_BYTES, Header, Kind};
 use crate::record::{Head, Place, Version};
+use crate::segments::{OpenSegment, Segment, Segments};
 use crate::values::codec;
-use crate::values::segments::{OpenSegment, Segment, Segments};
 
 /// Bytes that a read of a head asks for: fixed part, key and meta of nearly every page.
 const HEAD_GUESS_BYTES: u64 = 1024;

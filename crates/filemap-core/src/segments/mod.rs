@@ -1,7 +1,11 @@
-//! The segment files: which there are, and which of them are open. Readers find a segment without a lock; few files are
-//! kept open, however many there are.
+//! The segment files of a log, of values or of keys: which there are, and which of them are open. Readers find a segment
+//! without a lock; few files are kept open, however many there are.
+//!
+//! Invariants: a segment's number is the low 16 bits of its ordinal and may be used again once its file is gone; an ordinal is
+//! used once. A new segment is durable, by name and header, before anything is appended to it.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -13,21 +17,51 @@ use crate::dictionaries::Registry;
 use crate::error::{Error, Result};
 use crate::files::check_header;
 use crate::format::header::{self, FileHeader, Kind};
-use crate::format::{names, seed};
-use crate::log::scan::Scan;
+use crate::log::scan::{Framing, Scan};
+use crate::options::Options;
 use crate::primitive::Mutex;
 use crate::record::now_ms;
 use crate::sync::lock;
-use crate::values::ValueFraming;
+
+/// What the segments of one log have in common.
+#[derive(Debug)]
+pub(crate) struct Family {
+    pub(crate) kind: Kind,
+    /// The name of the file with a number, and the number of a name.
+    pub(crate) name: fn(u16) -> String,
+    pub(crate) parse: fn(&str) -> Option<u16>,
+    /// The seed of the checksums of a store's segment with an ordinal.
+    pub(crate) seed: fn(&[u8; 16], u64) -> u32,
+    /// No record begins further into a segment than this, in bytes.
+    pub(crate) longest: u64,
+}
+
+/// How many there may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Files that are kept open.
+    pub(crate) open_files: usize,
+    /// Numbers that are used while there are free ones among them: 65,536, but in tests.
+    pub(crate) numbers: u32,
+}
+
+impl Bounds {
+    /// What a store's options say for its values.
+    pub(crate) fn of_values(options: &Options) -> Bounds {
+        Bounds { open_files: options.open_files(), numbers: 1 << 16 }
+    }
+
+    /// And for its keys: segments of the key log are fewer, and read less often.
+    pub(crate) fn of_keys(options: &Options) -> Bounds {
+        Bounds { open_files: (options.open_files() / 8).max(2), numbers: options.limits.key_segments }
+    }
+}
 
 /// A segment and its file, which stays open however many others are read.
 pub(crate) type OpenSegment = (Arc<Segment>, Arc<dyn File>);
 
 /// Where the first record of a segment lies.
 pub(crate) const FIRST_RECORD: u64 = header::BYTES as u64;
-
-/// A segment has at most this many bytes.
-const LONGEST: u64 = 1 << 30;
 
 /// One segment.
 #[derive(Debug)]
@@ -43,6 +77,7 @@ pub(crate) struct Segment {
     /// Level at which compaction compressed its pages anew, 0 for as they came.
     pub(crate) level: u8,
     pub(crate) created_ms: i64,
+    family: &'static Family,
     file: ArcSwapOption<Arc<dyn File>>,
     used: AtomicU64,
     /// Length of the file once it does not change any more; 0 when it was not measured yet.
@@ -50,11 +85,12 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    fn new(header: &FileHeader, file: Option<Arc<dyn File>>) -> Arc<Segment> {
+    fn new(family: &'static Family, header: &FileHeader, file: Option<Arc<dyn File>>) -> Arc<Segment> {
         Arc::new(Segment {
             id: header.ordinal as u16,
             ordinal: header.ordinal,
-            seed: seed(&header.store_id, header.ordinal),
+            seed: (family.seed)(&header.store_id, header.ordinal),
+            family,
             floor: header.floor,
             is_output: header.is_output,
             level: header.level,
@@ -67,7 +103,7 @@ impl Segment {
 
     /// The file's name.
     pub(crate) fn name(&self) -> String {
-        names::segment(self.id)
+        (self.family.name)(self.id)
     }
 
     /// Damage at an offset of this segment.
@@ -109,16 +145,17 @@ struct Making {
     next: u64,
 }
 
-/// All segments of a store.
+/// All segments of one log of a store.
 #[derive(Debug)]
 pub(crate) struct Segments {
+    family: &'static Family,
     dir: Arc<dyn Dir>,
     store_id: [u8; 16],
     access: Access,
     known: ArcSwap<Known>,
     /// What records may need to be expanded.
     pub(crate) dictionaries: Registry,
-    max_open: usize,
+    bounds: Bounds,
     clock: AtomicU64,
     opening: Mutex<usize>,
     making: Mutex<Making>,
@@ -133,15 +170,25 @@ impl Segments {
     /// # Errors
     /// `Corrupt` when a header is damaged; a segment that was being created when the machine stopped (shorter than a
     /// header) is no segment yet.
-    pub(crate) fn open(dir: Arc<dyn Dir>, store_id: [u8; 16], access: Access, max_open: usize) -> Result<Segments> {
-        let dictionaries = Registry::open(Arc::clone(&dir), store_id, access)?;
+    pub(crate) fn open(
+        family: &'static Family,
+        dir: Arc<dyn Dir>,
+        store_id: [u8; 16],
+        access: Access,
+        bounds: Bounds,
+    ) -> Result<Segments> {
+        let dictionaries = match family.kind {
+            Kind::Values => Registry::open(Arc::clone(&dir), store_id, access)?,
+            _ => Registry::none(Arc::clone(&dir), store_id, access),
+        };
         let this = Segments {
+            family,
             dictionaries,
             dir,
             store_id,
             access,
             known: ArcSwap::default(),
-            max_open,
+            bounds,
             clock: AtomicU64::new(1),
             opening: Mutex::new(0),
             making: Mutex::new(Making::default()),
@@ -152,11 +199,11 @@ impl Segments {
         Ok(this)
     }
 
-    /// Looks for segments that another process has added. What it knows up to `settled` is not looked at again; files with
-    /// greater ordinals may have been removed and others created under their names.
-    pub(crate) fn rescan(&self, settled: u64) -> Result<()> {
+    /// Looks for segments that another process has added or removed. What is `settled` is not looked at again, if there is
+    /// still a file of its name; under the names of others there may be new ones.
+    pub(crate) fn rescan(&self, settled: impl Fn(&Segment) -> bool) -> Result<()> {
         let known = self.known.load_full();
-        let settled: Vec<_> = known.list.iter().filter(|s| s.ordinal <= settled).map(Arc::clone).collect();
+        let settled: Vec<_> = known.list.iter().filter(|s| settled(s)).map(Arc::clone).collect();
         self.look(&settled)
     }
 
@@ -175,21 +222,25 @@ impl Segments {
 
     /// Puts another list in place of the known one, and closes the files of those that are not in it.
     fn replace(&self, list: Vec<Arc<Segment>>) {
-        let new = Known::new(list);
-        let old = self.known.swap(Arc::new(new));
-        let new = self.known.load();
-        let (mut closed, mut changed) = (0, new.list.len() != old.list.len());
+        let new = Arc::new(Known::new(list));
+        let old = self.known.load_full();
+        let lacks = |known: &Known, s: &Segment| known.get(s.id).is_none_or(|n| n.ordinal != s.ordinal);
+        if old.list.iter().any(|s| lacks(&new, s)) {
+            // Before they are missing: whoever misses one must see that it has gone.
+            self.changes.fetch_add(1, Ordering::AcqRel);
+        }
+        self.known.store(Arc::clone(&new));
+        if new.list.iter().any(|s| lacks(&old, s)) {
+            // After they can be found, for the same reason.
+            self.changes.fetch_add(1, Ordering::AcqRel);
+        }
+        let mut closed = 0;
         for segment in old.list.iter() {
-            let now = new.get(segment.id);
-            if !now.is_some_and(|n| Arc::ptr_eq(n, segment)) {
+            if !new.get(segment.id).is_some_and(|n| Arc::ptr_eq(n, segment)) {
                 closed += usize::from(segment.file.swap(None).is_some());
-                changed |= now.is_none_or(|n| n.ordinal != segment.ordinal);
             }
         }
         *lock(&self.opening) -= closed;
-        if changed {
-            self.changes.fetch_add(1, Ordering::AcqRel);
-        }
     }
 
     /// How often segments were forgotten, or another process's were met. A read of a place that was found before the number
@@ -202,12 +253,12 @@ impl Segments {
         let known: HashMap<u16, &Arc<Segment>> = known.iter().map(|s| (s.id, s)).collect();
         let mut list = Vec::new();
         let names = self.dir.list().map_err(|e| Error::io("list", self.dir.path().display().to_string(), e))?;
-        for id in names.iter().filter_map(|n| names::parse_segment(n)) {
+        for id in names.iter().filter_map(|n| (self.family.parse)(n)) {
             if let Some(segment) = known.get(&id) {
                 list.push(Arc::clone(segment));
                 continue;
             }
-            let name = names::segment(id);
+            let name = (self.family.name)(id);
             let file = match self.dir.open(&name, Access::Read) {
                 // A segment without a record may be removed by a writer that recovers.
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
@@ -217,7 +268,7 @@ impl Segments {
             if len < FIRST_RECORD {
                 continue;
             }
-            let header = check_header(&*file, &name, Kind::Values, &self.store_id, self.access).and_then(|h| {
+            let header = check_header(&*file, &name, self.family.kind, &self.store_id, self.access).and_then(|h| {
                 let what = "its header is that of another segment";
                 if h.ordinal as u16 == id { Ok(h) } else { Err(Error::corrupt(&name, 0, what)) }
             });
@@ -226,7 +277,7 @@ impl Segments {
                 Err(e) if e.is_corrupt() && len == FIRST_RECORD => continue,
                 header => header?,
             };
-            list.push(Segment::new(&header, None));
+            list.push(Segment::new(self.family, &header, None));
         }
         self.replace(list);
         Ok(())
@@ -248,7 +299,7 @@ impl Segments {
     /// `Corrupt` when there is none.
     pub(crate) fn get(&self, id: u16) -> Result<Arc<Segment>> {
         let found = self.known.load().get(id).map(Arc::clone);
-        found.ok_or_else(|| Error::corrupt(names::segment(id), 0, "the segment is missing"))
+        found.ok_or_else(|| Error::corrupt((self.family.name)(id), 0, "the segment is missing"))
     }
 
     /// The file of a segment, opened if need be; the one that was used least recently is closed for it.
@@ -280,7 +331,7 @@ impl Segments {
             std::io::ErrorKind::NotFound => Error::corrupt(&name, 0, "the segment is missing"),
             _ => Error::io("open", &name, e),
         })?;
-        let header = check_header(&*file, &name, Kind::Values, &self.store_id, access)?;
+        let header = check_header(&*file, &name, self.family.kind, &self.store_id, access)?;
         if header.ordinal != segment.ordinal {
             return Err(Error::corrupt(name, 0, "its header is that of another segment"));
         }
@@ -291,7 +342,7 @@ impl Segments {
     /// Closes files that were used least recently until few enough are open.
     fn close_some(&self, keep: u16, open: &mut usize) {
         let known = self.known.load();
-        while *open > self.max_open {
+        while *open > self.bounds.open_files {
             let oldest = known
                 .list
                 .iter()
@@ -373,8 +424,10 @@ impl Segments {
     fn next_ordinal(&self, making: &Making) -> u64 {
         let known = self.known.load();
         let next = known.list.last().map_or(0, |last| last.ordinal + 1).max(making.next);
+        let mut all = next..next + (1 << 17);
         let is_free = |ordinal: &u64| known.get(*ordinal as u16).is_none();
-        (next..next + (1 << 16)).find(is_free).unwrap_or(next)
+        let is_preferred = |ordinal: &u64| u32::from(*ordinal as u16) < self.bounds.numbers && is_free(ordinal);
+        all.clone().find(is_preferred).or_else(|| all.find(is_free)).unwrap_or(next)
     }
 
     /// Creates the next segment of the log. What stands in its way stands in it for ever: no name is passed over.
@@ -386,13 +439,13 @@ impl Segments {
     }
 
     fn header(&self, ordinal: u64) -> FileHeader {
-        FileHeader::new(Kind::Values, self.store_id, ordinal, now_ms())
+        FileHeader::new(self.family.kind, self.store_id, ordinal, now_ms())
     }
 
     /// Creates a segment with its header, durable by name and content.
     fn create(&self, header: FileHeader) -> Result<Arc<Segment>> {
         let id = header.ordinal as u16;
-        let name = names::segment(id);
+        let name = (self.family.name)(id);
         if self.known.load().get(id).is_some() {
             return Err(Error::full(name, "all 65,536 segment numbers are in use"));
         }
@@ -407,7 +460,7 @@ impl Segments {
         }
         file.advise(Advice::Random, 0, 0);
         *lock(&self.opening) += 1;
-        Ok(Segment::new(&header, Some(file)))
+        Ok(Segment::new(self.family, &header, Some(file)))
     }
 
     /// Removes a file whose creation the machine's stop cut short: one that holds no record.
@@ -423,15 +476,15 @@ impl Segments {
     }
 
     /// A scan of a segment's records between two offsets.
-    pub(crate) fn scan<'f>(
+    pub(crate) fn scan_framed<'f, F: Framing>(
         &self,
         segment: &Segment,
         file: &'f dyn File,
-        from: u64,
-        end: u64,
-    ) -> Result<Scan<'f, ValueFraming>> {
-        // No location lies further, however long a file is.
-        Scan::new(file, segment.name(), ValueFraming { seed: segment.seed }, from, end.min(LONGEST))
+        framing: F,
+        range: Range<u64>,
+    ) -> Result<Scan<'f, F>> {
+        // No record lies further, however long a file is.
+        Scan::new(file, segment.name(), framing, range.start, range.end.min(self.family.longest))
     }
 
     /// Length of a segment that nothing is appended to any more. Measured once.
