@@ -121,8 +121,8 @@ fn every_flipped_byte_of_the_first_half_of_the_index_is_told_but_those_of_free_p
 
 #[test]
 fn every_flipped_byte_of_the_second_half_of_the_index_is_told_but_those_of_free_pages() {
-    assert_eq!(golden::image().file("address.idx").len(), 6 * PAGE);
-    assert_eq!(flip_bytes("address.idx", 3 * PAGE..6 * PAGE), [(3 * PAGE, 4 * PAGE)]);
+    assert_eq!(golden::image().file("address.idx").len(), 8 * PAGE);
+    assert_eq!(flip_bytes("address.idx", 3 * PAGE..8 * PAGE), [(3 * PAGE, 5 * PAGE)]);
 }
 
 #[test]
