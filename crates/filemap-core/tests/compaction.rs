@@ -13,6 +13,8 @@ fn options() -> Options {
         .recent_bytes(1 << 20)
         .dictionaries(Dictionaries::Off)
         .recompression_level(None)
+        // Nothing is done in the background but where a test is about that.
+        .space_bound(None)
         .free_space_floor(0)
 }
 
@@ -53,7 +55,7 @@ fn value_bytes(path: &Path) -> u64 {
 fn a_store_that_is_overwritten_at_full_speed_stays_within_its_bound_and_a_segment() {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("a");
-    let store = Store::create(&path, options().keep_versions(Some(1))).unwrap();
+    let store = Store::create(&path, options().keep_versions(Some(1)).space_bound(Some(1.25))).unwrap();
     const KEYS: u64 = 6000;
     put(&store, 0..KEYS, 0);
     store.checkpoint().unwrap();
@@ -70,8 +72,7 @@ fn a_store_that_is_overwritten_at_full_speed_stays_within_its_bound_and_a_segmen
     }
     store.compact(true).unwrap();
     let stats = store.stats();
-    // The slack under which small stores are left alone counts in so small a one.
-    assert!(stats.value_bytes <= live * 5 / 4 + (64 << 20) + (1 << 20), "{} for {live}", stats.value_bytes);
+    assert!(stats.value_bytes <= live * 5 / 4 + (1 << 20), "{} for {live}", stats.value_bytes);
     store.compact(false).unwrap();
     assert_eq!(store.stats().dead_bytes, 0);
     for (i, round) in newest.iter().enumerate() {
@@ -110,10 +111,8 @@ fn removed_pages_give_their_space_back_and_in_the_end_their_removals_too() {
         assert!(store.remove(&key(i)).unwrap());
     }
     let before = value_bytes(&path);
-    let plan = store.compaction_plan(false);
-    assert!(plan.is_ok());
     let done = store.compact(false).unwrap();
-    assert!(done.removed_bytes > before / 2 && value_bytes(&path) < before / 4, "{done:?}");
+    assert!(done.copied_bytes > 0 && value_bytes(&path) < before / 4, "{done:?}");
     for i in 0..3000 {
         assert_eq!(store.contains(&key(i)).unwrap(), i % 10 == 0);
     }
@@ -243,12 +242,14 @@ fn readers_lists_and_other_processes_notice_nothing() {
                         assert!(round >= seen[i as usize], "page {i} went back");
                         seen[i as usize] = round;
                     }
+                    // Of what is replaced meanwhile neither version need be met, but none twice.
                     let mut met: Vec<Vec<u8>> = reader.pages().map(|p| p.unwrap().0).collect();
+                    let all = met.len();
                     met.sort();
-                    let mut all: Vec<Vec<u8>> = (0..KEYS).map(key).collect();
-                    all.sort();
-                    assert_eq!(met.len(), all.len(), "each page is met once");
-                    assert!(met == all);
+                    met.dedup();
+                    assert_eq!(met.len(), all, "no page is met twice");
+                    let missed = (KEYS / 2..KEYS).filter(|i| met.binary_search(&key(*i)).is_err()).count();
+                    assert_eq!(missed, 0, "what stays is met");
                     assert_eq!(reader.keys().map(|k| k.unwrap()).count(), KEYS as usize);
                 }
             });

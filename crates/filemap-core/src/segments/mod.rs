@@ -230,8 +230,9 @@ impl Segments {
             self.changes.fetch_add(1, Ordering::AcqRel);
         }
         self.known.store(Arc::clone(&new));
-        if new.list.iter().any(|s| lacks(&old, s)) {
-            // After they can be found, for the same reason.
+        let is_changed = old.list.iter().any(|s| lacks(&new, s)) || new.list.iter().any(|s| lacks(&old, s));
+        if is_changed {
+            // And after: whoever took the list before must see that it is another now, and whoever missed a new one.
             self.changes.fetch_add(1, Ordering::AcqRel);
         }
         let mut closed = 0;

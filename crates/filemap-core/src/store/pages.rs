@@ -21,7 +21,8 @@ use crate::values::read::Want;
 
 impl Store {
     /// The newest version of each live key as of now, in the order of the log: a sequential read of the whole value log. What
-    /// is put meanwhile does not count; what is removed meanwhile may be missed. Damaged records come as errors, and iteration goes on after
+    /// is put meanwhile does not count; what is removed meanwhile may be missed, and so may what is replaced meanwhile if earlier
+    /// versions are not kept and compaction has been there first; no page is met twice. Damaged records come as errors, and iteration goes on after
     /// them. Takes one bit of memory for each version.
     pub fn pages(&self) -> Pages {
         Pages::new(Arc::clone(&self.shared), true)
