@@ -181,7 +181,7 @@ fn read(store: &Store, source: &Source, pages: u64, done: &AtomicBool, gets: &Mu
 /// Looks at the files until the writers are done.
 fn watch(store: &Store, dir: &Path, done: &AtomicBool, seen: &Mutex<Seen>) {
     while !done.load(Ordering::Acquire) {
-        let value_bytes = store::value_log_bytes(dir).unwrap_or(0);
+        let value_bytes = store::log_bytes(dir, "value").unwrap_or(0);
         // The two looks are not one, and files come and go between them: a misreport is what stays.
         let off = (0..3).map(|_| {
             std::thread::sleep(Duration::from_millis(20));

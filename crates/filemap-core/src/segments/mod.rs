@@ -4,6 +4,9 @@
 //! Invariants: a segment's number is the low 16 bits of its ordinal and may be used again once its file is gone; an ordinal is
 //! used once. A new segment is durable, by name and header, before anything is appended to it.
 
+mod family;
+mod known;
+
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,44 +21,13 @@ use crate::error::{Error, Result};
 use crate::files::check_header;
 use crate::format::header::{self, FileHeader, Kind};
 use crate::log::scan::{Framing, Scan};
-use crate::options::Options;
+
 use crate::primitive::Mutex;
 use crate::record::now_ms;
 use crate::sync::lock;
+use known::Known;
 
-/// What the segments of one log have in common.
-#[derive(Debug)]
-pub(crate) struct Family {
-    pub(crate) kind: Kind,
-    /// The name of the file with a number, and the number of a name.
-    pub(crate) name: fn(u16) -> String,
-    pub(crate) parse: fn(&str) -> Option<u16>,
-    /// The seed of the checksums of a store's segment with an ordinal.
-    pub(crate) seed: fn(&[u8; 16], u64) -> u32,
-    /// No record begins further into a segment than this, in bytes.
-    pub(crate) longest: u64,
-}
-
-/// How many there may be.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
-    /// Files that are kept open.
-    pub(crate) open_files: usize,
-    /// Numbers that are used while there are free ones among them: 65,536, but in tests.
-    pub(crate) numbers: u32,
-}
-
-impl Bounds {
-    /// What a store's options say for its values.
-    pub(crate) fn of_values(options: &Options) -> Bounds {
-        Bounds { open_files: options.open_files(), numbers: 1 << 16 }
-    }
-
-    /// And for its keys: segments of the key log are fewer, and read less often.
-    pub(crate) fn of_keys(options: &Options) -> Bounds {
-        Bounds { open_files: (options.open_files() / 8).max(2), numbers: options.limits.key_segments }
-    }
-}
+pub(crate) use family::{Bounds, Family};
 
 /// A segment and its file, which stays open however many others are read.
 pub(crate) type OpenSegment = (Arc<Segment>, Arc<dyn File>);
@@ -109,30 +81,6 @@ impl Segment {
     /// Damage at an offset of this segment.
     pub(crate) fn corrupt(&self, offset: u64, what: &str) -> Error {
         Error::corrupt(self.name(), offset, what)
-    }
-}
-
-/// The segments that are known, in the order of their ordinals, and where each number stands in it.
-#[derive(Debug, Default)]
-struct Known {
-    list: Arc<Vec<Arc<Segment>>>,
-    /// By number: place in the list plus one, 0 for none.
-    at: Vec<u32>,
-}
-
-impl Known {
-    fn new(mut list: Vec<Arc<Segment>>) -> Known {
-        list.sort_by_key(|s| s.ordinal);
-        let mut at = vec![0; list.iter().map(|s| usize::from(s.id) + 1).max().unwrap_or(0)];
-        for (i, segment) in list.iter().enumerate() {
-            at[usize::from(segment.id)] = i as u32 + 1;
-        }
-        Known { list: Arc::new(list), at }
-    }
-
-    fn get(&self, id: u16) -> Option<&Arc<Segment>> {
-        let at = *self.at.get(usize::from(id))?;
-        self.list.get((at as usize).wrapping_sub(1))
     }
 }
 

@@ -280,8 +280,7 @@ impl Shared {
             measured.map_or((0, 0), |f| (f.len().unwrap_or(0), f.allocated_bytes().unwrap_or(0)));
         let current = self.latest.load();
         let small = [names::SUPERBLOCK, names::LOCK].iter().filter_map(|n| self.dir.open(n, Access::Read).ok());
-        let space = self.space();
-        let get = Counters::get;
+        let (space, get) = (self.space(), Counters::get);
         let (dictionaries, dictionary_bytes) = self.segments.dictionaries.size();
         Stats {
             indexed_keys: current.index.keys,

@@ -217,6 +217,13 @@ impl Store {
         }
         let appender =
             Appender::new(Arc::clone(&segments), replay.segment, replay.offset, u64::from(current.segment_bytes))?;
+        let log = Log {
+            appender,
+            next_sequence: replay.next_sequence,
+            tombstones: replay.tombstones,
+            pins: Pins::of(replay.pinned),
+            frozen_at: 0,
+        };
         let checkpointer = Checkpointer {
             index: IndexWriter::new(loaded, current.index, next_epoch, options.limits),
             accounts: accounts.clone(),
@@ -235,30 +242,7 @@ impl Store {
             tables: ArcSwap::from_pointee(Tables { active, frozen: None }),
             indexed_time_ms: AtomicI64::new(current.max_time_ms),
             counters: Counters::default(),
-            writer: Some(WriteSide {
-                log: Mutex::new(Log {
-                    appender,
-                    next_sequence: replay.next_sequence,
-                    tombstones: replay.tombstones,
-                    pins: Pins::of(replay.pinned),
-                    frozen_at: 0,
-                }),
-                compactor: Mutex::new(Compactor::default()),
-                checkpointer: Mutex::new(checkpointer),
-                group: GroupSync::default(),
-                poison: Poison::default(),
-                sync_bell: Bell::default(),
-                checkpoint_bell: Bell::default(),
-                compact_bell: Bell::default(),
-                looked_at: AtomicU64::new(0),
-                space_limit: AtomicU64::new(u64::MAX),
-                training: Training::default(),
-                checkpoint_due: AtomicBool::new(false),
-                slow_freezes: AtomicU64::new(0),
-                free_space: FreeSpace::default(),
-                kept_keys: Mutex::default(),
-                held: Mutex::new(Some(held)),
-            }),
+            writer: Some(write_side(log, checkpointer, held)),
             follower: None,
             closed: AtomicBool::new(false),
             birth: current,
@@ -342,6 +326,28 @@ impl Store {
     /// Counters and sizes now. Measures the files: some system calls for each segment.
     pub fn stats(&self) -> Stats {
         self.shared.stats()
+    }
+}
+
+/// What only the writer has, as it is when a store was just opened.
+fn write_side(log: Log, checkpointer: Checkpointer, held: Box<dyn Lock>) -> WriteSide {
+    WriteSide {
+        log: Mutex::new(log),
+        compactor: Mutex::new(Compactor::default()),
+        checkpointer: Mutex::new(checkpointer),
+        group: GroupSync::default(),
+        poison: Poison::default(),
+        sync_bell: Bell::default(),
+        checkpoint_bell: Bell::default(),
+        compact_bell: Bell::default(),
+        looked_at: AtomicU64::new(0),
+        space_limit: AtomicU64::new(u64::MAX),
+        training: Training::default(),
+        checkpoint_due: AtomicBool::new(false),
+        slow_freezes: AtomicU64::new(0),
+        free_space: FreeSpace::default(),
+        kept_keys: Mutex::default(),
+        held: Mutex::new(Some(held)),
     }
 }
 

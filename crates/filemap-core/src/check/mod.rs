@@ -1,89 +1,29 @@
 //! `verify`: reads every byte of a store, and says of each that is wrong where it is. It stops at nothing.
 
+mod expand;
+mod report;
+mod starts;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use filemap_io::File;
 
 use crate::accounts::{Account, Accounts};
-use crate::dictionaries::{Part as RecordPart, Registry};
 use crate::error::{Error, Result};
 use crate::format::key::{KeyRecord, UNIT_BYTES as KEY_UNIT, offset_of, segment_of};
 use crate::format::leaf::{Slot, kept_bits};
 use crate::format::location::{Extent, Location, UNIT_BYTES};
 use crate::format::superblock::{COPIES, Tail};
-use crate::format::value::{self, Kind};
 use crate::format::{PAGE_BYTES, names};
 use crate::keys::KeyFile;
 use crate::log::scan::Item;
 use crate::recover;
 use crate::segments::{FIRST_RECORD, Segment};
-use crate::state::{Shared, digest};
-use crate::values::read;
+use crate::state::Shared;
+use expand::{Flaw, Part, expand};
+use starts::Starts;
 
-/// One damaged place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// The file's name inside the store.
-    pub file: String,
-    /// Byte offset of the damage.
-    pub offset: u64,
-    /// What is wrong.
-    pub what: String,
-}
-
-/// How far a verification has come.
-#[derive(Clone, Debug)]
-pub struct VerifyProgress {
-    /// The file being read.
-    pub file: String,
-    /// Bytes read so far, of all files.
-    pub done_bytes: u64,
-    /// Bytes to read in all.
-    pub total_bytes: u64,
-    /// Damaged places found so far.
-    pub problems: u64,
-}
-
-/// What a verification found.
-#[derive(Clone, Debug, Default)]
-pub struct VerifyReport {
-    /// Files that were read.
-    pub files: u64,
-    /// Bytes that were read.
-    pub bytes: u64,
-    /// Whole records of the value log.
-    pub value_records: u64,
-    /// Whole records of the key log.
-    pub key_records: u64,
-    /// Bytes of the key log that belong to no record: what interrupted checkpoints left. No damage.
-    pub unused_key_bytes: u64,
-    /// Leaf pages of the index.
-    pub index_pages: u64,
-    /// Keys in the index.
-    pub indexed_keys: u64,
-    /// All damage, in the order of the files.
-    pub problems: Vec<Problem>,
-}
-
-/// A set of the unit offsets at which whole records start.
-#[derive(Default)]
-struct Starts {
-    bits: Vec<u64>,
-}
-
-impl Starts {
-    fn add(&mut self, unit: u64) {
-        let word = (unit / 64) as usize;
-        if word >= self.bits.len() {
-            self.bits.resize(word + 1, 0);
-        }
-        self.bits[word] |= 1 << (unit % 64);
-    }
-
-    fn has(&self, unit: u64) -> bool {
-        self.bits.get((unit / 64) as usize).is_some_and(|w| w >> (unit % 64) & 1 == 1)
-    }
-}
+pub use report::{Problem, VerifyProgress, VerifyReport};
 
 struct Check<'a> {
     shared: &'a Shared,
@@ -506,53 +446,5 @@ impl Check<'_> {
             self.accounts();
         }
         Ok(())
-    }
-}
-
-/// What a record is to a large body.
-enum Part {
-    Chunk,
-    List(Vec<Extent>),
-    Tombstone,
-    Other,
-}
-
-/// Why a record cannot be expanded.
-enum Flaw {
-    /// It is wrong itself.
-    Record(&'static str),
-    /// The dictionary of this id is.
-    Dictionary(u32, Error),
-}
-
-impl From<&'static str> for Flaw {
-    fn from(what: &'static str) -> Flaw {
-        Flaw::Record(what)
-    }
-}
-
-/// Checks that a record's parts decompress to their recorded lengths.
-fn expand(dictionaries: &Registry, bytes: &[u8], out: &mut Vec<u8>) -> std::result::Result<Part, Flaw> {
-    let header = value::peek(bytes)?;
-    let part = |part, stored: &[u8], raw_bytes, out: &mut Vec<u8>| -> std::result::Result<(), Flaw> {
-        out.clear();
-        let expanded = read::expand(dictionaries, &header, part, stored, raw_bytes, out);
-        Ok(expanded.map_err(|e| Flaw::Dictionary(header.dictionary, e))??)
-    };
-    let meta = &bytes[header.meta_at()..header.payload_at()];
-    let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
-    part(RecordPart::Meta, meta, header.meta_raw_bytes as usize, out)?;
-    if matches!(header.kind, Kind::Page | Kind::Chunk) {
-        part(RecordPart::Body, payload, header.raw_bytes as usize, out)?;
-    }
-    match header.kind {
-        Kind::Page if digest(out) != header.digest => Err("the body's digest does not match".into()),
-        Kind::Chunk => Ok(Part::Chunk),
-        Kind::Chunked => {
-            let list = value::decode_chunks(payload, header.raw_bytes)?;
-            Ok(Part::List(list.into_iter().map(|c| Extent { location: c.location, units: c.units }).collect()))
-        }
-        Kind::Tombstone => Ok(Part::Tombstone),
-        Kind::Page | Kind::Reference | Kind::Filler => Ok(Part::Other),
     }
 }
