@@ -61,7 +61,7 @@ mod on {
     impl Fault {
         /// All that lose something soon. `LocationsNotSeeded` does so only where a record lies in two places, `RemovalsDropped` only
         /// when the index is rebuilt from the value log.
-        pub const ALL: [Fault; 35] = [
+        pub const ALL: [Fault; 33] = [
             Fault::LogNotSyncedBeforeCheckpoint,
             Fault::KeysNotSynced,
             Fault::RolledKeysNotSynced,
@@ -93,10 +93,8 @@ mod on {
             Fault::SequencesReused,
             Fault::CreatedWithoutSync,
             Fault::OutputNotSynced,
-            Fault::StreamsNotPinned,
             Fault::VictimsRemovedEarly,
             Fault::DictionaryNotSynced,
-            Fault::DictionaryNameNotSynced,
         ];
     }
 

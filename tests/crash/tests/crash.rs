@@ -32,8 +32,8 @@ fn every_call_may_fail() {
 }
 
 #[test]
-fn each_planted_fault_is_caught_within_ten_thousand_states() {
-    let missed: Vec<Fault> = Fault::ALL.into_iter().filter(|&f| hunt::catch(f, 10_000).is_none()).collect();
+fn each_planted_fault_is_caught_within_forty_thousand_states() {
+    let missed: Vec<Fault> = Fault::ALL.into_iter().filter(|&f| hunt::catch(f, 40_000).is_none()).collect();
     assert!(missed.is_empty(), "{missed:?}");
     assert!(Fault::ALL.len() >= 10);
 }
