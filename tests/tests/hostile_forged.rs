@@ -250,7 +250,8 @@ fn a_list_of_chunks_that_names_itself_another_key_or_nothing_gives_no_body() {
         let at = list(&mut tail, key, std::slice::from_ref(&entry), raw);
         for writes in [true, false] {
             let store = tail.open(writes);
-            if is_verified && store.history(key.as_bytes()).is_ok_and(|h| !h.is_empty()) {
+            // To a reader the list is not in the index yet: it may go with the writer's next recovery.
+            if is_verified && writes && store.history(key.as_bytes()).is_ok_and(|h| !h.is_empty()) {
                 let problems = store.verify(&mut |_| {}).unwrap().problems;
                 let told = problems.iter().find(|p| p.offset == at as u64).expect("verify tells it");
                 assert!(told.what.contains("lists a chunk that is not there"), "{told:?}");

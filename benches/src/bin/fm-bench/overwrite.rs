@@ -108,8 +108,7 @@ pub fn run(args: &OverwriteArgs) -> Outcome<Report> {
     report.number("live", stats.live_bytes as f64 / 1e9, "GB");
     // What lives does not change but for what chance makes of the bodies' sizes.
     let live = before.live_bytes.max(stats.live_bytes) as f64;
-    let peak = seen.value_bytes as f64 / live;
-    report.number("greatest space amplification", peak, "");
+    report.number("greatest space amplification", seen.value_bytes as f64 / live, "");
     let segment = (args.segment_mib << 20) as f64;
     let over = (seen.value_bytes as f64 - args.bound * live) / segment;
     report.against("beyond the bound, at most", over, "segments", Bar::AtMost(1.0));
