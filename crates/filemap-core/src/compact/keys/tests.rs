@@ -14,7 +14,7 @@ fn options() -> Options {
     let mut options = Options::new().free_space_floor(0).keep_versions(Some(1)).space_bound(None);
     options.limits = Limits {
         key_segment_bytes: 2048,
-        key_segments: 100,
+        key_segments: 60,
         key_dead_bytes: 1,
         key_dead_percent: 5,
         ..Limits::default()
@@ -224,7 +224,7 @@ fn readers_in_this_handle_and_in_others_read_and_list_all_while_the_key_log_is_c
             assert_eq!(late.keys().map(Result::unwrap).count(), KEYS as usize);
         }
         drop(writing);
-        assert!(compacted > 50, "{compacted}");
+        assert!(compacted > 20, "{compacted}");
         for reader in readers {
             assert!(reader.join().unwrap() >= 3);
         }
