@@ -62,7 +62,7 @@ mod on {
         /// All that lose something soon. `LocationsNotSeeded` does so only where a record lies in two places, `RemovalsDropped` only
         /// when the index is rebuilt from the value log, `StaleKeysBelieved` only for a reader that has not followed since a segment of
         /// the key log went.
-        pub const ALL: [Fault; 32] = [
+        pub const ALL: [Fault; 34] = [
             Fault::LogNotSyncedBeforeCheckpoint,
             Fault::KeysNotSynced,
             Fault::RolledKeysNotSynced,
@@ -94,7 +94,9 @@ mod on {
             Fault::CreatedWithoutSync,
             Fault::OutputNotSynced,
             Fault::VictimsRemovedEarly,
+            Fault::StreamsNotPinned,
             Fault::DictionaryNotSynced,
+            Fault::DictionaryNameNotSynced,
         ];
     }
 

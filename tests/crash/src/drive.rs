@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use filemap_core::{Error, Put, Record, Store, sim};
+use filemap_core::{Error, Put, Record, Store, Writer, sim};
 use filemap_io::sim::SimDisk;
 
 use crate::judge::{self, Trouble};
@@ -23,6 +23,8 @@ pub enum Op {
     Batch { keys: Vec<usize>, time_ms: i64 },
     /// A streamed put of a new body of so many bytes.
     Stream { key: usize, time_ms: i64, bytes: usize },
+    /// A streamed put, in the middle of which a compaction leaves no garbage.
+    StreamOverCompaction { key: usize, time_ms: i64, bytes: usize },
     /// A remove.
     Remove { key: usize },
     /// A sync.
@@ -62,12 +64,15 @@ impl Op {
         };
         loop {
             // Puts always occur.
-            let (kind, op) = match rng.u8(..41) {
+            let (kind, op) = match rng.u8(..42) {
                 0..=9 => return Op::Put { key, time_ms, bytes },
                 10..=12 => (0, Op::PutSame { key, time_ms }),
                 13..=14 | 35..=36 => (0, Op::PutTwice { key, time_ms }),
                 15 => (1, Op::Batch { keys: (0..rng.usize(1..5)).map(|_| rng.usize(..keys)).collect(), time_ms }),
                 16 => (2, Op::Stream { key, time_ms, bytes: rng.usize(..4 * world.chunk_bytes as usize) }),
+                40 => {
+                    (15, Op::StreamOverCompaction { key, time_ms, bytes: rng.usize(..6 * world.chunk_bytes as usize) })
+                }
                 17..=18 => (3, Op::Remove { key }),
                 19..=21 => (4, Op::Sync),
                 22..=24 => (5, Op::Checkpoint),
@@ -174,7 +179,13 @@ impl Driver {
                 self.put_same(*key, *time_ms)
             }
             Op::Batch { keys, time_ms } => self.batch(keys, *time_ms),
-            Op::Stream { key, time_ms, bytes } => self.stream(*key, *time_ms, *bytes),
+            Op::Stream { key, time_ms, bytes } => self.stream(*key, *time_ms, *bytes, |_| Ok(())),
+            Op::StreamOverCompaction { key, time_ms, bytes } => self.stream(*key, *time_ms, *bytes, |driver| {
+                // What is compacted is what is sealed: the chunks must lie before the end of the log.
+                driver.durable(Store::checkpoint)?;
+                driver.perform(&Op::Roll)?;
+                driver.perform(&Op::Compact)
+            }),
             Op::Remove { key } => self.remove(*key),
             Op::Sync => self.durable(Store::sync),
             Op::Checkpoint => self.with_steps(|store| store.checkpoint().map(|()| true)),
@@ -194,7 +205,7 @@ impl Driver {
                 sim::work(self.store()?);
                 Ok(())
             }
-            Op::Roll => self.stream(self.keys.len() - 1, 0, self.world.segment_bytes as usize),
+            Op::Roll => self.stream(self.keys.len() - 1, 0, self.world.segment_bytes as usize, |_| Ok(())),
             Op::Grow => {
                 for key in 0..self.keys.len() {
                     let body = self.body(5);
@@ -259,17 +270,23 @@ impl Driver {
         Ok(())
     }
 
-    fn stream(&mut self, key: usize, time_ms: i64, bytes: usize) -> Result<(), Trouble> {
+    /// A streamed put, with something else when half of the body is written.
+    fn stream(
+        &mut self,
+        key: usize,
+        time_ms: i64,
+        bytes: usize,
+        halfway: impl FnOnce(&mut Driver) -> Result<(), Trouble>,
+    ) -> Result<(), Trouble> {
         let key = self.keys[key].clone();
         let body = self.body(bytes);
-        let number = self.begin(&key, time_ms, &body, b"stream");
         let mut writer = self.store()?.put_stream(&key, b"stream", time_ms)?;
-        for piece in body.chunks(100) {
-            writer.write_all(piece).map_err(|e| match e.into_inner().map(|e| e.downcast::<Error>()) {
-                Some(Ok(e)) => Trouble::Error(*e),
-                _ => Trouble::Wrong("a stream fails without saying why".into()),
-            })?;
-        }
+        let (first, second) = body.split_at(bytes / 2);
+        write(&mut writer, first)?;
+        halfway(self)?;
+        // Nothing of it may show before: not even its last chunk is written.
+        let number = self.begin(&key, time_ms, &body, b"stream");
+        write(&mut writer, second)?;
         let version = writer.finish()?;
         tell(&self.oracle, |o| o.acknowledge(&key, number, Some(version)));
         self.put_returned(number);
@@ -364,6 +381,15 @@ impl Driver {
         judge::contents(reader, &oracle, After::Kill).map_err(|e| within("a reader", e))?;
         Ok(())
     }
+}
+
+fn write(writer: &mut Writer, body: &[u8]) -> Result<(), Trouble> {
+    body.chunks(100).try_for_each(|piece| writer.write_all(piece)).map_err(|e| {
+        match e.into_inner().map(|e| e.downcast::<Error>()) {
+            Some(Ok(e)) => Trouble::Error(*e),
+            _ => Trouble::Wrong("a stream fails without saying why".into()),
+        }
+    })
 }
 
 /// What happens between the steps of a checkpoint.
