@@ -45,7 +45,7 @@ pub const ENGINE_LAYERS: &[&[&str]] = &[
     // Work over that state.
     &["checkpoint"],
     &["compact"],
-    &["check", "inspect"],
+    &["check", "inspect", "repair"],
     &["worker"],
     &["store"],
     &["sim", "fuzzing"],

@@ -76,6 +76,14 @@ impl KeyLog {
         file.sync().map_err(|e| Error::io("sync", names::KEYS, e))
     }
 
+    /// Removes all files of a key log, if there are any.
+    pub(crate) fn remove(dir: &dyn Dir) -> Result<()> {
+        match dir.remove(names::KEYS) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", names::KEYS, e)),
+            _ => Ok(()),
+        }
+    }
+
     /// Opens key.dat.
     ///
     /// # Errors

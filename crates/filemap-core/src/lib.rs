@@ -40,6 +40,7 @@ mod primitive;
 mod recent;
 mod record;
 mod recover;
+mod repair;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod state;
@@ -56,6 +57,7 @@ pub use event::{Compacted, Event, Reason, RecoveryReport};
 pub use inspect::{Inspected, inspect};
 pub use options::{Canonicalizer, Durability, Options};
 pub use record::{Head, MAX_KEY_BYTES, MAX_META_BYTES, MAX_VALUE_BYTES, Place, Put, Record, Value, Version};
+pub use repair::{Ignored, Loss, RepairProgress, RepairReport, RepairTo};
 pub use stats::{StatValue, Stats};
-pub use store::{CompactionPlan, Heads, Keys, Listed, Pages, SegmentInfo, Store, Writer};
+pub use store::{CompactionPlan, Heads, Keys, Listed, Pages, SegmentInfo, Store, Writer, repair};
 pub use values::read::Reader;

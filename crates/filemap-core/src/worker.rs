@@ -31,12 +31,26 @@ pub(crate) type JoinHandle = std::thread::JoinHandle<()>;
 /// # Errors
 /// `Io` when the system gives no thread.
 pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle>> {
-    let jobs: [(&str, Job); 3] =
-        [("filemap-sync", keep_synced), ("filemap-checkpoint", keep_checkpointed), ("filemap-compact", keep_compacted)];
+    start_some(
+        shared,
+        &[
+            ("filemap-sync", keep_synced),
+            ("filemap-checkpoint", keep_checkpointed),
+            ("filemap-compact", keep_compacted),
+        ],
+    )
+}
+
+/// As [`start`], only the thread that runs checkpoints: for a store that is being made from its log.
+pub(crate) fn start_checkpoints(shared: &Arc<Shared>) -> Result<Vec<JoinHandle>> {
+    start_some(shared, &[("filemap-checkpoint", keep_checkpointed)])
+}
+
+fn start_some(shared: &Arc<Shared>, jobs: &[(&str, Job)]) -> Result<Vec<JoinHandle>> {
     let mut threads = Vec::new();
     for (name, job) in jobs {
-        let mine = Arc::clone(shared);
-        match Builder::new().name(name.into()).spawn(move || job(&mine)) {
+        let (mine, job) = (Arc::clone(shared), *job);
+        match Builder::new().name((*name).into()).spawn(move || job(&mine)) {
             Ok(thread) => threads.push(thread),
             Err(e) => {
                 shared.stop_bells();

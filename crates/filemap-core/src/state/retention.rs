@@ -26,7 +26,8 @@ impl Retention {
         Retention { versions, since_ms: age.map(since) }
     }
 
-    fn keeps_all(&self) -> bool {
+    /// Whether no version is ever dropped.
+    pub(crate) fn keeps_all(&self) -> bool {
         self.versions.is_none() && self.since_ms.is_none()
     }
 

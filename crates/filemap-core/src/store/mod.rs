@@ -1,5 +1,6 @@
 //! The store: opens and closes it, and holds the parts together. What it does stands in the files beside this one.
 
+mod assemble;
 mod compact;
 #[cfg(test)]
 mod handover;
@@ -10,6 +11,7 @@ mod many;
 mod models;
 mod pages;
 mod read;
+mod repair;
 #[cfg(test)]
 mod scale;
 mod stream;
@@ -24,25 +26,24 @@ use crate::check::{VerifyProgress, VerifyReport};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::format::names;
-use crate::index::{IndexWriter, Owner, load};
-use crate::keys::{KeyAppender, KeyLog};
 use crate::options::{Canonicalizer, Options};
-use crate::primitive::{ArcSwap, AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering};
+use crate::primitive::{Mutex, Ordering};
 use crate::recent::Recent;
-use crate::state::{
-    Checkpointer, Compactor, FreeSpace, Log, Pins, Shared, Tables, WriteSide, check_canonicalizer, follow,
-};
-use crate::stats::{Counters, Stats};
+use crate::state::{Log, Pins, Shared, check_canonicalizer, follow};
+use crate::stats::Stats;
 use crate::superblock::SuperblockFile;
-use crate::sync::{Bell, GroupSync, Poison, lock};
+use crate::sync::lock;
 use crate::values::append::Appender;
-use crate::values::segments::Segments;
 use crate::{recover, worker};
+use assemble::{Files, Parts};
 
 pub use compact::{CompactionPlan, SegmentInfo};
 pub use heads::{Heads, Listed};
 pub use iterate::Keys;
 pub use pages::Pages;
+pub use repair::repair;
+#[cfg(feature = "sim")]
+pub(crate) use repair::repair_in;
 pub use stream::Writer;
 
 /// An open store. Cheap to clone; all clones are one handle. Any number of threads may use it at once, and readers never
@@ -187,19 +188,15 @@ impl Store {
         superblock.drop_cache();
         let mut current = superblock.read(&*dir, Access::Write)?;
         check_canonicalizer(&current, &options)?;
-        let access = Access::Write;
-        let segments = Arc::new(Segments::open(Arc::clone(&dir), current.store_id, access, options.open_files())?);
-        let keys = KeyLog::open(&*dir, access, &current)?;
-        let file = recover::open_index(&*dir, access, &current)?;
-        let seed = recover::index_seed(&current);
-        let loaded = load(file, seed, Owner::Us, current.index, current.epoch, &options.limits)?;
-        let (index, mut accounts) = (Arc::clone(&loaded.index), recover::accounts(&loaded, current.index)?);
-        recover::forget_removed(&segments, &mut accounts);
-        recover::remove_orphans(&segments, &accounts)?;
+        let files = Files::open(&dir, &current, &options)?;
+        let segments = &files.segments;
+        let mut accounts = recover::accounts(&files.loaded, current.index)?;
+        recover::forget_removed(segments, &mut accounts);
+        recover::remove_orphans(segments, &accounts)?;
         // An entry takes less than its record did.
-        let room = recover::bytes_after(&segments, current.tail)?;
+        let room = recover::bytes_after(segments, current.tail)?;
         let active = Arc::new(Recent::new(options.recent_bytes, room));
-        let replay = recover::replay(&*dir, &segments, &superblock, &current, &active)?;
+        let replay = recover::replay(&*dir, segments, &superblock, &current, &active)?;
         // A superblock that failed to be synced may have had the next epoch, and readers may have seen it. By three, since one
         // that is two later is written over the newest copy.
         let mut next_epoch = current.epoch + 3;
@@ -209,53 +206,18 @@ impl Store {
             superblock.write(&current)?;
             next_epoch += 1;
         }
-        let appender =
-            Appender::new(Arc::clone(&segments), replay.segment, replay.offset, u64::from(current.segment_bytes))?;
-        let checkpointer = Checkpointer {
-            index: IndexWriter::new(loaded, current.index, next_epoch, options.limits),
-            accounts: accounts.clone(),
-            keys: KeyAppender::new(Arc::clone(&keys), options.limits.flush_key_bytes),
-            current: current.clone(),
-            replayed_below: replay.next_sequence,
+        let segment_bytes = u64::from(current.segment_bytes);
+        let appender = Appender::new(Arc::clone(segments), replay.segment, replay.offset, segment_bytes)?;
+        let log = Log {
+            appender,
+            next_sequence: replay.next_sequence,
+            tombstones: replay.tombstones,
+            pins: Pins::of(replay.pinned),
+            frozen_at: 0,
         };
-        let shared = Arc::new(Shared {
-            dir,
-            segments,
-            keys,
-            index,
-            superblock,
-            latest: ArcSwap::from_pointee(current.clone()),
-            accounts: ArcSwap::from_pointee(accounts),
-            tables: ArcSwap::from_pointee(Tables { active, frozen: None }),
-            indexed_time_ms: AtomicI64::new(current.max_time_ms),
-            counters: Counters::default(),
-            writer: Some(WriteSide {
-                log: Mutex::new(Log {
-                    appender,
-                    next_sequence: replay.next_sequence,
-                    tombstones: replay.tombstones,
-                    pins: Pins::of(replay.pinned),
-                    frozen_at: 0,
-                }),
-                compactor: Mutex::new(Compactor::default()),
-                checkpointer: Mutex::new(checkpointer),
-                group: GroupSync::default(),
-                poison: Poison::default(),
-                sync_bell: Bell::default(),
-                checkpoint_bell: Bell::default(),
-                compact_bell: Bell::default(),
-                looked_at: AtomicU64::new(0),
-                space_limit: AtomicU64::new(u64::MAX),
-                checkpoint_due: AtomicBool::new(false),
-                slow_freezes: AtomicU64::new(0),
-                free_space: FreeSpace::default(),
-                held: Mutex::new(Some(held)),
-            }),
-            follower: None,
-            closed: AtomicBool::new(false),
-            birth: current,
-            options,
-        });
+        let replayed_below = replay.next_sequence;
+        let parts = Parts { dir, held, superblock, current, next_epoch, files, accounts, active, log, replayed_below };
+        let shared = Arc::new(parts.assemble(options));
         shared.measure_free_space();
         shared.emit(&Event::Recovered(replay.report));
         let threads = Mutex::new(match threads {
