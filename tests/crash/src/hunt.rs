@@ -264,8 +264,9 @@ impl Run {
             return self.generation(number + 1, image.disk, Some(oracle), image.after);
         }
         let depth = match self.rng.u8(..16) {
-            0 => Depth::Verify,
-            1..=3 => Depth::Checkpoint,
+            0 => Depth::Repair(self.rng.u64(..)),
+            1 => Depth::Verify,
+            2..=3 => Depth::Checkpoint,
             _ => Depth::Read,
         };
         judge::image(&image.disk, &self.world, &oracle, image.after, depth)

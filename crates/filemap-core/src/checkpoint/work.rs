@@ -31,13 +31,15 @@ pub(crate) struct Task {
     pub(crate) chains: Vec<u64>,
     /// Chains that have a record in this segment of the key log are written anew.
     pub(crate) evacuated: Option<u16>,
+    /// A superblock is to be written though nothing may have changed in the index: segments without a version are to be named.
+    pub(crate) is_due: bool,
     /// Versions that this does not keep are dropped from the chains that are looked through.
     pub(crate) retention: Retention,
 }
 
 impl Task {
     pub(crate) fn is_empty(&self) -> bool {
-        self.ops.is_empty() && self.chains.is_empty()
+        self.ops.is_empty() && self.chains.is_empty() && !self.is_due
     }
 
     /// Puts everything in the order of hashes, in which it is asked for.

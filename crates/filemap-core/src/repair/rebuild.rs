@@ -87,6 +87,8 @@ pub(crate) struct Rebuild<'a> {
     /// Versions that hold bodies.
     holders: Sequences,
     waiting: Vec<Waiting>,
+    /// Lists of chunks that wait: what refers to one must wait, too.
+    awaited: Sequences,
     /// Versions that are not whole.
     unwhole: Vec<Extent>,
     found: Found,
@@ -111,6 +113,7 @@ impl<'a> Rebuild<'a> {
             chunks: HashMap::new(),
             holders: Sequences::default(),
             waiting: Vec::new(),
+            awaited: Sequences::default(),
             unwhole: Vec::new(),
             found: Found::default(),
         }
@@ -240,9 +243,12 @@ impl<'a> Rebuild<'a> {
             return self.enter(segment, offset, bytes, key, &header);
         }
         self.removals.entry(self.hash128(key)).or_insert(0);
-        if segment.is_output {
-            let holder = if header.kind == Kind::Reference { holder(payload) } else { 0 };
+        let holder = if header.kind == Kind::Reference { holder(payload) } else { 0 };
+        if segment.is_output || self.awaited.has(holder) {
             self.waiting.push(Waiting { extent, holder });
+            if holder == 0 {
+                self.awaited.add(header.sequence);
+            }
         } else {
             self.unwhole.push(extent);
         }
@@ -308,8 +314,7 @@ impl<'a> Rebuild<'a> {
             log.appender = appender;
             log.next_sequence = self.next_sequence;
         }
-        // Whatever was found, a superblock is written: any place in the index that is looked at will do.
-        shared.checkpoint_with(Task { chains: vec![0], ..Task::default() })?;
+        shared.checkpoint_with(Task { is_due: true, ..Task::default() })?;
         self.judge_unwhole()?;
         recover::remove_orphans(&shared.segments, &shared.accounts.load())?;
         Ok(self.found)
