@@ -37,6 +37,7 @@ pub enum Fault {
     RemovalsDropped,
     StreamsNotPinned,
     VictimsRemovedEarly,
+    RemovalsForgotten,
 }
 
 #[cfg(feature = "sim")]
@@ -54,8 +55,8 @@ mod on {
 
     impl Fault {
         /// All that lose something soon. `LocationsNotSeeded` does so only where a record lies in two places, `RemovalsDropped` only
-        /// when the index is rebuilt from the value log.
-        pub const ALL: [Fault; 29] = [
+        /// where an older version lies in a segment that is not worth compacting and the index is made anew from the value log.
+        pub const ALL: [Fault; 30] = [
             Fault::LogNotSyncedBeforeCheckpoint,
             Fault::KeysNotSynced,
             Fault::IndexNotSynced,
@@ -85,6 +86,7 @@ mod on {
             Fault::OutputNotSynced,
             Fault::StreamsNotPinned,
             Fault::VictimsRemovedEarly,
+            Fault::RemovalsForgotten,
         ];
     }
 

@@ -238,6 +238,16 @@ impl Driver {
         let number = self.begin(&key, time_ms, &body, b"stream");
         let mut writer = self.store()?.put_stream(&key, b"stream", time_ms)?;
         for piece in body.chunks(100) {
+            // What has been written of it so far is in no table and in no index.
+            match self.rng.u8(..if bytes < self.world.segment_bytes as usize { 16 } else { 128 }) {
+                0 => {
+                    self.store()?.checkpoint()?;
+                    tell(&self.oracle, |o| o.durable(number));
+                }
+                // What it fails to do is harmless, or has stopped writes.
+                1 => drop(self.store()?.compact(false)),
+                _ => {}
+            }
             writer.write_all(piece).map_err(|e| match e.into_inner().map(|e| e.downcast::<Error>()) {
                 Some(Ok(e)) => Trouble::Error(*e),
                 _ => Trouble::Wrong("a stream fails without saying why".into()),

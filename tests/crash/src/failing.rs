@@ -90,7 +90,7 @@ fn one(seed: u64, at: u64, (fault, forever): (Fault, bool)) -> Result<Met, Strin
         match driver.perform(&op) {
             Ok(()) => {}
             Err(Trouble::Error(error)) if disk.failed() > 0 => {
-                after(&mut driver, &disk, &error).map_err(|e| format!("{op:?}: {e}"))?;
+                after(&mut driver, &disk, &op, &error).map_err(|e| format!("{op:?}: {e}"))?;
                 break;
             }
             Err(e) => return Err(format!("{op:?}: {e}")),
@@ -111,12 +111,13 @@ fn one(seed: u64, at: u64, (fault, forever): (Fault, bool)) -> Result<Met, Strin
 }
 
 /// An operation returned an error. Reads go on; and a write or sync that failed has stopped all further ones.
-fn after(driver: &mut Driver, disk: &SimDisk, error: &Error) -> Result<(), String> {
+fn after(driver: &mut Driver, disk: &SimDisk, op: &Op, error: &Error) -> Result<(), String> {
     // The device is healthy again: what was poisoned stays so.
     disk.fail(None);
     let Ok(store) = driver.store() else { return Ok(()) };
     judge::contents(store, &now(&driver.oracle), After::Kill).map_err(|e| format!("reads after a failed call: {e}"))?;
-    let stops = matches!(error, Error::Io { op: "write" | "sync", .. } | Error::Poisoned { .. });
+    // What compaction fails to write is in nobody's way.
+    let stops = *op != Op::Compact && matches!(error, Error::Io { op: "write" | "sync", .. } | Error::Poisoned { .. });
     if !stops {
         return Ok(());
     }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use filemap_io::File;
 
+use crate::buggify::{Fault, planted};
 use crate::checkpoint::Task;
 use crate::error::{Error, Result};
 use crate::format::Flaw;
@@ -283,7 +284,9 @@ impl<'a> Rebuild<'a> {
 
     /// Whether a removal that is remembered hides a version of a key with a sequence.
     fn is_removed(&self, key: &[u8], sequence: u64) -> bool {
-        !self.removals.is_empty() && self.removals.get(&self.hash128(key)).is_some_and(|last| *last > sequence)
+        !planted(Fault::RemovalsForgotten)
+            && !self.removals.is_empty()
+            && self.removals.get(&self.hash128(key)).is_some_and(|last| *last > sequence)
     }
 
     /// Enters a whole version or removal in the table.

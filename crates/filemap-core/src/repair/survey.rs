@@ -68,28 +68,29 @@ struct Candidate {
     header: std::result::Result<FileHeader, &'static str>,
 }
 
-/// Looks at all files of a directory.
+/// Looks at all files of a directory. What the device does not give is damage, or an error if `is_strict`.
 ///
 /// # Errors
 /// `NotAStore` when nothing there is a store's; `NewerFormat`; `Io`.
-pub(crate) fn survey(dir: &dyn Dir, limits: &Limits) -> Result<Survey> {
+pub(crate) fn survey(dir: &dyn Dir, is_strict: bool, limits: &Limits) -> Result<Survey> {
     let mut listed = dir.list().map_err(|e| Error::io("list", dir.path().display().to_string(), e))?;
     listed.sort();
     let mut ignored = Vec::new();
     let mut candidates = Vec::new();
     for name in &listed {
         if let Some(id) = segment_id(name) {
-            candidates.extend(candidate(dir, name, id, &mut ignored)?);
+            candidates.extend(candidate(dir, name, id, is_strict, &mut ignored)?);
         }
     }
-    let superblocks = superblocks(dir)?;
+    let superblocks = superblocks(dir, is_strict)?;
     let not =
         || Error::NotAStore { path: dir.path().to_owned(), why: "no file in it is a whole one of FileMap".into() };
     let store_id = owner(&candidates, &superblocks).or_else(|| other_owner(dir, &listed)).ok_or_else(not)?;
     let found = superblocks.into_iter().find(|s| s.0.store_id == store_id);
     let is_last = found.as_ref().is_some_and(|f| f.1);
     let superblock = found.map(|f| f.0);
-    let segments = Sorting { store_id, ignored: &mut ignored, taken: HashMap::new() }.segments(candidates)?;
+    let segments =
+        Sorting { store_id, is_strict, ignored: &mut ignored, taken: HashMap::new() }.segments(candidates)?;
     let greatest = segments.iter().map(|s| s.header.ordinal + 1).max().unwrap_or(0);
     let (missing, told) = missing(dir, superblock.as_ref().filter(|_| is_last), &segments, limits);
     let is_free = |ordinal: &u64| segments.iter().all(|s| s.header.ordinal as u16 != *ordinal as u16);
@@ -113,10 +114,25 @@ fn segment_id(name: &str) -> Option<u16> {
     names::parse_segment(name).or_else(moved)
 }
 
-fn candidate(dir: &dyn Dir, name: &str, id: u16, ignored: &mut Vec<Ignored>) -> Result<Option<Candidate>> {
+/// What was read, or nothing where that failed and is not to be an error.
+fn given(read: std::io::Result<usize>, name: &str, is_strict: bool) -> Result<usize> {
+    match read {
+        Err(_) if !is_strict => Ok(0),
+        read => read.map_err(|e| Error::io("read", name, e)),
+    }
+}
+
+fn candidate(
+    dir: &dyn Dir,
+    name: &str,
+    id: u16,
+    is_strict: bool,
+    ignored: &mut Vec<Ignored>,
+) -> Result<Option<Candidate>> {
     let file = match dir.open(name, Access::Read) {
         Ok(file) => file,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(e) if is_strict && e.kind() != ErrorKind::InvalidInput => return Err(Error::io("open", name, e)),
         Err(e) => {
             ignored.push(Ignored { file: name.to_owned(), why: format!("it cannot be opened: {e}") });
             return Ok(None);
@@ -124,8 +140,7 @@ fn candidate(dir: &dyn Dir, name: &str, id: u16, ignored: &mut Vec<Ignored>) -> 
     };
     let bytes = file.len().map_err(|e| Error::io("measure", name, e))?;
     let mut b = [0; header::BYTES];
-    // A header that the device does not give is a damaged one.
-    let n = file.read_at(&mut b, 0).unwrap_or(0);
+    let n = given(file.read_at(&mut b, 0), name, is_strict)?;
     let header = match FileHeader::decode(&b[..n]) {
         Ok(h) => {
             check_versions(name, h.read_version, h.write_version, Access::Write)?;
@@ -139,15 +154,21 @@ fn candidate(dir: &dyn Dir, name: &str, id: u16, ignored: &mut Vec<Ignored>) -> 
 }
 
 /// All whole copies of superblocks, the one that counts first, and whether each is certainly the last.
-fn superblocks(dir: &dyn Dir) -> Result<Vec<(Superblock, bool)>> {
+fn superblocks(dir: &dyn Dir, is_strict: bool) -> Result<Vec<(Superblock, bool)>> {
     let mut all = Vec::new();
     // The last is that of an earlier repair which was cut short. It has the facts of the store, too.
     for name in [names::SUPERBLOCK, names::OLD_SUPERBLOCK, names::NEW_SUPERBLOCK] {
-        let Ok(file) = dir.open(name, Access::Read) else { continue };
+        let file = match dir.open(name, Access::Read) {
+            Err(e) if is_strict && !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {
+                return Err(Error::io("open", name, e));
+            }
+            Err(_) => continue,
+            Ok(file) => file,
+        };
         let mut whole = Vec::new();
         for offset in COPIES {
             let mut b = [0; BYTES];
-            let n = file.read_at(&mut b, offset).unwrap_or(0);
+            let n = given(file.read_at(&mut b, offset), name, is_strict)?;
             if let Ok(found) = Superblock::decode(&b[..n]) {
                 check_versions(name, found.read_version, found.write_version, Access::Write)?;
                 whole.push(found);
@@ -188,6 +209,7 @@ fn other_owner(dir: &dyn Dir, listed: &[String]) -> Option<[u8; 16]> {
 /// Finds out which segment each file is.
 struct Sorting<'a> {
     store_id: [u8; 16],
+    is_strict: bool,
     ignored: &'a mut Vec<Ignored>,
     /// By number: whose it is.
     taken: HashMap<u16, String>,
@@ -256,6 +278,7 @@ impl Sorting<'_> {
                         is_it = true;
                         break;
                     }
+                    Err(e) if self.is_strict => return Err(e),
                     // What cannot be read proves nothing.
                     Ok(None) | Err(_) => break,
                 }

@@ -185,8 +185,11 @@ impl Store {
 
     fn open_locked(dir: Arc<dyn Dir>, held: Box<dyn Lock>, options: Options, threads: Threads) -> Result<Store> {
         let superblock = SuperblockFile::open(&*dir, Access::Write)?;
+        let seen = superblock.newest_whole(&*dir)?.epoch;
         superblock.drop_cache();
         let mut current = superblock.read(&*dir, Access::Write)?;
+        // One that failed to be synced: readers may have seen it.
+        let is_lost = seen != current.epoch;
         check_canonicalizer(&current, &options)?;
         let files = Files::open(&dir, &current, &options)?;
         let segments = &files.segments;
@@ -200,7 +203,7 @@ impl Store {
         // A superblock that failed to be synced may have had the next epoch, and readers may have seen it. By three, since one
         // that is two later is written over the newest copy.
         let mut next_epoch = current.epoch + 3;
-        if replay.report.skipped_bytes > 0 || replay.report.truncated_bytes > 0 {
+        if is_lost || replay.report.skipped_bytes > 0 || replay.report.truncated_bytes > 0 {
             // Readers may have followed what is gone.
             (current.epoch, current.recoveries) = (next_epoch, current.recoveries + 1);
             superblock.write(&current)?;

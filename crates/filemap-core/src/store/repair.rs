@@ -36,9 +36,10 @@ type Progress<'a> = dyn FnMut(RepairProgress) -> ControlFlow<()> + 'a;
 /// record comes back, newest version first; what was removed stays removed unless its removal itself is lost; damaged bytes
 /// are covered, so that `verify` finds nothing wrong afterwards. Nobody else may write the source meanwhile.
 ///
-/// The segments are read once, from front to end. `options` are those with which the store will be used: of versions, as many are
-/// kept as they say; `recent_bytes` bounds the memory of a batch. The rule by which keys are made is the superblock's; without a
-/// whole copy of that, `options` must name it. `progress` is called every few megabytes, and may break off.
+/// The segments are read once, from front to end. Of `options`, `recent_bytes` bounds the memory of a batch. All versions come back
+/// that are whole, whatever is to be kept: those beyond that go as always, when their key is put again or is pruned. The rule by
+/// which keys are made is the superblock's; without a whole copy of that, `options` must name it. `progress` is called every
+/// few megabytes, and may break off.
 ///
 /// The result is durable when this returns. If it does not return, or with an error: a new store is none yet, and its directory may
 /// be removed; a repair in place must be done again, and may be.
@@ -79,8 +80,10 @@ pub(crate) fn repair_in(
     threads: Threads,
     progress: &mut Progress<'_>,
 ) -> Result<RepairReport> {
+    // What refers to a version may come after one that would take its place.
+    let options = &options.clone().keep_versions(None).keep_age(None);
     let held = lock_source(&*source, target.is_none())?;
-    let survey = survey(&*source, &options.limits)?;
+    let survey = survey(&*source, target.is_none(), &options.limits)?;
     let (rule, is_rule_known) = rule(&survey, options)?;
     let (dir, held) = match (target, held) {
         (None, Some(held)) => {
