@@ -8,7 +8,7 @@ use std::process::Stdio;
 use harness::{Bench, PAGE_URL, PAGES, run, tool, warc};
 use serde_json::Value;
 
-const VERBS: [&str; 16] = [
+const VERBS: [&str; 17] = [
     "import",
     "get",
     "put",
@@ -21,6 +21,7 @@ const VERBS: [&str; 16] = [
     "top",
     "stat",
     "verify",
+    "repair",
     "dump",
     "inspect",
     "completions",

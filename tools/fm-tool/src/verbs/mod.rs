@@ -15,6 +15,7 @@ pub mod inspect;
 pub mod ls;
 pub mod man;
 pub mod put;
+pub mod repair;
 pub mod rm;
 pub mod stat;
 pub mod top;
