@@ -31,21 +31,27 @@ fn write(target: &str, name: &str, first: u8, rest: &[u8]) -> std::io::Result<()
 fn format() -> std::io::Result<()> {
     let image = golden::image();
     let layout = Layout::of(&image);
-    write("format", "header", 0x80, &image.file("key.dat")[..64])?;
+    write("format", "header", 0x80, &image.file("key0.dat")[..64])?;
     write("format", "superblock", 0x81, &image.file("SUPERBLOCK")[..512])?;
     for (nth, entry) in layout.values.iter().enumerate() {
         write("format", &format!("value{nth}"), 0x82, &image.file("value0.dat")[entry.range.clone()])?;
     }
     for (nth, entry) in layout.keys.iter().take(3).enumerate() {
-        write("format", &format!("key{nth}"), 0x83, &image.file("key.dat")[entry.range.clone()])?;
+        write("format", &format!("key{nth}"), 0x83, &image.file("key0.dat")[entry.range.clone()])?;
     }
     let index = image.file("address.idx");
     let leaf = layout.leaves[0].0 * PAGE;
     write("format", "leaf", 0x84, &index[leaf..leaf + 256])?;
     write("format", "node", 0x85, &index[layout.nodes[0] * PAGE..][..PAGE])?;
     write("format", "name", 6, b"value17.dat")?;
+    // Magic, versions, id, and two dictionaries of 300 and 20 bytes; the checksums are made right.
+    let mut dictionary = [&b"FMDICT\0\0"[..], &[0; 1016]].concat();
+    for (at, byte) in [(12, 1), (14, 1), (32, 1), (68, 44), (69, 1), (76, 20)] {
+        dictionary[at] = byte;
+    }
+    write("format", "dictionary", 0x87, &dictionary)?;
     write("format", "values", 0x88, &image.file("value0.dat")[64..])?;
-    write("format", "keys", 0x89, &image.file("key.dat")[64..])
+    write("format", "keys", 0x89, &image.file("key0.dat")[64..])
 }
 
 fn store() -> std::io::Result<()> {

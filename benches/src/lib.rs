@@ -6,6 +6,7 @@
 pub mod bare;
 pub mod corpus;
 pub mod device;
+pub mod dictionaries;
 pub mod drive;
 pub mod fixture;
 pub mod generate;

@@ -28,7 +28,7 @@ pub struct Pages {
     pub body_bytes: f64,
     /// Bytes of its record in the value log.
     pub record_bytes: f64,
-    /// Bytes of its record in key.dat.
+    /// Bytes of its record in the key log.
     pub key_record_bytes: f64,
     /// Bytes of its entry in the recent table.
     pub recent_entry_bytes: f64,
@@ -69,7 +69,7 @@ pub struct Scale {
     pub segments: f64,
     /// Bytes of the value log.
     pub value_bytes: f64,
-    /// Bytes of key.dat.
+    /// Bytes of the key log.
     pub key_bytes: f64,
     /// Bytes of address.idx, directory and spare pages included.
     pub index_bytes: f64,

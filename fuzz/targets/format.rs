@@ -14,7 +14,7 @@ fuzz_target!(|data: &[u8]| {
     let Some((&first, bytes)) = data.split_first() else { return };
     let is_sealed = first & 0x80 != 0;
     match usize::from(first & 0x0f) {
-        nth @ 0..7 => one(Form::ALL[nth], bytes, is_sealed),
+        nth @ 0..8 => one(Form::ALL[nth], bytes, is_sealed),
         nth => log(bytes, nth % 2 == 0, is_sealed),
     }
 });
@@ -50,6 +50,7 @@ fn seal(form: Form, bytes: &mut Vec<u8>) {
             lying_at(page * forge::PAGE, bytes, &|file| forge::page(file, &STORE_ID, page));
         }
         Form::Name => {}
+        Form::Dictionary => forge::dictionary(bytes, &STORE_ID),
     }
 }
 

@@ -45,7 +45,15 @@ fn next(bytes: &[u8]) -> Option<(Op, &[u8])> {
 fn small(options: Options) -> Options {
     sim::with_limits(
         options,
-        Limits { leaf_slots: 2, stage_pages: 2, flush_pages: 2, flush_key_bytes: 128, map_pages: 4 },
+        Limits {
+            leaf_slots: 2,
+            stage_pages: 2,
+            flush_pages: 2,
+            flush_key_bytes: 128,
+            key_segment_bytes: 256,
+            map_pages: 4,
+            ..Limits::default()
+        },
     )
 }
 

@@ -20,7 +20,7 @@ static MEMORY: PeakAlloc = PeakAlloc;
 
 /// More than the files are large: a page may be said to have 64 MiB, and is then read into two buffers at most.
 const MEMORY_LIMIT: usize = 192 << 20;
-const FILES: [&str; 4] = ["SUPERBLOCK", "value0.dat", "key.dat", "address.idx"];
+const FILES: [&str; 4] = ["SUPERBLOCK", "value0.dat", "key0.dat", "address.idx"];
 const EXTREMES: [u64; 8] = [0, 0xff, 0xffff, 1 << 30, 0xffff_ffff, 1 << 60, u64::MAX, 64];
 
 struct Bench {
@@ -174,7 +174,7 @@ fn seal(image: &mut Image, layout: &Layout, name: &str, at: usize) {
         "SUPERBLOCK" => forge::superblock(file, at / PAGE * PAGE),
         _ if at < 64 => forge::header(file),
         "address.idx" => forge::page(file, &id, at / PAGE),
-        "key.dat" => drop(record(&layout.keys).map(|start| forge::key_record(file, &id, start))),
+        "key0.dat" => drop(record(&layout.keys).map(|start| forge::key_record(file, &id, start))),
         _ => drop(record(&layout.values).map(|start| forge::value_record(file, &id, 0, start))),
     }
 }

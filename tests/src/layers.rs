@@ -36,6 +36,9 @@ pub const ENGINE_LAYERS: &[&[&str]] = &[
     &["format"],
     &["log"],
     &["files"],
+    // What several files' records are compressed with.
+    &["dictionaries"],
+    &["segments"],
     // Each owns one file or one table, and none knows another.
     &["accounts", "recent", "keys", "values", "index", "superblock"],
     // From files to what a handle needs.

@@ -107,7 +107,7 @@ fn every_flipped_byte_of_the_value_log_is_told_but_those_that_a_filler_covers() 
 
 #[test]
 fn every_flipped_byte_of_the_key_log_is_told_but_the_padding() {
-    let silent = flip_every_byte("key.dat");
+    let silent = flip_every_byte("key0.dat");
     assert_eq!(silent.iter().map(|(start, end)| end - start).max(), Some(15), "{silent:?}");
     assert_eq!(silent.len(), 13, "one for each record: {silent:?}");
 }
@@ -121,8 +121,8 @@ fn every_flipped_byte_of_the_first_half_of_the_index_is_told_but_those_of_free_p
 
 #[test]
 fn every_flipped_byte_of_the_second_half_of_the_index_is_told_but_those_of_free_pages() {
-    assert_eq!(golden::image().file("address.idx").len(), 6 * PAGE);
-    assert_eq!(flip_bytes("address.idx", 3 * PAGE..6 * PAGE), [(3 * PAGE, 4 * PAGE)]);
+    assert_eq!(golden::image().file("address.idx").len(), 8 * PAGE);
+    assert_eq!(flip_bytes("address.idx", 3 * PAGE..8 * PAGE), [(3 * PAGE, 5 * PAGE)]);
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn a_sector_of_an_earlier_generation_never_reads_as_something_else() {
 #[test]
 fn a_missing_file_is_told() {
     let mut bench = Bench::new(golden::image());
-    for file in ["SUPERBLOCK", "key.dat", "address.idx", "value0.dat"] {
+    for file in ["SUPERBLOCK", "key0.dat", "address.idx", "value0.dat"] {
         let mut damaged = bench.image.clone();
         damaged.0.remove(file);
         let told = bench.both(&damaged, &Cost { opening: true, ..Cost::default() }, &format!("{file} is gone"));

@@ -77,13 +77,13 @@ fn any_field_of_a_value_record_may_lie() {
 #[test]
 fn any_field_of_a_key_record_may_lie() {
     let golden = golden::image();
-    let (layout, id) = (Layout::of(&golden), forge::store_id(golden.file("key.dat")));
+    let (layout, id) = (Layout::of(&golden), forge::store_id(golden.file("key0.dat")));
     let widths = [(4, 4), (8, 8), (16, 8), (24, 4), (28, 4), (32, 4), (36, 4), (40, 8), (48, 8)];
     for entry in &layout.keys {
         let start = entry.range.start;
         try_extremes(
             &golden,
-            "key.dat",
+            "key0.dat",
             widths.into_iter().map(|(at, width)| (start + at, width)),
             |file, _| forge::key_record(file, &id, start),
             |_| Expect::any_version(),
@@ -121,7 +121,7 @@ fn any_field_of_the_superblock_or_a_header_may_lie() {
         let seal = |file: &mut Vec<u8>, _| forge::superblock(file, copy);
         try_extremes(&golden, "SUPERBLOCK", fields, seal, |_| Expect::any_version());
     }
-    for file in ["value0.dat", "key.dat", "address.idx"] {
+    for file in ["value0.dat", "key0.dat", "address.idx"] {
         let fields = [(0, 8), (12, 2), (14, 2), (16, 8), (32, 8), (40, 8), (48, 8)].into_iter();
         try_extremes(&golden, file, fields, |file, _| forge::header(file), |_| Expect::any_version());
     }
@@ -250,7 +250,8 @@ fn a_list_of_chunks_that_names_itself_another_key_or_nothing_gives_no_body() {
         let at = list(&mut tail, key, std::slice::from_ref(&entry), raw);
         for writes in [true, false] {
             let store = tail.open(writes);
-            if is_verified && store.history(key.as_bytes()).is_ok_and(|h| !h.is_empty()) {
+            // To a reader the list is not in the index yet: it may go with the writer's next recovery.
+            if is_verified && writes && store.history(key.as_bytes()).is_ok_and(|h| !h.is_empty()) {
                 let problems = store.verify(&mut |_| {}).unwrap().problems;
                 let told = problems.iter().find(|p| p.offset == at as u64).expect("verify tells it");
                 assert!(told.what.contains("lists a chunk that is not there"), "{told:?}");

@@ -55,16 +55,29 @@ impl Accounts {
         account.tombstone_units += units;
     }
 
-    /// A key record became live.
-    pub(crate) fn credit_key(&mut self, address: u64, bytes: u64) {
+    /// A key record became live in a segment of this ordinal.
+    pub(crate) fn credit_key(&mut self, address: u64, ordinal: u64, bytes: u64) {
         let account = self.keys.entry(key::segment_of(address)).or_default();
+        account.ordinal = ordinal;
         account.live_units += bytes / key::UNIT_BYTES;
     }
 
     /// A key record is live no more.
     pub(crate) fn debit_key(&mut self, address: u64, bytes: u64) {
-        let account = self.keys.entry(key::segment_of(address)).or_default();
-        account.live_units = account.live_units.saturating_sub(bytes / key::UNIT_BYTES);
+        if let Some(account) = self.keys.get_mut(&key::segment_of(address)) {
+            account.live_units = account.live_units.saturating_sub(bytes / key::UNIT_BYTES);
+        }
+    }
+
+    /// Drops segments of the key log of which nothing is live: they go.
+    pub(crate) fn forget_dead_keys(&mut self) {
+        self.keys.retain(|_, account| account.live_units > 0);
+    }
+
+    /// Live bytes of the key log's segment of an ordinal.
+    pub(crate) fn live_key_bytes(&self, ordinal: u64) -> u64 {
+        let account = self.keys.get(&(ordinal as u16)).filter(|a| a.ordinal == ordinal);
+        account.map_or(0, |a| a.live_units * key::UNIT_BYTES)
     }
 
     /// Whether the table has a value segment of this number and ordinal.
@@ -117,14 +130,16 @@ mod tests {
         accounts.credit(extent, 65_539);
         accounts.debit(extent);
         accounts.add_tombstones(9, 9, 2);
-        accounts.credit_key(1 << 25, 32);
+        accounts.credit_key(1 << 25, 65_538, 32);
         let words = accounts.encode();
         assert_eq!(words.len(), 9);
         assert!(accounts.names(3, 65_539) && !accounts.names(3, 3));
-        let mut back = Accounts::decode(&words).unwrap();
-        // The key log's segments have no ordinals of their own yet.
-        back.keys = accounts.keys.clone();
+        assert_eq!((accounts.live_key_bytes(65_538), accounts.live_key_bytes(2)), (32, 0));
+        let back = Accounts::decode(&words).unwrap();
         assert_eq!(back, accounts);
+        accounts.debit_key(1 << 25, 32);
+        accounts.forget_dead_keys();
+        assert!(accounts.keys.is_empty() && accounts.values.len() == 2);
         assert!(Accounts::decode(&words[..8]).is_err());
         assert!(Accounts::decode(&[words.clone(), words].concat()).is_err());
         assert!(Accounts::decode(&[9 << FAMILY_SHIFT, 0, 0]).is_err());

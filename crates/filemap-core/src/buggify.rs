@@ -8,6 +8,10 @@
 pub enum Fault {
     LogNotSyncedBeforeCheckpoint,
     KeysNotSynced,
+    RolledKeysNotSynced,
+    KeysRemovedEarly,
+    StaleKeysBelieved,
+    PagesPunchedEarly,
     IndexNotSynced,
     SuperblockNotSynced,
     SuperblockBeforeIndex,
@@ -37,6 +41,8 @@ pub enum Fault {
     RemovalsDropped,
     StreamsNotPinned,
     VictimsRemovedEarly,
+    DictionaryNotSynced,
+    DictionaryNameNotSynced,
     RemovalsForgotten,
 }
 
@@ -56,9 +62,13 @@ mod on {
     impl Fault {
         /// All that lose something soon. `LocationsNotSeeded` does so only where a record lies in two places, `RemovalsDropped` only
         /// where an older version lies in a segment that is not worth compacting and the index is made anew from the value log.
-        pub const ALL: [Fault; 30] = [
+        pub const ALL: [Fault; 34] = [
             Fault::LogNotSyncedBeforeCheckpoint,
             Fault::KeysNotSynced,
+            Fault::RolledKeysNotSynced,
+            Fault::KeysRemovedEarly,
+            Fault::StaleKeysBelieved,
+            Fault::PagesPunchedEarly,
             Fault::IndexNotSynced,
             Fault::SuperblockNotSynced,
             Fault::SuperblockBeforeIndex,
@@ -84,8 +94,8 @@ mod on {
             Fault::SequencesReused,
             Fault::CreatedWithoutSync,
             Fault::OutputNotSynced,
-            Fault::StreamsNotPinned,
             Fault::VictimsRemovedEarly,
+            Fault::DictionaryNotSynced,
             Fault::RemovalsForgotten,
         ];
     }

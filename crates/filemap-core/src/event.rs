@@ -18,6 +18,23 @@ pub struct RecoveryReport {
     pub elapsed: Duration,
 }
 
+/// A dictionary that was made in the background.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DictionaryMade {
+    /// Its number: the file is `dictN.zdict`.
+    pub id: u32,
+    /// The group of keys that it is for, empty for all.
+    pub group: Vec<u8>,
+    /// Of how many pages samples were taken for it.
+    pub pages: u32,
+    /// Compressed to uncompressed bytes of bodies that it was not made of.
+    pub body_ratio: f64,
+    /// The same without it.
+    pub body_ratio_before: f64,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
 /// Why nothing, or something, is to be done.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
@@ -26,6 +43,8 @@ pub enum Reason {
     OverBound,
     /// Something is dead, and nothing was to be left.
     Garbage,
+    /// Pages are to be compressed better than they were when they came.
+    Recompression,
     /// Removals take much room, and old segments keep them from being dropped.
     Removals,
     /// Every byte is live.
@@ -41,6 +60,7 @@ impl fmt::Display for Reason {
         f.write_str(match self {
             Reason::OverBound => "more is dead than the bound allows",
             Reason::Garbage => "some bytes are dead",
+            Reason::Recompression => "pages are to be compressed better",
             Reason::Removals => "removals take much room, and older segments keep them",
             Reason::AllLive => "all is live",
             Reason::WithinBound => "what is dead is within the bound",
@@ -99,7 +119,7 @@ pub enum Event {
         elapsed: Duration,
         /// Index pages that were written.
         index_pages: u64,
-        /// Bytes appended to key.dat.
+        /// Bytes appended to the key log.
         key_bytes: u64,
     },
     /// Puts are being slowed down, because the recent table fills faster than the checkpoint empties the other one.
@@ -114,6 +134,8 @@ pub enum Event {
     },
     /// A run of compaction has finished.
     Compacted(Compacted),
+    /// A dictionary was made; new pages of its group are compressed with it.
+    DictionaryMade(DictionaryMade),
     /// A new segment of the value log was begun.
     SegmentRolled {
         /// Its number.
@@ -149,6 +171,17 @@ impl fmt::Display for Event {
                 c.removed_segments,
                 c.removed_bytes,
                 c.copied_bytes
+            ),
+            Event::DictionaryMade(d) => write!(
+                f,
+                "dictionary {} made of {} pages{}{} in {} ms: {:.3} of the bodies' bytes, {:.3} before",
+                d.id,
+                d.pages,
+                if d.group.is_empty() { "" } else { " of " },
+                String::from_utf8_lossy(&d.group),
+                d.elapsed.as_millis(),
+                d.body_ratio,
+                d.body_ratio_before
             ),
             Event::SegmentRolled { segment } => write!(f, "value log rolled to segment {segment}"),
         }

@@ -5,6 +5,7 @@
 
 use filemap_io::File;
 
+use crate::format::dictionary;
 use crate::format::header::FileHeader;
 use crate::format::key::{self, KeyRecord};
 use crate::format::leaf;
@@ -34,7 +35,7 @@ pub enum Form {
     Superblock,
     /// A record of segment 0.
     Value,
-    /// A record of key.dat.
+    /// A record of segment 0 of the key log.
     Key,
     /// A leaf of address.idx.
     Leaf,
@@ -42,12 +43,14 @@ pub enum Form {
     Node,
     /// The name of a file.
     Name,
+    /// A copy of a dictionary's file.
+    Dictionary,
 }
 
 impl Form {
     /// All of them.
-    pub const ALL: [Form; 7] =
-        [Form::Header, Form::Superblock, Form::Value, Form::Key, Form::Leaf, Form::Node, Form::Name];
+    pub const ALL: [Form; 8] =
+        [Form::Header, Form::Superblock, Form::Value, Form::Key, Form::Leaf, Form::Node, Form::Name, Form::Dictionary];
 }
 
 /// Decodes bytes and encodes them again; whether they were what they should be.
@@ -60,6 +63,7 @@ pub fn decode(form: Form, bytes: &[u8]) -> bool {
         Form::Leaf => leaf(bytes),
         Form::Node => node(bytes),
         Form::Name => name(bytes),
+        Form::Dictionary => dictionary(bytes),
     }
 }
 
@@ -93,12 +97,12 @@ fn value(bytes: &[u8]) -> bool {
     let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
     let meta = &bytes[header.meta_at()..header.payload_at()];
     let mut out = Vec::new();
-    let expanded = codec::expand(header.meta_codec, meta, header.meta_raw_bytes as usize, &mut out);
+    let expanded = codec::expand(header.meta_codec, meta, header.meta_raw_bytes as usize, None, &mut out);
     assert!(expanded.is_err() || out.len() == header.meta_raw_bytes as usize);
     match header.kind {
         Kind::Page | Kind::Chunk if header.raw_bytes <= 1 << 20 => {
             out.clear();
-            let expanded = codec::expand(header.codec, payload, header.raw_bytes as usize, &mut out);
+            let expanded = codec::expand(header.codec, payload, header.raw_bytes as usize, None, &mut out);
             assert!(expanded.is_err() || out.len() as u64 == header.raw_bytes);
         }
         Kind::Chunked => {
@@ -113,12 +117,35 @@ fn value(bytes: &[u8]) -> bool {
     true
 }
 
+fn dictionary(bytes: &[u8]) -> bool {
+    let Ok((_, facts)) = dictionary::decode_facts(bytes, &STORE_ID) else { return false };
+    let Ok((body, meta)) = dictionary::decode_content(&facts, bytes) else { return false };
+    // Whatever is in it, zstd takes it or does not.
+    for content in [body, meta] {
+        if let Some(digest) = zstd::dict::DDict::try_create(content) {
+            let mut out = Vec::new();
+            let _ = codec::expand(value::Codec::Dictionary, content, 1 << 16, Some(&digest), &mut out);
+        }
+    }
+    let making = dictionary::Making {
+        created_ms: facts.created_ms,
+        group: facts.group.clone(),
+        pages: facts.pages,
+        body_ppm: facts.body_ppm,
+        meta_ppm: facts.meta_ppm,
+        level: facts.level,
+    };
+    let encoded = dictionary::encode(STORE_ID, facts.id, &making, body, meta);
+    assert!(!is_ours(bytes) || encoded[..bytes.len()] == *bytes);
+    true
+}
+
 fn key(bytes: &[u8]) -> bool {
-    let seed = seed(&STORE_ID, u64::MAX);
+    let seed = key::seed(&STORE_ID, 0);
     let Ok((record, key)) = KeyRecord::decode(bytes, seed, OFFSET) else { return false };
     let mut encoded = Vec::new();
     record.encode(key, seed, OFFSET, &mut encoded);
-    let end = key::FIXED_BYTES + key.len();
+    let end = record.key_at() + key.len();
     assert_eq!(encoded[..end], bytes[..end]);
     true
 }
@@ -139,18 +166,21 @@ fn node(bytes: &[u8]) -> bool {
 
 fn name(bytes: &[u8]) -> bool {
     let Ok(text) = str::from_utf8(bytes) else { return false };
-    let Some(id) = names::parse_segment(text) else { return false };
-    assert_eq!(names::segment(id), text);
-    true
+    match (names::parse_segment(text), names::parse_keys(text)) {
+        (Some(id), None) => assert_eq!(names::segment(id), text),
+        (None, Some(id)) => assert_eq!(names::keys(id), text),
+        (parsed, _) => assert_eq!(parsed, None),
+    }
+    names::parse_segment(text).or(names::parse_keys(text)).is_some()
 }
 
-/// Scans a file as a segment of the value log, or as key.dat, from its 64th byte on; how many whole records it has. Every
+/// Scans a file as a segment of the value log, or of the key log, from its 64th byte on; how many whole records it has. Every
 /// byte belongs to one item, in order.
 pub fn scan(file: &dyn File, is_values: bool) -> u64 {
     if is_values {
         return scan_framed(file, ValueFraming { seed: seed(&STORE_ID, 0) });
     }
-    scan_framed(file, KeyFraming::new(seed(&STORE_ID, u64::MAX)))
+    scan_framed(file, KeyFraming::new(key::seed(&STORE_ID, 0)))
 }
 
 fn scan_framed<F: Framing>(file: &dyn File, framing: F) -> u64 {

@@ -6,6 +6,7 @@ use std::path::Path;
 use filemap_io::File;
 
 use crate::error::{Error, Result};
+use crate::format::dictionary::{CONTENT_AT, decode_facts};
 use crate::format::header::{self, FileHeader, Kind};
 use crate::format::key::KeyRecord;
 use crate::format::superblock::{BYTES, COPIES, Superblock};
@@ -60,9 +61,10 @@ pub fn inspect(path: impl AsRef<Path>, sink: &mut dyn FnMut(Inspected) -> Contro
             log(&*file, name, framing, &|b| value_fields(b), sink)
         }
         Kind::Keys => {
-            let framing = KeyFraming::new(seed(&head.store_id, u64::MAX));
+            let framing = KeyFraming::new(key::seed(&head.store_id, head.ordinal));
             log(&*file, name, framing, &|b| key_fields(b), sink)
         }
+        Kind::Dictionary => dictionary(&*file, name, &head, sink),
         Kind::Index => pages(&*file, name, seed(&head.store_id, u64::MAX - 1), sink),
     }
 }
@@ -88,6 +90,36 @@ fn header_item(head: std::result::Result<FileHeader, &str>) -> Inspected {
     Inspected { offset: 0, bytes: header::BYTES as u64, kind: "file header".into(), fields, problem }
 }
 
+/// Both copies of a dictionary.
+fn dictionary(file: &dyn File, name: &str, head: &FileHeader, sink: Sink<'_>) -> Result<()> {
+    let half = file.len().map_err(|e| Error::io("measure", name, e))? / 2;
+    for offset in [0, half] {
+        let mut b = [0; CONTENT_AT];
+        let n = file.read_at(&mut b, offset).map_err(|e| Error::io("read", name, e))?;
+        let (fields, problem) = match decode_facts(&b[..n], &head.store_id) {
+            Err(what) => (Vec::new(), Some(what.to_owned())),
+            Ok((_, f)) => (
+                vec![
+                    ("id", f.id.to_string()),
+                    ("group", String::from_utf8_lossy(&f.group).into_owned()),
+                    ("pages", f.pages.to_string()),
+                    ("body_bytes", f.body_bytes.to_string()),
+                    ("meta_bytes", f.meta_bytes.to_string()),
+                    ("body_ppm", f.body_ppm.to_string()),
+                    ("meta_ppm", f.meta_ppm.to_string()),
+                    ("level", f.level.to_string()),
+                ],
+                None,
+            ),
+        };
+        let item = Inspected { offset, bytes: half, kind: "dictionary".into(), fields, problem };
+        if sink(item).is_break() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
 fn superblock(file: &dyn File, name: &str, sink: Sink<'_>) -> Result<()> {
     for offset in COPIES {
         let mut b = [0; BYTES];
@@ -105,7 +137,8 @@ fn superblock(file: &dyn File, name: &str, sink: Sink<'_>) -> Result<()> {
                     ("tail_ordinal", s.tail.ordinal.to_string()),
                     ("tail_offset", s.tail.offset.to_string()),
                     ("next_sequence", s.next_sequence.to_string()),
-                    ("key_bytes", s.key_bytes.to_string()),
+                    ("key_tail_ordinal", s.key_tail.ordinal.to_string()),
+                    ("key_tail_offset", s.key_tail.offset.to_string()),
                     ("index_pages", s.index.pages.to_string()),
                     ("index_root", s.index.root.to_string()),
                     ("index_depth", s.index.depth.to_string()),
@@ -179,6 +212,14 @@ fn value_fields(b: &[u8]) -> Fields {
     (format!("{:?} record", h.kind).to_lowercase(), fields)
 }
 
+/// An address of the key log as {segment, offset}.
+fn place(address: u64) -> String {
+    if address == 0 {
+        return "none".into();
+    }
+    format!("{}:{}", key::segment_of(address), key::offset_of(address))
+}
+
 fn key_fields(b: &[u8]) -> Fields {
     let Ok(r) = KeyRecord::peek(b) else { return ("key record".into(), Vec::new()) };
     let end = (r.key_at() + r.key_bytes as usize).min(b.len());
@@ -189,10 +230,10 @@ fn key_fields(b: &[u8]) -> Fields {
         ("offset", r.extent.location.offset().to_string()),
         ("bytes", r.extent.bytes().to_string()),
         ("chunked", r.chunked.to_string()),
-        ("previous_offset", (r.previous * key::UNIT_BYTES).to_string()),
+        ("previous", place(r.previous)),
         ("chain", r.chain.to_string()),
         ("refers_to", r.refers_to.to_string()),
-        ("holder_offset", (r.holder * key::UNIT_BYTES).to_string()),
+        ("holder", place(r.holder)),
         ("key", String::from_utf8_lossy(&b[r.key_at()..end]).into_owned()),
     ];
     ("key record".into(), fields)
@@ -240,7 +281,7 @@ fn page_fields(seed: u32, page: u32, b: &[u8]) -> PageFields {
                 .iter()
                 .map(|s| {
                     let (segment, offset) = (s.location.segment, s.location.offset());
-                    format!("{:010x}->{}@{segment}:{offset}", s.hash, s.key * key::UNIT_BYTES)
+                    format!("{:010x}->{}@{segment}:{offset}", s.hash, place(s.key))
                 })
                 .collect();
             (

@@ -1,8 +1,8 @@
 //! The storage engine of FileMap: bytes by key, for crawlers.
 //!
 //! A [`Store`] is a directory. Values lie compressed and checksummed in a log of rolled segments, which is the truth; a
-//! hash index of 4 KiB pages, read through a map, leads from a key to its newest value with one page and one read; key.dat
-//! chains the earlier versions. docs/ARCHITECTURE.md explains how it works, docs/FORMAT.md what lies on disk.
+//! hash index of 4 KiB pages, read through a map, leads from a key to its newest value with one page and one read; a log of
+//! key records chains the earlier versions. docs/ARCHITECTURE.md explains how it works, docs/FORMAT.md what lies on disk.
 //!
 //! ```
 //! use filemap_core::{Options, Record, Store};
@@ -23,6 +23,7 @@ mod buggify;
 mod check;
 mod checkpoint;
 mod compact;
+mod dictionaries;
 mod error;
 mod event;
 mod files;
@@ -41,6 +42,7 @@ mod recent;
 mod record;
 mod recover;
 mod repair;
+mod segments;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod state;
@@ -52,12 +54,14 @@ mod values;
 mod worker;
 
 pub use check::{Problem, VerifyProgress, VerifyReport};
+pub use dictionaries::DictionaryFacts;
 pub use error::{Error, Result};
-pub use event::{Compacted, Event, Reason, RecoveryReport};
+pub use event::{Compacted, DictionaryMade, Event, Reason, RecoveryReport};
 pub use inspect::{Inspected, inspect};
-pub use options::{Canonicalizer, Durability, Options};
+pub use options::{Canonicalizer, Dictionaries, Durability, Options};
 pub use record::{Head, MAX_KEY_BYTES, MAX_META_BYTES, MAX_VALUE_BYTES, Place, Put, Record, Value, Version};
 pub use repair::{Ignored, Loss, RepairProgress, RepairReport, RepairTo};
+pub use state::RecompressionEstimate;
 pub use stats::{StatValue, Stats};
-pub use store::{CompactionPlan, Heads, Keys, Listed, Pages, SegmentInfo, Store, Writer, repair};
+pub use store::{CompactionPlan, Heads, Keys, Listed, Pages, SegmentInfo, Store, Writer};
 pub use values::read::Reader;

@@ -12,12 +12,30 @@ pub struct Limits {
     pub flush_pages: usize,
     /// Bytes of key records that wait before they are handed to the file.
     pub flush_key_bytes: usize,
+    /// Bytes at which a segment of the key log is closed and the next one begun, at most what an address can tell.
+    pub key_segment_bytes: u64,
+    /// Numbers of the key log's segments, which are used again and again: at most 65,536. When all are taken, others follow.
+    pub key_segments: u32,
+    /// The key log is compacted when more than so many bytes of it are dead,
+    pub key_dead_bytes: u64,
+    /// and more than so many parts in 100.
+    pub key_dead_percent: u128,
+    /// Chains of keys that are looked at in one checkpoint of its compaction.
+    pub key_round: usize,
+    /// The index is made smaller when more than so many of its pages, and more than half of them, are free.
+    pub free_pages: u64,
     /// Pages of the first map of address.idx; each further one doubles what is mapped.
     pub map_pages: u32,
     /// Bytes of garbage that are not worth a compaction.
     pub slack_bytes: u64,
     /// Versions that one run of compaction moves at most.
     pub compact_ops: usize,
+    /// Pages that are put before the first dictionary is made of them.
+    pub first_pages: u64,
+    /// Pages of one group that are put before it is tried whether a dictionary of its own pays.
+    pub group_pages: u64,
+    /// Dictionaries are made and used whether they pay or not.
+    pub always_train: bool,
 }
 
 impl Default for Limits {
@@ -27,9 +45,18 @@ impl Default for Limits {
             stage_pages: 128,
             flush_pages: 512,
             flush_key_bytes: 1 << 20,
+            key_segment_bytes: 256 << 20,
+            key_segments: 1 << 16,
+            key_dead_bytes: 4 << 20,
+            key_dead_percent: 33,
+            key_round: 128 << 10,
+            free_pages: 256,
             map_pages: 1 << 10,
             slack_bytes: 64 << 20,
             compact_ops: 1 << 20,
+            first_pages: 256,
+            group_pages: 256,
+            always_train: false,
         }
     }
 }

@@ -7,6 +7,10 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::limits::Limits;
+use crate::record::now_ms;
+
+/// Longest name of a group of keys, in bytes: what a dictionary's file has room for.
+const MAX_GROUP_BYTES: usize = 255;
 
 /// When a put is on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +49,19 @@ impl fmt::Display for Canonicalizer {
     }
 }
 
+/// Whether new pages are compressed with dictionaries that are made of the store's own pages. Reads expand with them whatever
+/// this says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dictionaries {
+    /// Never: each page stands alone.
+    Off,
+    /// Made in the background of the first pages, and again when pages have changed so much that they no longer help.
+    Automatic,
+}
+
+/// The part of a key that names what it belongs to.
+pub(crate) type GroupOf = fn(&[u8]) -> &[u8];
+
 pub(crate) type EventSink = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// How a store is created or opened. Every option may differ from one opening to the next, except `segment_bytes` and
@@ -69,7 +86,13 @@ pub struct Options {
     pub(crate) writeback_bytes: u64,
     pub(crate) space_bound: Option<f64>,
     pub(crate) compaction_rate: Option<u64>,
+    pub(crate) recompression_level: Option<u8>,
+    pub(crate) recompression_age: Duration,
     pub(crate) canonicalizer: Option<Canonicalizer>,
+    pub(crate) dictionaries: Dictionaries,
+    pub(crate) dictionary_bytes: usize,
+    pub(crate) dictionary_memory_bytes: usize,
+    pub(crate) dictionary_group: Option<GroupOf>,
     pub(crate) on_event: Option<EventSink>,
     pub(crate) limits: Limits,
 }
@@ -90,7 +113,13 @@ impl Default for Options {
             writeback_bytes: 32 << 20,
             space_bound: Some(1.25),
             compaction_rate: None,
+            recompression_level: Some(9),
+            recompression_age: Duration::from_secs(3600),
             canonicalizer: None,
+            dictionaries: Dictionaries::Automatic,
+            dictionary_bytes: 1 << 20,
+            dictionary_memory_bytes: 64 << 20,
+            dictionary_group: None,
             on_event: None,
             limits: Limits::default(),
         }
@@ -113,7 +142,12 @@ impl fmt::Debug for Options {
             .field("writeback_bytes", &self.writeback_bytes)
             .field("space_bound", &self.space_bound)
             .field("compaction_rate", &self.compaction_rate)
+            .field("recompression_level", &self.recompression_level)
+            .field("recompression_age", &self.recompression_age)
             .field("canonicalizer", &self.canonicalizer)
+            .field("dictionaries", &self.dictionaries)
+            .field("dictionary_bytes", &self.dictionary_bytes)
+            .field("dictionary_memory_bytes", &self.dictionary_memory_bytes)
             .finish_non_exhaustive()
     }
 }
@@ -219,11 +253,71 @@ impl Options {
         self
     }
 
+    /// zstd level at which pages are compressed again in the background, with the dictionaries that there are by then, once they
+    /// have been there for a while; 1 to 19, default 9. `None` leaves them as they came, but for
+    /// [`Store::recompress`](crate::Store::recompress).
+    pub fn recompression_level(mut self, level: Option<i32>) -> Options {
+        // Out of range is told by `validate`.
+        self.recompression_level = level.map(|l| u8::try_from(l).unwrap_or(u8::MAX));
+        self
+    }
+
+    /// How long ago a segment must have been begun for its pages to be compressed again in the background; default an hour. What is
+    /// replaced soon is not worth it.
+    pub fn recompression_age(mut self, age: Duration) -> Options {
+        self.recompression_age = age;
+        self
+    }
+
+    /// Segments that were begun before this time, in ms since 1970, are old enough to be compressed again.
+    pub(crate) fn recompresses_before(&self) -> i64 {
+        now_ms().saturating_sub(i64::try_from(self.recompression_age.as_millis()).unwrap_or(i64::MAX))
+    }
+
     /// The rule by which keys are made. Stored when the store is created; opening one with another rule is
     /// [`Error::Canonicalizer`]. Without it a store is created as `bytes` version 1 and opened whatever it has.
     pub fn canonicalizer(mut self, name: &str, version: u32) -> Options {
         self.canonicalizer = Some(Canonicalizer { name: name.to_owned(), version });
         self
+    }
+
+    /// Whether new pages are compressed with dictionaries; default [`Dictionaries::Automatic`]. With level 0 none is made.
+    pub fn dictionaries(mut self, dictionaries: Dictionaries) -> Options {
+        self.dictionaries = dictionaries;
+        self
+    }
+
+    /// Length of a dictionary in bytes, at most: 4 KiB to 16 MiB, default 1 MiB for the one of all keys and a quarter of that
+    /// for those of groups. Shorter ones are made of fewer pages. Longer ones compress better and cost memory: digested about
+    /// three times as much at level 3, twelve times at level 9.
+    pub fn dictionary_bytes(mut self, bytes: usize) -> Options {
+        self.dictionary_bytes = bytes;
+        self
+    }
+
+    /// Memory for digested dictionaries, at least 1 MiB, default 64 MiB: beyond it those that were used least recently are
+    /// dropped and digested again when they are needed.
+    pub fn dictionary_memory_bytes(mut self, bytes: usize) -> Options {
+        self.dictionary_memory_bytes = bytes;
+        self
+    }
+
+    /// Gives the part of a key that names its group, such as the host of a URL: groups with many pages get dictionaries of
+    /// their own where that pays. Names longer than 255 bytes count as none, and so does an empty one. By default all keys
+    /// are one group.
+    pub fn dictionary_group(mut self, group_of: fn(&[u8]) -> &[u8]) -> Options {
+        self.dictionary_group = Some(group_of);
+        self
+    }
+
+    /// The group of a key, empty for none.
+    pub(crate) fn group<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+        self.dictionary_group.map(|of| of(key)).filter(|name| name.len() <= MAX_GROUP_BYTES).unwrap_or_default()
+    }
+
+    /// Whether dictionaries are made and used for new pages.
+    pub(crate) fn makes_dictionaries(&self) -> bool {
+        self.dictionaries == Dictionaries::Automatic && self.compression_level != 0
     }
 
     /// Called for what happens in the background, on the thread where it happens: it should return soon and must not
@@ -263,11 +357,20 @@ impl Options {
         if self.large_value_bytes + (256 << 10) > self.segment_bytes {
             return fail("large_value_bytes", "must be at least 256 KiB below segment_bytes");
         }
+        if !(4 << 10..=16 << 20).contains(&self.dictionary_bytes) {
+            return fail("dictionary_bytes", "must be 4 KiB to 16 MiB");
+        }
+        if self.dictionary_memory_bytes < 1 << 20 {
+            return fail("dictionary_memory_bytes", "must be at least 1 MiB");
+        }
         if self.writeback_bytes < 1 << 20 {
             return fail("writeback_bytes", "must be at least 1 MiB");
         }
         if self.space_bound.is_some_and(|bound| !(1.05..=100.0).contains(&bound)) {
             return fail("space_bound", "must be 1.05 to 100, or None for no bound");
+        }
+        if self.recompression_level.is_some_and(|level| !(1..=19).contains(&level)) {
+            return fail("recompression_level", "must be 1 to 19, or None");
         }
         if self.compaction_rate.is_some_and(|rate| rate < 1 << 20) {
             return fail("compaction_rate", "must be at least 1 MiB a second, or None for no limit");
@@ -305,6 +408,10 @@ mod tests {
             Options::new().space_bound(Some(1.0)),
             Options::new().space_bound(Some(f64::NAN)),
             Options::new().compaction_rate(Some(1)),
+            Options::new().recompression_level(Some(0)),
+            Options::new().recompression_level(Some(300)),
+            Options::new().dictionary_bytes(1),
+            Options::new().dictionary_memory_bytes(1),
             Options::new().canonicalizer("", 1),
             Options::new().canonicalizer(&"x".repeat(32), 1),
             Options::new().durability(Durability::Interval(Duration::ZERO)),

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 
 use filemap_io::Dir;
 
+use crate::compact;
 use crate::error::Result;
 use crate::options::Options;
 use crate::repair::RepairReport;
@@ -51,7 +52,7 @@ pub fn open_read_only(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
     Store::open_read_only_in(dir, options)
 }
 
-/// As [`repair`](crate::repair), over any directories: into another one, or in place.
+/// As [`Store::repair`], over any directories: into another one, or in place.
 ///
 /// # Errors
 /// As there.
@@ -63,16 +64,44 @@ pub fn repair(source: Arc<dyn Dir>, target: Option<Arc<dyn Dir>>, options: &Opti
     }
 }
 
-/// Does what the threads of a store would do now: writes back, prepares a segment, runs a checkpoint that is due, and one run
-/// of compaction. An error has poisoned the store, or is one of compaction, and harmless.
+/// Does what the threads of a store would do now: writes back, prepares a segment, runs a checkpoint that is due, makes
+/// dictionaries that are, and runs compaction once. An error has poisoned the store, or is one of compaction, and harmless.
 pub fn work(store: &Store) {
     if let Some(writer) = &store.shared.writer {
         worker::write_back(&store.shared, writer, false);
         worker::checkpoint_if_due(&store.shared, writer);
+        worker::train_if_due(&store.shared, writer);
         if writer.poison.cause().is_none() {
             let _ = worker::compact_if_due(&store.shared);
         }
     }
+}
+
+/// Compacts one segment of the key log, if that is worth it; whether it did something.
+///
+/// # Errors
+/// As of [`Store::checkpoint`].
+pub fn compact_keys(store: &Store) -> Result<bool> {
+    store.shared.check_open()?;
+    compact::keys::compact_keys(&store.shared, store.shared.write_side()?)
+}
+
+/// Empties one segment of the key log, whether that is worth it or not: `pick` says which.
+///
+/// # Errors
+/// As of [`Store::checkpoint`].
+pub fn empty_keys(store: &Store, pick: usize) -> Result<()> {
+    store.shared.check_open()?;
+    compact::keys::empty_any(&store.shared, store.shared.write_side()?, pick)
+}
+
+/// Gives back free pages of the index, whether that is worth it or not.
+///
+/// # Errors
+/// As of [`Store::checkpoint`].
+pub fn shrink_index(store: &Store) -> Result<()> {
+    store.shared.check_open()?;
+    compact::index::sweep(&store.shared, store.shared.write_side()?)
 }
 
 /// Lets go of a store without closing it, as when its process ends: nothing more is written. Its lock is given up.

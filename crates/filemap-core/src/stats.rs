@@ -15,6 +15,9 @@ pub(crate) struct Counters {
     pub(crate) hits: AtomicU64,
     pub(crate) raw_bytes: AtomicU64,
     pub(crate) appended_bytes: AtomicU64,
+    pub(crate) dictionary_records: AtomicU64,
+    pub(crate) body_bytes: AtomicU64,
+    pub(crate) payload_bytes: AtomicU64,
     pub(crate) syncs: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
     pub(crate) checkpoint_us: AtomicU64,
@@ -115,7 +118,7 @@ stats! {
     segments: u64 = gauge,
     /// Length of the value log in bytes.
     value_bytes: u64 = gauge,
-    /// Length of key.dat in bytes.
+    /// Length of the key log in bytes.
     key_bytes: u64 = gauge,
     /// Length of address.idx in bytes.
     index_bytes: u64 = gauge,
@@ -123,6 +126,12 @@ stats! {
     disk_bytes: u64 = gauge,
     /// Leaf pages of the index.
     index_leaves: u64 = gauge,
+    /// Dictionaries that can be used.
+    dictionaries: u64 = gauge,
+    /// Length of their files in bytes.
+    dictionary_bytes: u64 = gauge,
+    /// Memory that digested dictionaries take, in bytes.
+    dictionary_memory_bytes: u64 = gauge,
     /// Puts that returned.
     puts: u64 = counter,
     /// Puts whose body was unchanged, so that only a reference was stored.
@@ -137,6 +146,12 @@ stats! {
     raw_bytes: u64 = counter,
     /// Bytes appended to the value log.
     appended_bytes: u64 = counter,
+    /// Records that were compressed with a dictionary.
+    dictionary_records: u64 = counter,
+    /// Bytes of the bodies of pages that were put and of chunks, uncompressed.
+    body_bytes: u64 = counter,
+    /// Bytes of the same as they are stored.
+    payload_bytes: u64 = counter,
     /// Syncs of the value log.
     syncs: u64 = counter,
     /// Checkpoints that finished.
@@ -145,7 +160,7 @@ stats! {
     checkpoint_us: u64 = counter,
     /// Index pages that checkpoints wrote.
     index_pages_written: u64 = counter,
-    /// Bytes that checkpoints appended to key.dat.
+    /// Bytes that checkpoints appended to the key log.
     key_bytes_written: u64 = counter,
     /// Puts that were slowed down because the recent table filled faster than a checkpoint could empty the other.
     slow_downs: u64 = counter,

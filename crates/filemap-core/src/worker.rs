@@ -1,5 +1,5 @@
 //! The background threads of a handle that writes: one syncs the log and prepares segments, one checkpoints, one gives space
-//! back. Nothing else in the crate starts a thread.
+//! back, one makes dictionaries. Nothing else in the crate starts a thread.
 
 use std::sync::Arc;
 #[cfg(not(filemap_shuttle))]
@@ -10,7 +10,10 @@ use std::time::{Duration, Instant};
 use shuttle::thread::Builder;
 
 use crate::compact::Goal;
+use crate::compact::index::shrink_index;
+use crate::compact::keys::compact_keys;
 use crate::error::{Error, Result};
+use crate::event::Compacted;
 use crate::options::Durability;
 use crate::primitive::Ordering;
 use crate::state::{Shared, WriteSide};
@@ -18,6 +21,9 @@ use crate::sync::lock;
 
 /// How long a thread with nothing to do sleeps.
 const IDLE: Duration = Duration::from_secs(3600);
+
+/// How often upkeep looks for something to do when nothing is put.
+const UPKEEP: Duration = Duration::from_secs(60);
 
 type Job = fn(&Shared);
 
@@ -31,14 +37,15 @@ pub(crate) type JoinHandle = std::thread::JoinHandle<()>;
 /// # Errors
 /// `Io` when the system gives no thread.
 pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle>> {
-    start_some(
-        shared,
-        &[
-            ("filemap-sync", keep_synced),
-            ("filemap-checkpoint", keep_checkpointed),
-            ("filemap-compact", keep_compacted),
-        ],
-    )
+    let mut jobs: Vec<(&str, Job)> = vec![
+        ("filemap-sync", keep_synced),
+        ("filemap-checkpoint", keep_checkpointed),
+        ("filemap-compact", keep_compacted),
+    ];
+    if shared.options.makes_dictionaries() {
+        jobs.push(("filemap-train", keep_trained));
+    }
+    start_some(shared, &jobs)
 }
 
 /// As [`start`], only the thread that runs checkpoints: for a store that is being made from its log.
@@ -46,7 +53,7 @@ pub(crate) fn start_checkpoints(shared: &Arc<Shared>) -> Result<Vec<JoinHandle>>
     start_some(shared, &[("filemap-checkpoint", keep_checkpointed)])
 }
 
-fn start_some(shared: &Arc<Shared>, jobs: &[(&str, Job)]) -> Result<Vec<JoinHandle>> {
+fn start_some(shared: &Arc<Shared>, jobs: &[(&'static str, Job)]) -> Result<Vec<JoinHandle>> {
     let mut threads = Vec::new();
     for (name, job) in jobs {
         let (mine, job) = (Arc::clone(shared), *job);
@@ -117,6 +124,25 @@ fn keep_checkpointed(shared: &Shared) {
     }
 }
 
+/// Makes dictionaries when they are due.
+fn keep_trained(shared: &Shared) {
+    let Some(writer) = &shared.writer else { return };
+    while !writer.training.bell.is_stopped() {
+        writer.training.bell.wait(IDLE);
+        train_if_due(shared, writer);
+    }
+}
+
+/// Makes the dictionaries that are due. What fails is tried again much later.
+pub(crate) fn train_if_due(shared: &Shared, writer: &WriteSide) {
+    while !writer.training.bell.is_stopped() && writer.poison.cause().is_none() {
+        let Some(job) = writer.training.tally.job(shared.firsts()) else { return };
+        if let Err(e) = shared.train_group(writer, &job) {
+            shared.counters.failed(&e);
+        }
+    }
+}
+
 /// Runs the checkpoint that was asked for, if one was.
 pub(crate) fn checkpoint_if_due(shared: &Shared, writer: &WriteSide) {
     if writer.checkpoint_due.load(Ordering::Acquire)
@@ -130,7 +156,8 @@ pub(crate) fn checkpoint_if_due(shared: &Shared, writer: &WriteSide) {
 fn keep_compacted(shared: &Shared) {
     let Some(writer) = &shared.writer else { return };
     while !writer.compact_bell.is_stopped() {
-        writer.compact_bell.wait(IDLE);
+        // Pages come of age without anything being put.
+        writer.compact_bell.wait(UPKEEP);
         if writer.poison.cause().is_some() {
             continue;
         }
@@ -154,5 +181,19 @@ pub(crate) fn compact_if_due(shared: &Shared) -> Result<bool> {
     {
         shared.counters.failed(e);
     }
-    result.map(|done| done.removed_segments > 0 || done.copied_bytes > 0)
+    let did = |done: Compacted| done.removed_segments > 0 || done.copied_bytes > 0;
+    if result.map(did)? {
+        return Ok(true);
+    }
+    let Some(writer) = &shared.writer else { return Ok(false) };
+    if shared.options.space_bound.is_none() {
+        return Ok(false);
+    }
+    if compact_keys(shared, writer)? {
+        return Ok(true);
+    }
+    shrink_index(shared, writer)?;
+    // Nothing is urgent: what has been there for long may become smaller.
+    let Some(level) = shared.options.recompression_level else { return Ok(false) };
+    shared.compact_once(Goal::Level(level, shared.options.recompresses_before()), u64::MAX).map(did)
 }

@@ -227,7 +227,7 @@ fn an_unchanged_page_is_read_without_walking_its_history() {
     assert_eq!((value.body.as_slice(), value.head.version.time_ms), (&b"the body"[..], 199));
     assert_eq!(store.history(b"k").unwrap().len(), 200);
     // A record of the history between the newest and the holder may even be damaged.
-    let path = store.path().join("key.dat");
+    let path = store.path().join("key0.dat");
     let len = std::fs::metadata(&path).unwrap().len();
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, b"rot", len / 2 / 16 * 16 + 20).unwrap();

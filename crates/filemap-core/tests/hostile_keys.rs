@@ -133,7 +133,7 @@ fn the_seed_is_not_in_what_the_engine_says() {
     say(format!("{:?}\n", store.verify(&mut |_| {}).unwrap()));
     store.close().unwrap();
     assert_eq!(seed_of(&path), SEED);
-    for name in ["SUPERBLOCK", "key.dat", "address.idx", "value0.dat"] {
+    for name in ["SUPERBLOCK", "key0.dat", "address.idx", "value0.dat"] {
         filemap_core::inspect(path.join(name), &mut |item| {
             say(format!("{item:?}\n"));
             std::ops::ControlFlow::Continue(())

@@ -67,7 +67,7 @@ const NAMES: [(&str, [bool; 3]); 7] = [
     ("SUPERBLOCK", [true, true, true]),
     ("SUPERBLOCK.new", [false, false, true]),
     ("address.idx", [true, true, true]),
-    ("key.dat", [true, true, true]),
+    ("key0.dat", [true, true, true]),
     ("value0.dat", [true, true, true]),
     ("value1.dat", [true, true, true]),
 ];

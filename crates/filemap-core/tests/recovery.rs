@@ -240,9 +240,9 @@ fn a_key_log_that_was_cut_off_is_noticed() {
     let store = Store::create(&path, options()).unwrap();
     put(&store, 0..10);
     store.close().unwrap();
-    let len = fs::metadata(path.join("key.dat")).unwrap().len();
-    fs::OpenOptions::new().write(true).open(path.join("key.dat")).unwrap().set_len(len - 16).unwrap();
-    assert!(matches!(Store::open(&path, options()), Err(Error::Corrupt { file, .. }) if file == "key.dat"));
+    let len = fs::metadata(path.join("key0.dat")).unwrap().len();
+    fs::OpenOptions::new().write(true).open(path.join("key0.dat")).unwrap().set_len(len - 16).unwrap();
+    assert!(matches!(Store::open(&path, options()), Err(Error::Corrupt { file, .. }) if file == "key0.dat"));
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn a_rotten_key_record_does_not_keep_later_checkpoints_from_finishing() {
     store.checkpoint().unwrap();
     store.put(&Record::new(b"k", b"newest").time(9)).unwrap();
     let path = copy(store.path(), temp.path().join("b"));
-    let file = fs::OpenOptions::new().write(true).open(path.join("key.dat")).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(path.join("key0.dat")).unwrap();
     file.write_all_at(b"rot", 64 + 64 + 20).unwrap(); // the second record of the chain
     let (again, _) = open(&path);
     again.checkpoint().unwrap();
@@ -300,7 +300,7 @@ fn any_flipped_byte_gives_the_right_page_or_an_error_and_verify_finds_it() {
     };
     let mut detected = 0;
     let mut harmless = 0;
-    for name in ["SUPERBLOCK", "key.dat", "address.idx", "value0.dat"] {
+    for name in ["SUPERBLOCK", "key0.dat", "address.idx", "value0.dat"] {
         let bytes = fs::read(origin.join(name)).unwrap();
         for at in (0..bytes.len()).step_by(if bytes.len() > 8192 { 97 } else { 5 }) {
             let mut bad = bytes.clone();
@@ -354,7 +354,7 @@ fn strangers_are_refused_and_left_as_they_are() {
     assert_eq!(fs::read_dir(&empty).unwrap().count(), 0, "no lock file is left behind");
     let foreign = temp.path().join("foreign");
     fs::create_dir(&foreign).unwrap();
-    for name in ["SUPERBLOCK", "key.dat", "readme.txt"] {
+    for name in ["SUPERBLOCK", "key0.dat", "readme.txt"] {
         fs::write(foreign.join(name), b"not yours").unwrap();
     }
     is_no_store(&foreign);
@@ -372,7 +372,7 @@ fn missing_files_are_named() {
     store.checkpoint().unwrap();
     let origin = store.path().to_owned();
     store.close().unwrap();
-    for (i, name) in ["key.dat", "address.idx", "value0.dat", "value1.dat"].into_iter().enumerate() {
+    for (i, name) in ["key0.dat", "address.idx", "value0.dat", "value1.dat"].into_iter().enumerate() {
         let path = copy(&origin, temp.path().join(format!("c{i}")));
         fs::remove_file(path.join(name)).unwrap();
         match Store::open(&path, options()) {
@@ -489,7 +489,7 @@ fn a_list_tells_damage_and_names_every_key_that_can_still_be_told() {
     put(&store, 0..200);
     store.close().unwrap();
     // A key record is damaged: its key is told by the value record.
-    let name = path.join("key.dat");
+    let name = path.join("key0.dat");
     let whole = fs::read(&name).unwrap();
     let mut bad = whole.clone();
     bad[2000] ^= 0x55;

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use filemap_core::{Error, Options, Record, RepairReport, RepairTo, Store, Version, repair};
+use filemap_core::{Error, Options, Record, RepairReport, RepairTo, Store, Version};
 
 const MIB: usize = 1 << 20;
 
@@ -101,8 +101,18 @@ fn segments(path: &Path) -> Vec<String> {
     names
 }
 
+/// Removes files by the beginnings of their names.
+fn lose(path: &Path, names: &[&str]) {
+    for entry in fs::read_dir(path).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if names.iter().any(|lost| name.starts_with(lost)) {
+            fs::remove_file(path.join(name)).unwrap();
+        }
+    }
+}
+
 fn run(source: &Path, to: RepairTo<'_>) -> filemap_core::Result<RepairReport> {
-    repair(source, to, &options(), &mut |_| ControlFlow::Continue(()))
+    Store::repair(source, to, &options(), &mut |_| ControlFlow::Continue(()))
 }
 
 /// Opens a repaired store, and uses it in every way.
@@ -150,16 +160,12 @@ fn the_value_log_alone_gives_everything_back() {
     for seed in 0..4 {
         let path = temp.path().join(seed.to_string());
         let original = make(&path, seed, options());
-        for lost in [
-            &["address.idx", "key.dat", "SUPERBLOCK"][..],
-            &["address.idx"],
-            &["key.dat"],
-            &["SUPERBLOCK", "LOCK"],
-            &[],
-        ] {
+        for lost in
+            [&["address.idx", "key", "SUPERBLOCK"][..], &["address.idx"], &["key"], &["SUPERBLOCK", "LOCK"], &[]]
+        {
             let damaged = temp.path().join("damaged");
             copy(&path, &damaged);
-            lost.iter().for_each(|name| fs::remove_file(damaged.join(name)).unwrap());
+            lose(&damaged, lost);
             let (report, all) = both_ways(&damaged);
             assert!(all == original, "without {lost:?}");
             assert!(report.is_complete(), "{:?} {:?}", report.losses, report.ignored);
@@ -177,10 +183,8 @@ fn a_store_that_keeps_few_versions_keeps_as_many_after_a_repair() {
         let options = options().keep_versions(Some(keep));
         let path = temp.path().join(keep.to_string());
         let original = make(&path, 9, options.clone());
-        for name in ["address.idx", "key.dat", "SUPERBLOCK"] {
-            fs::remove_file(path.join(name)).unwrap();
-        }
-        let report = repair(&path, RepairTo::InPlace, &options, &mut |_| ControlFlow::Continue(())).unwrap();
+        lose(&path, &["address.idx", "key", "SUPERBLOCK"]);
+        let report = Store::repair(&path, RepairTo::InPlace, &options, &mut |_| ControlFlow::Continue(())).unwrap();
         assert!(report.is_complete(), "{:?}", report.losses);
         let store = Store::open(&path, options).unwrap();
         assert!(contents(&store) == original);
@@ -261,9 +265,7 @@ fn a_segment_whose_header_is_damaged_is_known_by_its_records() {
         let mut bytes = fs::read(path.join(&name)).unwrap();
         bytes[..64].fill(0xee);
         fs::write(damaged.join(&name), bytes).unwrap();
-        for lost in ["address.idx", "key.dat", "SUPERBLOCK"] {
-            fs::remove_file(damaged.join(lost)).unwrap();
-        }
+        lose(&damaged, &["address.idx", "key", "SUPERBLOCK"]);
         let (report, all) = both_ways(&damaged);
         assert!(all == original, "{name}");
         assert_eq!(report.losses.len(), 1, "{:?}", report.losses);
@@ -352,7 +354,7 @@ fn a_repair_that_is_stopped_leaves_no_store_and_can_be_done_again() {
             left = left.wrapping_sub(1);
             if left == usize::MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let stopped = repair(&path, RepairTo::New(&target), &options(), &mut stop);
+        let stopped = Store::repair(&path, RepairTo::New(&target), &options(), &mut stop);
         assert!(matches!(stopped, Err(Error::Interrupted)), "{stopped:?}");
         assert!(matches!(Store::open(&target, options()), Err(Error::NotAStore { .. })));
         assert!(matches!(run(&path, RepairTo::New(&target)), Err(Error::NotEmpty { .. })));
@@ -363,7 +365,7 @@ fn a_repair_that_is_stopped_leaves_no_store_and_can_be_done_again() {
             left = left.wrapping_sub(1);
             if left == usize::MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        assert!(matches!(repair(&place, RepairTo::InPlace, &options(), &mut stop), Err(Error::Interrupted)));
+        assert!(matches!(Store::repair(&place, RepairTo::InPlace, &options(), &mut stop), Err(Error::Interrupted)));
         assert!(matches!(Store::open(&place, options()), Err(Error::NotAStore { .. })));
         let report = run(&place, RepairTo::InPlace).unwrap();
         assert!(report.is_complete() && report.is_rule_known);
@@ -384,10 +386,10 @@ fn what_cannot_be_repaired_is_refused_and_left_alone() {
     writer.close().unwrap();
     // Nobody knows the rule for its keys, or another is asked for.
     let go_on = &mut |_| ControlFlow::Continue(());
-    let wrong = repair(&path, RepairTo::New(&target), &options().canonicalizer("other", 1), go_on);
+    let wrong = Store::repair(&path, RepairTo::New(&target), &options().canonicalizer("other", 1), go_on);
     assert!(matches!(wrong, Err(Error::Canonicalizer { .. })), "{wrong:?}");
     fs::remove_file(path.join("SUPERBLOCK")).unwrap();
-    let unknown = repair(&path, RepairTo::InPlace, &Options::new().free_space_floor(0), go_on);
+    let unknown = Store::repair(&path, RepairTo::InPlace, &Options::new().free_space_floor(0), go_on);
     assert!(matches!(unknown, Err(Error::InvalidOption { name: "canonicalizer", .. })), "{unknown:?}");
     assert!(path.join("address.idx").exists() && !target.exists());
     // There is nothing.

@@ -114,6 +114,12 @@ pub trait File: Send + Sync + Debug {
     /// Cuts the file or extends it with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
+    /// Gives the space of a range back, which reads as zeros then; the length stays. Durable, or not, as a write of zeros is.
+    /// Whether the system has such a thing: if not, nothing is changed.
+    fn punch(&self, _offset: u64, _len: u64) -> io::Result<bool> {
+        Ok(false)
+    }
+
     /// Makes the bytes and the length durable. After an error nothing is known of any write since the last success,
     /// and trying again may wrongly succeed.
     fn sync(&self) -> io::Result<()>;

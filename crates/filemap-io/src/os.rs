@@ -244,6 +244,18 @@ impl File for OsFile {
         self.file.set_len(len)
     }
 
+    #[cfg(target_os = "linux")]
+    fn punch(&self, offset: u64, len: u64) -> io::Result<bool> {
+        use rustix::fs::{FallocateFlags, fallocate};
+        use rustix::io::Errno;
+        match fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len) {
+            Ok(()) => Ok(true),
+            // A file system that cannot.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+            Err(e) => Err(e.into()),
+        }
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
@@ -335,6 +347,28 @@ mod tests {
         std::fs::create_dir(temp.path().join("d")).unwrap();
         assert!(dir.open("d", Access::Read).is_err());
         assert_eq!(dir.open("none", Access::Read).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_punched_range_reads_as_zeros_takes_no_space_and_can_be_written_again() {
+        let (_temp, dir) = dir();
+        let file = dir.open("f", Access::Create).unwrap();
+        file.write_at(&[7; 1 << 20], 0).unwrap();
+        file.sync().unwrap();
+        let before = file.allocated_bytes().unwrap();
+        if !file.punch(4096, 1 << 19).unwrap() {
+            return; // a file system that has no holes
+        }
+        assert_eq!(file.len().unwrap(), 1 << 20);
+        assert!(file.allocated_bytes().unwrap() <= before - (1 << 19));
+        let mut page = [1; 4096];
+        file.read_at(&mut page, 8192).unwrap();
+        assert_eq!(page, [0; 4096]);
+        file.read_at(&mut page, 0).unwrap();
+        assert_eq!(page, [7; 4096]);
+        file.write_at(&[9; 4096], 8192).unwrap();
+        file.read_at(&mut page, 8192).unwrap();
+        assert_eq!(page, [9; 4096]);
     }
 
     #[test]

@@ -46,9 +46,9 @@ fn the_creator() {
     let path = Path::new(&path);
     create_dir(path).unwrap();
     let dir = OsDir::open(path).unwrap();
-    dir.open("key.dat", Access::Create).unwrap().write_at(b"x", 0).unwrap();
+    dir.open("key0.dat", Access::Create).unwrap().write_at(b"x", 0).unwrap();
     let held = dir.lock("LOCK").unwrap();
-    dir.open("key.dat", Access::Write).unwrap();
+    dir.open("key0.dat", Access::Write).unwrap();
     drop(held);
     dir.lock("LOCK").unwrap();
 }
@@ -60,7 +60,7 @@ fn a_directory_is_0700_and_a_file_0600_whatever_the_umask() {
         let path = temp.path().join("pages.fm");
         under_umask(umask, "the_creator", &path);
         assert_eq!(mode(&path), 0o700, "directory under umask {umask}");
-        for name in ["key.dat", "LOCK"] {
+        for name in ["key0.dat", "LOCK"] {
             assert_eq!(mode(&path.join(name)), 0o600, "{name} under umask {umask}");
         }
     }

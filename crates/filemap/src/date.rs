@@ -4,6 +4,9 @@
 //! `days_from_civil` and `civil_from_days`.
 
 const DAY_MS: i64 = 86_400_000;
+/// The first millisecond of the year 0, and the last of the year 9999.
+const FIRST_MS: i64 = -62_167_219_200_000;
+const LAST_MS: i64 = 253_402_300_799_999;
 
 /// Reads `2017-03-06T04:03:53Z`, with fractions of a second (cut to ms), an offset such as `+01:00`, or less precision
 /// (`2017`, `2017-03`, `2017-03-06`, `2017-03-06T04:03Z`), and the fourteen digits of older archives.
@@ -49,6 +52,22 @@ pub fn format(time_ms: i64) -> String {
     let year = if (0..=9999).contains(&year) { format!("{year:04}") } else { format!("{year:+05}") };
     let fraction = if ms == 0 { String::new() } else { format!(".{ms:03}") };
     format!("{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
+}
+
+/// Writes the fourteen digits of archives' indexes (`20170306040353`); a year that does not fit is the nearest that does.
+pub fn stamp(time_ms: i64) -> String {
+    let text = format(time_ms.clamp(FIRST_MS, LAST_MS));
+    text.bytes().take(19).filter(u8::is_ascii_digit).map(char::from).collect()
+}
+
+/// Whether [`format()`] writes this time as [`parse`] and other programs read it: with a year of four digits.
+pub(crate) fn has_four_digit_year(time_ms: i64) -> bool {
+    (FIRST_MS..=LAST_MS).contains(&time_ms)
+}
+
+/// The nearest time whose year has four digits.
+pub(crate) fn nearest_with_four_digit_year(time_ms: i64) -> i64 {
+    time_ms.clamp(FIRST_MS, LAST_MS)
 }
 
 fn digits(text: &str, width: usize) -> Option<i64> {
@@ -141,9 +160,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_stamp_has_fourteen_digits_whatever_the_year() {
+        assert_eq!(stamp(1_488_773_033_999), "20170306040353");
+        assert_eq!(stamp(i64::MIN), "00000101000000");
+        assert_eq!(stamp(i64::MAX), "99991231235959");
+        assert!(!has_four_digit_year(LAST_MS + 1) && has_four_digit_year(FIRST_MS));
+    }
+
     proptest! {
         #[test]
-        fn a_written_date_reads_back(time_ms in -62_167_219_200_000_i64..253_402_300_800_000) {
+        fn a_written_date_reads_back(time_ms in FIRST_MS..=LAST_MS) {
             prop_assert_eq!(parse(&format(time_ms)), Some(time_ms));
         }
 

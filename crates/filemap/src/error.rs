@@ -70,7 +70,7 @@ pub enum Error {
         /// The system's reason.
         source: io::Error,
     },
-    /// The output of a dump could not be written; what was written before is whole lines.
+    /// The output of a dump could not be written. What was closed before is whole.
     #[error("writing the dump failed: {0}")]
     Write(#[source] io::Error),
 }
@@ -79,6 +79,16 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// Whether the error is about bytes in the store that are not what was written: it costs this one version, and others
+    /// can still be read.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Error::Engine(engine) => engine.is_corrupt(),
+            Error::Meta { .. } => true,
+            _ => false,
+        }
+    }
+
     /// Whether the error is about this one page (no URL, or beyond a limit), so that others can still be put.
     pub fn concerns_one_page(&self) -> bool {
         use filemap_core::Error as Engine;

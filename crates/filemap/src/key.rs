@@ -29,9 +29,22 @@ pub(crate) fn url(key: &[u8]) -> &[u8] {
     &key[..memchr::memchr(SEPARATOR, key).unwrap_or(key.len())]
 }
 
+/// The part of a key that names its site: scheme and host, `http://example.com`. Pages of one site share a dictionary.
+pub(crate) fn site(key: &[u8]) -> &[u8] {
+    let slashes = memchr::memchr_iter(b'/', key);
+    slashes.take(3).nth(2).map_or(b"", |end| &key[..end])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_site_is_scheme_and_host() {
+        assert_eq!(site(b"https://example.com:8080/a/b?c"), b"https://example.com:8080");
+        assert_eq!(site(b"http://a/\0request"), b"http://a");
+        assert_eq!(site(b"urn:isbn:1"), b"");
+    }
 
     #[test]
     fn pages_stand_under_their_url_and_other_records_beside_them() {

@@ -181,6 +181,26 @@ impl Page {
         Page { url: url.into(), fetched_at_ms, status: Some(status), body: body.into(), ..Page::default() }
     }
 
+    /// A copy without the body.
+    pub(crate) fn description(&self) -> Page {
+        Page {
+            url: self.url.clone(),
+            fetched_at_ms: self.fetched_at_ms,
+            kind: self.kind,
+            status: self.status,
+            reason: self.reason.clone(),
+            http_version: self.http_version.clone(),
+            method: self.method.clone(),
+            ip: self.ip,
+            headers: self.headers.clone(),
+            body: Vec::new(),
+            truncated: self.truncated.clone(),
+            digest: self.digest.clone(),
+            record_id: self.record_id.clone(),
+            revisit: self.revisit.clone(),
+        }
+    }
+
     /// The first line of the answer and its headers, as they go before the body, with the blank line.
     pub fn http_head(&self) -> Vec<u8> {
         let mut head = Vec::new();

@@ -31,6 +31,13 @@ pub enum Op {
     Checkpoint,
     /// A compaction that leaves no garbage, with other operations between its steps.
     Compact,
+    /// All pages compressed again, with other operations between the steps.
+    Recompress,
+    /// Compaction of a segment of the key log, of one that is worth it or of any, with other operations between the steps of
+    /// its checkpoints.
+    CompactKeys { any: Option<usize> },
+    /// Free pages of the index are given back.
+    ShrinkIndex,
     /// What background threads would do.
     Work,
     /// A put whose chunks do not fit into the segment.
@@ -55,10 +62,10 @@ impl Op {
         };
         loop {
             // Puts always occur.
-            let (kind, op) = match rng.u8(..35) {
+            let (kind, op) = match rng.u8(..41) {
                 0..=9 => return Op::Put { key, time_ms, bytes },
                 10..=12 => (0, Op::PutSame { key, time_ms }),
-                13..=14 => (0, Op::PutTwice { key, time_ms }),
+                13..=14 | 35..=36 => (0, Op::PutTwice { key, time_ms }),
                 15 => (1, Op::Batch { keys: (0..rng.usize(1..5)).map(|_| rng.usize(..keys)).collect(), time_ms }),
                 16 => (2, Op::Stream { key, time_ms, bytes: rng.usize(..4 * world.chunk_bytes as usize) }),
                 17..=18 => (3, Op::Remove { key }),
@@ -69,6 +76,9 @@ impl Op {
                 29 => (8, Op::Grow),
                 30 => (9, Op::Reopen),
                 31..=33 => (11, Op::Compact),
+                34 => (12, Op::Recompress),
+                37 => (14, Op::ShrinkIndex),
+                38..=39 => (13, Op::CompactKeys { any: rng.bool().then(|| rng.usize(..16)) }),
                 _ => (10, Op::Follow),
             };
             if world.has(kind) {
@@ -77,6 +87,9 @@ impl Op {
         }
     }
 }
+
+/// What all bodies have in common.
+const ALIKE: &[u8] = b"<p>What every page of a site has in the same words, and in the same place.</p>";
 
 /// The oracle, shared with whoever draws images in the middle of an operation.
 pub type Shared = Arc<Mutex<Arc<Oracle>>>;
@@ -135,6 +148,9 @@ impl Driver {
         let id = self.rng.u64(..);
         let mut body: Vec<u8> = id.to_le_bytes().iter().cycle().take(bytes).copied().collect();
         body.iter_mut().skip(9).step_by(3).for_each(|b| *b = self.rng.u8(..));
+        // What all bodies have in the middle is what dictionaries are for.
+        let middle = body.iter_mut().skip(24).take((bytes / 2).saturating_sub(12));
+        middle.zip(ALIKE.iter().cycle()).for_each(|(b, alike)| *b = *alike);
         body
     }
 
@@ -161,8 +177,14 @@ impl Driver {
             Op::Stream { key, time_ms, bytes } => self.stream(*key, *time_ms, *bytes),
             Op::Remove { key } => self.remove(*key),
             Op::Sync => self.durable(Store::sync),
-            Op::Checkpoint => self.interrupted(Store::checkpoint),
-            Op::Compact => self.interrupted(|store| store.compact(false).map(|_| ())),
+            Op::Checkpoint => self.with_steps(|store| store.checkpoint().map(|()| true)),
+            Op::Recompress => self.with_steps(|store| store.recompress(2).map(|_| true)),
+            Op::Compact => self.with_steps(|store| store.compact(false).map(|_| true)),
+            Op::CompactKeys { any: None } => self.with_steps(sim::compact_keys),
+            Op::CompactKeys { any: Some(pick) } => {
+                self.with_steps(|store| sim::empty_keys(store, *pick).map(|()| true))
+            }
+            Op::ShrinkIndex => self.with_steps(|store| sim::shrink_index(store).map(|()| true)),
             Op::Work => {
                 sim::work(self.store()?);
                 Ok(())
@@ -284,8 +306,8 @@ impl Driver {
         Ok(())
     }
 
-    /// A checkpoint or a compaction between whose steps puts and removes happen, and a reader follows.
-    fn interrupted(&mut self, what: fn(&Store) -> filemap_core::Result<()>) -> Result<(), Trouble> {
+    /// Something that runs checkpoints, if it says so, between whose steps puts and removes happen, and a reader follows.
+    fn with_steps(&mut self, what: impl FnOnce(&Store) -> filemap_core::Result<bool>) -> Result<(), Trouble> {
         let inner = Driver {
             disk: self.disk.clone(),
             world: self.world.clone(),
@@ -306,11 +328,15 @@ impl Driver {
                 }
             }
         })));
-        let result = self.durable(what);
+        let mark = now(&self.oracle).next();
+        let result = self.store().and_then(|store| Ok(what(store)?));
         sim::at_steps(None);
+        if let Ok(true) = result {
+            tell(&self.oracle, |o| o.durable(mark));
+        }
         match trouble.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(trouble) => Err(trouble),
-            None => result,
+            None => result.map(|_| ()),
         }
     }
 
@@ -325,10 +351,13 @@ impl Driver {
         Ok(())
     }
 
-    /// A read-only handle sees all that was acknowledged before it looked.
+    /// A read-only handle sees all that was acknowledged before it looked; and one that has not looked for a while reads on.
     fn follow(&mut self) -> Result<(), Trouble> {
         let reader = match &self.reader {
-            Some(reader) => reader,
+            Some(reader) => {
+                judge::readable(reader, &now(&self.oracle)).map_err(|e| within("a reader that stays behind", e))?;
+                reader
+            }
             None => self.reader.insert(sim::open_read_only(self.disk.dir(), self.world.options.clone())?),
         };
         reader.refresh()?;

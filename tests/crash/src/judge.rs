@@ -65,6 +65,24 @@ pub fn contents(store: &Store, oracle: &Oracle, after: After) -> Result<Contents
     Ok(all)
 }
 
+/// Reads every key in all ways without judging what is there: a handle that stays behind its writer may see something older,
+/// but never damage.
+///
+/// # Errors
+/// What a read returned.
+pub fn readable(store: &Store, oracle: &Oracle) -> Result<(), Trouble> {
+    let damage = |e| match e {
+        Error::Corrupt { .. } => Trouble::Wrong(format!("it meets damage that is none: {e}")),
+        e => Trouble::Error(e),
+    };
+    for key in oracle.keys() {
+        store.contains(key).map_err(damage)?;
+        store.history(key).map_err(damage)?;
+        store.get(key).map_err(damage)?;
+    }
+    store.keys().try_for_each(|key| key.map(|_| ())).map_err(damage)
+}
+
 fn versions(store: &Store, key: &[u8]) -> Result<Vec<Shown>, Trouble> {
     let history = store.history(key)?;
     let one = |head: filemap_core::Head| {

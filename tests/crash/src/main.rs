@@ -64,7 +64,7 @@ enum What {
     /// Plants each fault in turn, and says after how many states it was caught.
     Faults {
         /// A fault is to be caught within so many states.
-        #[arg(long, default_value_t = 10_000)]
+        #[arg(long, default_value_t = 40_000)]
         states: u64,
     },
 }
@@ -85,7 +85,7 @@ fn main() -> ExitCode {
                 random(threads, seed..u64::MAX, states),
                 every_small(threads),
                 failures(threads, seed..seed + 1000),
-                faults(threads, 10_000),
+                faults(threads, 40_000),
             ];
             parts.iter().all(|&is_clean| is_clean)
         }

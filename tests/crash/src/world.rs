@@ -49,15 +49,30 @@ impl World {
     /// The world of a seed.
     pub fn random(rng: &mut fastrand::Rng) -> World {
         let segment_bytes = *choice(rng, &[4096, 8192, 16384]);
+        let keep = if rng.u8(..5) == 0 { Some(rng.u32(1..3)) } else { None };
+        // Numbers of the key log are used again where few of its segments are ever live.
+        let (key_segment_bytes, key_segments) = match keep {
+            Some(_) if rng.bool() => (128, 12),
+            _ => (*choice(rng, &[128, 256, 1024, 1 << 20]), 1 << 16),
+        };
         let chunk_bytes = *choice(rng, &[256, 512, 1024]);
         let limits = Limits {
             leaf_slots: *choice(rng, &[1, 2, 3, 254]),
             stage_pages: *choice(rng, &[1, 2, 4, 128]),
             flush_pages: *choice(rng, &[1, 2, 512]),
             flush_key_bytes: *choice(rng, &[1, 100, 1 << 20]),
+            key_segment_bytes,
+            key_segments,
+            key_dead_bytes: *choice(rng, &[0, 200]),
+            key_dead_percent: *choice(rng, &[0, 33]),
+            key_round: *choice(rng, &[1, 3, 1 << 17]),
             map_pages: *choice(rng, &[1, 4, 16]),
             slack_bytes: *choice(rng, &[0, 0, 2048, 1 << 20]),
             compact_ops: *choice(rng, &[1, 3, 1 << 20]),
+            first_pages: *choice(rng, &[2, 5, 20]),
+            group_pages: *choice(rng, &[1, 3, 10]),
+            always_train: true,
+            ..Limits::default()
         };
         let durability = match rng.u8(..6) {
             0 => Durability::Sync,
@@ -66,14 +81,14 @@ impl World {
         };
         // With many keys that share many bits the directory alone would take megabytes.
         let shared_bits = *choice(rng, &[0, 0, 0, 5, 7, 9]);
-        let keep = if rng.u8(..5) == 0 { Some(rng.u32(1..3)) } else { None };
         World {
             options: options(limits, segment_bytes, chunk_bytes)
                 .durability(durability)
                 .keep_versions(keep)
                 .checkpoint_bytes(*choice(rng, &[1024, 4096, 1 << 20]))
                 .recent_bytes(*choice(rng, &[6 << 10, 64 << 10]))
-                .compression_level(*choice(rng, &[0, 1])),
+                .compression_level(*choice(rng, &[0, 1]))
+                .max_open_files(*choice(rng, &[1, 64])),
             keep,
             segment_bytes,
             chunk_bytes,
@@ -93,9 +108,12 @@ impl World {
             stage_pages: 1,
             flush_pages: 1,
             flush_key_bytes: 1,
+            key_segment_bytes: 256,
+            key_dead_bytes: 0,
             map_pages: 1,
             slack_bytes: 0,
             compact_ops: 3,
+            ..Limits::default()
         };
         World {
             options: options(limits, 4096, 256).durability(Durability::Buffered).checkpoint_bytes(1 << 20),
@@ -131,8 +149,15 @@ fn options(limits: Limits, segment_bytes: u64, chunk_bytes: u64) -> Options {
         .large_value_bytes(chunk_bytes)
         .recent_bytes(64 << 10)
         .writeback_bytes(2048)
+        .dictionary_group(host)
+        .dictionary_bytes(4096)
         .free_space_floor(0);
     sim::with_limits(options, limits)
+}
+
+/// The host of a key, with the scheme.
+fn host(key: &[u8]) -> &[u8] {
+    &key[..key.iter().rposition(|b| *b == b'/').unwrap_or(0)]
 }
 
 fn is_traced() -> bool {

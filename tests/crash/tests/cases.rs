@@ -12,7 +12,8 @@ const HEADER: usize = 64;
 type Reports = Arc<Mutex<Vec<RecoveryReport>>>;
 
 fn options() -> Options {
-    let limits = Limits { leaf_slots: 2, stage_pages: 1, flush_pages: 1, flush_key_bytes: 1, map_pages: 1 };
+    let limits =
+        Limits { leaf_slots: 2, stage_pages: 1, flush_pages: 1, flush_key_bytes: 1, map_pages: 1, ..Limits::default() };
     let options = Options::new()
         .segment_bytes(4096)
         .large_value_bytes(512)
@@ -94,7 +95,7 @@ fn case_a_without_a_superblock_it_is_no_store_and_can_be_created_again() {
     let (disk, store) = fresh();
     sim::abandon(store);
     let unborn = SimDisk::new(1);
-    for (name, bytes) in [("LOCK", 0), ("address.idx", 4096), ("key.dat", HEADER), ("value0.dat", HEADER)] {
+    for (name, bytes) in [("LOCK", 0), ("address.idx", 4096), ("key0.dat", HEADER), ("value0.dat", HEADER)] {
         unborn.set_bytes(name, &disk.bytes(name).unwrap()[..bytes]);
     }
     assert!(matches!(sim::open(unborn.dir(), options()), Err(Error::NotAStore { .. })));
@@ -144,10 +145,10 @@ fn case_d_a_log_shorter_than_the_checkpoint_is_damage() {
 }
 
 #[test]
-fn case_e_key_dat_or_address_idx_missing_short_or_foreign_is_damage() {
+fn case_e_the_key_log_or_address_idx_missing_short_or_foreign_is_damage() {
     let (disk, store) = fresh();
     sim::abandon(store);
-    for name in ["key.dat", "address.idx"] {
+    for name in ["key0.dat", "address.idx"] {
         let missing = disk.kill();
         missing.remove(name);
         is_corrupt(&missing, name);

@@ -9,7 +9,7 @@ pub enum Aim {
     Segment,
     /// The header of a segment that has no record yet.
     SegmentHeader,
-    /// Blocks of key.dat.
+    /// Blocks of key0.dat.
     Keys,
     /// Leaf pages of address.idx.
     Leaves,

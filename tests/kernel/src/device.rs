@@ -52,12 +52,12 @@ const FAILURES: [Failure; 8] = [
         file: "value1.dat",
     },
     Failure {
-        name: "key.dat",
+        name: "key0.dat",
         aim: Aim::Keys,
         takes_the_file_system: false,
         before: &["put 400 410 500"],
         command: "checkpoint",
-        file: "key.dat",
+        file: "key0.dat",
     },
     Failure {
         name: "address.idx",

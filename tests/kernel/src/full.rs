@@ -94,7 +94,7 @@ impl Trial<'_> {
     }
 
     fn key_bytes(&self) -> Result<u64> {
-        std::fs::metadata(self.store().join("key.dat")).map(|m| m.len()).map_err(|e| format!("key.dat: {e}"))
+        std::fs::metadata(self.store().join("key0.dat")).map(|m| m.len()).map_err(|e| format!("key0.dat: {e}"))
     }
 
     fn visitor(&self) -> Result<Visitor> {
@@ -189,7 +189,7 @@ fn puts(t: &mut Trial<'_>) -> Result<()> {
     t.must_be_well(&[&format!("check 0 {} 600", next - 100)])
 }
 
-/// No room for key.dat, then for address.idx, then for what the file system needs.
+/// No room for key0.dat, then for address.idx, then for what the file system needs.
 fn checkpoint(t: &mut Trial<'_>) -> Result<()> {
     let mut visitor = t.visitor()?;
     for command in ["open 0", "put 0 1000 300", "checkpoint", "put 500 3000 500", "remove 0", "sync"] {
@@ -200,11 +200,11 @@ fn checkpoint(t: &mut Trial<'_>) -> Result<()> {
     for nth in 0..TRIES {
         let before = t.key_bytes()?;
         let answer = visitor.tell("checkpoint")?;
-        if answer.file() == Some("key.dat") && t.key_bytes()? != before {
-            return Err("what did not fit into key.dat should give its space back".into());
+        if answer.file() == Some("key0.dat") && t.key_bytes()? != before {
+            return Err("what did not fit into key0.dat should give its space back".into());
         }
         if answer == Answer::Done {
-            t.must_have_met(&["key.dat", "address.idx"])?;
+            t.must_have_met(&["key0.dat", "address.idx"])?;
             drop((visitor, ballast));
             return t.must_be_well(&checks);
         }

@@ -12,7 +12,7 @@ use filemap_core::{Durability, Error, Options, Record, Store};
 
 use crate::random::Random;
 
-/// What every key has in it, and so every record of key.dat and of a segment.
+/// What every key has in it, and so every record of key0.dat and of a segment.
 pub const KEY_MARK: &[u8] = b"KEYMARK";
 /// What every body has in it, in each of its blocks: so it is in segments and nowhere else.
 pub const BODY_MARK: &[u8] = b"BODYMARK";

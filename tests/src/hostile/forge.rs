@@ -6,7 +6,7 @@
 
 use super::image::Image;
 
-/// The seed of a file's checksums: `number` is the segment's ordinal, [`KEYS`] or [`INDEX`].
+/// The seed of a file's checksums: `number` is the segment's ordinal, with [`KEYS`] or without, or [`INDEX`].
 pub fn seed(store_id: &[u8; 16], number: u64) -> u32 {
     let mut h = crc32fast::Hasher::new();
     h.update(store_id);
@@ -14,8 +14,8 @@ pub fn seed(store_id: &[u8; 16], number: u64) -> u32 {
     h.finalize()
 }
 
-/// What stands for the ordinal in the seed of key.dat.
-pub const KEYS: u64 = u64::MAX;
+/// What is added to the ordinal in the seed of a segment of the key log.
+pub const KEYS: u64 = 1 << 63;
 /// What stands for the ordinal in the seed of address.idx.
 pub const INDEX: u64 = u64::MAX - 1;
 /// Bytes of a page of address.idx.
@@ -65,6 +65,23 @@ pub fn header(file: &mut [u8]) {
     }
 }
 
+/// Seals one copy of a dictionary's file: its header, its facts, both dictionaries as far as they are there.
+pub fn dictionary(copy: &mut [u8], store_id: &[u8; 16]) {
+    if copy.len() < 512 {
+        return;
+    }
+    header(copy);
+    let mut from = 512usize;
+    for (length_at, sum_at) in [(68, 72), (76, 80)] {
+        let to = from.saturating_add(u32_at(copy, length_at) as usize).min(copy.len());
+        let sum = crc32fast::hash(&copy[from..to]).to_le_bytes();
+        put(copy, sum_at, &sum);
+        from = to;
+    }
+    let sum = crc(seed(store_id, u64_at(copy, 32)), 64, &copy[68..512]);
+    put(copy, 64, &sum);
+}
+
 /// Seals a page of address.idx.
 pub fn page(file: &mut [u8], store_id: &[u8; 16], page: usize) {
     if let Some(b) = file.get_mut(page * PAGE..(page + 1) * PAGE) {
@@ -73,10 +90,16 @@ pub fn page(file: &mut [u8], store_id: &[u8; 16], page: usize) {
     }
 }
 
-/// Seals the key record at `at`.
+/// Where the key record at `at` ends, its padding left out.
+fn key_record_end(file: &[u8], at: usize) -> usize {
+    let word = u32_at(file, at + 4) as usize;
+    let fixed = if word >> 25 & 1 == 1 { 56 } else { 40 };
+    at.saturating_add(fixed).saturating_add(word & 0xff_ffff).min(file.len())
+}
+
+/// Seals the key record at `at`, in segment 0 of the key log.
 pub fn key_record(file: &mut [u8], store_id: &[u8; 16], at: usize) {
-    let key_bytes = u32_at(file, at + 4) as usize;
-    let end = at.saturating_add(56).saturating_add(key_bytes).min(file.len());
+    let end = key_record_end(file, at);
     if at + 4 < end {
         let sum = crc(seed(store_id, KEYS), at as u64, &file[at + 4..end]);
         put(file, at, &sum);
@@ -125,13 +148,13 @@ pub fn is_forged(image: &Image, original: &Image) -> bool {
                 let (at, end) = (nth * PAGE, (nth + 1) * PAGE);
                 if nth == 0 { is_sealed(0, 64, &|f| header(f)) } else { is_sealed(at, end, &|f| page(f, &id, nth)) }
             }),
-            "key.dat" => {
+            "key0.dat" => {
                 let units = (64..bytes.len()).step_by(16);
-                let end = |at: usize| at.saturating_add(56).saturating_add(u32_at(bytes, at + 4) as usize);
+                let end = |at: usize| key_record_end(bytes, at);
                 is_sealed(0, 64, &|f| header(f))
-                    || units.into_iter().any(|at| {
-                        differs(at, end(at).min(bytes.len())) && is_sealed(at, end(at), &|f| key_record(f, &id, at))
-                    })
+                    || units
+                        .into_iter()
+                        .any(|at| differs(at, end(at)) && is_sealed(at, end(at), &|f| key_record(f, &id, at)))
             }
             _ => {
                 let units = (64..bytes.len()).step_by(64);

@@ -18,6 +18,8 @@ use super::image::Image;
 pub struct Entry {
     /// Where it lies.
     pub range: Range<usize>,
+    /// Where what it holds ends: padding follows, or what a filler covers.
+    pub used_end: usize,
     /// What it is, as `inspect` calls it.
     pub kind: String,
     /// The number of its key.
@@ -31,7 +33,7 @@ pub struct Entry {
 pub struct Layout {
     /// The records of value0.dat.
     pub values: Vec<Entry>,
-    /// The records of key.dat.
+    /// The records of key0.dat.
     pub keys: Vec<Entry>,
     /// Pages of address.idx that are leaves in use, and the keys that they serve.
     pub leaves: Vec<(usize, Vec<usize>)>,
@@ -83,14 +85,15 @@ impl Layout {
             act += usize::from(entry.kind != "chunk record");
         }
         assert!(act == TAIL.len() || act == 0, "every act of the tail is in the log, or in the index");
-        let keys = entries(&dir.join("key.dat"));
+        let keys = entries(&dir.join("key0.dat"));
         let index = image.file("address.idx");
         let root = forge::u32_at(superblock, newest + 136) as usize;
         let count = usize::from(u16::from_le_bytes([index[root * PAGE + 6], index[root * PAGE + 7]]));
         let pages: BTreeSet<usize> =
             (0..count).map(|at| forge::u32_at(index, root * PAGE + 32 + 8 * at) as usize).filter(|&p| p != 0).collect();
         let leaves = pages.into_iter().map(|page| (page, keys_of_leaf(index, page, &keys))).collect();
-        Layout { values, keys, leaves, nodes: vec![root], tail }
+        let table = forge::u32_at(superblock, newest + 184) as usize;
+        Layout { values, keys, leaves, nodes: vec![root, table], tail }
     }
 
     /// What changing these bytes of a file may cost.
@@ -102,7 +105,7 @@ impl Layout {
                 Cost { opening: used, harmless: !used, ..Cost::default() }
             }
             "value0.dat" => self.log_cost(&self.values, range),
-            "key.dat" => self.log_cost(&self.keys, range),
+            "key0.dat" => self.log_cost(&self.keys, range),
             _ => self.index_cost(range),
         }
     }
@@ -112,14 +115,7 @@ impl Layout {
         let mut cost = Cost { opening: meets(&range, &(0..64)), harmless: true, ..Cost::default() };
         cost.harmless = !cost.opening;
         for entry in entries.iter().filter(|e| meets(&range, &e.range)) {
-            let start = entry.range.start;
-            let holds_nothing = match entry.kind.as_str() {
-                "filler" => start + 56..entry.range.end,
-                // The zeros behind a key record's key.
-                "key record" => start + 56 + KEYS[entry.key.unwrap_or(0)].len()..entry.range.end,
-                _ => start..start,
-            };
-            cost.harmless &= holds_nothing.start <= range.start && range.end <= holds_nothing.end;
+            cost.harmless &= entry.used_end <= range.start && range.end <= entry.range.end;
             match entry.act {
                 Some(act) => drop(cost.acts.insert(act)),
                 None => cost.keys.extend(entry.key),
@@ -152,7 +148,15 @@ fn entries(path: &Path) -> Vec<Entry> {
         if item.kind != "file header" {
             let start = item.offset as usize;
             let range = start..start + item.bytes as usize;
-            entries.push(Entry { range, key: number(&item), kind: item.kind, act: None });
+            let key = number(&item);
+            let is_reference = item.fields.iter().any(|(name, value)| *name == "refers_to" && value != "0");
+            let used_end = match item.kind.as_str() {
+                "filler" => start + 56,
+                // Zeros follow the key.
+                "key record" => start + if is_reference { 56 } else { 40 } + KEYS[key.unwrap_or(0)].len(),
+                _ => range.end,
+            };
+            entries.push(Entry { range, used_end, key, kind: item.kind, act: None });
         }
         ControlFlow::Continue(())
     };

@@ -1,8 +1,8 @@
 //! Loads a dump (JSON Lines) into a store: the way to move pages between stores, machines and canonicalisers.
 //!
-//! As with WARC files, a line that is no page is reported with its offset and passed over, and a version that the store
-//! holds already adds nothing, so that an interrupted load is resumed by running it again. A line is held in memory
-//! whole.
+//! As with WARC files, a line that is no page is reported with its number and offset and passed over, and a version that
+//! the store holds already adds nothing, so that an interrupted load is resumed by running it again. A line is held in
+//! memory whole.
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -12,8 +12,13 @@ use filemap::{PageStore, Put};
 use crate::interrupt;
 use crate::outcome::Failure;
 
+/// Bad lines that are listed; more are counted.
+const LISTED_LINES: usize = 1_000;
+
 /// A line that is no page.
 pub struct BadLine {
+    /// Its number, from 1 on.
+    pub line: u64,
     /// Byte offset of the line in the dump.
     pub offset: u64,
     /// What is wrong with it.
@@ -39,7 +44,11 @@ pub struct LoadReport {
     pub body_bytes: u64,
     /// Whether a signal stopped it before the end.
     pub stopped: bool,
-    /// Lines that were passed over.
+    /// Lines that are no pages, and were passed over.
+    pub damaged: u64,
+    /// Pages that this store cannot keep.
+    pub unusable: u64,
+    /// The first of both.
     pub bad_lines: Vec<BadLine>,
 }
 
@@ -53,45 +62,54 @@ pub fn load(
     let mut source = BufReader::with_capacity(1 << 20, source);
     let mut report = LoadReport::default();
     let mut line = Vec::new();
-    loop {
+    for number in 1.. {
         line.clear();
         let length = source.read_until(b'\n', &mut line);
         let length = length.map_err(|error| Failure::Io(format!("reading {name} failed: {error}")))?;
         // Interrupted input ends anywhere in a line.
         report.stopped = interrupt::asked();
         if length == 0 || report.stopped {
-            return Ok(report);
+            break;
         }
         if !line.trim_ascii().is_empty() {
-            take(store, &line, &mut report)?;
+            take(store, &line, number, &mut report)?;
         }
         report.bytes_read += length as u64;
         progress(&report);
     }
+    Ok(report)
 }
 
-fn take(store: &PageStore, line: &[u8], report: &mut LoadReport) -> Result<(), Failure> {
-    let page = match jsonl::read(line) {
-        Ok(page) => page,
+fn take(store: &PageStore, line: &[u8], number: u64, report: &mut LoadReport) -> Result<(), Failure> {
+    let (page, unchanged) = match jsonl::read_stored(line) {
+        Ok(read) => read,
         Err(error) => {
-            bad(report, error.to_string(), false);
+            bad(report, number, error.to_string(), false);
             return Ok(());
         }
     };
     report.records += 1;
-    match store.put_page_if_new(&page) {
+    // A line that does not come from a store is a visit like any other.
+    let put = match unchanged {
+        Some(unchanged) => store.put_stored_if_new(&page, unchanged),
+        None => store.put_page_if_new(&page),
+    };
+    match put {
         Ok(None) => report.already_there += 1,
         Ok(Some(put)) => {
             report.stored += 1;
             report.unchanged += u64::from(matches!(put, Put::Unchanged(_)));
             report.body_bytes += page.body.len() as u64;
         }
-        Err(error) if error.concerns_one_page() => bad(report, error.to_string(), true),
+        Err(error) if error.concerns_one_page() => bad(report, number, error.to_string(), true),
         Err(error) => return Err(error.into()),
     }
     Ok(())
 }
 
-fn bad(report: &mut LoadReport, what: String, unusable: bool) {
-    report.bad_lines.push(BadLine { offset: report.bytes_read, what, unusable });
+fn bad(report: &mut LoadReport, line: u64, what: String, unusable: bool) {
+    *if unusable { &mut report.unusable } else { &mut report.damaged } += 1;
+    if report.bad_lines.len() < LISTED_LINES {
+        report.bad_lines.push(BadLine { line, offset: report.bytes_read, what, unusable });
+    }
 }

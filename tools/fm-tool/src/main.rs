@@ -5,6 +5,7 @@
 //! store.
 
 mod address;
+mod amount;
 mod cli;
 mod hosts;
 mod interrupt;
@@ -17,6 +18,7 @@ mod output;
 mod plain;
 mod progress;
 mod selection;
+mod target;
 mod time;
 mod urls;
 mod verbs;

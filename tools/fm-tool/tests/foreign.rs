@@ -86,11 +86,11 @@ const FOREIGN: &[(&str, Make)] = &[
     }),
     ("a database", |store, _, _| with_files(store, &[("pages.db", b"SQLite format 3\0\x10\0")])),
     ("empty files of all the right names", |store, _, _| {
-        with_files(store, &[("LOCK", b""), ("SUPERBLOCK", b""), ("address.idx", b""), ("key.dat", b"")]);
+        with_files(store, &[("LOCK", b""), ("SUPERBLOCK", b""), ("address.idx", b""), ("key0.dat", b"")]);
         fs::write(store.join("value0.dat"), b"").unwrap();
     }),
     ("zeros called SUPERBLOCK", |store, _, _| with_files(store, &[("SUPERBLOCK", &[0; 8192])])),
-    ("a secret called key.dat", |store, _, _| with_files(store, &[("key.dat", b"\x17\xe2\x90secret of 16 b")])),
+    ("a secret called key0.dat", |store, _, _| with_files(store, &[("key0.dat", b"\x17\xe2\x90secret of 16 b")])),
     ("a large file called value0.dat", |store, _, _| with_files(store, &[("value0.dat", &[7; 4096])])),
     ("a text called LOCK", |store, _, _| with_files(store, &[("LOCK", b"locked by the other program\n")])),
     ("a text called address.idx", |store, _, _| with_files(store, &[("address.idx", b"12 High Street\n")])),
@@ -135,15 +135,15 @@ const FOREIGN: &[(&str, Make)] = &[
 /// Stores of ours that are not whole.
 const BROKEN: &[(&str, Make)] = &[
     ("two stores mixed: values", |store, whole, other| mix(store, whole, other, "value0.dat")),
-    ("two stores mixed: keys", |store, whole, other| mix(store, whole, other, "key.dat")),
+    ("two stores mixed: keys", |store, whole, other| mix(store, whole, other, "key0.dat")),
     ("two stores mixed: index", |store, whole, other| mix(store, whole, other, "address.idx")),
     ("two stores mixed: superblock", |store, whole, other| mix(store, whole, other, "SUPERBLOCK")),
     ("one file in another's place", |store, whole, _| {
         copy(whole, store);
-        fs::copy(whole.join("key.dat"), store.join("value0.dat")).unwrap();
+        fs::copy(whole.join("key0.dat"), store.join("value0.dat")).unwrap();
     }),
     ("no values", |store, whole, _| without(store, whole, "value0.dat")),
-    ("no keys", |store, whole, _| without(store, whole, "key.dat")),
+    ("no keys", |store, whole, _| without(store, whole, "key0.dat")),
     ("no index", |store, whole, _| without(store, whole, "address.idx")),
     ("empty values", |store, whole, _| {
         copy(whole, store);
@@ -257,14 +257,14 @@ fn a_store_of_keys_made_by_another_rule_is_not_written() {
 fn a_creation_that_was_cut_short_is_taken_up() {
     let whole = Bench::with(&["example.warc.gz"]);
     let superblock = fs::read(whole.store().join("SUPERBLOCK")).unwrap();
-    let header = fs::read(whole.store().join("key.dat")).unwrap()[..64].to_vec();
+    let header = fs::read(whole.store().join("key0.dat")).unwrap()[..64].to_vec();
     let left: [&[(&str, &[u8])]; 6] = [
         &[],
         &[("LOCK", b"4711\n")],
         &[("LOCK", b"4711\n"), ("SUPERBLOCK.new", b"")],
         &[("SUPERBLOCK.new", &[0x5a; 4608])],
-        &[("SUPERBLOCK.new", &superblock), ("key.dat", &[0x5a; 64]), ("address.idx", &[0; 4096]), ("value0.dat", b"")],
-        &[("key.dat", &header), ("address.idx", b""), ("value0.dat", &[0; 64])],
+        &[("SUPERBLOCK.new", &superblock), ("key0.dat", &[0x5a; 64]), ("address.idx", &[0; 4096]), ("value0.dat", b"")],
+        &[("key0.dat", &header), ("address.idx", b""), ("value0.dat", &[0; 64])],
     ];
     for files in left {
         let bench = Bench::new();

@@ -14,7 +14,7 @@ fn pages(store: &std::path::Path) -> usize {
 #[test]
 fn without_index_key_log_and_superblock_every_page_comes_back() {
     let bench = Bench::with(&["python-docs.warc.gz"]);
-    for name in ["address.idx", "key.dat", "SUPERBLOCK"] {
+    for name in ["address.idx", "key0.dat", "SUPERBLOCK"] {
         let _ = fs::remove_file(bench.store().join(name));
     }
     bench.run::<&str>("ls", &[]).ended(2);

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use harness::{Bench, PAGE_URL, PAGES, run, tool, warc};
 use serde_json::Value;
 
-const VERBS: [&str; 17] = [
+const VERBS: [&str; 20] = [
     "import",
     "get",
     "put",
@@ -22,7 +22,10 @@ const VERBS: [&str; 17] = [
     "stat",
     "verify",
     "repair",
+    "train",
+    "recompress",
     "dump",
+    "load",
     "inspect",
     "completions",
     "man",

@@ -9,7 +9,7 @@ use filemap_benches::drive::{Driven, Outcome, Plan, drive};
 use filemap_benches::process::{MemoryWatch, anonymous_bytes, device_written_bytes};
 use filemap_benches::report::{Bar, Report};
 use filemap_benches::source::Source;
-use filemap_core::{StatValue, Store};
+use filemap_core::{Options, StatValue, Store};
 
 use crate::PutArgs;
 use crate::bare;
@@ -23,6 +23,9 @@ pub struct LoadArgs {
     /// Number of the first page: the store exists and holds those before it
     #[arg(long, default_value_t = 0)]
     from: u64,
+    /// Say at the end what recompression at this level would make of the store
+    #[arg(long)]
+    try_level: Option<i32>,
     #[command(flatten)]
     put: PutArgs,
     #[command(flatten)]
@@ -78,13 +81,13 @@ pub fn run(args: &LoadArgs) -> Outcome<Report> {
     let source = args.put.source()?;
     let plan = args.put.plan(&source, args.from);
     let device = Device::under(&args.dir)?;
-    let before_bytes = if args.from == 0 { 0 } else { store::value_log_bytes(&args.dir)? };
+    let before_bytes = if args.from == 0 { 0 } else { store::log_bytes(&args.dir, "value")? };
     device.settle()?;
     let (before, own) = (device.traffic()?, device_written_bytes()?);
     let load = measure(&args.dir, &args.put, &args.store, &source, &plan)?;
     device.settle()?;
     let written = device.traffic()?.since(before).written_bytes;
-    let log_bytes = store::value_log_bytes(&args.dir)? - before_bytes;
+    let log_bytes = store::log_bytes(&args.dir, "value")? - before_bytes;
     let mut report = Report::default();
     report.section(format!("load, {}, {} threads, level {}", source.describe(), plan.threads, args.put.level));
     bare::account(&mut report, &load.driven, &plan);
@@ -100,6 +103,7 @@ pub fn run(args: &LoadArgs) -> Outcome<Report> {
     let own_written = device_written_bytes()? - own;
     report.number("the same, of this process alone", own_written as f64 / log_bytes as f64, "");
     engine(&mut report, &load.stats);
+    packing(&mut report, args, &load.stats)?;
     Ok(report)
 }
 
@@ -118,7 +122,7 @@ fn space(report: &mut Report, args: &LoadArgs, load: &Load, plan: &Plan) -> Outc
     report.number("store, allocated", allocated as f64 / 1e9, "GB");
     report.number("raw by stored", load.driven.body_bytes as f64 / allocated as f64, "x");
     let keys = plan.pages.end as f64;
-    report.number("key.dat per key", store::file_bytes(&args.dir, "key.dat") as f64 / keys, "B");
+    report.number("key log per key", store::log_bytes(&args.dir, "key")? as f64 / keys, "B");
     let index = store::file_bytes(&args.dir, "address.idx") as f64;
     report.number("address.idx per key at the end", index / keys, "B");
     let from = plan.pages.end / 10;
@@ -130,6 +134,57 @@ fn space(report: &mut Report, args: &LoadArgs, load: &Load, plan: &Plan) -> Outc
         curve.map(|sample| format!("{}: {:.1}", sample.keys, sample.index_bytes as f64 / sample.keys as f64)).collect();
     let step = curve.len().div_ceil(12).max(1);
     report.note("keys: bytes per key", curve.iter().step_by(step).cloned().collect::<Vec<_>>());
+    Ok(())
+}
+
+/// What compression made of the bodies, and which dictionaries it used; what recompression would make of them.
+fn packing(report: &mut Report, args: &LoadArgs, stats: &filemap_core::Stats) -> Outcome<()> {
+    report.section("compression");
+    let raw = stats.body_bytes as f64;
+    report.number("payload by body", stats.payload_bytes as f64 / raw, "");
+    report.number("payload", stats.payload_bytes as f64 / 1e6, "MB");
+    let store = Store::open(&args.dir, Options::new().dictionary_group(store::site))?;
+    for d in store.dictionaries() {
+        let facts = format!(
+            "{} KiB and {} KiB for metas, of {} pages: {:.4} of bodies, {:.4} of metas{}",
+            d.body_bytes >> 10,
+            d.meta_bytes >> 10,
+            d.pages,
+            d.body_ratio,
+            d.meta_ratio,
+            if d.is_current { ", current" } else { "" }
+        );
+        report.note(format!("dictionary {} {}", d.id, String::from_utf8_lossy(&d.group)), facts);
+    }
+    if let Some(level) = args.try_level {
+        for trained in [false, true] {
+            let start = Instant::now();
+            if trained {
+                report.count("dictionaries made by train", store.train()?.len() as u64);
+                report.number("time of train", start.elapsed().as_secs_f64(), "s");
+            }
+            let start = Instant::now();
+            let e = store.try_recompression(level)?;
+            let name = if trained { "then recompressed" } else { "recompressed" };
+            report.number(format!("{name} at {level}: payload"), e.recompressed_payload_bytes as f64 / 1e6, "MB");
+            report.number(
+                format!("{name} at {level}: by before"),
+                e.recompressed_payload_bytes as f64 / e.payload_bytes as f64,
+                "",
+            );
+            report.number(
+                format!("{name} at {level}: records by before"),
+                e.recompressed_stored_bytes as f64 / e.stored_bytes as f64,
+                "",
+            );
+            report.number(
+                format!("{name} at {level}: speed"),
+                e.body_bytes as f64 / 1e6 / start.elapsed().as_secs_f64(),
+                "MB/s",
+            );
+        }
+    }
+    store.close()?;
     Ok(())
 }
 

@@ -5,8 +5,11 @@
 
 mod bare;
 mod compare;
+mod dictionaries;
 mod get;
+mod gzip;
 mod load;
+mod overwrite;
 mod reopen;
 mod scale;
 mod store;
@@ -44,6 +47,12 @@ enum Run {
     Get(get::GetArgs),
     /// A load killed in the middle, reopened and checked; then clean opens
     Reopen(reopen::ReopenArgs),
+    /// What dictionaries do for the corpus, for docs/DICTIONARIES.md
+    Dictionaries(dictionaries::DictionariesArgs),
+    /// The store beside itself with `gzip -6` a page, taking turns
+    Gzip(gzip::GzipArgs),
+    /// Every page put again and again: space, write amplification, latencies
+    Overwrite(overwrite::OverwriteArgs),
     /// The model's tables for docs/SCALE.md
     Scale(scale::ScaleArgs),
 }
@@ -110,6 +119,9 @@ fn main() -> ExitCode {
         Run::Compare(args) => compare::run(args),
         Run::Get(args) => get::run(args),
         Run::Reopen(args) => reopen::run(args),
+        Run::Dictionaries(args) => dictionaries::run(args),
+        Run::Gzip(args) => gzip::run(args),
+        Run::Overwrite(args) => overwrite::run(args),
         Run::Scale(args) => {
             print(&scale::run(args));
             return ExitCode::SUCCESS;

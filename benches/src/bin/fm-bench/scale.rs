@@ -49,7 +49,7 @@ type Row = (&'static str, fn(&Scale) -> String);
 const ROWS: [Row; 18] = [
     ("value log", |s| bytes(s.value_bytes)),
     ("segment files", |s| format!("{:.0}", s.segments)),
-    ("key.dat", |s| bytes(s.key_bytes)),
+    ("key log", |s| bytes(s.key_bytes)),
     ("address.idx", |s| bytes(s.index_bytes)),
     ("memory: directory", |s| bytes(s.directory_bytes)),
     ("memory: recent tables, at most", |s| bytes(s.recent_bytes)),

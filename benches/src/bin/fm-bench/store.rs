@@ -10,7 +10,7 @@ use clap::Args;
 use filemap_benches::bare::SyncEvery;
 use filemap_benches::drive::{Outcome, Sink};
 use filemap_benches::generate::Page;
-use filemap_core::{Durability, Event, Options, Record, Store};
+use filemap_core::{Dictionaries, Durability, Event, Options, Record, Store};
 
 use crate::PutArgs;
 
@@ -26,6 +26,9 @@ pub struct StoreArgs {
     /// Unwritten bytes of value log before the store syncs by itself, in MiB [default: the store's own]
     #[arg(long)]
     writeback_mib: Option<u64>,
+    /// Compress without dictionaries
+    #[arg(long)]
+    no_dictionaries: bool,
     /// Print what the store does in the background on stderr
     #[arg(long)]
     events: bool,
@@ -39,7 +42,10 @@ pub fn options(put: &PutArgs, store: &StoreArgs, log: &Arc<Log>) -> Options {
         SyncEvery::Interval(interval) => Durability::Interval(interval),
     };
     let (log, print) = (Arc::clone(log), store.events);
-    let mut options = Options::new().durability(durability).compression_level(put.level);
+    let mut options = Options::new().durability(durability).compression_level(put.level).dictionary_group(site);
+    if store.no_dictionaries {
+        options = options.dictionaries(Dictionaries::Off);
+    }
     if let Some(mib) = store.checkpoint_mib {
         options = options.checkpoint_bytes(mib << 20);
     }
@@ -50,6 +56,12 @@ pub fn options(put: &PutArgs, store: &StoreArgs, log: &Arc<Log>) -> Options {
         options = options.writeback_bytes(mib << 20);
     }
     options.on_event(move |event| log.hear(event, print))
+}
+
+/// Scheme and host of a URL, as the page store groups its keys.
+pub fn site(key: &[u8]) -> &[u8] {
+    let end = key.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at).nth(2);
+    end.map_or(b"", |end| &key[..end])
 }
 
 /// What the store said about its background work.
@@ -193,12 +205,12 @@ pub fn mean_bytes_per_key(samples: &[IndexSample], from: u64, to: u64) -> Option
     (keys > 0).then(|| sum / keys as f64)
 }
 
-/// Bytes of the value log's segments.
-pub fn value_log_bytes(dir: &Path) -> Outcome<u64> {
+/// Bytes of the segments of a log, `value` or `key`.
+pub fn log_bytes(dir: &Path, log: &str) -> Outcome<u64> {
     let mut total = 0;
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with("value") {
+        if entry.file_name().to_string_lossy().starts_with(log) {
             total += entry.metadata()?.len();
         }
     }

@@ -17,9 +17,9 @@ use crate::format::location::Extent;
 use crate::format::value::Kind;
 use crate::keys::KeyAppender;
 use crate::recent::{Entry, Found};
+use crate::segments::Segments;
 use crate::state::{Retention, Spot, sort_versions};
 use crate::values::read::Want;
-use crate::values::segments::Segments;
 
 pub(super) struct Merge<'a> {
     pub(super) keys: &'a mut KeyAppender,
@@ -284,8 +284,9 @@ impl Merge<'_> {
                 refers_to: spot.refers_to,
                 holder: holders.find(spot.refers_to),
             };
-            address = self.keys.append(&record, key)?;
-            self.accounts.credit_key(address, record.total_bytes());
+            let ordinal;
+            (address, ordinal) = self.keys.append(&record, key)?;
+            self.accounts.credit_key(address, ordinal, record.total_bytes());
             holders.add(spot.version.sequence, address);
         }
         Ok(address)

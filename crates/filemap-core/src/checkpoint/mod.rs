@@ -2,7 +2,7 @@
 //! second table.
 //!
 //! The order is what makes it safe: freeze table, tail and next sequence in one step; sync the value log; then, leaf by leaf
-//! in hash order, append key records and write new leaves to free pages. A stage ends with key.dat synced, then address.idx
+//! in hash order, append key records and write new leaves to free pages. A stage ends with the key log synced, then address.idx
 //! synced, then the superblock written and synced. Until then nothing that the last superblock names is touched. The last
 //! stage's superblock has the new tail; those before it keep the old one, so that after a crash what they entered is merely
 //! early.
@@ -79,7 +79,15 @@ impl Shared {
         if planted(Fault::TailWithTheFirstStage) {
             c.current.tail = frozen.tail;
         }
+        if let Some(segment) = task.evacuated {
+            c.keys.leave(segment)?;
+        }
+        let sweeps = task.sweep;
         self.apply(c, &frozen.table, task)?;
+        if sweeps {
+            self.commit(c)?;
+            c.index.sweep()?;
+        }
         c.current.tail = if planted(Fault::TailTakenAtTheEnd) { self.log_end().0 } else { frozen.tail };
         c.current.next_sequence = frozen.next_sequence;
         for (segment, units) in frozen.tombstones {
@@ -87,6 +95,7 @@ impl Shared {
             c.accounts.add_tombstones(segment, ordinal, units);
         }
         self.commit(c)?;
+        c.index.punch();
         step();
         // Counted before the frozen table goes: a put that has looked at it must notice.
         Counters::add(&self.counters.checkpoints, 1);
@@ -153,14 +162,16 @@ impl Shared {
                 // Readers may be led to a key record only when it is in the file.
                 c.keys.flush()?;
                 c.index.flush()?;
+                c.keys.publish();
             }
             step();
             if c.index.stage_is_full() {
+                merge_leaves(c, others.first())?;
                 self.commit(c)?;
             }
             (rest, mine) = (others, later);
         }
-        Ok(())
+        merge_leaves(c, None)
     }
 
     /// What becomes of the slots of one leaf: the table's keys first, then the task for all that were touched.
@@ -207,16 +218,37 @@ impl Shared {
             c.current.epoch = c.index.epoch();
             self.superblock.write(&c.current)?;
         }
+        c.accounts.forget_dead_keys();
         c.current.index = c.index.commit(&c.accounts.encode())?;
+        c.keys.publish();
         c.current.epoch = c.index.epoch();
-        c.current.key_bytes = self.keys.bytes();
+        c.current.key_tail = self.keys.end();
         c.current.max_time_ms = self.indexed_time_ms.load(Ordering::Acquire);
+        if planted(Fault::KeysRemovedEarly) {
+            self.remove_dead_keys(c)?;
+        }
         self.superblock.write(&c.current)?;
         self.latest.store(Arc::new(c.current.clone()));
         self.accounts.store(Arc::new(c.accounts.clone()));
         c.index.committed();
-        Ok(())
+        // From here on nothing durable leads to what is dead in them.
+        self.remove_dead_keys(c)
     }
+
+    fn remove_dead_keys(&self, c: &Checkpointer) -> Result<()> {
+        self.keys.remove_dead(c.current.key_tail, |ordinal| c.accounts.live_key_bytes(ordinal))
+    }
+}
+
+/// Merges leaves that have lost slots, up to the next hash that is to be entered.
+fn merge_leaves(c: &mut Checkpointer, next: Option<&u64>) -> Result<()> {
+    if !c.index.has_smaller_leaves() {
+        return Ok(());
+    }
+    c.keys.flush()?;
+    c.index.merge(next.copied())?;
+    c.keys.publish();
+    Ok(())
 }
 
 /// A panic in a checkpoint (in the caller's event sink, say) must not let another one begin: it would take the place of the
@@ -268,13 +300,14 @@ mod tests {
         let mut begun = false;
         let report = store.verify(&mut |progress| {
             // Before the index is looked at: its leaves are replaced, and the superblock is not written yet.
-            if progress.file == names::KEYS && !std::mem::replace(&mut begun, true) {
+            if progress.file == names::keys(0) && !std::mem::replace(&mut begun, true) {
                 put(100..200);
                 let mut c = lock(&shared.writer.as_ref().unwrap().checkpointer);
                 let frozen = shared.freeze(&c, &Task::default()).unwrap().unwrap();
                 shared.apply(&mut c, &frozen.table, Task::default()).unwrap();
                 c.keys.flush().unwrap();
                 c.index.flush().unwrap();
+                c.keys.publish();
             }
         });
         // Nothing ends this checkpoint: the store must not be closed as if all were well.

@@ -11,12 +11,12 @@ use crate::checkpoint::{Op, Task};
 use crate::compact::judge::Verdict;
 use crate::compact::output::Output;
 use crate::error::{Error, Result};
-use crate::format::location::{Location, SizeClass, UNIT_BYTES};
+use crate::format::location::{Extent, Location, SizeClass, UNIT_BYTES};
 use crate::format::value::{self, ChunkEntry, Header, Kind};
 use crate::log::scan::Item;
+use crate::segments::{FIRST_RECORD, Segment};
 use crate::state::{Retention, Shared, Spot};
 use crate::values::read::Want;
-use crate::values::segments::{FIRST_RECORD, Segment};
 
 /// See the module.
 pub(super) struct Copier<'s> {
@@ -24,6 +24,9 @@ pub(super) struct Copier<'s> {
     pub(super) output: Output<'s>,
     pub(super) task: Task,
     retention: Retention,
+    /// Level at which pages are compressed anew, 0 for as they are.
+    level: u8,
+    most_ops: usize,
     victims: HashSet<u16>,
     /// The two segments with the least floors: their floors and ordinals.
     least: [(u64, u64); 2],
@@ -35,11 +38,12 @@ pub(super) struct Copier<'s> {
 }
 
 impl<'s> Copier<'s> {
-    /// A copier of everything that lives in the victims, whose output has `floor`.
+    /// A copier of everything that lives in the victims, whose output has `floor` and `level`.
     pub(super) fn new(
         shared: &'s Shared,
         victims: &[Arc<Segment>],
         floor: u64,
+        level: u8,
         pause: &'s dyn Fn(u64) -> Result<()>,
     ) -> Copier<'s> {
         let mut floors: Vec<(u64, u64)> = shared.segments.all().iter().map(|s| (s.floor, s.ordinal)).collect();
@@ -47,9 +51,12 @@ impl<'s> Copier<'s> {
         floors.resize(floors.len().max(2), (u64::MAX, u64::MAX));
         Copier {
             shared,
-            output: Output::new(&shared.segments, floor, u64::from(shared.birth.segment_bytes)),
+            output: Output::new(&shared.segments, floor, level, u64::from(shared.birth.segment_bytes)),
             task: Task::default(),
             retention: Retention::of(&shared.options),
+            level,
+            // To compress takes a hundred times as long as to copy.
+            most_ops: shared.options.limits.compact_ops / if level == 0 { 1 } else { 64 } + 1,
             victims: victims.iter().map(|s| s.id).collect(),
             least: [floors[0], floors[1]],
             lists: HashSet::new(),
@@ -69,7 +76,7 @@ impl<'s> Copier<'s> {
             if let Item::Record { offset, bytes } = item {
                 self.record(segment, offset, bytes)?;
             }
-            if self.task.ops.len() + self.task.chains.len() >= self.shared.options.limits.compact_ops {
+            if self.task.ops.len() + self.task.chains.len() >= self.most_ops {
                 return Ok(false);
             }
             read += scan.offset() - at;
@@ -108,7 +115,7 @@ impl<'s> Copier<'s> {
                         }
                     }
                     Verdict::Live => {
-                        let to = self.output.append(&header, bytes)?;
+                        let to = self.append(at, &header, bytes)?;
                         let hash = self.shared.hash(key);
                         self.task.ops.push(Op { hash, sequence: header.sequence, from: at, to });
                     }
@@ -118,6 +125,28 @@ impl<'s> Copier<'s> {
             }
         }
         Ok(())
+    }
+
+    /// Appends a record from a place, compressed anew if that is wanted and makes it shorter.
+    fn append(&mut self, at: Location, header: &Header, bytes: &[u8]) -> Result<Extent> {
+        if self.level > 0 {
+            let (key, meta) =
+                (&bytes[header.key_at()..header.meta_at()], &bytes[header.meta_at()..header.payload_at()]);
+            let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
+            match self.shared.recompress(at, key, header, (meta, payload), i32::from(self.level)) {
+                Ok(Some(new)) => {
+                    let mut record = vec![0; new.header.key_at()];
+                    [key, &new.meta, &new.payload].iter().for_each(|part| record.extend_from_slice(part));
+                    record.resize(new.header.total_bytes() as usize, 0);
+                    return self.output.append(&new.header, &record);
+                }
+                Ok(None) => {}
+                // What cannot be expanded, for want of its dictionary perhaps, moves as it is.
+                Err(e) if e.is_corrupt() => {}
+                Err(e) => return Err(e),
+            }
+        }
+        self.output.append(header, bytes)
     }
 
     /// Whether no earlier version of a removed key can be left outside of the removal's own segment: every other one holds
@@ -165,7 +194,7 @@ impl<'s> Copier<'s> {
                     Err(e) if e.is_corrupt() => return Ok(()),
                     read => read?,
                 };
-                let to = self.output.append(&chunk, &bytes)?;
+                let to = self.append(entry.location, &chunk, &bytes)?;
                 self.chunks.insert(entry.location);
                 (entry.location, entry.units) = (to.location, to.units);
             }

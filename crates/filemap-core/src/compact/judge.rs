@@ -23,6 +23,9 @@ pub(super) enum Verdict {
     Unknown,
 }
 
+/// A version whose body has several chunks, and its list of them.
+pub(super) type Owner = (Spot, Vec<ChunkEntry>);
+
 impl Shared {
     /// Judges a page, a reference or a list of chunks at a place.
     pub(super) fn judge(&self, key: &[u8], header: &Header, at: Location, retention: Retention) -> Result<Verdict> {
@@ -50,7 +53,7 @@ impl Shared {
     }
 
     /// The versions of a key whose bodies have a chunk at a place, with their chunks. `None` when damage keeps from knowing.
-    pub(super) fn owners(&self, key: &[u8], chunk: Location) -> Result<Option<Vec<(Spot, Vec<ChunkEntry>)>>> {
+    pub(super) fn owners(&self, key: &[u8], chunk: Location) -> Result<Option<Vec<Owner>>> {
         let spots = match self.all_spots(key, self.hash(key)) {
             Err(e) if e.is_corrupt() => return Ok(None),
             spots => spots?,

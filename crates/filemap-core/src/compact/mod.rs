@@ -5,7 +5,9 @@
 //! crash, or an error, leaves output segments that the next writer removes, and the store as it was.
 
 mod copy;
+pub(crate) mod index;
 mod judge;
+pub(crate) mod keys;
 mod output;
 pub(crate) mod plan;
 mod run;

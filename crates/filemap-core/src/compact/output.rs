@@ -7,7 +7,7 @@ use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
 use crate::format::location::{Extent, Location, UNIT_BYTES};
 use crate::format::value::{self, Header};
-use crate::values::segments::{FIRST_RECORD, OpenSegment, Segment, Segments};
+use crate::segments::{FIRST_RECORD, OpenSegment, Segment, Segments};
 
 /// Bytes that wait before they are handed to the file.
 const FLUSH_BYTES: usize = 1 << 20;
@@ -24,6 +24,7 @@ pub(super) struct Written {
 pub(super) struct Output<'s> {
     segments: &'s Segments,
     floor: u64,
+    level: u8,
     segment_bytes: u64,
     current: Option<OpenSegment>,
     buffer: Vec<u8>,
@@ -36,11 +37,13 @@ pub(super) struct Output<'s> {
 }
 
 impl<'s> Output<'s> {
-    /// No record that is to be written is an earlier version of a removal with a sequence below `floor`.
-    pub(super) fn new(segments: &'s Segments, floor: u64, segment_bytes: u64) -> Output<'s> {
+    /// No record that is to be written is an earlier version of a removal with a sequence below `floor`; pages are compressed
+    /// anew at `level`, unless that is 0.
+    pub(super) fn new(segments: &'s Segments, floor: u64, level: u8, segment_bytes: u64) -> Output<'s> {
         Output {
             segments,
             floor,
+            level,
             segment_bytes,
             current: None,
             buffer: Vec::new(),
@@ -65,7 +68,7 @@ impl<'s> Output<'s> {
             self.finish()?;
         }
         if self.current.is_none() {
-            self.current = Some(self.segments.begin_output(self.floor)?);
+            self.current = Some(self.segments.begin_output(self.floor, self.level)?);
             self.offset = FIRST_RECORD;
         }
         let at = self.next();

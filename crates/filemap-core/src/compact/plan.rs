@@ -14,6 +14,9 @@ pub(crate) struct Candidate {
     pub(crate) bytes: u64,
     pub(crate) live_bytes: u64,
     pub(crate) tombstone_bytes: u64,
+    /// Level at which its pages were compressed anew, 0 for as they came.
+    pub(crate) level: u8,
+    pub(crate) created_ms: i64,
     /// Whether it may be taken: it lies below the last checkpoint, and nobody is about to refer to what it holds.
     pub(crate) is_eligible: bool,
 }
@@ -46,6 +49,13 @@ impl View {
         self.segments.iter().map(|s| s.live_bytes).sum()
     }
 
+    /// What the bound allows, less room for what is copied and put while a run is under way.
+    pub(crate) fn target_bytes(&self, bound: f64) -> u64 {
+        let live = self.live_bytes();
+        let garbage = (live as f64 * bound) as u64 - live.min((live as f64 * bound) as u64);
+        live.saturating_add(garbage - (self.run_bytes / 4).min(garbage / 4))
+    }
+
     /// Bytes of records, those that no checkpoint has seen yet with them.
     pub(crate) fn total_bytes(&self) -> u64 {
         self.segments.iter().map(|s| s.bytes).sum::<u64>() + self.unindexed_bytes
@@ -59,6 +69,8 @@ pub(crate) enum Want {
     Bound(f64),
     /// Nothing that is dead.
     NoGarbage,
+    /// All pages compressed at least at this level, in segments that were begun before this time.
+    Level(u8, i64),
 }
 
 /// What is to be done.
@@ -77,11 +89,9 @@ pub(crate) fn plan(view: &View, want: Want) -> Plan {
     let tombstones = sum(|s| s.tombstone_bytes);
     // What no checkpoint has seen may have replaced as much.
     let excess = match want {
+        Want::Level(level, before_ms) => return recompression(view, level, before_ms),
         Want::NoGarbage => dead,
-        Want::Bound(bound) => {
-            let allowed = (live as f64 * bound) as u64;
-            view.total_bytes().saturating_sub(allowed)
-        }
+        Want::Bound(bound) => view.total_bytes().saturating_sub(view.target_bytes(bound)),
     };
     let mut eligible: Vec<&Candidate> = view.segments.iter().filter(|s| s.is_eligible).collect();
     // Those without anything to keep cost nothing.
@@ -93,7 +103,7 @@ pub(crate) fn plan(view: &View, want: Want) -> Plan {
         return nothing(Reason::AllLive);
     }
     let reason = match want {
-        Want::NoGarbage => Reason::Garbage,
+        Want::NoGarbage | Want::Level(..) => Reason::Garbage,
         Want::Bound(_) if excess <= view.slack_bytes => return nothing(Reason::WithinBound),
         Want::Bound(_) => Reason::OverBound,
     };
@@ -120,12 +130,40 @@ pub(crate) fn plan(view: &View, want: Want) -> Plan {
     nothing(if dead == 0 { Reason::AllLive } else { Reason::NotYet })
 }
 
+/// The oldest segments whose pages are to be compressed anew.
+fn recompression(view: &View, level: u8, before_ms: i64) -> Plan {
+    let due = |s: &&Candidate| s.is_eligible && s.level < level && s.created_ms < before_ms && s.live_bytes > 0;
+    let (mut victims, mut copied) = (Vec::new(), 0);
+    for segment in view.segments.iter().filter(due) {
+        if !victims.is_empty() && copied + segment.kept_bytes() > view.run_bytes {
+            break;
+        }
+        copied += segment.kept_bytes();
+        victims.push(segment.id);
+    }
+    let reason = if victims.is_empty() { Reason::WithinBound } else { Reason::Recompression };
+    Plan { victims, reason }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[test]
+    fn segments_are_compressed_anew_once_the_oldest_first() {
+        let mut some = view(vec![segment(0, 600, 0), segment(1, 600, 0), segment(2, 300, 0), segment(3, 0, 0)]);
+        some.segments[1].level = 9;
+        some.segments[2].created_ms = 50;
+        let level = |level, before_ms| plan(&some, Want::Level(level, before_ms)).victims;
+        assert_eq!(level(9, 10), [0]);
+        assert_eq!(level(9, 100), [0, 2]);
+        assert_eq!(level(12, 10), [0], "a run copies about a segment");
+        assert_eq!(level(9, 0), [] as [u16; 0]);
+    }
+
     fn segment(id: u16, live_bytes: u64, tombstone_bytes: u64) -> Candidate {
-        Candidate { id, floor: u64::from(id), bytes: 1000, live_bytes, tombstone_bytes, is_eligible: true }
+        let (level, created_ms, bytes, floor) = (0, 1, 1000, u64::from(id));
+        Candidate { id, floor, bytes, live_bytes, tombstone_bytes, level, created_ms, is_eligible: true }
     }
 
     fn view(segments: Vec<Candidate>) -> View {
@@ -143,10 +181,11 @@ mod tests {
     #[test]
     fn the_emptiest_segments_are_taken_until_the_bound_holds() {
         let mut some = view(vec![segment(0, 900, 0), segment(1, 300, 0), segment(2, 500, 0), segment(3, 1000, 0)]);
-        // 4000 bytes for 2700 live ones: 625 too many, which the second alone gives back.
-        assert_eq!(plan(&some, Want::Bound(1.25)), Plan { victims: vec![1], reason: Reason::OverBound });
+        // 4000 bytes for 2700 live ones: 625 too many, and 168 as room for the run, which the second and third give back.
+        assert_eq!(plan(&some, Want::Bound(1.25)), Plan { victims: vec![1, 2], reason: Reason::OverBound });
         assert_eq!(plan(&some, Want::NoGarbage).victims, [1, 2], "what one run copies is bounded");
-        assert_eq!(plan(&some, Want::Bound(1.5)).reason, Reason::WithinBound);
+        assert_eq!(plan(&some, Want::Bound(1.4)).victims, [1]);
+        assert_eq!(plan(&some, Want::Bound(1.8)).reason, Reason::WithinBound);
         some.unindexed_bytes = 400;
         assert_eq!(plan(&some, Want::Bound(1.25)).victims, [1, 2], "what is not known yet may have replaced as much");
         some.slack_bytes = 2000;

@@ -11,10 +11,10 @@ use crate::compact::plan::{self, Candidate, Plan, View};
 use crate::error::Result;
 use crate::event::{Compacted, Event, Reason};
 use crate::primitive::{Ordering, sleep};
+use crate::segments::Segment;
 use crate::state::{Compactor, Shared, WriteSide};
 use crate::stats::Counters;
 use crate::sync::lock;
-use crate::values::segments::Segment;
 
 /// What a compaction is to reach.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,9 +23,22 @@ pub(crate) enum Goal {
     Bound,
     /// No garbage at all.
     NoGarbage,
+    /// All pages of segments that were begun before a time compressed at least at this level.
+    Level(u8, i64),
 }
 
 impl Shared {
+    /// Whether the bound does not hold if all that no checkpoint has seen has replaced something.
+    fn may_be_over(&self, view: &View, goal: Goal) -> bool {
+        match (goal, self.options.space_bound) {
+            (Goal::Bound, Some(bound)) => {
+                view.total_bytes() > view.target_bytes(bound).saturating_add(view.slack_bytes)
+            }
+            (Goal::NoGarbage, _) => true,
+            _ => false,
+        }
+    }
+
     /// What a run with this goal would do now.
     pub(crate) fn compaction_plan(&self, goal: Goal) -> Result<(View, Plan)> {
         let view = self.view(&lock(&self.write_side()?.compactor), u64::MAX)?;
@@ -39,6 +52,7 @@ impl Shared {
             // Without a bound only what is wholly dead is given back.
             (Goal::Bound, None) => plan::Want::Bound(f64::MAX),
             (Goal::NoGarbage, _) => plan::Want::NoGarbage,
+            (Goal::Level(level, before_ms), _) => plan::Want::Level(level, before_ms),
         }
     }
 
@@ -54,8 +68,7 @@ impl Shared {
         writer.poison.check()?;
         let mut view = self.view(&compactor, last)?;
         let mut plan = plan::plan(&view, self.want(goal));
-        let unseen = view.unindexed_bytes > view.live_bytes() / 32;
-        if unseen && plan.reason != Reason::AllLive && plan.reason != Reason::WithinBound {
+        if view.unindexed_bytes > view.live_bytes() / 32 && self.may_be_over(&view, goal) {
             // The accounts are those of the last checkpoint: better know what has died since.
             self.checkpoint()?;
             view = self.view(&compactor, last)?;
@@ -69,13 +82,26 @@ impl Shared {
         if plan.victims.is_empty() {
             return Ok(Compacted::nothing(plan.reason));
         }
-        let done = self.run(writer, &mut compactor, &plan)?;
+        let done = self.run(writer, &mut compactor, &plan, self.level(&plan, goal), last == u64::MAX)?;
         self.hold_back(writer, &self.view(&compactor, last)?, true);
         Counters::add(&self.counters.compactions, 1);
         Counters::add(&self.counters.compaction_copied_bytes, done.copied_bytes);
         Counters::add(&self.counters.compaction_freed_bytes, done.removed_bytes.saturating_sub(done.copied_bytes));
         self.emit(&Event::Compacted(done));
         Ok(done)
+    }
+
+    /// The level at which what is moved is compressed anew: in passing only if all of it has been there for long, since what is
+    /// about to be replaced is not worth it.
+    fn level(&self, plan: &Plan, goal: Goal) -> u8 {
+        if let Goal::Level(level, _) = goal {
+            return level;
+        }
+        let Some(level) = self.options.recompression_level else { return 0 };
+        let before_ms = self.options.recompresses_before();
+        let all = self.segments.all();
+        let is_old = |id: &u16| all.iter().any(|s| s.id == *id && s.created_ms < before_ms);
+        if plan.victims.iter().all(is_old) { level } else { 0 }
     }
 
     /// All segments as the plan needs to see them.
@@ -92,7 +118,7 @@ impl Shared {
         let mut view = View {
             segments: Vec::new(),
             unindexed_bytes: 0,
-            slack_bytes: self.options.limits.slack_bytes,
+            slack_bytes: self.options.limits.slack_bytes.min(u64::from(self.birth.segment_bytes) / 8),
             run_bytes: u64::from(self.birth.segment_bytes),
         };
         for segment in self.segments.all().iter() {
@@ -106,6 +132,8 @@ impl Shared {
                 bytes: space.live_bytes + space.removal_bytes + space.dead_bytes,
                 live_bytes: space.live_bytes,
                 tombstone_bytes: space.removal_bytes,
+                level: segment.level,
+                created_ms: segment.created_ms,
                 is_eligible: is_below && !compactor.stuck.contains(&segment.ordinal),
             });
         }
@@ -121,7 +149,13 @@ impl Shared {
             (log.appender.tail().ordinal as u16, log.next_sequence)
         };
         let dead = view.segments.iter().find(|s| s.id == current).map_or(0, Candidate::dead_bytes);
-        if dead == 0 || (goal == Goal::Bound && dead < view.slack_bytes / 2) {
+        let is_worth_it = match goal {
+            Goal::Bound => dead > 0 && dead >= view.slack_bytes / 2,
+            Goal::NoGarbage => dead > 0,
+            // All pages that there are.
+            Goal::Level(..) => true,
+        };
+        if !is_worth_it {
             return Ok(false);
         }
         self.segments.prepare(floor)?;
@@ -135,13 +169,29 @@ impl Shared {
     }
 
     /// Copies, has a checkpoint lead the index to the copies, removes what is empty then.
-    fn run(&self, writer: &WriteSide, compactor: &mut Compactor, plan: &Plan) -> Result<Compacted> {
+    fn run(
+        &self,
+        writer: &WriteSide,
+        compactor: &mut Compactor,
+        plan: &Plan,
+        level: u8,
+        in_background: bool,
+    ) -> Result<Compacted> {
         let start = Instant::now();
         let all = self.segments.all();
         let victims: Vec<Arc<Segment>> = all.iter().filter(|s| plan.victims.contains(&s.id)).map(Arc::clone).collect();
         let mut done = Compacted::nothing(plan.reason);
         let throttle = Throttle { rate: self.options.compaction_rate, start, read: std::cell::Cell::new(0) };
         let pause = |read: u64| {
+            // What is not urgent makes way for what is.
+            let position = || lock(&writer.log).appender.position();
+            let is_urgent = in_background
+                && plan.reason == Reason::Recompression
+                && self.options.space_bound.is_some()
+                && position() > writer.space_limit.load(Ordering::Relaxed);
+            if is_urgent {
+                return Err(stopped());
+            }
             if self.closed.load(Ordering::Acquire) || writer.poison.cause().is_some() {
                 return Err(stopped());
             }
@@ -159,7 +209,7 @@ impl Shared {
             // Before the first look: whatever was removed with a lower sequence is known to be dead.
             let floor = lock(&writer.log).next_sequence;
             step();
-            let mut copier = Copier::new(self, &victims, floor, &pause);
+            let mut copier = Copier::new(self, &victims, floor, level, &pause);
             for victim in full {
                 if !copier.segment(victim)? {
                     cut.insert(victim.ordinal);
@@ -224,7 +274,7 @@ impl Shared {
     fn hold_back(&self, writer: &WriteSide, view: &View, can_help: bool) {
         let limit = match self.options.space_bound {
             Some(bound) if can_help => {
-                let allowed = (view.live_bytes() as f64 * bound) as u64 + view.slack_bytes + view.run_bytes / 2;
+                let allowed = (view.live_bytes() as f64 * bound) as u64 + view.slack_bytes + view.run_bytes / 4;
                 lock(&writer.log).appender.position() + allowed.saturating_sub(view.total_bytes())
             }
             _ => u64::MAX,

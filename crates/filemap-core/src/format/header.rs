@@ -2,16 +2,17 @@
 //!
 //! | offset | size | field |
 //! |---|---|---|
-//! | 0 | 8 | magic: `FMVALUE\0`, `FMKEYS\0\0` or `FMINDEX\0` |
+//! | 0 | 8 | magic: `FMVALUE\0`, `FMKEYS\0\0`, `FMINDEX\0` or `FMDICT\0\0` |
 //! | 8 | 4 | CRC-32 of bytes 12..64 |
 //! | 12 | 2 | format version that a reader must know |
 //! | 14 | 2 | format version that a writer must know |
 //! | 16 | 16 | store id |
-//! | 32 | 8 | value segment: ordinal, its place in the order of the log; 0 elsewhere |
+//! | 32 | 8 | segment of values or keys: ordinal, its place in the order of its log; dictionary: its id; 0 in the index |
 //! | 40 | 8 | time of creation, ms since 1970 |
 //! | 48 | 8 | value segment: floor, no record in it is an earlier version of a removal with a lower sequence; 0 elsewhere |
 //! | 56 | 1 | value segment: 0 = part of the log, 1 = written by compaction; 0 elsewhere |
-//! | 57 | 7 | reserved, zero |
+//! | 57 | 1 | value segment: level at which compaction compressed its pages anew, 0 = as they came; 0 elsewhere |
+//! | 58 | 6 | reserved, zero |
 
 use super::{FORMAT_VERSION, Flaw, all_zero, get_16, get_u16, get_u32, get_u64, put};
 use crate::record::MAX_SEQUENCE;
@@ -26,16 +27,18 @@ pub(crate) enum Kind {
     Values,
     Keys,
     Index,
+    Dictionary,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 3] = [Kind::Values, Kind::Keys, Kind::Index];
+    pub(crate) const ALL: [Kind; 4] = [Kind::Values, Kind::Keys, Kind::Index, Kind::Dictionary];
 
     pub(crate) fn magic(self) -> &'static [u8; 8] {
         match self {
             Kind::Values => b"FMVALUE\0",
             Kind::Keys => b"FMKEYS\0\0",
             Kind::Index => b"FMINDEX\0",
+            Kind::Dictionary => b"FMDICT\0\0",
         }
     }
 }
@@ -52,6 +55,8 @@ pub(crate) struct FileHeader {
     pub(crate) floor: u64,
     /// Whether compaction has written it: it is no part of the log's order.
     pub(crate) is_output: bool,
+    /// Level at which compaction compressed its pages anew, 0 for as they came.
+    pub(crate) level: u8,
 }
 
 impl FileHeader {
@@ -65,6 +70,7 @@ impl FileHeader {
             created_ms,
             floor: 0,
             is_output: false,
+            level: 0,
         }
     }
 
@@ -78,6 +84,7 @@ impl FileHeader {
         put(&mut b, 40, &self.created_ms.to_le_bytes());
         put(&mut b, 48, &self.floor.to_le_bytes());
         b[56] = u8::from(self.is_output);
+        b[57] = self.level;
         let crc = crc32fast::hash(&b[12..]);
         put(&mut b, 8, &crc.to_le_bytes());
         b
@@ -96,13 +103,13 @@ impl FileHeader {
         if read_version == 0 {
             return Err("format version 0");
         }
-        if read_version <= FORMAT_VERSION && (b[56] > 1 || !all_zero(&b[57..BYTES])) {
+        if read_version <= FORMAT_VERSION && (b[56] > 1 || !all_zero(&b[58..BYTES])) {
             return Err("reserved header bytes are not zero");
         }
         if read_version <= FORMAT_VERSION && (get_u64(b, 32) > MAX_ORDINAL || get_u64(b, 48) > MAX_SEQUENCE) {
             return Err("ordinal or floor is out of range");
         }
-        if kind != Kind::Values && !all_zero(&b[48..57]) {
+        if kind != Kind::Values && !all_zero(&b[48..58]) {
             return Err("only value segments have a floor and an origin");
         }
         Ok(FileHeader {
@@ -114,6 +121,7 @@ impl FileHeader {
             created_ms: get_u64(b, 40).cast_signed(),
             floor: get_u64(b, 48),
             is_output: b[56] == 1,
+            level: b[57],
         })
     }
 }
@@ -127,7 +135,7 @@ mod tests {
         for kind in Kind::ALL {
             let mut header = FileHeader::new(kind, [7; 16], 70_000, -5);
             if kind == Kind::Values {
-                (header.floor, header.is_output) = (99, true);
+                (header.floor, header.is_output, header.level) = (99, true, 9);
             }
             let bytes = header.encode();
             assert_eq!(FileHeader::decode(&bytes), Ok(header));

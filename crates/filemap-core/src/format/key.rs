@@ -7,16 +7,19 @@
 //! | 8 | 8 | sequence |
 //! | 16 | 8 | time, ms since 1970 |
 //! | 24 | 8 | 40 bits location of the value record, 24 bits its length in units of 64 bytes |
-//! | 32 | 8 | 40 bits address of the previous record of the chain in units of 16 bytes, 0 for none; 24 bits length of the chain, this record included |
+//! | 32 | 8 | 40 bits address of the previous record of the chain, 0 for none; 24 bits length of the chain, this record included |
 //! | 40 | 8 | only in a reference: sequence of the version that holds the body |
 //! | 48 | 8 | only in a reference: address of the key record of that version, 0 when it is not known |
 //! | 40 or 56 | | key; then zeros to a multiple of 16 |
+//!
+//! An address is {16 bits segment number, 24 bits offset in that segment in units of 16 bytes}; 0 is none, since no record
+//! lies at the start of a file.
 
 use super::location::Extent;
 use super::{Flaw, get_u32, get_u64, put, seeded_crc};
 use crate::record::{MAX_KEY_BYTES, MAX_SEQUENCE, Version};
 
-/// Records start at multiples of this many bytes, and addresses count it.
+/// Records start at multiples of this many bytes, which addresses count.
 pub(crate) const UNIT_BYTES: u64 = 16;
 /// Length of the fixed part, but for a reference's.
 const FIXED_BYTES: usize = 40;
@@ -29,9 +32,29 @@ const ADDRESS_MASK: u64 = (1 << 40) - 1;
 const CHUNKED: u32 = 1 << 24;
 const REFERENCE: u32 = 1 << 25;
 
+/// A segment of the key log has at most this many bytes: 24 bits of units.
+pub(crate) const MAX_SEGMENT_BYTES: u64 = UNIT_BYTES << 24;
+/// What the ordinals of the key log's segments are told by from those of the value log's, in the seeds of checksums.
+const SEED: u64 = 1 << 63;
+
+/// The address of a record: the number of its segment, and its offset there.
+pub(crate) fn address(segment: u16, offset: u64) -> u64 {
+    (u64::from(segment) << 24) | (offset / UNIT_BYTES)
+}
+
 /// The segment of the key log in which an address lies.
 pub(crate) fn segment_of(address: u64) -> u16 {
     (address >> 24) as u16
+}
+
+/// The byte offset of an address in its segment.
+pub(crate) fn offset_of(address: u64) -> u64 {
+    (address & ((1 << 24) - 1)) * UNIT_BYTES
+}
+
+/// The seed of the checksums of the key log's segment with an ordinal.
+pub(crate) fn seed(store_id: &[u8; 16], ordinal: u64) -> u32 {
+    super::seed(store_id, SEED | ordinal)
 }
 
 /// A decoded key record, without its key.
@@ -43,7 +66,7 @@ pub(crate) struct KeyRecord {
     pub(crate) extent: Extent,
     /// Whether the value is a list of chunks.
     pub(crate) chunked: bool,
-    /// Address in units, 0 for none.
+    /// An address, 0 for none.
     pub(crate) previous: u64,
     pub(crate) chain: u32,
     /// Sequence of the version that holds the body; 0 for this one.

@@ -4,6 +4,7 @@
 //! Invariants: little-endian, fixed width, no padding that is not written; reserved bytes are zero and checked; tag 0
 //! is invalid; `decode` is total over any bytes and never allocates by a length that it has not checked.
 
+pub(crate) mod dictionary;
 pub(crate) mod header;
 pub(crate) mod key;
 pub(crate) mod leaf;

@@ -10,9 +10,6 @@ pub(crate) const NEW_SUPERBLOCK: &str = "SUPERBLOCK.new";
 pub(crate) const OLD_SUPERBLOCK: &str = "SUPERBLOCK.old";
 /// The hash index.
 pub(crate) const INDEX: &str = "address.idx";
-/// The key log.
-pub(crate) const KEYS: &str = "key.dat";
-
 /// The name of a value segment.
 pub(crate) fn segment(id: u16) -> String {
     format!("value{id}.dat")
@@ -39,14 +36,36 @@ pub(crate) fn copy_of(name: &str) -> String {
     format!("{name}.copy")
 }
 
-/// Whether a file holds a dictionary.
-pub(crate) fn is_dictionary(name: &str) -> bool {
-    dictionary_id(name).is_some()
+/// The name of a dictionary's file.
+pub(crate) fn dictionary(id: u32) -> String {
+    format!("dict{id}.zdict")
 }
 
-/// The id of the dictionary in a file.
-pub(crate) fn dictionary_id(name: &str) -> Option<u32> {
-    name.strip_prefix("dict")?.strip_suffix(".zdict")?.parse().ok()
+/// The id of a dictionary's file, if the name is one that `dictionary` gives.
+pub(crate) fn parse_dictionary(name: &str) -> Option<u32> {
+    let id = name.strip_prefix("dict")?.strip_suffix(".zdict")?.parse().ok()?;
+    (id != 0 && dictionary(id) == name).then_some(id)
+}
+
+/// The name of a dictionary's file while it is written.
+pub(crate) fn new_dictionary(id: u32) -> String {
+    format!("{}.new", dictionary(id))
+}
+
+/// The id of a dictionary that is being written, if the name is one that `new_dictionary` gives.
+pub(crate) fn parse_new_dictionary(name: &str) -> Option<u32> {
+    parse_dictionary(name.strip_suffix(".new")?)
+}
+
+/// The name of a segment of the key log.
+pub(crate) fn keys(id: u16) -> String {
+    format!("key{id}.dat")
+}
+
+/// The number of a segment of the key log, if the name is one that `keys` gives.
+pub(crate) fn parse_keys(name: &str) -> Option<u16> {
+    let id = name.strip_prefix("key")?.strip_suffix(".dat")?.parse().ok()?;
+    (keys(id) == name).then_some(id)
 }
 
 #[cfg(test)]
@@ -57,9 +76,25 @@ mod tests {
     fn only_names_that_would_be_given_are_parsed() {
         for id in [0, 1, 9, 65_535] {
             assert_eq!(parse_segment(&segment(id)), Some(id));
+            assert_eq!(parse_keys(&keys(id)), Some(id));
+            assert_eq!((parse_segment(&keys(id)), parse_keys(&segment(id))), (None, None));
         }
-        for name in ["value.dat", "value01.dat", "value+1.dat", "value65536.dat", "value1.dat.tmp", "xvalue1.dat", ""] {
-            assert_eq!(parse_segment(name), None, "{name}");
+        for rest in [".dat", "01.dat", "+1.dat", "65536.dat", "1.dat.tmp", ""] {
+            assert_eq!(parse_segment(&format!("value{rest}")), None, "{rest}");
+            assert_eq!(parse_keys(&format!("key{rest}")), None, "{rest}");
+        }
+        assert_eq!((parse_segment("xvalue1.dat"), parse_keys("xkey1.dat")), (None, None));
+    }
+
+    #[test]
+    fn names_of_dictionaries_are_parsed_as_strictly() {
+        for id in [1, 9, 4_000_000_000] {
+            assert_eq!(parse_dictionary(&dictionary(id)), Some(id));
+            assert_eq!(parse_new_dictionary(&new_dictionary(id)), Some(id));
+            assert_eq!(parse_dictionary(&new_dictionary(id)), None);
+        }
+        for name in ["dict.zdict", "dict0.zdict", "dict01.zdict", "dict4294967296.zdict", "dict1.zdict.tmp", "dict1"] {
+            assert_eq!(parse_dictionary(name).or(parse_new_dictionary(name)), None, "{name}");
         }
     }
 }

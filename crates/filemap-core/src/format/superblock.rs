@@ -17,7 +17,7 @@
 //! | 96 | 8 | tail: ordinal of the segment up to which the value log is in the index |
 //! | 104 | 8 | tail: byte offset in that segment |
 //! | 112 | 8 | next sequence at the tail |
-//! | 120 | 8 | length of key.dat in bytes when it was written |
+//! | 120 | 8 | key tail: ordinal of the last segment of the key log that the index leads to |
 //! | 128 | 8 | length of address.idx in pages |
 //! | 136 | 4 | root node page of the directory, 0 for none |
 //! | 140 | 1 | directory depth: it has 2^depth entries |
@@ -29,9 +29,10 @@
 //! | 176 | 8 | how many recoveries have dropped something that a reader may have seen |
 //! | 184 | 4 | root page of the segment table, 0 for none |
 //! | 188 | 4 | number of its words |
-//! | 192 | 320 | reserved, zero |
+//! | 192 | 8 | key tail: byte offset in that segment |
+//! | 200 | 312 | reserved, zero |
 
-use super::{FORMAT_VERSION, Flaw, PAGE_BYTES, all_zero, get_16, get_u16, get_u32, get_u64, header, leaf, put};
+use super::{FORMAT_VERSION, Flaw, PAGE_BYTES, all_zero, get_16, get_u16, get_u32, get_u64, header, key, leaf, put};
 use crate::options::Canonicalizer;
 use crate::record::MAX_SEQUENCE;
 
@@ -40,7 +41,7 @@ pub(crate) const BYTES: usize = 512;
 pub(crate) const COPIES: [u64; 2] = [0, PAGE_BYTES as u64];
 const MAGIC: &[u8; 8] = b"FILEMAP\0";
 
-/// A place in the order of the value log.
+/// A place in the order of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Tail {
     /// Ordinal of the segment.
@@ -84,7 +85,8 @@ pub(crate) struct Superblock {
     pub(crate) epoch: u64,
     pub(crate) tail: Tail,
     pub(crate) next_sequence: u64,
-    pub(crate) key_bytes: u64,
+    /// What lies further in the key log counts for nothing.
+    pub(crate) key_tail: Tail,
     pub(crate) index: IndexRoot,
     pub(crate) versions: u64,
     pub(crate) max_time_ms: i64,
@@ -108,7 +110,7 @@ impl Superblock {
             self.tail.ordinal,
             self.tail.offset,
             self.next_sequence,
-            self.key_bytes,
+            self.key_tail.ordinal,
             self.index.pages,
             u64::from(self.index.root) | u64::from(self.index.depth) << 32,
             self.index.leaves,
@@ -117,6 +119,7 @@ impl Superblock {
             self.max_time_ms.cast_unsigned(),
             self.recoveries,
             u64::from(self.index.table) | u64::from(self.index.table_words) << 32,
+            self.key_tail.offset,
         ];
         for (i, word) in words.iter().enumerate() {
             put(&mut b, 88 + 8 * i, &word.to_le_bytes());
@@ -157,7 +160,7 @@ impl Superblock {
             epoch: word(0),
             tail: Tail { ordinal: word(1), offset: word(2) },
             next_sequence: word(3),
-            key_bytes: word(4),
+            key_tail: Tail { ordinal: word(4), offset: word(13) },
             index: IndexRoot {
                 pages: word(5),
                 root: get_u32(b, 136),
@@ -176,7 +179,7 @@ impl Superblock {
 
 /// Whether the fields of a superblock of this format say what can be.
 fn check_ranges(b: &[u8]) -> Result<(), Flaw> {
-    if !(all_zero(&b[141..144]) && all_zero(&b[192..BYTES])) {
+    if !(all_zero(&b[141..144]) && all_zero(&b[200..BYTES])) {
         return Err("reserved superblock bytes are not zero");
     }
     if !(4096..=1 << 30).contains(&get_u32(b, 40)) {
@@ -187,11 +190,15 @@ fn check_ranges(b: &[u8]) -> Result<(), Flaw> {
     if !(header::BYTES as u64..=1 << 30).contains(&offset) || !offset.is_multiple_of(64) {
         return Err("tail is out of range");
     }
+    let offset = word(13);
+    if !(header::BYTES as u64..=key::MAX_SEGMENT_BYTES).contains(&offset) || !offset.is_multiple_of(key::UNIT_BYTES) {
+        return Err("key tail is out of range");
+    }
     if word(3) > MAX_SEQUENCE {
         return Err("sequence is out of range");
     }
     // What counts up by one never comes near this, and must not overflow.
-    if word(0) > MAX_SEQUENCE || word(1) > header::MAX_ORDINAL || word(9) > MAX_SEQUENCE {
+    if word(0) > MAX_SEQUENCE || word(1).max(word(4)) > header::MAX_ORDINAL || word(9) > MAX_SEQUENCE {
         return Err("epoch, ordinal or number of versions is out of range");
     }
     if word(5) > u64::from(u32::MAX) || word(7) > word(5) || word(8) > word(7) * leaf::CAPACITY as u64 {
@@ -221,7 +228,7 @@ pub(crate) fn example() -> Superblock {
         epoch: 9,
         tail: Tail { ordinal: 4, offset: 640 },
         next_sequence: 77,
-        key_bytes: 4096,
+        key_tail: Tail { ordinal: 2, offset: 4096 },
         index: IndexRoot { pages: 12, root: 5, depth: 8, leaves: 6, keys: 1000, table: 4, table_words: 9 },
         versions: 1010,
         max_time_ms: -1,
@@ -247,10 +254,13 @@ mod tests {
 
     #[test]
     fn a_superblock_out_of_range_is_refused_though_its_checksum_is_right() {
-        let spoil: [fn(&mut Superblock); 8] = [
+        let spoil: [fn(&mut Superblock); 11] = [
             |s| s.epoch = u64::MAX,
             |s| s.tail.ordinal = u64::MAX,
             |s| s.tail.offset = 0, // a filler there would cover the segment's header
+            |s| s.key_tail.ordinal = u64::MAX,
+            |s| s.key_tail.offset = 0,
+            |s| s.key_tail.offset += 8,
             |s| s.versions = u64::MAX,
             |s| s.index.pages = 1 << 33,
             |s| s.index.leaves = s.index.pages + 1,

@@ -5,10 +5,10 @@
 //! | 0 | 4 | head CRC-32 of bytes 4 to the end of the meta, seeded with store id, segment ordinal and record offset |
 //! | 4 | 4 | CRC-32 of the payload, not seeded; 0 for a filler |
 //! | 8 | 1 | kind: 1 page, 2 reference, 3 tombstone, 4 chunk, 5 chunked, 6 filler |
-//! | 9 | 1 | codec of the payload: 0 raw, 1 zstd |
-//! | 10 | 1 | codec of the meta: 0 raw, 1 zstd |
+//! | 9 | 1 | codec of the payload: 0 raw, 1 zstd, 2 zstd with the dictionary |
+//! | 10 | 1 | codec of the meta: 0 raw, 1 zstd, 2 zstd with the dictionary |
 //! | 11 | 1 | reserved, zero |
-//! | 12 | 4 | dictionary of the payload, 0 for none |
+//! | 12 | 4 | id of the dictionary of payload and meta, 0 if neither needs one |
 //! | 16 | 8 | sequence |
 //! | 24 | 8 | time, ms since 1970 |
 //! | 32 | 8 | length of the body, uncompressed; of a chunk, of that chunk |
@@ -76,6 +76,8 @@ impl Kind {
 pub(crate) enum Codec {
     Raw,
     Zstd,
+    /// zstd with the dictionary that the record names.
+    Dictionary,
 }
 
 impl Codec {
@@ -83,11 +85,12 @@ impl Codec {
         match self {
             Codec::Raw => 0,
             Codec::Zstd => 1,
+            Codec::Dictionary => 2,
         }
     }
 
     fn of_tag(tag: u8) -> Option<Codec> {
-        [Codec::Raw, Codec::Zstd].into_iter().find(|c| c.tag() == tag)
+        [Codec::Raw, Codec::Zstd, Codec::Dictionary].into_iter().find(|c| c.tag() == tag)
     }
 }
 
@@ -225,6 +228,9 @@ fn check_limits(h: &Header) -> Result<(), Flaw> {
     }
     if h.meta_codec == Codec::Raw && h.meta_bytes != h.meta_raw_bytes {
         return Err("raw meta of another length than recorded");
+    }
+    if (h.dictionary != 0) != (h.codec == Codec::Dictionary || h.meta_codec == Codec::Dictionary) {
+        return Err("it names a dictionary that it does not use, or uses one that it does not name");
     }
     if h.sequence > MAX_SEQUENCE {
         return Err("sequence is out of range");

@@ -34,6 +34,15 @@ impl Directory {
         Directory { depth: self.depth + 1, epoch: self.epoch, entries: twice.map(AtomicU64::new).collect() }
     }
 
+    /// The same directory with half the entries, if no leaf needs them all.
+    pub(super) fn halved(&self) -> Option<Directory> {
+        if self.depth == MIN_DEPTH || self.leaves().any(|(_, entry)| entry.depth == self.depth) {
+            return None;
+        }
+        let half = self.entries.iter().step_by(2).map(|e| AtomicU64::new(e.load(Ordering::Relaxed)));
+        Some(Directory { depth: self.depth - 1, epoch: self.epoch, entries: half.collect() })
+    }
+
     pub(super) fn depth(&self) -> u8 {
         self.depth
     }

@@ -13,6 +13,7 @@
 mod directory;
 mod extents;
 mod load;
+mod shrink;
 mod writer;
 
 use std::sync::Arc;

@@ -59,10 +59,12 @@ fn apply(writer: &mut IndexWriter, batch: &BTreeMap<u64, u64>, durable: &mut dyn
             writer.flush().unwrap();
         }
         if writer.stage_is_full() {
+            writer.merge(others.first().map(|k| k.0)).unwrap();
             commit(writer, durable);
         }
         rest = others;
     }
+    writer.merge(None).unwrap();
     commit(writer, durable);
 }
 
@@ -227,4 +229,75 @@ fn a_damaged_page_is_an_error_and_not_a_miss() {
     }
     assert_eq!(wrong, 0);
     assert!(errors > 500);
+}
+
+/// What a batch of removals leaves: merges and, in the end, a sweep, as a checkpoint does them.
+fn shrink(writer: &mut IndexWriter) {
+    loop {
+        writer.sweep().unwrap();
+        writer.commit(&[]).unwrap();
+        writer.committed();
+        writer.punch();
+        if !writer.is_sweeping() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn an_index_that_grows_and_shrinks_again_and_again_is_what_a_map_is() {
+    let (_temp, file) = file();
+    let (mut index, mut writer) = open(&file, IndexRoot::empty(), 1);
+    let (mut root, mut epoch) = (IndexRoot::empty(), 1);
+    let mut model = BTreeMap::new();
+    let mut state = 3u64;
+    let mut random = |below: u64| {
+        state = hash(state);
+        state % below
+    };
+    for round in 0..24 {
+        let mut batch = BTreeMap::new();
+        // Now up to 60,000 keys, now down to a few, now a little of both.
+        let (count, removes) =
+            [(30_000, 10), (30_000, 95), (2000, 50), (40_000, 0), (60_000, 100), (500, 60)][round % 6];
+        for _ in 0..count {
+            let i = 1 + random(59_999);
+            batch.insert(hash(i), if random(100) < removes { 0 } else { i + 1_000_000 * round as u64 });
+        }
+        if removes == 100 {
+            batch.extend(model.keys().map(|h| (*h, 0)));
+        }
+        apply(&mut writer, &batch, &mut |r, e| (root, epoch) = (r, e));
+        for (h, i) in batch {
+            if i == 0 {
+                model.remove(&h)
+            } else {
+                model.insert(h, i)
+            };
+        }
+        if round % 5 == 4 {
+            (index, writer) = open(&file, root, epoch);
+        }
+        if writer.wants_sweep() {
+            shrink(&mut writer);
+            (root, epoch) = (writer.root(), writer.epoch() - 1);
+        }
+        assert_eq!(root.keys, model.len() as u64);
+        if model.is_empty() {
+            assert_eq!((root.leaves, root.depth), (0, MIN_DEPTH));
+            assert!(file.allocated_bytes().unwrap() < 200 * PAGE_BYTES as u64);
+        }
+        let again = load(Arc::clone(&file), SEED, Owner::Other, root, epoch, &Limits::default()).unwrap().index;
+        for i in 1..60_000 {
+            let want: Vec<u64> = model.get(&hash(i)).copied().into_iter().collect();
+            assert_eq!(found(&index, hash(i)), want);
+            assert_eq!(found(&again, hash(i)), want);
+        }
+        let mut seen = 0;
+        let bad = &mut |page, what: &str| panic!("page {page}: {what}");
+        let pages = index.check(&mut || Ok(()), &mut |s| seen += s.len(), bad).unwrap();
+        assert_eq!((seen, pages), (model.len(), root.leaves));
+        let least = root.keys / 254;
+        assert!(root.leaves <= 128 + 4 * least, "{} leaves for {} keys", root.leaves, root.keys);
+    }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::directory::Directory;
 use super::load::{Levels, Loaded};
+use super::shrink::Shrinking;
 use super::{Index, copy};
 use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
@@ -36,7 +37,7 @@ pub(crate) struct OldLeaf {
     pub(crate) prefix: u64,
     pub(crate) depth: u8,
     pub(crate) slots: Vec<Slot>,
-    page: u32,
+    pub(super) page: u32,
 }
 
 impl OldLeaf {
@@ -54,24 +55,25 @@ struct Pending {
 
 /// The one writer of the index.
 pub(crate) struct IndexWriter {
-    index: Arc<Index>,
+    pub(super) index: Arc<Index>,
     /// Page numbers of the nodes of each level, level 0 first; the last level has one, the root.
-    levels: Levels,
-    dirty: BTreeSet<usize>,
-    free: BTreeSet<u32>,
+    pub(super) levels: Levels,
+    pub(super) dirty: BTreeSet<usize>,
+    pub(super) free: BTreeSet<u32>,
     retired: Vec<u32>,
     pending: Vec<Pending>,
-    pages: u64,
-    leaves: u64,
+    pub(super) pages: u64,
+    pub(super) leaves: u64,
     keys: u64,
     epoch: u64,
     stage_pages: u64,
     written_pages: u64,
-    limits: Limits,
+    pub(super) limits: Limits,
+    pub(super) shrinking: Shrinking,
     /// No leaf is split beyond this depth.
     deepest: u8,
     /// Pages of the segment table, its root last, and the number of its words.
-    table: (Vec<u32>, u32),
+    pub(super) table: (Vec<u32>, u32),
 }
 
 impl IndexWriter {
@@ -105,6 +107,7 @@ impl IndexWriter {
             stage_pages: 0,
             written_pages: 0,
             limits,
+            shrinking: Shrinking::default(),
             deepest: deepest(root.keys),
             table: (table_pages, table.len() as u32),
         }
@@ -143,11 +146,19 @@ impl IndexWriter {
     /// `Full` when more keys share the bits of their hash than a page holds.
     pub(crate) fn replace(&mut self, old: &OldLeaf, slots: &[Slot]) -> Result<()> {
         self.keys = self.keys.wrapping_add(slots.len() as u64).wrapping_sub(old.slots.len() as u64);
+        if slots.len() < old.slots.len() {
+            self.shrinking.note(old, slots.len());
+        }
+        self.drop_leaf(old);
+        self.place(old.prefix, old.depth, slots)
+    }
+
+    /// A leaf is no more, or lies elsewhere.
+    pub(super) fn drop_leaf(&mut self, old: &OldLeaf) {
         if old.page != 0 {
             self.retire(old.page);
             self.leaves -= 1;
         }
-        self.place(old.prefix, old.depth, slots)
     }
 
     /// Whether enough leaves wait to be worth a write.
@@ -156,7 +167,7 @@ impl IndexWriter {
     }
 
     /// Writes slots as one leaf, or as halves until they fit.
-    fn place(&mut self, prefix: u64, depth: u8, slots: &[Slot]) -> Result<()> {
+    pub(super) fn place(&mut self, prefix: u64, depth: u8, slots: &[Slot]) -> Result<()> {
         let room = if depth < self.deepest { self.limits.leaf_slots.min(CAPACITY) } else { CAPACITY };
         if slots.len() <= room {
             let entry = Entry { page: 0, count: slots.len() as u16, depth };
@@ -234,6 +245,7 @@ impl IndexWriter {
     /// superblock with [`IndexWriter::epoch`]; when that is durable, call [`IndexWriter::committed`].
     pub(crate) fn commit(&mut self, table: &[u64]) -> Result<IndexRoot> {
         self.flush()?;
+        self.halve();
         self.write_nodes()?;
         self.write_table(table)?;
         if !planted(Fault::IndexNotSynced) {
@@ -244,6 +256,9 @@ impl IndexWriter {
 
     /// A page that the last durable superblock may name is not used again before the next one is durable.
     fn retire(&mut self, page: u32) {
+        if planted(Fault::PagesPunchedEarly) {
+            let _ = self.index.file.punch(u64::from(page) * PAGE_BYTES as u64, PAGE_BYTES as u64);
+        }
         if planted(Fault::RetiredPagesReusedAtOnce) {
             self.free.insert(page);
         } else {
@@ -297,7 +312,7 @@ impl IndexWriter {
             if self.levels.len() <= level {
                 self.levels.push(Vec::new());
             }
-            self.levels[level].resize(nodes, 0);
+            self.shorten(level, nodes);
             let mut encoded = Vec::with_capacity(dirty.len());
             for &at in &dirty {
                 let range = at * node::CAPACITY..((at + 1) * node::CAPACITY).min(count);
@@ -317,8 +332,6 @@ impl IndexWriter {
             let mut writes: Vec<(u32, &[u8])> = encoded.iter().map(|(p, b)| (*p, &b[..])).collect();
             write_pages(&self.index, &mut writes)?;
             if nodes == 1 {
-                // A level above is left over only when the directory has never been that large: it does not shrink.
-                debug_assert_eq!(self.levels.len(), level + 1);
                 return Ok(());
             }
             dirty = dirty.iter().map(|at| at / node::CAPACITY).collect();
@@ -330,6 +343,17 @@ impl IndexWriter {
 }
 
 impl IndexWriter {
+    /// Gives a level of nodes its length; those that it has no more, and levels above a single node, are dropped.
+    fn shorten(&mut self, level: usize, nodes: usize) {
+        let above = if nodes == 1 { self.levels.split_off(level + 1) } else { Vec::new() };
+        let level = &mut self.levels[level];
+        let rest = level.split_off(nodes.min(level.len()));
+        level.resize(nodes, 0);
+        for page in above.into_iter().flatten().chain(rest).filter(|&page| page != 0) {
+            self.retire(page);
+        }
+    }
+
     /// Writes the segment table anew: a page or two, but for the largest stores.
     fn write_table(&mut self, words: &[u64]) -> Result<()> {
         for page in std::mem::take(&mut self.table.0) {

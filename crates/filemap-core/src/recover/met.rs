@@ -10,7 +10,7 @@ use crate::format::location::Location;
 use crate::format::superblock::{Superblock, Tail};
 use crate::format::value::{self, Kind};
 use crate::recent::Recent;
-use crate::values::segments::{Segment, Segments};
+use crate::segments::{Segment, Segments};
 
 /// See the module.
 #[derive(Debug)]

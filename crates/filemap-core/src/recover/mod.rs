@@ -22,8 +22,8 @@ use crate::keys::KeyLog;
 use crate::options::{Canonicalizer, Options};
 use crate::recent::{Entry, Recent};
 use crate::record::{Version, now_ms};
+use crate::segments::{FIRST_RECORD, Segment, Segments};
 use crate::superblock::SuperblockFile;
-use crate::values::segments::{FIRST_RECORD, Segment, Segments};
 
 pub(crate) use met::Met;
 pub(crate) use replay::{fill, replay};
@@ -58,8 +58,7 @@ fn is_unborn(dir: &dyn Dir, name: &str, begun: bool) -> std::io::Result<bool> {
         names::LOCK => LOCK_BYTES,
         names::NEW_SUPERBLOCK => COPIES[1] + SUPERBLOCK_BYTES as u64,
         names::INDEX => PAGE_BYTES as u64,
-        names::KEYS => FIRST_RECORD,
-        name if name == names::segment(0) => FIRST_RECORD,
+        name if name == names::segment(0) || name == names::keys(0) => FIRST_RECORD,
         _ => return Ok(false),
     };
     // For writing, since what is not refused is replaced.
@@ -67,7 +66,7 @@ fn is_unborn(dir: &dyn Dir, name: &str, begun: bool) -> std::io::Result<bool> {
     if file.len()? > longest {
         return Ok(false);
     }
-    // Others have files called key.dat too: without the mark of a creation, it must be as good as empty.
+    // Others have files called key0.dat too: without the mark of a creation, it must be as good as empty.
     let mut start = [0; 8];
     let n = file.read_at(&mut start, 0)?;
     let is_ours = || FileKind::ALL.iter().any(|k| start == *k.magic());
@@ -81,7 +80,7 @@ fn is_unborn(dir: &dyn Dir, name: &str, begun: bool) -> std::io::Result<bool> {
 pub(crate) fn clear_unborn(dir: &dyn Dir) -> Result<()> {
     check_vacant(dir)?;
     // The mark goes last: without it the others might not be known for ours.
-    for name in [names::INDEX, names::KEYS, &names::segment(0)] {
+    for name in [names::INDEX, &names::keys(0), &names::segment(0)] {
         remove_if_there(dir, name)?;
     }
     sync_dir(dir)?;
@@ -112,7 +111,7 @@ pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
         epoch: 1,
         tail: Tail { ordinal: 0, offset: FIRST_RECORD },
         next_sequence: 1,
-        key_bytes: crate::format::header::BYTES as u64,
+        key_tail: Tail { ordinal: 0, offset: FIRST_RECORD },
         index: IndexRoot::empty(),
         versions: 0,
         max_time_ms: i64::MIN,

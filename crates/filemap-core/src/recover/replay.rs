@@ -20,8 +20,8 @@ use crate::format::value::{self, ChunkEntry, Header, Kind};
 use crate::log::scan::Item;
 use crate::recent::Recent;
 use crate::recover::{Met, enter, remove_spares};
+use crate::segments::{FIRST_RECORD, Segment, Segments};
 use crate::superblock::SuperblockFile;
-use crate::values::segments::{FIRST_RECORD, Segment, Segments};
 
 /// Where the log goes on, and what was found.
 pub(crate) struct Replay {

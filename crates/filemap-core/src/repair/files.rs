@@ -13,8 +13,8 @@ use crate::format::superblock::Superblock;
 use crate::keys::KeyLog;
 use crate::recover::{create_index, fill, remove_if_there, sync_dir};
 use crate::repair::survey::Survey;
+use crate::segments::{FIRST_RECORD, Segment};
 use crate::superblock::SuperblockFile;
-use crate::values::segments::{FIRST_RECORD, Segment};
 
 /// What is tried again by itself when a larger read fails.
 const SECTOR_BYTES: usize = 4096;

@@ -5,6 +5,7 @@
 //! Invariants: a source that is not repaired in place is only read. What is being repaired is no store before all of it is
 //! durable: its superblock gets its name last. Nothing whole is ever written over.
 
+pub(crate) mod dictionaries;
 pub(crate) mod files;
 pub(crate) mod rebuild;
 mod sequences;

@@ -27,12 +27,12 @@ use crate::record::{MAX_SEQUENCE, Version};
 use crate::recover;
 use crate::repair::sequences::Sequences;
 use crate::repair::{Loss, RepairProgress};
+use crate::segments::{FIRST_RECORD, Segment};
 use crate::state::Shared;
 use crate::sync::lock;
 use crate::values::ValueFraming;
 use crate::values::append::Appender;
 use crate::values::read::{Raw, Want};
-use crate::values::segments::{FIRST_RECORD, Segment};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 /// After so many bytes the caller is told.

@@ -19,8 +19,8 @@ use crate::log::scan::{Item, Scan};
 use crate::record::now_ms;
 use crate::recover;
 use crate::repair::{Ignored, Loss};
+use crate::segments::FIRST_RECORD;
 use crate::values::ValueFraming;
-use crate::values::segments::FIRST_RECORD;
 
 /// A segment that was found.
 #[derive(Clone, Debug)]
@@ -50,7 +50,8 @@ pub(crate) struct Survey {
     pub(crate) is_last: bool,
     /// Those that are not in the log's order first, then the log.
     pub(crate) segments: Vec<Found>,
-    pub(crate) dictionaries: Vec<String>,
+    /// Ids of the dictionaries of which there are files.
+    pub(crate) dictionaries: Vec<u32>,
     /// Files that bear a segment's name and are none of the store's.
     pub(crate) ignored: Vec<Ignored>,
     /// Segments that the last segment table names and that are not there.
@@ -101,7 +102,7 @@ pub(crate) fn survey(dir: &dyn Dir, is_strict: bool, limits: &Limits) -> Result<
         superblock,
         is_last,
         segments,
-        dictionaries: listed.into_iter().filter(|name| names::is_dictionary(name)).collect(),
+        dictionaries: listed.iter().filter_map(|name| names::parse_dictionary(name)).collect(),
         ignored,
         missing,
         next_ordinal,

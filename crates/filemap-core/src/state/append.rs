@@ -19,7 +19,7 @@ const MEASURE_EVERY_BYTES: u64 = 16 << 20;
 /// A put is slowed down by at most this, unless the recent table is twice as full as it should be.
 const SLOWEST: Duration = Duration::from_millis(10);
 /// A put is held back by at most this for compaction to keep up.
-const HOLD_BACK: Duration = Duration::from_micros(2500);
+const HOLD_BACK: Duration = Duration::from_micros(4000);
 
 impl Shared {
     /// All that can be refused before anything is done.
@@ -107,6 +107,7 @@ impl Shared {
             tombstone: draft.header.kind == Kind::Tombstone,
         };
         self.tables.load().active.insert(self.hash(key), key, &entry);
+        self.note_put(writer, key, &draft.header, appended.extent.location, appended.extent.size());
         Counters::add(&self.counters.appended_bytes, draft.bytes.len() as u64);
         if appended.rolled {
             self.emit(&Event::SegmentRolled { segment: appended.extent.location.segment });
@@ -163,6 +164,7 @@ impl Shared {
             let ordinal = log.appender.tail().ordinal;
             *stream = Some(log.pins.begin(ordinal));
         }
+        self.count_packed(&draft.header);
         Counters::add(&self.counters.appended_bytes, draft.bytes.len() as u64);
         self.ring_bells(writer, &log);
         let entry = ChunkEntry {

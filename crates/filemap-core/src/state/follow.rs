@@ -18,11 +18,12 @@ use crate::options::Options;
 use crate::primitive::{ArcSwap, AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering, sleep};
 use crate::recent::Recent;
 use crate::recover::{self, Met};
+use crate::segments::{Bounds, FIRST_RECORD, Segment, Segments};
 use crate::state::{Shared, Tables, check_canonicalizer};
 use crate::stats::Counters;
 use crate::superblock::SuperblockFile;
 use crate::sync::lock;
-use crate::values::segments::{FIRST_RECORD, Segment, Segments};
+use crate::values::VALUES;
 
 /// A handle that is used follows the writer at least this often.
 const EVERY: Duration = Duration::from_millis(500);
@@ -90,8 +91,17 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
             return Err(error);
         }
         check_canonicalizer(&current, &options)?;
-        let segments = Arc::new(Segments::open(Arc::clone(&dir), current.store_id, access, options.open_files())?);
-        let keys = KeyLog::open(&*dir, access, &current)?;
+        let segments =
+            Arc::new(Segments::open(&VALUES, Arc::clone(&dir), current.store_id, access, Bounds::of_values(&options))?);
+        segments.dictionaries.set_memory(options.dictionary_memory_bytes);
+        let keys = match KeyLog::open(Arc::clone(&dir), access, &current, Bounds::of_keys(&options)) {
+            // The writer may have removed what it names since: then there is a newer superblock.
+            Err(e) if e.is_corrupt() => {
+                failed = Some((current.epoch, e));
+                continue;
+            }
+            keys => keys?,
+        };
         let file = recover::open_index(&*dir, access, &current)?;
         let loaded = match load(
             file,
@@ -214,7 +224,13 @@ impl Shared {
                 // The writer has moved on since: what its index names must be known before it is used.
                 is_lost |= self.follow_or_lose(state)?;
             }
-            self.keys.follow(&newest);
+            match self.keys.rescan(&newest) {
+                Err(e) if e.is_corrupt() => {
+                    failed = Some((newest.epoch, e));
+                    continue;
+                }
+                rescanned => rescanned?,
+            }
             let file = recover::open_index(&*self.dir, Access::Read, &newest)?;
             match load(
                 file,
@@ -229,6 +245,7 @@ impl Shared {
                 Ok(loaded) => {
                     self.indexed_time_ms.store(newest.max_time_ms, Ordering::Release);
                     self.index.follow(&loaded.index);
+                    self.keys.follow(&newest);
                     self.accounts.store(Arc::new(recover::accounts(&loaded, newest.index)?));
                     let full = self.tables.load().active.bytes() > self.options.recent_bytes;
                     if is_lost || (full && newest.tail <= state.position) {
@@ -291,7 +308,7 @@ impl Shared {
         let mut next = self.begun_after(state, table)?;
         if next.is_none() {
             // Those that are known may even be gone, created ahead by a writer that was killed, and others in their place.
-            self.segments.rescan(state.position.ordinal)?;
+            self.segments.rescan(|s| s.ordinal <= state.position.ordinal)?;
             next = self.begun_after(state, table)?;
         }
         let Some(next) = next else { return Ok(false) };
@@ -357,7 +374,7 @@ impl Shared {
     fn heed_recoveries(&self, state: &mut Following) -> Result<()> {
         let newest = self.superblock.newest_whole(&*self.dir)?;
         if newest.recoveries != state.recoveries {
-            self.segments.rescan(newest.tail.ordinal)?;
+            self.segments.rescan(|s| s.ordinal <= newest.tail.ordinal)?;
             self.start_table_anew(state, &newest)?;
         }
         Ok(())

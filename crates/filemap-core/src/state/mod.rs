@@ -9,9 +9,11 @@ mod draft;
 pub(crate) mod follow;
 mod read;
 mod retention;
+mod sample;
 mod space;
+mod training;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use filemap_io::{Access, Dir, Lock};
@@ -27,16 +29,18 @@ use crate::keys::{KeyAppender, KeyLog};
 use crate::options::{Durability, Options};
 use crate::primitive::{ArcSwap, AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering};
 use crate::recent::Recent;
+use crate::segments::Segments;
 use crate::stats::{Counters, Stats};
 use crate::superblock::SuperblockFile;
 use crate::sync::{Bell, GroupSync, Poison, lock};
 use crate::values::append::Appender;
-use crate::values::segments::Segments;
 
-pub(crate) use draft::{check_limits, digest};
+pub(crate) use draft::{Packing, check_limits, digest};
 pub(crate) use follow::Follower;
 pub(crate) use read::{Spot, sort_versions};
 pub(crate) use retention::Retention;
+pub use sample::RecompressionEstimate;
+pub(crate) use training::Training;
 
 /// The tables that a read looks into before the index, newest first.
 #[derive(Debug)]
@@ -130,10 +134,13 @@ pub(crate) struct WriteSide {
     pub(crate) looked_at: AtomicU64,
     /// Beyond this position of the appender puts are held back, for compaction to keep up.
     pub(crate) space_limit: AtomicU64,
+    pub(crate) training: Training,
     pub(crate) checkpoint_due: AtomicBool,
     /// Raised by each freeze that took long: a put that waited while it changed was held up by a checkpoint.
     pub(crate) slow_freezes: AtomicU64,
     pub(crate) free_space: FreeSpace,
+    /// Ordinals of segments of the key log that compaction could not empty.
+    pub(crate) kept_keys: Mutex<BTreeSet<u64>>,
     /// Given up by `close`, whichever clones live on.
     pub(crate) held: Mutex<Option<Box<dyn Lock>>>,
 }
@@ -208,6 +215,7 @@ impl Shared {
     pub(crate) fn stop_bells(&self) {
         if let Some(writer) = &self.writer {
             writer.compact_bell.stop();
+            writer.training.bell.stop();
             writer.checkpoint_bell.stop();
             writer.sync_bell.stop();
         }
@@ -266,13 +274,14 @@ impl Shared {
         let tables = self.tables.load();
         let both = || [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten();
         let (value_bytes, value_disk) = self.segments.bytes();
+        let (key_bytes, key_disk) = self.keys.bytes();
         let measured = self.dir.open(names::INDEX, Access::Read);
         let (index_bytes, index_disk) =
             measured.map_or((0, 0), |f| (f.len().unwrap_or(0), f.allocated_bytes().unwrap_or(0)));
         let current = self.latest.load();
         let small = [names::SUPERBLOCK, names::LOCK].iter().filter_map(|n| self.dir.open(n, Access::Read).ok());
-        let space = self.space();
-        let get = Counters::get;
+        let (space, get) = (self.space(), Counters::get);
+        let (dictionaries, dictionary_bytes) = self.segments.dictionaries.size();
         Stats {
             indexed_keys: current.index.keys,
             indexed_versions: current.versions,
@@ -282,13 +291,17 @@ impl Shared {
             directory_bytes: self.index.directory_bytes(),
             segments: self.segments.all().len() as u64,
             value_bytes,
-            key_bytes: self.keys.bytes(),
+            key_bytes,
             index_bytes,
             disk_bytes: value_disk
+                + dictionary_bytes
                 + index_disk
-                + self.keys.allocated_bytes()
+                + key_disk
                 + small.map(|f| f.allocated_bytes().unwrap_or(0)).sum::<u64>(),
             index_leaves: current.index.leaves,
+            dictionaries,
+            dictionary_bytes,
+            dictionary_memory_bytes: self.segments.dictionaries.memory_bytes(),
             puts: get(&c.puts),
             unchanged_puts: get(&c.unchanged_puts),
             removes: get(&c.removes),
@@ -296,6 +309,9 @@ impl Shared {
             hits: get(&c.hits),
             raw_bytes: get(&c.raw_bytes),
             appended_bytes: get(&c.appended_bytes),
+            dictionary_records: get(&c.dictionary_records),
+            body_bytes: get(&c.body_bytes),
+            payload_bytes: get(&c.payload_bytes),
             syncs: get(&c.syncs),
             checkpoints: get(&c.checkpoints),
             checkpoint_us: get(&c.checkpoint_us),

@@ -1,13 +1,15 @@
 //! Reads: recent table, else one index page, then the value record, whose own key confirms the match.
 
+use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
-use crate::format::key::{KeyRecord, UNIT_BYTES};
+use crate::format::key::KeyRecord;
 use crate::format::leaf::{Slot, kept_bits};
 use crate::format::location::Extent;
+use crate::format::superblock::Tail;
 use crate::format::value::Kind;
 use crate::format::{PAGE_BYTES, names};
 use crate::index::{Candidates, Lookup};
-use crate::keys::KeyLog;
+use crate::keys::{KeyFile, KeyLog};
 use crate::primitive::Ordering;
 use crate::recent::Entry;
 use crate::record::{Head, Value, Version};
@@ -103,8 +105,64 @@ impl Shared {
         }
     }
 
+    /// Repeats a look through the index into the key log when a segment of that was removed meanwhile: the index then
+    /// leads elsewhere. A handle that follows another process learns of it only when it follows.
+    pub(crate) fn steady<T>(&self, look: impl Fn() -> Result<T>) -> Result<T> {
+        loop {
+            let before = (self.keys.removals(), self.index.epoch());
+            let result = look();
+            if planted(Fault::StaleKeysBelieved) {
+                return result;
+            }
+            if self.keys.removals() != before.0 {
+                continue;
+            }
+            match result {
+                Err(e) if e.is_corrupt() && self.follower.is_some() => {
+                    self.follow_writer()?;
+                    if (self.keys.removals(), self.index.epoch()) == before {
+                        return Err(e);
+                    }
+                }
+                result => return result,
+            }
+        }
+    }
+
     /// The slot of a key and its newest key record, if the key is in the index. Confirmed by the key record.
     pub(crate) fn indexed(&self, key: &[u8], hash: u64) -> Result<Option<(Slot, KeyRecord)>> {
+        self.steady(|| self.indexed_now(key, hash))
+    }
+
+    /// The segments of the key log, opened, and where it ends: nothing that the index leads to before that end is missing
+    /// among them, but what is damage.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn key_files(&self) -> Result<(Vec<KeyFile>, Tail)> {
+        let complete = self.steady(|| {
+            let (files, end) = self.keys.files()?;
+            let accounts = self.accounts.load();
+            let live = accounts.keys.values().filter(|a| a.live_units > 0 && a.ordinal <= end.ordinal);
+            let has = |ordinal| files.iter().any(|f| f.segment.ordinal == ordinal && f.file.is_some());
+            match live.map(|a| a.ordinal).find(|ordinal| !has(*ordinal)) {
+                Some(missing) => Err(Error::corrupt(names::keys(missing as u16), 0, "the segment is missing")),
+                None => Ok((files, end)),
+            }
+        });
+        match complete {
+            Err(e) if e.is_corrupt() => self.keys.files(),
+            complete => complete,
+        }
+    }
+
+    /// All versions of a key that the index leads to.
+    fn indexed_chain(&self, key: &[u8], hash: u64) -> Result<Option<Vec<Spot>>> {
+        self.steady(|| self.indexed_now(key, hash)?.map(|(_, head)| chain(&self.keys, head)).transpose())
+    }
+
+    /// As [`Shared::indexed`], unless a segment of the key log is removed meanwhile.
+    fn indexed_now(&self, key: &[u8], hash: u64) -> Result<Option<(Slot, KeyRecord)>> {
         let mut damage = None;
         for slot in self.candidates(hash)?.iter() {
             let (record, found) = self.keys.read(slot.key)?;
@@ -112,7 +170,7 @@ impl Shared {
                 return Ok(Some((*slot, record)));
             }
             if !self.is_slot_of(slot, &found) {
-                damage = Some(Error::corrupt(names::KEYS, slot.key * UNIT_BYTES, MISLED));
+                damage = Some(self.keys.corrupt(slot.key, MISLED));
             }
         }
         damage.map_or(Ok(None), Err)
@@ -215,10 +273,8 @@ impl Shared {
                 spots.extend(table.versions(&found).into_iter().map(Spot::from));
             }
         }
-        if floor == 0
-            && let Some((_, record)) = self.indexed(key, hash)?
-        {
-            spots.extend(chain(&self.keys, record)?);
+        if floor == 0 {
+            spots.extend(self.indexed_chain(key, hash)?.unwrap_or_default());
         }
         spots.retain(|s| s.version.sequence > floor);
         sort_versions(&mut spots);
@@ -269,7 +325,7 @@ impl Shared {
     }
 
     /// Where the version of a key with a sequence lies. The newest key record names the holder of its body, so that this
-    /// takes two reads of key.dat, however long the chain between them is.
+    /// takes two reads of the key log, however long the chain between them is.
     fn holder(&self, key: &[u8], sequence: u64) -> Result<Option<Spot>> {
         let hash = self.hash(key);
         let tables = self.tables.load_full();
@@ -282,7 +338,11 @@ impl Shared {
                 return Ok(None);
             }
         }
-        let Some((_, head)) = self.indexed(key, hash)? else { return Ok(None) };
+        self.steady(|| self.indexed_holder(key, hash, sequence))
+    }
+
+    fn indexed_holder(&self, key: &[u8], hash: u64, sequence: u64) -> Result<Option<Spot>> {
+        let Some((_, head)) = self.indexed_now(key, hash)? else { return Ok(None) };
         if head.refers_to == sequence && head.holder != 0 {
             let (record, found) = self.keys.read(head.holder)?;
             if found == key && record.version.sequence == sequence {

@@ -21,11 +21,6 @@ impl Retention {
         Retention { versions: options.keep_versions, since_ms: options.keep_age.map(since) }
     }
 
-    /// What keeps versions up to an age, counted from now.
-    pub(crate) fn younger(versions: Option<u32>, age: Option<Duration>) -> Retention {
-        Retention { versions, since_ms: age.map(since) }
-    }
-
     /// Whether no version is ever dropped.
     pub(crate) fn keeps_all(&self) -> bool {
         self.versions.is_none() && self.since_ms.is_none()

@@ -6,8 +6,8 @@ use crate::accounts::Accounts;
 use crate::error::Result;
 use crate::format::location::UNIT_BYTES;
 use crate::format::superblock::Tail;
+use crate::segments::{FIRST_RECORD, Segment};
 use crate::state::Shared;
-use crate::values::segments::{FIRST_RECORD, Segment};
 
 /// The value log in bytes, headers of the segments left out, as of the last checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

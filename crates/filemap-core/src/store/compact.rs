@@ -1,7 +1,7 @@
 //! Giving space back on demand, and what compaction would do.
 
 use crate::compact::Goal;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event::{Compacted, Reason};
 use crate::store::Store;
 
@@ -46,8 +46,24 @@ impl Store {
     /// [`Error::Closed`](crate::Error::Closed) when the handle is closed meanwhile; those of reading and writing. Nothing is
     /// lost by any of them.
     pub fn compact(&self, to_bound: bool) -> Result<Compacted> {
+        self.upkeep(if to_bound { Goal::Bound } else { Goal::NoGarbage })
+    }
+
+    /// Compresses all pages again that lie in the store when this is called, at a level and with the best dictionaries that there
+    /// are now, as upkeep does with old ones in the background. Segments that were compressed so before, at this level or a
+    /// higher one, are passed over. Takes as long as compressing all pages on one core.
+    ///
+    /// # Errors
+    /// As [`Store::compact`]; [`Error::InvalidOption`](crate::Error::InvalidOption) for a level that is not 1 to 19.
+    pub fn recompress(&self, level: i32) -> Result<Compacted> {
+        let why = || "must be 1 to 19".to_owned();
+        let level = u8::try_from(level).ok().filter(|l| (1..=19).contains(l));
+        let level = level.ok_or_else(|| Error::InvalidOption { name: "level", why: why() })?;
+        self.upkeep(Goal::Level(level, i64::MAX))
+    }
+
+    fn upkeep(&self, goal: Goal) -> Result<Compacted> {
         self.shared.check_open()?;
-        let goal = if to_bound { Goal::Bound } else { Goal::NoGarbage };
         self.shared.checkpoint()?;
         self.shared.roll_garbage(goal)?;
         // What dies while this runs is left to the next time, or it might never end.
@@ -87,7 +103,7 @@ impl Store {
     /// The segments of the value log, in the order in which they were begun.
     pub fn segments(&self) -> Vec<SegmentInfo> {
         let all = self.shared.segments.all();
-        let info = |s: &std::sync::Arc<crate::values::segments::Segment>| {
+        let info = |s: &std::sync::Arc<crate::segments::Segment>| {
             let space = self.shared.space_of(s)?;
             Some(SegmentInfo {
                 id: s.id,

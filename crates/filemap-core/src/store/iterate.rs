@@ -6,10 +6,13 @@ use std::sync::Arc;
 use std::vec::IntoIter;
 
 use crate::error::Result;
-use crate::format::key::UNIT_BYTES;
+use crate::format::key::segment_of;
 use crate::format::leaf::Slot;
+use crate::format::superblock::Tail;
+use crate::keys::KeyFile;
 use crate::log::scan::Item;
 use crate::recent::{Found, Recent};
+use crate::segments::FIRST_RECORD;
 use crate::state::Shared;
 use crate::store::Store;
 use crate::values::read::Want;
@@ -17,7 +20,7 @@ use crate::values::read::Want;
 type Filter = Box<dyn Fn(&[u8]) -> bool + Send>;
 
 impl Store {
-    /// All live keys, each once, in no order: a sequential read of key.dat, and of no value.
+    /// All live keys, each once, in no order: a sequential read of the key log, and of no value.
     pub fn keys(&self) -> Keys {
         self.keys_where(|_| true)
     }
@@ -56,11 +59,14 @@ pub struct Keys {
     /// Newest first.
     known: Vec<Known>,
     recent: IntoIter<(usize, u64, Found)>,
-    at: u64,
-    end: u64,
+    /// The segments of the key log, opened when the iteration began: they may be removed meanwhile.
+    files: IntoIter<KeyFile>,
+    current: Option<(KeyFile, u64)>,
+    /// Where the key log ended then. What lies further was written since.
+    end: Tail,
     batch: IntoIter<Result<Vec<u8>>>,
-    /// Stretches of key.dat that hold no whole record.
-    gaps: Vec<Range<u64>>,
+    /// Stretches of the key log that hold no whole record.
+    gaps: Vec<Range<Tail>>,
     /// The last damage that was told: a bad page of the index is one piece of news, not one for each of its keys.
     told: Option<String>,
     /// Keys that were met while a checkpoint replaced their newest record.
@@ -69,7 +75,7 @@ pub struct Keys {
 
 impl std::fmt::Debug for Keys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Keys").field("at", &self.at).field("end", &self.end).finish_non_exhaustive()
+        f.debug_struct("Keys").field("end", &self.end).finish_non_exhaustive()
     }
 }
 
@@ -88,16 +94,24 @@ impl Keys {
             let keys = k.table.keys().filter(|(_, f)| f.best.is_some() && k.table.knew(f, k.mark));
             recent.extend(keys.map(|(hash, found)| (nth, hash, found)));
         }
-        let end = shared.keys.bytes();
+        let (files, end, failed) = match shared.key_files() {
+            Ok((files, end)) => (files, end, Vec::new()),
+            Err(e) => (Vec::new(), Tail { ordinal: 0, offset: 0 }, vec![Err(e)]),
+        };
+        let accounts = shared.accounts.load_full();
+        let live = accounts.keys.values().filter(|a| a.live_units > 0 && a.ordinal <= end.ordinal);
+        let is_missing = |ordinal: &u64| !files.iter().any(|f| f.segment.ordinal == *ordinal && f.file.is_some());
+        let gaps = live.map(|a| a.ordinal).filter(is_missing).map(whole).collect();
         Keys {
             shared,
             filter,
             known,
             recent: recent.into_iter(),
-            at: crate::format::header::BYTES as u64,
+            files: files.into_iter(),
+            current: None,
             end,
-            batch: Vec::new().into_iter(),
-            gaps: Vec::new(),
+            batch: failed.into_iter(),
+            gaps,
             told: None,
             moved: HashSet::new(),
         }
@@ -118,30 +132,35 @@ impl Keys {
         None
     }
 
-    /// Scans on through about a megabyte of key.dat.
+    /// Scans on through about a megabyte of the key log.
     fn fill(&mut self) -> Result<bool> {
-        if self.at >= self.end {
+        if self.current.is_none() {
+            self.current = self.files.next().map(|f| (f, FIRST_RECORD));
+        }
+        let Some((key_file, from)) = self.current.take() else {
             self.batch = self.lost()?.into_iter();
             return Ok(self.batch.len() > 0);
-        }
-        let shared = Arc::clone(&self.shared);
-        let mut scan = shared.keys.scan_from(self.at)?;
+        };
+        let Some(file) = &key_file.file else { return Ok(true) };
+        let (shared, segment) = (Arc::clone(&self.shared), &key_file.segment);
+        let mut scan = shared.keys.scan(segment, &**file, from, self.end)?;
         let mut batch = Vec::new();
-        while scan.offset() < (self.at + BATCH_BYTES).min(self.end) {
+        while scan.offset() < from + BATCH_BYTES {
             let Some(item) = scan.next()? else { break };
+            let here = |offset| Tail { ordinal: segment.ordinal, offset };
             let (offset, bytes) = match item {
                 Item::Record { offset, bytes } => (offset, bytes),
                 Item::Gap { offset, bytes, .. } => {
-                    self.gaps.push(offset..offset + bytes);
+                    self.gaps.push(here(offset)..here(offset + bytes));
                     continue;
                 }
                 Item::Filler { .. } => continue,
             };
-            let (_, key) = shared.keys.decode(bytes, offset)?;
+            let (_, key) = shared.keys.decode(segment, bytes, offset)?;
             if !(self.filter)(key) {
                 continue;
             }
-            match self.is_head(key, offset) {
+            match self.is_head(key, here(offset)) {
                 Ok(true) => batch.push(Ok(key.to_vec())),
                 Ok(false) => {}
                 Err(e) if self.told.as_ref() == Some(&e.to_string()) => {}
@@ -151,25 +170,28 @@ impl Keys {
                 }
             }
         }
-        self.at = scan.offset().max(self.at + 1);
+        let at = scan.offset();
+        if at > from {
+            self.current = Some((key_file, at));
+        }
         self.batch = batch.into_iter();
         Ok(true)
     }
 
-    /// Keys whose record lies in a gap of key.dat: their value records tell them. A gap to which no slot leads is what an
+    /// Keys whose record lies in a gap of the key log: their value records tell them. A gap to which no slot leads is what an
     /// interrupted checkpoint left.
     fn lost(&mut self) -> Result<Vec<Result<Vec<u8>>>> {
-        let gaps = std::mem::take(&mut self.gaps);
+        let mut gaps = std::mem::take(&mut self.gaps);
+        gaps.sort_unstable_by_key(|g| g.start);
         let mut lost: Vec<Slot> = Vec::new();
         if gaps.is_empty() {
             return Ok(Vec::new());
         }
-        let in_gap = |slot: &&Slot| {
-            let offset = slot.key * UNIT_BYTES;
-            let next = gaps.partition_point(|g| g.end <= offset);
-            gaps.get(next).is_some_and(|g| g.start <= offset)
-        };
         let shared = Arc::clone(&self.shared);
+        let in_gap = |slot: &&Slot| match shared.keys.position(slot.key) {
+            Some(place) => gaps.get(gaps.partition_point(|g| g.end <= place)).is_some_and(|g| g.start <= place),
+            None => gaps.iter().any(|g| *g == whole(g.start.ordinal) && g.start.ordinal as u16 == segment_of(slot.key)),
+        };
         let mut slots = |slots: &[Slot]| lost.extend(slots.iter().filter(in_gap));
         // Bad pages were told when their keys were met.
         shared.index.check(&mut || shared.follow_writer(), &mut slots, &mut |_, _| {})?;
@@ -188,22 +210,36 @@ impl Keys {
         Ok(keys)
     }
 
-    /// Whether the record at `offset` is its key's newest in the index, and no table in memory knows better.
-    fn is_head(&mut self, key: &[u8], offset: u64) -> Result<bool> {
-        let hash = self.shared.hash(key);
+    /// Whether the record at a place is its key's newest in the index, and no table in memory knows better.
+    fn is_head(&mut self, key: &[u8], here: Tail) -> Result<bool> {
+        let shared = &self.shared;
+        let hash = shared.hash(key);
         if self.known.iter().any(|k| k.knew(hash, key)) {
             return Ok(false);
         }
-        let address = offset / UNIT_BYTES;
-        let mut newer = false;
-        for slot in self.shared.candidates(hash)?.iter() {
-            if slot.key == address {
-                return Ok(!self.moved.contains(key));
+        let leads_to = shared.steady(|| {
+            let mut newer = false;
+            for slot in shared.candidates(hash)?.iter() {
+                let place = shared.keys.position(slot.key);
+                let place = place.ok_or_else(|| shared.keys.corrupt(slot.key, "the segment is missing"))?;
+                if place == here {
+                    return Ok(Some(here));
+                }
+                newer |= place >= self.end;
             }
-            newer |= slot.key * UNIT_BYTES >= self.end;
+            Ok(newer.then_some(self.end))
+        })?;
+        match leads_to {
+            Some(place) if place == here => Ok(!self.moved.contains(key)),
+            Some(_) => Ok(shared.indexed(key, hash)?.is_some() && self.moved.insert(key.to_vec())),
+            None => Ok(false),
         }
-        Ok(newer && self.shared.indexed(key, hash)?.is_some() && self.moved.insert(key.to_vec()))
     }
+}
+
+/// All of a segment.
+fn whole(ordinal: u64) -> Range<Tail> {
+    Tail { ordinal, offset: 0 }..Tail { ordinal: ordinal + 1, offset: 0 }
 }
 
 impl Iterator for Keys {
@@ -221,7 +257,7 @@ impl Iterator for Keys {
                 Ok(true) => {}
                 Ok(false) => return None,
                 Err(e) => {
-                    self.at = self.end;
+                    (self.files, self.current) = (Vec::new().into_iter(), None);
                     self.gaps.clear();
                     return Some(Err(e));
                 }

@@ -15,6 +15,9 @@ mod repair;
 #[cfg(test)]
 mod scale;
 mod stream;
+mod train;
+#[cfg(test)]
+mod trained;
 mod write;
 
 use std::path::Path;
@@ -41,7 +44,6 @@ pub use compact::{CompactionPlan, SegmentInfo};
 pub use heads::{Heads, Listed};
 pub use iterate::Keys;
 pub use pages::Pages;
-pub use repair::repair;
 #[cfg(feature = "sim")]
 pub(crate) use repair::repair_in;
 pub use stream::Writer;
@@ -220,14 +222,11 @@ impl Store {
         };
         let replayed_below = replay.next_sequence;
         let parts = Parts { dir, held, superblock, current, next_epoch, files, accounts, active, log, replayed_below };
-        let shared = Arc::new(parts.assemble(options));
+        let shared = Arc::new(parts.assemble(options)?);
         shared.measure_free_space();
         shared.emit(&Event::Recovered(replay.report));
-        let threads = Mutex::new(match threads {
-            Threads::Started => worker::start(&shared)?,
-            Threads::None => Vec::new(),
-        });
-        let workers = Arc::new(Workers { shared: Arc::clone(&shared), threads });
+        let threads = if threads == Threads::Started { worker::start(&shared)? } else { Vec::new() };
+        let workers = Arc::new(Workers { shared: Arc::clone(&shared), threads: Mutex::new(threads) });
         Ok(Store { shared, workers })
     }
 

@@ -14,14 +14,15 @@ use crate::format::superblock::Tail;
 use crate::format::value::{self, Kind};
 use crate::log::scan::Item;
 use crate::record::{Head, Value, Version};
+use crate::segments::{FIRST_RECORD, Segment};
 use crate::state::{Shared, Spot};
 use crate::store::Store;
 use crate::values::read::Want;
-use crate::values::segments::{FIRST_RECORD, Segment};
 
 impl Store {
     /// The newest version of each live key as of now, in the order of the log: a sequential read of the whole value log. What
-    /// is put meanwhile does not count; what is removed meanwhile may be missed. Damaged records come as errors, and iteration goes on after
+    /// is put meanwhile does not count; what is removed meanwhile may be missed, and so may what is replaced meanwhile if earlier
+    /// versions are not kept and compaction has been there first; no page is met twice. Damaged records come as errors, and iteration goes on after
     /// them. Takes one bit of memory for each version.
     pub fn pages(&self) -> Pages {
         Pages::new(Arc::clone(&self.shared), true)
@@ -65,7 +66,7 @@ pub struct Pages {
     segments: IntoIter<Arc<Segment>>,
     /// Ordinals of all segments that were looked through, or are to be.
     met: HashSet<u64>,
-    /// [`Segments::changes`](crate::values::segments::Segments::changes) when those that are looked through were chosen.
+    /// [`Segments::changes`](crate::segments::Segments::changes) when those that are looked through were chosen.
     changes: u64,
     current: Option<(Arc<Segment>, u64)>,
     handed_out: Sequences,

@@ -1,6 +1,7 @@
 //! Gets: the newest version, one of another time, a part of one, or what is known of it without its body.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::error::Result;
 use crate::record::{Head, Place, Value, Version};
@@ -82,7 +83,7 @@ impl Store {
                 Some(body) => body,
                 None => self.shared.body_of(key, &loaded.head)?,
             };
-            Reader::new(&self.shared.segments, loaded.head, body).map(Some)
+            Reader::new(Arc::clone(&self.shared.segments), loaded.head, body).map(Some)
         })
     }
 

@@ -1,6 +1,7 @@
 //! Puts a repair together: what is there, the files of the new store, a handle on it that has no keys yet, and the segments read
 //! into that.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,61 +19,64 @@ use crate::primitive::{Mutex, Ordering, sleep};
 use crate::recent::Recent;
 use crate::record::now_ms;
 use crate::recover;
+use crate::repair::dictionaries;
 use crate::repair::files::{self, Copying};
 use crate::repair::rebuild::{Found, Rebuild, Scanned};
 use crate::repair::survey::{Found as Segment, Survey, survey};
 use crate::repair::{Loss, RepairProgress, RepairReport, RepairTo};
+use crate::segments::FIRST_RECORD;
 use crate::state::{Log, Pins, Shared, check_canonicalizer};
 use crate::store::assemble::{Files, Parts};
-use crate::store::{Threads, Workers, open_dir, open_store_dir, take_lock};
+use crate::store::{Store, Threads, Workers, open_dir, open_store_dir, take_lock};
 use crate::superblock::SuperblockFile;
 use crate::values::append::Appender;
-use crate::values::segments::FIRST_RECORD;
 use crate::worker;
 
 type Progress<'a> = dyn FnMut(RepairProgress) -> ControlFlow<()> + 'a;
 
-/// Makes a store of what is left of one: of its value segments, whatever has become of index, key log and superblock. Every whole
-/// record comes back, newest version first; what was removed stays removed unless its removal itself is lost; damaged bytes
-/// are covered, so that `verify` finds nothing wrong afterwards. Nobody else may write the source meanwhile.
-///
-/// The segments are read once, from front to end. Of `options`, `recent_bytes` bounds the memory of a batch. All versions come back
-/// that are whole, whatever is to be kept: those beyond that go as always, when their key is put again or is pruned. The rule by
-/// which keys are made is the superblock's; without a whole copy of that, `options` must name it. `progress` is called every
-/// few megabytes, and may break off.
-///
-/// The result is durable when this returns. If it does not return, or with an error: a new store is none yet, and its directory may
-/// be removed; a repair in place must be done again, and may be.
-///
-/// # Errors
-/// [`Error::NotAStore`] when nothing is left; [`Error::InvalidOption`] when the rule for keys is not known; [`Error::Canonicalizer`]
-/// when it is another; [`Error::Locked`]; [`Error::NotEmpty`] when the target is neither new nor empty; [`Error::NewerFormat`];
-/// [`Error::Interrupted`]; [`Error::Io`]. What the device cannot read is damage in a new store, and an error in place.
-pub fn repair(
-    source: impl AsRef<Path>,
-    to: RepairTo<'_>,
-    options: &Options,
-    progress: &mut Progress<'_>,
-) -> Result<RepairReport> {
-    options.validate()?;
-    let from = open_store_dir(source.as_ref())?;
-    let RepairTo::New(path) = to else {
-        return repair_in(from, None, options, Threads::Started, progress);
-    };
-    let target = || {
-        filemap_io::create_dir(path).map_err(|e| match e.kind() {
-            std::io::ErrorKind::AlreadyExists => Error::NotEmpty { path: path.to_owned() },
-            _ => Error::io("create", path.display().to_string(), e),
-        })?;
-        open_dir(path)
-    };
-    repair_in(from, Some(&target), options, Threads::Started, progress)
+impl Store {
+    /// Makes a store of what is left of one: of its value segments, whatever has become of index, key log and superblock. Every whole
+    /// record comes back, newest version first; what was removed stays removed unless its removal itself is lost; damaged bytes
+    /// are covered, so that `verify` finds nothing wrong afterwards. Nobody else may write the source meanwhile.
+    ///
+    /// The segments are read once, from front to end. Of `options`, `recent_bytes` bounds the memory of a batch. All versions come back
+    /// that are whole, whatever is to be kept: those beyond that go as always, when their key is put again or is pruned. The rule by
+    /// which keys are made is the superblock's; without a whole copy of that, `options` must name it. `progress` is called every
+    /// few megabytes, and may break off.
+    ///
+    /// The result is durable when this returns. If it does not return, or with an error: a new store is none yet, and its directory may
+    /// be removed; a repair in place must be done again, and may be.
+    ///
+    /// # Errors
+    /// [`Error::NotAStore`] when nothing is left; [`Error::InvalidOption`] when the rule for keys is not known; [`Error::Canonicalizer`]
+    /// when it is another; [`Error::Locked`]; [`Error::NotEmpty`] when the target is neither new nor empty; [`Error::NewerFormat`];
+    /// [`Error::Interrupted`]; [`Error::Io`]. What the device cannot read is damage in a new store, and an error in place.
+    pub fn repair(
+        source: impl AsRef<Path>,
+        to: RepairTo<'_>,
+        options: &Options,
+        progress: &mut Progress<'_>,
+    ) -> Result<RepairReport> {
+        options.validate()?;
+        let from = open_store_dir(source.as_ref())?;
+        let RepairTo::New(path) = to else {
+            return repair_in(from, None, options, Threads::Started, progress);
+        };
+        let target = || {
+            filemap_io::create_dir(path).map_err(|e| match e.kind() {
+                std::io::ErrorKind::AlreadyExists => Error::NotEmpty { path: path.to_owned() },
+                _ => Error::io("create", path.display().to_string(), e),
+            })?;
+            open_dir(path)
+        };
+        repair_in(from, Some(&target), options, Threads::Started, progress)
+    }
 }
 
 /// What makes the target's directory, or opens it.
 pub(crate) type Target<'a> = dyn Fn() -> Result<Arc<dyn Dir>> + 'a;
 
-/// As [`repair`], over any directories; into the source itself without a `target`.
+/// As [`Store::repair`], over any directories; into the source itself without a `target`.
 pub(crate) fn repair_in(
     source: Arc<dyn Dir>,
     target: Option<&Target<'_>>,
@@ -82,6 +86,10 @@ pub(crate) fn repair_in(
 ) -> Result<RepairReport> {
     // What refers to a version may come after one that would take its place.
     let options = &options.clone().keep_versions(None).keep_age(None);
+    if target.is_none() {
+        // Look before locking: the lock file is not to be left in what is no store.
+        survey(&*source, true, &options.limits)?;
+    }
     let held = lock_source(&*source, target.is_none())?;
     let survey = survey(&*source, target.is_none(), &options.limits)?;
     let (rule, is_rule_known) = rule(&survey, options)?;
@@ -152,7 +160,7 @@ fn first_superblock(dir: &dyn Dir, survey: &Survey, rule: Canonicalizer, options
         epoch: 1,
         tail: Tail { ordinal, offset: FIRST_RECORD },
         next_sequence: 1,
-        key_bytes: crate::format::header::BYTES as u64,
+        key_tail: Tail { ordinal: 0, offset: FIRST_RECORD },
         index: IndexRoot::empty(),
         versions: 0,
         max_time_ms: i64::MIN,
@@ -179,9 +187,6 @@ impl Job<'_> {
             for segment in &self.survey.segments {
                 files::create_segment(&*self.dir, &segment.header)?;
             }
-            for name in &self.survey.dictionaries {
-                files::copy_file(&*self.source, name, &*self.dir, name)?;
-            }
         }
         if self.survey.segments.iter().all(|f| f.header.is_output) {
             let id = self.survey.store_id;
@@ -191,6 +196,33 @@ impl Job<'_> {
         recover::sync_dir(&*self.dir)
     }
 
+    /// Brings the dictionaries along; those of which no copy is whole.
+    fn carry_dictionaries(&self) -> Result<Vec<u32>> {
+        let to = self.is_copy.then_some(&*self.dir);
+        let mut damaged = Vec::new();
+        for id in self.survey.dictionaries.iter().copied() {
+            if !dictionaries::carry(&*self.source, to, id, &self.survey.store_id)? {
+                damaged.push(id);
+            }
+        }
+        Ok(damaged)
+    }
+
+    /// What it means for records that no whole dictionary of some ids is there.
+    fn judge_dictionaries(&self, named: &BTreeSet<u32>, damaged: &[u32]) -> Result<Vec<Loss>> {
+        let mut losses = Vec::new();
+        for id in named.iter().copied() {
+            let what = match (damaged.contains(&id), self.survey.dictionaries.contains(&id)) {
+                (true, _) => "the dictionary is damaged, without which records that name it cannot be expanded",
+                (false, false) => "the dictionary is missing, without which records that name it cannot be expanded",
+                (false, true) => continue,
+            };
+            dictionaries::stand_in(&*self.dir, id)?;
+            losses.push(loss(&names::dictionary(id), 0, 0, what));
+        }
+        Ok(losses)
+    }
+
     fn run(
         &mut self,
         first: Superblock,
@@ -198,6 +230,7 @@ impl Job<'_> {
         threads: Threads,
         progress: &mut Progress<'_>,
     ) -> Result<()> {
+        let damaged = self.carry_dictionaries()?;
         let shared = Arc::new(self.handle(&first, held)?);
         let started = match threads {
             Threads::Started => worker::start_checkpoints(&shared)?,
@@ -230,7 +263,8 @@ impl Job<'_> {
             // So that closing it makes nothing durable.
             shared.write_side()?.poison.set(&Error::Interrupted);
         }
-        let found = result?;
+        let mut found = result?;
+        found.losses.extend(self.judge_dictionaries(&found.dictionaries, &damaged)?);
         self.found = Some((found, Superblock::clone(&shared.latest.load())));
         workers.close()
     }
@@ -257,7 +291,7 @@ impl Job<'_> {
             // The same version may lie in two places, which may come in different batches.
             replayed_below: u64::MAX,
         };
-        Ok(parts.assemble(options))
+        parts.assemble(options)
     }
 
     /// Reads one segment, copies it if that is wanted, and mends what is left.
@@ -290,13 +324,6 @@ impl Job<'_> {
         let (found, superblock) = self.found.ok_or(Error::Closed)?;
         let mut losses = self.survey.missing;
         losses.extend(found.losses);
-        for id in found.dictionaries {
-            let is_it = |name: &&String| names::dictionary_id(name) == Some(id);
-            if self.survey.dictionaries.iter().find(is_it).is_none() {
-                let what = "the dictionary is missing, without which records that name it cannot be expanded";
-                losses.push(loss(&format!("dict{id}.zdict"), 0, 0, what));
-            }
-        }
         Ok(RepairReport {
             segments: found.segments,
             bytes: found.bytes,

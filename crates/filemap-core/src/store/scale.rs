@@ -33,22 +33,24 @@ fn change(path: &Path, change: impl Fn(&mut Superblock)) -> Superblock {
     superblock
 }
 
-/// An old store: its log ends `room` bytes before the end of segment 70,000, key.dat and address.idx are long and sparse.
+/// An old store: its logs end in segments 70,000, `room` bytes before the end of that of values; they and address.idx are long
+/// and sparse.
 fn old_store(path: &Path, room: u64) {
     Store::create(path, options()).unwrap().close().unwrap();
     let superblock = change(path, |s| {
         s.tail = Tail { ordinal: ORDINAL, offset: GIB - room };
         s.next_sequence = SEQUENCE;
-        s.key_bytes = 40 * GIB;
+        s.key_tail = Tail { ordinal: ORDINAL, offset: GIB / 4 - room };
         s.index.pages = 20 * GIB / 4096;
     });
-    std::fs::remove_file(path.join("value0.dat")).unwrap();
-    let header = FileHeader::new(Kind::Values, superblock.store_id, ORDINAL, 0).encode();
-    let segment = path.join(format!("value{}.dat", ORDINAL % 65_536));
-    std::fs::write(&segment, header).unwrap();
     let set_len = |name: &Path, len| OpenOptions::new().write(true).open(name).unwrap().set_len(len).unwrap();
-    set_len(&segment, GIB - room);
-    set_len(&path.join("key.dat"), 40 * GIB);
+    for (kind, name, len) in [(Kind::Values, "value", GIB), (Kind::Keys, "key", GIB / 4)] {
+        std::fs::remove_file(path.join(format!("{name}0.dat"))).unwrap();
+        let header = FileHeader::new(kind, superblock.store_id, ORDINAL, 0).encode();
+        let segment = path.join(format!("{name}{}.dat", ORDINAL % 65_536));
+        std::fs::write(&segment, header).unwrap();
+        set_len(&segment, len - room);
+    }
     set_len(&path.join("address.idx"), 20 * GIB);
 }
 
@@ -75,7 +77,7 @@ fn a_store_works_past_every_border_of_32_bits() {
     let last = store.head(&key(2999)).unwrap().unwrap().place;
     assert_eq!(u64::from(last.segment), (ORDINAL + 1) % 65_536, "the log rolled to the next segment");
     let stats = store.stats();
-    assert!(stats.key_bytes > 40 * GIB && stats.index_bytes >= 20 * GIB, "{stats:?}");
+    assert!(stats.key_bytes > GIB / 4 && stats.index_bytes >= 20 * GIB, "{stats:?}");
     store.close().unwrap();
 
     let store = Store::open(&path, options()).unwrap();

@@ -115,7 +115,7 @@ impl Writer {
     fn write_chunk(&mut self) -> Result<()> {
         self.hasher.update(&self.piece);
         let shared = &self.store.shared;
-        let draft = Draft::chunk(&self.key, self.time_ms, &self.piece, shared.options.compression_level);
+        let draft = Draft::chunk(&self.key, self.time_ms, &self.piece, &shared.packing(&self.key));
         self.chunks.push(shared.append_chunk(draft, &mut self.stream)?);
         self.piece.clear();
         Ok(())
@@ -129,12 +129,14 @@ impl Writer {
         self.check_whole()?;
         if self.chunks.is_empty() {
             let record = Record { key: &self.key, meta: &self.meta, body: &self.piece, time_ms: self.time_ms };
-            let draft = Draft::page(&record, digest(&self.piece), self.store.shared.options.compression_level);
+            let draft = Draft::page(&record, digest(&self.piece), &self.store.shared.packing(&self.key));
             return self.append(draft);
         }
         self.write_chunk()?;
         let digest = self.hasher.digest128().to_be_bytes();
-        let draft = Draft::chunked(&self.key, &self.meta, self.time_ms, self.body_bytes, digest, &self.chunks);
+        let packing = self.store.shared.packing(&self.key);
+        let draft =
+            Draft::chunked(&self.key, &self.meta, self.time_ms, self.body_bytes, digest, &self.chunks, &packing);
         self.append(draft)
     }
 

@@ -49,7 +49,7 @@ impl Store {
             let Some(holder) = newest else {
                 return self.put_checked(record, Some(digest)).map(Put::Stored);
             };
-            let draft = Draft::reference(record, digest, holder);
+            let draft = Draft::reference(record, digest, holder, &self.shared.packing(record.key));
             // The body referred to must not have been removed, or gone with old versions, since it was looked at.
             let still_there = |shared: &Shared| {
                 shared.recent(record.key, hash) == before && Counters::get(&shared.counters.checkpoints) == checkpoints
@@ -76,8 +76,8 @@ impl Store {
         }
         let shared = &*self.shared;
         let writer = shared.write_side()?;
-        let level = shared.options.compression_level;
-        let drafts: Vec<Draft> = records.iter().map(|r| Draft::page(r, digest(r.body), level)).collect();
+        let draft = |r: &Record<'_>| Draft::page(r, digest(r.body), &shared.packing(r.key));
+        let drafts: Vec<Draft> = records.iter().map(draft).collect();
         let mut versions = Vec::with_capacity(records.len());
         let (mut log, _) = shared.lock_log(writer, true)?;
         for (mut draft, record) in drafts.into_iter().zip(records) {
@@ -121,7 +121,7 @@ impl Store {
             return writer.finish();
         }
         let digest = known.unwrap_or_else(|| digest(record.body));
-        let draft = Draft::page(record, digest, shared.options.compression_level);
+        let draft = Draft::page(record, digest, &shared.packing(record.key));
         let version = shared.append_if(draft, record.key, 0, |_| true)?;
         Counters::add(&shared.counters.puts, 1);
         Counters::add(&shared.counters.raw_bytes, record.body.len() as u64);

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::format::location::{Extent, Location};
 use crate::format::superblock::Tail;
 use crate::format::value::{self, Header};
-use crate::values::segments::{FIRST_RECORD, OpenSegment, Segment, Segments};
+use crate::segments::{FIRST_RECORD, OpenSegment, Segment, Segments};
 
 /// A record that is ready but for its place and sequence.
 pub(crate) struct Draft {
@@ -124,13 +124,17 @@ impl Appender {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::segments::Bounds;
+    use crate::values::VALUES;
     use filemap_io::{Access, OsDir};
 
     #[test]
     fn a_segment_that_was_rolled_while_it_was_synced_is_synced_again() {
         let temp = tempfile::tempdir().unwrap();
         let dir = Arc::new(OsDir::open(temp.path()).unwrap());
-        let segments = Arc::new(Segments::open(dir, [1; 16], Access::Write, 8).unwrap());
+        let segments = Arc::new(
+            Segments::open(&VALUES, dir, [1; 16], Access::Write, Bounds { open_files: 8, numbers: 9 }).unwrap(),
+        );
         let first = segments.begin(0).unwrap();
         let mut appender = Appender::new(Arc::clone(&segments), first, FIRST_RECORD, 4096).unwrap();
         let listed = |a: &Appender| a.to_sync().0.iter().map(|(s, _)| s.ordinal).collect::<Vec<_>>();

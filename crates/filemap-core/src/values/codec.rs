@@ -1,18 +1,26 @@
-//! Compression: zstd, on the caller's thread, with contexts that each thread keeps.
+//! Compression: zstd, with a dictionary or without, on the caller's thread, with contexts that each thread keeps.
 
 use std::cell::RefCell;
 use std::io::Cursor;
 
 use zstd::bulk::{Compressor, Decompressor};
+use zstd::dict::{CDict, DDict};
+use zstd::zstd_safe::{CCtx, DCtx, WriteBuf};
 
 use crate::format::value::Codec;
 
 /// Shorter inputs are stored raw: a frame's header would eat what it saves.
 const SHORTEST_BYTES: usize = 48;
+/// With a dictionary that pays earlier.
+const SHORTEST_WITH_DICTIONARY_BYTES: usize = 24;
+/// An input that is longer than the dictionary so many times gains nothing from it.
+const LONGEST_IN_DICTIONARIES: usize = 6;
 
 thread_local! {
     static COMPRESSOR: RefCell<Option<(i32, Compressor<'static>)>> = const { RefCell::new(None) };
     static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+    static COMPRESSOR_WITH: RefCell<Option<CCtx<'static>>> = const { RefCell::new(None) };
+    static DECOMPRESSOR_WITH: RefCell<Option<DCtx<'static>>> = const { RefCell::new(None) };
 }
 
 /// Appends `raw` to `out`, compressed at `level` when that makes it shorter (level 0: never). Says which.
@@ -39,6 +47,32 @@ pub(crate) fn append(raw: &[u8], level: i32, out: &mut Vec<u8>) -> Codec {
     Codec::Raw
 }
 
+/// Whether a dictionary of so many bytes should be used for an input of so many.
+pub(crate) fn is_for(dictionary_bytes: usize, raw_bytes: usize) -> bool {
+    raw_bytes >= SHORTEST_WITH_DICTIONARY_BYTES && raw_bytes <= dictionary_bytes.saturating_mul(LONGEST_IN_DICTIONARIES)
+}
+
+/// Appends `raw` to `out`, compressed with a digested dictionary, at the level for which it was digested, when that makes it
+/// shorter. Says which.
+pub(crate) fn append_with(raw: &[u8], dictionary: &CDict<'_>, out: &mut Vec<u8>) -> Codec {
+    let start = out.len();
+    out.reserve(zstd::zstd_safe::compress_bound(raw.len()));
+    let mut cursor = Cursor::new(&mut *out);
+    cursor.set_position(start as u64);
+    let done = COMPRESSOR_WITH.with_borrow_mut(|slot| {
+        if slot.is_none() {
+            *slot = CCtx::try_create();
+        }
+        slot.as_mut().map(|context| context.compress_using_cdict(&mut cursor, raw, dictionary))
+    });
+    if done.is_some_and(|done| done.is_ok_and(|n| n < raw.len())) {
+        return Codec::Dictionary;
+    }
+    out.truncate(start);
+    out.extend_from_slice(raw);
+    Codec::Raw
+}
+
 fn new_compressor(level: i32) -> std::io::Result<Compressor<'static>> {
     let mut compressor = Compressor::new(level)?;
     compressor.include_checksum(false)?;
@@ -47,11 +81,17 @@ fn new_compressor(level: i32) -> std::io::Result<Compressor<'static>> {
 }
 
 /// Appends the `raw_bytes` that `stored` stands for to `out`. The caller has checked that length against a limit: no more is
-/// ever allocated, whatever the frame says.
+/// ever allocated, whatever the frame says. `with` is the record's dictionary, for the codec that needs one.
 ///
 /// # Errors
 /// What is wrong, when `stored` does not decode to exactly that many bytes.
-pub(crate) fn expand(codec: Codec, stored: &[u8], raw_bytes: usize, out: &mut Vec<u8>) -> Result<(), &'static str> {
+pub(crate) fn expand(
+    codec: Codec,
+    stored: &[u8],
+    raw_bytes: usize,
+    with: Option<&DDict<'_>>,
+    out: &mut Vec<u8>,
+) -> Result<(), &'static str> {
     if codec == Codec::Raw {
         if stored.len() != raw_bytes {
             return Err("raw bytes of another length than recorded");
@@ -67,24 +107,43 @@ pub(crate) fn expand(codec: Codec, stored: &[u8], raw_bytes: usize, out: &mut Ve
     if whole {
         piece.try_reserve_exact(raw_bytes).map_err(|_| "no memory for the recorded length")?;
     }
-    let done = DECOMPRESSOR.with_borrow_mut(|slot| -> std::io::Result<usize> {
-        let decompressor = match slot {
-            Some(d) => d,
-            None => slot.insert(Decompressor::new()?),
-        };
-        if whole {
-            return decompressor.decompress_to_buffer(stored, &mut piece);
-        }
+    let done = if whole {
+        expand_into(codec, stored, with, &mut piece)
+    } else {
         let mut cursor = Cursor::new(&mut *out);
         cursor.set_position(start as u64);
-        decompressor.decompress_to_buffer(stored, &mut cursor)
-    });
-    if done.is_ok_and(|n| n == raw_bytes) {
+        expand_into(codec, stored, with, &mut cursor)
+    };
+    if done == Some(raw_bytes) {
         out.extend_from_slice(&piece);
         return Ok(());
     }
     out.truncate(start);
     Err("payload does not decompress to its recorded length")
+}
+
+/// The number of bytes that a frame expands to, within the room that `out` has.
+fn expand_into<W: WriteBuf + ?Sized>(
+    codec: Codec,
+    stored: &[u8],
+    with: Option<&DDict<'_>>,
+    out: &mut W,
+) -> Option<usize> {
+    if codec == Codec::Dictionary {
+        let with = with?;
+        return DECOMPRESSOR_WITH.with_borrow_mut(|slot| {
+            if slot.is_none() {
+                *slot = DCtx::try_create();
+            }
+            slot.as_mut()?.decompress_using_ddict(out, stored, with).ok()
+        });
+    }
+    DECOMPRESSOR.with_borrow_mut(|slot| {
+        if slot.is_none() {
+            *slot = Decompressor::new().ok();
+        }
+        slot.as_mut()?.decompress_to_buffer(stored, out).ok()
+    })
 }
 
 #[cfg(test)]
@@ -97,12 +156,12 @@ mod tests {
         assert!(stored.starts_with(b"before") && stored.len() <= 6 + raw.len());
         for mut out in [Vec::new(), Vec::with_capacity(2 * raw.len() + 100), b"x".to_vec()] {
             let before = out.clone();
-            expand(codec, &stored[6..], raw.len(), &mut out).unwrap();
+            expand(codec, &stored[6..], raw.len(), None, &mut out).unwrap();
             assert_eq!(out, [&before[..], raw].concat());
             let clean = out.clone();
-            assert!(expand(codec, &stored[6..], raw.len() + 1, &mut out).is_err());
+            assert!(expand(codec, &stored[6..], raw.len() + 1, None, &mut out).is_err());
             if !raw.is_empty() {
-                assert!(expand(codec, &stored[6..], raw.len() - 1, &mut out).is_err());
+                assert!(expand(codec, &stored[6..], raw.len() - 1, None, &mut out).is_err());
             }
             assert_eq!(out, clean, "a failure leaves nothing behind");
         }
@@ -125,8 +184,40 @@ mod tests {
         append(&vec![0; 32 << 20], 3, &mut bomb);
         assert!(bomb.len() < 8192);
         let mut out = Vec::new();
-        assert!(expand(Codec::Zstd, &bomb, 1000, &mut out).is_err());
+        assert!(expand(Codec::Zstd, &bomb, 1000, None, &mut out).is_err());
         assert!(out.capacity() <= 2000);
-        assert!(expand(Codec::Zstd, b"not zstd at all", 1000, &mut out).is_err());
+        assert!(expand(Codec::Zstd, b"not zstd at all", 1000, None, &mut out).is_err());
+    }
+
+    #[test]
+    fn pages_come_back_through_their_dictionary_and_through_no_other() {
+        let page =
+            |i: u32| format!("<html><head><title>{i}</title></head><body class=site>number {i}</body>").into_bytes();
+        let content = (0..50).flat_map(page).collect::<Vec<_>>();
+        let (compress, expander) = (CDict::create(&content, 3), DDict::create(&content));
+        let other = DDict::create(&b"something else entirely ".repeat(100));
+        let mut stored = b"before".to_vec();
+        assert_eq!(append_with(&page(77), &compress, &mut stored), Codec::Dictionary);
+        assert!(stored.len() - 6 < page(77).len() / 2);
+        let mut out = Vec::new();
+        let raw_bytes = page(77).len();
+        expand(Codec::Dictionary, &stored[6..], raw_bytes, Some(&expander), &mut out).unwrap();
+        assert_eq!(out, page(77));
+        out.clear();
+        assert!(expand(Codec::Dictionary, &stored[6..], raw_bytes, None, &mut out).is_err());
+        assert!(expand(Codec::Dictionary, &stored[6..], raw_bytes - 1, Some(&expander), &mut out).is_err());
+        let wrong = expand(Codec::Dictionary, &stored[6..], raw_bytes, Some(&other), &mut out);
+        assert!(wrong.is_err() || out != page(77), "zstd cannot know, but the bytes differ");
+    }
+
+    #[test]
+    fn a_bomb_does_not_expand_past_the_recorded_length_through_a_dictionary() {
+        let content = vec![0; 4096];
+        let mut bomb = Vec::new();
+        append_with(&vec![0; 32 << 20], &CDict::create(&content, 3), &mut bomb);
+        assert!(bomb.len() < 8192);
+        let mut out = Vec::new();
+        assert!(expand(Codec::Dictionary, &bomb, 1000, Some(&DDict::create(&content)), &mut out).is_err());
+        assert!(out.capacity() <= 2000);
     }
 }

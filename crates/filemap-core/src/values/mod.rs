@@ -3,11 +3,18 @@
 pub(crate) mod append;
 pub(crate) mod codec;
 pub(crate) mod read;
-pub(crate) mod segments;
 
+use filemap_io::File;
+
+use crate::error::Result;
 use crate::format::value::{self, FIXED_BYTES, Kind};
-use crate::format::{Flaw, location};
-use crate::log::scan::{Extent, Framing};
+use crate::format::{Flaw, header, location, names, seed};
+use crate::log::scan::{Extent, Framing, Scan};
+use crate::segments::{Family, Segment, Segments};
+
+/// The segments of the value log.
+pub(crate) static VALUES: Family =
+    Family { kind: header::Kind::Values, name: names::segment, parse: names::parse_segment, seed, longest: 1 << 30 };
 
 /// The framing of one segment.
 pub(crate) struct ValueFraming {
@@ -31,5 +38,18 @@ impl Framing for ValueFraming {
 
     fn check(&self, b: &[u8]) -> std::result::Result<(), Flaw> {
         value::check_payload(&value::peek(b)?, b)
+    }
+}
+
+impl Segments {
+    /// A scan of a value segment's records between two offsets.
+    pub(crate) fn scan<'f>(
+        &self,
+        segment: &Segment,
+        file: &'f dyn File,
+        from: u64,
+        end: u64,
+    ) -> Result<Scan<'f, ValueFraming>> {
+        self.scan_framed(segment, file, ValueFraming { seed: segment.seed }, from..end)
     }
 }

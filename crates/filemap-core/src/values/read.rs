@@ -2,15 +2,17 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
+use std::sync::Arc;
 
-use filemap_io::{Advice, File};
+use filemap_io::Advice;
 
+use crate::dictionaries::{Part, Registry};
 use crate::error::{Error, Result};
 use crate::format::location::{Location, SizeClass, UNIT_BYTES};
-use crate::format::value::{self, ChunkEntry, FIXED_BYTES, Header, Kind};
+use crate::format::value::{self, ChunkEntry, Codec, FIXED_BYTES, Header, Kind};
 use crate::record::{Head, Place, Version};
+use crate::segments::{OpenSegment, Segment, Segments};
 use crate::values::codec;
-use crate::values::segments::{OpenSegment, Segment, Segments};
 
 /// Bytes that a read of a head asks for: fixed part, key and meta of nearly every page.
 const HEAD_GUESS_BYTES: u64 = 1024;
@@ -36,6 +38,7 @@ pub(crate) struct Raw<'a> {
     pub(crate) header: Header,
     pub(crate) bytes: &'a [u8],
     segment: &'a Segment,
+    dictionaries: &'a Registry,
     offset: u64,
 }
 
@@ -58,20 +61,19 @@ impl Raw<'_> {
         self.segment.corrupt(self.offset, what)
     }
 
-    fn meta(&self) -> Result<Vec<u8>> {
+    pub(crate) fn meta(&self) -> Result<Vec<u8>> {
         let stored = &self.bytes[self.header.meta_at()..self.header.payload_at()];
         let mut meta = Vec::new();
-        codec::expand(self.header.meta_codec, stored, self.header.meta_raw_bytes as usize, &mut meta)
+        let raw_bytes = self.header.meta_raw_bytes as usize;
+        expand(self.dictionaries, &self.header, Part::Meta, stored, raw_bytes, &mut meta)?
             .map_err(|_| self.flaw("meta does not decompress to its recorded length"))?;
         Ok(meta)
     }
 
     /// The body of a page, appended to `out`.
     pub(crate) fn body(&self, out: &mut Vec<u8>) -> Result<()> {
-        if self.header.dictionary != 0 {
-            return Err(self.flaw("it needs a dictionary, which this format version does not have"));
-        }
-        codec::expand(self.header.codec, self.payload(), self.header.raw_bytes as usize, out)
+        let raw_bytes = self.header.raw_bytes as usize;
+        expand(self.dictionaries, &self.header, Part::Body, self.payload(), raw_bytes, out)?
             .map_err(|what| self.flaw(what))
     }
 
@@ -107,6 +109,27 @@ impl Raw<'_> {
     }
 }
 
+/// Expands a part of a record, with the dictionary that the record names if it needs one. The inner error says what is wrong
+/// with the record itself.
+///
+/// # Errors
+/// `Corrupt` when the dictionary is missing or damaged; `NewerFormat`; `Io`.
+pub(crate) fn expand(
+    dictionaries: &Registry,
+    header: &Header,
+    part: Part,
+    stored: &[u8],
+    raw_bytes: usize,
+    out: &mut Vec<u8>,
+) -> Result<std::result::Result<(), &'static str>> {
+    let codec = part.of((header.codec, header.meta_codec));
+    if codec != Codec::Dictionary {
+        return Ok(codec::expand(codec, stored, raw_bytes, None, out));
+    }
+    let digest = dictionaries.expander(header.dictionary, part)?;
+    Ok(codec::expand(codec, stored, raw_bytes, Some(&digest.form), out))
+}
+
 impl Segments {
     /// Reads the record at a location into the thread's buffer and hands it to `f`. `size` is the slot's bound of its
     /// length: one read is enough for `Want::Whole`, and for the head of nearly all.
@@ -122,7 +145,7 @@ impl Segments {
     ) -> Result<T> {
         let segment = self.get(location.segment)?;
         let file = self.file(&segment)?;
-        read_record(&segment, &*file, location.offset(), size, want, f)
+        read_record(&self.dictionaries, &(segment, file), location.offset(), size, want, f)
     }
 
     /// Starts reading a record, without waiting.
@@ -143,14 +166,20 @@ impl Segments {
 
     /// Appends one chunk of a key's chunked body to `out`.
     pub(crate) fn chunk(&self, key: &[u8], chunk: &ChunkEntry, out: &mut Vec<u8>) -> Result<()> {
-        read_chunk(&self.hold(chunk.location.segment)?, key, chunk, out)
+        read_chunk(&self.dictionaries, &self.hold(chunk.location.segment)?, key, chunk, out)
     }
 }
 
 /// Appends one chunk of a key's chunked body, which lies in an open segment, to `out`.
-fn read_chunk(held: &OpenSegment, key: &[u8], chunk: &ChunkEntry, out: &mut Vec<u8>) -> Result<()> {
+fn read_chunk(
+    dictionaries: &Registry,
+    held: &OpenSegment,
+    key: &[u8],
+    chunk: &ChunkEntry,
+    out: &mut Vec<u8>,
+) -> Result<()> {
     let size = SizeClass::of(u64::from(chunk.units) * UNIT_BYTES);
-    read_record(&held.0, &*held.1, chunk.location.offset(), size, Want::Whole, |raw| {
+    read_record(dictionaries, held, chunk.location.offset(), size, Want::Whole, |raw| {
         let is_piece = raw.header.kind == Kind::Chunk && raw.key() == key;
         if !is_piece || raw.header.raw_bytes != u64::from(chunk.raw_bytes) {
             return Err(raw.flaw("it is not the chunk that its list names"));
@@ -161,8 +190,8 @@ fn read_chunk(held: &OpenSegment, key: &[u8], chunk: &ChunkEntry, out: &mut Vec<
 
 /// Reads the record at an offset of an open segment into the thread's buffer and hands it to `f`.
 fn read_record<T>(
-    segment: &Segment,
-    file: &dyn File,
+    dictionaries: &Registry,
+    (segment, file): &OpenSegment,
     offset: u64,
     size: SizeClass,
     want: Want,
@@ -198,7 +227,7 @@ fn read_record<T>(
         if needs_payload {
             value::check_payload(&header, &buffer).map_err(flaw)?;
         }
-        f(&Raw { header, bytes: &buffer, segment, offset })
+        f(&Raw { header, bytes: &buffer, segment, dictionaries, offset })
     })();
     if buffer.capacity() <= KEEP_BUFFER_BYTES {
         BUFFER.set(buffer);
@@ -272,6 +301,7 @@ impl Body {
 /// Reads a body from front to end in bounded memory: one chunk at a time.
 #[derive(Debug)]
 pub struct Reader {
+    segments: Arc<Segments>,
     /// The segments of its chunks, open: compaction may remove them meanwhile.
     held: Vec<OpenSegment>,
     head: Head,
@@ -283,7 +313,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    pub(crate) fn new(segments: &Segments, head: Head, body: Body) -> Result<Reader> {
+    pub(crate) fn new(segments: Arc<Segments>, head: Head, body: Body) -> Result<Reader> {
         let mut held: Vec<OpenSegment> = Vec::new();
         if let Body::Chunks(_, chunks) = &body {
             for (_, chunk) in chunks {
@@ -296,7 +326,7 @@ impl Reader {
             Body::Whole(piece) => (piece, Body::Chunks(Vec::new(), Vec::new())),
             chunks => (Vec::new(), chunks),
         };
-        Ok(Reader { held, head, body, piece_at: 0, piece, at: 0 })
+        Ok(Reader { segments, held, head, body, piece_at: 0, piece, at: 0 })
     }
 
     /// All of the version but its body.
@@ -311,7 +341,7 @@ impl Reader {
         self.piece.clear();
         self.piece_at = *at;
         let held = self.held.iter().find(|(s, _)| s.id == chunk.location.segment);
-        read_chunk(held.ok_or(Error::Closed)?, key, chunk, &mut self.piece)
+        read_chunk(&self.segments.dictionaries, held.ok_or(Error::Closed)?, key, chunk, &mut self.piece)
     }
 }
 

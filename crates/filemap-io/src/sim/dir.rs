@@ -180,7 +180,7 @@ impl File for SimFile {
     }
 
     fn allocated_bytes(&self) -> io::Result<u64> {
-        Ok(self.disk.lock().files[self.id].live.len().next_multiple_of(4096) as u64)
+        Ok(self.disk.lock().files[self.id].allocated_bytes() as u64)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
@@ -190,6 +190,15 @@ impl File for SimFile {
         state.files[self.id].set_len(len as usize);
         state.changed();
         Ok(())
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> io::Result<bool> {
+        self.check_writable()?;
+        let mut state = self.disk.lock();
+        state.begin(Call::Change).map_err(refused)?;
+        state.punch(self.id, offset as usize, len as usize);
+        state.changed();
+        Ok(true)
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! The state of a simulated disk, and the calls that change it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::io;
 use std::sync::Weak;
@@ -27,6 +27,8 @@ pub(super) struct Inode {
     pub(super) dirty: BTreeMap<usize, Vec<Sector>>,
     /// The lengths since the last sync, oldest first.
     pub(super) lengths: Vec<usize>,
+    /// Pages that were punched and not written since, by their numbers: they take no space.
+    pub(super) holes: BTreeSet<usize>,
     pub(super) maps: Vec<Weak<SimWords>>,
 }
 
@@ -152,6 +154,15 @@ impl State {
         self.files[id].write(data, offset);
     }
 
+    /// What a punch does: zeros that may reach the device or not, as others do.
+    pub(super) fn punch(&mut self, id: usize, offset: usize, len: usize) {
+        let end = (offset + len).min(self.files[id].live.len());
+        if offset < end {
+            self.files[id].write(&vec![0; end - offset], offset);
+            self.files[id].holes.extend(offset.div_ceil(PAGE_BYTES)..end / PAGE_BYTES);
+        }
+    }
+
     /// A sync of a file that succeeds, or one that fails: then each sector is on the device or forgotten, as chance has it.
     pub(super) fn sync_file(&mut self, id: usize, succeeds: bool) {
         if succeeds {
@@ -195,6 +206,7 @@ impl Inode {
         self.durable = bytes;
         self.dirty.clear();
         self.lengths.clear();
+        self.holes.clear();
         self.show(touched);
     }
 
@@ -203,6 +215,9 @@ impl Inode {
             return;
         }
         let (old, end) = (self.live.len(), offset + data.len());
+        for page in offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES) {
+            self.holes.remove(&page);
+        }
         if end > old {
             self.live.resize(end, 0);
             self.lengths.push(end);
@@ -221,6 +236,12 @@ impl Inode {
         self.lengths.push(len);
         // What lies beyond reads as zeros if the file is longer again.
         self.dirtied(len.min(old)..old.max(len));
+    }
+
+    /// What the file takes on the device.
+    pub(super) fn allocated_bytes(&self) -> usize {
+        let holes = self.holes.range(..self.live.len().div_ceil(PAGE_BYTES)).count();
+        self.live.len().next_multiple_of(PAGE_BYTES) - holes * PAGE_BYTES
     }
 
     /// Notes the new contents of the sectors that a range meets.

@@ -152,6 +152,24 @@ fn a_map_shows_what_is_written_and_poison_past_the_end() {
 }
 
 #[test]
+fn a_punched_page_is_zeros_that_a_crash_may_take_back_and_takes_no_space() {
+    let (disk, dir, file) = disk();
+    file.write_at(&[7; 3 * 4096], 0).unwrap();
+    file.sync().unwrap();
+    dir.sync().unwrap();
+    assert!(file.punch(4096, 4096).unwrap());
+    assert_eq!((file.len().unwrap(), file.allocated_bytes().unwrap()), (3 * 4096, 2 * 4096));
+    let page = |bytes: Option<Vec<u8>>| bytes.map(|b| (b[0], b[4096], b[8192])).unwrap();
+    let left: BTreeSet<_> = outcomes(&disk, "f", Level::Adversarial, Loss::Random).into_iter().map(page).collect();
+    assert_eq!(left, BTreeSet::from([(7, 7, 7), (7, 0, 7)]));
+    file.sync().unwrap();
+    let left: BTreeSet<_> = outcomes(&disk, "f", Level::Adversarial, Loss::Random).into_iter().map(page).collect();
+    assert_eq!(left, BTreeSet::from([(7, 0, 7)]));
+    file.write_at(&[1], 5000).unwrap();
+    assert_eq!(file.allocated_bytes().unwrap(), 3 * 4096);
+}
+
+#[test]
 fn a_killed_process_loses_nothing_and_makes_nothing_durable() {
     let (disk, dir, file) = disk();
     file.write_at(b"abc", 0).unwrap();

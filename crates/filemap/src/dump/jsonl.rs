@@ -16,6 +16,8 @@
 //! | `digest` | text | the payload digest as received |
 //! | `record_id` | text | the source's record id |
 //! | `revisit` | object | `profile` (`identical-payload`, `server-not-modified` or a URI), `url`, `time_ms`, `id`, and, where the body was found, `original_url` and `original_time_ms` |
+//! | `unchanged` | true or false | of a dump of a store: whether the body lies there as a reference to an earlier version |
+//! | `file` | text | in the list of a dump of plain files: the file that holds the body |
 //! | `body` | text | the body |
 //!
 //! A field that has nothing to say is absent; `url`, `time`, `time_ms`, `kind`, `headers` and the body are always there.
@@ -42,6 +44,9 @@ pub enum LineError {
     /// It is not JSON, or lacks a field, or has one of the wrong type.
     #[error("not a page in JSON: {0}")]
     Json(#[from] serde_json::Error),
+    /// It is of the list of a dump of plain files: its body is in one of those.
+    #[error("its body is in a file, `{0}`: a list of files is no dump to load")]
+    InFile(String),
     /// A field is there but says nothing valid.
     #[error("the field `{0}` holds no valid value")]
     Field(&'static str),
@@ -50,6 +55,8 @@ pub enum LineError {
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Line<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,6 +88,8 @@ struct Line<'a> {
     record_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     revisit: Option<RefersTo<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unchanged: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -129,10 +138,38 @@ const NOT_MODIFIED: &str = "server-not-modified";
 ///
 /// [`Error::Write`].
 pub fn write(page: &Page, out: &mut impl Write) -> Result<()> {
-    let (url, url_base64) = split(&page.url);
+    end(&with_body(page), out)
+}
+
+/// As [`write()`], and whether the body lies in the store as a reference to an earlier version.
+///
+/// # Errors
+///
+/// [`Error::Write`].
+pub fn write_stored(page: &Page, unchanged: bool, out: &mut impl Write) -> Result<()> {
+    end(&Line { unchanged: Some(unchanged), ..with_body(page) }, out)
+}
+
+/// Writes `page` without its body, which is in `file`, if there is one.
+pub(super) fn write_listed(page: &Page, file: Option<&str>, out: &mut impl Write) -> Result<()> {
+    end(&Line { file: file.map(Cow::Borrowed), ..line(page) }, out)
+}
+
+fn end(line: &Line<'_>, out: &mut impl Write) -> Result<()> {
+    serde_json::to_writer(&mut *out, line).map_err(|error| Error::Write(error.into()))?;
+    out.write_all(b"\n").map_err(Error::Write)
+}
+
+fn with_body(page: &Page) -> Line<'_> {
     let (body, body_base64) = split(&page.body);
+    Line { body, body_base64, ..line(page) }
+}
+
+fn line(page: &Page) -> Line<'_> {
+    let (url, url_base64) = split(&page.url);
     let (reason, reason_base64) = split(&page.reason);
-    let line = Line {
+    Line {
+        file: None,
         url,
         url_base64,
         time: Some(date::format(page.fetched_at_ms)),
@@ -149,11 +186,10 @@ pub fn write(page: &Page, out: &mut impl Write) -> Result<()> {
         digest: page.digest.clone(),
         record_id: page.record_id.clone(),
         revisit: page.revisit.as_ref().map(refers_to),
-        body,
-        body_base64,
-    };
-    serde_json::to_writer(&mut *out, &line).map_err(|error| Error::Write(error.into()))?;
-    out.write_all(b"\n").map_err(Error::Write)
+        unchanged: None,
+        body: None,
+        body_base64: None,
+    }
 }
 
 /// Reads the page of one line.
@@ -162,7 +198,19 @@ pub fn write(page: &Page, out: &mut impl Write) -> Result<()> {
 ///
 /// [`LineError`] if it is none.
 pub fn read(line: &[u8]) -> std::result::Result<Page, LineError> {
+    read_stored(line).map(|(page, _)| page)
+}
+
+/// Reads the page of one line, and what the line says of how the body lies in the store: `None` if it says nothing.
+///
+/// # Errors
+///
+/// [`LineError`] if it is no page.
+pub fn read_stored(line: &[u8]) -> std::result::Result<(Page, Option<bool>), LineError> {
     let line: Line<'_> = serde_json::from_slice(line)?;
+    if let Some(file) = line.file {
+        return Err(LineError::InFile(file.into_owned()));
+    }
     let time_ms = line.time_ms.or_else(|| line.time.as_deref().and_then(date::parse));
     let kind = line.kind.as_deref().map_or(Some(RecordKind::Response), RecordKind::named);
     let headers = line.headers.into_iter().map(|field| {
@@ -170,7 +218,7 @@ pub fn read(line: &[u8]) -> std::result::Result<Page, LineError> {
         let value = join(field.value, field.value_base64, "value")?.ok_or(LineError::Field("value"))?;
         Ok(Header { name, value })
     });
-    Ok(Page {
+    let page = Page {
         url: join(line.url, line.url_base64, "url")?.ok_or(LineError::Field("url"))?,
         fetched_at_ms: time_ms.ok_or(LineError::Field("time"))?,
         kind: kind.ok_or(LineError::Field("kind"))?,
@@ -185,7 +233,8 @@ pub fn read(line: &[u8]) -> std::result::Result<Page, LineError> {
         digest: line.digest,
         record_id: line.record_id,
         revisit: line.revisit.map(revisit).transpose()?,
-    })
+    };
+    Ok((page, line.unchanged))
 }
 
 type Text<'a> = Option<Cow<'a, str>>;
@@ -252,7 +301,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn line(page: &Page) -> String {
+    fn text_of(page: &Page) -> String {
         let mut out = Vec::new();
         write(page, &mut out).expect("memory");
         String::from_utf8(out).expect("JSON is text")
@@ -268,9 +317,9 @@ mod tests {
             r#""status":200,"reason":"OK","headers":[{"name":"A","value_base64":"/w=="}],"body":"hé\n"}"#,
             "\n"
         );
-        assert_eq!(line(&page), expected);
+        assert_eq!(text_of(&page), expected);
         page.body = b"\xff\x00".to_vec();
-        assert!(line(&page).contains(r#""body_base64":"/wA=""#));
+        assert!(text_of(&page).contains(r#""body_base64":"/wA=""#));
     }
 
     #[test]
@@ -278,6 +327,8 @@ mod tests {
         for text in ["", "{}", r#"{"url":"a"}"#, r#"{"url":"a","time":"soon"}"#, r#"{"url":1,"time_ms":0}"#] {
             assert!(read(text.as_bytes()).is_err(), "{text}");
         }
+        let listed = read(br#"{"file":"x/y","url":"a","time_ms":1}"#).expect_err("no body");
+        assert!(listed.to_string().contains("`x/y`"), "{listed}");
         let least = read(br#"{"url":"a","time":"1970-01-01T00:00:01Z"}"#).expect("enough");
         assert_eq!((least.fetched_at_ms, least.kind), (1000, RecordKind::Response));
     }
@@ -299,7 +350,10 @@ mod tests {
             page.reason = reason;
             page.revisit = Some(revisit);
             page.digest = Some(text);
-            prop_assert_eq!(read(line(&page).as_bytes()).expect("a page"), page);
+            prop_assert_eq!(read(text_of(&page).as_bytes()).expect("a page"), page.clone());
+            let mut out = Vec::new();
+            write_stored(&page, time > 0, &mut out).expect("memory");
+            prop_assert_eq!(read_stored(&out).expect("a page"), (page, Some(time > 0)));
         }
     }
 }

@@ -1,6 +1,25 @@
-//! Pages out, in formats that other programs read.
+//! Pages out: a store, or what is selected of it, as files of other formats, in one pass in the order of the log.
 //!
-//! So far JSON Lines ([`jsonl`]), for people, scripts and for moving a store: what is dumped can be loaded again,
-//! byte for byte.
+//! [`dump`] writes JSON Lines ([`jsonl`], which reads them back too), WARC files and their index in CDXJ, and plain files,
+//! several of them at a time; the files go to a [`Target`]. docs/WARC.md says what a WARC file keeps.
+//!
+//! Invariants: memory is bounded by the largest page, the sorting of the index, and a bit for each version in a dump of
+//! WARC files; a damaged version is told and costs itself only.
 
+mod cdxj;
 pub mod jsonl;
+mod names;
+mod options;
+mod pass;
+mod select;
+mod sequences;
+mod sort;
+mod surt;
+mod target;
+
+pub(crate) use cdxj::CdxjIndex;
+pub use options::{DumpOptions, Format};
+pub use pass::{DumpEvent, DumpReport, dump};
+pub(crate) use select::mime;
+pub use select::{Selection, StatusRange};
+pub use target::{OutputFile, Target};

@@ -21,7 +21,7 @@ pub(super) fn sha1(text: &str) -> Option<[u8; 20]> {
 }
 
 /// The text of [`sha1`]'s bytes.
-pub(super) fn sha1_text(digest: &[u8; 20]) -> String {
+pub(crate) fn sha1_text(digest: &[u8; 20]) -> String {
     let mut text = String::from("sha1:");
     for bytes in digest.chunks_exact(5) {
         let bits = bytes.iter().fold(0u64, |bits, &byte| bits << 8 | u64::from(byte));
@@ -46,7 +46,7 @@ pub(super) fn uuid(text: &str) -> Option<[u8; 16]> {
 }
 
 /// The text of [`uuid`]'s bytes.
-pub(super) fn uuid_text(bytes: &[u8; 16]) -> String {
+pub(crate) fn uuid_text(bytes: &[u8; 16]) -> String {
     let mut text = String::from("<urn:uuid:");
     for (at, byte) in bytes.iter().enumerate() {
         if matches!(at, 4 | 6 | 8 | 10) {

@@ -46,6 +46,7 @@ mod compact;
 mod read;
 mod write;
 
+pub(crate) use compact::{sha1_text, uuid_text};
 pub use read::{decode, spill_bytes};
 pub use write::{Encoded, encode};
 

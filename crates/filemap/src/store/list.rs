@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 
-use filemap_core::{Keys, Value};
+use filemap_core::{Keys, Value, Version};
 
 use super::{PageHead, PageStore};
 use crate::error::Result;
@@ -80,6 +80,50 @@ impl Iterator for Heads {
             match self.heads.next()? {
                 Ok(listed) if !key::is_page(&listed.key) => {}
                 Ok(listed) => return Some(self.store.page_head(&listed.key, listed.head)),
+                Err(error) => return Some(Err(error.into())),
+            }
+        }
+    }
+}
+
+/// A version as it lies in the store, with what the store knows of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoredVersion {
+    /// The key it is kept under: of a page, its canonical URL; of a record beside a page, that and the name of its kind.
+    pub key: Vec<u8>,
+    /// The page; a revisit without its original's body.
+    pub page: Page,
+    /// Which version it is.
+    pub version: Version,
+    /// The sequence of the version that holds the same body, if it was not stored again.
+    pub unchanged_since: Option<u64>,
+    /// What it takes in the store, in bytes.
+    pub stored_bytes: u64,
+}
+
+impl StoredVersion {
+    /// The canonical URL of the page.
+    pub fn canonical_url(&self) -> &[u8] {
+        key::url(&self.key)
+    }
+}
+
+/// Versions as they lie in the store, in the order of the log. An item that fails does not end the iteration.
+pub struct StoredVersions {
+    store: PageStore,
+    values: filemap_core::Pages,
+    pages_only: bool,
+}
+
+impl Iterator for StoredVersions {
+    type Item = Result<StoredVersion>;
+
+    fn next(&mut self) -> Option<Result<StoredVersion>> {
+        loop {
+            match self.values.next()? {
+                Ok((key, _)) if self.pages_only && !key::is_page(&key) => {}
+                Ok((key, value)) => return Some(self.store.stored_version(key, value)),
                 Err(error) => return Some(Err(error.into())),
             }
         }
@@ -214,5 +258,23 @@ impl PageStore {
     /// body.
     pub fn versions(&self) -> Versions {
         Versions { store: self.clone(), values: self.engine().versions() }
+    }
+
+    /// As [`PageStore::versions`], with what the store knows of each.
+    pub fn stored_versions(&self) -> StoredVersions {
+        StoredVersions { store: self.clone(), values: self.engine().versions(), pages_only: false }
+    }
+
+    /// The newest version of every page, with what the store knows of each; as stored, unlike [`PageStore::pages`].
+    pub fn stored_pages(&self) -> StoredVersions {
+        StoredVersions { store: self.clone(), values: self.engine().pages(), pages_only: true }
+    }
+
+    /// The version that a value of this key is.
+    pub(super) fn stored_version(&self, key: Vec<u8>, value: Value) -> Result<StoredVersion> {
+        let (version, unchanged_since) = (value.head.version, value.head.unchanged_since);
+        let stored_bytes = value.head.stored_bytes;
+        let page = self.stored(&key, value)?;
+        Ok(StoredVersion { key, page, version, unchanged_since, stored_bytes })
     }
 }

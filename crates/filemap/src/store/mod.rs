@@ -17,9 +17,10 @@ use std::sync::Arc;
 use filemap_core::{Options, Store};
 use urlindex::{Canonicalizer, Whatwg};
 
-pub use list::{Heads, Pages, Removed, Sizes, Urls, VersionSize, Versions};
-pub(crate) use put::BodySource;
+pub use list::{Heads, Pages, Removed, Sizes, StoredVersion, StoredVersions, Urls, VersionSize, Versions};
+pub(crate) use put::{BodySource, Sameness};
 pub use read::{PageHead, PageReader};
+pub(crate) use revisit::take_body;
 
 use crate::error::{Error, Result};
 use crate::key;
@@ -45,6 +46,11 @@ pub struct PageStore {
     canonicalizer: Arc<dyn Canonicalizer>,
 }
 
+/// Pages of one site share a dictionary.
+fn by_site(options: Options) -> Options {
+    options.dictionary_group(key::site)
+}
+
 impl PageStore {
     /// Creates a store in a new or empty directory; its keys are made by [`Whatwg`].
     ///
@@ -66,7 +72,7 @@ impl PageStore {
         options: Options,
     ) -> Result<PageStore> {
         let options = options.canonicalizer(canonicalizer.name(), canonicalizer.version());
-        Ok(PageStore { engine: Store::create(path, options)?, canonicalizer })
+        Ok(PageStore { engine: Store::create(path, by_site(options))?, canonicalizer })
     }
 
     /// Opens a store for writing, with the canonicaliser that it was made with.
@@ -75,7 +81,7 @@ impl PageStore {
     ///
     /// Those of [`Store::open`], and [`Error::UnknownCanonicalizer`].
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<PageStore> {
-        PageStore::over(Store::open(path, options)?)
+        PageStore::over(Store::open(path, by_site(options))?)
     }
 
     /// Opens a store for writing that must have been made with this canonicaliser.
@@ -89,7 +95,7 @@ impl PageStore {
         options: Options,
     ) -> Result<PageStore> {
         let options = options.canonicalizer(canonicalizer.name(), canonicalizer.version());
-        Ok(PageStore { engine: Store::open(path, options)?, canonicalizer })
+        Ok(PageStore { engine: Store::open(path, by_site(options))?, canonicalizer })
     }
 
     /// Opens a store for reading, in any process, while another may write it.

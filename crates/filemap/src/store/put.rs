@@ -30,6 +30,23 @@ impl<'a> BodySource<'a> {
     }
 }
 
+/// When a version of the same URL and time counts as the one to be put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sameness {
+    /// The body is the same: another record of the same visit.
+    Visit,
+    /// There is no body, and the description is the same but for the record's id.
+    VisitWithoutBody,
+    /// Body and description are the same in everything.
+    Everything,
+}
+
+impl Sameness {
+    fn without_body(self) -> Sameness {
+        if self == Sameness::Visit { Sameness::VisitWithoutBody } else { self }
+    }
+}
+
 impl PageStore {
     /// Stores `page` as a version of its URL, at its time. A version older than others adds history and hides nothing.
     ///
@@ -57,13 +74,30 @@ impl PageStore {
     ///
     /// As [`PageStore::put_page`], and those of [`PageStore::history`].
     pub fn put_page_if_new(&self, page: &Page) -> Result<Option<Put>> {
-        if self.holds_body(page, page.body.len() as u64, |hasher| {
+        if self.holds_body(page, page.body.len() as u64, Sameness::Visit, |hasher| {
             hasher.update(&page.body);
             Ok(())
         })? {
             return Ok(None);
         }
         self.put_parts(page, BodySource::if_changed(page, &page.body)).map(Some)
+    }
+
+    /// Puts a version back as a dump of a store has it, unless the store holds this very version: the same URL, time and
+    /// body, and the same description in everything. `unchanged` says whether the body was stored as a reference to the
+    /// version that was the newest then; if so, it is again, provided that the bodies are equal.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::put_page_if_new`].
+    pub fn put_stored_if_new(&self, page: &Page, unchanged: bool) -> Result<Option<Put>> {
+        if self.holds_body(page, page.body.len() as u64, Sameness::Everything, |hasher| {
+            hasher.update(&page.body);
+            Ok(())
+        })? {
+            return Ok(None);
+        }
+        self.put_parts(page, BodySource::Bytes(&page.body, unchanged)).map(Some)
     }
 
     /// As [`PageStore::put_page`], with the body from `body` instead of `page.body`: of any length up to 4 GiB, in
@@ -135,8 +169,8 @@ impl PageStore {
     }
 
     /// Whether the store holds this very version; `page.body` is not looked at.
-    pub(crate) fn holds(&self, page: &Page, body: &mut Payload) -> Result<bool> {
-        self.holds_body(page, body.len(), |hasher| {
+    pub(crate) fn holds(&self, page: &Page, body: &mut Payload, sameness: Sameness) -> Result<bool> {
+        self.holds_body(page, body.len(), sameness, |hasher| {
             body.chunks(|bytes| {
                 hasher.update(bytes);
                 Ok(())
@@ -148,6 +182,7 @@ impl PageStore {
         &self,
         page: &Page,
         body_bytes: u64,
+        sameness: Sameness,
         hash_body: impl FnOnce(&mut Xxh3) -> Result<()>,
     ) -> Result<bool> {
         let key = self.key_of(&page.url, page.kind)?;
@@ -164,24 +199,27 @@ impl PageStore {
         hasher.update(&meta::encode(page, key::url(&key))?.spill);
         hash_body(&mut hasher)?;
         let digest = hasher.digest128().to_be_bytes();
-        if self.is_same(&key, &head, digest, page, body_bytes)? {
+        let sameness = if body_bytes == 0 { sameness.without_body() } else { sameness };
+        if self.is_same(&key, &head, digest, page, sameness)? {
             return Ok(true);
         }
         for head in self.engine().history(&key)? {
-            if head.version.time_ms == page.fetched_at_ms && self.is_same(&key, &head, digest, page, body_bytes)? {
+            if head.version.time_ms == page.fetched_at_ms && self.is_same(&key, &head, digest, page, sameness)? {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    fn is_same(&self, key: &[u8], head: &Head, digest: [u8; 16], page: &Page, body_bytes: u64) -> Result<bool> {
-        if head.digest != digest || body_bytes > 0 {
+    fn is_same(&self, key: &[u8], head: &Head, digest: [u8; 16], page: &Page, sameness: Sameness) -> Result<bool> {
+        if head.digest != digest || sameness == Sameness::Visit {
             return Ok(head.digest == digest);
         }
         let mut stored = self.describe(key, head)?;
-        stored.record_id.clone_from(&page.record_id);
-        let mut same = Page { body: Vec::new(), ..page.clone() };
+        if sameness == Sameness::VisitWithoutBody {
+            stored.record_id.clone_from(&page.record_id);
+        }
+        let mut same = page.description();
         if let Some(revisit) = &mut same.revisit {
             revisit.original = None;
         }

@@ -16,7 +16,7 @@ use std::cmp::Reverse;
 
 use filemap_core::Version;
 
-use super::PageStore;
+use super::{PageStore, StoredVersion};
 use crate::error::Result;
 use crate::http::body;
 use crate::page::{Original, Page, RecordKind, Revisit, RevisitProfile};
@@ -24,23 +24,47 @@ use crate::page::{Original, Page, RecordKind, Revisit, RevisitProfile};
 impl PageStore {
     /// Gives `page` the body of its original, if it is a revisit and that is in the store.
     pub(super) fn resolve(&self, own_key: &[u8], page: &mut Page) -> Result<()> {
-        if page.kind != RecordKind::Revisit {
-            return Ok(());
+        if let Some(original) = self.original_of(own_key, page)? {
+            take_body(page, original);
         }
-        let Some(revisit) = page.revisit.clone() else { return Ok(()) };
+        Ok(())
+    }
+
+    /// The original of `page`, if it is a revisit and that is in the store.
+    pub(crate) fn original_of(&self, own_key: &[u8], page: &Page) -> Result<Option<StoredVersion>> {
+        let Some(revisit) = page.revisit.as_ref().filter(|_| page.kind == RecordKind::Revisit) else { return Ok(None) };
         let named = revisit.refers_to_url.as_deref().and_then(|url| self.key(url).ok());
         let named = named.filter(|key| key != own_key);
         for key in named.iter().map(Vec::as_slice).chain([own_key]) {
-            let Some(version) = self.find_original(key, page, &revisit)? else { continue };
+            let Some(version) = self.find_original(key, page, revisit)? else { continue };
             let Some(value) = self.engine().get_version(key, version)? else { continue };
-            let original = self.stored(key, value)?;
-            body::align(&mut page.headers, &original.headers, original.body.len() as u64);
-            page.body = original.body;
-            let found = Original { key: key.to_vec(), fetched_at_ms: version.time_ms };
-            page.revisit = Some(Revisit { original: Some(found), ..revisit });
-            return Ok(());
+            return self.stored_version(key.to_vec(), value).map(Some);
         }
-        Ok(())
+        Ok(None)
+    }
+
+    /// The version of this key and sequence, without its body.
+    pub(crate) fn version_of_sequence(&self, key: &[u8], sequence: u64) -> Result<Option<Page>> {
+        let heads = self.engine().history(key)?;
+        let head = heads.into_iter().find(|head| head.version.sequence == sequence);
+        head.map(|head| self.describe(key, &head)).transpose()
+    }
+
+    /// The body of the version of this key and time that `is_it` knows; `None` if there is none.
+    pub(crate) fn body_of_time(
+        &self,
+        key: &[u8],
+        time_ms: i64,
+        is_it: impl Fn(&[u8]) -> bool,
+    ) -> Result<Option<Vec<u8>>> {
+        for head in self.engine().history(key)?.into_iter().filter(|head| head.version.time_ms == time_ms) {
+            let Some(value) = self.engine().get_version(key, head.version)? else { continue };
+            let page = self.stored(key, value)?;
+            if page.kind != RecordKind::Revisit && is_it(&page.body) {
+                return Ok(Some(page.body));
+            }
+        }
+        Ok(None)
     }
 
     fn find_original(&self, key: &[u8], page: &Page, revisit: &Revisit) -> Result<Option<Version>> {
@@ -52,6 +76,15 @@ impl PageStore {
             }
         }
         Ok(choose(&candidates, page, revisit))
+    }
+}
+
+/// Puts the body of `original` under the revisit's own headers, which are brought into line with it.
+pub(crate) fn take_body(page: &mut Page, original: StoredVersion) {
+    body::align(&mut page.headers, &original.page.headers, original.page.body.len() as u64);
+    page.body = original.page.body;
+    if let Some(revisit) = &mut page.revisit {
+        revisit.original = Some(Original { key: original.key, fetched_at_ms: original.version.time_ms });
     }
 }
 

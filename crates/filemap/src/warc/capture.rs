@@ -1,14 +1,17 @@
 //! Turns a WARC record into a page: the HTTP message in its block taken apart, the body in the form that is kept.
 //!
 //! A block that should be HTTP and is not (or whose head is longer than a mebibyte) is kept whole as the body, with the
-//! record's own `Content-Type`: nothing is thrown away for not being understood.
+//! record's own `Content-Type`: nothing is thrown away for not being understood. A record that an export of a store wrote
+//! becomes the page that it was (see `stored`).
 
+use super::digest;
 use super::header::RecordHeader;
 use super::reader::Record;
+use super::stored::Stored;
 use crate::error::Result;
 use crate::http::body::{self, BodyRules};
 use crate::http::head::{self, FirstLine, MAX_HEAD_BYTES};
-use crate::page::{Page, RecordKind};
+use crate::page::{Page, RecordKind, Revisit};
 use crate::spool::Payload;
 
 /// A page and its body, which may lie on disk; `page.body` is empty.
@@ -17,6 +20,26 @@ pub(super) struct Capture {
     pub(super) body: Payload,
     pub(super) decoded: bool,
     pub(super) kept_as_received: bool,
+    /// Of a record of an export: how the store had the page.
+    pub(super) stored: Option<AsStored>,
+}
+
+/// How a store had the page that it wrote as a record.
+pub(super) struct AsStored {
+    /// The body was a reference to an earlier version's.
+    pub(super) unchanged: bool,
+    /// The body is not in the record, but in the store: see [`Original`].
+    pub(super) original: Option<Original>,
+}
+
+/// Where the body of an unchanged version is.
+pub(super) struct Original {
+    /// The time of the version of the same URL that has it.
+    pub(super) time_ms: i64,
+    /// Its SHA-1.
+    pub(super) payload: [u8; 20],
+    /// What the page is if that version is not there: a revisit of it.
+    pub(super) revisit: Revisit,
 }
 
 /// What became of a record.
@@ -29,6 +52,9 @@ pub(super) enum Captured {
 /// The page of a record of this kind.
 pub(super) fn capture(record: Record, kind: RecordKind, rules: &BodyRules) -> Result<Captured> {
     let Record { header, mut block, .. } = record;
+    if let Some(captured) = as_stored(&header, &mut block)? {
+        return Ok(Captured::Page(Box::new(Capture { body: block, ..captured })));
+    }
     let Some(url) = header.target_uri() else {
         return Ok(Captured::Unusable("the record names no URL (WARC-Target-URI)"));
     };
@@ -40,7 +66,8 @@ pub(super) fn capture(record: Record, kind: RecordKind, rules: &BodyRules) -> Re
         RecordKind::Response | RecordKind::Revisit | RecordKind::Request => http_message(&mut page, &mut block)?,
         _ => false,
     };
-    let mut capture = Capture { page, body: Payload::Memory(Vec::new()), decoded: false, kept_as_received: false };
+    let mut capture =
+        Capture { page, body: Payload::Memory(Vec::new()), decoded: false, kept_as_received: false, stored: None };
     if !message {
         if let Some(value) = header.fields.get("Content-Type").filter(|_| kind != RecordKind::Revisit) {
             capture.page.headers.push("Content-Type", value);
@@ -61,8 +88,26 @@ pub(super) fn capture(record: Record, kind: RecordKind, rules: &BodyRules) -> Re
     Ok(Captured::Page(Box::new(capture)))
 }
 
+/// The page of a record that an export of a store wrote, but for its body, which is then what is left of the block; `None`
+/// if it is another record.
+fn as_stored(header: &RecordHeader, block: &mut Payload) -> Result<Option<Capture>> {
+    let Some(stored) = Stored::of(header).filter(|stored| stored.head_bytes <= block.len()) else { return Ok(None) };
+    let head = block.prefix(usize::try_from(stored.head_bytes).unwrap_or(usize::MAX))?;
+    let Some(page) = stored.page(header, &head) else { return Ok(None) };
+    let mut as_stored = AsStored { unchanged: stored.unchanged, original: None };
+    if header.kind() == Some(RecordKind::Revisit) && page.kind != RecordKind::Revisit {
+        let revisit = header.revisit();
+        let payload = header.text("WARC-Payload-Digest").and_then(digest::expected);
+        let Some((time_ms, payload)) = revisit.refers_to_ms.zip(payload) else { return Ok(None) };
+        as_stored.original = Some(Original { time_ms, payload, revisit });
+    }
+    block.skip(stored.head_bytes);
+    let body = Payload::Memory(Vec::new());
+    Ok(Some(Capture { page, body, decoded: false, kept_as_received: false, stored: Some(as_stored) }))
+}
+
 /// What the record's header says of the page.
-fn described(header: &RecordHeader, kind: RecordKind) -> Page {
+pub(super) fn described(header: &RecordHeader, kind: RecordKind) -> Page {
     let text = |name: &str| header.text(name).map(str::to_owned);
     let segment = || text("WARC-Segment-Number").map(|number| format!("segment {number}"));
     let block_is_payload = matches!(kind, RecordKind::Resource | RecordKind::Metadata | RecordKind::Conversion);

@@ -1,7 +1,7 @@
-//! Checks a block against the `WARC-Block-Digest` of its header.
+//! SHA-1 digests in the form of WARC headers: a block checked against its `WARC-Block-Digest`, and digests made.
 //!
-//! It is the only check that a plain WARC file has, and it can prove a block whole whose `Content-Length` is wrong.
-//! Writers give SHA-1 in base 32, some in hexadecimal; other algorithms are not checked.
+//! The block digest is the only check that a plain WARC file has, and it can prove a block whole whose `Content-Length`
+//! is wrong. Writers give SHA-1 in base 32, some in hexadecimal; other algorithms are not checked.
 
 use sha1::{Digest, Sha1};
 
@@ -11,7 +11,7 @@ use crate::spool::Payload;
 const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
 /// The 20 bytes of a SHA-1 digest as a header gives it; `None` if it is none.
-fn expected(text: &str) -> Option<[u8; 20]> {
+pub(crate) fn expected(text: &str) -> Option<[u8; 20]> {
     let (algorithm, value) = text.split_once(':')?;
     if !algorithm.eq_ignore_ascii_case("sha1") && !algorithm.eq_ignore_ascii_case("sha-1") {
         return None;
@@ -39,6 +39,13 @@ fn expected(text: &str) -> Option<[u8; 20]> {
     Some(out)
 }
 
+/// The SHA-1 of `parts`, one after the other.
+pub(crate) fn sha1_of(parts: &[&[u8]]) -> [u8; 20] {
+    let mut hasher = Sha1::new();
+    parts.iter().for_each(|part| hasher.update(part));
+    hasher.finalize().into()
+}
+
 /// Whether `block` has the digest `text`; `None` if that is not SHA-1.
 pub(super) fn matches(block: &mut Payload, text: &str) -> Result<Option<bool>> {
     let Some(expected) = expected(text) else { return Ok(None) };
@@ -53,6 +60,13 @@ pub(super) fn matches(block: &mut Payload, text: &str) -> Result<Option<bool>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_digest_that_is_made_is_the_one_that_is_read() {
+        let text = crate::meta::sha1_text(&sha1_of(&[b"a", b"", b"bc"]));
+        assert_eq!(text, "sha1:VGMT4NSHA2AWVOR6EVYXQUGCNSONBWE5");
+        assert_eq!(expected(&text), Some(sha1_of(&[b"abc"])));
+    }
 
     #[test]
     fn digests_are_read_in_both_alphabets() {

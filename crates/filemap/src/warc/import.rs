@@ -2,7 +2,8 @@
 //! puts.
 //!
 //! An import can be repeated: a record that the store holds already (same URL, time and digest) adds nothing, so that an
-//! interrupted import is resumed by running it again. Bodies equal to the newest version's are stored as references.
+//! interrupted import is resumed by running it again. Bodies equal to the newest version's are stored as references; of
+//! what an export of a store wrote, those that were references there.
 //!
 //! Invariants: memory is bounded by the batches under way (a few MiB each) and the spool's bound for one record; an
 //! error of the store stops both threads; what was imported before stays.
@@ -12,13 +13,16 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use filemap_core::Put;
 
-use super::capture::{Capture, Captured, capture};
+use super::capture::{Capture, Captured, Original, capture};
+use super::digest::sha1_of;
 use super::options::ImportOptions;
 use super::reader::{Item, Reader};
 use super::report::{ImportReport, Place, Problem, ProblemKind};
+use super::stored::Stored;
 use crate::error::Result;
+use crate::page::{Page, RecordKind};
 use crate::spool::Payload;
-use crate::store::{BodySource, PageStore};
+use crate::store::{BodySource, PageStore, Sameness};
 
 /// A batch is handed over at this many records, or bytes.
 const BATCH_RECORDS: u64 = 256;
@@ -124,7 +128,9 @@ fn take(item: Item, file: &str, options: &ImportOptions, batch: &mut Batch) -> R
     };
     batch.records += 1;
     batch.events.extend(record.problem.take().map(Event::Problem));
-    let Some(kind) = record.header.kind().filter(|&kind| options.keeps(kind)) else {
+    // What an export wrote, the store had: it is kept whatever its type.
+    let keeps = |kind: &RecordKind| options.keeps(*kind) || Stored::of(&record.header).is_some();
+    let Some(kind) = record.header.kind().filter(keeps) else {
         batch.ignored += 1;
         return Ok(());
     };
@@ -210,16 +216,43 @@ fn put_page(store: &PageStore, mut capture: Capture) -> Result<Option<Put>> {
     if len > filemap_core::MAX_VALUE_BYTES {
         return Err(filemap_core::Error::ValueTooLarge { len }.into());
     }
-    if store.holds(&capture.page, &mut capture.body)? {
+    let stored = capture.stored.take();
+    let sameness = if stored.is_some() { Sameness::Everything } else { Sameness::Visit };
+    let mut if_changed = capture.page.kind != RecordKind::Revisit;
+    if let Some(stored) = stored {
+        if_changed = stored.unchanged;
+        if let Some(original) = stored.original
+            && !fetch_body(store, &mut capture, original)?
+        {
+            return Ok(None);
+        }
+    }
+    if store.holds(&capture.page, &mut capture.body, sameness)? {
         return Ok(None);
     }
     match &mut capture.body {
-        Payload::Memory(bytes) => {
-            store.put_parts(&capture.page, BodySource::if_changed(&capture.page, bytes)).map(Some)
-        }
+        Payload::Memory(bytes) => store.put_parts(&capture.page, BodySource::Bytes(bytes, if_changed)).map(Some),
         disk => {
             let mut reader = disk.reader()?;
             store.put_parts(&capture.page, BodySource::Reader(&mut reader)).map(Some)
         }
     }
+}
+
+/// Gives an unchanged version the body that an earlier one of its URL has; without that, it is a revisit of it. `false` if
+/// it came before its original once, and is in the store as a revisit.
+fn fetch_body(store: &PageStore, capture: &mut Capture, original: Original) -> Result<bool> {
+    let key = store.key(&capture.page.url)?;
+    let revisit = Page { kind: RecordKind::Revisit, revisit: Some(original.revisit), ..capture.page.clone() };
+    let mut no_body = Payload::Memory(Vec::new());
+    let is_it = |body: &[u8]| sha1_of(&[body]) == original.payload;
+    match store.body_of_time(&key, original.time_ms, is_it)? {
+        Some(_) if store.holds(&revisit, &mut no_body, Sameness::Everything)? => return Ok(false),
+        Some(body) => capture.body = Payload::Memory(body),
+        None => {
+            capture.page = revisit;
+            capture.body = no_body;
+        }
+    }
+    Ok(true)
 }

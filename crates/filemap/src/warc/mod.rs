@@ -1,11 +1,13 @@
-//! WARC files in: records read over damage, answers turned into pages, pages put into a store.
+//! WARC files in and out: records read over damage, answers turned into pages, pages put into a store; and pages written as
+//! records that every reader takes, and that give the very same pages when they come back.
 //!
-//! Layers, each over the one before: `input` (raw bytes with a window back), `gzip` and `zstd` (one member each),
-//! `member` (the file as members), [`Reader`] (records), `capture` (a record as a page), [`import`] (into a store).
+//! In, each layer over the one before: `input` (raw bytes with a window back), `gzip` and `zstd` (one member each),
+//! `member` (the file as members), [`Reader`] (records), `capture` (a record as a page), [`import`] (into a store). Out: `write`, which [`crate::dump`] calls; `stored` is what a
+//! record of ours says beside what WARC has words for.
 //! docs/WARC.md says what is kept and how, and why the framing is our own.
 
 mod capture;
-mod digest;
+pub(crate) mod digest;
 mod gzip;
 mod header;
 mod import;
@@ -14,6 +16,8 @@ mod member;
 mod options;
 mod reader;
 mod report;
+mod stored;
+mod write;
 mod zstd;
 
 pub use header::RecordHeader;
@@ -21,3 +25,5 @@ pub use import::{ImportProgress, import};
 pub use options::ImportOptions;
 pub use reader::{Item, Reader, Record};
 pub use report::{ImportReport, MAX_LISTED_PROBLEMS, Place, Problem, ProblemKind};
+pub use write::Compression;
+pub(crate) use write::{Entry, Form, Reference, WarcFiles, draft};

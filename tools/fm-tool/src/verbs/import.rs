@@ -198,8 +198,8 @@ impl Brought {
         self.report.unchanged = report.unchanged;
         self.report.already_there = report.already_there;
         self.report.body_bytes = report.body_bytes;
-        self.report.unusable = report.bad_lines.iter().filter(|bad| bad.unusable).count() as u64;
-        self.report.damaged = report.bad_lines.len() as u64 - self.report.unusable;
+        self.report.unusable = report.unusable;
+        self.report.damaged = report.damaged;
     }
 }
 

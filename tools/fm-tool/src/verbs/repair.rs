@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use filemap_core::{Error, Loss, Options, RepairReport, RepairTo, repair};
+use filemap_core::{Error, Loss, Options, RepairReport, RepairTo, Store};
 use serde_json::{Map, Value, json};
 use urlindex::{Canonicalizer, Whatwg};
 
@@ -54,7 +54,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let bar = Progress::bytes(shared);
     let to = args.target.as_deref().map_or(RepairTo::InPlace, RepairTo::New);
     let run = |options: &Options| {
-        repair(&args.source, to, options, &mut |progress| {
+        Store::repair(&args.source, to, options, &mut |progress| {
             bar.at(progress.done_bytes, progress.total_bytes, || match progress.losses {
                 0 => progress.file.clone(),
                 losses => format!("{}, {} so far", progress.file, count(losses, "lost place")),

@@ -1,84 +1,29 @@
 //! `verify`: reads every byte of a store, and says of each that is wrong where it is. It stops at nothing.
 
+mod expand;
+mod report;
+mod starts;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use filemap_io::File;
 
 use crate::accounts::{Account, Accounts};
 use crate::error::{Error, Result};
-use crate::format::key::{KeyRecord, UNIT_BYTES as KEY_UNIT};
+use crate::format::key::{KeyRecord, UNIT_BYTES as KEY_UNIT, offset_of, segment_of};
 use crate::format::leaf::{Slot, kept_bits};
 use crate::format::location::{Extent, Location, UNIT_BYTES};
 use crate::format::superblock::{COPIES, Tail};
-use crate::format::value::{self, Kind};
 use crate::format::{PAGE_BYTES, names};
+use crate::keys::KeyFile;
 use crate::log::scan::Item;
 use crate::recover;
-use crate::state::{Shared, digest};
-use crate::values::segments::{FIRST_RECORD, Segment};
+use crate::segments::{FIRST_RECORD, Segment};
+use crate::state::Shared;
+use expand::{Flaw, Part, expand};
+use starts::Starts;
 
-/// One damaged place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// The file's name inside the store.
-    pub file: String,
-    /// Byte offset of the damage.
-    pub offset: u64,
-    /// What is wrong.
-    pub what: String,
-}
-
-/// How far a verification has come.
-#[derive(Clone, Debug)]
-pub struct VerifyProgress {
-    /// The file being read.
-    pub file: String,
-    /// Bytes read so far, of all files.
-    pub done_bytes: u64,
-    /// Bytes to read in all.
-    pub total_bytes: u64,
-    /// Damaged places found so far.
-    pub problems: u64,
-}
-
-/// What a verification found.
-#[derive(Clone, Debug, Default)]
-pub struct VerifyReport {
-    /// Files that were read.
-    pub files: u64,
-    /// Bytes that were read.
-    pub bytes: u64,
-    /// Whole records of the value log.
-    pub value_records: u64,
-    /// Whole records of key.dat.
-    pub key_records: u64,
-    /// Bytes of key.dat that belong to no record: what interrupted checkpoints left. No damage.
-    pub unused_key_bytes: u64,
-    /// Leaf pages of the index.
-    pub index_pages: u64,
-    /// Keys in the index.
-    pub indexed_keys: u64,
-    /// All damage, in the order of the files.
-    pub problems: Vec<Problem>,
-}
-
-/// A set of the unit offsets at which whole records start.
-#[derive(Default)]
-struct Starts {
-    bits: Vec<u64>,
-}
-
-impl Starts {
-    fn add(&mut self, unit: u64) {
-        let word = (unit / 64) as usize;
-        if word >= self.bits.len() {
-            self.bits.resize(word + 1, 0);
-        }
-        self.bits[word] |= 1 << (unit % 64);
-    }
-
-    fn has(&self, unit: u64) -> bool {
-        self.bits.get((unit / 64) as usize).is_some_and(|w| w >> (unit % 64) & 1 == 1)
-    }
-}
+pub use report::{Problem, VerifyProgress, VerifyReport};
 
 struct Check<'a> {
     shared: &'a Shared,
@@ -92,10 +37,16 @@ struct Check<'a> {
     /// What was found to be live, and the removals below `tail`.
     found: Accounts,
     tail: Tail,
-    keys: Starts,
+    /// Records that need a dictionary that cannot be read, by its id, and why.
+    unread: BTreeMap<u32, (u64, Error)>,
+    keys: HashMap<u16, Starts>,
     /// Where the scans end: what the index leads to beyond was written since.
     value_end: Tail,
-    key_end: u64,
+    key_end: Tail,
+    /// The key log's segments, and how often some were removed when they were opened: what is led by addresses then and
+    /// now is compared only while that stays so.
+    key_files: Vec<KeyFile>,
+    removals: u64,
     progress: &'a mut dyn FnMut(VerifyProgress),
 }
 
@@ -110,23 +61,33 @@ impl Shared {
             self.follow_writer()?;
         }
         let stats = self.stats();
+        let removals = self.keys.removals();
+        let (key_files, key_end) = self.key_files()?;
         let mut check = Check {
             shared: self,
             report: VerifyReport::default(),
-            total_bytes: stats.value_bytes + stats.key_bytes + stats.index_leaves * PAGE_BYTES as u64,
+            total_bytes: stats.value_bytes
+                + stats.dictionary_bytes
+                + stats.key_bytes
+                + stats.index_leaves * PAGE_BYTES as u64,
             values: HashMap::new(),
             chunks: HashMap::new(),
             lists: HashMap::new(),
             found: Accounts::default(),
             tail: self.latest.load().tail,
-            keys: Starts::default(),
+            unread: BTreeMap::new(),
+            keys: HashMap::new(),
             value_end: self.log_end().0,
-            key_end: self.keys.bytes(),
+            key_end,
+            key_files,
+            removals,
             progress,
         };
         let settled = self.settled();
         check.superblock()?;
+        check.dictionaries();
         check.values()?;
+        check.unread();
         let heads = check.keys()?;
         check.index(heads, settled)?;
         Ok(check.report)
@@ -163,6 +124,23 @@ impl Check<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Reads both copies of every dictionary.
+    fn dictionaries(&mut self) {
+        for id in self.shared.segments.dictionaries.ids() {
+            let name = names::dictionary(id);
+            self.report.files += 1;
+            match self.shared.segments.dictionaries.check(id) {
+                Err(e) => self.problem(name, 0, e.to_string()),
+                Ok(checked) => {
+                    for (offset, what) in checked.problems {
+                        self.problem(&name, offset, what);
+                    }
+                    self.read(&name, checked.bytes);
+                }
+            }
+        }
     }
 
     /// Scans every segment up to the end of the log.
@@ -203,16 +181,19 @@ impl Check<'_> {
                     Item::Record { offset, bytes } => {
                         read += bytes.len() as u64;
                         self.report.value_records += 1;
-                        match expand(bytes, &mut expanded) {
+                        match expand(&self.shared.segments.dictionaries, bytes, &mut expanded) {
                             Ok(Part::Chunk) => chunks.add(offset / UNIT_BYTES),
                             Ok(Part::List(list)) => {
                                 self.lists.insert(Location::new(segment.id, offset), list);
                             }
                             Ok(Part::Tombstone) => self.tombstone(segment, offset, bytes.len() as u64),
                             Ok(Part::Other) => {}
-                            Err(what) => {
+                            Err(Flaw::Record(what)) => {
                                 self.problem(&name, offset, what);
                                 continue;
+                            }
+                            Err(Flaw::Dictionary(id, e)) => {
+                                self.unread.entry(id).or_insert((0, e)).0 += 1;
                             }
                         }
                         starts.add(offset / UNIT_BYTES);
@@ -229,19 +210,45 @@ impl Check<'_> {
         Ok(())
     }
 
+    /// Reports dictionaries that are missing or damaged once each, however many records need them.
+    fn unread(&mut self) {
+        for (id, (records, error)) in std::mem::take(&mut self.unread) {
+            self.problem(names::dictionary(id), 0, format!("{records} records cannot be expanded without it: {error}"));
+        }
+    }
+
     fn tombstone(&mut self, segment: &Segment, offset: u64, bytes: u64) {
         if segment.is_output || (Tail { ordinal: segment.ordinal, offset }) < self.tail {
             self.found.add_tombstones(segment.id, segment.ordinal, bytes / UNIT_BYTES);
         }
     }
 
-    /// Scans key.dat; how many of its records are the head of a key's chain, as the index says.
+    /// Scans the key log; how many of its records are the head of a key's chain, as the index says.
     fn keys(&mut self) -> Result<u64> {
-        self.report.files += 1;
-        let shared = self.shared;
         let mut heads = 0;
-        let mut read = 0;
-        let mut scan = shared.keys.scan()?;
+        for KeyFile { segment, file } in std::mem::take(&mut self.key_files) {
+            match file {
+                Some(file) => heads += self.key_segment(&segment, &*file)?,
+                None => self.problem(segment.name(), 0, "the segment is missing"),
+            }
+        }
+        let accounts = self.shared.accounts.load_full();
+        for (id, account) in &accounts.keys {
+            let is_missing = account.live_units > 0 && account.ordinal <= self.key_end.ordinal;
+            if is_missing && !self.keys.contains_key(id) && !self.has_moved() {
+                self.problem(names::keys(*id), 0, "the segment is missing");
+            }
+        }
+        Ok(heads)
+    }
+
+    fn key_segment(&mut self, segment: &Segment, file: &dyn File) -> Result<u64> {
+        let shared = self.shared;
+        let name = segment.name();
+        let (mut heads, mut read) = (0, 0);
+        self.report.files += 1;
+        self.keys.insert(segment.id, Starts::default());
+        let mut scan = shared.keys.scan(segment, file, FIRST_RECORD, self.key_end)?;
         while let Some(item) = scan.next()? {
             match item {
                 // An interrupted checkpoint leaves such bytes behind. Damage it is only where something leads to it.
@@ -252,49 +259,57 @@ impl Check<'_> {
                 Item::Record { offset, bytes } => {
                     read += bytes.len() as u64;
                     self.report.key_records += 1;
-                    self.keys.add(offset / KEY_UNIT);
-                    let (record, key) = shared.keys.decode(bytes, offset)?;
+                    self.keys.entry(segment.id).or_default().add(offset / KEY_UNIT);
+                    let (record, key) = shared.keys.decode(segment, bytes, offset)?;
                     let hash = shared.hash(key);
                     let Ok(candidates) = shared.candidates(hash) else { continue };
-                    for slot in candidates.iter().filter(|s| s.key == offset / KEY_UNIT) {
+                    let here = Tail { ordinal: segment.ordinal, offset };
+                    for slot in candidates.iter().filter(|s| shared.keys.position(s.key) == Some(here)) {
                         heads += 1;
                         if slot.location != record.extent.location || slot.hash != kept_bits(hash) {
-                            self.problem(names::KEYS, offset, "its slot in the index leads elsewhere");
+                            self.problem(&name, offset, "its slot in the index leads elsewhere");
                         }
-                        self.chain(key, offset / KEY_UNIT, &record)?;
+                        self.chain(key, slot.key, &record)?;
                     }
                 }
             }
             if read >= 8 << 20 {
-                self.read(names::KEYS, std::mem::take(&mut read));
+                self.read(&name, std::mem::take(&mut read));
             }
         }
-        self.read(names::KEYS, read);
+        self.read(&name, read);
         Ok(heads)
+    }
+
+    /// Whether segments of the key log were removed since this began: a chain that ends where there is none is no damage then.
+    fn has_moved(&self) -> bool {
+        self.shared.keys.removals() != self.removals
     }
 
     /// Follows a key's chain from its second record on: each must be whole, of the same key, and lead to a value; and what
     /// versions refer to must be among them.
     fn chain(&mut self, key: &[u8], first: u64, head: &KeyRecord) -> Result<()> {
         let (mut address, mut chain) = (head.previous, head.chain);
-        self.found.credit_key(first, head.total_bytes());
+        let ordinal = |address| self.shared.keys.position(address).map_or(0, |place| place.ordinal);
+        self.found.credit_key(first, ordinal(first), head.total_bytes());
         self.version(head);
         let mut versions = vec![head.version.sequence];
         let mut holders = vec![(head.extent.location, head.refers_to)];
         while address != 0 {
-            let offset = address * KEY_UNIT;
+            let (name, offset) = (names::keys(segment_of(address)), offset_of(address));
             let record = match self.shared.keys.read(address) {
+                _ if self.has_moved() => return Ok(()),
                 Ok((record, found)) if found == key && record.chain < chain => record,
                 Ok((_, found)) if found == key => {
-                    self.problem(names::KEYS, offset, "the chain that leads here does not grow shorter");
+                    self.problem(name, offset, "the chain that leads here does not grow shorter");
                     return Ok(());
                 }
                 Ok(_) => {
-                    self.problem(names::KEYS, offset, "the chain of another key leads here");
+                    self.problem(name, offset, "the chain of another key leads here");
                     return Ok(());
                 }
                 Err(Error::Corrupt { what, .. }) => {
-                    self.problem(names::KEYS, offset, format!("a chain leads here, but {what}"));
+                    self.problem(name, offset, format!("a chain leads here, but {what}"));
                     return Ok(());
                 }
                 Err(e) => return Err(e),
@@ -304,7 +319,7 @@ impl Check<'_> {
                 let what = "an earlier version should be here, but there is no whole record";
                 self.problem(names::segment(location.segment), location.offset(), what);
             }
-            self.found.credit_key(address, record.total_bytes());
+            self.found.credit_key(address, ordinal(address), record.total_bytes());
             if !versions.contains(&record.version.sequence) {
                 self.version(&record);
             }
@@ -357,7 +372,7 @@ impl Check<'_> {
                     found_live * unit,
                     found_removals * unit
                 );
-                let name = if nth == 0 { names::segment(id) } else { names::KEYS.to_owned() };
+                let name = if nth == 0 { names::segment(id) } else { names::keys(id) };
                 self.problem(name, 0, what);
             }
         }
@@ -365,6 +380,13 @@ impl Check<'_> {
 
     fn has_value(&self, location: Location) -> bool {
         self.values.get(&location.segment).is_some_and(|s| s.has(u64::from(location.unit)))
+    }
+
+    /// Whether a key record was met at an address, or could not be.
+    fn has_key(&self, address: u64) -> bool {
+        let place = self.shared.keys.position(address);
+        let met = |address| self.keys.get(&segment_of(address)).is_some_and(|s| s.has(offset_of(address) / KEY_UNIT));
+        self.has_moved() || place.is_some_and(|place| place >= self.key_end) || met(address)
     }
 
     /// Whether a place was scanned.
@@ -392,9 +414,9 @@ impl Check<'_> {
                     let name = names::segment(slot.location.segment);
                     bad.push((name, slot.location.offset(), "the index leads here, but there is no whole record"));
                 }
-                if slot.key * KEY_UNIT < self.key_end && !self.keys.has(slot.key) {
-                    let name = names::KEYS.to_owned();
-                    bad.push((name, slot.key * KEY_UNIT, "the index leads here, but there is no whole key record"));
+                if !self.has_key(slot.key) {
+                    let (name, offset) = (names::keys(segment_of(slot.key)), offset_of(slot.key));
+                    bad.push((name, offset, "the index leads here, but there is no whole key record"));
                 }
             }
         };
@@ -416,43 +438,13 @@ impl Check<'_> {
         // Counts can be compared only if no checkpoint changed them meanwhile, not even one that is still under way.
         let unchanged = settled.is_some() && self.shared.settled() == settled;
         if unchanged && self.report.problems.is_empty() && (keys != expected || heads != keys) {
-            let what = format!("the index has {keys} keys, the superblock says {expected}, key.dat has {heads} heads");
+            let what =
+                format!("the index has {keys} keys, the superblock says {expected}, the key log has {heads} heads");
             self.problem(names::INDEX, 0, what);
         }
         if unchanged && self.report.problems.is_empty() {
             self.accounts();
         }
         Ok(())
-    }
-}
-
-/// What a record is to a large body.
-enum Part {
-    Chunk,
-    List(Vec<Extent>),
-    Tombstone,
-    Other,
-}
-
-/// Checks that a record's parts decompress to their recorded lengths.
-fn expand(bytes: &[u8], out: &mut Vec<u8>) -> std::result::Result<Part, &'static str> {
-    let header = value::peek(bytes)?;
-    let meta = &bytes[header.meta_at()..header.payload_at()];
-    let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
-    out.clear();
-    crate::values::codec::expand(header.meta_codec, meta, header.meta_raw_bytes as usize, out)?;
-    out.clear();
-    if matches!(header.kind, Kind::Page | Kind::Chunk) {
-        crate::values::codec::expand(header.codec, payload, header.raw_bytes as usize, out)?;
-    }
-    match header.kind {
-        Kind::Page if digest(out) != header.digest => Err("the body's digest does not match"),
-        Kind::Chunk => Ok(Part::Chunk),
-        Kind::Chunked => {
-            let list = value::decode_chunks(payload, header.raw_bytes)?;
-            Ok(Part::List(list.into_iter().map(|c| Extent { location: c.location, units: c.units }).collect()))
-        }
-        Kind::Tombstone => Ok(Part::Tombstone),
-        Kind::Page | Kind::Reference | Kind::Filler => Ok(Part::Other),
     }
 }

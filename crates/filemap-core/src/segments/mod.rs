@@ -1,7 +1,14 @@
-//! The segment files: which there are, and which of them are open. Readers find a segment without a lock; few files are
-//! kept open, however many there are.
+//! The segment files of a log, of values or of keys: which there are, and which of them are open. Readers find a segment
+//! without a lock; few files are kept open, however many there are.
+//!
+//! Invariants: a segment's number is the low 16 bits of its ordinal and may be used again once its file is gone; an ordinal is
+//! used once. A new segment is durable, by name and header, before anything is appended to it.
+
+mod family;
+mod known;
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -9,24 +16,24 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use filemap_io::{Access, Advice, Dir, File};
 
 use crate::buggify::{Fault, planted};
+use crate::dictionaries::Registry;
 use crate::error::{Error, Result};
 use crate::files::check_header;
 use crate::format::header::{self, FileHeader, Kind};
-use crate::format::{names, seed};
-use crate::log::scan::Scan;
+use crate::log::scan::{Framing, Scan};
+
 use crate::primitive::Mutex;
 use crate::record::now_ms;
 use crate::sync::lock;
-use crate::values::ValueFraming;
+use known::Known;
+
+pub(crate) use family::{Bounds, Family};
 
 /// A segment and its file, which stays open however many others are read.
 pub(crate) type OpenSegment = (Arc<Segment>, Arc<dyn File>);
 
 /// Where the first record of a segment lies.
 pub(crate) const FIRST_RECORD: u64 = header::BYTES as u64;
-
-/// A segment has at most this many bytes.
-const LONGEST: u64 = 1 << 30;
 
 /// One segment.
 #[derive(Debug)]
@@ -39,6 +46,10 @@ pub(crate) struct Segment {
     pub(crate) floor: u64,
     /// Whether compaction has written it: it is no part of the log's order, and counts only once a superblock names it.
     pub(crate) is_output: bool,
+    /// Level at which compaction compressed its pages anew, 0 for as they came.
+    pub(crate) level: u8,
+    pub(crate) created_ms: i64,
+    family: &'static Family,
     file: ArcSwapOption<Arc<dyn File>>,
     used: AtomicU64,
     /// Length of the file once it does not change any more; 0 when it was not measured yet.
@@ -46,13 +57,16 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    fn new(header: &FileHeader, file: Option<Arc<dyn File>>) -> Arc<Segment> {
+    fn new(family: &'static Family, header: &FileHeader, file: Option<Arc<dyn File>>) -> Arc<Segment> {
         Arc::new(Segment {
             id: header.ordinal as u16,
             ordinal: header.ordinal,
-            seed: seed(&header.store_id, header.ordinal),
+            seed: (family.seed)(&header.store_id, header.ordinal),
+            family,
             floor: header.floor,
             is_output: header.is_output,
+            level: header.level,
+            created_ms: header.created_ms,
             file: ArcSwapOption::from_pointee(file),
             used: AtomicU64::new(0),
             sealed_bytes: AtomicU64::new(0),
@@ -61,36 +75,12 @@ impl Segment {
 
     /// The file's name.
     pub(crate) fn name(&self) -> String {
-        names::segment(self.id)
+        (self.family.name)(self.id)
     }
 
     /// Damage at an offset of this segment.
     pub(crate) fn corrupt(&self, offset: u64, what: &str) -> Error {
         Error::corrupt(self.name(), offset, what)
-    }
-}
-
-/// The segments that are known, in the order of their ordinals, and where each number stands in it.
-#[derive(Debug, Default)]
-struct Known {
-    list: Arc<Vec<Arc<Segment>>>,
-    /// By number: place in the list plus one, 0 for none.
-    at: Vec<u32>,
-}
-
-impl Known {
-    fn new(mut list: Vec<Arc<Segment>>) -> Known {
-        list.sort_by_key(|s| s.ordinal);
-        let mut at = vec![0; list.iter().map(|s| usize::from(s.id) + 1).max().unwrap_or(0)];
-        for (i, segment) in list.iter().enumerate() {
-            at[usize::from(segment.id)] = i as u32 + 1;
-        }
-        Known { list: Arc::new(list), at }
-    }
-
-    fn get(&self, id: u16) -> Option<&Arc<Segment>> {
-        let at = *self.at.get(usize::from(id))?;
-        self.list.get((at as usize).wrapping_sub(1))
     }
 }
 
@@ -103,14 +93,17 @@ struct Making {
     next: u64,
 }
 
-/// All segments of a store.
+/// All segments of one log of a store.
 #[derive(Debug)]
 pub(crate) struct Segments {
+    family: &'static Family,
     dir: Arc<dyn Dir>,
     store_id: [u8; 16],
     access: Access,
     known: ArcSwap<Known>,
-    max_open: usize,
+    /// What records may need to be expanded.
+    pub(crate) dictionaries: Registry,
+    bounds: Bounds,
     clock: AtomicU64,
     opening: Mutex<usize>,
     making: Mutex<Making>,
@@ -125,13 +118,25 @@ impl Segments {
     /// # Errors
     /// `Corrupt` when a header is damaged; a segment that was being created when the machine stopped (shorter than a
     /// header) is no segment yet.
-    pub(crate) fn open(dir: Arc<dyn Dir>, store_id: [u8; 16], access: Access, max_open: usize) -> Result<Segments> {
+    pub(crate) fn open(
+        family: &'static Family,
+        dir: Arc<dyn Dir>,
+        store_id: [u8; 16],
+        access: Access,
+        bounds: Bounds,
+    ) -> Result<Segments> {
+        let dictionaries = match family.kind {
+            Kind::Values => Registry::open(Arc::clone(&dir), store_id, access)?,
+            _ => Registry::none(Arc::clone(&dir), store_id, access),
+        };
         let this = Segments {
+            family,
+            dictionaries,
             dir,
             store_id,
             access,
             known: ArcSwap::default(),
-            max_open,
+            bounds,
             clock: AtomicU64::new(1),
             opening: Mutex::new(0),
             making: Mutex::new(Making::default()),
@@ -142,11 +147,11 @@ impl Segments {
         Ok(this)
     }
 
-    /// Looks for segments that another process has added. What it knows up to `settled` is not looked at again; files with
-    /// greater ordinals may have been removed and others created under their names.
-    pub(crate) fn rescan(&self, settled: u64) -> Result<()> {
+    /// Looks for segments that another process has added or removed. What is `settled` is not looked at again, if there is
+    /// still a file of its name; under the names of others there may be new ones.
+    pub(crate) fn rescan(&self, settled: impl Fn(&Segment) -> bool) -> Result<()> {
         let known = self.known.load_full();
-        let settled: Vec<_> = known.list.iter().filter(|s| s.ordinal <= settled).map(Arc::clone).collect();
+        let settled: Vec<_> = known.list.iter().filter(|s| settled(s)).map(Arc::clone).collect();
         self.look(&settled)
     }
 
@@ -165,21 +170,26 @@ impl Segments {
 
     /// Puts another list in place of the known one, and closes the files of those that are not in it.
     fn replace(&self, list: Vec<Arc<Segment>>) {
-        let new = Known::new(list);
-        let old = self.known.swap(Arc::new(new));
-        let new = self.known.load();
-        let (mut closed, mut changed) = (0, new.list.len() != old.list.len());
+        let new = Arc::new(Known::new(list));
+        let old = self.known.load_full();
+        let lacks = |known: &Known, s: &Segment| known.get(s.id).is_none_or(|n| n.ordinal != s.ordinal);
+        if old.list.iter().any(|s| lacks(&new, s)) {
+            // Before they are missing: whoever misses one must see that it has gone.
+            self.changes.fetch_add(1, Ordering::AcqRel);
+        }
+        self.known.store(Arc::clone(&new));
+        let is_changed = old.list.iter().any(|s| lacks(&new, s)) || new.list.iter().any(|s| lacks(&old, s));
+        if is_changed {
+            // And after: whoever took the list before must see that it is another now, and whoever missed a new one.
+            self.changes.fetch_add(1, Ordering::AcqRel);
+        }
+        let mut closed = 0;
         for segment in old.list.iter() {
-            let now = new.get(segment.id);
-            if !now.is_some_and(|n| Arc::ptr_eq(n, segment)) {
+            if !new.get(segment.id).is_some_and(|n| Arc::ptr_eq(n, segment)) {
                 closed += usize::from(segment.file.swap(None).is_some());
-                changed |= now.is_none_or(|n| n.ordinal != segment.ordinal);
             }
         }
         *lock(&self.opening) -= closed;
-        if changed {
-            self.changes.fetch_add(1, Ordering::AcqRel);
-        }
     }
 
     /// How often segments were forgotten, or another process's were met. A read of a place that was found before the number
@@ -192,12 +202,12 @@ impl Segments {
         let known: HashMap<u16, &Arc<Segment>> = known.iter().map(|s| (s.id, s)).collect();
         let mut list = Vec::new();
         let names = self.dir.list().map_err(|e| Error::io("list", self.dir.path().display().to_string(), e))?;
-        for id in names.iter().filter_map(|n| names::parse_segment(n)) {
+        for id in names.iter().filter_map(|n| (self.family.parse)(n)) {
             if let Some(segment) = known.get(&id) {
                 list.push(Arc::clone(segment));
                 continue;
             }
-            let name = names::segment(id);
+            let name = (self.family.name)(id);
             let file = match self.dir.open(&name, Access::Read) {
                 // A segment without a record may be removed by a writer that recovers.
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
@@ -207,7 +217,7 @@ impl Segments {
             if len < FIRST_RECORD {
                 continue;
             }
-            let header = check_header(&*file, &name, Kind::Values, &self.store_id, self.access).and_then(|h| {
+            let header = check_header(&*file, &name, self.family.kind, &self.store_id, self.access).and_then(|h| {
                 let what = "its header is that of another segment";
                 if h.ordinal as u16 == id { Ok(h) } else { Err(Error::corrupt(&name, 0, what)) }
             });
@@ -216,7 +226,7 @@ impl Segments {
                 Err(e) if e.is_corrupt() && len == FIRST_RECORD => continue,
                 header => header?,
             };
-            list.push(Segment::new(&header, None));
+            list.push(Segment::new(self.family, &header, None));
         }
         self.replace(list);
         Ok(())
@@ -238,7 +248,7 @@ impl Segments {
     /// `Corrupt` when there is none.
     pub(crate) fn get(&self, id: u16) -> Result<Arc<Segment>> {
         let found = self.known.load().get(id).map(Arc::clone);
-        found.ok_or_else(|| Error::corrupt(names::segment(id), 0, "the segment is missing"))
+        found.ok_or_else(|| Error::corrupt((self.family.name)(id), 0, "the segment is missing"))
     }
 
     /// The file of a segment, opened if need be; the one that was used least recently is closed for it.
@@ -270,7 +280,7 @@ impl Segments {
             std::io::ErrorKind::NotFound => Error::corrupt(&name, 0, "the segment is missing"),
             _ => Error::io("open", &name, e),
         })?;
-        let header = check_header(&*file, &name, Kind::Values, &self.store_id, access)?;
+        let header = check_header(&*file, &name, self.family.kind, &self.store_id, access)?;
         if header.ordinal != segment.ordinal {
             return Err(Error::corrupt(name, 0, "its header is that of another segment"));
         }
@@ -281,7 +291,7 @@ impl Segments {
     /// Closes files that were used least recently until few enough are open.
     fn close_some(&self, keep: u16, open: &mut usize) {
         let known = self.known.load();
-        while *open > self.max_open {
+        while *open > self.bounds.open_files {
             let oldest = known
                 .list
                 .iter()
@@ -338,13 +348,13 @@ impl Segments {
     ///
     /// # Errors
     /// As [`Segments::begin`].
-    pub(crate) fn begin_output(&self, floor: u64) -> Result<OpenSegment> {
+    pub(crate) fn begin_output(&self, floor: u64, level: u8) -> Result<OpenSegment> {
         let mut making = lock(&self.making);
         let ordinal = self.next_ordinal(&making);
         making.next = ordinal + 1;
         drop(making);
         // No lock is held meanwhile: a put that rolls the log must not wait for these syncs.
-        let segment = self.create(ordinal, floor, true)?;
+        let segment = self.create(FileHeader { floor, is_output: true, level, ..self.header(ordinal) })?;
         let making = lock(&self.making);
         self.add(&segment);
         drop(making);
@@ -363,27 +373,33 @@ impl Segments {
     fn next_ordinal(&self, making: &Making) -> u64 {
         let known = self.known.load();
         let next = known.list.last().map_or(0, |last| last.ordinal + 1).max(making.next);
+        let mut all = next..next + (1 << 17);
         let is_free = |ordinal: &u64| known.get(*ordinal as u16).is_none();
-        (next..next + (1 << 16)).find(is_free).unwrap_or(next)
+        let is_preferred = |ordinal: &u64| u32::from(*ordinal as u16) < self.bounds.numbers && is_free(ordinal);
+        all.clone().find(is_preferred).or_else(|| all.find(is_free)).unwrap_or(next)
     }
 
     /// Creates the next segment of the log. What stands in its way stands in it for ever: no name is passed over.
     fn create_next(&self, making: &mut Making, floor: u64) -> Result<Arc<Segment>> {
         let ordinal = self.next_ordinal(making);
-        let segment = self.create(ordinal, floor, false)?;
+        let segment = self.create(FileHeader { floor, ..self.header(ordinal) })?;
         making.next = ordinal + 1;
         Ok(segment)
     }
 
+    fn header(&self, ordinal: u64) -> FileHeader {
+        FileHeader::new(self.family.kind, self.store_id, ordinal, now_ms())
+    }
+
     /// Creates a segment with its header, durable by name and content.
-    fn create(&self, ordinal: u64, floor: u64, is_output: bool) -> Result<Arc<Segment>> {
-        let name = names::segment(ordinal as u16);
-        if self.known.load().get(ordinal as u16).is_some() {
+    fn create(&self, header: FileHeader) -> Result<Arc<Segment>> {
+        let id = header.ordinal as u16;
+        let name = (self.family.name)(id);
+        if self.known.load().get(id).is_some() {
             return Err(Error::full(name, "all 65,536 segment numbers are in use"));
         }
         self.remove_unborn(&name)?;
         let file = self.dir.open(&name, Access::Create).map_err(|e| Error::io("create", &name, e))?;
-        let header = FileHeader { floor, is_output, ..FileHeader::new(Kind::Values, self.store_id, ordinal, now_ms()) };
         file.write_at(&header.encode(), 0).map_err(|e| Error::io("write", &name, e))?;
         if !planted(Fault::NewSegmentNotSynced) {
             file.sync().map_err(|e| Error::io("sync", &name, e))?;
@@ -393,7 +409,7 @@ impl Segments {
         }
         file.advise(Advice::Random, 0, 0);
         *lock(&self.opening) += 1;
-        Ok(Segment::new(&header, Some(file)))
+        Ok(Segment::new(self.family, &header, Some(file)))
     }
 
     /// Removes a file whose creation the machine's stop cut short: one that holds no record.
@@ -409,15 +425,15 @@ impl Segments {
     }
 
     /// A scan of a segment's records between two offsets.
-    pub(crate) fn scan<'f>(
+    pub(crate) fn scan_framed<'f, F: Framing>(
         &self,
         segment: &Segment,
         file: &'f dyn File,
-        from: u64,
-        end: u64,
-    ) -> Result<Scan<'f, ValueFraming>> {
-        // No location lies further, however long a file is.
-        Scan::new(file, segment.name(), ValueFraming { seed: segment.seed }, from, end.min(LONGEST))
+        framing: F,
+        range: Range<u64>,
+    ) -> Result<Scan<'f, F>> {
+        // No record lies further, however long a file is.
+        Scan::new(file, segment.name(), framing, range.start, range.end.min(self.family.longest))
     }
 
     /// Length of a segment that nothing is appended to any more. Measured once.

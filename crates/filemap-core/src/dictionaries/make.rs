@@ -1,0 +1,171 @@
+//! Makes dictionaries of sample pages, and tries them on others. docs/DICTIONARIES.md has the measurements behind the choices.
+//!
+//! Invariant: the same samples give the same dictionary.
+
+use zstd::dict::CDict;
+use zstd::zstd_safe::{self, CCtx, compress_bound};
+
+use crate::format::dictionary::MAX_BYTES;
+
+/// What a dictionary that zstd trained begins with; the four bytes after it are its id.
+const MAGIC: [u8; 4] = [0x37, 0xa4, 0x30, 0xec];
+/// One sample in so many is kept to try dictionaries on.
+const HELD_OUT: usize = 8;
+/// A trained dictionary is tried when there is so many times its length to train on: with less it hardly ever is the better one.
+const TRAINED_ON: usize = 24;
+/// More than that makes it hardly better, and takes longer.
+const ENOUGH: usize = 32;
+/// Of a dictionary of whole pages, the part that is trained: it brings entropy tables and what pages have in common.
+const TRAINED_PART: usize = 2;
+/// That part needs so many times its length, since whole pages make up for what it lacks.
+const PART_TRAINED_ON: usize = 8;
+/// What one page adds to a dictionary of whole pages, in bytes: more pages are worth more than long ones.
+const PAGE_BYTES: usize = 48 << 10;
+/// Shorter dictionaries are not worth a file.
+const LEAST_BYTES: usize = 256;
+
+/// What dictionaries are made of: bodies, or metas.
+#[derive(Debug, Default)]
+pub(crate) struct Samples {
+    pages: Vec<Vec<u8>>,
+    held_out: Vec<Vec<u8>>,
+    raw_bytes: usize,
+}
+
+/// A dictionary, and what it made of the samples that were held out.
+#[derive(Debug, Default)]
+pub(crate) struct Candidate {
+    pub(crate) content: Vec<u8>,
+    pub(crate) compressed_bytes: u64,
+}
+
+impl Samples {
+    /// Adds a sample, unless it is empty.
+    pub(crate) fn add(&mut self, sample: Vec<u8>) {
+        if sample.is_empty() {
+            return;
+        }
+        self.raw_bytes += sample.len();
+        let is_held_out = (self.pages.len() + self.held_out.len()) % HELD_OUT == HELD_OUT / 2;
+        if is_held_out { &mut self.held_out } else { &mut self.pages }.push(sample);
+    }
+
+    /// Bytes of all samples.
+    pub(crate) fn raw_bytes(&self) -> usize {
+        self.raw_bytes
+    }
+
+    /// Bytes of those that are held out.
+    pub(crate) fn held_out_bytes(&self) -> u64 {
+        self.held_out.iter().map(|s| s.len() as u64).sum()
+    }
+
+    /// The best dictionary of at most `bytes` at a level; `None` when there is too little to make one of.
+    pub(crate) fn dictionary(&self, bytes: usize, level: i32) -> Option<Candidate> {
+        let bytes = bytes.min(MAX_BYTES);
+        let candidates = [self.of_pages(bytes), self.trained(bytes, TRAINED_ON)];
+        let tried = candidates.into_iter().flatten().filter(|c| c.len() >= LEAST_BYTES).filter_map(|content| {
+            let compressed_bytes = self.tried(&content, level)?;
+            Some(Candidate { content, compressed_bytes })
+        });
+        tried.min_by_key(|c| c.compressed_bytes)
+    }
+
+    /// What a dictionary makes of the samples that are held out; an empty one stands for none. `None` if zstd refuses it.
+    pub(crate) fn tried(&self, dictionary: &[u8], level: i32) -> Option<u64> {
+        let digest = CDict::try_create(dictionary, level)?;
+        let mut context = CCtx::try_create()?;
+        let mut frame = Vec::new();
+        let mut sum = 0;
+        for sample in &self.held_out {
+            frame.clear();
+            frame.reserve(compress_bound(sample.len()));
+            let n = context.compress_using_cdict(&mut frame, sample, &digest).ok()?;
+            sum += n.min(sample.len()) as u64;
+        }
+        Some(sum)
+    }
+
+    /// By zstd's trainer (fast cover).
+    fn trained(&self, bytes: usize, on: usize) -> Option<Vec<u8>> {
+        let mut lengths: Vec<usize> = Vec::new();
+        let mut samples: Vec<u8> = Vec::new();
+        for page in &self.pages {
+            if samples.len() >= ENOUGH * bytes {
+                break;
+            }
+            samples.extend_from_slice(page);
+            lengths.push(page.len());
+        }
+        if samples.len() < on * bytes || lengths.len() < HELD_OUT {
+            return None;
+        }
+        let mut out = Vec::with_capacity(bytes);
+        zstd_safe::train_from_buffer(&mut out, &samples, &lengths).ok()?;
+        Some(out)
+    }
+
+    /// A part trained, if that can be, then whole pages.
+    fn of_pages(&self, bytes: usize) -> Option<Vec<u8>> {
+        let mut out = self.trained(bytes / TRAINED_PART, PART_TRAINED_ON).unwrap_or_default();
+        for page in &self.pages {
+            let room = bytes - out.len();
+            out.extend_from_slice(&page[..page.len().min(PAGE_BYTES).min(room)]);
+            if out.len() == bytes {
+                break;
+            }
+        }
+        Some(out)
+    }
+}
+
+/// Writes a dictionary's number where frames take it from, if it has such a place.
+pub(crate) fn name(dictionary: &mut [u8], id: u32) {
+    if dictionary.starts_with(&MAGIC) && dictionary.len() >= 8 {
+        dictionary[4..8].copy_from_slice(&id.to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(i: usize) -> Vec<u8> {
+        let words = ["river", "stone", "window", "market", "winter", "copper", "letter", "garden"];
+        let text: String = (0..60).map(|j| words[(i * 7 + j * j) % 8].to_owned() + " ").collect();
+        format!("<html><head><title>Page {i}</title><link href=/site.css></head><body><nav>{i}</nav><p>{text}").into()
+    }
+
+    #[test]
+    fn a_dictionary_of_a_site_makes_its_other_pages_smaller() {
+        let mut samples = Samples::default();
+        (0..200).for_each(|i| samples.add(page(i)));
+        let none = samples.tried(&[], 3).unwrap();
+        for bytes in [2048, 8192] {
+            let made = samples.dictionary(bytes, 3).unwrap();
+            assert!(made.content.len() <= bytes);
+            assert!(2 * made.compressed_bytes < none, "{} of {none}", made.compressed_bytes);
+            assert_eq!(samples.dictionary(bytes, 3).unwrap().content, made.content, "the same again");
+        }
+    }
+
+    #[test]
+    fn too_few_samples_or_hostile_ones_give_no_dictionary_that_zstd_refuses() {
+        assert!(Samples::default().dictionary(4096, 3).is_none());
+        let mut samples = Samples::default();
+        (0..10).for_each(|_| samples.add([&MAGIC[..], &[0xff; 600]].concat()));
+        assert!(samples.dictionary(4096, 3).is_none(), "it begins like a trained one, and is none");
+    }
+
+    #[test]
+    fn frames_name_a_trained_dictionary_by_its_number() {
+        let mut samples = Samples::default();
+        (0..400).for_each(|i| samples.add(page(i)));
+        let mut content = samples.trained(4096, PART_TRAINED_ON).unwrap();
+        name(&mut content, 77);
+        assert_eq!(zstd_safe::get_dict_id(&content).map(u32::from), Some(77));
+        let mut raw = b"<html>".to_vec();
+        name(&mut raw, 77);
+        assert_eq!(raw, b"<html>");
+    }
+}

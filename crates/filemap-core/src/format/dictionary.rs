@@ -1,0 +1,216 @@
+//! A dictionary file: what zstd needs beside a record's payload or meta to expand it. It holds everything twice, so that a
+//! rotten copy costs nothing.
+//!
+//! The file is two equal copies, each half of it, a multiple of 512 bytes:
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 64 | file header; its ordinal is the dictionary's id |
+//! | 64 | 4 | CRC-32 of bytes 68..512, seeded with store id and id |
+//! | 68 | 4 | length of the dictionary of bodies, 0 for none |
+//! | 72 | 4 | its CRC-32 |
+//! | 76 | 4 | length of the dictionary of metas, 0 for none |
+//! | 80 | 4 | its CRC-32 |
+//! | 84 | 4 | of how many pages samples were taken for both |
+//! | 88 | 4 | what it made of other bodies: compressed bytes in a million |
+//! | 92 | 4 | what it made of other metas: compressed bytes in a million |
+//! | 96 | 2 | zstd level of those trials |
+//! | 98 | 2 | length of the group's name, 0 for all keys |
+//! | 100 | 255 | the group's name, zeros after it |
+//! | 355 | 157 | reserved, zero |
+//! | 512 | | dictionary of bodies, dictionary of metas; then zeros to a multiple of 512 |
+
+use super::header::{self, FileHeader, Kind};
+use super::{Flaw, all_zero, get_u16, get_u32, put, seed, seeded_crc};
+
+/// Where a copy's dictionaries start.
+pub(crate) const CONTENT_AT: usize = 512;
+/// Longest dictionary, in bytes.
+pub(crate) const MAX_BYTES: usize = 16 << 20;
+/// Longest name of a group, in bytes.
+pub(crate) const MAX_GROUP_BYTES: usize = 255;
+/// Greatest id: records name it in 32 bits.
+pub(crate) const MAX_ID: u32 = u32::MAX - 1;
+/// Longest file of a dictionary.
+pub(crate) const LONGEST_FILE: u64 = 2 * (2 * MAX_BYTES + 2 * CONTENT_AT) as u64;
+
+const FACTS_AT: usize = header::BYTES;
+const GROUP_AT: usize = 100;
+
+/// What a dictionary is for and how it was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) id: u32,
+    pub(crate) created_ms: i64,
+    pub(crate) group: Vec<u8>,
+    pub(crate) pages: u32,
+    pub(crate) body_ppm: u32,
+    pub(crate) meta_ppm: u32,
+    pub(crate) level: u16,
+    pub(crate) body_bytes: u32,
+    pub(crate) meta_bytes: u32,
+    body_crc: u32,
+    meta_crc: u32,
+}
+
+/// How a new dictionary was made: all of its facts that its content does not tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Making {
+    pub(crate) created_ms: i64,
+    pub(crate) group: Vec<u8>,
+    pub(crate) pages: u32,
+    pub(crate) body_ppm: u32,
+    pub(crate) meta_ppm: u32,
+    pub(crate) level: u16,
+}
+
+impl Facts {
+    /// Length of one copy in bytes.
+    pub(crate) fn copy_bytes(&self) -> usize {
+        (CONTENT_AT + self.body_bytes as usize + self.meta_bytes as usize).next_multiple_of(CONTENT_AT)
+    }
+}
+
+/// The whole file of a new dictionary. Both dictionaries are at most [`MAX_BYTES`] long, the name [`MAX_GROUP_BYTES`].
+pub(crate) fn encode(store_id: [u8; 16], id: u32, making: &Making, body: &[u8], meta: &[u8]) -> Vec<u8> {
+    assert!(body.len() <= MAX_BYTES && meta.len() <= MAX_BYTES && making.group.len() <= MAX_GROUP_BYTES);
+    let mut copy = vec![0; CONTENT_AT];
+    put(&mut copy, 0, &FileHeader::new(Kind::Dictionary, store_id, u64::from(id), making.created_ms).encode());
+    put(&mut copy, 68, &(body.len() as u32).to_le_bytes());
+    put(&mut copy, 72, &crc32fast::hash(body).to_le_bytes());
+    put(&mut copy, 76, &(meta.len() as u32).to_le_bytes());
+    put(&mut copy, 80, &crc32fast::hash(meta).to_le_bytes());
+    put(&mut copy, 84, &making.pages.to_le_bytes());
+    put(&mut copy, 88, &making.body_ppm.to_le_bytes());
+    put(&mut copy, 92, &making.meta_ppm.to_le_bytes());
+    put(&mut copy, 96, &making.level.to_le_bytes());
+    put(&mut copy, 98, &(making.group.len() as u16).to_le_bytes());
+    put(&mut copy, GROUP_AT, &making.group);
+    let crc = seeded_crc(seed(&store_id, u64::from(id)), FACTS_AT as u64, &copy[68..CONTENT_AT]);
+    put(&mut copy, FACTS_AT, &crc.to_le_bytes());
+    copy.extend_from_slice(body);
+    copy.extend_from_slice(meta);
+    copy.resize(copy.len().next_multiple_of(CONTENT_AT), 0);
+    copy.repeat(2)
+}
+
+/// Decodes the first 512 bytes of a copy. The header's versions are not judged here.
+pub(crate) fn decode_facts(b: &[u8], store_id: &[u8; 16]) -> Result<(FileHeader, Facts), Flaw> {
+    let header = FileHeader::decode(b)?;
+    if header.kind != Kind::Dictionary {
+        return Err("it is a file of another kind");
+    }
+    if header.store_id != *store_id {
+        return Err("it belongs to another store");
+    }
+    if b.len() < CONTENT_AT {
+        return Err("shorter than its facts");
+    }
+    let id = u32::try_from(header.ordinal).ok().filter(|id| (1..=MAX_ID).contains(id)).ok_or("id is out of range")?;
+    if seeded_crc(seed(store_id, header.ordinal), FACTS_AT as u64, &b[68..CONTENT_AT]) != get_u32(b, FACTS_AT) {
+        return Err("checksum of the facts does not match");
+    }
+    let group_bytes = usize::from(get_u16(b, 98));
+    if group_bytes > MAX_GROUP_BYTES || !all_zero(&b[GROUP_AT + group_bytes..CONTENT_AT]) {
+        return Err("bytes after the group's name are not zero");
+    }
+    let facts = Facts {
+        id,
+        created_ms: header.created_ms,
+        group: b[GROUP_AT..GROUP_AT + group_bytes].to_vec(),
+        pages: get_u32(b, 84),
+        body_ppm: get_u32(b, 88),
+        meta_ppm: get_u32(b, 92),
+        level: get_u16(b, 96),
+        body_bytes: get_u32(b, 68),
+        meta_bytes: get_u32(b, 76),
+        body_crc: get_u32(b, 72),
+        meta_crc: get_u32(b, 80),
+    };
+    if facts.body_bytes as usize > MAX_BYTES || facts.meta_bytes as usize > MAX_BYTES {
+        return Err("dictionary length is out of range");
+    }
+    Ok((header, facts))
+}
+
+/// The two dictionaries of a whole copy whose facts were decoded.
+pub(crate) fn decode_content<'b>(facts: &Facts, copy: &'b [u8]) -> Result<(&'b [u8], &'b [u8]), Flaw> {
+    if copy.len() != facts.copy_bytes() {
+        return Err("a copy of another length than recorded");
+    }
+    let (body, rest) = copy[CONTENT_AT..].split_at(facts.body_bytes as usize);
+    let (meta, padding) = rest.split_at(facts.meta_bytes as usize);
+    if crc32fast::hash(body) != facts.body_crc || crc32fast::hash(meta) != facts.meta_crc {
+        return Err("checksum of a dictionary does not match");
+    }
+    if !all_zero(padding) {
+        return Err("padding is not zero");
+    }
+    Ok((body, meta))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> (Making, Vec<u8>) {
+        let making = Making {
+            created_ms: 7,
+            group: b"example.com".to_vec(),
+            pages: 300,
+            body_ppm: 120_000,
+            meta_ppm: 250_000,
+            level: 3,
+        };
+        let bytes = encode([3; 16], 9, &making, &[1; 700], &[2; 90]);
+        (making, bytes)
+    }
+
+    type Whole = (Facts, Vec<u8>, Vec<u8>);
+
+    fn whole(copy: &[u8]) -> Result<Whole, Flaw> {
+        let (_, facts) = decode_facts(copy, &[3; 16])?;
+        let (body, meta) = decode_content(&facts, copy)?;
+        let (body, meta) = (body.to_vec(), meta.to_vec());
+        Ok((facts, body, meta))
+    }
+
+    #[test]
+    fn both_copies_come_back_and_any_changed_byte_is_noticed_in_its_own() {
+        let (making, bytes) = example();
+        let (first, second) = bytes.split_at(bytes.len() / 2);
+        assert_eq!(first, second);
+        let (facts, body, meta) = whole(first).unwrap();
+        assert_eq!((facts.id, facts.pages, facts.body_ppm, facts.meta_ppm), (9, 300, 120_000, 250_000));
+        assert_eq!((facts.group, facts.level, facts.created_ms), (making.group, 3, 7));
+        assert_eq!((body, meta), (vec![1; 700], vec![2; 90]));
+        for at in 0..first.len() {
+            let mut bad = first.to_vec();
+            bad[at] ^= 1;
+            assert!(whole(&bad).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_dictionary_of_another_store_is_not_taken() {
+        let (_, bytes) = example();
+        assert_eq!(decode_facts(&bytes, &[4; 16]).unwrap_err(), "it belongs to another store");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn decoding_any_bytes_neither_panics_nor_accepts(bytes in proptest::collection::vec(0u8.., 0..1200)) {
+            proptest::prop_assert!(decode_facts(&bytes, &[0; 16]).is_err());
+            let (_, good) = example();
+            let (_, facts) = decode_facts(&good, &[3; 16]).unwrap();
+            proptest::prop_assert!(decode_content(&facts, &bytes).is_err());
+        }
+
+        #[test]
+        fn facts_with_changed_bytes_are_refused(at in 0usize..512, byte in 1u8..) {
+            let (_, mut bytes) = example();
+            bytes[at] ^= byte;
+            proptest::prop_assert!(decode_facts(&bytes, &[3; 16]).is_err());
+        }
+    }
+}

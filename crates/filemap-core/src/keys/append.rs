@@ -1,0 +1,202 @@
+//! The end of the key log: places records, rolls segments. One appender, owned by checkpoints.
+//!
+//! Records become readable with [`KeyAppender::flush`] and durable with [`KeyAppender::sync`], which syncs every segment that
+//! has records since the last.
+
+use std::sync::Arc;
+
+use filemap_io::File;
+
+use crate::buggify::{Fault, planted};
+use crate::error::{Error, Result};
+use crate::format::key::{self, KeyRecord, MAX_SEGMENT_BYTES, UNIT_BYTES};
+use crate::format::superblock::Tail;
+use crate::keys::KeyLog;
+use crate::limits::Limits;
+use crate::segments::{FIRST_RECORD, OpenSegment, Segment};
+use crate::sync::lock;
+
+/// See the module.
+pub(crate) struct KeyAppender {
+    log: Arc<KeyLog>,
+    /// `None` until the next record begins one.
+    current: Option<Current>,
+    /// Segments that were rolled and not synced since.
+    unsynced: Vec<OpenSegment>,
+    segment_bytes: u64,
+    /// So much is written at once.
+    flush_bytes: usize,
+    buffer: Vec<u8>,
+    /// Where what was written ends, once something was.
+    written: Option<Tail>,
+    appended_bytes: u64,
+}
+
+/// The segment that is appended to.
+struct Current {
+    segment: Arc<Segment>,
+    file: Arc<dyn File>,
+    /// Where the buffer goes.
+    offset: u64,
+}
+
+impl Current {
+    fn end(&self) -> Tail {
+        Tail { ordinal: self.segment.ordinal, offset: self.offset }
+    }
+}
+
+impl KeyAppender {
+    /// Goes on after the physical end of the last segment, if that is the one in which the superblock's key tail lies. What
+    /// an interrupted checkpoint has begun after it is left alone.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn new(log: Arc<KeyLog>, limits: &Limits) -> Result<KeyAppender> {
+        let end = log.end();
+        let mut current = None;
+        if let Some(segment) = log.segments.all().last().filter(|s| s.ordinal == end.ordinal) {
+            let file = log.segments.writable(segment)?;
+            let len = file.len().map_err(|e| Error::io("measure", segment.name(), e))?;
+            let offset = len.max(end.offset).next_multiple_of(UNIT_BYTES);
+            current = Some(Current { segment: Arc::clone(segment), file, offset });
+        }
+        Ok(KeyAppender {
+            log,
+            current,
+            unsynced: Vec::new(),
+            segment_bytes: limits.key_segment_bytes.min(MAX_SEGMENT_BYTES),
+            flush_bytes: limits.flush_key_bytes,
+            buffer: Vec::new(),
+            written: None,
+            appended_bytes: 0,
+        })
+    }
+
+    /// Appends a record to the buffer; its address, and the ordinal of its segment.
+    ///
+    /// # Errors
+    /// `Io` when a segment was to be begun; `Full` when all their numbers are in use.
+    pub(crate) fn append(&mut self, record: &KeyRecord, key: &[u8]) -> Result<(u64, u64)> {
+        let total = record.total_bytes();
+        let current = match self.current.take() {
+            Some(current) if self.has_room(&current, total) => current,
+            full => self.roll(full)?,
+        };
+        let offset = current.offset + self.buffer.len() as u64;
+        record.encode(key, current.segment.seed, offset, &mut self.buffer);
+        self.appended_bytes += total;
+        let place = (key::address(current.segment.id, offset), current.segment.ordinal);
+        self.current = Some(current);
+        Ok(place)
+    }
+
+    /// Whether a record fits into a segment. No record crosses a segment's end; one that is longer than a segment has one of
+    /// its own.
+    fn has_room(&self, current: &Current, total: u64) -> bool {
+        let at = current.offset + self.buffer.len() as u64;
+        at + total <= self.segment_bytes || at == FIRST_RECORD
+    }
+
+    /// Closes a segment and begins the next one.
+    fn roll(&mut self, full: Option<Current>) -> Result<Current> {
+        if let Some(mut full) = full {
+            self.write(&mut full)?;
+            self.unsynced.push((full.segment, full.file));
+        }
+        let segment = self.log.segments.begin(0)?;
+        let file = self.log.segments.writable(&segment)?;
+        Ok(Current { segment, file, offset: FIRST_RECORD })
+    }
+
+    /// Closes the segment with a number, if it is the one that is appended to: its records are to be moved out of it.
+    ///
+    /// # Errors
+    /// As [`KeyAppender::append`].
+    pub(crate) fn leave(&mut self, segment: u16) -> Result<()> {
+        if let Some(left) = self.current.take_if(|c| c.segment.id == segment) {
+            let next = self.roll(Some(left))?;
+            self.written = Some(next.end());
+            self.current = Some(next);
+        }
+        Ok(())
+    }
+
+    /// The record at an address, wherever it is by now.
+    pub(crate) fn read(&self, address: u64) -> Result<(KeyRecord, Vec<u8>)> {
+        let offset = key::offset_of(address);
+        match &self.current {
+            Some(c) if c.segment.id == key::segment_of(address) && offset >= c.offset => {
+                let bytes = self.buffer.get((offset - c.offset) as usize..).unwrap_or_default();
+                let (record, key) = self.log.decode(&c.segment, bytes, offset)?;
+                Ok((record, key.to_vec()))
+            }
+            _ => self.log.read(address),
+        }
+    }
+
+    /// Starts reading a record, without waiting.
+    pub(crate) fn will_need(&self, address: u64) {
+        self.log.will_need(address);
+    }
+
+    /// Whether enough is buffered to be worth a write.
+    pub(crate) fn wants_flush(&self) -> bool {
+        self.buffer.len() >= self.flush_bytes
+    }
+
+    /// Writes the buffer: readers may be led to its records now.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        if let Some(mut current) = self.current.take() {
+            self.write(&mut current)?;
+            self.current = Some(current);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, current: &mut Current) -> Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        if let Err(e) = current.file.write_at(&self.buffer, current.offset) {
+            // What fitted on a full disk gives its space back, or each new try would take more of what was freed for it. No
+            // reader knows of these bytes.
+            let _ = current.file.set_len(current.offset);
+            return Err(Error::io("write", current.segment.name(), e));
+        }
+        current.offset += self.buffer.len() as u64;
+        self.written = Some(current.end());
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// What was flushed counts from now on: the index leads to it.
+    pub(crate) fn publish(&mut self) {
+        if let Some(written) = self.written.take() {
+            *lock(&self.log.end) = written;
+        }
+    }
+
+    /// Makes all that was flushed durable, the oldest first.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        let sync = |segment: &Segment, file: &dyn File| file.sync().map_err(|e| Error::io("sync", segment.name(), e));
+        if planted(Fault::KeysNotSynced) {
+            return Ok(());
+        }
+        for (segment, file) in self.unsynced.drain(..).filter(|_| !planted(Fault::RolledKeysNotSynced)) {
+            sync(&segment, &*file)?;
+        }
+        self.current.as_ref().map_or(Ok(()), |c| sync(&c.segment, &*c.file))
+    }
+
+    /// Bytes appended since the appender was made.
+    pub(crate) fn appended_bytes(&self) -> u64 {
+        self.appended_bytes
+    }
+}

@@ -1,0 +1,247 @@
+//! The one pass of a dump: every version that is selected goes to every form that is wanted.
+//!
+//! Decides what is a revisit: a version whose body is another's refers to it in a WARC file only if that one is in the
+//! dump too, and goes out with the body otherwise, so that a part of a store is whole in itself.
+
+use std::io;
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::cdxj::CdxjIndex;
+use super::options::{DumpOptions, Format};
+use super::sequences::Sequences;
+use super::target::{OutputFile, Target};
+use super::{jsonl, names};
+use crate::date;
+use crate::error::{Error, Result};
+use crate::page::{Page, RecordKind};
+use crate::store::{PageStore, StoredVersion, take_body};
+use crate::warc::{Form, Reference, WarcFiles, digest, draft};
+
+/// What happens while a dump runs.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum DumpEvent<'a> {
+    /// A version was looked at.
+    Progress(&'a DumpReport),
+    /// A version is damaged, and left out.
+    Damage(&'a Error),
+}
+
+/// What came of a dump, or has so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DumpReport {
+    /// Versions read.
+    pub seen: u64,
+    /// What these take in the store, in bytes.
+    pub seen_bytes: u64,
+    /// Versions written.
+    pub written: u64,
+    /// Versions left out because they are damaged.
+    pub damaged: u64,
+    /// Of the versions in WARC files: those whose headers are too large to come back the same from an import.
+    pub inexact: u64,
+    /// The files made, without those of a tree.
+    pub files: Vec<String>,
+    /// Bytes of the WARC files.
+    pub warc_bytes: u64,
+    /// Whether it was stopped before its end: see [`DumpOptions::stop`].
+    pub stopped: bool,
+}
+
+/// Writes what `options` select of `store` to `target`; `watch` is told how far it is, and of damage.
+///
+/// # Errors
+///
+/// [`Error::Write`] if `target` fails, and those of the store but for damage.
+pub fn dump(
+    store: &PageStore,
+    options: &DumpOptions,
+    target: &mut dyn Target,
+    watch: &mut dyn FnMut(&DumpEvent<'_>),
+) -> Result<DumpReport> {
+    let mut pass = Pass::new(store, options, target)?;
+    let versions = if options.newest_only { store.stored_pages() } else { store.stored_versions() };
+    for version in versions {
+        pass.report.stopped = options.is_stopped();
+        if pass.report.stopped || options.limit.is_some_and(|limit| pass.report.written >= limit) {
+            break;
+        }
+        match version.and_then(|version| pass.take(version)) {
+            Ok(()) => watch(&DumpEvent::Progress(&pass.report)),
+            Err(error) if error.is_damage() => {
+                pass.report.damaged += 1;
+                watch(&DumpEvent::Damage(&error));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    pass.finish()
+}
+
+struct Pass<'a> {
+    store: &'a PageStore,
+    options: &'a DumpOptions,
+    target: &'a mut dyn Target,
+    warc: Option<WarcFiles>,
+    written: Sequences,
+    lines: Option<(String, Box<dyn OutputFile>)>,
+    list: Option<(String, Box<dyn OutputFile>)>,
+    report: DumpReport,
+}
+
+impl<'a> Pass<'a> {
+    fn new(store: &'a PageStore, options: &'a DumpOptions, target: &'a mut dyn Target) -> Result<Pass<'a>> {
+        let stem = &options.stem;
+        let index = || CdxjIndex::new(format!("{stem}.cdxj"), options.spool.clone());
+        let index = options.has(Format::Cdxj).then(index);
+        let warc = || WarcFiles::new(stem, options.compression, options.roll_bytes, index);
+        let warc = options.has(Format::Warc).then(warc);
+        let mut file = |format: Format, name: String| -> Result<_> {
+            let made = options.has(format).then(|| target.create(&name)).transpose();
+            Ok(made.map_err(Error::Write)?.map(|file| (name, file)))
+        };
+        let lines = file(Format::Jsonl, format!("{stem}.jsonl"))?;
+        let list = file(Format::Files, format!("{stem}.files.jsonl"))?;
+        let (written, report) = (Sequences::default(), DumpReport::default());
+        Ok(Pass { store, options, target, warc, written, lines, list, report })
+    }
+
+    fn take(&mut self, mut version: StoredVersion) -> Result<()> {
+        self.report.seen += 1;
+        self.report.seen_bytes += version.stored_bytes;
+        if !self.options.selection.takes(version.canonical_url(), &version.page) {
+            return Ok(());
+        }
+        let newest_only = self.options.newest_only;
+        if !newest_only {
+            self.put_line(&version)?;
+        }
+        let needs_original = newest_only || self.warc.is_some() || self.list.is_some();
+        let original = if needs_original { self.original(&version)? } else { None };
+        let form = self.form(&version, original.as_ref())?;
+        let is_whole = matches!(form, Form::Full) && original.is_some();
+        if !is_whole {
+            self.put_record(&version, &form)?;
+        }
+        if let Some(original) = original {
+            take_body(&mut version.page, original);
+        }
+        if newest_only {
+            self.put_line(&version)?;
+        }
+        self.put_file(&version)?;
+        if is_whole {
+            // What it refers to is not in the dump, or comes with another time: it goes out as an answer of its own.
+            version.page.kind = RecordKind::Response;
+            version.page.revisit = None;
+            self.put_record(&version, &form)?;
+        }
+        self.report.written += 1;
+        Ok(())
+    }
+
+    /// The original of a revisit. One that is damaged is as good as none: the pass tells of it when it comes to it.
+    fn original(&self, version: &StoredVersion) -> Result<Option<StoredVersion>> {
+        match self.store.original_of(&version.key, &version.page) {
+            Err(error) if error.is_damage() => Ok(None),
+            original => original,
+        }
+    }
+
+    /// How a version goes out in a WARC file.
+    fn form(&self, version: &StoredVersion, original: Option<&StoredVersion>) -> Result<Form> {
+        if self.warc.is_none() {
+            return Ok(Form::Full);
+        }
+        let page = &version.page;
+        if page.kind == RecordKind::Revisit {
+            let Some(original) = original else { return Ok(Form::Revisit(None)) };
+            if !self.will_hold(original) {
+                return Ok(Form::Full);
+            }
+            let payload = digest::sha1_of(&[&original.page.body]);
+            let sequence = original.version.sequence;
+            return Ok(Form::Revisit(Some(Reference::to(&original.key, sequence, &original.page, payload))));
+        }
+        let is_answer = page.kind == RecordKind::Response && page.status.is_some() && !page.body.is_empty();
+        let before = version.unchanged_since.filter(|&sequence| is_answer && self.written.contains(sequence));
+        let Some(sequence) = before else { return Ok(Form::Full) };
+        let found = match self.store.version_of_sequence(&version.key, sequence) {
+            Err(error) if error.is_damage() => None,
+            found => found?,
+        };
+        // A reference names the time of its original, which a date must be able to say.
+        let found = found.filter(|original| date::has_four_digit_year(original.fetched_at_ms));
+        let refer = |original: Page| {
+            let payload = digest::sha1_of(&[&page.body]);
+            Form::Unchanged(Reference::to(&version.key, sequence, &original, payload))
+        };
+        Ok(found.map_or(Form::Full, refer))
+    }
+
+    /// Whether this version is in the dump: behind, or ahead.
+    fn will_hold(&self, original: &StoredVersion) -> bool {
+        let options = self.options;
+        let is_ahead = || options.selection.takes(original.canonical_url(), &original.page) && options.limit.is_none();
+        self.written.contains(original.version.sequence) || !options.newest_only && is_ahead()
+    }
+
+    fn put_record(&mut self, version: &StoredVersion, form: &Form) -> Result<()> {
+        let Some(warc) = &mut self.warc else { return Ok(()) };
+        let page = &version.page;
+        let draft = draft(version, form);
+        self.report.inexact += u64::from(!draft.is_exact);
+        warc.put(self.target, draft, &page.body, page.fetched_at_ms).map_err(Error::Write)?;
+        if matches!(form, Form::Full) {
+            self.written.insert(version.version.sequence);
+        }
+        Ok(())
+    }
+
+    fn put_line(&mut self, version: &StoredVersion) -> Result<()> {
+        let Some((_, lines)) = &mut self.lines else { return Ok(()) };
+        if self.options.newest_only {
+            return jsonl::write(&version.page, lines);
+        }
+        jsonl::write_stored(&version.page, version.unchanged_since.is_some(), lines)
+    }
+
+    /// Writes the body as a file, and a line that says whose it is. A page without a body is in the list only.
+    fn put_file(&mut self, version: &StoredVersion) -> Result<()> {
+        let Some((_, list)) = &mut self.list else { return Ok(()) };
+        let page = &version.page;
+        if !page.kind.is_page() {
+            return Ok(());
+        }
+        if page.body.is_empty() {
+            return jsonl::write_listed(page, None, list);
+        }
+        let identity =
+            [&version.key[..], &version.version.time_ms.to_le_bytes(), &version.version.sequence.to_le_bytes()];
+        let with_time = !self.options.newest_only;
+        let names = names::names(version.canonical_url(), page, xxh3_128(&identity.concat()), with_time);
+        for name in [names.usual, names.apart] {
+            let path = format!("{}.files/{name}", self.options.stem);
+            if self.target.place(&path, &page.body).map_err(Error::Write)? {
+                return jsonl::write_listed(page, Some(&path), list);
+            }
+        }
+        let what = format!("the places for {:?} are taken", String::from_utf8_lossy(&page.url));
+        Err(Error::Write(io::Error::new(io::ErrorKind::AlreadyExists, what)))
+    }
+
+    fn finish(mut self) -> Result<DumpReport> {
+        if let Some(warc) = self.warc.take() {
+            let (files, bytes) = warc.finish(self.target).map_err(Error::Write)?;
+            self.report.files.extend(files);
+            self.report.warc_bytes = bytes;
+        }
+        for (name, file) in [self.lines, self.list].into_iter().flatten() {
+            file.close().map_err(Error::Write)?;
+            self.report.files.push(name);
+        }
+        Ok(self.report)
+    }
+}

@@ -1,0 +1,182 @@
+//! Which versions a dump takes: by host, prefix, time, status and type.
+//!
+//! A version is judged by its key (the canonical URL) and its own description; its body is not looked at. A condition that
+//! a version has nothing to say to (a status where there is none) is not met.
+
+use std::str::FromStr;
+
+use crate::page::Page;
+
+/// The versions that a dump takes; by default all.
+///
+/// ```
+/// use filemap::dump::Selection;
+/// let pages = Selection::new().host("Example.com", true).status("2xx".parse().unwrap()).mime("text/*");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    host: Option<(Vec<u8>, bool)>,
+    prefix: Vec<u8>,
+    from_ms: Option<i64>,
+    before_ms: Option<i64>,
+    statuses: Vec<StatusRange>,
+    mimes: Vec<String>,
+}
+
+/// A range of status codes: one (`404`), a class (`2xx`), or a first and a last (`200-299`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatusRange {
+    first: u16,
+    last: u16,
+}
+
+impl FromStr for StatusRange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<StatusRange, String> {
+        let number = |text: &str| text.parse::<u16>().ok();
+        let range = match text.split_once('-') {
+            Some((first, last)) => number(first).zip(number(last)),
+            None => match text.strip_suffix("xx").or_else(|| text.strip_suffix("XX")) {
+                Some(class) => number(class).filter(|class| (1..=9).contains(class)).map(|c| (c * 100, c * 100 + 99)),
+                None => number(text).map(|code| (code, code)),
+            },
+        };
+        match range {
+            Some((first, last)) if first <= last => Ok(StatusRange { first, last }),
+            _ => Err(format!("`{text}` is no status; write 404, 2xx or 200-299")),
+        }
+    }
+}
+
+impl Selection {
+    /// All versions.
+    pub fn new() -> Selection {
+        Selection::default()
+    }
+
+    /// Only pages of this host, as a person writes it; those of its subdomains too if so asked.
+    pub fn host(mut self, host: &str, subdomains: bool) -> Selection {
+        let host = urlindex::canonical_host(host).unwrap_or_else(|| host.to_owned());
+        self.host = Some((host.into_bytes(), subdomains));
+        self
+    }
+
+    /// Only pages whose canonical URL begins with these bytes.
+    pub fn prefix(mut self, prefix: impl Into<Vec<u8>>) -> Selection {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// Only versions fetched at this time or later, in ms since 1970.
+    pub fn from(mut self, time_ms: i64) -> Selection {
+        self.from_ms = Some(time_ms);
+        self
+    }
+
+    /// Only versions fetched before this time, in ms since 1970.
+    pub fn before(mut self, time_ms: i64) -> Selection {
+        self.before_ms = Some(time_ms);
+        self
+    }
+
+    /// Only versions with a status in this range, or in another one that was given.
+    pub fn status(mut self, range: StatusRange) -> Selection {
+        self.statuses.push(range);
+        self
+    }
+
+    /// Only versions whose `Content-Type` is this (`text/html`) or of this group (`text/*`), or another one that was
+    /// given.
+    pub fn mime(mut self, mime: &str) -> Selection {
+        self.mimes.push(mime.to_ascii_lowercase());
+        self
+    }
+
+    /// Whether a version is taken; `url` is its canonical URL.
+    pub fn takes(&self, url: &[u8], page: &Page) -> bool {
+        url.starts_with(&self.prefix)
+            && self.from_ms.is_none_or(|from| page.fetched_at_ms >= from)
+            && self.before_ms.is_none_or(|before| page.fetched_at_ms < before)
+            && self.takes_host(url)
+            && (self.statuses.is_empty() || self.takes_status(page.status))
+            && (self.mimes.is_empty() || self.takes_mime(page))
+    }
+
+    fn takes_host(&self, url: &[u8]) -> bool {
+        let Some((wanted, subdomains)) = &self.host else { return true };
+        let Some(host) = urlindex::host(url) else { return false };
+        let above = || host.strip_suffix(wanted.as_slice()).is_some_and(|rest| rest.ends_with(b"."));
+        host == wanted.as_slice() || *subdomains && above()
+    }
+
+    fn takes_status(&self, status: Option<u16>) -> bool {
+        status.is_some_and(|code| self.statuses.iter().any(|range| (range.first..=range.last).contains(&code)))
+    }
+
+    fn takes_mime(&self, page: &Page) -> bool {
+        let Some(mime) = mime(page) else { return false };
+        self.mimes.iter().any(|wanted| match wanted.strip_suffix('*') {
+            Some(group) => mime.starts_with(group),
+            None => mime == *wanted,
+        })
+    }
+}
+
+/// The type of a page by its `Content-Type`, in lower case and without parameters.
+pub(crate) fn mime(page: &Page) -> Option<String> {
+    let text = String::from_utf8_lossy(page.headers.get("Content-Type")?).to_ascii_lowercase();
+    let essence = text.split(';').next().unwrap_or_default().trim();
+    let is_type = essence.contains('/') && essence.bytes().all(|byte| byte.is_ascii_graphic());
+    is_type.then(|| essence.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page() -> Page {
+        let mut page = Page::new("http://a/", 1000, 404, "x");
+        page.headers.push("content-type", "Text/HTML; charset=utf-8");
+        page
+    }
+
+    #[test]
+    fn statuses_are_codes_classes_and_ranges() {
+        let range = |text: &str| text.parse::<StatusRange>().map(|range| (range.first, range.last));
+        assert_eq!(range("404"), Ok((404, 404)));
+        assert_eq!(range("2xx"), Ok((200, 299)));
+        assert_eq!(range("200-299"), Ok((200, 299)));
+        for bad in ["", "xx", "2x", "0xx", "10xx", "300-200", "ok", "-", "70000"] {
+            assert!(range(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_condition_is_met_or_the_version_is_left_out() {
+        let takes = |selection: Selection| selection.takes(b"http://www.a.example/x", &page());
+        assert!(takes(Selection::new()));
+        assert!(takes(Selection::new().host("WWW.a.example", false)));
+        assert!(takes(Selection::new().host("a.example", true)));
+        assert!(!takes(Selection::new().host("a.example", false)));
+        assert!(!takes(Selection::new().host("example.a", true)));
+        assert!(!takes(Selection::new().host("w.a.example", true)));
+        assert!(takes(Selection::new().prefix("http://www.")));
+        assert!(!takes(Selection::new().prefix("https:")));
+        assert!(takes(Selection::new().from(1000).before(1001)));
+        assert!(!takes(Selection::new().from(1001)) && !takes(Selection::new().before(1000)));
+        assert!(takes(Selection::new().status("2xx".parse().unwrap()).status("404".parse().unwrap())));
+        assert!(!takes(Selection::new().status("5xx".parse().unwrap())));
+        assert!(takes(Selection::new().mime("text/*")) && takes(Selection::new().mime("text/HTML")));
+        assert!(!takes(Selection::new().mime("text/htm")));
+        assert!(!takes(Selection::new().mime("text/html").from(2000)));
+    }
+
+    #[test]
+    fn what_has_no_status_or_type_meets_no_condition_on_it() {
+        let page = Page::default();
+        assert!(!Selection::new().status("0-999".parse().unwrap()).takes(b"x", &page));
+        assert!(!Selection::new().mime("*").takes(b"x", &page));
+        assert!(!Selection::new().host("x", true).takes(b"x", &page));
+    }
+}

@@ -1,0 +1,309 @@
+//! The sort-friendly form of a URL under which indexes of web archives keep it (SURT: `com,example)/path?query`).
+//!
+//! A player looks a page up under the key that *it* makes of the wanted URL, so that the keys must be the very ones that
+//! the tools in use make (the Python package `surt` with its default options, which pywb and the Wayback Machine's tools
+//! have): no scheme, user or fragment; the host reversed, without `www.`; escapes undone and made anew; all in lower case;
+//! session ids gone; the arguments of the query sorted. That many URLs share a key is wanted here: it is an index's key,
+//! never the store's.
+//!
+//! Any bytes have a key. It holds no space and no line end, so that it can stand first in a line of an index.
+
+/// The key of `url`.
+pub(crate) fn surt(url: &[u8]) -> Vec<u8> {
+    let url: Vec<u8> = url.trim_ascii().iter().copied().filter(|byte| !matches!(byte, b'\r' | b'\n' | b'\t')).collect();
+    if url.is_empty() {
+        return b"-".to_vec();
+    }
+    let (scheme, rest) = split_scheme(&url);
+    let rest = rest.split(|&byte| byte == b'#').next().unwrap_or_default();
+    let (before_query, query) = match rest.iter().position(|&byte| byte == b'?') {
+        Some(at) => (&rest[..at], &rest[at + 1..]),
+        None => (rest, &b""[..]),
+    };
+    let (authority, path) = split_authority(&scheme, before_query);
+    let (host, port) = split_port(authority);
+    let host = canonical_host(&host);
+    let mut key = Vec::with_capacity(url.len());
+    if host.is_empty() {
+        key.extend_from_slice(&scheme);
+        key.push(b':');
+    } else {
+        let labels: Vec<&[u8]> = host.split(|&byte| byte == b'.').rev().collect();
+        key.extend_from_slice(&labels.join(&b','));
+        let default: &[u8] = if scheme == b"http" { b"80" } else { b"443" };
+        let is_usual = port.is_empty() || scheme.starts_with(b"http") && port == default;
+        if !is_usual {
+            key.push(b':');
+            key.extend_from_slice(port);
+        }
+        key.push(b')');
+    }
+    key.extend_from_slice(&canonical_path(path, !host.is_empty()));
+    let query = canonical_query(query);
+    if !query.is_empty() {
+        key.push(b'?');
+        key.extend_from_slice(&query);
+    }
+    key
+}
+
+/// The scheme in lower case, and what follows its colon; `http` where there is none.
+fn split_scheme(url: &[u8]) -> (Vec<u8>, &[u8]) {
+    let colon = url.iter().position(|&byte| byte == b':').filter(|&at| at > 0 && url[0].is_ascii_alphabetic());
+    let is_scheme = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+    let Some(colon) = colon.filter(|&at| url[..at].iter().all(is_scheme)) else {
+        // As in a browser's address line.
+        return (b"http".to_vec(), url);
+    };
+    let (scheme, rest) = (&url[..colon], &url[colon + 1..]);
+    // `http://http://host/` is a slip of whoever wrote the link.
+    let is_web = |rest: &&[u8]| rest.starts_with(b"http://") || rest.starts_with(b"https://");
+    match rest.strip_prefix(b"//").filter(is_web) {
+        Some(inner) if matches!(scheme, b"http" | b"https") => split_scheme(inner),
+        _ => (scheme.to_ascii_lowercase(), rest),
+    }
+}
+
+fn split_authority<'a>(scheme: &[u8], rest: &'a [u8]) -> (&'a [u8], &'a [u8]) {
+    let cut = |rest: &'a [u8]| rest.split_at(rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len()));
+    let (authority, path) = rest.strip_prefix(b"//").map_or((&b""[..], rest), cut);
+    if !authority.is_empty() || !scheme.starts_with(b"http") {
+        return (authority, path);
+    }
+    // No host where one must be: `http:///host/path`.
+    let slashes = path.iter().take_while(|&&byte| byte == b'/').count();
+    cut(&path[slashes..])
+}
+
+/// The host of an authority, without user, brackets and port; and its port.
+fn split_port(authority: &[u8]) -> (Vec<u8>, &[u8]) {
+    let after_user = authority.iter().rposition(|&byte| byte == b'@').map_or(0, |at| at + 1);
+    let rest = &authority[after_user..];
+    let (host, port) = match rest.strip_prefix(b"[") {
+        Some(inner) => inner.split_at(inner.iter().position(|&byte| byte == b']').unwrap_or(inner.len())),
+        None => rest.split_at(rest.iter().position(|&byte| byte == b':').unwrap_or(rest.len())),
+    };
+    let digits = port.iter().position(u8::is_ascii_digit).map_or(&b""[..], |at| &port[at..]);
+    let is_number = digits.iter().all(u8::is_ascii_digit);
+    (host.to_ascii_lowercase(), if is_number { digits } else { b"" })
+}
+
+fn canonical_host(host: &[u8]) -> Vec<u8> {
+    let mut host = undone(host);
+    // Names in other scripts become punycode, and addresses in odd forms their usual one.
+    let text = std::str::from_utf8(&host).ok();
+    if let Some(canonical) = text.and_then(urlindex::canonical_host).filter(|_| !host.contains(&b':')) {
+        host = canonical.into_bytes();
+    }
+    let labels: Vec<&[u8]> = host.split(|&byte| byte == b'.').filter(|label| !label.is_empty()).collect();
+    let host = escaped(&labels.join(&b'.')).to_ascii_lowercase();
+    match host.strip_prefix(b"www") {
+        Some(rest) => {
+            let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            rest[digits..].strip_prefix(b".").map_or(host.clone(), <[u8]>::to_vec)
+        }
+        None => host,
+    }
+}
+
+fn canonical_path(path: &[u8], has_host: bool) -> Vec<u8> {
+    let mut path = undone(path);
+    if has_host {
+        path = without_dots(&path);
+    }
+    let mut path = without_path_session(escaped(&path).to_ascii_lowercase());
+    if path.len() > 1 && path.last() == Some(&b'/') {
+        path.pop();
+    }
+    path
+}
+
+/// A path without `.`, `..` and empty segments; the last segment stays, even if it is empty.
+fn without_dots(path: &[u8]) -> Vec<u8> {
+    let mut kept: Vec<&[u8]> = Vec::new();
+    for segment in path.split(|&byte| byte == b'/').skip(1) {
+        match segment {
+            b"." => {}
+            b".." if !kept.is_empty() => drop(kept.pop()),
+            segment => kept.push(segment),
+        }
+    }
+    let last = kept.pop().unwrap_or_default();
+    let mut out = vec![b'/'];
+    for segment in kept.into_iter().filter(|segment| !segment.is_empty()) {
+        out.extend_from_slice(segment);
+        out.push(b'/');
+    }
+    out.extend_from_slice(last);
+    out
+}
+
+/// A path without the session ids of ASP.NET: `/(S(24 letters))/page.aspx` and `/(24 letters)/page.aspx`.
+fn without_path_session(path: Vec<u8>) -> Vec<u8> {
+    let is_letters = |bytes: &[u8]| bytes.len() == 24 && bytes.iter().all(u8::is_ascii_alphanumeric);
+    let is_session = |segment: &[u8]| {
+        let Some(inner) = segment.strip_prefix(b"(").and_then(|rest| rest.strip_suffix(b")")) else { return false };
+        let mut parts = inner.chunks(27);
+        let is_named = |part: &[u8]| {
+            part.len() == 27
+                && part[0].is_ascii_alphabetic()
+                && part[1] == b'('
+                && part[26] == b')'
+                && is_letters(&part[2..26])
+        };
+        is_letters(inner) || !inner.is_empty() && parts.all(is_named)
+    };
+    let segments: Vec<&[u8]> = path.split(|&byte| byte == b'/').collect();
+    let last = segments.len().saturating_sub(1);
+    let session = (1..last).rev().find(|&at| is_session(segments[at]));
+    let aspx =
+        |at: &usize| memchr::memmem::find(&segments[at + 1..].join(&b'/'), b".aspx").is_some_and(|found| found > 0);
+    match session.filter(aspx) {
+        Some(at) => [&segments[..at], &segments[at + 1..]].concat().join(&b'/'),
+        None => path,
+    }
+}
+
+fn canonical_query(query: &[u8]) -> Vec<u8> {
+    let query = without_query_session(escaped(&undone(query))).to_ascii_lowercase();
+    if query.len() <= 1 {
+        return query;
+    }
+    let mut arguments: Vec<Vec<&[u8]>> =
+        query.split(|&byte| byte == b'&').map(|argument| argument.splitn(2, |&byte| byte == b'=').collect()).collect();
+    arguments.sort();
+    arguments.into_iter().map(|argument| argument.join(&b'=')).collect::<Vec<_>>().join(&b'&')
+}
+
+/// A query without the session ids of well-known servers.
+fn without_query_session(mut query: Vec<u8>) -> Vec<u8> {
+    for (name, letters, value) in
+        [("jsessionid=", 0, 32), ("phpsessid=", 0, 32), ("sid=", 0, 32), ("aspsessionid", 8, 24)]
+    {
+        cut_session(&mut query, |rest| {
+            let after = strip_name(rest, name)?;
+            let (named, after) = after.split_at_checked(letters)?;
+            let after = if letters > 0 { after.strip_prefix(b"=")? } else { after };
+            let id = after.get(..value)?;
+            let fits = |bytes: &[u8], digits: bool| {
+                bytes.iter().all(|byte| byte.is_ascii_alphabetic() || digits && byte.is_ascii_digit())
+            };
+            (fits(named, false) && fits(id, letters == 0)).then_some(rest.len() - after.len() + value)
+        });
+    }
+    cut_session(&mut query, |rest| {
+        let value = |bytes: &[u8]| bytes.iter().position(|&byte| byte == b'&').unwrap_or(bytes.len());
+        let after = strip_name(rest, "cfid=")?;
+        let id = value(after);
+        let token = strip_name(after.get(id..)?, "&cftoken=")?;
+        let length = value(token);
+        (id > 0 && length > 0).then_some(rest.len() - token.len() + length)
+    });
+    query
+}
+
+fn strip_name<'a>(rest: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let (head, after) = rest.split_at_checked(name.len())?;
+    head.eq_ignore_ascii_case(name.as_bytes()).then_some(after)
+}
+
+/// Takes out the last stretch that `session` (how many bytes at a place) finds at the end of an argument, with the `&`
+/// behind it.
+fn cut_session(query: &mut Vec<u8>, session: impl Fn(&[u8]) -> Option<usize>) {
+    for at in (0..query.len()).rev() {
+        let Some(length) = session(&query[at..]) else { continue };
+        match query.get(at + length) {
+            None => return query.truncate(at),
+            Some(b'&') => return drop(query.drain(at..=at + length)),
+            Some(_) => {}
+        }
+    }
+}
+
+/// `text` with its escapes undone, again and again until none is left.
+fn undone(text: &[u8]) -> Vec<u8> {
+    let mut text = text.to_vec();
+    loop {
+        let mut out = Vec::with_capacity(text.len());
+        let mut at = 0;
+        while let Some(&byte) = text.get(at) {
+            let digit = |at: usize| text.get(at).and_then(|&byte| char::from(byte).to_digit(16));
+            match (byte, digit(at + 1), digit(at + 2)) {
+                (b'%', Some(high), Some(low)) => {
+                    out.push((high << 4 | low) as u8);
+                    at += 3;
+                }
+                _ => {
+                    out.push(byte);
+                    at += 1;
+                }
+            }
+        }
+        if out.len() == text.len() {
+            return out;
+        }
+        text = out;
+    }
+}
+
+/// `text` with everything escaped that is not printable ASCII, and the space, `#` and `%`.
+fn escaped(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    for &byte in text {
+        if byte.is_ascii_graphic() && !matches!(byte, b'#' | b'%') {
+            out.push(byte);
+        } else {
+            out.extend_from_slice(format!("%{byte:02X}").as_bytes());
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn key(url: &str) -> String {
+        String::from_utf8(surt(url.as_bytes())).expect("ASCII")
+    }
+
+    #[test]
+    fn keys_are_those_of_the_tools_in_use() {
+        // Each as the Python package surt 0.3.1 gives it.
+        let cases = [
+            ("http://www.Example.com:80/A/../b/?z=1&a=2#top", "com,example)/b?a=2&z=1"),
+            ("https://www2.example.co.uk:8443/x%2fy", "uk,co,example:8443)/x/y"),
+            ("http://example.com", "com,example)/"),
+            ("http://user:pw@example.com/a//b/./c/", "com,example)/a/b/c"),
+            ("http://example.com/?", "com,example)/"),
+            ("http://example.com/a b?q=é", "com,example)/a%20b?q=%c3%a9"),
+            ("http://127.0.0.1/x", "1,0,0,127)/x"),
+            ("http://example.com/?jsessionid=0123456789abcdefghijklemopqrstuv&x=y", "com,example)/?x=y"),
+            ("http://example.com/(s(123456789012345678901234))/default.aspx", "com,example)/default.aspx"),
+            ("dns:www.example.com", "dns:www.example.com"),
+            ("mailto:A@b.c", "mailto:a@b.c"),
+            ("example.com/x", "com,example)/x"),
+            ("http://http://example.com/", "com,example)/"),
+            ("", "-"),
+        ];
+        for (url, expected) in cases {
+            assert_eq!(key(url), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn international_hosts_are_in_punycode() {
+        assert_eq!(key("http://bücher.example/"), "example,xn--bcher-kva)/");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_have_a_key_of_one_word(url: Vec<u8>) {
+            for url in [url.clone(), [b"http://", &url[..]].concat()] {
+                let key = surt(&url);
+                prop_assert!(!key.is_empty() && key.iter().all(u8::is_ascii_graphic), "{:?}", key);
+            }
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The field `FileMap-Page` of the records that an export writes: what a page of a store has and a WARC record does not.
+//!
+//! A record must be good WARC for everybody, so that it cannot say all that a store knows: ids and digests are made where
+//! a page has none, headers that would mislead a player are renamed, an unchanged version becomes a revisit. This field
+//! says what was done, in words separated by spaces, so that an import gives back the very page:
+//!
+//! | word | meaning |
+//! |---|---|
+//! | `head=N` | the body begins N bytes into the block, and is as stored: no coding is to be undone |
+//! | `kind=K` | the kind of the page, where the record's type is another |
+//! | `id` | the record's id is the page's; without it, the page has none |
+//! | `digest`, `digest=TEXT` | the page's digest: that of the payload, or another; without it, the page has none |
+//! | `protocol=TEXT`, `protocol=-` | the protocol where the first line of the block has another, or the page has none |
+//! | `renamed=A,B,...` | these header fields, counted from 0, have got the prefix `X-Crawler-` |
+//! | `unchanged` | the body was stored as a reference; in a revisit record, it is that of the version referred to |
+//! | `time=MS` | the time in ms since 1970, where a date cannot say it |
+//! | `page=BASE64` | all of the page but time and body, in the layout of [`crate::meta`], in place of the rest |
+//!
+//! The writer reads each record back before it is written, and adds `page` where the rest does not give the same page:
+//! what this module cannot say in words it says in full.
+//!
+//! Invariant: a field that is not understood whole is not understood at all, and the record is then one like any other.
+
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::capture::described;
+use super::header::RecordHeader;
+use crate::http::head::{self, FirstLine};
+use crate::meta;
+use crate::page::{HttpVersion, Page, RecordKind};
+
+/// The field's name.
+pub(super) const FIELD: &str = "FileMap-Page";
+/// What is put before the name of a header that does not hold.
+pub(super) const RENAMED: &str = "X-Crawler-";
+
+/// What the field says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stored {
+    pub(super) head_bytes: u64,
+    pub(super) kind: Option<RecordKind>,
+    pub(super) has_id: bool,
+    pub(super) digest: PageDigest,
+    /// `Some(None)`: the page has none.
+    pub(super) protocol: Option<Option<HttpVersion>>,
+    pub(super) renamed: Vec<usize>,
+    pub(super) unchanged: bool,
+    pub(super) time_ms: Option<i64>,
+    pub(super) description: Option<Vec<u8>>,
+}
+
+/// The digest that a page has from its source.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum PageDigest {
+    #[default]
+    None,
+    /// That of the record's payload.
+    Payload,
+    Other(String),
+}
+
+impl Stored {
+    /// The field's value.
+    pub(super) fn text(&self) -> String {
+        let mut text = format!("head={}", self.head_bytes);
+        let mut word = |word: std::fmt::Arguments<'_>| {
+            let _ = write!(text, " {word}");
+        };
+        if let Some(kind) = self.kind {
+            word(format_args!("kind={}", kind.name()));
+        }
+        if self.has_id {
+            word(format_args!("id"));
+        }
+        match &self.digest {
+            PageDigest::None => {}
+            PageDigest::Payload => word(format_args!("digest")),
+            PageDigest::Other(digest) => word(format_args!("digest={digest}")),
+        }
+        if let Some(protocol) = &self.protocol {
+            word(format_args!("protocol={}", protocol.as_ref().map_or("-", HttpVersion::as_str)));
+        }
+        if !self.renamed.is_empty() {
+            let renamed: Vec<String> = self.renamed.iter().map(usize::to_string).collect();
+            word(format_args!("renamed={}", renamed.join(",")));
+        }
+        if self.unchanged {
+            word(format_args!("unchanged"));
+        }
+        if let Some(time_ms) = self.time_ms {
+            word(format_args!("time={time_ms}"));
+        }
+        if let Some(description) = &self.description {
+            word(format_args!("page={}", STANDARD.encode(description)));
+        }
+        text
+    }
+
+    /// What a record's field says; `None` if there is none that this build understands.
+    pub(super) fn of(header: &RecordHeader) -> Option<Stored> {
+        let mut stored = Stored::default();
+        let mut has_head = false;
+        for word in header.text(FIELD)?.split_ascii_whitespace() {
+            let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+            match (name, value) {
+                ("head", Some(value)) => {
+                    stored.head_bytes = value.parse().ok()?;
+                    has_head = true;
+                }
+                ("kind", Some(value)) => stored.kind = Some(RecordKind::named(value)?),
+                ("id", None) => stored.has_id = true,
+                ("digest", None) => stored.digest = PageDigest::Payload,
+                ("digest", Some(value)) => stored.digest = PageDigest::Other(value.to_owned()),
+                ("protocol", Some("-")) => stored.protocol = Some(None),
+                ("protocol", Some(value)) => stored.protocol = Some(Some(HttpVersion::from_token(value))),
+                ("renamed", Some(value)) => {
+                    stored.renamed = value.split(',').map(|at| at.parse().ok()).collect::<Option<_>>()?;
+                }
+                ("unchanged", None) => stored.unchanged = true,
+                ("time", Some(value)) => stored.time_ms = Some(value.parse().ok()?),
+                ("page", Some(value)) => stored.description = Some(STANDARD.decode(value).ok()?),
+                _ => return None,
+            }
+        }
+        has_head.then_some(stored)
+    }
+
+    /// The page of a record of this header, without its body; `head` is what stands before that in the block. `None` if
+    /// they do not belong together.
+    pub(super) fn page(&self, header: &RecordHeader, head: &[u8]) -> Option<Page> {
+        let kind = self.kind.or_else(|| header.kind())?;
+        let fetched_at_ms = self.time_ms.or_else(|| header.date_ms())?;
+        if let Some(description) = &self.description {
+            let page = undescribed(description, fetched_at_ms)?;
+            return (page.kind == kind).then_some(page);
+        }
+        let mut page = described(header, kind);
+        page.url = header.target_uri()?.to_vec();
+        page.fetched_at_ms = fetched_at_ms;
+        page.kind = kind;
+        page.record_id = page.record_id.filter(|_| self.has_id);
+        page.digest = match &self.digest {
+            PageDigest::None => None,
+            PageDigest::Payload => header.text("WARC-Payload-Digest").map(str::to_owned),
+            PageDigest::Other(text) => Some(text.clone()),
+        };
+        if self.head_bytes > 0 {
+            self.take_message(&mut page, head)?;
+        } else if let Some(value) = header.fields.get("Content-Type").filter(|_| kind != RecordKind::Revisit) {
+            page.headers.push("Content-Type", value);
+        }
+        Some(page)
+    }
+
+    fn take_message(&self, page: &mut Page, bytes: &[u8]) -> Option<()> {
+        let head = head::parse(bytes).filter(|head| head.bytes == bytes.len())?;
+        match head.first {
+            FirstLine::Response { version, status, reason } => {
+                page.http_version = Some(version);
+                page.status = Some(status).filter(|&status| status > 0);
+                page.reason = reason;
+            }
+            FirstLine::Request { method, version } => {
+                page.method = Some(method);
+                page.http_version = version;
+            }
+        }
+        if let Some(protocol) = &self.protocol {
+            page.http_version.clone_from(protocol);
+        }
+        page.headers = head.headers;
+        for &at in &self.renamed {
+            let name = &mut page.headers.0.get_mut(at)?.name;
+            *name = name.strip_prefix(RENAMED.as_bytes())?.to_vec();
+        }
+        Some(())
+    }
+}
+
+/// All of a page but time and body, in one piece; `None` if it is larger than a page may be.
+pub(super) fn description(page: &Page) -> Option<Vec<u8>> {
+    let encoded = meta::encode(page, b"").ok()?;
+    Some([encoded.meta, encoded.spill].concat())
+}
+
+fn undescribed(description: &[u8], time_ms: i64) -> Option<Page> {
+    let fixed = description.get(..meta::FIXED_BYTES)?;
+    let spilled = meta::spill_bytes(fixed).ok()? > 0;
+    let (meta, spill) = description.split_at(if spilled { meta::FIXED_BYTES } else { description.len() });
+    meta::decode(meta, spill, b"", time_ms).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(field: &str) -> RecordHeader {
+        RecordHeader::parse(format!("WARC/1.1\r\n{FIELD}: {field}\r\n\r\n").as_bytes()).expect("a header")
+    }
+
+    #[test]
+    fn the_field_reads_back_as_it_was_written() {
+        let full = Stored {
+            head_bytes: 17,
+            kind: Some(RecordKind::Response),
+            has_id: true,
+            digest: PageDigest::Other("sha1:X".to_owned()),
+            protocol: Some(Some(HttpVersion::Http2)),
+            renamed: vec![0, 12],
+            unchanged: true,
+            time_ms: Some(-5),
+            description: Some(vec![0, 255]),
+        };
+        let text = "head=17 kind=response id digest=sha1:X protocol=HTTP/2 renamed=0,12 unchanged time=-5 page=AP8=";
+        assert_eq!(full.text(), text);
+        for stored in
+            [full, Stored::default(), Stored { digest: PageDigest::Payload, protocol: Some(None), ..Stored::default() }]
+        {
+            assert_eq!(Stored::of(&header(&stored.text())), Some(stored));
+        }
+    }
+
+    #[test]
+    fn a_field_that_is_not_understood_whole_is_none() {
+        for text in
+            ["", "id", "head=x", "head=1 novelty", "head=1 id=2", "head=1 renamed=a", "head=1 page=%", "head=1 kind=x"]
+        {
+            assert_eq!(Stored::of(&header(text)), None, "{text}");
+        }
+        assert_eq!(Stored::of(&RecordHeader::default()), None);
+    }
+
+    #[test]
+    fn descriptions_of_any_size_read_back() {
+        let mut page = Page::new(&b"\xff"[..], 7, 200, "");
+        for bytes in [0, 100_000] {
+            page.headers.push("A", vec![b'\n'; bytes]);
+            let description = description(&page).expect("fits");
+            assert_eq!(undescribed(&description, 7), Some(page.clone()));
+            assert_eq!(undescribed(&description[..description.len() - 1], 7), None);
+        }
+        assert_eq!(undescribed(b"", 7), None);
+    }
+}

@@ -1,0 +1,412 @@
+//! A version of a page as a WARC record (1.1): its header, what stands before the body in its block, and what an index says
+//! of it.
+//!
+//! The record is good for readers that know nothing of stores: a body is never chunked and no header says so, a coding
+//! that the body does not have is not claimed, digests are of the bytes that stand there, dates keep their milliseconds.
+//! What that changes is said by the field of [`super::super::stored`], and every record is read back here before it goes
+//! out: what does not give the same page gets the page's whole description.
+
+use std::fmt::Display;
+
+use super::uri;
+use crate::date;
+use crate::dump::mime;
+use crate::meta;
+use crate::page::{HttpVersion, Page, RecordKind, RevisitProfile};
+use crate::store::StoredVersion;
+use crate::warc::digest::{expected, sha1_of};
+use crate::warc::header::RecordHeader;
+use crate::warc::stored::{self, FIELD, PageDigest, RENAMED, Stored};
+
+/// A description in a header may take this much: readers bound their headers, ours at 1 MiB.
+const MAX_DESCRIPTION_BYTES: usize = 512 << 10;
+
+/// How a version goes out.
+pub(crate) enum Form {
+    /// With the body that it has.
+    Full,
+    /// As a revisit of another version, if that was found: what the page is.
+    Revisit(Option<Reference>),
+    /// As a revisit of another version of the same URL, for its body is the same.
+    Unchanged(Reference),
+}
+
+/// The record that a revisit refers to.
+pub(crate) struct Reference {
+    pub(crate) uri: String,
+    pub(crate) time_ms: i64,
+    pub(crate) record_id: String,
+    /// SHA-1 of its payload.
+    pub(crate) payload: [u8; 20],
+}
+
+impl Reference {
+    /// A reference to the record of this version, whose body has this SHA-1.
+    pub(crate) fn to(key: &[u8], sequence: u64, page: &Page, payload: [u8; 20]) -> Reference {
+        Reference {
+            uri: uri::target_uri(&page.url, crate::key::url(key)).into_owned(),
+            time_ms: page.fetched_at_ms,
+            record_id: record_id(key, sequence, page, &payload).0,
+            payload,
+        }
+    }
+}
+
+/// A record but for its body.
+pub(crate) struct Draft {
+    /// The record's header, with the blank line.
+    pub(crate) header: Vec<u8>,
+    /// What stands before the body in the block.
+    pub(crate) head: Vec<u8>,
+    /// Whether the body follows it.
+    pub(crate) has_body: bool,
+    /// What an index says of it; records beside pages are in none.
+    pub(crate) entry: Option<Entry>,
+    /// Whether an import gives back the very page.
+    pub(crate) is_exact: bool,
+}
+
+/// What an index says of a record.
+pub(crate) struct Entry {
+    pub(crate) uri: String,
+    pub(crate) time_ms: i64,
+    pub(crate) mime: String,
+    pub(crate) status: Option<u16>,
+    /// In base 32, without the algorithm's name.
+    pub(crate) digest: String,
+}
+
+/// The record of `version` in this form.
+pub(crate) fn draft(version: &StoredVersion, form: &Form) -> Draft {
+    let mut parts = Parts::of(version, form);
+    let header = parts.header();
+    let mut page = version.page.description();
+    if let Some(revisit) = &mut page.revisit {
+        revisit.original = None;
+    }
+    let reads_back = |header: &[u8], parts: &Parts<'_>| {
+        let parsed = RecordHeader::parse(header).ok();
+        let back = parsed.and_then(|parsed| Stored::of(&parsed)?.page(&parsed, &parts.head));
+        back.is_some_and(|back| back == page)
+    };
+    if reads_back(&header, &parts) {
+        return parts.draft(header, true);
+    }
+    // A description says all but kind and time, which have words of their own.
+    let description = stored::description(&page).filter(|bytes| bytes.len() <= MAX_DESCRIPTION_BYTES);
+    let Stored { head_bytes, kind, unchanged, time_ms, .. } = parts.stored;
+    parts.stored = Stored { head_bytes, kind, unchanged, time_ms, description, ..Stored::default() };
+    let header = parts.header();
+    let is_exact = reads_back(&header, &parts);
+    parts.draft(header, is_exact)
+}
+
+/// The id of a version's record, and whether it is the page's own. One is made from what the record holds, so that a store
+/// gives the same dump again.
+pub(crate) fn record_id(key: &[u8], sequence: u64, page: &Page, payload: &[u8; 20]) -> (String, bool) {
+    let is_uri = |id: &&String| {
+        let inner = id.strip_prefix('<').and_then(|id| id.strip_suffix('>'));
+        inner.is_some_and(|inner| {
+            inner.contains(':') && inner.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'<' | b'>'))
+        })
+    };
+    if let Some(id) = page.record_id.as_ref().filter(is_uri) {
+        return (id.clone(), true);
+    }
+    let parts = [key, b"\0", &page.fetched_at_ms.to_le_bytes(), &sequence.to_le_bytes(), payload];
+    (made_id(&parts), false)
+}
+
+/// A record id made from these bytes: a UUID of version 8 (RFC 9562).
+pub(super) fn made_id(parts: &[&[u8]]) -> String {
+    let mut id = [0; 16];
+    id.copy_from_slice(&sha1_of(parts)[..16]);
+    id[6] = id[6] & 0x0f | 0x80;
+    id[8] = id[8] & 0x3f | 0x80;
+    meta::uuid_text(&id)
+}
+
+/// What a record is made of.
+struct Parts<'a> {
+    version: &'a StoredVersion,
+    form: &'a Form,
+    record_type: &'static str,
+    uri: String,
+    record_id: String,
+    head: Vec<u8>,
+    is_message: bool,
+    has_body: bool,
+    payload: [u8; 20],
+    has_payload_digest: bool,
+    block: [u8; 20],
+    stored: Stored,
+}
+
+impl<'a> Parts<'a> {
+    fn of(version: &'a StoredVersion, form: &'a Form) -> Parts<'a> {
+        let page = &version.page;
+        let uri = uri::target_uri(&page.url, version.canonical_url()).into_owned();
+        let is_message = match page.kind {
+            RecordKind::Response | RecordKind::Revisit => page.status.is_some(),
+            RecordKind::Request => page.method.is_some(),
+            RecordKind::Resource | RecordKind::Metadata | RecordKind::Conversion => false,
+        };
+        let is_web = uri.starts_with("http:") || uri.starts_with("https:");
+        let kind = match form {
+            Form::Revisit(_) | Form::Unchanged(_) => RecordKind::Revisit,
+            // Readers take a web server's response for a message; this one is none.
+            Form::Full if page.kind == RecordKind::Response && !is_message && is_web => RecordKind::Resource,
+            Form::Full => page.kind,
+        };
+        let has_body = !matches!(form, Form::Unchanged(_));
+        let body = if has_body { page.body.as_slice() } else { b"" };
+        let renamed = if is_message { misleading(page, form) } else { Vec::new() };
+        let head = if is_message { message_head(page, &renamed) } else { Vec::new() };
+        // Of a revisit whose original is not there, the payload is known by its digest, or not at all.
+        let known = match form {
+            Form::Full => None,
+            Form::Unchanged(reference) | Form::Revisit(Some(reference)) => Some(reference.payload),
+            Form::Revisit(None) => page.digest.as_deref().and_then(expected),
+        };
+        let payload = known.unwrap_or_else(|| sha1_of(&[body]));
+        let has_payload_digest = match kind {
+            RecordKind::Request | RecordKind::Metadata => false,
+            RecordKind::Revisit => known.is_some(),
+            RecordKind::Response | RecordKind::Resource | RecordKind::Conversion => true,
+        };
+        let (record_id, has_id) = record_id(&version.key, version.version.sequence, page, &payload);
+        let is_payload = has_payload_digest && page.digest.as_deref() == Some(&meta::sha1_text(&payload));
+        let is_written = match &page.http_version {
+            Some(version) => is_message && written_version(Some(version)) == version.as_str(),
+            None => !is_message,
+        };
+        let stored = Stored {
+            head_bytes: head.len() as u64,
+            kind: Some(page.kind).filter(|&page_kind| page_kind != kind),
+            has_id,
+            digest: match &page.digest {
+                None => PageDigest::None,
+                Some(_) if is_payload => PageDigest::Payload,
+                Some(text) => PageDigest::Other(text.clone()),
+            },
+            protocol: (!is_written).then(|| page.http_version.clone()),
+            renamed,
+            unchanged: version.unchanged_since.is_some(),
+            time_ms: Some(page.fetched_at_ms).filter(|&time_ms| !date::has_four_digit_year(time_ms)),
+            description: None,
+        };
+        let block = sha1_of(&[&head, body]);
+        let record_type = kind.name();
+        Parts {
+            version,
+            form,
+            record_type,
+            uri,
+            record_id,
+            head,
+            is_message,
+            has_body,
+            payload,
+            has_payload_digest,
+            block,
+            stored,
+        }
+    }
+
+    fn header(&self) -> Vec<u8> {
+        let page = &self.version.page;
+        let body_bytes = if self.has_body { page.body.len() } else { 0 };
+        let mut fields = Fields(b"WARC/1.1\r\n".to_vec());
+        fields.add("WARC-Type", self.record_type);
+        fields.add("WARC-Record-ID", &self.record_id);
+        fields.add("WARC-Date", date::format(date::nearest_with_four_digit_year(page.fetched_at_ms)));
+        fields.add("WARC-Target-URI", &self.uri);
+        if let Some(ip) = page.ip {
+            fields.add("WARC-IP-Address", ip);
+        }
+        if let Some(protocol) = page.http_version.as_ref().and_then(protocol_id).filter(|_| self.is_message) {
+            fields.add("WARC-Protocol", protocol);
+        }
+        if let Some(why) = &page.truncated {
+            let is_token = why.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') && !why.is_empty();
+            fields.add("WARC-Truncated", if is_token { why } else { "unspecified" });
+        }
+        self.add_references(&mut fields);
+        if self.has_payload_digest {
+            fields.add("WARC-Payload-Digest", meta::sha1_text(&self.payload));
+        }
+        fields.add("WARC-Block-Digest", meta::sha1_text(&self.block));
+        let text = self.stored.text();
+        fields.add(FIELD, if is_clean(&text) { &text } else { "-" });
+        if self.is_message {
+            let message = if page.kind == RecordKind::Request { "request" } else { "response" };
+            fields.add("Content-Type", format_args!("application/http;msgtype={message}"));
+        } else if let Some(mime) = clean_type(page) {
+            fields.add("Content-Type", mime);
+        }
+        fields.add("Content-Length", self.head.len() + body_bytes);
+        fields.0.extend_from_slice(b"\r\n");
+        fields.0
+    }
+
+    fn add_references(&self, fields: &mut Fields) {
+        let own = self.version.page.revisit.as_ref();
+        let (profile, reference) = match self.form {
+            Form::Full => return,
+            Form::Unchanged(reference) => (&RevisitProfile::IdenticalPayload, Some(reference)),
+            Form::Revisit(reference) => {
+                (own.map_or(&RevisitProfile::IdenticalPayload, |own| &own.profile), reference.as_ref())
+            }
+        };
+        match profile {
+            RevisitProfile::IdenticalPayload => {
+                fields.add("WARC-Profile", format_args!("{PROFILES}identical-payload-digest"))
+            }
+            RevisitProfile::ServerNotModified => {
+                fields.add("WARC-Profile", format_args!("{PROFILES}server-not-modified"))
+            }
+            RevisitProfile::Other(uri) => fields.add("WARC-Profile", uri::escaped(uri.as_bytes())),
+        }
+        if let Some(reference) = reference {
+            fields.add("WARC-Refers-To", &reference.record_id);
+            fields.add("WARC-Refers-To-Target-URI", &reference.uri);
+            let time_ms = date::nearest_with_four_digit_year(reference.time_ms);
+            fields.add("WARC-Refers-To-Date", date::format(time_ms));
+        } else if let Some(own) = own {
+            if let Some(id) = own.refers_to_id.as_deref().filter(|id| is_clean(id) && !id.is_empty()) {
+                fields.add("WARC-Refers-To", id);
+            }
+            if let Some(url) = &own.refers_to_url {
+                fields.add("WARC-Refers-To-Target-URI", uri::escaped(url));
+            }
+            if let Some(time_ms) = own.refers_to_ms.filter(|&time_ms| date::has_four_digit_year(time_ms)) {
+                fields.add("WARC-Refers-To-Date", date::format(time_ms));
+            }
+        }
+    }
+
+    fn draft(self, header: Vec<u8>, is_exact: bool) -> Draft {
+        let page = &self.version.page;
+        let entry = page.kind.is_page().then(|| Entry {
+            uri: self.uri.clone(),
+            time_ms: page.fetched_at_ms,
+            mime: match self.form {
+                Form::Full => mime(page).unwrap_or_else(|| "unk".to_owned()),
+                Form::Revisit(_) | Form::Unchanged(_) => "warc/revisit".to_owned(),
+            },
+            // A file without a status is served as a good one, as other indexes have it.
+            status: page.status.or((self.record_type == "resource").then_some(200)),
+            digest: match self.has_payload_digest {
+                true => meta::sha1_text(&self.payload)["sha1:".len()..].to_owned(),
+                false => "-".to_owned(),
+            },
+        });
+        Draft { header, head: self.head, has_body: self.has_body, entry, is_exact }
+    }
+}
+
+/// What the names of revisit profiles have in common.
+const PROFILES: &str = "http://netpreserve.org/warc/1.1/revisit/";
+
+struct Fields(Vec<u8>);
+
+impl Fields {
+    fn add(&mut self, name: &str, value: impl Display) {
+        self.0.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
+    }
+}
+
+/// Whether a text can be a field's value: one line, nothing but printable characters.
+fn is_clean(text: &str) -> bool {
+    !text.chars().any(char::is_control)
+}
+
+/// The `Content-Type` of a page, if a record's header can have it.
+fn clean_type(page: &Page) -> Option<&str> {
+    let mime = std::str::from_utf8(page.headers.get("Content-Type")?).ok()?;
+    Some(mime).filter(|mime| !mime.is_empty() && is_clean(mime))
+}
+
+/// The header fields that say of the body what does not hold of it as it goes out.
+fn misleading(page: &Page, form: &Form) -> Vec<usize> {
+    let is_full = matches!(form, Form::Full) && !page.body.is_empty();
+    let bytes = page.body.len().to_string();
+    let misleads = |header: &crate::headers::Header| {
+        let value = String::from_utf8_lossy(&header.value).to_ascii_lowercase();
+        let names = |coding: &str| value.split(',').any(|item| item.trim() == coding);
+        if header.is("Transfer-Encoding") {
+            return names("chunked");
+        }
+        if header.is("Content-Encoding") && is_full {
+            let gzip = names("gzip") || names("x-gzip");
+            return value.split(',').count() == 1
+                && (gzip && !page.body.starts_with(&[0x1f, 0x8b])
+                    || names("zstd") && !page.body.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]));
+        }
+        header.is("Content-Length") && is_full && page.truncated.is_none() && value.trim() != bytes
+    };
+    let fields = page.headers.iter().enumerate();
+    fields.filter(|(_, header)| misleads(header)).map(|(at, _)| at).collect()
+}
+
+/// The first line and the header fields of a message, with the blank line.
+fn message_head(page: &Page, renamed: &[usize]) -> Vec<u8> {
+    let mut head = Vec::with_capacity(1024);
+    let version = written_version(page.http_version.as_ref());
+    match (page.status, &page.method) {
+        (Some(status), _) => {
+            head.extend_from_slice(format!("{version} {status:03} ").as_bytes());
+            put_line(&mut head, &page.reason);
+        }
+        (None, method) => {
+            let method = method.as_deref().unwrap_or_default();
+            let target = uri::escaped(request_target(&page.url));
+            put_line(&mut head, format!("{method} {target} {version}").as_bytes());
+        }
+    }
+    for (at, header) in page.headers.iter().enumerate() {
+        if renamed.contains(&at) {
+            head.extend_from_slice(RENAMED.as_bytes());
+        }
+        put_text(&mut head, &header.name);
+        head.extend_from_slice(b": ");
+        put_line(&mut head, &header.value);
+    }
+    head.extend_from_slice(b"\r\n");
+    head
+}
+
+fn put_line(head: &mut Vec<u8>, text: &[u8]) {
+    put_text(head, text);
+    head.extend_from_slice(b"\r\n");
+}
+
+/// Text of one line: a page that was put by hand may hold anything, and must not feign headers.
+fn put_text(head: &mut Vec<u8>, text: &[u8]) {
+    head.extend(text.iter().map(|&byte| if matches!(byte, b'\r' | b'\n' | 0) { b' ' } else { byte }));
+}
+
+/// The protocol that a first line is given: readers take no other than these two.
+fn written_version(version: Option<&HttpVersion>) -> &'static str {
+    match version {
+        Some(HttpVersion::Http10) => "HTTP/1.0",
+        _ => "HTTP/1.1",
+    }
+}
+
+/// The name of a protocol that the first line does not have, as other writers give it in `WARC-Protocol`.
+fn protocol_id(version: &HttpVersion) -> Option<&'static str> {
+    match version {
+        HttpVersion::Http2 => Some("h2"),
+        HttpVersion::Http3 => Some("h3"),
+        _ => None,
+    }
+}
+
+/// What a request for `url` asks its server for; how it was really written is not kept.
+fn request_target(url: &[u8]) -> &[u8] {
+    let url = &url[..memchr::memchr(b'#', url).unwrap_or(url.len())];
+    let Some(at) = memchr::memmem::find(url, b"://") else { return url };
+    let rest = &url[at + 3..];
+    rest.iter().position(|&byte| matches!(byte, b'/' | b'?')).map_or(b"/", |at| &rest[at..])
+}

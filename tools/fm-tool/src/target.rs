@@ -1,0 +1,253 @@
+//! Where a dump goes: a folder, one file, or standard output.
+//!
+//! A file is called `NAME.open` until it is whole and on the device, so that whoever looks at the folder, whenever, knows
+//! what can be used; an interrupted dump leaves whole files and that one. Nothing that is there is written over, unless
+//! that was asked for, and nothing goes into a store's own folder.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use filemap::dump::{OutputFile, Target};
+
+use crate::outcome::Failure;
+
+/// The ending of a file that is not whole yet.
+const OPEN: &str = ".open";
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// A folder for the files of a dump, or for one file of a given name.
+pub struct Folder {
+    path: PathBuf,
+    /// The name that the one file has, whatever the dump calls it.
+    only: Option<String>,
+    overwrite: bool,
+}
+
+impl Folder {
+    /// The folder at `path`, made if absent. An earlier dump of this `stem` in it is a failure; with `overwrite`, its files
+    /// are removed.
+    pub fn open(path: &Path, stem: &str, overwrite: bool) -> Result<Folder, Failure> {
+        refuse_store(path)?;
+        fs::create_dir_all(path).map_err(|error| Failure::io("create", path, &error))?;
+        let entries = fs::read_dir(path).map_err(|error| Failure::io("list", path, &error))?;
+        for entry in entries {
+            let entry = entry.map_err(|error| Failure::io("list", path, &error))?;
+            let name = entry.file_name();
+            if !name.to_str().is_some_and(|name| is_of_dump(name, stem)) {
+                continue;
+            }
+            let there = entry.path();
+            if !overwrite {
+                let there = there.display();
+                return Err(Failure::Io(format!(
+                    "{there} is there from an earlier dump; give another folder or --name, or --overwrite"
+                )));
+            }
+            let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let removed = if is_dir { fs::remove_dir_all(&there) } else { fs::remove_file(&there) };
+            removed.map_err(|error| Failure::io("remove", &there, &error))?;
+        }
+        Ok(Folder { path: path.to_owned(), only: None, overwrite })
+    }
+
+    /// The one file at `path`.
+    pub fn file(path: &Path, overwrite: bool) -> Result<Folder, Failure> {
+        let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        refuse_store(folder)?;
+        let name = path.file_name().and_then(|name| name.to_str());
+        let Some(name) = name.filter(|_| !path.is_dir()) else {
+            return Err(Failure::Usage(format!("{} is no name for a file", path.display())));
+        };
+        if path.exists() && !overwrite {
+            return Err(Failure::Io(format!("{} is there already; --overwrite replaces it", path.display())));
+        }
+        let open = opened(path);
+        if open.exists() && !overwrite {
+            let what = format!("{} is there from a dump that did not end; --overwrite replaces it", open.display());
+            return Err(Failure::Io(what));
+        }
+        Ok(Folder { path: folder.to_owned(), only: Some(name.to_owned()), overwrite })
+    }
+}
+
+/// The name of a file while it is not whole.
+fn opened(path: &Path) -> PathBuf {
+    let mut open = path.to_owned().into_os_string();
+    open.push(OPEN);
+    open.into()
+}
+
+/// A store's files are its own.
+fn refuse_store(folder: &Path) -> Result<(), Failure> {
+    // A link may lead into a store, also above what is still to be made.
+    let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let real = absolute.ancestors().find_map(|there| there.canonicalize().ok()).unwrap_or(absolute);
+    if real.ancestors().any(|folder| folder.join("SUPERBLOCK").exists()) {
+        let what = format!("{} lies in a store, whose files are its own; write elsewhere", folder.display());
+        return Err(Failure::Io(what));
+    }
+    Ok(())
+}
+
+/// Whether a dump of this stem makes a file of this name.
+fn is_of_dump(name: &str, stem: &str) -> bool {
+    let name = name.strip_suffix(OPEN).unwrap_or(name);
+    let Some(rest) = name.strip_prefix(stem) else { return false };
+    let is_volume = |rest: &str| {
+        let (number, extension) = rest.split_at_checked(6).unwrap_or((rest, ""));
+        let digits = number.strip_prefix('-').unwrap_or_default();
+        digits.len() == 5 && digits.bytes().all(|byte| byte.is_ascii_digit()) && is_warc(extension)
+    };
+    matches!(rest, ".jsonl" | ".cdxj" | ".files.jsonl" | ".files") || is_warc(rest) || is_volume(rest)
+}
+
+fn is_warc(extension: &str) -> bool {
+    matches!(extension, ".warc" | ".warc.gz" | ".warc.zst")
+}
+
+impl Target for Folder {
+    fn create(&mut self, name: &str) -> io::Result<Box<dyn OutputFile>> {
+        let path = self.path.join(self.only.as_deref().unwrap_or(name));
+        let open = opened(&path);
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create_new(!self.overwrite).create(true).truncate(self.overwrite);
+        let file = options.open(&open).map_err(|error| named(&open, error))?;
+        Ok(Box::new(WholeFile {
+            out: BufWriter::with_capacity(BUFFER_BYTES, file),
+            open,
+            path,
+            folder: self.path.clone(),
+            overwrite: self.overwrite,
+        }))
+    }
+
+    fn place(&mut self, path: &str, content: &[u8]) -> io::Result<bool> {
+        let path = self.path.join(path);
+        let parent = path.parent().unwrap_or(&self.path);
+        let in_the_way = |error: &io::Error| {
+            matches!(
+                error.kind(),
+                io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory
+            )
+        };
+        if let Err(error) = fs::create_dir_all(parent) {
+            return if in_the_way(&error) { Ok(false) } else { Err(named(parent, error)) };
+        }
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(mut file) => file.write_all(content).map_err(|error| named(&path, error)).map(|()| true),
+            Err(error) if in_the_way(&error) => Ok(false),
+            Err(error) => Err(named(&path, error)),
+        }
+    }
+}
+
+/// A file that is not whole yet.
+struct WholeFile {
+    out: BufWriter<File>,
+    open: PathBuf,
+    path: PathBuf,
+    folder: PathBuf,
+    overwrite: bool,
+}
+
+impl Write for WholeFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.write(bytes).map_err(|error| named(&self.open, error))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush().map_err(|error| named(&self.open, error))
+    }
+}
+
+impl OutputFile for WholeFile {
+    fn close(mut self: Box<Self>) -> io::Result<()> {
+        self.flush()?;
+        self.out.get_ref().sync_all().map_err(|error| named(&self.open, error))?;
+        if self.path.exists() && !self.overwrite {
+            return Err(named(&self.path, io::ErrorKind::AlreadyExists.into()));
+        }
+        fs::rename(&self.open, &self.path).map_err(|error| named(&self.path, error))?;
+        File::open(&self.folder).and_then(|folder| folder.sync_all()).map_err(|error| named(&self.folder, error))
+    }
+}
+
+/// An error with the file's name in it.
+fn named(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// Standard output, or a device, for a dump of one stream.
+pub struct Stream {
+    out: Option<Box<dyn Write>>,
+    name: String,
+}
+
+impl Stream {
+    /// Standard output.
+    pub fn stdout() -> Stream {
+        Stream { out: Some(Box::new(io::stdout())), name: "standard output".to_owned() }
+    }
+
+    /// What is at `path` and is no ordinary file: a pipe, a device.
+    pub fn device(path: &Path) -> Result<Stream, Failure> {
+        let file = OpenOptions::new().write(true).open(path).map_err(|error| Failure::io("open", path, &error))?;
+        Ok(Stream { out: Some(Box::new(file)), name: path.display().to_string() })
+    }
+}
+
+impl Target for Stream {
+    fn create(&mut self, _name: &str) -> io::Result<Box<dyn OutputFile>> {
+        let Some(out) = self.out.take() else { return Err(io::Error::other("one stream holds one file only")) };
+        Ok(Box::new(StreamFile { out: BufWriter::with_capacity(BUFFER_BYTES, out), name: self.name.clone() }))
+    }
+
+    fn place(&mut self, _path: &str, _content: &[u8]) -> io::Result<bool> {
+        Err(io::Error::other("one stream holds no tree of files"))
+    }
+}
+
+struct StreamFile {
+    out: BufWriter<Box<dyn Write>>,
+    name: String,
+}
+
+impl StreamFile {
+    fn failed(&self, error: &io::Error) -> io::Error {
+        io::Error::new(error.kind(), format!("writing to {} failed: {error}", self.name))
+    }
+}
+
+impl Write for StreamFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.write(bytes).map_err(|error| self.failed(&error))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush().map_err(|error| self.failed(&error))
+    }
+}
+
+impl OutputFile for StreamFile {
+    fn close(mut self: Box<Self>) -> io::Result<()> {
+        self.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_a_dump_are_known_by_their_names() {
+        for name in
+            ["p.jsonl", "p.cdxj.open", "p-00012.warc.gz", "p-00000.warc.zst.open", "p.warc", "p.files", "p.files.jsonl"]
+        {
+            assert!(is_of_dump(name, "p"), "{name}");
+        }
+        for name in ["p", "p.html", "pp.jsonl", "p-1.warc.gz", "p-00000.warc.bz2", "p-é0000.warc", "p-00000x.warc"] {
+            assert!(!is_of_dump(name, "p"), "{name}");
+        }
+    }
+}

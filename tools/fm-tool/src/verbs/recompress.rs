@@ -1,0 +1,74 @@
+//! `recompress`: compresses all pages again, better than there was time for when they came.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use crate::cli::Shared;
+use crate::outcome::{Failure, Outcome};
+use crate::output::Output;
+use crate::words::size;
+use crate::{opening, words};
+
+/// Compress all pages again, with the dictionaries that there are now
+#[derive(clap::Args)]
+#[command(
+    after_help = "Takes as long as compressing every page on one core, and free space of about a segment. Segments that were done\n\
+    before are passed over, so that an interrupted run goes on where it was.\n\n\
+    Examples:\n  fm-tool recompress pages.fm --try\n  fm-tool recompress pages.fm --level 12"
+)]
+pub struct Args {
+    /// The store's folder
+    store: PathBuf,
+    /// zstd level, 1 to 19
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(i32).range(1..=19))]
+    level: i32,
+    /// Change nothing: say what a sample of the pages would gain
+    #[arg(long = "try")]
+    only_try: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let mut out = Output::stdout(shared.json);
+    if args.only_try {
+        let store = opening::engine_to_read(&args.store, shared)?;
+        let e = store.try_recompression(args.level)?;
+        if out.is_json() {
+            out.json(&json!({
+                "level": args.level,
+                "records": e.records,
+                "shorter_records": e.shorter_records,
+                "body_bytes": e.body_bytes,
+                "stored_bytes": e.stored_bytes,
+                "recompressed_bytes": e.recompressed_stored_bytes,
+            }))?;
+        } else {
+            let share = e.recompressed_stored_bytes as f64 / e.stored_bytes.max(1) as f64;
+            let (now, then) = (size(e.stored_bytes), size(e.recompressed_stored_bytes));
+            out.line(format!("{} records looked at: {now} now, {then} then ({share:.2})", e.records))?;
+        }
+        out.finish()?;
+        return Ok(Outcome::Done);
+    }
+    let store = opening::to_change(&args.store, shared)?;
+    let before = store.engine().stats().value_bytes;
+    let done = store.engine().recompress(args.level)?;
+    let after = store.engine().stats().value_bytes;
+    store.close()?;
+    if out.is_json() {
+        out.json(&json!({
+            "level": args.level,
+            "value_bytes_before": before,
+            "value_bytes": after,
+            "copied_bytes": done.copied_bytes,
+            "removed_segments": done.removed_segments,
+            "seconds": done.elapsed.as_secs_f64(),
+        }))?;
+    } else if !shared.quiet {
+        let seconds = done.elapsed.as_secs_f64();
+        words::say(format_args!("{} before, {} now, in {seconds:.1} s", size(before), size(after)));
+    }
+    out.finish()?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,224 @@
+//! Dumps in every form: what is written where, what is never written over, what a killed dump leaves, and the way back.
+
+mod harness;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use harness::{Bench, Ran, warc};
+use serde_json::Value;
+
+const SAMPLES: [&str; 4] = ["IAH-urls-wget.warc.gz", "example.warc.gz", "cc.warc.gz", "python-docs.warc.gz"];
+
+/// A store with all that the samples have.
+fn bench() -> Bench {
+    let bench = Bench::new();
+    let keep = ["--keep", "request,metadata"].map(PathBuf::from);
+    let args: Vec<PathBuf> = keep.into_iter().chain(SAMPLES.map(warc)).collect();
+    bench.run("import", &args).ended(0);
+    bench
+}
+
+/// `dump STORE ARGS... -o FOLDER/out`.
+fn dump(bench: &Bench, args: &[&str]) -> Ran {
+    let out = bench.path("out");
+    bench.run("dump", &[args, &["-o", out.to_str().unwrap()]].concat())
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// The lines of a dump, sorted: equal for equal stores.
+fn lines(bench: &Bench, args: &[&str]) -> Vec<String> {
+    let mut lines: Vec<String> = bench.run("dump", args).ended(0).text().lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn every_form_in_one_pass_and_an_equal_store_from_each() {
+    let from = bench();
+    let said = dump(&from, &["--format", "warc,cdxj,jsonl,files", "--roll", "200kB"]).ended(0).words;
+    assert!(said.contains("versions written to 7 files"), "{said}");
+    let out = from.path("out");
+    let expected = [
+        "pages-00000.warc.gz",
+        "pages-00001.warc.gz",
+        "pages-00002.warc.gz",
+        "pages-00003.warc.gz",
+        "pages.cdxj",
+        "pages.files",
+        "pages.files.jsonl",
+        "pages.jsonl",
+    ];
+    assert_eq!(names(&out), expected);
+    let (by_warc, by_lines) = (Bench::new(), Bench::new());
+    let files: Vec<PathBuf> = expected[..4].iter().map(|name| out.join(name)).collect();
+    by_warc.run("import", &files).ended(0);
+    by_lines.run("load", &[out.join("pages.jsonl")]).ended(0);
+    let all = lines(&from, &[]);
+    assert!(all.len() > 150);
+    assert!(lines(&by_warc, &[]) == all && lines(&by_lines, &[]) == all);
+    let again = by_lines.run("load", &["--json".as_ref(), out.join("pages.jsonl").as_os_str()]).ended(0).json();
+    assert_eq!((&again[0]["stored"], &again[0]["already_there"]), (&Value::from(0), &Value::from(all.len())));
+}
+
+#[test]
+fn a_dump_goes_through_a_pipe_into_another_store() {
+    let (from, to) = (bench(), Bench::new());
+    let text = from.run::<&str>("dump", &[]).ended(0).out;
+    to.feed::<&str>("load", &[], &text).ended(0).said("standard input");
+    assert!(lines(&to, &[]) == lines(&from, &[]));
+    let archive = from.run("dump", &["--format", "warc", "-o", "-"]).ended(0).out;
+    assert_eq!(archive[..3], [0x1f, 0x8b, 8], "gzip");
+    let by_warc = Bench::new();
+    by_warc.feed("import", &["-"], &archive).ended(0);
+    assert!(lines(&by_warc, &[]) == lines(&from, &[]));
+}
+
+#[test]
+fn filters_choose_and_several_must_all_be_met() {
+    let bench = bench();
+    let number = |args: &[&str]| lines(&bench, args).len();
+    let pages = bench.run::<&str>("ls", &[]).ended(0).text().lines().count();
+    assert_eq!(number(&["--newest"]), pages);
+    assert_eq!(number(&["--newest", "--host", "docs.python.localhost"]), 54);
+    assert_eq!(number(&["--newest", "--host", "localhost", "--subdomains"]), 54);
+    assert_eq!(number(&["--host", "localhost"]), 0);
+    let prefix = ["--prefix", "http://docs.python.localhost/3.11/howto/"];
+    let listed = bench.run("ls", &prefix).ended(0).text().lines().count();
+    assert!((1..54).contains(&listed));
+    assert_eq!(number(&[&["--newest"], &prefix[..]].concat()), listed);
+    assert_eq!(number(&["--host", "example.com", "--from", "2017-03-06T04:03:00Z", "--status", "2xx"]), 1);
+    assert_eq!(number(&["--host", "example.com", "--to", "2017-03-06T04:03:00Z", "--status", "200"]), 1);
+    assert_eq!(number(&["--host", "example.com", "--status", "404"]), 0);
+    let images = number(&["--newest", "--mime", "image/*"]);
+    assert!((1..pages).contains(&images));
+    assert_eq!(
+        number(&["--newest", "--mime", "image/*,text/html"]),
+        images + number(&["--newest", "--mime", "text/html"])
+    );
+    assert_eq!(number(&["--limit", "3"]), 3);
+    bench.run("dump", &["--status", "ok"]).ended(2).said("2xx");
+    bench.run("dump", &["--subdomains"]).ended(2);
+}
+
+#[test]
+fn nothing_is_written_over_unless_that_was_asked_for() {
+    let bench = bench();
+    let formats = ["--format", "warc,cdxj,files", "--newest"];
+    dump(&bench, &formats).ended(0);
+    let out = bench.path("out");
+    let before = fs::read(out.join("pages-00000.warc.gz")).unwrap();
+    fs::write(out.join("mine.txt"), "mine").unwrap();
+    dump(&bench, &formats).ended(2).said("pages").said("--overwrite");
+    dump(&bench, &[&formats[..], &["--name", "other"]].concat()).ended(0);
+    let other = fs::read(out.join("other-00000.warc.gz")).unwrap();
+    dump(&bench, &[&formats[..], &["--overwrite", "--limit", "1"]].concat()).ended(0);
+    assert!(fs::read(out.join("pages-00000.warc.gz")).unwrap().len() < before.len());
+    assert!(fs::read(out.join("other-00000.warc.gz")).unwrap() == other, "another dump's file stays");
+    assert_eq!(fs::read(out.join("mine.txt")).unwrap(), b"mine");
+
+    let file = bench.path("pages.jsonl");
+    let to_file = |args: &[&str]| bench.run("dump", &[args, &["-o", file.to_str().unwrap()]].concat());
+    to_file(&[]).ended(0);
+    to_file(&[]).ended(2).said("--overwrite");
+    to_file(&["--overwrite"]).ended(0);
+}
+
+#[test]
+fn arguments_that_make_no_sense_make_nothing() {
+    let bench = bench();
+    for (args, words) in [
+        (&["--format", "cdxj", "-o", "out"][..], "warc,cdxj"),
+        (&["--format", "warc"], "-o"),
+        (&["--format", "warc,jsonl", "-o", "-"], "folder"),
+        (&["--roll", "0"], "size"),
+    ] {
+        bench.run("dump", args).ended(2).said(words);
+    }
+    let inside = bench.store();
+    bench.run("dump", &["--format", "warc", "-o", inside.to_str().unwrap()]).ended(2).said("lies in a store");
+    let below = bench.store().join("a/b/c");
+    bench.run("dump", &["--format", "files", "-o", below.to_str().unwrap()]).ended(2).said("lies in a store");
+    bench.run::<&str>("verify", &[]).ended(0);
+}
+
+#[test]
+fn a_tree_of_files_holds_the_bodies_and_its_list_the_rest() {
+    let bench = bench();
+    dump(&bench, &["--format", "files", "--newest", "--host", "docs.python.localhost"]).ended(0);
+    let out = bench.path("out");
+    let list = fs::read_to_string(out.join("pages.files.jsonl")).unwrap();
+    assert_eq!(list.lines().count(), 54);
+    for line in list.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let Some(file) = line["file"].as_str() else { continue };
+        let body = bench.run("get", &[line["url"].as_str().unwrap()]).ended(0).out;
+        assert!(fs::read(out.join(file)).unwrap() == body, "{file}");
+    }
+    assert!(out.join("pages.files/docs.python.localhost/3.11/tutorial/index.html").is_file());
+}
+
+#[test]
+fn a_dump_that_is_killed_leaves_whole_files_and_one_that_says_it_is_not() {
+    let bench = Bench::new();
+    let text: String = (0..4000u32)
+        .map(|at| {
+            let body: String = (0..200u32)
+                .map(|word| format!("{:x} ", at.wrapping_mul(0x9e37_79b9) ^ word.wrapping_mul(77_777)))
+                .collect();
+            format!("{{\"url\":\"http://a/{at}\",\"time_ms\":1,\"status\":200,\"body\":\"{body}\"}}\n")
+        })
+        .collect();
+    bench.feed::<&str>("load", &[], text.as_bytes()).ended(0);
+    let out = bench.path("out");
+    let args = ["--format", "warc", "--roll", "100kB", "-o", out.to_str().unwrap()];
+    let mut child = bench.command("dump").args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // Killed when it has ended its second file: there is much more to come.
+    while !out.join("pages-00001.warc.gz").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it could be killed");
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let names = names(&out);
+    let open: Vec<&String> = names.iter().filter(|name| name.ends_with(".open")).collect();
+    assert!(open.len() <= 1 && names.len() >= 2, "{names:?}");
+    let to = Bench::new();
+    let whole: Vec<PathBuf> = names.iter().filter(|name| !name.ends_with(".open")).map(|name| out.join(name)).collect();
+    to.run("import", &whole).ended(0);
+    bench.run("dump", &args).ended(2).said("--overwrite");
+    bench.run("dump", &[&args[..], &["--overwrite"]].concat()).ended(0);
+    assert!(
+        !fs::read_dir(&out).unwrap().any(|entry| entry.unwrap().path().extension().is_some_and(|end| end == "open"))
+    );
+}
+
+#[test]
+fn a_bad_line_is_said_with_its_number_and_costs_itself_only() {
+    let bench = Bench::new();
+    let good = |url: &str| format!("{{\"url\":\"{url}\",\"time_ms\":1,\"body\":\"x\"}}\n");
+    let text =
+        [good("http://a/"), "\n".to_owned(), "{\"url\":\n".to_owned(), good("no url"), good("http://b/")].concat();
+    let ran = bench.feed("load", &["-", "--json"], text.as_bytes()).ended(3);
+    let ran = ran.said("standard input: line 3 (offset ").said("standard input: line 4 (offset ");
+    let report = &ran.json()[0];
+    assert_eq!((&report["stored"], &report["damaged"], &report["unusable"]), (&2.into(), &1.into(), &1.into()));
+    assert_eq!(report["problems"][0]["line"], 3);
+    assert_eq!(bench.run::<&str>("ls", &[]).ended(0).text().lines().count(), 2);
+}
+
+#[test]
+fn a_dump_to_a_folder_reports_itself_as_json() {
+    let bench = bench();
+    let report = dump(&bench, &["--format", "warc,cdxj", "--json"]).ended(0).json();
+    assert_eq!(report[0]["files"], serde_json::json!(["pages-00000.warc.gz", "pages.cdxj"]));
+    let bytes = fs::metadata(bench.path("out").join("pages-00000.warc.gz")).unwrap().len();
+    assert_eq!(report[0]["warc_bytes"], bytes);
+}
