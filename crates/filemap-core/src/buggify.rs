@@ -61,13 +61,13 @@ mod on {
 
     impl Fault {
         /// All that lose something soon. `LocationsNotSeeded` does so only where a record lies in two places, `RemovalsDropped` only
-        /// where an older version lies in a segment that is not worth compacting and the index is made anew from the value log.
-        pub const ALL: [Fault; 34] = [
+        /// where an older version lies in a segment that is not worth compacting and the index is made anew from the value log,
+        /// `StaleKeysBelieved` only for a reader that has not followed since a segment of the key log went.
+        pub const ALL: [Fault; 33] = [
             Fault::LogNotSyncedBeforeCheckpoint,
             Fault::KeysNotSynced,
             Fault::RolledKeysNotSynced,
             Fault::KeysRemovedEarly,
-            Fault::StaleKeysBelieved,
             Fault::PagesPunchedEarly,
             Fault::IndexNotSynced,
             Fault::SuperblockNotSynced,

@@ -182,7 +182,12 @@ impl Driver {
             Op::Compact => self.with_steps(|store| store.compact(false).map(|_| true)),
             Op::CompactKeys { any: None } => self.with_steps(sim::compact_keys),
             Op::CompactKeys { any: Some(pick) } => {
-                self.with_steps(|store| sim::empty_keys(store, *pick).map(|()| true))
+                // A reader that knows nothing from the log alone.
+                self.durable(Store::checkpoint)?;
+                self.reader.take().into_iter().for_each(sim::abandon);
+                self.follow()?;
+                self.with_steps(|store| sim::empty_keys(store, *pick).map(|()| true))?;
+                self.stay_behind()
             }
             Op::ShrinkIndex => self.with_steps(|store| sim::shrink_index(store).map(|()| true)),
             Op::Work => {
@@ -351,13 +356,17 @@ impl Driver {
         Ok(())
     }
 
-    /// A read-only handle sees all that was acknowledged before it looked; and one that has not looked for a while reads on.
+    /// A read-only handle that has not looked for a while reads on.
+    fn stay_behind(&self) -> Result<(), Trouble> {
+        let read = self.reader.iter().try_for_each(|reader| judge::readable(reader, &now(&self.oracle)));
+        read.map_err(|e| within("a reader that stays behind", e))
+    }
+
+    /// A read-only handle sees all that was acknowledged before it looked.
     fn follow(&mut self) -> Result<(), Trouble> {
+        self.stay_behind()?;
         let reader = match &self.reader {
-            Some(reader) => {
-                judge::readable(reader, &now(&self.oracle)).map_err(|e| within("a reader that stays behind", e))?;
-                reader
-            }
+            Some(reader) => reader,
             None => self.reader.insert(sim::open_read_only(self.disk.dir(), self.world.options.clone())?),
         };
         reader.refresh()?;

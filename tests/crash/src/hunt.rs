@@ -121,8 +121,8 @@ pub fn catch(fault: Fault, states: u64) -> Option<(u64, Violation)> {
     let mut count = Count::default();
     for seed in 1.. {
         // In turns with the calls that fail, of which each string has hundreds.
-        let (run, result) = match seed % 8 {
-            7 => failing::run_counted(seed, Some(fault)),
+        let (run, result) = match seed % 4 {
+            3 => failing::run_counted(seed, Some(fault)),
             _ => run_counted(seed, Some(fault)),
         };
         count.add(run);

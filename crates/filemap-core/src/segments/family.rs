@@ -33,6 +33,6 @@ impl Bounds {
 
     /// And for its keys: segments of the key log are fewer, and read less often.
     pub(crate) fn of_keys(options: &Options) -> Bounds {
-        Bounds { open_files: (options.open_files() / 8).max(2), numbers: options.limits.key_segments }
+        Bounds { open_files: (options.open_files() / 8).max(1), numbers: options.limits.key_segments }
     }
 }

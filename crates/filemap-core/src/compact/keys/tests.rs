@@ -14,7 +14,7 @@ fn options() -> Options {
     let mut options = Options::new().free_space_floor(0).keep_versions(Some(1)).space_bound(None);
     options.limits = Limits {
         key_segment_bytes: 2048,
-        key_segments: 100,
+        key_segments: 60,
         key_dead_bytes: 1,
         key_dead_percent: 5,
         ..Limits::default()
@@ -143,7 +143,9 @@ fn when_all_keys_are_removed_nothing_of_the_key_log_is_left_but_a_header() {
 #[test]
 fn a_segment_into_which_a_damaged_chain_leads_is_kept_and_not_tried_again() {
     let temp = tempfile::tempdir().unwrap();
-    let store = Store::create(temp.path().join("a"), options()).unwrap();
+    let mut options = options();
+    options.limits.key_dead_percent = 0;
+    let store = Store::create(temp.path().join("a"), options).unwrap();
     (0..100).for_each(|i| put(&store, i, 0));
     store.checkpoint().unwrap();
     (0..100).filter(|i| i % 20 != 3).for_each(|i| put(&store, i, 1));
@@ -224,7 +226,7 @@ fn readers_in_this_handle_and_in_others_read_and_list_all_while_the_key_log_is_c
             assert_eq!(late.keys().map(Result::unwrap).count(), KEYS as usize);
         }
         drop(writing);
-        assert!(compacted > 50, "{compacted}");
+        assert!(compacted > 20, "{compacted}");
         for reader in readers {
             assert!(reader.join().unwrap() >= 3);
         }
