@@ -48,7 +48,7 @@ pub const ENGINE_LAYERS: &[&[&str]] = &[
     // Work over that state.
     &["checkpoint"],
     &["compact"],
-    &["check", "inspect"],
+    &["check", "inspect", "repair"],
     &["worker"],
     &["store"],
     &["sim", "fuzzing"],

@@ -41,6 +41,7 @@ mod primitive;
 mod recent;
 mod record;
 mod recover;
+mod repair;
 mod segments;
 #[cfg(feature = "sim")]
 pub mod sim;
@@ -59,6 +60,7 @@ pub use event::{Compacted, DictionaryMade, Event, Reason, RecoveryReport};
 pub use inspect::{Inspected, inspect};
 pub use options::{Canonicalizer, Dictionaries, Durability, Options};
 pub use record::{Head, MAX_KEY_BYTES, MAX_META_BYTES, MAX_VALUE_BYTES, Place, Put, Record, Value, Version};
+pub use repair::{Ignored, Loss, RepairProgress, RepairReport, RepairTo};
 pub use state::RecompressionEstimate;
 pub use stats::{StatValue, Stats};
 pub use store::{CompactionPlan, Heads, Keys, Listed, Pages, SegmentInfo, Store, Writer};

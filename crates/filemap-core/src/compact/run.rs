@@ -244,7 +244,7 @@ impl Shared {
                 checkpointer.accounts.add_tombstones(w.segment.id, w.segment.ordinal, w.tombstone_units);
             }
         }
-        self.checkpoint_with(task)
+        self.checkpoint_with(crate::checkpoint::Task { is_due: !written.is_empty(), ..task })
     }
 
     /// Removes those victims that `is_empty`, given the units that live there; the ordinals of the others.

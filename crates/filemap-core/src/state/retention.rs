@@ -21,7 +21,8 @@ impl Retention {
         Retention { versions: options.keep_versions, since_ms: options.keep_age.map(since) }
     }
 
-    fn keeps_all(&self) -> bool {
+    /// Whether no version is ever dropped.
+    pub(crate) fn keeps_all(&self) -> bool {
         self.versions.is_none() && self.since_ms.is_none()
     }
 

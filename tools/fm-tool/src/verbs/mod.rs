@@ -17,6 +17,7 @@ pub mod ls;
 pub mod man;
 pub mod put;
 pub mod recompress;
+pub mod repair;
 pub mod rm;
 pub mod stat;
 pub mod top;
