@@ -43,6 +43,9 @@ pub enum Fault {
     VictimsRemovedEarly,
     DictionaryNotSynced,
     DictionaryNameNotSynced,
+    BackupNotHeld,
+    BackupNotSynced,
+    ExpiringReferredTo,
 }
 
 #[cfg(feature = "sim")]
@@ -62,7 +65,7 @@ mod on {
         /// All that lose something soon. `LocationsNotSeeded` does so only where a record lies in two places, `RemovalsDropped` only
         /// when the index is rebuilt from the value log, `StaleKeysBelieved` only for a reader that has not followed since a segment of
         /// the key log went.
-        pub const ALL: [Fault; 34] = [
+        pub const ALL: [Fault; 37] = [
             Fault::LogNotSyncedBeforeCheckpoint,
             Fault::KeysNotSynced,
             Fault::RolledKeysNotSynced,
@@ -97,6 +100,9 @@ mod on {
             Fault::StreamsNotPinned,
             Fault::DictionaryNotSynced,
             Fault::DictionaryNameNotSynced,
+            Fault::BackupNotHeld,
+            Fault::BackupNotSynced,
+            Fault::ExpiringReferredTo,
         ];
     }
 

@@ -33,13 +33,16 @@ pub(crate) struct Task {
     pub(crate) evacuated: Option<u16>,
     /// Leaves of the index are moved to the front of its file, some of them, and what is free behind them is given back.
     pub(crate) sweep: bool,
+    /// Whether there are new segments that a superblock must name, even if they hold nothing but removals.
+    pub(crate) names_output: bool,
     /// Versions that this does not keep are dropped from the chains that are looked through.
     pub(crate) retention: Retention,
 }
 
 impl Task {
     pub(crate) fn is_empty(&self) -> bool {
-        self.ops.is_empty() && self.chains.is_empty() && self.evacuated.is_none() && !self.sweep
+        let does_nothing = self.ops.is_empty() && self.chains.is_empty() && self.evacuated.is_none();
+        does_nothing && !self.sweep && !self.names_output
     }
 
     /// Puts everything in the order of hashes, in which it is asked for.

@@ -1,6 +1,8 @@
 //! The store: opens and closes it, and holds the parts together. What it does stands in the files beside this one.
 
+mod backup;
 mod compact;
+mod copy;
 #[cfg(test)]
 mod handover;
 mod heads;
@@ -9,6 +11,7 @@ mod many;
 #[cfg(all(test, filemap_shuttle))]
 mod models;
 mod pages;
+mod prune;
 mod read;
 #[cfg(test)]
 mod scale;
@@ -43,10 +46,13 @@ use crate::values::VALUES;
 use crate::values::append::Appender;
 use crate::{recover, worker};
 
+pub use backup::BackupOptions;
 pub use compact::{CompactionPlan, SegmentInfo};
+pub use copy::{Copied, CopyEvent, CopyOptions};
 pub use heads::{Heads, Listed};
 pub use iterate::Keys;
 pub use pages::Pages;
+pub use prune::{PruneProgress, PruneRule, Pruned};
 pub use stream::Writer;
 
 /// An open store. Cheap to clone; all clones are one handle. Any number of threads may use it at once, and readers never
@@ -224,13 +230,9 @@ impl Store {
             pins: Pins::of(replay.pinned),
             frozen_at: 0,
         };
-        let checkpointer = Checkpointer {
-            index: IndexWriter::new(loaded, current.index, next_epoch, options.limits),
-            accounts: accounts.clone(),
-            keys: KeyAppender::new(Arc::clone(&keys), &options.limits)?,
-            current: current.clone(),
-            replayed_below: replay.next_sequence,
-        };
+        let writer = IndexWriter::new(loaded, current.index, next_epoch, options.limits);
+        let appender = KeyAppender::new(Arc::clone(&keys), &options.limits)?;
+        let checkpointer = Checkpointer::new(writer, appender, accounts.clone(), current.clone(), replay.next_sequence);
         let shared = Arc::new(Shared {
             dir,
             segments,
@@ -241,6 +243,7 @@ impl Store {
             accounts: ArcSwap::from_pointee(accounts),
             tables: ArcSwap::from_pointee(Tables { active, frozen: None }),
             indexed_time_ms: AtomicI64::new(current.max_time_ms),
+            expiring_ms: AtomicI64::new(i64::MIN),
             counters: Counters::default(),
             writer: Some(write_side(log, checkpointer, held)),
             follower: None,
