@@ -44,6 +44,9 @@ pub enum Fault {
     DictionaryNotSynced,
     DictionaryNameNotSynced,
     RemovalsForgotten,
+    BackupNotHeld,
+    BackupNotSynced,
+    ExpiringReferredTo,
 }
 
 #[cfg(feature = "sim")]
@@ -63,7 +66,7 @@ mod on {
         /// All that lose something soon. `LocationsNotSeeded` does so only where a record lies in two places, `RemovalsDropped` only
         /// where an older version lies in a segment that is not worth compacting and the index is made anew from the value log,
         /// `StaleKeysBelieved` only for a reader that has not followed since a segment of the key log went.
-        pub const ALL: [Fault; 35] = [
+        pub const ALL: [Fault; 38] = [
             Fault::LogNotSyncedBeforeCheckpoint,
             Fault::KeysNotSynced,
             Fault::RolledKeysNotSynced,
@@ -99,6 +102,9 @@ mod on {
             Fault::DictionaryNotSynced,
             Fault::DictionaryNameNotSynced,
             Fault::RemovalsForgotten,
+            Fault::BackupNotHeld,
+            Fault::BackupNotSynced,
+            Fault::ExpiringReferredTo,
         ];
     }
 

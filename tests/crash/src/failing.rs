@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex};
 use filemap_core::{Error, sim};
 use filemap_io::sim::{Failure, Fault, Level, Loss, SimDisk};
 
-use crate::drive::{Driver, Op, Shared, now};
+use crate::drive::{Driver, Shared, now};
 use crate::hunt::guarded;
 use crate::judge::{self, Depth, Trouble};
+use crate::op::Op;
 use crate::oracle::{After, Oracle};
 use crate::world::World;
 use crate::{Count, Violation};

@@ -8,6 +8,8 @@ pub(crate) const SUPERBLOCK: &str = "SUPERBLOCK";
 pub(crate) const NEW_SUPERBLOCK: &str = "SUPERBLOCK.new";
 /// The superblock of a store whose repair in place is not finished.
 pub(crate) const OLD_SUPERBLOCK: &str = "SUPERBLOCK.old";
+/// The mark of a backup that is not complete.
+pub(crate) const PARTIAL: &str = "PARTIAL";
 /// The hash index.
 pub(crate) const INDEX: &str = "address.idx";
 /// The name of a value segment.
@@ -68,9 +70,27 @@ pub(crate) fn parse_keys(name: &str) -> Option<u16> {
     (keys(id) == name).then_some(id)
 }
 
+/// Whether a name is one that a store, or a backup in the making, gives to a file.
+pub(crate) fn is_ours(name: &str) -> bool {
+    [LOCK, SUPERBLOCK, NEW_SUPERBLOCK, PARTIAL, INDEX].contains(&name)
+        || parse_segment(name).is_some()
+        || parse_keys(name).is_some()
+        || parse_dictionary(name).is_some()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_store_knows_its_own_names() {
+        for name in ["LOCK", "PARTIAL", "key0.dat", "value7.dat", "dict3.zdict"] {
+            assert!(is_ours(name), "{name}");
+        }
+        for name in ["dict.zdict", "dictx.zdict", "letter.txt", "value07.dat", ".."] {
+            assert!(!is_ours(name), "{name}");
+        }
+    }
 
     #[test]
     fn only_names_that_would_be_given_are_parsed() {

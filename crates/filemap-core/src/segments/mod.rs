@@ -48,6 +48,7 @@ pub(crate) struct Segment {
     pub(crate) is_output: bool,
     /// Level at which compaction compressed its pages anew, 0 for as they came.
     pub(crate) level: u8,
+    /// When it was begun, in ms since 1970.
     pub(crate) created_ms: i64,
     family: &'static Family,
     file: ArcSwapOption<Arc<dyn File>>,
