@@ -26,19 +26,16 @@ mod bitmap;
 mod bloom;
 mod canonical;
 mod error;
-mod exact;
 mod files;
-mod host;
 mod seen;
-mod whatwg;
 
 pub use bitmap::{Md5Bitmap, md5_slot};
 pub use bloom::hash::{HashFamily, ap, bkdr, djb};
 pub use bloom::shape::Layout;
 pub use bloom::{BloomFilter, BloomOptions};
-pub use canonical::{Canonicalizer, UrlError, named};
+pub use canonical::{
+    Canonicalizer, CrawlRules, Exact, Explanation, Rule, RuleSet, Step, UrlError, Whatwg, canonical_host, host, named,
+    url_of_surt,
+};
 pub use error::{Error, Result};
-pub use exact::Exact;
-pub use host::{canonical_host, host};
 pub use seen::{SeenSet, SeenStats, Verdict};
-pub use whatwg::Whatwg;

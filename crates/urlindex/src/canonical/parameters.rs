@@ -1,0 +1,139 @@
+//! The parameters of a query: which carry sessions or say where a visitor came from, and how they are dropped and sorted.
+//!
+//! The lists hold names that are in wide use and mean one thing; a short name such as `sid` counts only with a value that looks
+//! like an id. Lists are part of the presets: a change of them is a change of the canonicaliser's version.
+
+use std::borrow::Cow;
+
+use super::parts::Parts;
+
+/// In lower case, sorted.
+const SESSION_NAMES: [&str; 12] = [
+    "cfid",
+    "cftoken",
+    "jservsessionid",
+    "jsessionid",
+    "oscsid",
+    "phpsessid",
+    "session_id",
+    "sessionid",
+    "sessid",
+    "xtcsid",
+    "zenid",
+    "zencartsid",
+];
+
+const TRACKING_NAMES: [&str; 29] = [
+    "_ga",
+    "_gl",
+    "_hsenc",
+    "_hsmi",
+    "_openstat",
+    "dclid",
+    "epik",
+    "fbclid",
+    "gad_source",
+    "gbraid",
+    "gclid",
+    "gclsrc",
+    "hsctatracking",
+    "igsh",
+    "igshid",
+    "li_fat_id",
+    "mc_cid",
+    "mc_eid",
+    "mkt_tok",
+    "msclkid",
+    "oly_anon_id",
+    "oly_enc_id",
+    "s_kwcid",
+    "srsltid",
+    "ttclid",
+    "twclid",
+    "vero_id",
+    "wbraid",
+    "yclid",
+];
+
+/// Digits that make the value of a short name an id.
+const ID_DIGITS: usize = 32;
+
+pub(super) fn is_session(name: &str, value: &str) -> bool {
+    let is = |other: &str| name.eq_ignore_ascii_case(other);
+    let is_id = || value.len() >= ID_DIGITS && value.bytes().all(|byte| byte.is_ascii_hexdigit());
+    SESSION_NAMES.iter().any(|session| is(session))
+        || name.as_bytes().get(..12).is_some_and(|head| head.eq_ignore_ascii_case(b"aspsessionid"))
+        || ((is("sid") || is("s")) && is_id())
+}
+
+pub(super) fn is_tracking(name: &str) -> bool {
+    let begins =
+        |head: &str| name.as_bytes().get(..head.len()).is_some_and(|b| b.eq_ignore_ascii_case(head.as_bytes()));
+    begins("utm_") || TRACKING_NAMES.iter().any(|tracking| name.eq_ignore_ascii_case(tracking))
+}
+
+fn name_and_value(parameter: &str) -> (&str, &str) {
+    parameter.split_once('=').unwrap_or((parameter, ""))
+}
+
+/// Keeps the parameters of which `is_kept(name, value)`; a query of which none is left goes.
+pub(super) fn keep(parts: &mut Parts<'_>, is_kept: impl Fn(&str, &str) -> bool) -> bool {
+    let Some(query) = &parts.query else { return false };
+    let is_kept = |parameter: &&str| {
+        let (name, value) = name_and_value(parameter);
+        is_kept(name, value)
+    };
+    if query.split('&').all(|parameter| is_kept(&parameter)) {
+        return false;
+    }
+    let kept: Vec<&str> = query.split('&').filter(is_kept).collect();
+    parts.query = (!kept.is_empty()).then(|| Cow::Owned(kept.join("&")));
+    true
+}
+
+pub(super) fn drop_empty(parts: &mut Parts<'_>) -> bool {
+    let Some(query) = &parts.query else { return false };
+    let is_fine = |parameter: &str| !parameter.starts_with('=') && !parameter.is_empty() && value_is_fine(parameter);
+    if query.split('&').all(is_fine) {
+        return false;
+    }
+    let named = query.split('&').filter(|parameter| !parameter.starts_with('=') && !parameter.is_empty());
+    let without_mark =
+        named.map(|parameter| if value_is_fine(parameter) { parameter } else { &parameter[..parameter.len() - 1] });
+    let kept: Vec<&str> = without_mark.collect();
+    parts.query = (!kept.is_empty()).then(|| Cow::Owned(kept.join("&")));
+    true
+}
+
+/// Not `name=`; a second `=` belongs to a value.
+fn value_is_fine(parameter: &str) -> bool {
+    parameter.find('=').is_none_or(|mark| mark + 1 < parameter.len())
+}
+
+pub(super) fn sort(parts: &mut Parts<'_>) -> bool {
+    let Some(query) = &parts.query else { return false };
+    let name = |parameter: &&str| name_and_value(parameter).0.to_owned();
+    if query.split('&').is_sorted_by(|a, b| name_and_value(a).0 <= name_and_value(b).0) {
+        return false;
+    }
+    let mut sorted: Vec<&str> = query.split('&').collect();
+    sorted.sort_by_key(name);
+    parts.query = Some(Cow::Owned(sorted.join("&")));
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_told_from_words() {
+        assert!(is_session("PHPSESSID", "x") && is_session("ASPSESSIONIDQAAB", "x") && !is_session("aspsession", "x"));
+        assert!(
+            is_session("sid", "0123456789abcdef0123456789abcdef")
+                && !is_session("sid", "41")
+                && !is_session("s", "abc")
+        );
+        assert!(is_tracking("utm_source") && is_tracking("FBCLID") && !is_tracking("utm") && !is_tracking("id"));
+    }
+}

@@ -1,0 +1,84 @@
+//! A canonical `http` or `https` URL taken apart, without parsing it anew, and put together again.
+//!
+//! Invariant: a URL that no rule has touched is put together as it was.
+
+use std::borrow::Cow;
+
+/// The parts of a URL that the parser has serialised. All is ASCII.
+#[derive(Clone, Debug)]
+pub(super) struct Parts<'a> {
+    pub(super) scheme: &'a str,
+    pub(super) user: Option<&'a str>,
+    pub(super) host: Cow<'a, str>,
+    pub(super) port: Option<&'a str>,
+    /// With the `/` at its beginning.
+    pub(super) path: Cow<'a, str>,
+    /// Without the `?`.
+    pub(super) query: Option<Cow<'a, str>>,
+    /// Without the `#`.
+    pub(super) fragment: Option<&'a str>,
+}
+
+impl<'a> Parts<'a> {
+    /// `None` if it is no `http` or `https` URL.
+    pub(super) fn of(url: &'a str) -> Option<Parts<'a>> {
+        let (scheme, rest) = url.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https"))?;
+        let (rest, fragment) = split(rest, '#');
+        let (rest, query) = split(rest, '?');
+        let (authority, path) = rest.split_at(rest.find('/')?);
+        let (user, host) = authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
+        let (host, port) = match host.rfind([':', ']']) {
+            Some(colon) if host.as_bytes()[colon] == b':' => (&host[..colon], Some(&host[colon + 1..])),
+            _ => (host, None),
+        };
+        let query = query.map(Cow::Borrowed);
+        Some(Parts { scheme, user, host: host.into(), port, path: path.into(), query, fragment })
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut text = String::with_capacity(self.path.len() + self.host.len() + 32);
+        text.push_str(self.scheme);
+        text.push_str("://");
+        if let Some(user) = self.user {
+            text.push_str(user);
+            text.push('@');
+        }
+        text.push_str(&self.host);
+        let optional =
+            [(':', self.port), ('/', Some(&self.path[1..])), ('?', self.query.as_deref()), ('#', self.fragment)];
+        for (mark, part) in optional {
+            if let Some(part) = part {
+                text.push(mark);
+                text.push_str(part);
+            }
+        }
+        text
+    }
+}
+
+fn split(text: &str, mark: char) -> (&str, Option<&str>) {
+    text.split_once(mark).map_or((text, None), |(before, after)| (before, Some(after)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_apart_is_put_together_as_it_was() {
+        let urls = [
+            "http://a/",
+            "https://u:p@a.b:81/c/d?e#f",
+            "http://[::1]/",
+            "http://[::1]:8080/?#",
+            "http://a/?x?y#z#w",
+            "http://a/x@y:z",
+        ];
+        for url in urls {
+            assert_eq!(Parts::of(url).expect("an http URL").text(), url);
+        }
+        assert!(Parts::of("mailto:a@b").is_none() && Parts::of("ftp://a/").is_none());
+        let parts = Parts::of("http://u@[::1]:8080/x?q").expect("an http URL");
+        assert_eq!((parts.user, &*parts.host, parts.port, &*parts.path), (Some("u"), "[::1]", Some("8080"), "/x"));
+    }
+}
