@@ -28,6 +28,7 @@ mod canonical;
 mod error;
 mod files;
 mod seen;
+mod trie;
 
 pub use bitmap::{Md5Bitmap, md5_slot};
 pub use bloom::hash::{HashFamily, ap, bkdr, djb};
@@ -39,3 +40,4 @@ pub use canonical::{
 };
 pub use error::{Error, Result};
 pub use seen::{SeenSet, SeenStats, Verdict};
+pub use trie::{UrlTrie, UrlTrieIter};
