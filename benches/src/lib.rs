@@ -15,3 +15,4 @@ pub mod random;
 pub mod report;
 pub mod scale;
 pub mod source;
+pub mod urls;

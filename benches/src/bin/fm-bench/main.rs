@@ -12,6 +12,7 @@ mod load;
 mod overwrite;
 mod reopen;
 mod scale;
+mod seen;
 mod store;
 
 use std::io::Write;
@@ -55,6 +56,8 @@ enum Run {
     Overwrite(overwrite::OverwriteArgs),
     /// The model's tables for docs/SCALE.md
     Scale(scale::ScaleArgs),
+    /// The URL-seen sets: rates, bytes and speed
+    Seen(seen::SeenArgs),
 }
 
 /// Where pages come from and how they are put.
@@ -122,6 +125,7 @@ fn main() -> ExitCode {
         Run::Dictionaries(args) => dictionaries::run(args),
         Run::Gzip(args) => gzip::run(args),
         Run::Overwrite(args) => overwrite::run(args),
+        Run::Seen(args) => seen::run(args),
         Run::Scale(args) => {
             print(&scale::run(args));
             return ExitCode::SUCCESS;

@@ -26,6 +26,9 @@ use crate::files::{self, Poison, guard};
 use crate::seen::{SeenSet, SeenStats, Verdict};
 use sidecar::{SEGMENT_BYTES, Sidecar, State};
 
+/// URLs of a batch whose words are fetched together: the processor waits for memory once, not for each.
+const FETCHED_TOGETHER: usize = 32;
+
 /// The least and greatest n.
 const BITS: std::ops::RangeInclusive<u32> = 16..=36;
 
@@ -39,7 +42,8 @@ pub struct Md5Bitmap {
     map: Arc<dyn Map>,
     mask: u64,
     ones: AtomicU64,
-    inserted: AtomicU64,
+    /// Of them, those that were there when it was opened.
+    ones_before: u64,
     /// Whether the sidecar says that the file is open.
     is_open: AtomicBool,
     opening: Mutex<()>,
@@ -142,7 +146,7 @@ impl Md5Bitmap {
             file,
             map,
             ones: AtomicU64::new(ones),
-            inserted: AtomicU64::new(0),
+            ones_before: ones,
             opening: Mutex::new(()),
             poison: Poison::default(),
             _lock: lock,
@@ -178,6 +182,32 @@ impl Md5Bitmap {
         ((slot >> 6) as usize, 1 << (slot & 63))
     }
 
+    /// Sets a bit, and says whether it was set.
+    #[inline]
+    fn set(&self, (word, bit): (usize, u64)) -> Result<Verdict> {
+        let word = &self.map.words()[word];
+        // Looked at first: a store would take the cache line, and dirty the page.
+        if word.load(Ordering::Relaxed) & bit != 0 {
+            return Ok(Verdict::ProbablySeen);
+        }
+        if !self.is_open.load(Ordering::Acquire) {
+            self.mark_open()?;
+        }
+        if word.fetch_or(bit, Ordering::AcqRel) & bit != 0 {
+            return Ok(Verdict::ProbablySeen);
+        }
+        self.ones.fetch_add(1, Ordering::Relaxed);
+        Ok(Verdict::New)
+    }
+
+    /// The places of some URLs, whose words are on their way when it returns.
+    fn fetch(&self, urls: &[&[u8]], places: &mut Vec<(usize, u64)>) -> u64 {
+        places.clear();
+        places.extend(urls.iter().map(|url| self.place(url)));
+        let words = self.map.words();
+        places.iter().fold(0, |all, place| all | words[place.0].load(Ordering::Relaxed))
+    }
+
     /// Says in the sidecar that the file is open, before the first bit that is set since it was closed.
     #[cold]
     fn mark_open(&self) -> Result<()> {
@@ -195,21 +225,20 @@ impl Md5Bitmap {
 impl SeenSet for Md5Bitmap {
     fn check_and_insert(&self, url: &[u8]) -> Result<Verdict> {
         self.poison.check()?;
-        let (word, bit) = self.place(url);
-        let word = &self.map.words()[word];
-        // Looked at first: a store would take the cache line, and dirty the page.
-        if word.load(Ordering::Relaxed) & bit != 0 {
-            return Ok(Verdict::ProbablySeen);
+        self.set(self.place(url))
+    }
+
+    fn check_and_insert_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
+        self.poison.check()?;
+        verdicts.clear();
+        let mut places = Vec::with_capacity(FETCHED_TOGETHER);
+        for urls in urls.chunks(FETCHED_TOGETHER) {
+            std::hint::black_box(self.fetch(urls, &mut places));
+            for place in &places {
+                verdicts.push(self.set(*place)?);
+            }
         }
-        if !self.is_open.load(Ordering::Acquire) {
-            self.mark_open()?;
-        }
-        if word.fetch_or(bit, Ordering::AcqRel) & bit != 0 {
-            return Ok(Verdict::ProbablySeen);
-        }
-        self.ones.fetch_add(1, Ordering::Relaxed);
-        self.inserted.fetch_add(1, Ordering::Relaxed);
-        Ok(Verdict::New)
+        Ok(())
     }
 
     fn contains(&self, url: &[u8]) -> Result<Verdict> {
@@ -248,7 +277,7 @@ impl SeenSet for Md5Bitmap {
     fn stats(&self) -> SeenStats {
         SeenStats {
             urls: self.len(),
-            inserted: self.inserted.load(Ordering::Relaxed),
+            inserted: self.len() - self.ones_before,
             memory_bytes: self.memory_bytes(),
             disk_bytes: self.disk_bytes(),
             false_positive_rate: self.false_positive_rate(),

@@ -55,6 +55,16 @@ fn what_was_inserted_is_seen_and_the_rate_is_that_of_the_definition() {
 }
 
 #[test]
+fn a_batch_is_answered_in_order() {
+    let set = created(&SimDisk::new(1), 20);
+    let urls: Vec<Vec<u8>> = (0..100).map(|i| url(i % 70)).collect();
+    let urls: Vec<&[u8]> = urls.iter().map(Vec::as_slice).collect();
+    let mut verdicts = vec![Verdict::Seen; 3];
+    set.check_and_insert_batch(&urls, &mut verdicts).expect("inserted");
+    assert!(verdicts[..70].iter().all(|verdict| verdict.is_new()) && verdicts[70..] == [Verdict::ProbablySeen; 30]);
+}
+
+#[test]
 fn of_concurrent_inserts_of_one_url_exactly_one_is_new() {
     let set = created(&SimDisk::new(1), 24);
     let new: usize = std::thread::scope(|scope| {

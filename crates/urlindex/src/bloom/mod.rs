@@ -47,7 +47,8 @@ pub struct BloomFilter {
     words: Words,
     turns: Vec<Mutex<()>>,
     urls: AtomicU64,
-    inserted: AtomicU64,
+    /// Of them, those that were there when it was opened.
+    urls_before: u64,
     known: Known,
     poison: Poison,
     store: Option<Store>,
@@ -108,7 +109,7 @@ impl BloomFilter {
             words,
             turns: (0..TURNS).map(|_| Mutex::new(())).collect(),
             urls: AtomicU64::new(urls),
-            inserted: AtomicU64::new(0),
+            urls_before: urls,
             known,
             poison: Poison::default(),
             store,
@@ -162,7 +163,6 @@ impl BloomFilter {
 
     fn count_new(&self) -> Verdict {
         self.urls.fetch_add(1, Ordering::Relaxed);
-        self.inserted.fetch_add(1, Ordering::Relaxed);
         Verdict::New
     }
 }
@@ -222,7 +222,7 @@ impl SeenSet for BloomFilter {
     fn stats(&self) -> SeenStats {
         SeenStats {
             urls: self.len(),
-            inserted: self.inserted.load(Ordering::Relaxed),
+            inserted: self.len() - self.urls_before,
             memory_bytes: self.memory_bytes(),
             disk_bytes: self.disk_bytes(),
             false_positive_rate: self.false_positive_rate(),

@@ -88,44 +88,33 @@ impl CrawlRules {
     /// What would become of `url`, and which rules would make it so: the answer to why a URL was taken for another.
     pub fn explain(&self, url: &[u8]) -> Explanation {
         let mut steps = Vec::new();
-        let key = self.run(url, |rule, before, after| {
-            steps.push(Step { rule, before: before.to_owned(), after: after.to_owned() });
-        });
+        let key = self.run(url, &mut Notes(Some(&mut steps)));
         Explanation { key: key.map(Cow::into_owned), steps }
     }
 
-    /// `note(rule, before, after)` is told of each change.
-    fn run<'a>(
-        &self,
-        url: &'a [u8],
-        mut note: impl FnMut(&'static str, &str, &str),
-    ) -> Result<Cow<'a, [u8]>, UrlError> {
+    fn run<'a>(&self, url: &'a [u8], notes: &mut Notes<'_>) -> Result<Cow<'a, [u8]>, UrlError> {
         let mut text = match fast::canonical_part(url).and_then(|part| std::str::from_utf8(part).ok()) {
             // With a fragment that stays the parser has to see to it.
             Some(part) if self.rules.has(Rule::Fragment) => {
                 if part.len() < url.len() {
-                    note(Rule::Fragment.name(), &String::from_utf8_lossy(url), part);
+                    notes.add(Rule::Fragment.name(), &String::from_utf8_lossy(url), part);
                 }
                 Cow::Borrowed(part)
             }
             _ => {
                 let written = whatwg::text(url)?;
                 let parsed = with_written_port(whatwg::parse(written)?, written);
-                if parsed != written {
-                    note("whatwg", written, &parsed);
-                }
+                notes.add("whatwg", written, &parsed);
                 Cow::Owned(parsed)
             }
         };
         for _ in 0..ROUNDS_MAX {
-            let Some(changed) = self.round(&text, &mut note) else { return Ok(into_bytes(text)) };
+            let Some(changed) = self.round(&text, notes) else { return Ok(into_bytes(text)) };
             text = match fast::canonical_part(changed.as_bytes()) {
                 Some(part) if part.len() == changed.len() => Cow::Owned(changed),
                 _ => {
                     let parsed = with_written_port(whatwg::parse(&changed)?, &changed);
-                    if parsed != changed {
-                        note("whatwg", &changed, &parsed);
-                    }
+                    notes.add("whatwg", &changed, &parsed);
                     Cow::Owned(parsed)
                 }
             };
@@ -134,25 +123,40 @@ impl CrawlRules {
     }
 
     /// All rules once: the new text, if any changed it.
-    fn round(&self, text: &str, note: &mut impl FnMut(&'static str, &str, &str)) -> Option<String> {
-        let Some(mut parts) = Parts::of(text) else { return self.other_scheme(text, note) };
-        let mut before: Option<String> = None;
+    fn round(&self, text: &str, notes: &mut Notes<'_>) -> Option<String> {
+        let Some(mut parts) = Parts::of(text) else { return self.other_scheme(text, notes) };
+        let mut is_changed = false;
+        let mut before = Cow::Borrowed(text);
         for rule in self.rules.iter() {
             if rewrite::apply(rule, &mut parts, &self.dropped) {
-                let after = parts.text();
-                note(rule.name(), before.as_deref().unwrap_or(text), &after);
-                before = Some(after);
+                is_changed = true;
+                if notes.0.is_some() {
+                    let after = parts.text();
+                    notes.add(rule.name(), &before, &after);
+                    before = Cow::Owned(after);
+                }
             }
         }
-        before.filter(|after| after != text)
+        is_changed.then(|| parts.text())
     }
 
     /// Of URLs of other schemes only the fragment goes.
-    fn other_scheme(&self, text: &str, note: &mut impl FnMut(&'static str, &str, &str)) -> Option<String> {
+    fn other_scheme(&self, text: &str, notes: &mut Notes<'_>) -> Option<String> {
         let at = text.find('#').filter(|_| self.rules.has(Rule::Fragment))?;
         // What stands before the fragment of an opaque path may need to be written otherwise without it.
-        note(Rule::Fragment.name(), text, &text[..at]);
+        notes.add(Rule::Fragment.name(), text, &text[..at]);
         Some(text[..at].to_owned())
+    }
+}
+
+/// The steps of an explanation, if one is wanted.
+struct Notes<'a>(Option<&'a mut Vec<Step>>);
+
+impl Notes<'_> {
+    fn add(&mut self, rule: &'static str, before: &str, after: &str) {
+        if let Some(steps) = self.0.as_mut().filter(|_| before != after) {
+            steps.push(Step { rule, before: before.to_owned(), after: after.to_owned() });
+        }
     }
 }
 
@@ -174,7 +178,12 @@ fn with_written_port(parsed: String, written: &str) -> String {
         let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
         host.rsplit_once(':').is_some_and(|(host, port)| port == default && !host.is_empty())
     });
-    if is_written { Parts { port: Some(default), ..parts }.text() } else { parsed }
+    if is_written { with_port(parts, default) } else { parsed }
+}
+
+fn with_port<'a>(mut parts: Parts<'a>, port: &'a str) -> String {
+    parts.port = Some(port);
+    parts.text()
 }
 
 impl Canonicalizer for CrawlRules {
@@ -198,7 +207,7 @@ impl Canonicalizer for CrawlRules {
     }
 
     fn canonical<'a>(&self, url: &'a [u8]) -> Result<Cow<'a, [u8]>, UrlError> {
-        self.run(url, |_, _, _| {})
+        self.run(url, &mut Notes(None))
     }
 }
 

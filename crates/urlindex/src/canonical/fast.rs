@@ -6,7 +6,7 @@
 //! Why it holds, by the URL standard: the scheme is in lower case and ends in `//`; the host has only lower-case letters,
 //! digits, hyphens and dots, no empty label, no label that begins with `xn--` (punycode would be checked) and a last
 //! label that begins with a letter (so it is no IPv4 address), hence is its own ASCII form; a `/` follows, so there
-//! is no port, and no `@` came before it; no segment of the path begins with `.` or `%2e` (so there is nothing to resolve);
+//! is no port, and no `@` came before it (hosts turned around by the rule `surt` are told too); no segment of the path begins with `.` or `%2e` (so there is nothing to resolve);
 //! and the path and query have only characters that are not percent-encoded there, apart from escapes, which stay as they are.
 //! What follows a `#` is cut off, and cannot change what comes before it.
 
@@ -78,6 +78,9 @@ fn begins_dots(segment: &[u8]) -> bool {
 /// The length of the host that `rest` begins with, if it is plain and a `/` follows.
 #[inline]
 fn plain_host(rest: &[u8]) -> Option<usize> {
+    if rest.first() == Some(&b'(') {
+        return turned_host(rest);
+    }
     let mut label = 0;
     for (i, &byte) in rest.iter().enumerate() {
         if CLASS[byte as usize] & HOST == 0 {
@@ -92,6 +95,16 @@ fn plain_host(rest: &[u8]) -> Option<usize> {
         }
     }
     None
+}
+
+/// A host in the order of domains, `(com,example,)` or `(1.2.3.4)`: to the parser it is a name like others, none of whose labels is a number or
+/// punycode.
+fn turned_host(rest: &[u8]) -> Option<usize> {
+    let end = rest.iter().position(|&byte| byte == b'/')?;
+    let inner = rest[1..end].strip_suffix(b")")?;
+    let is_plain = inner.iter().all(|&byte| CLASS[byte as usize] & HOST != 0 || byte == b',');
+    let has_punycode = inner.windows(5).any(|five| five == b".xn--");
+    (is_plain && !has_punycode && !inner.is_empty()).then_some(end)
 }
 
 #[cfg(test)]
@@ -114,7 +127,13 @@ mod tests {
 
     #[test]
     fn plain_urls_are_told_and_odd_ones_are_left_to_the_parser() {
-        let plain = ["http://a/", "https://www.example.com/x/y.html?q=%C3%A9&r=/../#\t'", "http://e-1.x/a..b/~c/%zz"];
+        let plain = [
+            "http://a/",
+            "https://www.example.com/x/y.html?q=%C3%A9&r=/../#\t'",
+            "http://e-1.x/a..b/~c/%zz",
+            "http://(com,a,)/",
+            "http://(1.2.3.4)/x",
+        ];
         assert!(plain.iter().all(|url| holds(url.as_bytes())));
         let odd = [
             "http://a",
@@ -154,9 +173,10 @@ mod tests {
         #[test]
         fn of_urls_made_of_tricky_pieces_too(pieces in proptest::collection::vec(proptest::sample::select(vec![
             "http://", "https://", "a", "b.c", "1", "0x2", "xn--", "-", ".", "..", "/", "%2e", "%2E", "%", "?", "#", "'", "=",
-            ";", ":", "@", "\\", "|", "^", "[", "]", "{", "~", "!", "$", "*", "(", ",", "&", "+", " ", "\"", "<", "`", "_", "\u{7f}",
+            ";", ":", "@", ",", "com", "xn--a", "4", "\\", "|", "^", "[", "]", "{", "~", "!", "$", "*", "(", ",", "&", "+", " ", "\"", "<", "`", "_", "\u{7f}",
         ]), 0..12)) {
             holds(format!("http://{}", pieces.concat()).as_bytes());
+            holds(format!("http://({})/", pieces.concat()).as_bytes());
             holds(format!("https://example.com/{}", pieces.concat()).as_bytes());
         }
     }

@@ -17,7 +17,34 @@ pub(super) struct Parts<'a> {
     pub(super) query: Option<Cow<'a, str>>,
     /// Without the `#`.
     pub(super) fragment: Option<&'a str>,
+    /// What occurs in path and query, as they were.
+    marks: u8,
 }
+
+/// There is a `%`, a character that RFC 3986 does not know, a `;` or `(`, an upper-case letter.
+pub(super) const PERCENT: u8 = 1;
+pub(super) const INVALID: u8 = 2;
+pub(super) const SESSION: u8 = 4;
+pub(super) const UPPER: u8 = 8;
+
+const MARKS: [u8; 256] = {
+    let mut marks = [0; 256];
+    let mut byte = b'A';
+    while byte <= b'Z' {
+        marks[byte as usize] = UPPER;
+        byte += 1;
+    }
+    let invalid = b"[]{}|\\^`";
+    let mut i = 0;
+    while i < invalid.len() {
+        marks[invalid[i] as usize] = INVALID;
+        i += 1;
+    }
+    marks[b'%' as usize] = PERCENT;
+    marks[b';' as usize] = SESSION;
+    marks[b'(' as usize] = SESSION;
+    marks
+};
 
 impl<'a> Parts<'a> {
     /// `None` if it is no `http` or `https` URL.
@@ -31,8 +58,16 @@ impl<'a> Parts<'a> {
             Some(colon) if host.as_bytes()[colon] == b':' => (&host[..colon], Some(&host[colon + 1..])),
             _ => (host, None),
         };
+        let all = path.bytes().chain(query.unwrap_or_default().bytes());
+        let marks = all.fold(0, |marks, byte| marks | MARKS[byte as usize]);
         let query = query.map(Cow::Borrowed);
-        Some(Parts { scheme, user, host: host.into(), port, path: path.into(), query, fragment })
+        Some(Parts { scheme, user, host: host.into(), port, path: path.into(), query, fragment, marks })
+    }
+
+    /// Whether any of these characters occurs in the path or query as they were before any rule: one pass over them saves most rules
+    /// theirs. What a rule brings in is met in the next round.
+    pub(super) fn has(&self, marks: u8) -> bool {
+        self.marks & marks != 0
     }
 
     pub(super) fn text(&self) -> String {

@@ -6,10 +6,10 @@
 use std::borrow::Cow;
 
 use super::parameters;
-use super::parts::Parts;
+use super::parts::{INVALID, PERCENT, Parts, SESSION, UPPER};
 use super::rule::Rule;
 
-/// Applies one rule; whether it changed anything.
+/// Applies one rule; whether it changed anything. What a rule before it brought in may wait for the next round.
 pub(super) fn apply(rule: Rule, parts: &mut Parts<'_>, dropped: &[String]) -> bool {
     match rule {
         Rule::DefaultPort => {
@@ -29,12 +29,12 @@ pub(super) fn apply(rule: Rule, parts: &mut Parts<'_>, dropped: &[String]) -> bo
             }
             is_plain
         }
-        Rule::PercentCase => each_text(parts, percent_case),
-        Rule::PercentUnreserved => each_text(parts, percent_unreserved),
+        Rule::PercentCase => parts.has(PERCENT) && each_text(parts, percent_case),
+        Rule::PercentUnreserved => parts.has(PERCENT) && each_text(parts, percent_unreserved),
         Rule::EmptySegments => put(&mut parts.path, empty_segments),
         Rule::RepeatedSegments => put(&mut parts.path, repeated_segments),
         Rule::SessionIds => {
-            let in_path = put(&mut parts.path, path_sessions);
+            let in_path = parts.has(SESSION) && put(&mut parts.path, path_sessions);
             parameters::keep(parts, |name, value| !parameters::is_session(name, value)) | in_path
         }
         Rule::Tracking => {
@@ -46,9 +46,9 @@ pub(super) fn apply(rule: Rule, parts: &mut Parts<'_>, dropped: &[String]) -> bo
         Rule::Query => parts.query.take().is_some(),
         Rule::IndexFile => put(&mut parts.path, index_file),
         Rule::TrailingSlash => put(&mut parts.path, trailing_slash),
-        Rule::LowerCase => each_text(parts, lower_case),
+        Rule::LowerCase => parts.has(UPPER) && each_text(parts, lower_case),
         Rule::Surt => surt(parts),
-        Rule::PercentInvalid => each_text(parts, percent_invalid),
+        Rule::PercentInvalid => parts.has(PERCENT | INVALID) && each_text(parts, percent_invalid),
     }
 }
 
@@ -130,7 +130,7 @@ fn percent_unreserved(text: &str) -> Option<String> {
 }
 
 fn empty_segments(path: &str) -> Option<String> {
-    path.find("//")?;
+    path.as_bytes().windows(2).find(|pair| *pair == b"//")?;
     let mut new = String::with_capacity(path.len());
     for c in path.chars().filter(|c| c.is_ascii()) {
         if c != '/' || !new.ends_with('/') {
