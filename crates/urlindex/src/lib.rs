@@ -31,6 +31,7 @@ mod seen;
 mod trie;
 
 pub use bitmap::{Md5Bitmap, md5_slot};
+pub use bloom::growing::GrowingFilter;
 pub use bloom::hash::{HashFamily, ap, bkdr, djb};
 pub use bloom::shape::Layout;
 pub use bloom::{BloomFilter, BloomOptions};

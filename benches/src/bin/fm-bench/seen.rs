@@ -18,7 +18,10 @@ use filemap_benches::urls::UrlList;
 use filemap_io::OsDir;
 use md5::{Digest, Md5};
 use rustix::time::{ClockId, clock_gettime};
-use urlindex::{BloomFilter, BloomOptions, Canonicalizer, CrawlRules, HashFamily, Md5Bitmap, SeenSet, UrlTrie, Whatwg};
+use urlindex::{
+    BloomFilter, BloomOptions, Canonicalizer, CrawlRules, GrowingFilter, HashFamily, Md5Bitmap, SeenSet, UrlTrie,
+    Whatwg,
+};
 
 /// Arguments of `fm-bench seen`.
 #[derive(Args)]
@@ -36,7 +39,7 @@ pub struct SeenArgs {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// What to measure; all of it, if nothing is named
-    #[arg(long, value_delimiter = ',', value_parser = ["canonical", "md5", "bloom", "speed", "trie"])]
+    #[arg(long, value_delimiter = ',', value_parser = ["canonical", "md5", "bloom", "speed", "growing", "trie"])]
     only: Vec<String>,
 }
 
@@ -103,6 +106,9 @@ pub fn run(args: &SeenArgs) -> Outcome<Report> {
     }
     if is_wanted("speed") {
         speed(args, &list, &mut report)?;
+    }
+    if is_wanted("growing") {
+        growing(args, &list, &mut report)?;
     }
     if is_wanted("trie") {
         trie(args, &list, &mut report)?;
@@ -275,6 +281,39 @@ fn speed(args: &SeenArgs, list: &UrlList, report: &mut Report) -> Outcome<()> {
             let ratio = medians[0] / medians[side];
             report.against(format!("{name}: {} against fastbloom", names[side]), ratio, "x", Bar::AtLeast(1.0));
         }
+    }
+    Ok(())
+}
+
+fn growing(args: &SeenArgs, list: &UrlList, report: &mut Report) -> Outcome<()> {
+    for rate in [1e-2, 1e-3, 1e-4, 1e-6] {
+        report.section(format!("growing filter, {rate:e}"));
+        let set = GrowingFilter::in_memory(rate, 1)?;
+        let (mut number, mut mark, mut time, mut worst) = (0, 100_000, 0.0, 0.0f64);
+        while set.len() < args.urls {
+            let batch = Batch::of(list, number..number + BATCH);
+            time = batch.time(|url| set.check_and_insert(url).is_ok());
+            number += BATCH;
+            let ideal = set.len() as f64 * -f64::log2(rate) / std::f64::consts::LN_2;
+            let ratio = set.memory_bytes() as f64 * 8.0 / ideal;
+            worst = worst.max(ratio);
+            if set.len() >= mark {
+                report.number(format!("at {:.1e} URLs, of the ideal bits", set.len() as f64), ratio, "x");
+                mark *= 2;
+            }
+        }
+        report.against("of the ideal bits, at worst", worst, "x", Bar::AtMost(1.3));
+        report.number("check and insert, at the end", time, "ns");
+        let batch = Batch::of(list, STRANGERS..STRANGERS + BATCH);
+        report.number("look-up, not there", batch.time(|url| set.contains(url).is_ok()), "ns");
+        let (tests, mut wrong, mut url) = (((300.0 / rate) as u64).clamp(1_000_000, 30_000_000), 0, Vec::new());
+        for number in STRANGERS..STRANGERS + tests {
+            list.url(number, &mut url);
+            url.extend_from_slice(&number.to_le_bytes());
+            wrong += u64::from(!set.contains(&url)?.is_new());
+        }
+        report.against("false positives", wrong as f64 / tests as f64, "", Bar::AtMost(rate));
+        report.number("false positives, by the set", set.false_positive_rate(), "");
     }
     Ok(())
 }

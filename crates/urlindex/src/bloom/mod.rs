@@ -1,6 +1,7 @@
 //! Bloom filters: sets that err in one direction only, at a rate that is chosen, in a few bits a URL.
 //!
 //! * [`BloomFilter`]: for a number of URLs that is known beforehand; standard, or blocked (one cache miss a test).
+//! * [`GrowingFilter`](growing::GrowingFilter): for one that is not.
 
 //!
 //! `shape` has the arithmetic, `hash` the functions, `words` the bits, `file` the file, `known` the list of URLs that a filter
@@ -11,6 +12,7 @@
 //! turns on a lock that its hash chooses.
 
 mod file;
+pub(crate) mod growing;
 
 pub(crate) mod hash;
 mod known;
