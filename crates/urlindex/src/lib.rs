@@ -1,11 +1,12 @@
-//! URLs as keys: one canonical form per page, so that a crawler meets it once under one name.
+//! URLs as keys, and the question whether one was met before.
 //!
-//! A [`Canonicalizer`] turns a URL, as it stood in a link or a WARC record, into the bytes under which a store keeps
-//! the page. It has a name and a version, and both are stored with the data: the same name and version give the same
-//! bytes for ever, and a rule that changes gets a new version. Two are here:
+//! **One canonical form per page.** A [`Canonicalizer`] turns a URL, as it stood in a link or a WARC record, into the bytes
+//! under which a store keeps the page. It has a name and a version, and both are stored with the data: the same name and version
+//! give the same bytes for ever, and a rule that changes gets a new version.
 //!
 //! * [`Whatwg`] (`whatwg`): the serialisation of the WHATWG URL standard without the fragment; two URLs that a browser
 //!   would request alike become one key.
+//! * [`CrawlRules`] (`crawl`, `surt`, `rules`): that, and named rules that can be switched ([`Rule`], [`RuleSet`]).
 //! * [`Exact`] (`exact`): the bytes as they are.
 //!
 //! [`named`] finds one again by what a store says it was written with, and [`host`] reads the host out of a key, for
@@ -19,8 +20,19 @@
 //! assert_eq!(host(&key), Some(&b"example.com"[..]));
 //! ```
 //!
+//! **Seen sets.** A [`SeenSet`] says of a URL whether it is [new](Verdict) or was seen, and what that answer is worth. There is a family of
+//! them; docs/SEEN.md says which to choose.
+//!
+//! | set | errs | bytes per URL | kept |
+//! |---|---|---|---|
+//! | [`Md5Bitmap`] | as its slots fill | 2^n / 8 in all | in a mapped file of bare words |
+//! | [`BloomFilter`] | at the rate that is chosen, for a number of URLs that is known | 1.2 to 5 | in memory, or a file written by `sync` |
+//! | [`GrowingFilter`] | at the rate that is chosen, for any number | 1.5 to 6 | in memory, or a file written by `sync` |
+//! | [`UrlTrie`] | never | what differs from its neighbours | in memory; saved and loaded |
+//!
 //! Invariants: no canonical URL is empty or holds a NUL byte (stores use NUL to keep other records beside a page), and
-//! canonicalising a canonical URL changes nothing.
+//! canonicalising a canonical URL changes nothing; no set calls a URL new that was inserted, and nothing that was synced is
+//! forgotten, whatever happens to the machine.
 
 mod bitmap;
 mod bloom;

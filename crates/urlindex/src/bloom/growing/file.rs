@@ -42,8 +42,17 @@ pub(super) fn write(dir: &dyn Dir, name: &str, set: &GrowingFilter) -> Result<u6
     Ok(at)
 }
 
-/// Reads a filter: what it is, its layers by shard, the file's length.
-pub(super) fn read(dir: &dyn Dir, name: &str) -> Result<(Design, Vec<Vec<Layer>>, u64)> {
+/// A filter as it was read.
+pub(super) struct Stored {
+    pub(super) design: Design,
+    /// The layers of each shard.
+    pub(super) shards: Vec<Vec<Layer>>,
+    /// The file's length in bytes.
+    pub(super) len: u64,
+}
+
+/// Reads a filter.
+pub(super) fn read(dir: &dyn Dir, name: &str) -> Result<Stored> {
     let file = dir.open(name, Access::Read).map_err(Error::io("open", name))?;
     let len = file.len().map_err(Error::io("length", name))?;
     let mut bytes = [0; HEADER_BYTES];
@@ -60,7 +69,7 @@ pub(super) fn read(dir: &dyn Dir, name: &str) -> Result<(Design, Vec<Vec<Layer>>
     if at != len {
         return Err(Error::corrupt(name, at, "bytes follow the last part"));
     }
-    Ok((design, shards, len))
+    Ok(Stored { design, shards, len })
 }
 
 fn part(number: usize, layers: &[Layer]) -> Vec<u8> {

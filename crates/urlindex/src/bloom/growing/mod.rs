@@ -74,7 +74,7 @@ impl Design {
     fn growth_log2(&self) -> u32 {
         // A Bloom filter has 1.44 bits for each bit of the rate, of which 1.3 times may be taken; a bucket takes 3.3 more than
         // the bits of the rate, and the first layer has one more for having half of the errors.
-        let spare = (1.3 * 1.4427 - 1.0) * -self.rate.log2() - 4.3;
+        let spare = (1.3 * std::f64::consts::LOG2_E - 1.0) * -self.rate.log2() - 4.3;
         (spare as u32).clamp(2, 8)
     }
 
@@ -119,8 +119,8 @@ impl GrowingFilter {
     /// [`Error::Corrupt`] with the offset of the damaged part; [`Error::NewerFormat`]; [`Error::Locked`]; [`Error::Io`].
     pub fn open(dir: Arc<dyn Dir>, name: &str) -> Result<GrowingFilter> {
         let lock = files::lock(&*dir, name)?;
-        let (design, shards, bytes) = file::read(&*dir, name)?;
-        Ok(GrowingFilter::with(design, shards, None).stored(dir, name, lock, bytes))
+        let file::Stored { design, shards, len } = file::read(&*dir, name)?;
+        Ok(GrowingFilter::with(design, shards, None).stored(dir, name, lock, len))
     }
 
     fn with(design: Design, shards: Vec<Vec<Layer>>, store: Option<Store>) -> GrowingFilter {
