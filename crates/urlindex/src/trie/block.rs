@@ -111,7 +111,16 @@ pub(super) fn find(block: &[u8], key: &[u8], kind: Kind) -> Position {
 /// How many bytes two texts begin with alike.
 #[inline]
 pub(super) fn common(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+    // Eight at a time: the beginnings of two URLs are long.
+    let (a_words, b_words) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
+    for (i, (a, b)) in a_words.iter().zip(b_words).enumerate() {
+        let differing = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+        if differing != 0 {
+            return i * 8 + differing.trailing_zeros() as usize / 8;
+        }
+    }
+    let done = a_words.len().min(b_words.len()) * 8;
+    done + a[done..].iter().zip(&b[done..]).take_while(|(a, b)| a == b).count()
 }
 
 /// What has to be put into a block at `position.offset` for `key`, and how many bytes it takes the place of: the entry after it, if

@@ -13,9 +13,13 @@ const BLOCK_BYTES: usize = 1536;
 /// So many inner blocks above a leaf are enough for more keys than memory holds.
 const DEPTH_MAX: usize = 24;
 
-/// The longest key: two of them fit a block that is about to be cut.
+/// An inner block with fewer entries is not cut, however long they are: else URLs that are as long as a block, which anyone can make, would
+/// give inner blocks of one entry, and a tree of any depth.
+const INNER_ENTRIES_MIN: usize = 8;
+
+/// The longest key: as many as an inner block must have fit it.
 pub(super) const KEY_BYTES_MAX: usize = u16::MAX as usize;
-const _: () = assert!(BLOCK_BYTES + 3 * (KEY_BYTES_MAX + 16) < BLOCK_BYTES_MAX);
+const _: () = assert!(BLOCK_BYTES + (INNER_ENTRIES_MIN + 1) * (KEY_BYTES_MAX + 16) < BLOCK_BYTES_MAX);
 
 /// See the module.
 #[derive(Debug)]
@@ -93,17 +97,14 @@ impl Tree {
         self.arena.splice(id, position.offset, removed, &with);
     }
 
-    /// Cuts a block in halves if it is too long, or before its last entry if that was just put there: keys that come in order leave full
-    /// blocks behind.
+    /// Cuts a block if it is too long: in halves, or before its last entry if that was just put there, so that keys that come in
+    /// order leave full blocks behind.
     fn cut_if_long(&mut self, id: BlockId, is_last: bool, kind: Kind) -> Option<(Vec<u8>, BlockId)> {
         let bytes = self.arena.bytes(id);
         if bytes.len() <= BLOCK_BYTES {
             return None;
         }
-        let middle = bytes.len() / 2;
-        let from = if is_last { last_entry(bytes, kind) } else { middle };
-        // A long last entry begins before the middle.
-        let halves = block::cut(bytes, from, kind).or_else(|| block::cut(bytes, last_entry(bytes, kind), kind))?;
+        let halves = block::cut(bytes, cutting_place(bytes, is_last, kind)?, kind)?;
         let left = bytes[..halves.left_len].to_vec();
         let next = self.arena.next(id);
         self.arena.replace(id, &left);
@@ -145,11 +146,45 @@ impl Tree {
     }
 }
 
-/// Where the last entry of a block begins.
-fn last_entry(bytes: &[u8], kind: Kind) -> usize {
-    let (mut at, mut last) = (0, 0);
+/// Where a block is to be cut, which is where an entry begins; `None` if it has too few.
+fn cutting_place(bytes: &[u8], is_last: bool, kind: Kind) -> Option<usize> {
+    let mut starts = Vec::with_capacity(64);
+    let mut at = 0;
     while let Some(entry) = block::entry(bytes, at, kind) {
-        (last, at) = (at, entry.end);
+        starts.push(at);
+        at = entry.end;
     }
-    last
+    match kind {
+        Kind::Leaf if starts.len() < 2 => None,
+        Kind::Leaf if is_last => starts.last().copied(),
+        Kind::Leaf => {
+            let half = starts.iter().copied().find(|start| *start >= bytes.len() / 2);
+            half.or(starts.last().copied())
+        }
+        Kind::Inner if starts.len() < INNER_ENTRIES_MIN => None,
+        Kind::Inner if is_last && starts.len() >= 2 * INNER_ENTRIES_MIN => starts.last().copied(),
+        // By number and not by bytes, so that no half is of few long ones.
+        Kind::Inner => Some(starts[starts.len() / 2]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_as_long_as_a_block_and_longer_do_not_make_the_tree_deep() {
+        let mut rng = fastrand::Rng::with_seed(7);
+        for longest in [400, 1_000, 3_000, 40_000] {
+            let mut tree = Tree::default();
+            let mut keys = std::collections::BTreeSet::new();
+            for _ in 0..3_000 {
+                let mut key = vec![rng.u8(b'a'..=b'c'); rng.usize(1..longest)];
+                key.extend(rng.u16(..).to_be_bytes());
+                assert_eq!(tree.insert(&key), keys.insert(key.clone()));
+            }
+            assert!(tree.depth <= 6, "{longest}: {}", tree.depth);
+            assert!(keys.iter().all(|key| tree.contains(key)));
+        }
+    }
 }
