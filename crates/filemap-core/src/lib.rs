@@ -53,7 +53,7 @@ mod sync;
 mod values;
 mod worker;
 
-pub use check::{Problem, VerifyProgress, VerifyReport};
+pub use check::{Problem, VerifyOptions, VerifyProgress, VerifyReport};
 pub use dictionaries::DictionaryFacts;
 pub use error::{Error, Result};
 pub use event::{Compacted, DictionaryMade, Event, Reason, RecoveryReport};

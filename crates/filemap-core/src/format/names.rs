@@ -8,6 +8,12 @@ pub(crate) const SUPERBLOCK: &str = "SUPERBLOCK";
 pub(crate) const NEW_SUPERBLOCK: &str = "SUPERBLOCK.new";
 /// The superblock of a store whose repair in place is not finished.
 pub(crate) const OLD_SUPERBLOCK: &str = "SUPERBLOCK.old";
+/// When the store was last verified in full.
+pub(crate) const VERIFIED: &str = "VERIFIED";
+/// The same, while it is written.
+pub(crate) const NEW_VERIFIED: &str = "VERIFIED.new";
+/// How far a verification has come that can be resumed.
+pub(crate) const VERIFYING: &str = "VERIFYING";
 /// The hash index.
 pub(crate) const INDEX: &str = "address.idx";
 /// The name of a value segment.

@@ -201,7 +201,10 @@ impl Index {
                 let offset = u64::from(entry.page) * PAGE_BYTES as u64;
                 let read = self.file.read_at(&mut page, offset).map_err(|e| Error::io("read", names::INDEX, e))?;
                 let prefix = hash >> (64 - entry.depth);
+                let epoch = if self.owner == Owner::Other { directory.epoch() } else { u64::MAX };
                 let judged = match leaf::decode(self.seed, entry.page, &page[..read]) {
+                    // A page that was reused may well hold the same leaf as of a later superblock.
+                    Ok(l) if l.epoch > epoch => Err("leaf page is newer than the directory"),
                     Ok(l) if l.depth == entry.depth && l.prefix == prefix => Ok(l.slots),
                     Ok(_) => Err("leaf page is not the one that the directory names"),
                     Err(what) => Err(what),

@@ -237,7 +237,7 @@ impl Job<'_> {
             Threads::None => Vec::new(),
         };
         // Ends the thread and gives up the lock, whatever comes.
-        let workers = Workers { shared: Arc::clone(&shared), threads: Mutex::new(started) };
+        let workers = Workers { shared: Arc::clone(&shared), threads: Mutex::new(started), may_help: false };
         let vouched = self.survey.superblock.as_ref().filter(|_| self.survey.is_last).map(|s| s.tail);
         let total_bytes = self.survey.segments.iter().map(|f| f.bytes).sum();
         let make_room: fn(&Shared) -> Result<()> = match threads {
