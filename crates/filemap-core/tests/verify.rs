@@ -81,6 +81,7 @@ fn a_pass_that_is_stopped_anywhere_and_resumed_finds_what_a_whole_one_finds() {
         if first.is_complete {
             break;
         }
+        assert_eq!(first.is_resumable, path.join("VERIFYING").exists());
         // Once more it is stopped at once, which loses nothing.
         some(&store, 0);
         let rest = all(&store, &VerifyOptions::new().resumable(true));

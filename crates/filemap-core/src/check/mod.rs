@@ -92,7 +92,10 @@ impl Shared {
         let done = if options.is_quick { check.quick() } else { check.full() };
         let Check { mut report, position, .. } = check;
         match done {
-            Err(Error::Interrupted) => Ok(report),
+            Err(Error::Interrupted) => {
+                report.is_resumable = position.is_some_and(|p| p.is_kept());
+                Ok(report)
+            }
             Err(e) => Err(e),
             Ok(()) => {
                 report.is_complete = true;

@@ -61,6 +61,11 @@ impl Position {
         (position, known)
     }
 
+    /// Whether a pass can go on from here.
+    pub(super) fn is_kept(&self) -> bool {
+        self.file.is_some()
+    }
+
     /// Adds what was found in a segment, all of which is whole.
     pub(super) fn add(&mut self, dir: &dyn Dir, findings: &Findings) -> io::Result<()> {
         let file = match &self.file {

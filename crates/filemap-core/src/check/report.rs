@@ -85,6 +85,8 @@ pub struct VerifyProgress {
 pub struct VerifyReport {
     /// Whether it came to its end: the caller has not stopped it.
     pub is_complete: bool,
+    /// Of a pass that was stopped: whether a resumable one goes on from where it ended.
+    pub is_resumable: bool,
     /// Files that were read.
     pub files: u64,
     /// Bytes that were read, by earlier parts of the pass too.
