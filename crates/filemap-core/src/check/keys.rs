@@ -10,6 +10,7 @@ use crate::format::leaf::kept_bits;
 use crate::format::location::{Extent, Location};
 use crate::format::names;
 use crate::format::superblock::Tail;
+use crate::index::LastLeaf;
 use crate::keys::KeyFile;
 use crate::log::scan::Item;
 use crate::segments::{FIRST_RECORD, Segment};
@@ -38,6 +39,8 @@ impl Check<'_> {
         let shared = self.shared;
         let name = segment.name();
         let (mut heads, mut read) = (0, 0);
+        // A checkpoint writes them in the order of their hashes.
+        let mut last = LastLeaf::default();
         self.report.files += 1;
         self.keys.insert(segment.id, Starts::default());
         let mut scan = shared.keys.scan(segment, file, FIRST_RECORD, self.key_end)?;
@@ -54,7 +57,7 @@ impl Check<'_> {
                     self.keys.entry(segment.id).or_default().add(offset / KEY_UNIT);
                     let (record, key) = shared.keys.decode(segment, bytes, offset)?;
                     let hash = shared.hash(key);
-                    let Ok(candidates) = shared.candidates(hash) else { continue };
+                    let Ok(candidates) = shared.candidates_near(hash, &mut last) else { continue };
                     let here = Tail { ordinal: segment.ordinal, offset };
                     for slot in candidates.iter().filter(|s| shared.keys.position(s.key) == Some(here)) {
                         heads += 1;
