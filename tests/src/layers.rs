@@ -47,7 +47,7 @@ pub const ENGINE_LAYERS: &[&[&str]] = &[
     &["state"],
     // Work over that state.
     &["checkpoint"],
-    &["compact"],
+    &["backup", "compact", "prune"],
     &["check", "inspect", "repair"],
     &["worker"],
     &["store"],

@@ -44,6 +44,9 @@ pub enum Fault {
     DictionaryNotSynced,
     DictionaryNameNotSynced,
     RemovalsForgotten,
+    BackupNotHeld,
+    BackupNotSynced,
+    ExpiringReferredTo,
 }
 
 #[cfg(feature = "sim")]
@@ -63,7 +66,7 @@ mod on {
         /// All that lose something soon. `LocationsNotSeeded` does so only where a record lies in two places, `RemovalsDropped` only
         /// where an older version lies in a segment that is not worth compacting and the index is made anew from the value log,
         /// `StaleKeysBelieved` only for a reader that has not followed since a segment of the key log went.
-        pub const ALL: [Fault; 33] = [
+        pub const ALL: [Fault; 38] = [
             Fault::LogNotSyncedBeforeCheckpoint,
             Fault::KeysNotSynced,
             Fault::RolledKeysNotSynced,
@@ -95,8 +98,13 @@ mod on {
             Fault::CreatedWithoutSync,
             Fault::OutputNotSynced,
             Fault::VictimsRemovedEarly,
+            Fault::StreamsNotPinned,
             Fault::DictionaryNotSynced,
+            Fault::DictionaryNameNotSynced,
             Fault::RemovalsForgotten,
+            Fault::BackupNotHeld,
+            Fault::BackupNotSynced,
+            Fault::ExpiringReferredTo,
         ];
     }
 

@@ -128,6 +128,9 @@ pub enum Error {
     /// The handle was closed.
     #[error("the store is closed")]
     Closed,
+    /// The caller told the work to stop. What was done before is done; nothing else was changed.
+    #[error("it was told to stop")]
+    Stopped,
     /// An option has a value that makes no sense.
     #[error("option {name}: {why}")]
     InvalidOption {

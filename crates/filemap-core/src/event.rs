@@ -53,6 +53,8 @@ pub enum Reason {
     WithinBound,
     /// What is dead lies in the segment that is being written, or in one that a large body is being put to.
     NotYet,
+    /// It was told to stop.
+    Stopped,
 }
 
 impl fmt::Display for Reason {
@@ -65,6 +67,7 @@ impl fmt::Display for Reason {
             Reason::AllLive => "all is live",
             Reason::WithinBound => "what is dead is within the bound",
             Reason::NotYet => "what is dead lies in segments that are still in use",
+            Reason::Stopped => "it was told to stop",
         })
     }
 }

@@ -19,6 +19,7 @@
 //! ```
 
 mod accounts;
+mod backup;
 mod buggify;
 mod check;
 mod checkpoint;
@@ -38,6 +39,7 @@ mod limits;
 mod log;
 mod options;
 mod primitive;
+mod prune;
 mod recent;
 mod record;
 mod recover;
@@ -53,6 +55,7 @@ mod sync;
 mod values;
 mod worker;
 
+pub use backup::{BackedUp, BackupProgress};
 pub use check::{Problem, VerifyOptions, VerifyProgress, VerifyReport};
 pub use dictionaries::DictionaryFacts;
 pub use error::{Error, Result};
@@ -63,5 +66,8 @@ pub use record::{Head, MAX_KEY_BYTES, MAX_META_BYTES, MAX_VALUE_BYTES, Place, Pu
 pub use repair::{Ignored, Loss, RepairProgress, RepairReport, RepairTo};
 pub use state::RecompressionEstimate;
 pub use stats::{StatValue, Stats};
-pub use store::{CompactionPlan, Heads, Keys, Listed, Pages, SegmentInfo, Store, Writer};
+pub use store::{
+    BackupOptions, CompactionPlan, Copied, CopyEvent, CopyOptions, Heads, Keys, Listed, Pages, PruneProgress,
+    PruneRule, Pruned, SegmentInfo, Store, Writer,
+};
 pub use values::read::Reader;

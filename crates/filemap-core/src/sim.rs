@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 
 use filemap_io::Dir;
 
+use crate::backup::{BackedUp, Order};
 use crate::compact;
 use crate::error::Result;
 use crate::options::Options;
@@ -102,6 +103,21 @@ pub fn empty_keys(store: &Store, pick: usize) -> Result<()> {
 pub fn shrink_index(store: &Store) -> Result<()> {
     store.shared.check_open()?;
     compact::index::sweep(&store.shared, store.shared.write_side()?)
+}
+
+/// Whether neither a checkpoint nor a compaction of a store is under way, on whatever thread.
+pub fn is_idle(store: &Store) -> bool {
+    let Some(writer) = &store.shared.writer else { return false };
+    writer.compactor.try_lock().is_ok() && writer.checkpointer.try_lock().is_ok()
+}
+
+/// As [`Store::backup`], into any empty directory; nothing is shared.
+///
+/// # Errors
+/// As there.
+pub fn back_up(store: &Store, to: &dyn Dir) -> Result<BackedUp> {
+    let watch = &mut |_: &_| std::ops::ControlFlow::Continue(());
+    store.shared.back_up(&mut Order { to, base: None, links: false, watch })
 }
 
 /// Lets go of a store without closing it, as when its process ends: nothing more is written. Its lock is given up.

@@ -1,6 +1,7 @@
 //! The background threads of a handle that writes: one syncs the log and prepares segments, one checkpoints, one gives space
 //! back, one makes dictionaries. Nothing else in the crate starts a thread.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 #[cfg(not(filemap_shuttle))]
 use std::thread::Builder;
@@ -22,7 +23,8 @@ use crate::sync::lock;
 /// How long a thread with nothing to do sleeps.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// How often upkeep looks for something to do when nothing is put.
+/// How often upkeep looks for something to do when nothing is put; the store is looked through for versions that are too old no
+/// more often than this.
 const UPKEEP: Duration = Duration::from_secs(60);
 
 /// More threads than this do not make a verification faster: one reads.
@@ -182,11 +184,21 @@ pub(crate) fn checkpoint_if_due(shared: &Shared, writer: &WriteSide) {
 /// Compacts when that is due, which it may be whenever something was put.
 fn keep_compacted(shared: &Shared) {
     let Some(writer) = &shared.writer else { return };
+    let look = shared.options.keep_age.map(|age| (age / 16).max(UPKEEP));
+    let mut last = Instant::now();
     while !writer.compact_bell.is_stopped() {
         // Pages come of age without anything being put.
         writer.compact_bell.wait(UPKEEP);
         if writer.poison.cause().is_some() {
+            // Nothing is written any more: there is nothing to do but to end when told.
+            writer.compact_bell.wait(IDLE);
             continue;
+        }
+        if look.is_some_and(|look| last.elapsed() >= look) && !writer.compact_bell.is_stopped() {
+            if let Err(e) = shared.prune_expired() {
+                shared.counters.failed(&e);
+            }
+            last = Instant::now();
         }
         let mut failed = false;
         while !writer.compact_bell.is_stopped() && !failed {
@@ -202,7 +214,7 @@ fn keep_compacted(shared: &Shared) {
 
 /// One run of compaction, if the bound asks for it. Whether it did something.
 pub(crate) fn compact_if_due(shared: &Shared) -> Result<bool> {
-    let result = shared.compact_once(Goal::Bound, u64::MAX);
+    let result = shared.compact_once(Goal::Bound, u64::MAX, &|_| ControlFlow::Continue(()));
     if let Err(e) = &result
         && !matches!(e, Error::Closed)
     {
@@ -222,5 +234,11 @@ pub(crate) fn compact_if_due(shared: &Shared) -> Result<bool> {
     shrink_index(shared, writer)?;
     // Nothing is urgent: what has been there for long may become smaller.
     let Some(level) = shared.options.recompression_level else { return Ok(false) };
-    shared.compact_once(Goal::Level(level, shared.options.recompresses_before()), u64::MAX).map(did)
+    shared
+        .compact_once(
+            Goal::Level(level, shared.options.recompresses_before()),
+            u64::MAX,
+            &|_| ControlFlow::Continue(()),
+        )
+        .map(did)
 }

@@ -18,10 +18,11 @@ pub mod sim;
 
 use std::fmt::Debug;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use os::{OsDir, create_dir, open_file_limit, open_to_inspect};
+pub use os::{OsDir, create_dir, open_file_limit, open_to_inspect, remove_dir, rename_dir};
 
 /// What a file is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +78,22 @@ pub trait Dir: Send + Sync + Debug {
 
     /// Removes a file's name; durable after [`Dir::sync`]. Open handles and maps stay usable.
     fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Gives a file of another directory the same name here too: a hard link, durable after [`Dir::sync`]. A file with several
+    /// names is not opened for writing any more.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] where there are no links at all; [`io::ErrorKind::CrossesDevices`] and others of the
+    /// system, when a copy is needed instead.
+    fn link_from(&self, from: &dyn Dir, name: &str) -> io::Result<()> {
+        let _ = (from, name);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// The operating system's descriptor, of a directory that has one.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// Makes all creations, renames and removals so far durable.
     fn sync(&self) -> io::Result<()>;

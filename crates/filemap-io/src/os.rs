@@ -6,7 +6,7 @@
 
 use std::io;
 use std::num::NonZeroU64;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,10 +46,31 @@ pub fn create_dir(path: &Path) -> io::Result<()> {
             if std::fs::symlink_metadata(path)?.mode() & DIRECTORY_MODE != DIRECTORY_MODE {
                 std::fs::set_permissions(path, std::fs::Permissions::from_mode(DIRECTORY_MODE))?;
             }
-            let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            std::fs::File::open(parent)?.sync_all()
+            sync_parent(path)
         }
     }
+}
+
+/// Renames a directory, over an empty one if there is one, and syncs the parent of its new name.
+///
+/// # Errors
+/// Whatever the system says: [`io::ErrorKind::DirectoryNotEmpty`] when the new name is that of a directory that holds anything.
+pub fn rename_dir(from: &Path, to: &Path) -> io::Result<()> {
+    std::fs::rename(from, to)?;
+    sync_parent(to)
+}
+
+/// Removes an empty directory.
+///
+/// # Errors
+/// Whatever the system says, for instance when it is not empty.
+pub fn remove_dir(path: &Path) -> io::Result<()> {
+    std::fs::remove_dir(path)
+}
+
+fn sync_parent(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::File::open(parent)?.sync_all()
 }
 
 /// How many files this process may have open at once.
@@ -153,6 +174,22 @@ impl Dir for OsDir {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.fd, name, AtFlags::empty())?)
+    }
+
+    fn link_from(&self, from: &dyn Dir, name: &str) -> io::Result<()> {
+        guard::writer(self.owner)?;
+        let from = from.descriptor().ok_or(io::ErrorKind::Unsupported)?;
+        // A link of another kind of thing, or of another owner's file, would be refused when it is opened.
+        let found = rustix::fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        guard::name(&found)?;
+        if found.st_uid != self.owner {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        Ok(rustix::fs::linkat(from, name, &self.fd, name, AtFlags::empty())?)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.fd.as_fd())
     }
 
     fn sync(&self) -> io::Result<()> {

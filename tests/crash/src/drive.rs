@@ -1,92 +1,16 @@
 //! Performs operations on a store and tells the oracle what began and what returned.
 
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use filemap_core::{Error, Put, Record, Store, sim};
-use filemap_io::sim::SimDisk;
+use filemap_core::{Error, PruneRule, Put, Record, Store, Writer, sim};
+use filemap_io::sim::{Level, Loss, SimDisk};
 
-use crate::judge::{self, Trouble};
-use crate::oracle::{After, Oracle, What};
+use crate::judge::{self, Depth, Trouble};
+use crate::op::Op;
+use crate::oracle::{After, Oracle, Pruning, What};
 use crate::world::{World, choice};
-
-/// One operation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Op {
-    /// A put of a new body of so many bytes.
-    Put { key: usize, time_ms: i64, bytes: usize },
-    /// A put_if_changed of the newest body of the key, or of a new one where there is none.
-    PutSame { key: usize, time_ms: i64 },
-    /// A put of a new body, and a put_if_changed of the same.
-    PutTwice { key: usize, time_ms: i64 },
-    /// A batch of new bodies.
-    Batch { keys: Vec<usize>, time_ms: i64 },
-    /// A streamed put of a new body of so many bytes.
-    Stream { key: usize, time_ms: i64, bytes: usize },
-    /// A remove.
-    Remove { key: usize },
-    /// A sync.
-    Sync,
-    /// A checkpoint, with other operations between its steps.
-    Checkpoint,
-    /// A compaction that leaves no garbage, with other operations between its steps.
-    Compact,
-    /// All pages compressed again, with other operations between the steps.
-    Recompress,
-    /// Compaction of a segment of the key log, of one that is worth it or of any, with other operations between the steps of
-    /// its checkpoints.
-    CompactKeys { any: Option<usize> },
-    /// Free pages of the index are given back.
-    ShrinkIndex,
-    /// What background threads would do.
-    Work,
-    /// A put whose chunks do not fit into the segment.
-    Roll,
-    /// Puts of all keys, and a checkpoint: leaves that hold too many are split.
-    Grow,
-    /// A clean close, and open.
-    Reopen,
-    /// A read-only handle follows and reads everything.
-    Follow,
-}
-
-impl Op {
-    /// An operation of a random string.
-    pub fn random(rng: &mut fastrand::Rng, world: &World, keys: usize) -> Op {
-        let key = if rng.bool() { 0 } else { rng.usize(..keys) };
-        let time_ms = rng.i64(-2..6);
-        let bytes = match rng.u8(..8) {
-            0 => 0,
-            1 => rng.usize(..2 * world.chunk_bytes as usize),
-            _ => rng.usize(1..150),
-        };
-        loop {
-            // Puts always occur.
-            let (kind, op) = match rng.u8(..41) {
-                0..=9 => return Op::Put { key, time_ms, bytes },
-                10..=12 => (0, Op::PutSame { key, time_ms }),
-                13..=14 | 35..=36 => (0, Op::PutTwice { key, time_ms }),
-                15 => (1, Op::Batch { keys: (0..rng.usize(1..5)).map(|_| rng.usize(..keys)).collect(), time_ms }),
-                16 => (2, Op::Stream { key, time_ms, bytes: rng.usize(..4 * world.chunk_bytes as usize) }),
-                17..=18 => (3, Op::Remove { key }),
-                19..=21 => (4, Op::Sync),
-                22..=24 => (5, Op::Checkpoint),
-                25..=27 => (6, Op::Work),
-                28 => (7, Op::Roll),
-                29 => (8, Op::Grow),
-                30 => (9, Op::Reopen),
-                31..=33 => (11, Op::Compact),
-                34 => (12, Op::Recompress),
-                37 => (14, Op::ShrinkIndex),
-                38..=39 => (13, Op::CompactKeys { any: rng.bool().then(|| rng.usize(..16)) }),
-                _ => (10, Op::Follow),
-            };
-            if world.has(kind) {
-                return op;
-            }
-        }
-    }
-}
 
 /// What all bodies have in common.
 const ALIKE: &[u8] = b"<p>What every page of a site has in the same words, and in the same place.</p>";
@@ -174,7 +98,13 @@ impl Driver {
                 self.put_same(*key, *time_ms)
             }
             Op::Batch { keys, time_ms } => self.batch(keys, *time_ms),
-            Op::Stream { key, time_ms, bytes } => self.stream(*key, *time_ms, *bytes),
+            Op::Stream { key, time_ms, bytes } => self.stream(*key, *time_ms, *bytes, |_| Ok(())),
+            Op::StreamOverCompaction { key, time_ms, bytes } => self.stream(*key, *time_ms, *bytes, |driver| {
+                // What is compacted is what is sealed: the chunks must lie before the end of the log.
+                driver.durable(Store::checkpoint)?;
+                driver.perform(&Op::Roll)?;
+                driver.perform(&Op::Compact)
+            }),
             Op::Remove { key } => self.remove(*key),
             Op::Sync => self.durable(Store::sync),
             Op::Checkpoint => self.with_steps(|store| store.checkpoint().map(|()| true)),
@@ -190,11 +120,13 @@ impl Driver {
                 self.stay_behind()
             }
             Op::ShrinkIndex => self.with_steps(|store| sim::shrink_index(store).map(|()| true)),
+            Op::Prune { keep, since_ms } => self.prune(*keep, *since_ms),
+            Op::Backup { by_reader } => self.backup(*by_reader),
             Op::Work => {
                 sim::work(self.store()?);
                 Ok(())
             }
-            Op::Roll => self.stream(self.keys.len() - 1, 0, self.world.segment_bytes as usize),
+            Op::Roll => self.stream(self.keys.len() - 1, 0, self.world.segment_bytes as usize, |_| Ok(())),
             Op::Grow => {
                 for key in 0..self.keys.len() {
                     let body = self.body(5);
@@ -259,27 +191,23 @@ impl Driver {
         Ok(())
     }
 
-    fn stream(&mut self, key: usize, time_ms: i64, bytes: usize) -> Result<(), Trouble> {
+    /// A streamed put, with something else when half of the body is written.
+    fn stream(
+        &mut self,
+        key: usize,
+        time_ms: i64,
+        bytes: usize,
+        halfway: impl FnOnce(&mut Driver) -> Result<(), Trouble>,
+    ) -> Result<(), Trouble> {
         let key = self.keys[key].clone();
         let body = self.body(bytes);
-        let number = self.begin(&key, time_ms, &body, b"stream");
         let mut writer = self.store()?.put_stream(&key, b"stream", time_ms)?;
-        for piece in body.chunks(100) {
-            // What has been written of it so far is in no table and in no index.
-            match self.rng.u8(..if bytes < self.world.segment_bytes as usize { 16 } else { 128 }) {
-                0 => {
-                    self.store()?.checkpoint()?;
-                    tell(&self.oracle, |o| o.durable(number));
-                }
-                // What it fails to do is harmless, or has stopped writes.
-                1 => drop(self.store()?.compact(false)),
-                _ => {}
-            }
-            writer.write_all(piece).map_err(|e| match e.into_inner().map(|e| e.downcast::<Error>()) {
-                Some(Ok(e)) => Trouble::Error(*e),
-                _ => Trouble::Wrong("a stream fails without saying why".into()),
-            })?;
-        }
+        let (first, second) = body.split_at(bytes / 2);
+        write(&mut writer, first)?;
+        halfway(self)?;
+        // Nothing of it may show before: not even its last chunk is written.
+        let number = self.begin(&key, time_ms, &body, b"stream");
+        write(&mut writer, second)?;
         let version = writer.finish()?;
         tell(&self.oracle, |o| o.acknowledge(&key, number, Some(version)));
         self.put_returned(number);
@@ -313,6 +241,21 @@ impl Driver {
 
     /// Something that runs checkpoints, if it says so, between whose steps puts and removes happen, and a reader follows.
     fn with_steps(&mut self, what: impl FnOnce(&Store) -> filemap_core::Result<bool>) -> Result<(), Trouble> {
+        self.interrupted(false, |driver| {
+            let mark = now(&driver.oracle).next();
+            if what(driver.store()?)? {
+                tell(&driver.oracle, |o| o.durable(mark));
+            }
+            Ok(())
+        })
+    }
+
+    /// Something long between whose steps that happens; checkpoints and compactions too, if so wished and where they can.
+    fn interrupted(
+        &mut self,
+        by_checkpoints: bool,
+        what: impl FnOnce(&mut Driver) -> Result<(), Trouble>,
+    ) -> Result<(), Trouble> {
         let inner = Driver {
             disk: self.disk.clone(),
             world: self.world.clone(),
@@ -324,25 +267,59 @@ impl Driver {
             is_guest: true,
         };
         let trouble = Arc::new(Mutex::new(None));
-        let (seen, inner) = (Arc::clone(&trouble), std::cell::RefCell::new(BetweenSteps(inner)));
+        let between = BetweenSteps { driver: inner, by_checkpoints };
+        let (seen, between) = (Arc::clone(&trouble), std::cell::RefCell::new(between));
         sim::at_steps(Some(Box::new(move || {
-            if let Err(e) = inner.borrow_mut().one() {
+            if let Err(e) = between.borrow_mut().one() {
                 let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
                 if seen.is_none() || matches!(e, Trouble::Wrong(_)) {
                     *seen = Some(e);
                 }
             }
         })));
-        let mark = now(&self.oracle).next();
-        let result = self.store().and_then(|store| Ok(what(store)?));
+        let result = what(self);
         sim::at_steps(None);
-        if let Ok(true) = result {
-            tell(&self.oracle, |o| o.durable(mark));
-        }
         match trouble.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(trouble) => Err(trouble),
-            None => result.map(|_| ()),
+            None => result,
         }
+    }
+
+    fn prune(&mut self, keep: Option<u32>, since_ms: Option<i64>) -> Result<(), Trouble> {
+        let begun = now(&self.oracle).next();
+        tell(&self.oracle, |o| o.prune(Pruning { keep, since_ms }));
+        let rule = PruneRule { keep_versions: keep, since_ms, max_live_bytes: None };
+        self.interrupted(false, |d| {
+            d.durable(|store| store.prune(rule, &mut |_| ControlFlow::Continue(())).map(|_| ()))
+        })?;
+        let shown = judge::contents(self.store()?, &now(&self.oracle), After::Kill);
+        let shown = shown.map_err(|e| within("after a prune", e))?;
+        tell(&self.oracle, |o| o.pruned(begun, &shown));
+        Ok(())
+    }
+
+    fn backup(&mut self, by_reader: bool) -> Result<(), Trouble> {
+        let begun = now(&self.oracle).next();
+        let to = SimDisk::new(self.rng.u64(..));
+        self.interrupted(!by_reader, |d| {
+            let from = match by_reader {
+                true => d.reader()?.clone(),
+                false => d.store()?.clone(),
+            };
+            Ok(sim::back_up(&from, &*to.dir()).map(|_| ())?)
+        })?;
+        // All of it is durable, or it is none.
+        let lost = to.crash(Level::Adversarial, Loss::Everything, self.rng.u64(..));
+        let oracle = now(&self.oracle).as_of(begun);
+        let judged = judge::image(&lost, &self.world, &oracle, After::PowerLoss, Depth::Verify);
+        judged.map_err(|what| Trouble::Wrong(format!("a backup: {what}")))
+    }
+
+    fn reader(&mut self) -> Result<&Store, Trouble> {
+        if self.reader.is_none() {
+            self.reader = Some(sim::open_read_only(self.disk.dir(), self.world.options.clone())?);
+        }
+        self.reader.as_ref().ok_or(Trouble::Error(Error::Closed))
     }
 
     fn reopen(&mut self) -> Result<(), Trouble> {
@@ -365,28 +342,48 @@ impl Driver {
     /// A read-only handle sees all that was acknowledged before it looked.
     fn follow(&mut self) -> Result<(), Trouble> {
         self.stay_behind()?;
-        let reader = match &self.reader {
-            Some(reader) => reader,
-            None => self.reader.insert(sim::open_read_only(self.disk.dir(), self.world.options.clone())?),
-        };
+        let reader = self.reader()?.clone();
         reader.refresh()?;
         let oracle = now(&self.oracle);
-        judge::contents(reader, &oracle, After::Kill).map_err(|e| within("a reader", e))?;
+        judge::contents(&reader, &oracle, After::Kill).map_err(|e| within("a reader", e))?;
         Ok(())
     }
 }
 
-/// What happens between the steps of a checkpoint.
-struct BetweenSteps(Driver);
+fn write(writer: &mut Writer, body: &[u8]) -> Result<(), Trouble> {
+    body.chunks(100).try_for_each(|piece| writer.write_all(piece)).map_err(|e| {
+        match e.into_inner().map(|e| e.downcast::<Error>()) {
+            Some(Ok(e)) => Trouble::Error(*e),
+            _ => Trouble::Wrong("a stream fails without saying why".into()),
+        }
+    })
+}
+
+/// What happens between the steps of something long.
+struct BetweenSteps {
+    driver: Driver,
+    /// Whether there are checkpoints and compactions among it.
+    by_checkpoints: bool,
+}
 
 impl BetweenSteps {
     fn one(&mut self) -> Result<(), Trouble> {
-        let driver = &mut self.0;
+        let driver = &mut self.driver;
         let key = driver.rng.usize(..driver.keys.len());
         let time_ms = driver.rng.i64(-2..6);
+        if self.by_checkpoints && sim::is_idle(driver.store()?) {
+            match driver.rng.u8(..12) {
+                0 => return driver.durable(Store::checkpoint),
+                1 => {
+                    let _ = driver.store()?.compact(false);
+                    return Ok(());
+                }
+                _ => {}
+            }
+        }
         let op = match driver.rng.u8(..16) {
             0..=2 => Op::Put { key, time_ms, bytes: driver.rng.usize(..100) },
-            3 => Op::PutSame { key, time_ms },
+            3 | 9 => Op::PutSame { key, time_ms },
             4 => Op::Remove { key },
             5 => Op::Sync,
             6 => Op::Follow,

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex};
 use filemap_core::{Error, sim};
 use filemap_io::sim::{Failure, Fault, Level, Loss, SimDisk};
 
-use crate::drive::{Driver, Op, Shared, now};
+use crate::drive::{Driver, Shared, now};
 use crate::hunt::guarded;
 use crate::judge::{self, Depth, Trouble};
+use crate::op::Op;
 use crate::oracle::{After, Oracle};
 use crate::world::World;
 use crate::{Count, Violation};
@@ -116,8 +117,10 @@ fn after(driver: &mut Driver, disk: &SimDisk, op: &Op, error: &Error) -> Result<
     disk.fail(None);
     let Ok(store) = driver.store() else { return Ok(()) };
     judge::contents(store, &now(&driver.oracle), After::Kill).map_err(|e| format!("reads after a failed call: {e}"))?;
-    // What compaction fails to write is in nobody's way.
-    let stops = *op != Op::Compact && matches!(error, Error::Io { op: "write" | "sync", .. } | Error::Poisoned { .. });
+    let failed = matches!(error, Error::Io { op: "write" | "sync", .. });
+    // What compaction cannot write, nothing leads to: it is given up, and puts go on.
+    let compacts = matches!(op, Op::Compact | Op::Recompress | Op::StreamOverCompaction { .. });
+    let stops = (failed && !compacts) || matches!(error, Error::Poisoned { .. });
     if !stops {
         return Ok(());
     }

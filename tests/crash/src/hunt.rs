@@ -8,8 +8,9 @@ use filemap_core::Error;
 use filemap_core::sim::{self, Fault};
 use filemap_io::sim::{Level, Loss, SimDisk, Snapshot};
 
-use crate::drive::{Driver, Op, Shared, now, random_failure};
+use crate::drive::{Driver, Shared, now, random_failure};
 use crate::judge::{self, Depth, Trouble};
+use crate::op::Op;
 use crate::oracle::{After, Oracle};
 use crate::world::{Mood, World, choice};
 use crate::{Count, Violation, failing};

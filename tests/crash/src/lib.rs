@@ -3,7 +3,7 @@
 //!
 //! - `oracle` knows what was put, removed and synced, and judges what a reopened store shows;
 //! - `world` chooses options, tiny limits and keys;
-//! - `drive` performs operations on a store and tells the oracle;
+//! - `op` has the operations; `drive` performs them on a store and tells the oracle;
 //! - `judge` opens an image and compares it with the oracle;
 //! - `mend` repairs a store without its derived files;
 //! - [`hunt`] runs random strings of operations over three generations of crashes;
@@ -17,6 +17,7 @@ pub mod failing;
 pub mod hunt;
 mod judge;
 mod mend;
+mod op;
 mod oracle;
 pub mod small;
 mod world;

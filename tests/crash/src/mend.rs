@@ -15,6 +15,7 @@ use crate::world::{World, choice};
 /// # Errors
 /// Says what is wrong.
 pub fn repaired(disk: &SimDisk, world: &World, oracle: &Oracle, rng: &mut fastrand::Rng) -> Result<(), String> {
+    let oracle = &oracle.rebuilt();
     let copy = disk.kill();
     let is_derived = |name: &String| name.starts_with("key") || name == "address.idx" || name == "SUPERBLOCK";
     let derived: Vec<String> = copy.names().into_iter().filter(is_derived).collect();

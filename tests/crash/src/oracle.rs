@@ -26,6 +26,8 @@ pub struct Step {
     pub number: u64,
     /// Whether it returned without an error.
     pub acknowledged: bool,
+    /// Whether a prune may have dropped it, or only something that may yet be lost hides it.
+    pub may_be_gone: bool,
     /// What it did.
     pub what: What,
 }
@@ -67,6 +69,19 @@ pub struct Oracle {
     durable_below: u64,
     /// How many versions a store keeps at least, if not all.
     pub keep: Option<u32>,
+    /// The prune that was begun, and whose end is not settled.
+    pruning: Option<Pruning>,
+    /// What prunes have dropped. The value log has it until it is compacted, and a repair finds it there.
+    dropped: BTreeMap<Vec<u8>, Vec<Step>>,
+}
+
+/// What a prune keeps: what either rule says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pruning {
+    /// So many of the newest.
+    pub keep: Option<u32>,
+    /// What has this time or a later one.
+    pub since_ms: Option<i64>,
 }
 
 impl Oracle {
@@ -89,7 +104,7 @@ impl Oracle {
     pub fn begin(&mut self, key: &[u8], what: What) -> u64 {
         let number = self.next;
         self.next += 1;
-        self.keys.entry(key.to_vec()).or_default().push(Step { number, acknowledged: false, what });
+        self.keys.entry(key.to_vec()).or_default().push(Step { number, acknowledged: false, may_be_gone: false, what });
         number
     }
 
@@ -114,6 +129,46 @@ impl Oracle {
         self.durable_below = self.durable_below.max(below);
     }
 
+    /// A prune begins: from now on what it drops may be gone.
+    pub fn prune(&mut self, pruning: Pruning) {
+        self.pruning = Some(pruning);
+    }
+
+    /// The prune that began before an operation has returned, and what this store shows is what it has left, for ever.
+    pub fn pruned(&mut self, begun: u64, shown: &BTreeMap<Vec<u8>, Vec<Shown>>) {
+        let Some(pruning) = self.pruning.take() else { return };
+        for (key, steps) in &mut self.keys {
+            let shown = shown.get(key).map_or(&[][..], |list| list);
+            let is_shown = |s: &Step| shown.iter().any(|one| matches(s, one));
+            let all = steps.clone();
+            // What was put or removed meanwhile may be what hides it, and may be lost.
+            let is_hidden = all.iter().any(|s| s.number >= begun);
+            for step in steps.iter_mut().filter(|s| is_hidden && pruning.may_drop(s, &all)) {
+                step.may_be_gone = true;
+            }
+            let is_kept = |s: &Step| !s.acknowledged || s.may_be_gone || !pruning.may_drop(s, &all) || is_shown(s);
+            let (kept, dropped) = std::mem::take(steps).into_iter().partition(is_kept);
+            *steps = kept;
+            self.dropped.entry(key.clone()).or_default().extend::<Vec<Step>>(dropped);
+        }
+    }
+
+    /// The oracle of a store that is made anew from the value log alone: what prunes have dropped may be there again.
+    pub fn rebuilt(&self) -> Oracle {
+        let mut all = self.clone();
+        for (key, dropped) in std::mem::take(&mut all.dropped) {
+            let steps = all.keys.entry(key).or_default();
+            steps.extend(dropped.into_iter().map(|s| Step { may_be_gone: true, ..s }));
+            steps.sort_by_key(|s| s.number);
+        }
+        all
+    }
+
+    /// As of a moment: what was acknowledged before it must be there, and of the rest any part may be.
+    pub fn as_of(&self, number: u64) -> Oracle {
+        Oracle { durable_below: number, ..self.clone() }
+    }
+
     /// The newest body that a live handle shows of a key.
     pub fn newest(&self, key: &[u8]) -> Option<Arc<[u8]>> {
         let steps = self.keys.get(key)?;
@@ -129,7 +184,8 @@ impl Oracle {
 
     /// Whether all that was begun for a key has returned without an error, so that one thing only is right.
     pub fn is_certain(&self, key: &[u8]) -> bool {
-        self.keys.get(key).is_none_or(|steps| steps.iter().all(|s| s.acknowledged))
+        self.pruning.is_none()
+            && self.keys.get(key).is_none_or(|steps| steps.iter().all(|s| s.acknowledged && !s.may_be_gone))
     }
 
     fn must(&self, step: &Step, after: After) -> bool {
@@ -186,7 +242,8 @@ impl Oracle {
         let keep = self.keep.map_or(usize::MAX, |k| k as usize);
         for step in steps.iter().filter(|s| s.number >= floor && self.must(s, after)) {
             let What::Put { time_ms, .. } = step.what else { continue };
-            if present.contains(&step.number) {
+            let may_be_gone = step.may_be_gone || self.pruning.is_some_and(|p| p.may_drop(step, steps));
+            if present.contains(&step.number) || may_be_gone {
                 continue;
             }
             let newer = |s: &&Step| match s.what {
@@ -204,24 +261,48 @@ impl Oracle {
     /// durable.
     pub fn rebased(&self, shown: &BTreeMap<Vec<u8>, Vec<Shown>>) -> Oracle {
         let mut next = Oracle::new(self.keep);
-        let mut all: Vec<(&Vec<u8>, &Shown)> =
-            shown.iter().flat_map(|(k, list)| list.iter().map(move |s| (k, s))).collect();
-        all.sort_by_key(|(_, s)| s.version.sequence);
-        for (key, one) in all {
+        let rebuilt = self.rebuilt();
+        let mut all: Vec<(&Vec<u8>, Shown, bool)> =
+            shown.iter().flat_map(|(k, list)| list.iter().map(move |s| (k, s.clone(), true))).collect();
+        for (key, steps) in &rebuilt.keys {
+            // Of a prune that was cut short nobody knows what it has dropped.
+            let is_dropped = |s: &&Step| s.may_be_gone || self.pruning.is_some_and(|p| p.may_drop(s, steps));
+            let is_shown = |s: &Step| shown.get(key).is_some_and(|list| list.iter().any(|one| matches(s, one)));
+            let gone = steps.iter().filter(is_dropped).filter(|s| !is_shown(s));
+            all.extend(gone.filter_map(shows).map(|s| (key, s, false)));
+        }
+        all.sort_by_key(|(_, s, _)| s.version.sequence);
+        for (key, one, is_there) in all {
             let what = What::Put {
                 time_ms: one.version.time_ms,
                 sequence: None,
-                body: one.body.clone().into(),
-                meta: one.meta.clone().into(),
+                body: one.body.into(),
+                meta: one.meta.into(),
             };
             let number = next.begin(key, what);
             next.acknowledge(key, number, Some(one.version));
+            if !is_there && let Some(step) = next.keys.get_mut(key).and_then(Vec::pop) {
+                next.dropped.entry(key.clone()).or_default().push(step);
+            }
         }
         for key in self.keys() {
             next.keys.entry(key.clone()).or_default();
         }
         next.durable(next.next);
         next
+    }
+}
+
+impl Pruning {
+    /// Whether a version may be dropped, given all that was ever done to its key.
+    fn may_drop(&self, step: &Step, steps: &[Step]) -> bool {
+        let What::Put { time_ms, .. } = step.what else { return false };
+        let is_newer = |s: &&Step| match s.what {
+            What::Put { time_ms: t, .. } => (t, s.number) > (time_ms, step.number),
+            What::Remove => false,
+        };
+        let newer = steps.iter().filter(is_newer).count();
+        self.since_ms.is_none_or(|since_ms| time_ms < since_ms) && self.keep.is_none_or(|keep| newer >= keep as usize)
     }
 }
 
@@ -235,6 +316,13 @@ fn matches(step: &Step, shown: &Shown) -> bool {
         }
         What::Remove => false,
     }
+}
+
+/// What a store shows of a put, once its sequence is known.
+fn shows(step: &Step) -> Option<Shown> {
+    let What::Put { time_ms, sequence, body, meta } = &step.what else { return None };
+    let version = Version { time_ms: *time_ms, sequence: (*sequence)? };
+    Some(Shown { version, body: body.to_vec(), meta: meta.to_vec() })
 }
 
 fn versions(shown: &[Shown]) -> Vec<(i64, u64)> {
@@ -325,6 +413,24 @@ mod tests {
         assert!(is_legal(&o, &[&b], After::PowerLoss));
         assert!(!is_legal(&o, &[&a], After::PowerLoss));
         assert!(!is_legal(&o, &[&b, &a], After::PowerLoss));
+    }
+
+    #[test]
+    fn what_a_prune_drops_may_be_gone_and_once_it_is_it_stays_so() {
+        let mut o = Oracle::new(None);
+        let a = put(&mut o, b"a", 1);
+        let b = put(&mut o, b"b", 2);
+        o.durable(o.next());
+        o.prune(Pruning { keep: Some(2), since_ms: Some(2) });
+        assert!(!is_legal(&o, &[&b], After::Kill), "two are kept, however old");
+        o.prune(Pruning { keep: Some(1), since_ms: Some(2) });
+        assert!(is_legal(&o, &[&b], After::Kill) && is_legal(&o, &[&b, &a], After::Kill));
+        assert!(!is_legal(&o, &[&a], After::Kill) && !is_legal(&o, &[], After::Kill));
+        o.prune(Pruning { keep: None, since_ms: Some(3) });
+        assert!(is_legal(&o, &[], After::Kill) && is_legal(&o, &[&a], After::Kill));
+        o.pruned(o.next(), &BTreeMap::from([(b"k".to_vec(), vec![b.clone()])]));
+        assert!(is_legal(&o, &[&b], After::Kill));
+        assert!(!is_legal(&o, &[&b, &a], After::Kill) && !is_legal(&o, &[], After::Kill));
     }
 
     #[test]

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use filemap_core::sim;
 use filemap_io::sim::{Level, Loss, SimDisk};
 
-use crate::drive::{Driver, Op, Shared, now};
+use crate::drive::{Driver, Shared, now};
 use crate::judge::{self, Depth};
+use crate::op::Op;
 use crate::oracle::{After, Oracle};
 use crate::world::World;
 use crate::{Count, Violation};

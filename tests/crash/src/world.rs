@@ -25,7 +25,7 @@ pub struct World {
     keys: usize,
     /// Which kinds of operations occur, a bit each: a string of few kinds meets what a string of all of them seldom does.
     /// (Swarm testing: A. Groce et al., ISSTA 2012.)
-    kinds: u16,
+    kinds: u32,
     /// What goes wrong most.
     pub mood: Mood,
     /// Whether each operation is told on standard error: with the environment variable `FILEMAP_CRASH_TRACE`.
@@ -53,7 +53,7 @@ impl World {
         // Numbers of the key log are used again where few of its segments are ever live.
         let (key_segment_bytes, key_segments) = match keep {
             Some(_) if rng.bool() => (128, 12),
-            _ => (*choice(rng, &[128, 256, 1024, 1 << 20]), 1 << 16),
+            _ => (*choice(rng, &[256, 1024, 1 << 20]), 1 << 16),
         };
         let chunk_bytes = *choice(rng, &[256, 512, 1024]);
         let limits = Limits {
@@ -88,14 +88,14 @@ impl World {
                 .checkpoint_bytes(*choice(rng, &[1024, 4096, 1 << 20]))
                 .recent_bytes(*choice(rng, &[6 << 10, 64 << 10]))
                 .compression_level(*choice(rng, &[0, 1]))
-                .max_open_files(*choice(rng, &[1, 64])),
+                .max_open_files(*choice(rng, &[1, 64, 512])),
             keep,
             segment_bytes,
             chunk_bytes,
             is_sync: durability == Durability::Sync,
             shared_bits,
             keys: rng.usize(if shared_bits > 7 { 2..5 } else { 1..9 }),
-            kinds: rng.u16(..) | rng.u16(..),
+            kinds: rng.u32(..) | rng.u32(..),
             is_traced: is_traced(),
             mood: *choice(rng, &[Mood::Mixed, Mood::Mixed, Mood::Failures, Mood::Failures, Mood::Kills, Mood::Garbage]),
         }
@@ -123,7 +123,7 @@ impl World {
             is_sync: false,
             shared_bits: 8,
             keys: 5,
-            kinds: u16::MAX,
+            kinds: u32::MAX,
             is_traced: is_traced(),
             mood: Mood::Mixed,
         }

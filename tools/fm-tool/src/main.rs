@@ -17,6 +17,7 @@ mod outcome;
 mod output;
 mod plain;
 mod progress;
+mod quantity;
 mod selection;
 mod target;
 mod time;

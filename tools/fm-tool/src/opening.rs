@@ -29,6 +29,17 @@ pub fn to_change(path: &Path, shared: &Shared) -> Result<PageStore, Failure> {
     Ok(PageStore::open(path, options(shared))?)
 }
 
+/// The engine of a store to change, which must be there, with options of the caller's.
+pub fn engine_to_change(path: &Path, shared: &Shared, with: impl FnOnce(Options) -> Options) -> Result<Store, Failure> {
+    Ok(Store::open(path, with(options(shared)))?)
+}
+
+/// Options for a store whose keys are made as those of another.
+pub fn options_like(store: &Store, shared: &Shared) -> Options {
+    let made_with = store.canonicalizer();
+    options(shared).canonicalizer(&made_with.name, made_with.version)
+}
+
 /// A store to fill, made if it is absent; its keys are the URLs' exact bytes if so asked.
 pub fn to_fill(path: &Path, exact_urls: bool, shared: &Shared) -> Result<PageStore, Failure> {
     if !exact_urls {

@@ -2,6 +2,7 @@
 //! checkpoint has seen yet.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::accounts::Account;
 use crate::check::Check;
@@ -35,7 +36,7 @@ impl Check<'_> {
     }
 
     /// A segment's header, its length, and what of it no checkpoint has seen.
-    fn head(&mut self, segment: &Segment) -> Result<()> {
+    fn head(&mut self, segment: &Arc<Segment>) -> Result<()> {
         let end = self.value_end;
         if segment.is_output || segment.ordinal > end.ordinal {
             return Ok(());

@@ -2,6 +2,7 @@
 //! on with the next one.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use crate::check::Check;
 use crate::check::crew::Filling;
@@ -133,7 +134,7 @@ impl Check<'_> {
     }
 
     /// Reads one segment; nothing, if compaction has removed it since.
-    fn segment(&mut self, segment: &Segment) -> Result<Option<Scanned>> {
+    fn segment(&mut self, segment: &Arc<Segment>) -> Result<Option<Scanned>> {
         let name = segment.name();
         let mut scanned = Scanned::default();
         let findings = &mut scanned.findings;

@@ -18,7 +18,7 @@ use crate::format::value::Kind;
 use crate::keys::KeyAppender;
 use crate::recent::{Entry, Found};
 use crate::segments::Segments;
-use crate::state::{Retention, Spot, sort_versions};
+use crate::state::{Dropped, Retention, Spot, sort_versions};
 use crate::values::read::Want;
 
 pub(super) struct Merge<'a> {
@@ -26,6 +26,7 @@ pub(super) struct Merge<'a> {
     pub(super) segments: &'a Arc<Segments>,
     pub(super) accounts: &'a mut Accounts,
     pub(super) retention: Retention,
+    pub(super) dropped: &'a mut Dropped,
     pub(super) replayed_below: u64,
 }
 
@@ -121,12 +122,26 @@ impl Merge<'_> {
                     }
                 }
                 let kept = task.retention.kept(self.retention.kept(all));
+                self.drop_all_but(&kept, &before)?;
                 if kept != before || chain.links.iter().any(|l| task.evacuates(l.address)) {
                     self.rewrite(slots, hash, &key, Some((&existing, chain)), kept)?;
                 }
             }
             at += usize::from(slots.len() == len);
         }
+        Ok(())
+    }
+
+    /// Counts the versions of a chain that are not kept.
+    fn drop_all_but(&mut self, kept: &[Spot], before: &[Spot]) -> Result<()> {
+        if kept.len() == before.len() {
+            return Ok(());
+        }
+        for spot in before.iter().filter(|b| !kept.iter().any(|k| k.version == b.version)) {
+            self.dropped.versions += 1;
+            self.dropped.bytes += self.extents(spot)?.iter().map(|e| e.bytes()).sum::<u64>();
+        }
+        self.dropped.keys += u64::from(kept.is_empty());
         Ok(())
     }
 

@@ -22,7 +22,7 @@ use crate::format::superblock::Tail;
 use crate::index::Index;
 use crate::primitive::Ordering;
 use crate::recent::{Found, Recent};
-use crate::state::{Checkpointer, Retention, Shared, Tables};
+use crate::state::{Checkpointer, Dropped, Retention, Shared, Tables};
 use crate::stats::Counters;
 use crate::sync::{Poison, lock};
 use merge::Merge;
@@ -50,18 +50,29 @@ impl Shared {
     /// # Errors
     /// The first failure, which stops all further writes.
     pub(crate) fn checkpoint(&self) -> Result<()> {
-        self.checkpoint_with(Task::default())
+        self.checkpoint_with(Task::default()).map(|_| ())
     }
 
-    /// As `checkpoint`, and does a task with it. What the task leads to is synced.
-    pub(crate) fn checkpoint_with(&self, task: Task) -> Result<()> {
+    /// As `checkpoint`, and does a task with it; what its retention has dropped. What the task leads to is synced.
+    pub(crate) fn checkpoint_with(&self, mut task: Task) -> Result<Dropped> {
         let writer = self.write_side()?;
         let mut checkpointer = lock(&writer.checkpointer);
         writer.poison.check()?;
         let _guard = PoisonOnUnwind(&writer.poison);
-        let result = self.checkpoint_locked(&mut checkpointer, task);
+        let c = &mut *checkpointer;
+        let first = c.current.next_sequence;
+        let own = Retention::of(&self.options);
+        // Of more versions than are kept readers are not shown the rest.
+        c.retention = own.entering(first, own.versions.is_none());
+        task.retention = task.retention.entering(first, true);
+        (c.dropped, c.told_versions) = (Dropped::default(), 0);
+        // Before the table is frozen: a put that comes later must see it.
+        let horizon = c.retention.horizon_ms().max(task.retention.horizon_ms());
+        self.expiring_ms.store(horizon, Ordering::Release);
+        let result = self.checkpoint_locked(c, task);
+        self.expiring_ms.store(i64::MIN, Ordering::Release);
         writer.checkpoint_due.store(false, Ordering::Release);
-        result.inspect_err(|e| self.poison(e))
+        result.inspect_err(|e| self.poison(e)).map(|()| c.dropped)
     }
 
     fn checkpoint_locked(&self, c: &mut Checkpointer, task: Task) -> Result<()> {
@@ -188,7 +199,8 @@ impl Shared {
             keys: &mut c.keys,
             segments: &self.segments,
             accounts: &mut c.accounts,
-            retention: Retention::of(&self.options),
+            retention: c.retention,
+            dropped: &mut c.dropped,
             replayed_below: c.replayed_below,
         };
         merge.read_ahead(slots, touched.iter().map(|h| kept_bits(*h)));
@@ -223,6 +235,11 @@ impl Shared {
         c.keys.publish();
         c.current.epoch = c.index.epoch();
         c.current.key_tail = self.keys.end();
+        if c.dropped.versions > c.told_versions {
+            // Readers may have followed what is gone.
+            c.current.recoveries += 1;
+            c.told_versions = c.dropped.versions;
+        }
         c.current.max_time_ms = self.indexed_time_ms.load(Ordering::Acquire);
         if planted(Fault::KeysRemovedEarly) {
             self.remove_dead_keys(c)?;
@@ -230,12 +247,16 @@ impl Shared {
         self.superblock.write(&c.current)?;
         self.latest.store(Arc::new(c.current.clone()));
         self.accounts.store(Arc::new(c.accounts.clone()));
-        c.index.committed();
+        c.index.committed(c.holds > 0);
         // From here on nothing durable leads to what is dead in them.
         self.remove_dead_keys(c)
     }
 
-    fn remove_dead_keys(&self, c: &Checkpointer) -> Result<()> {
+    /// Removes the segments of the key log to which no durable superblock leads, unless a backup holds on to an older one.
+    pub(crate) fn remove_dead_keys(&self, c: &Checkpointer) -> Result<()> {
+        if c.holds > 0 && !planted(Fault::BackupNotHeld) {
+            return Ok(());
+        }
         self.keys.remove_dead(c.current.key_tail, |ordinal| c.accounts.live_key_bytes(ordinal))
     }
 }

@@ -67,7 +67,7 @@ impl<'s> Copier<'s> {
 
     /// Copies what lives in one victim; whether it came to the end. It does not when there is more than one checkpoint should
     /// be asked to do.
-    pub(super) fn segment(&mut self, segment: &Segment) -> Result<bool> {
+    pub(super) fn segment(&mut self, segment: &Arc<Segment>) -> Result<bool> {
         let file = self.shared.segments.file(segment)?;
         let mut scan = self.shared.segments.scan(segment, &*file, FIRST_RECORD, u64::MAX)?;
         let (mut at, mut read) = (FIRST_RECORD, 0);

@@ -12,7 +12,11 @@ use crate::sync::lock;
 /// # Errors
 /// As of a checkpoint.
 pub(crate) fn shrink_index(shared: &Shared, writer: &WriteSide) -> Result<bool> {
-    let is_worth_it = lock(&writer.checkpointer).index.wants_sweep();
+    let is_worth_it = {
+        let c = lock(&writer.checkpointer);
+        // A backup keeps the pages that would be given back.
+        c.holds == 0 && c.index.wants_sweep()
+    };
     if is_worth_it {
         sweep(shared, writer)?;
     }

@@ -50,6 +50,10 @@ fn plan(segments: &[Candidate], limits: &Limits) -> Option<Candidate> {
 /// As of a checkpoint.
 pub(crate) fn compact_keys(shared: &Shared, writer: &WriteSide) -> Result<bool> {
     let _turn = lock(&writer.compactor);
+    if lock(&writer.checkpointer).holds > 0 {
+        // A backup keeps what would be removed.
+        return Ok(false);
+    }
     let all = candidates(shared, &lock(&writer.kept_keys))?;
     let Some(victim) = plan(&all, &shared.options.limits) else { return Ok(false) };
     empty(shared, writer, victim.ordinal).map(|()| true)

@@ -145,6 +145,35 @@ fn recompression(view: &View, level: u8, before_ms: i64) -> Plan {
     Plan { victims, reason }
 }
 
+/// Chooses the victims of all runs, one after the other, as if nothing changed meanwhile.
+pub(crate) fn whole(view: &View, want: Want) -> Plan {
+    let mut view = view.clone();
+    let mut all = plan(&view, want);
+    let mut next = all.clone();
+    while !next.victims.is_empty() {
+        let (chosen, others): (Vec<_>, Vec<_>) = view.segments.iter().partition(|s| next.victims.contains(&s.id));
+        let sum = |of: fn(&Candidate) -> u64| chosen.iter().copied().map(of).sum::<u64>();
+        let (live_bytes, tombstone_bytes) = (sum(|s| s.live_bytes), sum(|s| s.tombstone_bytes));
+        // What they leave is taken by no later run.
+        let output = Candidate {
+            floor: u64::MAX,
+            bytes: live_bytes + tombstone_bytes,
+            live_bytes,
+            tombstone_bytes,
+            is_eligible: false,
+            ..*chosen[0]
+        };
+        view.segments = others.into_iter().copied().chain([output]).collect();
+        if next.reason == Reason::Removals {
+            // Which of them can be dropped is found out only by doing it.
+            break;
+        }
+        next = plan(&view, want);
+        all.victims.extend(&next.victims);
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,6 +219,18 @@ mod tests {
         assert_eq!(plan(&some, Want::Bound(1.25)).victims, [1, 2], "what is not known yet may have replaced as much");
         some.slack_bytes = 2000;
         assert_eq!(plan(&some, Want::Bound(1.25)).reason, Reason::WithinBound);
+    }
+
+    #[test]
+    fn all_runs_together_leave_no_garbage_that_can_be_had() {
+        let mut some = view((0..9).map(|id| segment(id, 100 * u64::from(id), 0)).collect());
+        assert!(plan(&some, Want::NoGarbage).victims.len() < 9);
+        let mut victims = whole(&some, Want::NoGarbage).victims;
+        victims.sort_unstable();
+        assert_eq!(victims, (0..9).collect::<Vec<u16>>());
+        some.segments[3].is_eligible = false;
+        assert_eq!(whole(&some, Want::NoGarbage).victims.len(), 8);
+        assert_eq!(whole(&some, Want::Bound(100.0)).victims, [0], "what is wholly dead goes in any case");
     }
 
     #[test]

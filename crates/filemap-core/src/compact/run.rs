@@ -1,14 +1,17 @@
 //! One run of compaction, from the plan to the removal of the victims; and how writers are held back when it cannot keep up.
 
+use std::cell::Cell;
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::accounts::Accounts;
 use crate::buggify::{Fault, planted, step};
 use crate::compact::copy::{Copier, stopped};
 use crate::compact::output::Written;
 use crate::compact::plan::{self, Candidate, Plan, View};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event::{Compacted, Event, Reason};
 use crate::primitive::{Ordering, sleep};
 use crate::segments::Segment;
@@ -27,6 +30,9 @@ pub(crate) enum Goal {
     Level(u8, i64),
 }
 
+/// Is told what a run has done so far, and may break it off.
+pub(crate) type Watch<'a> = &'a dyn Fn(&Compacted) -> ControlFlow<()>;
+
 impl Shared {
     /// Whether the bound does not hold if all that no checkpoint has seen has replaced something.
     fn may_be_over(&self, view: &View, goal: Goal) -> bool {
@@ -39,10 +45,18 @@ impl Shared {
         }
     }
 
-    /// What a run with this goal would do now.
+    /// What runs with this goal would do, one after the other.
     pub(crate) fn compaction_plan(&self, goal: Goal) -> Result<(View, Plan)> {
-        let view = self.view(&lock(&self.write_side()?.compactor), u64::MAX)?;
-        let plan = plan::plan(&view, self.want(goal));
+        let mut view = match &self.writer {
+            Some(writer) => self.view(&lock(&writer.compactor), u64::MAX)?,
+            None => self.view(&Compactor::default(), u64::MAX)?,
+        };
+        let last = self.log_end().0.ordinal as u16;
+        // The log is rolled for what is dead at its end.
+        if let Some(last) = view.segments.iter_mut().find(|s| s.id == last) {
+            last.is_eligible |= goal == Goal::NoGarbage || last.dead_bytes() >= view.slack_bytes / 2;
+        }
+        let plan = plan::whole(&view, self.want(goal));
         Ok((view, plan))
     }
 
@@ -57,15 +71,21 @@ impl Shared {
     }
 
     /// Compacts the worst segments, if the goal asks for it: one run, which copies about a segment at most. Only segments whose
-    /// ordinals are at most `last` are taken; without such a limit the log is rolled when what is dead lies at its end.
+    /// ordinals are at most `last` are taken; without such a limit the log is rolled when what is dead lies at its end. `watch` is
+    /// told what was done so far, now and then, and breaks the run off.
     ///
     /// # Errors
-    /// `Closed` when the handle is being closed; those of reading and writing. Nothing is lost by any, and only a failed
+    /// `Closed` when the handle is being closed; `Stopped` when it was broken off; those of reading and writing. Nothing is lost by any, and only a failed
     /// checkpoint or a failed sync of the directory stops further writes.
-    pub(crate) fn compact_once(&self, goal: Goal, last: u64) -> Result<Compacted> {
+    pub(crate) fn compact_once(&self, goal: Goal, last: u64, watch: Watch<'_>) -> Result<Compacted> {
         let writer = self.write_side()?;
         let mut compactor = lock(&writer.compactor);
         writer.poison.check()?;
+        let mut freed = Compacted::nothing(Reason::Garbage);
+        let emptied = std::mem::take(&mut compactor.emptied);
+        if !emptied.is_empty() {
+            self.remove(writer, &mut compactor, &emptied, &mut freed, &|_, live_units| live_units == 0)?;
+        }
         let mut view = self.view(&compactor, last)?;
         let mut plan = plan::plan(&view, self.want(goal));
         if view.unindexed_bytes > view.live_bytes() / 32 && self.may_be_over(&view, goal) {
@@ -78,11 +98,16 @@ impl Shared {
             view = self.view(&compactor, last)?;
             plan = plan::plan(&view, self.want(goal));
         }
+        if plan.reason == Reason::Removals && !compactor.emptied.is_empty() {
+            // What they remove is still there, for a backup.
+            plan = Plan { victims: Vec::new(), reason: Reason::NotYet };
+        }
         self.hold_back(writer, &view, !plan.victims.is_empty());
         if plan.victims.is_empty() {
-            return Ok(Compacted::nothing(plan.reason));
+            return Ok(Compacted { reason: plan.reason, ..freed });
         }
-        let done = self.run(writer, &mut compactor, &plan, self.level(&plan, goal), last == u64::MAX)?;
+        let mut done = self.run(writer, &mut compactor, &plan, goal, last == u64::MAX, watch)?;
+        done.add(&freed);
         self.hold_back(writer, &self.view(&compactor, last)?, true);
         Counters::add(&self.counters.compactions, 1);
         Counters::add(&self.counters.compaction_copied_bytes, done.copied_bytes);
@@ -106,15 +131,17 @@ impl Shared {
 
     /// All segments as the plan needs to see them.
     fn view(&self, compactor: &Compactor, last: u64) -> Result<View> {
-        let writer = self.write_side()?;
-        let checkpointer = lock(&writer.checkpointer);
-        let (tail, accounts) = (checkpointer.current.tail, checkpointer.accounts.clone());
-        drop(checkpointer);
-        let (end, pinned) = {
-            let log = lock(&writer.log);
-            let pinned = if planted(Fault::StreamsNotPinned) { u64::MAX } else { log.pins.least() };
-            (log.appender.tail(), pinned)
+        let (tail, accounts, pinned) = match &self.writer {
+            Some(writer) => {
+                let c = lock(&writer.checkpointer);
+                let known = (c.current.tail, c.accounts.clone());
+                drop(c);
+                let pinned = lock(&writer.log).pins.least();
+                (known.0, known.1, if planted(Fault::StreamsNotPinned) { u64::MAX } else { pinned })
+            }
+            None => (self.latest.load().tail, Accounts::clone(&self.accounts.load()), u64::MAX),
         };
+        let end = self.log_end().0;
         let mut view = View {
             segments: Vec::new(),
             unindexed_bytes: 0,
@@ -126,6 +153,9 @@ impl Shared {
             view.unindexed_bytes += space.unindexed_bytes;
             let is_below = segment.is_output || segment.ordinal < tail.ordinal.min(pinned);
             let is_below = is_below && segment.ordinal <= last;
+            if compactor.emptied.iter().any(|e| e.ordinal == segment.ordinal) {
+                continue;
+            }
             view.segments.push(Candidate {
                 id: segment.id,
                 floor: segment.floor,
@@ -140,7 +170,7 @@ impl Shared {
         Ok(view)
     }
 
-    /// Begins a new segment when much of what is dead lies in the one that is being written. Whether it did.
+    /// Begins a new segment when much of what is dead, or only keeps removals, lies in the one that is being written. Whether it did.
     pub(crate) fn roll_garbage(&self, goal: Goal) -> Result<bool> {
         let writer = self.write_side()?;
         let view = self.view(&Compactor::default(), u64::MAX)?;
@@ -148,10 +178,11 @@ impl Shared {
             let log = lock(&writer.log);
             (log.appender.tail().ordinal as u16, log.next_sequence)
         };
-        let dead = view.segments.iter().find(|s| s.id == current).map_or(0, Candidate::dead_bytes);
+        let Some(last) = view.segments.iter().find(|s| s.id == current) else { return Ok(false) };
         let is_worth_it = match goal {
-            Goal::Bound => dead > 0 && dead >= view.slack_bytes / 2,
-            Goal::NoGarbage => dead > 0,
+            Goal::Bound => last.dead_bytes() > 0 && last.dead_bytes() >= view.slack_bytes / 2,
+            // Removals can be dropped once nothing older is left, but not where the log is being written.
+            Goal::NoGarbage => last.dead_bytes() > 0 || last.tombstone_bytes > view.live_bytes() / 16,
             // All pages that there are.
             Goal::Level(..) => true,
         };
@@ -174,30 +205,17 @@ impl Shared {
         writer: &WriteSide,
         compactor: &mut Compactor,
         plan: &Plan,
-        level: u8,
+        goal: Goal,
         in_background: bool,
+        watch: Watch<'_>,
     ) -> Result<Compacted> {
+        let level = self.level(plan, goal);
         let start = Instant::now();
         let all = self.segments.all();
         let victims: Vec<Arc<Segment>> = all.iter().filter(|s| plan.victims.contains(&s.id)).map(Arc::clone).collect();
         let mut done = Compacted::nothing(plan.reason);
-        let throttle = Throttle { rate: self.options.compaction_rate, start, read: std::cell::Cell::new(0) };
-        let pause = |read: u64| {
-            // What is not urgent makes way for what is.
-            let position = || lock(&writer.log).appender.position();
-            let is_urgent = in_background
-                && plan.reason == Reason::Recompression
-                && self.options.space_bound.is_some()
-                && position() > writer.space_limit.load(Ordering::Relaxed);
-            if is_urgent {
-                return Err(stopped());
-            }
-            if self.closed.load(Ordering::Acquire) || writer.poison.cause().is_some() {
-                return Err(stopped());
-            }
-            throttle.pause(read);
-            Ok(())
-        };
+        let pace = Pace { shared: self, writer, reason: plan.reason, in_background, watch, start, read: Cell::new(0) };
+        let pause = |read: u64| pace.pause(read);
         let kept = |id: u16| {
             let accounts = self.accounts.load();
             accounts.values.get(&id).is_some_and(|a| a.live_units + a.tombstone_units > 0)
@@ -217,11 +235,11 @@ impl Shared {
                 step();
             }
             done.copied_bytes = copier.output.bytes();
-            done.read_bytes = throttle.read.get();
+            done.read_bytes = pace.read.get();
             let written = copier.output.complete()?;
             let task = std::mem::take(&mut copier.task);
             if planted(Fault::VictimsRemovedEarly) {
-                self.remove(writer, &victims, &mut done, &|_, _| true)?;
+                self.remove(writer, compactor, &victims, &mut done, &|_, _| true)?;
             }
             let result = self.lead_to(writer, &written, task);
             if result.is_err() {
@@ -230,7 +248,7 @@ impl Shared {
             }
         }
         let is_empty = |s: &Segment, live_units: u64| live_units == 0 && !cut.contains(&s.ordinal);
-        let left = self.remove(writer, &victims, &mut done, &is_empty)?;
+        let left = self.remove(writer, compactor, &victims, &mut done, &is_empty)?;
         compactor.stuck.extend(left.into_iter().filter(|ordinal| !cut.contains(ordinal)));
         done.elapsed = start.elapsed();
         Ok(done)
@@ -244,13 +262,15 @@ impl Shared {
                 checkpointer.accounts.add_tombstones(w.segment.id, w.segment.ordinal, w.tombstone_units);
             }
         }
-        self.checkpoint_with(crate::checkpoint::Task { is_due: !written.is_empty(), ..task })
+        let is_due = !written.is_empty();
+        self.checkpoint_with(crate::checkpoint::Task { is_due, ..task }).map(|_| ())
     }
 
     /// Removes those victims that `is_empty`, given the units that live there; the ordinals of the others.
     fn remove(
         &self,
         writer: &WriteSide,
+        compactor: &mut Compactor,
         victims: &[Arc<Segment>],
         done: &mut Compacted,
         is_empty: &dyn Fn(&Segment, u64) -> bool,
@@ -259,6 +279,12 @@ impl Shared {
         let mut checkpointer = lock(&writer.checkpointer);
         let live = |id: u16| checkpointer.accounts.values.get(&id).map_or(0, |a| a.live_units);
         let (gone, left): (Vec<_>, Vec<_>) = victims.iter().map(Arc::clone).partition(|s| is_empty(s, live(s.id)));
+        let left = left.iter().map(|s| s.ordinal).collect();
+        if checkpointer.holds > 0 {
+            // A backup still needs the files, which go when that is done.
+            compactor.emptied.extend(gone);
+            return Ok(left);
+        }
         for segment in &gone {
             done.removed_bytes += self.segments.sealed_bytes(segment).unwrap_or(0);
             done.removed_segments += 1;
@@ -267,7 +293,7 @@ impl Shared {
         // A failed sync of the directory must not be tried again as if nothing had happened.
         self.segments.remove(&gone).inspect_err(|e| self.poison(e))?;
         self.accounts.store(Arc::new(checkpointer.accounts.clone()));
-        Ok(left.iter().map(|s| s.ordinal).collect())
+        Ok(left)
     }
 
     /// Lets puts go on at full speed up to about a segment beyond the bound, and more slowly beyond that.
@@ -283,19 +309,45 @@ impl Shared {
     }
 }
 
-/// Keeps the reading to a rate.
-struct Throttle {
-    rate: Option<u64>,
+/// Keeps the reading of a run to a rate, and breaks it off.
+struct Pace<'a> {
+    shared: &'a Shared,
+    writer: &'a WriteSide,
+    reason: Reason,
+    in_background: bool,
+    watch: Watch<'a>,
     start: Instant,
-    read: std::cell::Cell<u64>,
+    read: Cell<u64>,
 }
 
-impl Throttle {
-    fn pause(&self, read: u64) {
+impl Pace<'_> {
+    /// So many bytes more were read.
+    fn pause(&self, read: u64) -> Result<()> {
+        let is_closed = || self.shared.closed.load(Ordering::Acquire);
+        if is_closed() || self.writer.poison.cause().is_some() || self.makes_way() {
+            return Err(stopped());
+        }
         self.read.set(self.read.get() + read);
-        let Some(rate) = self.rate else { return };
-        let due = Duration::from_secs_f64(self.read.get() as f64 / rate as f64);
-        // Not for long at once: the handle may be closed.
-        sleep(due.saturating_sub(self.start.elapsed()).min(Duration::from_millis(100)));
+        while !self.wait().is_zero() && !is_closed() {
+            // Not for long at once: the handle may be closed.
+            sleep(self.wait().min(Duration::from_millis(100)));
+        }
+        let so_far = Compacted { read_bytes: self.read.get(), ..Compacted::nothing(self.reason) };
+        if (self.watch)(&so_far).is_break() { Err(Error::Stopped) } else { Ok(()) }
+    }
+
+    /// What is not urgent makes way for what is.
+    fn makes_way(&self) -> bool {
+        let position = || lock(&self.writer.log).appender.position();
+        self.in_background
+            && self.reason == Reason::Recompression
+            && self.shared.options.space_bound.is_some()
+            && position() > self.writer.space_limit.load(Ordering::Relaxed)
+    }
+
+    /// How long to wait before more is read.
+    fn wait(&self) -> Duration {
+        let due = |rate| Duration::from_secs_f64(self.read.get() as f64 / rate as f64);
+        self.shared.options.compaction_rate.map_or(Duration::ZERO, due).saturating_sub(self.start.elapsed())
     }
 }

@@ -10,7 +10,7 @@ mod digests;
 pub(crate) mod make;
 pub(crate) mod tally;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -361,17 +361,43 @@ impl Registry {
         make::name(body, id);
         make::name(meta, id);
         let bytes = dictionary::encode(self.store_id, id, making, body, meta);
-        let written = self.write(id, &bytes);
+        Ok(facts_of(&*self.keep(id, &bytes)?, |_| true))
+    }
+
+    /// Writes the file of a new dictionary, and adds it to the list.
+    fn keep(&self, id: u32, bytes: &[u8]) -> Result<Arc<Dictionary>> {
+        let written = self.write(id, bytes);
         if written.is_err() {
             let _ = self.dir.remove(&names::new_dictionary(id));
         }
         written?;
-        let (_, facts) = dictionary::decode_facts(&bytes, &self.store_id).map_err(|what| damaged("", what))?;
+        let (_, facts) = dictionary::decode_facts(bytes, &self.store_id).map_err(|what| damaged("", what))?;
         let made = Dictionary::new(id, Ok(facts));
-        let mut list = Vec::clone(&list);
+        let mut list = Vec::clone(&self.list.load());
         list.push(Arc::clone(&made));
         self.replace(list);
-        Ok(facts_of(&made, |_| true))
+        Ok(made)
+    }
+
+    /// Ids under which this store and another have the same dictionaries. If this one has no others, those that it lacks are
+    /// taken over first, durably. Damaged ones are passed over.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn adopt(&self, other: &Registry) -> Result<BTreeSet<u32>> {
+        let _held = lock(&self.changing);
+        let own = self.ids();
+        let is_same = |id: &u32| self.content(*id).is_ok_and(|own| other.content(*id).is_ok_and(|c| c == own));
+        let mut same: BTreeSet<u32> = own.iter().copied().filter(is_same).collect();
+        if same.len() < own.len() {
+            return Ok(same);
+        }
+        for theirs in other.list.load().iter().filter(|theirs| !own.contains(&theirs.id)) {
+            let (Ok(facts), Ok((body, meta))) = (&theirs.facts, other.content(theirs.id)) else { continue };
+            self.keep(theirs.id, &dictionary::encode(self.store_id, theirs.id, &facts.making(), &body, &meta))?;
+            same.insert(theirs.id);
+        }
+        Ok(same)
     }
 
     fn write(&self, id: u32, bytes: &[u8]) -> Result<()> {

@@ -65,6 +65,18 @@ pub(crate) struct Making {
 }
 
 impl Facts {
+    /// How it was made.
+    pub(crate) fn making(&self) -> Making {
+        Making {
+            created_ms: self.created_ms,
+            group: self.group.clone(),
+            pages: self.pages,
+            body_ppm: self.body_ppm,
+            meta_ppm: self.meta_ppm,
+            level: self.level,
+        }
+    }
+
     /// Length of one copy in bytes.
     pub(crate) fn copy_bytes(&self) -> usize {
         (CONTENT_AT + self.body_bytes as usize + self.meta_bytes as usize).next_multiple_of(CONTENT_AT)

@@ -14,6 +14,8 @@ pub(crate) const VERIFIED: &str = "VERIFIED";
 pub(crate) const NEW_VERIFIED: &str = "VERIFIED.new";
 /// How far a verification has come that can be resumed.
 pub(crate) const VERIFYING: &str = "VERIFYING";
+/// The mark of a backup that is not complete.
+pub(crate) const PARTIAL: &str = "PARTIAL";
 /// The hash index.
 pub(crate) const INDEX: &str = "address.idx";
 /// The name of a value segment.
@@ -74,9 +76,27 @@ pub(crate) fn parse_keys(name: &str) -> Option<u16> {
     (keys(id) == name).then_some(id)
 }
 
+/// Whether a name is one that a store, or a backup in the making, gives to a file.
+pub(crate) fn is_ours(name: &str) -> bool {
+    [LOCK, SUPERBLOCK, NEW_SUPERBLOCK, PARTIAL, VERIFIED, VERIFYING, INDEX].contains(&name)
+        || parse_segment(name).is_some()
+        || parse_keys(name).is_some()
+        || parse_dictionary(name).is_some()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_store_knows_its_own_names() {
+        for name in ["LOCK", "PARTIAL", "VERIFIED", "key0.dat", "value7.dat", "dict3.zdict"] {
+            assert!(is_ours(name), "{name}");
+        }
+        for name in ["dict.zdict", "dictx.zdict", "letter.txt", "value07.dat", ".."] {
+            assert!(!is_ours(name), "{name}");
+        }
+    }
 
     #[test]
     fn only_names_that_would_be_given_are_parsed() {

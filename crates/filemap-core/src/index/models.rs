@@ -107,7 +107,7 @@ fn scenario(change: fn(&mut IndexWriter), read: fn(&Index)) {
         let mut writer = IndexWriter::new(loaded, root, 2, Limits::default());
         for key in 1..=2 {
             write(&mut writer, &[slot(LEFT, key)], LEFT);
-            writer.committed();
+            writer.committed(false);
         }
         // See the models of the recent table for why it is the reader that is spawned.
         let reader = loom::thread::spawn(move || read(&index));
@@ -119,7 +119,7 @@ fn scenario(change: fn(&mut IndexWriter), read: fn(&Index)) {
 /// The page that a reader of the left leaf may still look at goes to the right leaf.
 fn reuse(writer: &mut IndexWriter) {
     write(writer, &[slot(LEFT, 3)], LEFT);
-    writer.committed();
+    writer.committed(false);
     write(writer, &[slot(RIGHT, 4)], RIGHT);
 }
 

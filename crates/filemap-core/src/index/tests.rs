@@ -71,7 +71,7 @@ fn apply(writer: &mut IndexWriter, batch: &BTreeMap<u64, u64>, durable: &mut dyn
 fn commit(writer: &mut IndexWriter, durable: &mut dyn FnMut(IndexRoot, u64)) {
     let root = writer.commit(&[1, 2, 3]).unwrap();
     durable(root, writer.epoch());
-    writer.committed();
+    writer.committed(false);
 }
 
 fn found(index: &Index, hash: u64) -> Vec<u64> {
@@ -236,7 +236,7 @@ fn shrink(writer: &mut IndexWriter) {
     loop {
         writer.sweep().unwrap();
         writer.commit(&[]).unwrap();
-        writer.committed();
+        writer.committed(false);
         writer.punch();
         if !writer.is_sweeping() {
             return;

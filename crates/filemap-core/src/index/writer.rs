@@ -61,6 +61,8 @@ pub(crate) struct IndexWriter {
     pub(super) dirty: BTreeSet<usize>,
     pub(super) free: BTreeSet<u32>,
     retired: Vec<u32>,
+    /// Retired since a backup began that reads what an older superblock names.
+    waiting: Vec<u32>,
     pending: Vec<Pending>,
     pub(super) pages: u64,
     pub(super) leaves: u64,
@@ -100,6 +102,7 @@ impl IndexWriter {
             dirty: BTreeSet::new(),
             free,
             retired: Vec::new(),
+            waiting: Vec::new(),
             pending: Vec::new(),
             pages: root.pages,
             leaves,
@@ -284,13 +287,22 @@ impl IndexWriter {
         self.epoch
     }
 
-    /// The superblock that names the last commit is durable: what it replaced is free.
-    pub(crate) fn committed(&mut self) {
+    /// The superblock that names the last commit is durable: what it replaced is free, or as soon as nobody holds on to it.
+    pub(crate) fn committed(&mut self, is_held: bool) {
         let ahead = self.index.reuse.load(Ordering::Relaxed);
         self.index.reuse.store(ahead + ahead % 2, Ordering::Release);
-        self.free.extend(self.retired.drain(..));
+        if is_held && !planted(Fault::BackupNotHeld) {
+            self.waiting.append(&mut self.retired);
+        } else {
+            self.free.extend(self.retired.drain(..));
+        }
         self.stage_pages = 0;
         self.epoch += 1;
+    }
+
+    /// Nobody holds on to the pages of an older superblock any more.
+    pub(crate) fn release(&mut self) {
+        self.free.extend(self.waiting.drain(..));
     }
 
     /// Pages written since the writer was made.

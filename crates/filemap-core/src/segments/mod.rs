@@ -48,6 +48,7 @@ pub(crate) struct Segment {
     pub(crate) is_output: bool,
     /// Level at which compaction compressed its pages anew, 0 for as they came.
     pub(crate) level: u8,
+    /// When it was begun, in ms since 1970.
     pub(crate) created_ms: i64,
     family: &'static Family,
     file: ArcSwapOption<Arc<dyn File>>,
@@ -105,7 +106,8 @@ pub(crate) struct Segments {
     pub(crate) dictionaries: Registry,
     bounds: Bounds,
     clock: AtomicU64,
-    opening: Mutex<usize>,
+    /// Those whose files are open for reading. Files are opened and closed under this lock.
+    opened: Mutex<Vec<Arc<Segment>>>,
     making: Mutex<Making>,
     has_spare: AtomicBool,
     /// Raised whenever segments are forgotten or met: a read that sees it change looks again.
@@ -138,7 +140,7 @@ impl Segments {
             known: ArcSwap::default(),
             bounds,
             clock: AtomicU64::new(1),
-            opening: Mutex::new(0),
+            opened: Mutex::default(),
             making: Mutex::new(Making::default()),
             has_spare: AtomicBool::new(false),
             changes: AtomicU64::new(0),
@@ -183,13 +185,13 @@ impl Segments {
             // And after: whoever took the list before must see that it is another now, and whoever missed a new one.
             self.changes.fetch_add(1, Ordering::AcqRel);
         }
-        let mut closed = 0;
+        let mut opened = lock(&self.opened);
         for segment in old.list.iter() {
             if !new.get(segment.id).is_some_and(|n| Arc::ptr_eq(n, segment)) {
-                closed += usize::from(segment.file.swap(None).is_some());
+                segment.file.store(None);
             }
         }
-        *lock(&self.opening) -= closed;
+        opened.retain(|s| s.file.load().is_some());
     }
 
     /// How often segments were forgotten, or another process's were met. A read of a place that was found before the number
@@ -252,20 +254,19 @@ impl Segments {
     }
 
     /// The file of a segment, opened if need be; the one that was used least recently is closed for it.
-    pub(crate) fn file(&self, segment: &Segment) -> Result<Arc<dyn File>> {
+    pub(crate) fn file(&self, segment: &Arc<Segment>) -> Result<Arc<dyn File>> {
         segment.used.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
         if let Some(file) = &*segment.file.load() {
             return Ok(Arc::clone(file));
         }
-        let mut open = lock(&self.opening);
+        let mut opened = lock(&self.opened);
         if let Some(file) = &*segment.file.load() {
             return Ok(Arc::clone(file));
         }
         let file = self.open_file(segment, Access::Read)?;
         segment.file.store(Some(Arc::new(Arc::clone(&file))));
-        *open += 1;
         self.clock.fetch_add(1, Ordering::Relaxed);
-        self.close_some(segment.id, &mut open);
+        self.keep_open(&mut opened, segment);
         Ok(file)
     }
 
@@ -288,19 +289,14 @@ impl Segments {
         Ok(file)
     }
 
-    /// Closes files that were used least recently until few enough are open.
-    fn close_some(&self, keep: u16, open: &mut usize) {
-        let known = self.known.load();
-        while *open > self.bounds.open_files {
-            let oldest = known
-                .list
-                .iter()
-                .filter(|s| s.id != keep && s.file.load().is_some())
-                .min_by_key(|s| s.used.load(Ordering::Relaxed));
-            let Some(oldest) = oldest else { return };
-            oldest.file.store(None);
-            *open -= 1;
+    /// Notes that a segment's file is open, and closes those that were used least recently until few enough are.
+    fn keep_open(&self, opened: &mut Vec<Arc<Segment>>, segment: &Arc<Segment>) {
+        while opened.len() >= self.bounds.open_files.max(1) {
+            let used = |place: &usize| opened[*place].used.load(Ordering::Relaxed);
+            let Some(oldest) = (0..opened.len()).min_by_key(used) else { break };
+            opened.swap_remove(oldest).file.store(None);
         }
+        opened.push(Arc::clone(segment));
     }
 
     /// Creates the next segment of the log ahead of its use, unless there is one. Creating one takes two syncs, which no put
@@ -366,7 +362,6 @@ impl Segments {
         let mut list = Vec::clone(&self.all());
         list.push(Arc::clone(segment));
         self.known.store(Arc::new(Known::new(list)));
-        self.close_some(segment.id, &mut lock(&self.opening));
     }
 
     /// The next ordinal whose number is free, greater than all that were given out.
@@ -408,8 +403,10 @@ impl Segments {
             self.dir.sync().map_err(|e| Error::io("sync", self.dir.path().display().to_string(), e))?;
         }
         file.advise(Advice::Random, 0, 0);
-        *lock(&self.opening) += 1;
-        Ok(Segment::new(self.family, &header, Some(file)))
+        let segment = Segment::new(self.family, &header, Some(file));
+        segment.used.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.keep_open(&mut lock(&self.opened), &segment);
+        Ok(segment)
     }
 
     /// Removes a file whose creation the machine's stop cut short: one that holds no record.
@@ -437,7 +434,7 @@ impl Segments {
     }
 
     /// Length of a segment that nothing is appended to any more. Measured once.
-    pub(crate) fn sealed_bytes(&self, segment: &Segment) -> Result<u64> {
+    pub(crate) fn sealed_bytes(&self, segment: &Arc<Segment>) -> Result<u64> {
         let known = segment.sealed_bytes.load(Ordering::Relaxed);
         if known != 0 {
             return Ok(known);

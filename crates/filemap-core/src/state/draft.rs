@@ -105,14 +105,24 @@ impl Draft {
     }
 
     /// A version whose body is that of another version of the same key.
-    pub(crate) fn reference(record: &Record<'_>, digest: [u8; 16], refers_to: u64, packing: &Packing) -> Draft {
-        let header = Header {
-            time_ms: record.time_ms,
-            raw_bytes: record.body.len() as u64,
-            digest,
-            ..Header::plain(Kind::Reference, record.key.len())
-        };
+    pub(crate) fn reference(
+        record: &Record<'_>,
+        raw_bytes: u64,
+        digest: [u8; 16],
+        refers_to: u64,
+        packing: &Packing,
+    ) -> Draft {
+        let header =
+            Header { time_ms: record.time_ms, raw_bytes, digest, ..Header::plain(Kind::Reference, record.key.len()) };
         Draft::build(header, record.key, record.meta, packing, |out| raw(&refers_to.to_le_bytes(), out))
+    }
+
+    /// A record as it lies in another store: what it holds is neither decompressed nor compressed.
+    pub(crate) fn again(header: Header, bytes: &[u8]) -> Draft {
+        let mut copy = BUFFER.take();
+        copy.clear();
+        copy.extend_from_slice(&bytes[..header.total_bytes() as usize]);
+        Draft { header, bytes: copy }
     }
 
     /// The removal of all earlier versions of a key.

@@ -135,6 +135,7 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
             accounts: ArcSwap::from_pointee(accounts),
             tables: ArcSwap::from_pointee(Tables { active, frozen: None }),
             indexed_time_ms: AtomicI64::new(current.max_time_ms),
+            expiring_ms: AtomicI64::new(i64::MIN),
             counters: Counters::default(),
             writer: None,
             follower: Some(follower),
@@ -224,38 +225,33 @@ impl Shared {
                 // The writer has moved on since: what its index names must be known before it is used.
                 is_lost |= self.follow_or_lose(state)?;
             }
-            match self.keys.rescan(&newest) {
-                Err(e) if e.is_corrupt() => {
-                    failed = Some((newest.epoch, e));
-                    continue;
-                }
-                rescanned => rescanned?,
-            }
-            let file = recover::open_index(&*self.dir, Access::Read, &newest)?;
-            match load(
-                file,
-                recover::index_seed(&newest),
-                Owner::Other,
-                newest.index,
-                newest.epoch,
-                &self.options.limits,
-            ) {
+            match self.take_index(&newest) {
                 Err(e) if e.is_corrupt() => failed = Some((newest.epoch, e)),
                 Err(e) => return Err(e),
-                Ok(loaded) => {
-                    self.indexed_time_ms.store(newest.max_time_ms, Ordering::Release);
-                    self.index.follow(&loaded.index);
-                    self.keys.follow(&newest);
-                    self.accounts.store(Arc::new(recover::accounts(&loaded, newest.index)?));
+                Ok(()) => {
                     let full = self.tables.load().active.bytes() > self.options.recent_bytes;
                     if is_lost || (full && newest.tail <= state.position) {
                         self.start_table_anew(state, &newest)?;
                     }
-                    self.latest.store(Arc::new(newest));
                     return Ok(());
                 }
             }
         }
+    }
+
+    /// Puts the index of a newer superblock in place.
+    fn take_index(&self, newest: &Superblock) -> Result<()> {
+        self.keys.rescan(newest)?;
+        let file = recover::open_index(&*self.dir, Access::Read, newest)?;
+        let seed = recover::index_seed(newest);
+        let loaded = load(file, seed, Owner::Other, newest.index, newest.epoch, &self.options.limits)?;
+        let accounts = recover::accounts(&loaded, newest.index)?;
+        self.indexed_time_ms.store(newest.max_time_ms, Ordering::Release);
+        self.index.follow(&loaded.index);
+        self.keys.follow(newest);
+        self.accounts.store(Arc::new(accounts));
+        self.latest.store(Arc::new(newest.clone()));
+        Ok(())
     }
 
     /// Replaces the table by one that holds only what follows the superblock's tail.
@@ -369,15 +365,34 @@ impl Shared {
         state.met.is_whole(bytes, &self.segments, table, |key| self.hash(key))
     }
 
-    /// Starts anew from the last superblock if a writer's recovery has dropped something since: a failed sync leaves records in
-    /// the cache that the device does not have, and this handle may have followed them.
+    /// Starts anew from the last superblock if a writer has dropped something since: a failed sync leaves records in the cache
+    /// that the device does not have, and retention drops versions; this handle may have followed either. The index comes first,
+    /// or what only the old table knew would be missed in between.
     fn heed_recoveries(&self, state: &mut Following) -> Result<()> {
-        let newest = self.superblock.newest_whole(&*self.dir)?;
-        if newest.recoveries != state.recoveries {
+        let mut failed = None;
+        loop {
+            let newest = self.superblock.newest_whole(&*self.dir)?;
+            // A superblock that failed to be synced may have been seen, and be gone: then the one before it counts again.
+            if newest.recoveries == state.recoveries && newest.epoch >= self.index.epoch() {
+                return Ok(());
+            }
+            if let Some((epoch, error)) = failed.take()
+                && epoch == newest.epoch
+            {
+                return Err(error);
+            }
             self.segments.rescan(|s| s.ordinal <= newest.tail.ordinal)?;
-            self.start_table_anew(state, &newest)?;
+            if newest.epoch != self.index.epoch() {
+                match self.take_index(&newest) {
+                    Err(e) if e.is_corrupt() => {
+                        failed = Some((newest.epoch, e));
+                        continue;
+                    }
+                    taken => taken?,
+                }
+            }
+            return self.start_table_anew(state, &newest);
         }
-        Ok(())
     }
 }
 

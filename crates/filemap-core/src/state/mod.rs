@@ -30,7 +30,7 @@ use crate::keys::{KeyAppender, KeyLog};
 use crate::options::{Durability, Options};
 use crate::primitive::{ArcSwap, AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering};
 use crate::recent::Recent;
-use crate::segments::Segments;
+use crate::segments::{Segment, Segments};
 use crate::stats::{Counters, Stats};
 use crate::superblock::SuperblockFile;
 use crate::sync::{Bell, GroupSync, Poison, lock};
@@ -39,7 +39,7 @@ use crate::values::append::Appender;
 pub(crate) use draft::{Packing, check_limits, digest};
 pub(crate) use follow::Follower;
 pub(crate) use read::{Spot, sort_versions};
-pub(crate) use retention::Retention;
+pub(crate) use retention::{Dropped, Retention};
 pub use sample::RecompressionEstimate;
 pub(crate) use training::Training;
 
@@ -119,6 +119,8 @@ impl Pins {
 pub(crate) struct Compactor {
     /// Ordinals of segments that damage keeps from being emptied.
     pub(crate) stuck: HashSet<u64>,
+    /// Emptied while a backup needed their files.
+    pub(crate) emptied: Vec<Arc<Segment>>,
 }
 
 /// What only the writer has.
@@ -170,6 +172,9 @@ pub(crate) struct Shared {
     pub(crate) accounts: ArcSwap<Accounts>,
     /// No version in the index has a greater time than this.
     pub(crate) indexed_time_ms: AtomicI64,
+    /// While a checkpoint runs, versions with lower times may go though they are their keys' newest: nothing may be made to
+    /// refer to one. `i64::MIN` when none can.
+    pub(crate) expiring_ms: AtomicI64,
     pub(crate) counters: Counters,
     pub(crate) writer: Option<WriteSide>,
     pub(crate) follower: Option<Follower>,
@@ -184,8 +189,29 @@ pub(crate) struct Checkpointer {
     pub(crate) accounts: Accounts,
     /// The last durable superblock.
     pub(crate) current: Superblock,
+    /// Backups that count on the files and the index pages of a superblock: what it names is neither removed nor written over.
+    pub(crate) holds: u32,
+    /// What the running checkpoint keeps, and what it has dropped.
+    pub(crate) retention: Retention,
+    pub(crate) dropped: Dropped,
+    /// Of the dropped versions, those that a superblock has told readers of.
+    pub(crate) told_versions: u64,
     /// Entries with a lower sequence were replayed: an interrupted checkpoint may have entered them before.
     pub(crate) replayed_below: u64,
+}
+
+impl Checkpointer {
+    /// As of the superblock `current`; entries with a sequence below `replayed_below` were replayed.
+    pub(crate) fn new(
+        index: IndexWriter,
+        keys: KeyAppender,
+        accounts: Accounts,
+        current: Superblock,
+        replayed_below: u64,
+    ) -> Checkpointer {
+        let (retention, dropped) = (Retention::default(), Dropped::default());
+        Checkpointer { index, keys, accounts, current, holds: 0, retention, dropped, told_versions: 0, replayed_below }
+    }
 }
 
 impl Shared {

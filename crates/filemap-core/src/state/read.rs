@@ -49,14 +49,18 @@ pub(crate) struct Loaded {
 }
 
 impl Shared {
-    /// Calls `read` again when it failed because a segment was removed under it: what it was led to lies elsewhere by now.
+    /// Calls `read` again when it failed because a segment was removed under it, or a version on its way there: what it was led
+    /// to lies elsewhere by now, or is gone. What fails twice in the same way, and nothing has changed meanwhile, is damaged.
     pub(crate) fn looking_again<T>(&self, mut read: impl FnMut() -> Result<T>) -> Result<T> {
+        let mut last = None;
         loop {
             let before = (self.segments.changes(), self.index.epoch());
             match read() {
                 Err(e) if e.is_corrupt() => {
                     let is_begun_anew = self.catch_up()?;
-                    if !is_begun_anew && (self.segments.changes(), self.index.epoch()) == before {
+                    let is_same = (self.segments.changes(), self.index.epoch()) == before;
+                    let what = e.to_string();
+                    if !is_begun_anew && is_same && last.replace(what.clone()) == Some(what) {
                         return Err(e);
                     }
                 }

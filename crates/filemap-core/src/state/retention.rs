@@ -6,19 +6,65 @@ use crate::options::Options;
 use crate::record::now_ms;
 use crate::state::{Spot, sort_versions};
 
-/// A version is kept if any of the rules says so; without rules, all are.
+/// Versions that a checkpoint has dropped because nothing kept them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dropped {
+    /// Keys of which nothing is left.
+    pub(crate) keys: u64,
+    pub(crate) versions: u64,
+    /// Of the value log, chunks included.
+    pub(crate) bytes: u64,
+}
+
+impl Dropped {
+    pub(crate) fn add(&mut self, other: Dropped) {
+        self.keys += other.keys;
+        self.versions += other.versions;
+        self.bytes += other.bytes;
+    }
+}
+
+/// A version is kept if any of the rules says so; without rules, all are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Retention {
     /// Keeps so many of the newest.
     pub(crate) versions: Option<u32>,
     /// Keeps what is not older than this time, in ms since 1970.
     pub(crate) since_ms: Option<i64>,
+    /// Keeps what has this sequence or a later one, where there is another rule.
+    pub(crate) settled_below: u64,
+}
+
+impl Default for Retention {
+    fn default() -> Retention {
+        Retention::new(None, None)
+    }
 }
 
 impl Retention {
+    pub(crate) fn new(versions: Option<u32>, since_ms: Option<i64>) -> Retention {
+        Retention { versions, since_ms, settled_below: u64::MAX }
+    }
+
     /// What a store's options say, now.
     pub(crate) fn of(options: &Options) -> Retention {
-        Retention { versions: options.keep_versions, since_ms: options.keep_age.map(since) }
+        Retention::new(options.keep_versions, options.keep_age.map(before_now_ms))
+    }
+
+    /// The same for a checkpoint that enters what has this sequence or a later one. Readers find that in memory until the end, so
+    /// what it refers to must not go before; unless they are not shown it.
+    pub(crate) fn entering(self, sequence: u64, is_shown: bool) -> Retention {
+        Retention { settled_below: if is_shown { sequence } else { u64::MAX }, ..self }
+    }
+
+    /// What keeps what is not older than a time.
+    pub(crate) fn since(since_ms: i64) -> Retention {
+        Retention::new(None, Some(since_ms))
+    }
+
+    /// Versions with lower times may go even if they are their keys' newest.
+    pub(crate) fn horizon_ms(&self) -> i64 {
+        self.since_ms.filter(|_| self.versions.is_none()).unwrap_or(i64::MIN)
     }
 
     /// Whether no version is ever dropped.
@@ -30,6 +76,7 @@ impl Retention {
         self.keeps_all()
             || self.versions.is_some_and(|n| nth < n as usize)
             || self.since_ms.is_some_and(|since| spot.version.time_ms >= since)
+            || spot.version.sequence >= self.settled_below
     }
 
     /// Whether a reader is shown the nth version from the newest on. What is only too old goes when its space is given back.
@@ -66,7 +113,8 @@ impl Retention {
     }
 }
 
-fn since(age: Duration) -> i64 {
+/// The time that lies so long before now.
+pub(crate) fn before_now_ms(age: Duration) -> i64 {
     now_ms().saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX))
 }
 
@@ -85,7 +133,7 @@ mod tests {
     fn what_a_kept_version_refers_to_is_kept_with_it() {
         let all = vec![spot(1, 1, 0), spot(2, 2, 0), spot(3, 3, 1), spot(3, 3, 1)];
         let sequences = |versions, since_ms| {
-            let kept = Retention { versions, since_ms }.kept(all.clone());
+            let kept = Retention::new(versions, since_ms).kept(all.clone());
             kept.iter().map(|s| s.version.sequence).collect::<Vec<_>>()
         };
         assert_eq!(sequences(Some(1), None), [3, 1]);
@@ -94,5 +142,8 @@ mod tests {
         assert_eq!(sequences(None, Some(3)), [3, 1]);
         assert_eq!(sequences(None, Some(4)), [] as [u64; 0]);
         assert_eq!(sequences(Some(1), Some(2)), [3, 2, 1], "what either rule keeps is kept");
+        let entering = Retention::since(9).entering(3, true).kept(all.clone());
+        assert_eq!(entering.iter().map(|s| s.version.sequence).collect::<Vec<_>>(), [3, 1]);
+        assert_eq!(Retention::since(9).entering(3, false).kept(all), []);
     }
 }

@@ -1,5 +1,7 @@
 //! What the value log's bytes are: live, removals, dead, not known yet.
 
+use std::sync::Arc;
+
 use std::cmp::Ordering as Order;
 
 use crate::accounts::Accounts;
@@ -43,7 +45,7 @@ impl Shared {
     }
 
     /// Of one segment; `None` for one that no superblock names yet, or that cannot be measured.
-    pub(crate) fn space_of(&self, segment: &Segment) -> Option<Space> {
+    pub(crate) fn space_of(&self, segment: &Arc<Segment>) -> Option<Space> {
         let (latest, accounts) = (self.latest.load(), self.accounts.load());
         self.space_in(segment, latest.tail, &accounts, self.log_end().0).ok().flatten()
     }
@@ -51,7 +53,7 @@ impl Shared {
     /// Of one segment as of a checkpoint, the log now ending at `end`.
     pub(crate) fn space_in(
         &self,
-        segment: &Segment,
+        segment: &Arc<Segment>,
         tail: Tail,
         accounts: &Accounts,
         end: Tail,

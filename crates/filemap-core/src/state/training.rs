@@ -3,6 +3,7 @@
 //! Invariants: nothing here holds a lock that a put or a get waits for, but for the short one that counts puts; a dictionary is
 //! used only when it made held-out pages smaller than what they were compressed with before, by more than its file will cost.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use crate::dictionaries::make::{Candidate, Samples};
@@ -84,6 +85,20 @@ impl Shared {
             global if global != own && global != 0 && !packing.has_body() => Packing::with(level, global, registry),
             _ => packing,
         }
+    }
+
+    /// Takes over another store's dictionaries; see [`Registry::adopt`].
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Poisoned`, `Io`.
+    pub(crate) fn adopt_dictionaries(&self, other: &Shared) -> Result<BTreeSet<u32>> {
+        self.write_side()?.poison.check()?;
+        let adopted = self.segments.dictionaries.adopt(&other.segments.dictionaries);
+        // As with one that is made.
+        if let Err(e @ Error::Io { op: "sync", .. }) = &adopted {
+            self.poison(e);
+        }
+        adopted
     }
 
     pub(crate) fn firsts(&self) -> Firsts {

@@ -68,13 +68,9 @@ impl Parts {
     pub(super) fn assemble(self, options: Options) -> Result<Shared> {
         let Parts { dir, superblock, current, files, accounts, active, .. } = self;
         let index = Arc::clone(&files.loaded.index);
-        let checkpointer = Checkpointer {
-            index: IndexWriter::new(files.loaded, current.index, self.next_epoch, options.limits),
-            accounts: accounts.clone(),
-            keys: KeyAppender::new(Arc::clone(&files.keys), &options.limits)?,
-            current: current.clone(),
-            replayed_below: self.replayed_below,
-        };
+        let writer = IndexWriter::new(files.loaded, current.index, self.next_epoch, options.limits);
+        let keys = KeyAppender::new(Arc::clone(&files.keys), &options.limits)?;
+        let checkpointer = Checkpointer::new(writer, keys, accounts.clone(), current.clone(), self.replayed_below);
         Ok(Shared {
             dir,
             segments: files.segments,
@@ -85,6 +81,7 @@ impl Parts {
             accounts: ArcSwap::from_pointee(accounts),
             tables: ArcSwap::from_pointee(Tables { active, frozen: None }),
             indexed_time_ms: AtomicI64::new(current.max_time_ms),
+            expiring_ms: AtomicI64::new(i64::MIN),
             counters: Counters::default(),
             writer: Some(write_side(self.log, checkpointer, self.held)),
             follower: None,

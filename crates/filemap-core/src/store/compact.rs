@@ -1,14 +1,18 @@
 //! Giving space back on demand, and what compaction would do.
 
+use std::cell::RefCell;
+use std::ops::ControlFlow;
+
 use crate::compact::Goal;
 use crate::error::{Error, Result};
 use crate::event::{Compacted, Reason};
+use crate::segments::{FIRST_RECORD, Segment};
 use crate::store::Store;
 
 /// What compaction would do now; see [`Store::compaction_plan`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompactionPlan {
-    /// Numbers of the segments that the next run would empty.
+    /// Numbers of the segments that it would empty.
     pub segments: Vec<u16>,
     /// Why these, or why none.
     pub reason: Reason,
@@ -23,6 +27,10 @@ pub struct CompactionPlan {
 pub struct SegmentInfo {
     /// The number in its file's name.
     pub id: u16,
+    /// Length of its file.
+    pub bytes: u64,
+    /// When it was begun, in ms since 1970.
+    pub begun_ms: i64,
     /// Its place in the order in which segments were begun.
     pub ordinal: u64,
     /// Whether compaction has written it.
@@ -46,7 +54,21 @@ impl Store {
     /// [`Error::Closed`](crate::Error::Closed) when the handle is closed meanwhile; those of reading and writing. Nothing is
     /// lost by any of them.
     pub fn compact(&self, to_bound: bool) -> Result<Compacted> {
-        self.upkeep(if to_bound { Goal::Bound } else { Goal::NoGarbage })
+        self.compact_with(to_bound, &mut |_| ControlFlow::Continue(()))
+    }
+
+    /// As [`Store::compact`]; `watch` is told now and then, at every quarter of a megabyte read, what was done so far. When it
+    /// breaks, the run that is under way is given up, what earlier runs have given back stays so, and [`Reason::Stopped`] is
+    /// returned.
+    ///
+    /// # Errors
+    /// As [`Store::compact`].
+    pub fn compact_with(
+        &self,
+        to_bound: bool,
+        watch: &mut dyn FnMut(&Compacted) -> ControlFlow<()>,
+    ) -> Result<Compacted> {
+        self.upkeep(if to_bound { Goal::Bound } else { Goal::NoGarbage }, watch)
     }
 
     /// Compresses all pages again that lie in the store when this is called, at a level and with the best dictionaries that there
@@ -59,22 +81,44 @@ impl Store {
         let why = || "must be 1 to 19".to_owned();
         let level = u8::try_from(level).ok().filter(|l| (1..=19).contains(l));
         let level = level.ok_or_else(|| Error::InvalidOption { name: "level", why: why() })?;
-        self.upkeep(Goal::Level(level, i64::MAX))
+        self.upkeep(Goal::Level(level, i64::MAX), &mut |_| ControlFlow::Continue(()))
     }
 
-    fn upkeep(&self, goal: Goal) -> Result<Compacted> {
+    fn upkeep(&self, goal: Goal, watch: &mut dyn FnMut(&Compacted) -> ControlFlow<()>) -> Result<Compacted> {
         self.shared.check_open()?;
         self.shared.checkpoint()?;
         self.shared.roll_garbage(goal)?;
         // What dies while this runs is left to the next time, or it might never end.
-        let last = self.shared.segments.all().last().map_or(0, |s| s.ordinal);
+        let newest = || self.shared.segments.all().last().map_or(0, |s| s.ordinal);
+        let (mut last, mut again) = (newest(), 2);
         let mut all: Option<Compacted> = None;
+        let watch = RefCell::new(watch);
         loop {
-            let run = self.shared.compact_once(goal, last)?;
+            let before = all;
+            let told = |run: &Compacted| {
+                let mut sum = before.unwrap_or(*run);
+                if before.is_some() {
+                    sum.add(run);
+                }
+                (watch.borrow_mut())(&sum)
+            };
+            let run = match self.shared.compact_once(goal, last, &told) {
+                Err(Error::Stopped) => {
+                    let done = all.unwrap_or_else(|| Compacted::nothing(Reason::Stopped));
+                    return Ok(Compacted { reason: Reason::Stopped, ..done });
+                }
+                run => run?,
+            };
             let is_done = run.removed_segments == 0 && run.copied_bytes == 0;
             match &mut all {
                 None => all = Some(run),
                 Some(all) => all.add(&run),
+            }
+            let space = self.shared.space();
+            if is_done && again > 0 && space.removal_bytes > 0 && space.live_bytes == 0 {
+                // Removals that were copied because what they removed was still there.
+                (last, again) = (newest(), again - 1);
+                continue;
             }
             if is_done {
                 let nothing = || Compacted::nothing(Reason::AllLive);
@@ -83,10 +127,10 @@ impl Store {
         }
     }
 
-    /// What the next run of [`Store::compact`] would do. Changes nothing.
+    /// What [`Store::compact`] would do, as far as the last checkpoint knows what is dead. Changes nothing; any handle can tell.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`](crate::Error::ReadOnly); [`Error::Io`](crate::Error::Io) when a segment cannot be measured.
+    /// [`Error::Io`] when a segment cannot be measured.
     pub fn compaction_plan(&self, to_bound: bool) -> Result<CompactionPlan> {
         self.shared.check_open()?;
         let goal = if to_bound { Goal::Bound } else { Goal::NoGarbage };
@@ -103,10 +147,12 @@ impl Store {
     /// The segments of the value log, in the order in which they were begun.
     pub fn segments(&self) -> Vec<SegmentInfo> {
         let all = self.shared.segments.all();
-        let info = |s: &std::sync::Arc<crate::segments::Segment>| {
+        let info = |s: &std::sync::Arc<Segment>| {
             let space = self.shared.space_of(s)?;
             Some(SegmentInfo {
                 id: s.id,
+                bytes: FIRST_RECORD + space.live_bytes + space.removal_bytes + space.dead_bytes + space.unindexed_bytes,
+                begun_ms: s.created_ms,
                 ordinal: s.ordinal,
                 is_compacted: s.is_output,
                 live_bytes: space.live_bytes,

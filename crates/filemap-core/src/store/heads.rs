@@ -34,7 +34,7 @@ impl Store {
     }
 
     /// As [`Store::heads`], with every live version of each key. An earlier version costs the reads of its key's records
-    /// in key.dat besides.
+    /// in the key log besides.
     pub fn version_heads(&self) -> Heads {
         Heads(Pages::new(Arc::clone(&self.shared), false))
     }

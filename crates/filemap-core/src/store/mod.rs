@@ -1,7 +1,9 @@
 //! The store: opens and closes it, and holds the parts together. What it does stands in the files beside this one.
 
 mod assemble;
+mod backup;
 mod compact;
+mod copy;
 #[cfg(test)]
 mod handover;
 mod heads;
@@ -10,6 +12,7 @@ mod many;
 #[cfg(all(test, filemap_shuttle))]
 mod models;
 mod pages;
+mod prune;
 mod read;
 mod repair;
 #[cfg(test)]
@@ -41,10 +44,13 @@ use crate::values::append::Appender;
 use crate::{recover, worker};
 use assemble::{Files, Parts};
 
+pub use backup::BackupOptions;
 pub use compact::{CompactionPlan, SegmentInfo};
+pub use copy::{Copied, CopyEvent, CopyOptions};
 pub use heads::{Heads, Listed};
 pub use iterate::Keys;
 pub use pages::Pages;
+pub use prune::{PruneProgress, PruneRule, Pruned};
 #[cfg(feature = "sim")]
 pub(crate) use repair::repair_in;
 pub use stream::Writer;

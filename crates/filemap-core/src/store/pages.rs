@@ -106,6 +106,11 @@ impl Pages {
         }
     }
 
+    /// The next sequence when the iteration began: what is later does not count.
+    pub(super) fn before(&self) -> u64 {
+        self.before
+    }
+
     /// The segment to go on with, and from where.
     fn next_segment(&mut self) -> Result<Option<(Arc<Segment>, u64)>> {
         if let Some(current) = self.current.take() {

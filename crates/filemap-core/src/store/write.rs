@@ -1,7 +1,9 @@
 //! Puts and removes: what is stored, and when only a reference to what is there.
 
+use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
 use crate::format::value::Kind;
+use crate::primitive::Ordering;
 use crate::record::{Put, Record, Version, now_ms};
 use crate::state::{Shared, digest};
 use crate::stats::Counters;
@@ -30,15 +32,31 @@ impl Store {
     pub fn put_if_changed(&self, record: &Record<'_>) -> Result<Put> {
         self.shared.check_put(record.key, record.meta, record.body.len() as u64)?;
         let digest = digest(record.body);
+        match self.put_reference(record, digest, record.body.len() as u64)? {
+            Some(version) => Ok(Put::Unchanged(version)),
+            None => self.put_checked(record, Some(digest)).map(Put::Stored),
+        }
+    }
+
+    /// Stores a version that refers to the newest one, if that has a body of this digest and length. The record's own body is
+    /// not looked at.
+    pub(super) fn put_reference(
+        &self,
+        record: &Record<'_>,
+        digest: [u8; 16],
+        body_bytes: u64,
+    ) -> Result<Option<Version>> {
         loop {
             let checkpoints = Counters::get(&self.shared.counters.checkpoints);
+            let expiring_ms = self.shared.expiring_ms.load(Ordering::Acquire);
             let hash = self.shared.hash(record.key);
             let before = self.shared.recent(record.key, hash);
             let newest = self.shared.looking_again(|| {
                 self.shared.with_newest(record.key, Want::Head, |raw| {
-                    let same = raw.header.digest == digest && raw.header.raw_bytes == record.body.len() as u64;
+                    let same = raw.header.digest == digest && raw.header.raw_bytes == body_bytes;
+                    let stays = raw.header.time_ms >= expiring_ms || planted(Fault::ExpiringReferredTo);
                     let holder = if raw.header.kind == Kind::Reference { raw.refers_to() } else { raw.header.sequence };
-                    Ok(same.then_some(holder))
+                    Ok((same && stays).then_some(holder))
                 })
             });
             let newest = match newest {
@@ -46,17 +64,18 @@ impl Store {
                 Err(e) if e.is_corrupt() => None,
                 newest => newest?.flatten(),
             };
-            let Some(holder) = newest else {
-                return self.put_checked(record, Some(digest)).map(Put::Stored);
-            };
-            let draft = Draft::reference(record, digest, holder, &self.shared.packing(record.key));
-            // The body referred to must not have been removed, or gone with old versions, since it was looked at.
+            let Some(holder) = newest else { return Ok(None) };
+            let draft = Draft::reference(record, body_bytes, digest, holder, &self.shared.packing(record.key));
+            // The body referred to must not have been removed, or gone with old versions, since it was looked at; nor be about
+            // to go.
             let still_there = |shared: &Shared| {
-                shared.recent(record.key, hash) == before && Counters::get(&shared.counters.checkpoints) == checkpoints
+                shared.recent(record.key, hash) == before
+                    && Counters::get(&shared.counters.checkpoints) == checkpoints
+                    && (shared.expiring_ms.load(Ordering::Acquire) <= expiring_ms || planted(Fault::ExpiringReferredTo))
             };
             if let Some(version) = self.shared.append_if(draft, record.key, holder, still_there)? {
                 Counters::add(&self.shared.counters.unchanged_puts, 1);
-                return Ok(Put::Unchanged(version));
+                return Ok(Some(version));
             }
         }
     }
@@ -113,7 +132,7 @@ impl Store {
         Ok(true)
     }
 
-    fn put_checked(&self, record: &Record<'_>, known: Option<[u8; 16]>) -> Result<Version> {
+    pub(super) fn put_checked(&self, record: &Record<'_>, known: Option<[u8; 16]>) -> Result<Version> {
         let shared = &*self.shared;
         if record.body.len() as u64 > shared.options.large_value_bytes {
             let mut writer = self.put_stream(record.key, record.meta, record.time_ms)?;
@@ -122,9 +141,14 @@ impl Store {
         }
         let digest = known.unwrap_or_else(|| digest(record.body));
         let draft = Draft::page(record, digest, &shared.packing(record.key));
-        let version = shared.append_if(draft, record.key, 0, |_| true)?;
+        self.put_draft(draft, record.key, record.body.len() as u64)
+    }
+
+    pub(super) fn put_draft(&self, draft: Draft, key: &[u8], body_bytes: u64) -> Result<Version> {
+        let shared = &*self.shared;
+        let version = shared.append_if(draft, key, 0, |_| true)?;
         Counters::add(&shared.counters.puts, 1);
-        Counters::add(&shared.counters.raw_bytes, record.body.len() as u64);
+        Counters::add(&shared.counters.raw_bytes, body_bytes);
         version.ok_or(Error::Closed)
     }
 }

@@ -3,7 +3,10 @@
 //! A verb's `run` opens what it needs, asks the crates, prints, and says how it ended. It holds no knowledge of the
 //! store of its own.
 
+pub mod backup;
+pub mod compact;
 pub mod completions;
+pub mod copy;
 pub mod count;
 pub mod dump;
 pub mod get;
@@ -15,10 +18,13 @@ pub mod inspect;
 pub mod load;
 pub mod ls;
 pub mod man;
+pub mod merge;
+pub mod prune;
 pub mod put;
 pub mod recompress;
 pub mod repair;
 pub mod rm;
+pub mod segments;
 pub mod stat;
 pub mod top;
 pub mod train;

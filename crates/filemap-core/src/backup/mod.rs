@@ -1,0 +1,438 @@
+//! Backups: brings the files that one superblock names into another directory, while puts, checkpoints and compaction go on.
+//!
+//! A handle that writes holds on to its last superblock meanwhile: nothing that it names is removed or written over. A handle
+//! that only reads cannot ask for that of another process. It looks afterwards whether a newer superblock has come, and if so
+//! brings what has changed and looks again; it takes along the log beyond the checkpoint too, as a process that is killed leaves
+//! it, so that opening the backup replays it.
+//!
+//! Invariants: nothing of the source is changed. What is still appended to is copied, never linked: both stores can be written
+//! afterwards, and neither ever changes a byte that the other has. The superblock is the last file to get its name.
+
+mod files;
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use filemap_io::{Access, Advice, Dir, File};
+
+use crate::accounts::Accounts;
+use crate::buggify::{Fault, planted, step};
+use crate::error::{Error, Result};
+use crate::format::superblock::Superblock;
+use crate::format::{PAGE_BYTES, header, names};
+use crate::index::{Owner, load};
+use crate::primitive::sleep;
+use crate::recover;
+use crate::state::Shared;
+use crate::superblock::SuperblockFile;
+use crate::sync::lock;
+use files::{copy_range, is_same, length, missing, open, read};
+
+/// How often a reader tries to be faster than the writer's checkpoints.
+const TRIES: u32 = 40;
+
+/// How far a backup is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BackupProgress {
+    /// Bytes that are in the backup, linked or copied.
+    pub done_bytes: u64,
+    /// Bytes of all files.
+    pub total_bytes: u64,
+    /// The file that comes next.
+    pub file: String,
+}
+
+/// What a backup consists of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BackedUp {
+    /// Its files.
+    pub files: u64,
+    /// Their length in bytes.
+    pub bytes: u64,
+    /// Of these: bytes that the store and the backup share.
+    pub linked_bytes: u64,
+    /// Bytes that an earlier backup and this one share.
+    pub reused_bytes: u64,
+    /// Bytes that were copied.
+    pub copied_bytes: u64,
+}
+
+/// How a backup is made.
+pub(crate) struct Order<'a> {
+    pub(crate) to: &'a dyn Dir,
+    /// An earlier backup.
+    pub(crate) base: Option<&'a dyn Dir>,
+    /// Whether files may be shared.
+    pub(crate) links: bool,
+    pub(crate) watch: &'a mut dyn FnMut(&BackupProgress) -> ControlFlow<()>,
+}
+
+/// The files of a superblock.
+struct Inventory {
+    superblock: Superblock,
+    /// Nothing is ever written to them again.
+    sealed: Vec<String>,
+    /// As `sealed`, and it is no damage if they are gone: nothing that the superblock names lives in them. Bodies whose end is
+    /// beyond the checkpoint may begin there.
+    dead: Vec<String>,
+    /// Something is, or may be; so many bytes of them count. In the order of the log.
+    growing: Vec<(String, u64)>,
+}
+
+/// Keeps what a superblock names from being removed and written over.
+struct Hold<'a>(&'a Shared);
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        let Some(writer) = &self.0.writer else { return };
+        let mut c = lock(&writer.checkpointer);
+        c.holds -= 1;
+        if c.holds == 0 {
+            c.index.release();
+            if let Err(e) = self.0.remove_dead_keys(&c) {
+                self.0.poison(&e);
+            }
+        }
+        drop(c);
+        // What it has kept from being removed.
+        writer.compact_bell.ring();
+    }
+}
+
+impl Shared {
+    /// Brings everything that makes up the store into an empty directory, and makes it durable there, its name too.
+    ///
+    /// # Errors
+    /// `Stopped`; those of a checkpoint, and of reading and writing. The source is as it was.
+    pub(crate) fn back_up(&self, order: &mut Order<'_>) -> Result<BackedUp> {
+        let base = order.base.map(|dir| self.superblock_of(dir)).transpose()?;
+        let mut run =
+            Run { shared: self, order, base, sum: BackedUp::default(), brought: BTreeMap::new(), total_bytes: 0 };
+        if self.writer.is_some() { run.as_writer() } else { run.as_reader() }
+    }
+
+    /// The superblock of an earlier backup.
+    fn superblock_of(&self, dir: &dyn Dir) -> Result<Superblock> {
+        let found = SuperblockFile::open(dir, Access::Read)?.newest_whole(dir)?;
+        if found.store_id == self.birth.store_id {
+            return Ok(found);
+        }
+        let why = format!("{} is no backup of this store", dir.path().display());
+        Err(Error::InvalidOption { name: "base", why })
+    }
+
+    /// The files of a superblock. Bytes after its tail count only if `beyond`.
+    fn inventory(&self, superblock: Superblock, accounts: &Accounts, beyond: bool) -> Result<Inventory> {
+        let (mut sealed, mut dead, mut growing) = (Vec::new(), Vec::new(), Vec::new());
+        let tail = superblock.tail;
+        for segment in self.segments.all().iter() {
+            let account = accounts.values.get(&segment.id).filter(|a| a.ordinal == segment.ordinal);
+            let holds_something = account.is_some_and(|a| a.live_units + a.tombstone_units > 0);
+            if segment.is_output || segment.ordinal < tail.ordinal {
+                if holds_something {
+                    sealed.push(segment.name());
+                } else if beyond && !segment.is_output {
+                    dead.push(segment.name());
+                }
+            } else if segment.ordinal == tail.ordinal || beyond {
+                growing.push((segment.name(), if beyond { u64::MAX } else { tail.offset }));
+            }
+        }
+        let end = superblock.key_tail;
+        let live = accounts.keys.iter().filter(|(_, a)| a.live_units > 0 && a.ordinal < end.ordinal);
+        sealed.extend(live.map(|(id, _)| names::keys(*id)));
+        growing.push((names::keys(end.ordinal as u16), end.offset));
+        Ok(Inventory { superblock, sealed, dead, growing })
+    }
+}
+
+struct Run<'a, 'o> {
+    shared: &'a Shared,
+    order: &'a mut Order<'o>,
+    base: Option<Superblock>,
+    sum: BackedUp,
+    /// How each sealed file was brought.
+    brought: BTreeMap<String, How>,
+    total_bytes: u64,
+}
+
+/// How a file comes into a backup.
+#[derive(Clone, Copy, Debug)]
+enum How {
+    Linked,
+    Reused,
+    Copied,
+}
+
+impl Run<'_, '_> {
+    fn as_writer(&mut self) -> Result<BackedUp> {
+        let shared = self.shared;
+        let writer = shared.write_side()?;
+        shared.checkpoint()?;
+        let (hold, superblock, accounts) = {
+            let mut c = lock(&writer.checkpointer);
+            writer.poison.check()?;
+            c.holds += 1;
+            (Hold(shared), c.current.clone(), c.accounts.clone())
+        };
+        let inventory = shared.inventory(superblock, &accounts, false)?;
+        self.measure(&inventory)?;
+        self.files(&inventory)?;
+        self.index(&inventory.superblock)?;
+        drop(hold);
+        self.finish(&inventory)
+    }
+
+    /// Again and again, until no newer superblock has come while the last files were copied.
+    fn as_reader(&mut self) -> Result<BackedUp> {
+        let shared = self.shared;
+        let mut recoveries = None;
+        for attempt in 1..=TRIES {
+            let superblock = shared.superblock.newest_whole(&*shared.dir)?;
+            if recoveries.replace(superblock.recoveries).is_some_and(|r| r != superblock.recoveries) {
+                // What was copied of the log may not be there any more.
+                self.remove_where(|name| !self.is_sealed_here(name))?;
+            }
+            let epoch = superblock.epoch;
+            match self.try_as_reader(superblock) {
+                Err(e) if e.is_corrupt() => {
+                    // Of the files that the last superblock names none goes: if there is no newer one, it is damage.
+                    if shared.superblock.newest_whole(&*shared.dir)?.epoch == epoch {
+                        return Err(e);
+                    }
+                }
+                Ok(None) => {}
+                Ok(Some(inventory)) => return self.finish(&inventory),
+                Err(e) => return Err(e),
+            }
+            sleep(Duration::from_millis(u64::from(10 * attempt)));
+        }
+        let what = "checkpoints come faster than it can be copied; let the process that writes make the backup";
+        Err(Error::io("backup", names::INDEX, std::io::Error::other(what)))
+    }
+
+    fn try_as_reader(&mut self, superblock: Superblock) -> Result<Option<Inventory>> {
+        let shared = self.shared;
+        let epoch = superblock.epoch;
+        let is_newest = || Ok(shared.superblock.newest_whole(&*shared.dir)?.epoch == epoch);
+        let file = recover::open_index(&*shared.dir, Access::Read, &superblock)?;
+        let seed = recover::index_seed(&superblock);
+        let loaded = load(file, seed, Owner::Other, superblock.index, epoch, &shared.options.limits)?;
+        let accounts = recover::accounts(&loaded, superblock.index)?;
+        drop(loaded);
+        shared.segments.look_anew()?;
+        let inventory = shared.inventory(superblock, &accounts, true)?;
+        self.measure(&inventory)?;
+        self.files(&inventory)?;
+        if !is_newest()? {
+            return Ok(None);
+        }
+        self.index(&inventory.superblock)?;
+        Ok(is_newest()?.then_some(inventory))
+    }
+
+    /// Whether the backup has a file to which nothing is appended any more.
+    fn is_sealed_here(&self, name: &str) -> bool {
+        name == names::LOCK || name == names::PARTIAL || names::parse_dictionary(name).is_some()
+    }
+
+    /// Adds up what there is to do.
+    fn measure(&mut self, inventory: &Inventory) -> Result<()> {
+        self.sum = BackedUp::default();
+        self.total_bytes = inventory.superblock.index.pages * PAGE_BYTES as u64;
+        let sealed = inventory.sealed.iter().map(|name| (name, u64::MAX));
+        let dictionaries = self.dictionaries()?;
+        let sealed = sealed.chain(dictionaries.iter().map(|name| (name, u64::MAX)));
+        for (name, most) in sealed.chain(inventory.growing.iter().map(|(name, most)| (name, *most))) {
+            self.total_bytes += length(&*open(&*self.shared.dir, name)?, name)?.min(most);
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, file: &str, done_bytes: u64) -> Result<()> {
+        self.shared.check_open()?;
+        let done_bytes = self.sum.bytes + done_bytes;
+        let progress = BackupProgress { done_bytes, total_bytes: self.total_bytes, file: file.into() };
+        if (self.order.watch)(&progress).is_break() { Err(Error::Stopped) } else { Ok(()) }
+    }
+
+    /// Brings all files but the index and the superblock.
+    fn files(&mut self, inventory: &Inventory) -> Result<()> {
+        for name in &inventory.sealed {
+            step();
+            self.tell(name, 0)?;
+            self.sealed(name)?;
+        }
+        for name in &inventory.dead {
+            match self.sealed(name) {
+                Err(e) if e.is_corrupt() => {}
+                brought => brought?,
+            }
+        }
+        for (name, most) in &inventory.growing {
+            step();
+            self.tell(name, 0)?;
+            let from = open(&*self.shared.dir, name)?;
+            let end = length(&*from, name)?.min(*most);
+            if *most != u64::MAX && end < *most {
+                return Err(Error::corrupt(name, end, "the file is shorter than the superblock says"));
+            }
+            self.copy(&*from, name, end)?;
+        }
+        // A dictionary is there before the first record that names it: those of all that was copied are, now.
+        for name in self.dictionaries()? {
+            step();
+            self.tell(&name, 0)?;
+            self.sealed(&name)?;
+        }
+        Ok(())
+    }
+
+    /// Names of the store's dictionaries.
+    fn dictionaries(&self) -> Result<Vec<String>> {
+        let dir = &self.shared.dir;
+        let mut all = dir.list().map_err(|e| Error::io("list", dir.path().display().to_string(), e))?;
+        all.retain(|name| names::parse_dictionary(name).is_some());
+        Ok(all)
+    }
+
+    /// Brings a file that is never written to again: shares it if that can be.
+    fn sealed(&mut self, name: &str) -> Result<()> {
+        let (shared, to) = (self.shared, self.order.to);
+        let from = open(&*shared.dir, name)?;
+        let bytes = length(&*from, name)?;
+        if let Ok(there) = to.open(name, Access::Read) {
+            // Brought by an earlier try of this backup.
+            if is_same(&*from, &*there)? {
+                let how = self.brought.get(name).copied().unwrap_or(How::Copied);
+                self.add(bytes, how);
+                return Ok(());
+            }
+            to.remove(name).map_err(|e| Error::io("remove", name, e))?;
+        }
+        let how = if self.order.links && self.has_linked(&*shared.dir, name)? {
+            How::Linked
+        } else if self.order.links && self.base_has(name, &*from)? {
+            How::Reused
+        } else {
+            return self.copy(&*from, name, bytes);
+        };
+        self.brought.insert(name.to_owned(), how);
+        self.add(bytes, how);
+        Ok(())
+    }
+
+    fn add(&mut self, bytes: u64, how: How) {
+        self.sum.files += 1;
+        self.sum.bytes += bytes;
+        *match how {
+            How::Linked => &mut self.sum.linked_bytes,
+            How::Reused => &mut self.sum.reused_bytes,
+            How::Copied => &mut self.sum.copied_bytes,
+        } += bytes;
+    }
+
+    /// Whether a file of another directory could be shared.
+    fn has_linked(&self, from: &dyn Dir, name: &str) -> Result<bool> {
+        match self.order.to.link_from(from, name) {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == ErrorKind::NotFound => Err(missing(name)),
+            // Whatever forbids it, a copy will do.
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Whether the earlier backup had this very file, sealed, and it could be shared.
+    fn base_has(&self, name: &str, wanted: &dyn File) -> Result<bool> {
+        let (Some(dir), Some(superblock)) = (self.order.base, &self.base) else { return Ok(false) };
+        // Somebody may have gone on writing to the backup, and its last segments are its own.
+        let last = [names::segment(superblock.tail.ordinal as u16), names::keys(superblock.key_tail.ordinal as u16)];
+        if last.iter().any(|last| last == name) {
+            return Ok(false);
+        }
+        match dir.open(name, Access::Read) {
+            Ok(file) if is_same(wanted, &*file)? => self.has_linked(dir, name),
+            _ => Ok(false),
+        }
+    }
+
+    /// Copies a file up to a length, and syncs the copy. What an earlier try has copied is kept: what
+    /// counts of a log is only ever appended to.
+    fn copy(&mut self, from: &dyn File, name: &str, end: u64) -> Result<()> {
+        let to = self.open_copy(from, name)?;
+        let start = match length(&*to, name)? {
+            len if name == names::INDEX || len > end => 0,
+            len => len,
+        };
+        copy_range(from, &*to, name, start..end, &mut |at| {
+            step();
+            self.tell(name, at)
+        })?;
+        if !planted(Fault::BackupNotSynced) {
+            to.sync().map_err(|e| Error::io("sync", name, e))?;
+        }
+        // Nobody will read it soon.
+        to.advise(Advice::DropCache, 0, 0);
+        self.add(end, How::Copied);
+        Ok(())
+    }
+
+    /// The copy of a file, which may have been begun.
+    fn open_copy(&self, from: &dyn File, name: &str) -> Result<std::sync::Arc<dyn File>> {
+        let to = self.order.to;
+        let create = || to.open(name, Access::Create).map_err(|e| Error::io("create", name, e));
+        match to.open(name, Access::Read) {
+            Err(e) if e.kind() == ErrorKind::NotFound => create(),
+            Err(e) => Err(Error::io("open", name, e)),
+            Ok(begun) if read(from, 0, header::BYTES)? == read(&*begun, 0, header::BYTES)? => {
+                to.open(name, Access::Write).map_err(|e| Error::io("open", name, e))
+            }
+            Ok(_) => {
+                // Its number is used again, by a file that is another's by now; what was brought may be shared.
+                to.remove(name).map_err(|e| Error::io("remove", name, e))?;
+                create()
+            }
+        }
+    }
+
+    fn index(&mut self, superblock: &Superblock) -> Result<()> {
+        self.tell(names::INDEX, 0)?;
+        let from = open(&*self.shared.dir, names::INDEX)?;
+        self.copy(&*from, names::INDEX, superblock.index.pages * PAGE_BYTES as u64)
+    }
+
+    /// Makes everything durable, the superblock last.
+    fn finish(&mut self, inventory: &Inventory) -> Result<BackedUp> {
+        let to = self.order.to;
+        let is_wanted = |name: &str| {
+            let is_growing = inventory.growing.iter().any(|(n, _)| n == name);
+            let is_sealed = inventory.sealed.iter().chain(&inventory.dead).any(|n| n == name);
+            is_growing || is_sealed || name == names::INDEX || names::parse_dictionary(name).is_some()
+        };
+        self.remove_where(|name| !is_wanted(name) && name != names::LOCK && name != names::PARTIAL)?;
+        let path = || to.path().display().to_string();
+        to.sync().map_err(|e| Error::io("sync", path(), e))?;
+        step();
+        SuperblockFile::create(to, &inventory.superblock)?;
+        to.rename(names::NEW_SUPERBLOCK, names::SUPERBLOCK).map_err(|e| Error::io("rename", names::SUPERBLOCK, e))?;
+        to.sync().map_err(|e| Error::io("sync", path(), e))?;
+        // Written, not copied.
+        self.sum.files += 1;
+        self.sum.bytes += 2 * PAGE_BYTES as u64;
+        Ok(self.sum)
+    }
+
+    /// Removes files of earlier tries from the backup.
+    fn remove_where(&self, is_unwanted: impl Fn(&str) -> bool) -> Result<()> {
+        let to = self.order.to;
+        let all = to.list().map_err(|e| Error::io("list", to.path().display().to_string(), e))?;
+        for name in all.iter().filter(|name| names::is_ours(name) && is_unwanted(name)) {
+            to.remove(name).map_err(|e| Error::io("remove", name, e))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,104 @@
+//! Pruning: looks through the key log for versions that a rule does not keep, and has checkpoints drop them from their chains.
+//!
+//! One sequential pass over the key log finds the keys that may lose something, a bounded number of hashes at a time; what each
+//! really loses is decided in the checkpoint, which sees its whole chain. What was put since the pass began is left alone, unless
+//! it is a version of such a key. Nothing here frees space: compaction does, once the accounts tell what is dead.
+
+use std::ops::ControlFlow;
+
+use crate::checkpoint::Task;
+use crate::error::{Error, Result};
+use crate::format::key::KeyRecord;
+use crate::keys::KeyFile;
+use crate::log::scan::Item;
+use crate::primitive::Ordering;
+use crate::segments::FIRST_RECORD;
+use crate::state::{Dropped, Retention, Shared};
+
+/// So many bytes of key log are read between two looks at whether to go on.
+const LOOK_UP_BYTES: u64 = 1 << 20;
+
+/// A hash takes so much less memory than a move of compaction that so many more are gathered for one checkpoint.
+const HASHES_PER_OP: usize = 4;
+
+/// How far a pass is: bytes of the key log that were read, and all of them.
+pub(crate) type Watch<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
+
+impl Shared {
+    /// Drops what a rule does not keep, and the store's own options neither. Whatever was dropped stays so when it fails or is
+    /// told to stop.
+    ///
+    /// # Errors
+    /// `Stopped`; those of a checkpoint.
+    pub(crate) fn prune(&self, rule: Retention, watch: Watch<'_>, dropped: &mut Dropped) -> Result<()> {
+        // What is in memory only is met in the key log then.
+        self.checkpoint()?;
+        let mut hashes = Vec::new();
+        // They stay readable when compaction of the key log removes them. What it writes anew was met before.
+        let (files, end) = self.key_files()?;
+        let total = self.keys.bytes().0;
+        let (mut done, mut told) = (0, 0);
+        for KeyFile { segment, file } in &files {
+            // What is missing is told to those who read it.
+            let Some(file) = file else { continue };
+            let mut scan = self.keys.scan(segment, &**file, FIRST_RECORD, end)?;
+            while let Some(item) = scan.next()? {
+                if let Item::Record { offset, bytes } = item {
+                    let (record, key) = self.keys.decode(segment, bytes, offset)?;
+                    hashes.extend(self.may_lose(rule, &record, key)?);
+                }
+                if hashes.len() >= HASHES_PER_OP * self.options.limits.compact_ops {
+                    dropped.add(self.drop_from(std::mem::take(&mut hashes), rule)?);
+                }
+                if done + scan.offset() >= told + LOOK_UP_BYTES {
+                    told = done + scan.offset();
+                    self.check_open()?;
+                    if watch(told, total.max(told)).is_break() {
+                        return Err(Error::Stopped);
+                    }
+                }
+            }
+            done += scan.offset();
+        }
+        if !hashes.is_empty() {
+            dropped.add(self.drop_from(hashes, rule)?);
+        }
+        Ok(())
+    }
+
+    fn drop_from(&self, chains: Vec<u64>, retention: Retention) -> Result<Dropped> {
+        self.checkpoint_with(Task { chains, retention, ..Task::default() })
+    }
+
+    /// The hash of a key that may lose a version, by one of its records. Records that nothing leads to any more may tell of keys
+    /// that lose nothing: looking through their chains is all that it costs.
+    fn may_lose(&self, rule: Retention, record: &KeyRecord, key: &[u8]) -> Result<Option<u64>> {
+        let is_old = rule.since_ms.is_none_or(|since| record.version.time_ms < since);
+        // A chain's length stands in its head, the newest version, which may well be young.
+        let is_long = rule.since_ms.is_some() || rule.versions.is_none_or(|n| record.chain > n);
+        if !(is_old && is_long) {
+            return Ok(None);
+        }
+        let hash = self.hash(key);
+        match self.candidates(hash) {
+            Ok(slots) => Ok(slots.iter().next().map(|_| hash)),
+            // With a damaged page of the index its keys are left alone, and whoever reads them is told.
+            Err(e) if e.is_corrupt() => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Drops what the store's own options keep no longer, by age. Whether there was anything.
+    ///
+    /// # Errors
+    /// As [`Shared::prune`].
+    pub(crate) fn prune_expired(&self) -> Result<bool> {
+        let mut dropped = Dropped::default();
+        let mut watch = |_, _| match self.closed.load(Ordering::Acquire) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        self.prune(Retention::of(&self.options), &mut watch, &mut dropped)?;
+        Ok(dropped.versions > 0)
+    }
+}

@@ -1,0 +1,126 @@
+//! Backups into a new directory, which is built beside its final name.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use filemap_io::{Access, Dir, OsDir};
+
+use crate::backup::{BackedUp, BackupProgress, Order};
+use crate::error::{Error, Result};
+use crate::format::names;
+use crate::store::{Store, open_dir, open_store_dir, take_lock};
+
+/// How a backup is made; see [`Store::backup`].
+#[derive(Clone, Debug, Default)]
+pub struct BackupOptions {
+    /// An earlier backup of the same store: what that has already is shared with it, where it cannot be shared with the store.
+    pub base: Option<PathBuf>,
+    /// Copy every byte, share nothing.
+    pub copy_all: bool,
+}
+
+impl Store {
+    /// Makes a backup in a new or empty directory: a store of its own that can be opened, read and written. Puts, reads,
+    /// checkpoints and compaction go on meanwhile. Segments that are never written to again are shared with the store (hard
+    /// links), or with `base`, where the file system can; everything else is copied: the index, the key log, and the last
+    /// segment. What is shared takes no space twice, and rot of it is in both: for safety against a failing disk, make backups
+    /// on another one.
+    ///
+    /// Through a handle that writes it holds everything that was put before the call. Through one that reads only it holds what
+    /// the writer, another process perhaps, had put before it; that way it fails in the end if checkpoints come faster
+    /// than the index can be copied.
+    ///
+    /// It is built under the name of `path` with `.partial` added, and gets its own name when everything in it is durable. What a
+    /// process that was killed leaves there, the next backup to the same path replaces.
+    ///
+    /// # Errors
+    /// [`Error::NotEmpty`] when there is something at `path`, or something else than an unfinished backup beside it;
+    /// [`Error::Locked`] when another backup to the same path is being made; [`Error::InvalidOption`] when `base` is not a
+    /// backup of this store; [`Error::Stopped`]; those of [`Store::checkpoint`], of reading and of writing. The store is as it
+    /// was.
+    pub fn backup(
+        &self,
+        path: impl AsRef<Path>,
+        options: &BackupOptions,
+        watch: &mut dyn FnMut(&BackupProgress) -> ControlFlow<()>,
+    ) -> Result<BackedUp> {
+        self.shared.check_open()?;
+        let path = path.as_ref();
+        check_vacant(path)?;
+        let base = options.base.as_deref().map(open_store_dir).transpose()?;
+        let (partial, to) = begin(path)?;
+        let held = take_lock(&*to)?;
+        let cleared = clear(&*to, &partial);
+        let mark = |_| to.open(names::PARTIAL, Access::Create).map_err(|e| Error::io("create", names::PARTIAL, e));
+        let done = cleared.and_then(mark).and_then(|_| {
+            let mut order = Order { to: &*to, base: base.as_deref(), links: !options.copy_all, watch };
+            let done = self.shared.back_up(&mut order)?;
+            filemap_io::rename_dir(&partial, path)
+                .map_err(|e| Error::io("rename", partial.display().to_string(), e))?;
+            Ok(done)
+        });
+        match done {
+            Ok(done) => {
+                // It has its name: without the mark nobody takes it for unfinished under another one.
+                remove(&*to, names::PARTIAL)?;
+                to.sync().map_err(|e| Error::io("sync", path.display().to_string(), e))?;
+                drop(held);
+                Ok(done)
+            }
+            Err(e) => {
+                // What cannot be removed now the next backup replaces.
+                if !matches!(e, Error::NotEmpty { .. }) && clear(&*to, &partial).is_ok() {
+                    let _ = remove(&*to, names::LOCK).and_then(|()| {
+                        filemap_io::remove_dir(&partial)
+                            .map_err(|e| Error::io("remove", partial.display().to_string(), e))
+                    });
+                }
+                Err(e)
+            }
+        }
+    }
+}
+
+/// The directory in which it is built.
+fn begin(path: &Path) -> Result<(PathBuf, Arc<dyn Dir>)> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".partial");
+    let partial = path.with_file_name(name);
+    filemap_io::create_dir(&partial).map_err(|e| Error::io("create", partial.display().to_string(), e))?;
+    let dir = open_dir(&partial)?;
+    Ok((partial, dir))
+}
+
+fn check_vacant(path: &Path) -> Result<()> {
+    let not_empty = || Err(Error::NotEmpty { path: path.to_owned() });
+    if path.file_name().is_none() {
+        return not_empty();
+    }
+    match OsDir::open(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(Error::io("open", path.display().to_string(), e)),
+        Ok(dir) => match dir.list().map_err(|e| Error::io("list", path.display().to_string(), e))?.as_slice() {
+            [] => Ok(()),
+            _ => not_empty(),
+        },
+    }
+}
+
+/// Removes what an unfinished backup has left, all but its lock.
+fn clear(dir: &dyn Dir, path: &Path) -> Result<()> {
+    let found = dir.list().map_err(|e| Error::io("list", path.display().to_string(), e))?;
+    let is_marked = found.iter().any(|name| name == names::PARTIAL);
+    let is_ours = |name: &String| name == names::LOCK || (is_marked && names::is_ours(name));
+    if !found.iter().all(is_ours) {
+        return Err(Error::NotEmpty { path: path.to_owned() });
+    }
+    // The mark goes last: without it the others would not be known for ours.
+    let others = found.iter().filter(|name| *name != names::LOCK && *name != names::PARTIAL);
+    others.into_iter().try_for_each(|name| remove(dir, name))?;
+    if is_marked { remove(dir, names::PARTIAL) } else { Ok(()) }
+}
+
+fn remove(dir: &dyn Dir, name: &str) -> Result<()> {
+    dir.remove(name).map_err(|e| Error::io("remove", name, e))
+}

@@ -1,0 +1,220 @@
+//! Copies all versions of all keys into another store: the way to a store without garbage, to other options, and to one store
+//! made of several.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::ops::ControlFlow;
+
+use crate::error::{Error, Result};
+use crate::format::value::Kind;
+use crate::record::{Head, Record};
+use crate::segments::FIRST_RECORD;
+use crate::state::Spot;
+use crate::store::{Pages, Store};
+use crate::values::append::Draft;
+use crate::values::read::{Body, Reader, Want};
+
+/// What was copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Copied {
+    /// Keys that were met.
+    pub keys: u64,
+    /// Versions that were stored, those of `unchanged` included.
+    pub versions: u64,
+    /// Of these: versions whose body is that of the version before, and was not stored again.
+    pub unchanged: u64,
+    /// Versions that the other store had already.
+    pub already_there: u64,
+    /// Bytes of the bodies that were stored.
+    pub body_bytes: u64,
+    /// Damaged records that were passed over.
+    pub damaged: u64,
+}
+
+/// How a copy is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopyOptions {
+    /// Compress every body anew, at the other store's level, instead of taking it over as it is.
+    pub recompress: bool,
+}
+
+/// What a copy tells of as it goes.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum CopyEvent<'a> {
+    /// A key is done; what was copied so far.
+    Done(&'a Copied),
+    /// Something cannot be read, and is passed over.
+    Damaged(&'a Error),
+}
+
+impl Store {
+    /// Copies every live version of every key to another store, with its time and meta, those of a key one after the other in
+    /// the order in which they were put. What the other store has already (the same key, time and digest) it is not given again,
+    /// so that a copy that was broken off goes on when it is done again. A version whose body is that of the newest one there
+    /// becomes a reference. Keys come in the order of this store's log: a sequential read of it, and of the key log for keys with
+    /// several versions. Pages are taken over as they are compressed, with their dictionaries,
+    /// if the other store has none of its own. What is put here meanwhile is not copied. Damaged records are told to `watch` and passed over.
+    ///
+    /// # Errors
+    /// [`Error::Canonicalizer`] when the other store makes its keys by another rule; [`Error::Stopped`]; those of
+    /// [`Store::put`].
+    pub fn copy_to(
+        &self,
+        to: &Store,
+        options: CopyOptions,
+        watch: &mut dyn FnMut(CopyEvent<'_>) -> ControlFlow<()>,
+    ) -> Result<Copied> {
+        let (stored, wanted) = (to.canonicalizer(), self.canonicalizer());
+        if stored != wanted {
+            return Err(Error::Canonicalizer { stored: stored.to_string(), wanted: wanted.to_string() });
+        }
+        let fresh = to.shared.log_end().1 == 1;
+        let dictionaries = match options.recompress {
+            true => BTreeSet::new(),
+            false => to.shared.adopt_dictionaries(&self.shared)?,
+        };
+        let mut copy = Copy { from: self, to, options, fresh, dictionaries, sum: Copied::default() };
+        let mut pages = Pages::new(std::sync::Arc::clone(&self.shared), true);
+        let before = pages.before();
+        let met =
+            |pages: &mut Pages, key: Vec<u8>, spot: &Spot| Ok(pages.met(&key, spot, |_, _| Ok(()))?.map(|()| key));
+        while let Some(found) = pages.advance(met) {
+            let copied = found.and_then(|key| copy.key(&key, before, watch));
+            let flow = match copied {
+                Ok(()) => watch(CopyEvent::Done(&copy.sum)),
+                Err(e) if e.is_corrupt() => copy.pass_over(&e, watch),
+                Err(e) => return Err(e),
+            };
+            if flow.is_break() {
+                return Err(Error::Stopped);
+            }
+        }
+        Ok(copy.sum)
+    }
+}
+
+struct Copy<'a> {
+    from: &'a Store,
+    to: &'a Store,
+    options: CopyOptions,
+    /// Whether the other store was empty: what it holds was put by this copy.
+    fresh: bool,
+    /// Which dictionaries both stores have, by id.
+    dictionaries: BTreeSet<u32>,
+    sum: Copied,
+}
+
+impl Copy<'_> {
+    fn pass_over(&mut self, e: &Error, watch: &mut dyn FnMut(CopyEvent<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
+        self.sum.damaged += 1;
+        watch(CopyEvent::Damaged(e))
+    }
+
+    /// All versions of a key, in the order of their sequences.
+    fn key(&mut self, key: &[u8], before: u64, watch: &mut dyn FnMut(CopyEvent<'_>) -> ControlFlow<()>) -> Result<()> {
+        let mut spots = self.from.shared.looking_again(|| self.from.shared.spots(key))?;
+        if spots.iter().any(|s| s.version.sequence < before) {
+            spots.retain(|s| s.version.sequence < before);
+        }
+        spots.sort_by_key(|s| s.version.sequence);
+        self.sum.keys += u64::from(!spots.is_empty());
+        let there = if self.fresh { Vec::new() } else { self.there(key)? };
+        for spot in &spots {
+            let copied = self.from.shared.looking_again(|| self.version(key, spot, &there));
+            match copied {
+                Err(e) if e.is_corrupt() => {
+                    if self.pass_over(&e, watch).is_break() {
+                        return Err(Error::Stopped);
+                    }
+                }
+                copied => {
+                    let sum = copied?;
+                    self.sum.versions += sum.versions;
+                    self.sum.unchanged += sum.unchanged;
+                    self.sum.already_there += sum.already_there;
+                    self.sum.body_bytes += sum.body_bytes;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the other store has of a key. What is damaged there is not there: copying it mends the page.
+    fn there(&self, key: &[u8]) -> Result<Vec<Head>> {
+        match self.to.history(key) {
+            Err(e) if e.is_corrupt() => Ok(Vec::new()),
+            there => there,
+        }
+    }
+
+    /// One version, wherever it lies by now; gone since, it is not copied.
+    fn version(&self, key: &[u8], spot: &Spot, there: &[Head]) -> Result<Copied> {
+        let from = &self.from.shared;
+        let all = from.all_spots(key, from.hash(key))?;
+        let Some(spot) = all.into_iter().find(|s| s.version == spot.version) else { return Ok(Copied::default()) };
+        let head = from.with_spot(key, &spot, Want::Head, |raw| raw.head())?;
+        if there.iter().any(|t| t.version.time_ms == head.version.time_ms && t.digest == head.digest) {
+            return Ok(Copied { already_there: 1, ..Copied::default() });
+        }
+        let stored = Copied { versions: 1, body_bytes: head.body_bytes, ..Copied::default() };
+        let record = Record { key, meta: &head.meta, body: &[], time_ms: head.version.time_ms };
+        let may_refer = spot.refers_to != 0 || !there.is_empty();
+        if may_refer && self.to.put_reference(&record, head.digest, head.body_bytes)?.is_some() {
+            return Ok(Copied { unchanged: 1, body_bytes: 0, ..stored });
+        }
+        if spot.refers_to == 0 && !spot.chunked && !self.options.recompress && self.take_over(key, &spot)? {
+            return Ok(stored);
+        }
+        let loaded = from.load(key, &spot)?;
+        match loaded.body {
+            Some(Body::Whole(body)) => {
+                self.to.shared.check_put(key, &head.meta, body.len() as u64)?;
+                self.to.put_checked(&Record { body: &body, ..record }, Some(head.digest))?;
+            }
+            Some(chunks) => {
+                let mut reader = Reader::new(std::sync::Arc::clone(&from.segments), loaded.head, chunks)?;
+                self.stream(&record, &mut reader)?;
+            }
+            None => return Err(Error::Closed),
+        }
+        Ok(stored)
+    }
+
+    /// Stores a page as it lies in the log, neither decompressed nor compressed. Whether that could be.
+    fn take_over(&self, key: &[u8], spot: &Spot) -> Result<bool> {
+        let to = &self.to.shared;
+        if spot.extent.bytes() + FIRST_RECORD > u64::from(to.birth.segment_bytes) {
+            return Ok(false);
+        }
+        let draft = self.from.shared.with_spot(key, spot, Want::Whole, |raw| {
+            let dictionary = raw.header.dictionary;
+            let can_be_read = dictionary == 0 || self.dictionaries.contains(&dictionary);
+            let is_page = raw.header.kind == Kind::Page && can_be_read;
+            Ok(is_page.then(|| (Draft::again(raw.header, raw.bytes), raw.header.raw_bytes)))
+        })?;
+        let Some((draft, body_bytes)) = draft else { return Ok(false) };
+        to.check_put(key, &[], body_bytes)?;
+        self.to.put_draft(draft, key, body_bytes)?;
+        Ok(true)
+    }
+
+    fn stream(&self, record: &Record<'_>, body: &mut Reader) -> Result<()> {
+        let mut writer = self.to.put_stream(record.key, record.meta, record.time_ms)?;
+        let mut piece = vec![0; 256 << 10];
+        loop {
+            match body.read(&mut piece) {
+                Ok(0) => return writer.finish().map(|_| ()),
+                Ok(n) => writer.push(&piece[..n])?,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => {
+                    return Err(match e.downcast::<Error>() {
+                        Ok(e) => e,
+                        Err(e) => Error::Source(std::sync::Arc::new(e)),
+                    });
+                }
+            }
+        }
+    }
+}

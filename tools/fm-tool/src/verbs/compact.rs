@@ -1,0 +1,127 @@
+//! `compact`: gives the space of dead records back, or says what that would give.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use filemap_core::{Compacted, Reason, Store};
+use serde_json::json;
+
+use crate::cli::Shared;
+use crate::outcome::{Failure, Outcome};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::words::{count, size};
+use crate::{interrupt, opening, quantity, words};
+
+/// Give back the space of what is dead
+#[derive(clap::Args)]
+#[command(
+    after_help = "A process that writes the store compacts by itself, as the bound on space asks for it; this verb is for stores\n\
+    that nobody writes. Needs free space of about one segment.\n\nExample:\n  fm-tool compact pages.fm --dry-run"
+)]
+pub struct Args {
+    /// The store's folder
+    store: PathBuf,
+    /// Only say what it would do, as far as the last checkpoint knows
+    #[arg(long)]
+    dry_run: bool,
+    /// Only as far as the bound asks for: a quarter more than what lives
+    #[arg(long)]
+    to_bound: bool,
+    /// Read no more than so many bytes a second, for instance 50MB
+    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
+    rate: Option<u64>,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let mut out = Output::stdout(shared.json);
+    if args.dry_run {
+        let store = opening::engine_to_read(&args.store, shared)?;
+        foretell(&store, args.to_bound, shared, &mut out)?;
+        out.finish()?;
+        return Ok(Outcome::Done);
+    }
+    let store = opening::engine_to_change(&args.store, shared, |options| options.compaction_rate(args.rate))?;
+    let done = compact(&store, args.to_bound, shared);
+    let closed = store.close();
+    let done = done?;
+    closed?;
+    let outcome = tell(&done, shared, &args.store, &mut out)?;
+    out.finish()?;
+    Ok(outcome)
+}
+
+/// Says what a compaction would do.
+pub fn foretell(store: &Store, to_bound: bool, shared: &Shared, out: &mut Output) -> Result<(), Failure> {
+    let plan = store.compaction_plan(to_bound)?;
+    if out.is_json() {
+        out.json(&json!({
+            "dry_run": true,
+            "reason": plan.reason.to_string(),
+            "segments": plan.segments,
+            "copied_bytes": plan.copied_bytes,
+            "freed_bytes": plan.freed_bytes,
+        }))?;
+    } else if plan.segments.is_empty() && !shared.quiet {
+        words::say(format_args!("nothing would be compacted: {}", plan.reason));
+    } else if !shared.quiet {
+        words::say(format_args!(
+            "{} would be emptied ({}): {} copied, {} given back",
+            count(plan.segments.len() as u64, "segment"),
+            plan.reason,
+            size(plan.copied_bytes),
+            size(plan.freed_bytes),
+        ));
+    }
+    Ok(())
+}
+
+/// Compacts, and shows how far it is.
+pub fn compact(store: &Store, to_bound: bool, shared: &Shared) -> Result<Compacted, Failure> {
+    interrupt::listen();
+    let plan = store.compaction_plan(to_bound)?;
+    let bar = Progress::bytes(shared);
+    let total_bytes = plan.copied_bytes + plan.freed_bytes;
+    Ok(store.compact_with(to_bound, &mut |done| {
+        let words = || format!("{} given back", size(done.removed_bytes.saturating_sub(done.copied_bytes)));
+        bar.at(done.read_bytes, total_bytes.max(done.read_bytes), words);
+        if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?)
+}
+
+/// Says what a compaction has done.
+pub fn tell(done: &Compacted, shared: &Shared, path: &Path, out: &mut Output) -> Result<Outcome, Failure> {
+    let freed_bytes = done.removed_bytes.saturating_sub(done.copied_bytes);
+    let segments = count(done.removed_segments, "segment");
+    if out.is_json() {
+        out.json(&json!({
+            "reason": done.reason.to_string(),
+            "removed_segments": done.removed_segments,
+            "read_bytes": done.read_bytes,
+            "copied_bytes": done.copied_bytes,
+            "freed_bytes": freed_bytes,
+            "elapsed_ms": done.elapsed.as_millis() as u64,
+        }))?;
+    } else if done.reason != Reason::Stopped && !shared.quiet {
+        if done.removed_segments == 0 {
+            words::say(format_args!("nothing was compacted: {}", done.reason));
+        } else {
+            words::say(format_args!(
+                "{segments} removed: {} given back, {} copied, in {:.1} s",
+                size(freed_bytes),
+                size(done.copied_bytes),
+                done.elapsed.as_secs_f64(),
+            ));
+        }
+    }
+    if done.reason == Reason::Stopped {
+        out.flush()?;
+        let freed = size(freed_bytes);
+        return Ok(interrupt::outcome(format_args!(
+            "{segments} removed, {freed} given back, which stay so; `fm-tool compact {}` goes on",
+            path.display()
+        )));
+    }
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,118 @@
+//! `merge`: adds every version of some stores to another.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use filemap_core::{Copied, CopyEvent, CopyOptions, Error, Store};
+use serde_json::json;
+
+use crate::cli::Shared;
+use crate::outcome::{Failure, Outcome};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::words::{count, size};
+use crate::{interrupt, opening, words};
+
+/// Add all pages of some stores to another
+#[derive(clap::Args)]
+#[command(
+    after_help = "Every version comes with its time and headers. What is there already (the same URL, time and body) is not\n\
+    added again, so that a merge that was stopped goes on when it is run again. The stores must make their keys by\n\
+    the same rule.\n\nExample:\n  fm-tool merge all.fm monday.fm tuesday.fm"
+)]
+pub struct Args {
+    /// The store to add to, made if it is absent
+    to: PathBuf,
+    /// The stores that are added
+    #[arg(required = true)]
+    stores: Vec<PathBuf>,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let mut stores = Vec::new();
+    for path in &args.stores {
+        stores.push(opening::engine_to_read(path, shared)?);
+    }
+    let to = Store::open_or_create(&args.to, opening::options_like(&stores[0], shared))?;
+    interrupt::listen();
+    let mut out = Output::stdout(shared.json);
+    let mut outcome = Ok(Outcome::Done);
+    for (store, path) in stores.iter().zip(&args.stores) {
+        let added = copy(store, path, &to, &args.to, CopyOptions::default(), shared, &mut out);
+        outcome = added.and_then(|added| outcome.map(|outcome| outcome.and(added)));
+        if !matches!(outcome, Ok(outcome) if !matches!(outcome, Outcome::Interrupted(_))) {
+            break;
+        }
+    }
+    // What was added is there, whatever stopped the rest.
+    let closed = to.close();
+    let outcome = outcome?;
+    closed?;
+    out.finish()?;
+    Ok(outcome)
+}
+
+/// Copies all versions of one store to another, and says what came of it.
+pub fn copy(
+    from: &Store,
+    from_path: &Path,
+    to: &Store,
+    to_path: &Path,
+    options: CopyOptions,
+    shared: &Shared,
+    out: &mut Output,
+) -> Result<Outcome, Failure> {
+    let stats = from.stats();
+    let bar = Progress::records(shared, Some(stats.indexed_keys + stats.recent_entries), "keys");
+    let mut so_far = Copied::default();
+    let copied = from.copy_to(to, options, &mut |event| {
+        match event {
+            CopyEvent::Done(sum) => {
+                so_far = *sum;
+                bar.add();
+            }
+            CopyEvent::Damaged(error) => bar.aside(|| words::complain(error)),
+            _ => {}
+        }
+        if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    drop(bar);
+    match copied {
+        Err(Error::Stopped) => {
+            let (from, to) = (from_path.display(), to_path.display());
+            let versions = count(so_far.versions, "version");
+            Ok(interrupt::outcome(format_args!("{versions} copied; `fm-tool merge {to} {from}` goes on from there")))
+        }
+        copied => {
+            let copied = copied?;
+            tell(&copied, from_path, shared, out)?;
+            Ok(if copied.damaged > 0 { Outcome::Damaged } else { Outcome::Done })
+        }
+    }
+}
+
+fn tell(copied: &Copied, from: &Path, shared: &Shared, out: &mut Output) -> Result<(), Failure> {
+    if out.is_json() {
+        return out.json(&json!({
+            "store": from.display().to_string(),
+            "keys": copied.keys,
+            "versions": copied.versions,
+            "unchanged": copied.unchanged,
+            "already_there": copied.already_there,
+            "body_bytes": copied.body_bytes,
+            "damaged": copied.damaged,
+        }));
+    }
+    if !shared.quiet {
+        words::say(format_args!(
+            "{}: {} of {} added, {} of them unchanged; {} there already",
+            from.display(),
+            count(copied.versions, "version"),
+            size(copied.body_bytes),
+            copied.unchanged,
+            copied.already_there,
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! `prune`: drops old versions by number, age or size, and gives their space back.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use filemap_core::{PruneProgress, PruneRule, Pruned, Store};
+use serde_json::json;
+
+use crate::cli::Shared;
+use crate::outcome::{Failure, Outcome};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::verbs::compact;
+use crate::words::{count, size};
+use crate::{interrupt, opening, quantity, words};
+
+/// Drop old versions of pages
+#[derive(clap::Args)]
+#[command(
+    mut_arg("older_than", |arg| arg.required_unless_present_any(["keep_versions", "max_size"])),
+    after_help = "--older-than alone drops every older version, the newest too: a page not fetched since is gone altogether.\n\
+    --keep-versions alone keeps the newest of each page whatever their age. Both together drop a version only if\n\
+    both do. --max-size comes after them and drops the oldest versions of all pages, until what lives in the value\n\
+    log fits. A body that a kept version refers to is kept.\n\n\
+    Example:\n  fm-tool prune pages.fm --older-than 90d --keep-versions 1"
+)]
+pub struct Args {
+    /// The store's folder
+    store: PathBuf,
+    /// Drop versions older than this: 90d, 12h, 2w, or a time
+    #[arg(long, value_name = "AGE", value_parser = quantity::past, allow_negative_numbers = true)]
+    older_than: Option<i64>,
+    /// Keep the newest N versions of each page
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    keep_versions: Option<u32>,
+    /// Drop the oldest versions until the rest takes no more than this in the value log: 500GB
+    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
+    max_size: Option<u64>,
+    /// Only say what would be dropped
+    #[arg(long, conflicts_with = "compact")]
+    dry_run: bool,
+    /// Give all space back, and not only as much as the bound on space asks for
+    #[arg(long)]
+    compact: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let rule =
+        PruneRule { keep_versions: args.keep_versions, since_ms: args.older_than, max_live_bytes: args.max_size };
+    let mut out = Output::stdout(shared.json);
+    if args.dry_run {
+        let store = opening::engine_to_read(&args.store, shared)?;
+        interrupt::listen();
+        let bar = Progress::records(shared, Some(0), "looked through");
+        let planned = store.prune_plan(rule, &mut |progress| watch(&bar, progress));
+        drop(bar);
+        if interrupt::asked() {
+            return Ok(interrupt::outcome("not all was looked at; nothing was changed"));
+        }
+        tell(&planned?, true, shared, &mut out)?;
+        out.finish()?;
+        return Ok(Outcome::Done);
+    }
+    let store = opening::engine_to_change(&args.store, shared, |options| options)?;
+    let outcome = pruned(&store, rule, args, shared, &mut out);
+    // What was dropped stays so, whatever stopped the rest.
+    let closed = store.close();
+    let outcome = outcome?;
+    closed?;
+    out.finish()?;
+    Ok(outcome)
+}
+
+fn pruned(store: &Store, rule: PruneRule, args: &Args, shared: &Shared, out: &mut Output) -> Result<Outcome, Failure> {
+    interrupt::listen();
+    let bar = Progress::records(shared, Some(0), "looked through");
+    let pruned = store.prune(rule, &mut |progress| watch(&bar, progress))?;
+    drop(bar);
+    tell(&pruned, false, shared, out)?;
+    if pruned.is_stopped {
+        out.flush()?;
+        let what = "what was dropped stays so; the same command goes on";
+        return Ok(interrupt::outcome(format_args!("{} dropped so far; {what}", count(pruned.versions, "version"))));
+    }
+    if pruned.versions == 0 && !args.compact {
+        return Ok(Outcome::Done);
+    }
+    let done = compact::compact(store, !args.compact, shared)?;
+    compact::tell(&done, shared, &args.store, out)
+}
+
+fn watch(bar: &Progress, progress: PruneProgress) -> ControlFlow<()> {
+    bar.at(progress.done, progress.total, || "looked through".to_owned());
+    if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+fn tell(pruned: &Pruned, dry_run: bool, shared: &Shared, out: &mut Output) -> Result<(), Failure> {
+    if out.is_json() {
+        return out.json(&json!({
+            "dry_run": dry_run,
+            "versions": pruned.versions,
+            "pages": pruned.keys,
+            "bytes": pruned.bytes,
+            "live_bytes": pruned.live_bytes,
+            "stopped": pruned.is_stopped,
+        }));
+    }
+    if !shared.quiet {
+        let (versions, pages) = (count(pruned.versions, "version"), count(pruned.keys, "page"));
+        words::say(format_args!(
+            "{versions} of {} {}, with which {pages} {}; {} live{}",
+            size(pruned.bytes),
+            if dry_run { "would be dropped" } else { "dropped" },
+            if dry_run { "would go altogether" } else { "went altogether" },
+            size(pruned.live_bytes),
+            if dry_run { " after that" } else { "" },
+        ));
+    }
+    Ok(())
+}
