@@ -141,8 +141,10 @@ impl Oracle {
             let all = steps.clone();
             // What was put or removed meanwhile may be what hides it, and may be lost.
             let is_hidden = all.iter().any(|s| s.number >= begun);
-            for step in steps.iter_mut().filter(|s| is_hidden && pruning.may_drop(s, &all)) {
-                step.may_be_gone = true;
+            // And what holds the body of another may be there, and show only when less hides it.
+            let may_hold = |s: &Step| shown.iter().any(|one| s.has_body(&one.body));
+            for step in steps.iter_mut().filter(|s| pruning.may_drop(s, &all)) {
+                step.may_be_gone |= is_hidden || (may_hold(step) && !is_shown(step));
             }
             steps.retain(|s| !s.acknowledged || s.may_be_gone || !pruning.may_drop(s, &all) || is_shown(s));
         }
@@ -245,6 +247,14 @@ impl Oracle {
     /// durable.
     pub fn rebased(&self, shown: &BTreeMap<Vec<u8>, Vec<Shown>>) -> Oracle {
         let mut next = Oracle::new(self.keep);
+        for (key, list) in shown.iter().filter(|(_, list)| self.keep.is_some_and(|keep| list.len() >= keep as usize)) {
+            // What is not shown for there are enough newer ones may hold the body of one of them, and show again after a prune.
+            let may_hold =
+                |s: &&Step| !list.iter().any(|one| matches(s, one)) && list.iter().any(|one| s.has_body(&one.body));
+            for step in self.keys.get(key).into_iter().flatten().filter(may_hold) {
+                next.begin(key, step.what.clone());
+            }
+        }
         let mut all: Vec<(&Vec<u8>, &Shown)> =
             shown.iter().flat_map(|(k, list)| list.iter().map(move |s| (k, s))).collect();
         all.sort_by_key(|(_, s)| s.version.sequence);
@@ -308,6 +318,12 @@ fn tell(steps: &[Step]) -> String {
         What::Remove => format!("{}:remove{}", s.number, if s.acknowledged { "" } else { "?" }),
     };
     steps.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
+impl Step {
+    fn has_body(&self, wanted: &[u8]) -> bool {
+        std::matches!(&self.what, What::Put { body, .. } if **body == *wanted)
+    }
 }
 
 #[cfg(test)]

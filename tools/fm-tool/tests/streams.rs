@@ -8,7 +8,7 @@ use std::process::Stdio;
 use harness::{Bench, PAGE_URL, PAGES, run, tool, warc};
 use serde_json::Value;
 
-const VERBS: [&str; 19] = [
+const VERBS: [&str; 25] = [
     "import",
     "get",
     "put",
@@ -25,6 +25,12 @@ const VERBS: [&str; 19] = [
     "recompress",
     "dump",
     "load",
+    "segments",
+    "compact",
+    "prune",
+    "backup",
+    "copy",
+    "merge",
     "inspect",
     "completions",
     "man",
