@@ -48,7 +48,7 @@ pub const ENGINE_LAYERS: &[&[&str]] = &[
     // Work over that state.
     &["checkpoint"],
     &["backup", "compact", "prune"],
-    &["check", "inspect"],
+    &["check", "inspect", "repair"],
     &["worker"],
     &["store"],
     &["sim", "fuzzing"],

@@ -43,6 +43,7 @@ pub enum Fault {
     VictimsRemovedEarly,
     DictionaryNotSynced,
     DictionaryNameNotSynced,
+    RemovalsForgotten,
     BackupNotHeld,
     BackupNotSynced,
     ExpiringReferredTo,
@@ -63,9 +64,9 @@ mod on {
 
     impl Fault {
         /// All that lose something soon. `LocationsNotSeeded` does so only where a record lies in two places, `RemovalsDropped` only
-        /// when the index is rebuilt from the value log, `StaleKeysBelieved` only for a reader that has not followed since a segment of
-        /// the key log went.
-        pub const ALL: [Fault; 37] = [
+        /// where an older version lies in a segment that is not worth compacting and the index is made anew from the value log,
+        /// `StaleKeysBelieved` only for a reader that has not followed since a segment of the key log went.
+        pub const ALL: [Fault; 38] = [
             Fault::LogNotSyncedBeforeCheckpoint,
             Fault::KeysNotSynced,
             Fault::RolledKeysNotSynced,
@@ -100,6 +101,7 @@ mod on {
             Fault::StreamsNotPinned,
             Fault::DictionaryNotSynced,
             Fault::DictionaryNameNotSynced,
+            Fault::RemovalsForgotten,
             Fault::BackupNotHeld,
             Fault::BackupNotSynced,
             Fault::ExpiringReferredTo,

@@ -139,6 +139,9 @@ pub enum Error {
         /// What is wrong with its value.
         why: String,
     },
+    /// The caller asked for the work to stop before its end.
+    #[error("stopped before the end, as was asked")]
+    Interrupted,
     /// A reader that was handed to the store failed. Nothing was stored.
     #[error("the source of the value failed: {0}")]
     Source(Arc<io::Error>),

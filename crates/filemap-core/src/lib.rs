@@ -43,6 +43,7 @@ mod prune;
 mod recent;
 mod record;
 mod recover;
+mod repair;
 mod segments;
 #[cfg(feature = "sim")]
 pub mod sim;
@@ -62,6 +63,7 @@ pub use event::{Compacted, DictionaryMade, Event, Reason, RecoveryReport};
 pub use inspect::{Inspected, inspect};
 pub use options::{Canonicalizer, Dictionaries, Durability, Options};
 pub use record::{Head, MAX_KEY_BYTES, MAX_META_BYTES, MAX_VALUE_BYTES, Place, Put, Record, Value, Version};
+pub use repair::{Ignored, Loss, RepairProgress, RepairReport, RepairTo};
 pub use state::RecompressionEstimate;
 pub use stats::{StatValue, Stats};
 pub use store::{

@@ -5,6 +5,7 @@
 //! thread decides the order of everything and a seed repeats it. [`at_steps`] puts other calls, puts for instance, between the
 //! steps of a checkpoint.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,7 +15,8 @@ use crate::backup::{BackedUp, Order};
 use crate::compact;
 use crate::error::Result;
 use crate::options::Options;
-use crate::store::{Store, Threads};
+use crate::repair::RepairReport;
+use crate::store::{Store, Threads, repair_in};
 use crate::worker;
 
 pub use crate::buggify::{Fault, at_steps, plant};
@@ -49,6 +51,18 @@ pub fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
 /// As there.
 pub fn open_read_only(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
     Store::open_read_only_in(dir, options)
+}
+
+/// As [`Store::repair`], over any directories: into another one, or in place.
+///
+/// # Errors
+/// As there.
+pub fn repair(source: Arc<dyn Dir>, target: Option<Arc<dyn Dir>>, options: &Options) -> Result<RepairReport> {
+    let mut go_on = |_| ControlFlow::Continue(());
+    match target {
+        Some(dir) => repair_in(source, Some(&|| Ok(Arc::clone(&dir))), options, Threads::None, &mut go_on),
+        None => repair_in(source, None, options, Threads::None, &mut go_on),
+    }
 }
 
 /// Does what the threads of a store would do now: writes back, prepares a segment, runs a checkpoint that is due, makes

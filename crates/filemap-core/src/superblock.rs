@@ -30,6 +30,13 @@ impl SuperblockFile {
         file.sync().map_err(|e| Error::io("sync", name, e))
     }
 
+    /// Opens the file that [`SuperblockFile::create`] has made, to be written. Whatever it is called later.
+    pub(crate) fn open_new(dir: &dyn Dir) -> Result<SuperblockFile> {
+        let name = names::NEW_SUPERBLOCK;
+        let file = dir.open(name, Access::Write).map_err(|e| Error::io("open", name, e))?;
+        Ok(SuperblockFile { file })
+    }
+
     /// Opens the file. `NotAStore` when there is none.
     pub(crate) fn open(dir: &dyn Dir, access: Access) -> Result<SuperblockFile> {
         let file = dir.open(names::SUPERBLOCK, access).map_err(|e| match e.kind() {

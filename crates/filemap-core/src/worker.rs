@@ -47,10 +47,19 @@ pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle>> {
     if shared.options.makes_dictionaries() {
         jobs.push(("filemap-train", keep_trained));
     }
+    start_some(shared, &jobs)
+}
+
+/// As [`start`], only the thread that runs checkpoints: for a store that is being made from its log.
+pub(crate) fn start_checkpoints(shared: &Arc<Shared>) -> Result<Vec<JoinHandle>> {
+    start_some(shared, &[("filemap-checkpoint", keep_checkpointed)])
+}
+
+fn start_some(shared: &Arc<Shared>, jobs: &[(&'static str, Job)]) -> Result<Vec<JoinHandle>> {
     let mut threads = Vec::new();
     for (name, job) in jobs {
-        let mine = Arc::clone(shared);
-        match Builder::new().name(name.into()).spawn(move || job(&mine)) {
+        let (mine, job) = (Arc::clone(shared), *job);
+        match Builder::new().name((*name).into()).spawn(move || job(&mine)) {
             Ok(thread) => threads.push(thread),
             Err(e) => {
                 shared.stop_bells();

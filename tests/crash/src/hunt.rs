@@ -226,7 +226,12 @@ impl Run {
         }
         disk.fail(None);
         let shown = driver.store().and_then(|s| judge::contents(s, &now(&driver.oracle), After::Kill));
-        shown.map(|_| ()).map_err(|e| e.to_string())
+        shown.map_err(|e| e.to_string())?;
+        // A string's end is where most has been removed, moved and dropped: its log alone must tell all of that.
+        disk.observe(None);
+        self.count.states += 1;
+        let depth = Depth::Repair(self.count.states);
+        judge::image(&disk.kill(), &self.world, &now(&driver.oracle), After::Kill, depth)
     }
 
     /// A call failed. Reads go on; the store opens again on what the failure left, with all that is durable.
@@ -265,7 +270,7 @@ impl Run {
             return self.generation(number + 1, image.disk, Some(oracle), image.after);
         }
         let depth = match self.rng.u8(..16) {
-            0 => Depth::Verify,
+            0 => Depth::Repair(self.count.states),
             1..=3 => Depth::Checkpoint,
             _ => Depth::Read,
         };

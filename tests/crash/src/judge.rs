@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use filemap_core::{Error, Record, Store, sim};
 use filemap_io::sim::SimDisk;
 
+use crate::mend;
 use crate::oracle::{After, Oracle, Shown, What};
 use crate::world::World;
 
@@ -127,6 +128,8 @@ pub enum Depth {
     Checkpoint,
     /// Then verified, too.
     Verify,
+    /// Then made anew from its value log, by a repair that the seed decides.
+    Repair(u64),
 }
 
 /// Opens an image and judges it.
@@ -141,13 +144,23 @@ pub fn image(disk: &SimDisk, world: &World, oracle: &Oracle, after: After, depth
     let store = sim::open(disk.dir(), world.options.clone()).map_err(|e| format!("open: {e}"))?;
     let result = judged(&store, &reader, oracle, after, depth);
     sim::abandon(store);
-    result
+    match (result?, depth) {
+        (Some(now), Depth::Repair(seed)) => mend::repaired(disk, world, &now, &mut fastrand::Rng::with_seed(seed)),
+        _ => Ok(()),
+    }
 }
 
-fn judged(store: &Store, reader: &Store, oracle: &Oracle, after: After, depth: Depth) -> Result<(), String> {
+/// What the store must show at the end, if anything was done to it.
+fn judged(
+    store: &Store,
+    reader: &Store,
+    oracle: &Oracle,
+    after: After,
+    depth: Depth,
+) -> Result<Option<Oracle>, String> {
     let shown = contents(store, oracle, after).map_err(|e| e.to_string())?;
     if depth == Depth::Read {
-        return Ok(());
+        return Ok(None);
     }
     let mut now = oracle.rebased(&shown);
     let (key, body) = (b"http://new.example/", b"after all");
@@ -158,7 +171,7 @@ fn judged(store: &Store, reader: &Store, oracle: &Oracle, after: After, depth: D
     contents(reader, &now, After::Kill).map_err(|e| format!("a reader that was there before: {e}"))?;
     store.checkpoint().map_err(|e| format!("checkpoint: {e}"))?;
     contents(store, &now, After::Kill).map_err(|e| format!("after a checkpoint: {e}"))?;
-    if depth == Depth::Verify {
+    if depth != Depth::Checkpoint {
         let report = store.verify(&mut |_| {}).map_err(|e| format!("verify: {e}"))?;
         if let Some(problem) = report.problems.first() {
             return Err(format!("verify: {} at {}: {}", problem.file, problem.offset, problem.what));
@@ -171,7 +184,7 @@ fn judged(store: &Store, reader: &Store, oracle: &Oracle, after: After, depth: D
             ));
         }
     }
-    Ok(())
+    Ok(Some(now))
 }
 
 /// Judges what a crash left of a store that was being created: it opens and is empty, or it can be created again.

@@ -5,6 +5,7 @@
 //! - `world` chooses options, tiny limits and keys;
 //! - `op` has the operations; `drive` performs them on a store and tells the oracle;
 //! - `judge` opens an image and compares it with the oracle;
+//! - `mend` repairs a store without its derived files;
 //! - [`hunt`] runs random strings of operations over three generations of crashes;
 //! - [`small`] runs every string of up to four operations;
 //! - [`failing`] lets every single call fail, one run a call.
@@ -15,6 +16,7 @@ mod drive;
 pub mod failing;
 pub mod hunt;
 mod judge;
+mod mend;
 mod op;
 mod oracle;
 pub mod small;

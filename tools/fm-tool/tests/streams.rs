@@ -8,7 +8,7 @@ use std::process::Stdio;
 use harness::{Bench, PAGE_URL, PAGES, run, tool, warc};
 use serde_json::Value;
 
-const VERBS: [&str; 25] = [
+const VERBS: [&str; 26] = [
     "import",
     "get",
     "put",
@@ -21,6 +21,7 @@ const VERBS: [&str; 25] = [
     "top",
     "stat",
     "verify",
+    "repair",
     "train",
     "recompress",
     "dump",

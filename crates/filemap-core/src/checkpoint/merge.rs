@@ -87,6 +87,10 @@ impl Merge<'_> {
             if !is_news && existing.address != 0 {
                 return Ok(());
             }
+            if floor == 0 && existing.address != 0 && self.retention.keeps_all() {
+                new.retain(|s| !there.contains(&s.version.sequence));
+                return self.extend(slots, hash, key, &existing, new);
+            }
             if floor > 0 {
                 // What lies behind damage was put before the removal.
                 chain.behind = (0, 0);

@@ -33,16 +33,16 @@ pub(crate) struct Task {
     pub(crate) evacuated: Option<u16>,
     /// Leaves of the index are moved to the front of its file, some of them, and what is free behind them is given back.
     pub(crate) sweep: bool,
-    /// Whether there are new segments that a superblock must name, even if they hold nothing but removals.
-    pub(crate) names_output: bool,
+    /// A superblock is to be written though nothing may have changed in the index: segments without a version are to be named.
+    pub(crate) is_due: bool,
     /// Versions that this does not keep are dropped from the chains that are looked through.
     pub(crate) retention: Retention,
 }
 
 impl Task {
     pub(crate) fn is_empty(&self) -> bool {
-        let does_nothing = self.ops.is_empty() && self.chains.is_empty() && self.evacuated.is_none();
-        does_nothing && !self.sweep && !self.names_output
+        let has_work = self.evacuated.is_some() || self.sweep || self.is_due;
+        self.ops.is_empty() && self.chains.is_empty() && !has_work
     }
 
     /// Puts everything in the order of hashes, in which it is asked for.

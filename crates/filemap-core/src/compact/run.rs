@@ -262,8 +262,8 @@ impl Shared {
                 checkpointer.accounts.add_tombstones(w.segment.id, w.segment.ordinal, w.tombstone_units);
             }
         }
-        let names_output = !written.is_empty();
-        self.checkpoint_with(crate::checkpoint::Task { names_output, ..task }).map(|_| ())
+        let is_due = !written.is_empty();
+        self.checkpoint_with(crate::checkpoint::Task { is_due, ..task }).map(|_| ())
     }
 
     /// Removes those victims that `is_empty`, given the units that live there; the ordinals of the others.

@@ -22,7 +22,7 @@ use zstd::dict::{CDict, DDict};
 use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
 use crate::files::check_versions;
-use crate::format::dictionary::{self, CONTENT_AT, Facts, MAX_BYTES, MAX_ID, Making};
+use crate::format::dictionary::{self, CONTENT_AT, Facts, LONGEST_FILE, MAX_ID, Making};
 use crate::format::names;
 use crate::primitive::Mutex;
 use crate::sync::lock;
@@ -32,8 +32,6 @@ pub(crate) use digests::{Digest, Part};
 
 /// What to do about a dictionary that cannot be read.
 const CURE: &str = "restore the file from a copy of the store, or fetch the pages again that need it";
-/// Longest file of a dictionary.
-const LONGEST_FILE: u64 = 2 * (2 * MAX_BYTES + 2 * CONTENT_AT) as u64;
 /// A store has at most this many dictionaries.
 const MOST: usize = 4096;
 

@@ -31,6 +31,8 @@ pub(crate) const MAX_BYTES: usize = 16 << 20;
 pub(crate) const MAX_GROUP_BYTES: usize = 255;
 /// Greatest id: records name it in 32 bits.
 pub(crate) const MAX_ID: u32 = u32::MAX - 1;
+/// Longest file of a dictionary.
+pub(crate) const LONGEST_FILE: u64 = 2 * (2 * MAX_BYTES + 2 * CONTENT_AT) as u64;
 
 const FACTS_AT: usize = header::BYTES;
 const GROUP_AT: usize = 100;

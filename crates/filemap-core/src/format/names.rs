@@ -6,6 +6,8 @@ pub(crate) const LOCK: &str = "LOCK";
 pub(crate) const SUPERBLOCK: &str = "SUPERBLOCK";
 /// The superblock of a store that is being created.
 pub(crate) const NEW_SUPERBLOCK: &str = "SUPERBLOCK.new";
+/// The superblock of a store whose repair in place is not finished.
+pub(crate) const OLD_SUPERBLOCK: &str = "SUPERBLOCK.old";
 /// The mark of a backup that is not complete.
 pub(crate) const PARTIAL: &str = "PARTIAL";
 /// The hash index.
@@ -19,6 +21,21 @@ pub(crate) fn segment(id: u16) -> String {
 pub(crate) fn parse_segment(name: &str) -> Option<u16> {
     let id = name.strip_prefix("value")?.strip_suffix(".dat")?.parse().ok()?;
     (segment(id) == name).then_some(id)
+}
+
+/// What a value segment is called that bears another's name, until it has its own.
+pub(crate) fn moved_segment(id: u16) -> String {
+    format!("{}.moved", segment(id))
+}
+
+/// What the nth file of a name is called that was in the way of a repair in place.
+pub(crate) fn set_aside(name: &str, nth: u32) -> String {
+    format!("{name}.set-aside{nth}")
+}
+
+/// What the copy of a file is called that is to take its place.
+pub(crate) fn copy_of(name: &str) -> String {
+    format!("{name}.copy")
 }
 
 /// The name of a dictionary's file.

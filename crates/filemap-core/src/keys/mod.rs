@@ -94,6 +94,21 @@ impl KeyLog {
         file.sync().map_err(|e| Error::io("sync", &name, e))
     }
 
+    /// Removes all files of a key log, if there are any.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn remove(dir: &dyn Dir) -> Result<()> {
+        let names = dir.list().map_err(|e| Error::io("list", dir.path().display().to_string(), e))?;
+        for name in names.iter().filter(|name| names::parse_keys(name).is_some()) {
+            match dir.remove(name) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(Error::io("remove", name, e)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Opens the key log as of a superblock.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ use crate::segments::{FIRST_RECORD, Segment, Segments};
 use crate::superblock::SuperblockFile;
 
 pub(crate) use met::Met;
-pub(crate) use replay::replay;
+pub(crate) use replay::{fill, replay};
 
 /// Longest lock file that a creation leaves: a process id.
 const LOCK_BYTES: u64 = 16;
@@ -73,19 +73,27 @@ fn is_unborn(dir: &dyn Dir, name: &str, begun: bool) -> std::io::Result<bool> {
     Ok(begun || name == names::LOCK || all_zero(&start[..n]) || is_ours())
 }
 
-/// Creates the files of an empty store in a vacant directory whose lock is held. The superblock is written first, under
-/// another name, and is given its own last: a directory without one is no store, and one with the other is being made one.
+/// Removes what a creation that was cut short has left in a directory whose lock is held.
 ///
 /// # Errors
-/// `NotEmpty` when another process has created a store since the directory was looked at.
-pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
+/// `NotEmpty` when there is anything else; `Io`.
+pub(crate) fn clear_unborn(dir: &dyn Dir) -> Result<()> {
     check_vacant(dir)?;
     // The mark goes last: without it the others might not be known for ours.
     for name in [names::INDEX, &names::keys(0), &names::segment(0)] {
         remove_if_there(dir, name)?;
     }
     sync_dir(dir)?;
-    remove_if_there(dir, names::NEW_SUPERBLOCK)?;
+    remove_if_there(dir, names::NEW_SUPERBLOCK)
+}
+
+/// Creates the files of an empty store in a vacant directory whose lock is held. The superblock is written first, under
+/// another name, and is given its own last: a directory without one is no store, and one with the other is being made one.
+///
+/// # Errors
+/// `NotEmpty` when another process has created a store since the directory was looked at.
+pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
+    clear_unborn(dir)?;
     let mut random = [0; 24];
     dir.random(&mut random).map_err(|e| Error::io("read", "the system's random numbers", e))?;
     let mut store_id = [0; 16];
@@ -125,18 +133,21 @@ pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
     sync_dir(dir)
 }
 
-fn remove_if_there(dir: &dyn Dir, name: &str) -> Result<()> {
+/// Removes a file's name, if there is one.
+pub(crate) fn remove_if_there(dir: &dyn Dir, name: &str) -> Result<()> {
     match dir.remove(name) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", name, e)),
         _ => Ok(()),
     }
 }
 
-fn value_of(bytes: &[u8]) -> u64 {
+/// A number of random bytes.
+pub(crate) fn value_of(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |n, &b| n << 8 | u64::from(b))
 }
 
-fn create_index(dir: &dyn Dir, store_id: [u8; 16], created_ms: i64) -> Result<()> {
+/// Creates address.idx without a page, and syncs it.
+pub(crate) fn create_index(dir: &dyn Dir, store_id: [u8; 16], created_ms: i64) -> Result<()> {
     let file = dir.open(names::INDEX, Access::Create).map_err(|e| Error::io("create", names::INDEX, e))?;
     let mut page = [0; PAGE_BYTES];
     crate::format::put(&mut page, 0, &FileHeader::new(FileKind::Index, store_id, 0, created_ms).encode());
@@ -144,7 +155,7 @@ fn create_index(dir: &dyn Dir, store_id: [u8; 16], created_ms: i64) -> Result<()
     file.sync().map_err(|e| Error::io("sync", names::INDEX, e))
 }
 
-fn sync_dir(dir: &dyn Dir) -> Result<()> {
+pub(crate) fn sync_dir(dir: &dyn Dir) -> Result<()> {
     dir.sync().map_err(|e| Error::io("sync", dir.path().display().to_string(), e))
 }
 

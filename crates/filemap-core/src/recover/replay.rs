@@ -182,7 +182,7 @@ impl Run<'_> {
 }
 
 /// Covers a hole with a filler record.
-fn fill(file: &dyn File, segment: &Segment, offset: u64, bytes: u64) -> Result<()> {
+pub(crate) fn fill(file: &dyn File, segment: &Segment, offset: u64, bytes: u64) -> Result<()> {
     let mut head = [0; UNIT_BYTES as usize];
     value::seal_head(&Header::filler(bytes), segment.seed, offset, &mut head);
     file.write_at(&head[..value::FIXED_BYTES], offset).map_err(|e| Error::io("write", segment.name(), e))

@@ -67,6 +67,7 @@ impl Retention {
         self.since_ms.filter(|_| self.versions.is_none()).unwrap_or(i64::MIN)
     }
 
+    /// Whether no version is ever dropped.
     pub(crate) fn keeps_all(&self) -> bool {
         self.versions.is_none() && self.since_ms.is_none()
     }

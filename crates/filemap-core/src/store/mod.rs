@@ -1,5 +1,6 @@
 //! The store: opens and closes it, and holds the parts together. What it does stands in the files beside this one.
 
+mod assemble;
 mod backup;
 mod compact;
 mod copy;
@@ -13,6 +14,7 @@ mod models;
 mod pages;
 mod prune;
 mod read;
+mod repair;
 #[cfg(test)]
 mod scale;
 mod stream;
@@ -30,21 +32,16 @@ use crate::check::{VerifyProgress, VerifyReport};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::format::names;
-use crate::index::{IndexWriter, Owner, load};
-use crate::keys::{KeyAppender, KeyLog};
 use crate::options::{Canonicalizer, Options};
-use crate::primitive::{ArcSwap, AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering};
+use crate::primitive::{Mutex, Ordering};
 use crate::recent::Recent;
-use crate::segments::{Bounds, Segments};
-use crate::state::{
-    Checkpointer, Compactor, FreeSpace, Log, Pins, Shared, Tables, Training, WriteSide, check_canonicalizer, follow,
-};
-use crate::stats::{Counters, Stats};
+use crate::state::{Log, Pins, Shared, check_canonicalizer, follow};
+use crate::stats::Stats;
 use crate::superblock::SuperblockFile;
-use crate::sync::{Bell, GroupSync, Poison, lock};
-use crate::values::VALUES;
+use crate::sync::lock;
 use crate::values::append::Appender;
 use crate::{recover, worker};
+use assemble::{Files, Parts};
 
 pub use backup::BackupOptions;
 pub use compact::{CompactionPlan, SegmentInfo};
@@ -53,6 +50,8 @@ pub use heads::{Heads, Listed};
 pub use iterate::Keys;
 pub use pages::Pages;
 pub use prune::{PruneProgress, PruneRule, Pruned};
+#[cfg(feature = "sim")]
+pub(crate) use repair::repair_in;
 pub use stream::Writer;
 
 /// An open store. Cheap to clone; all clones are one handle. Any number of threads may use it at once, and readers never
@@ -194,35 +193,32 @@ impl Store {
 
     fn open_locked(dir: Arc<dyn Dir>, held: Box<dyn Lock>, options: Options, threads: Threads) -> Result<Store> {
         let superblock = SuperblockFile::open(&*dir, Access::Write)?;
+        let seen = superblock.newest_whole(&*dir)?.epoch;
         superblock.drop_cache();
         let mut current = superblock.read(&*dir, Access::Write)?;
+        // One that failed to be synced: readers may have seen it.
+        let is_lost = seen != current.epoch;
         check_canonicalizer(&current, &options)?;
-        let access = Access::Write;
-        let segments =
-            Arc::new(Segments::open(&VALUES, Arc::clone(&dir), current.store_id, access, Bounds::of_values(&options))?);
-        segments.dictionaries.set_memory(options.dictionary_memory_bytes);
-        let keys = KeyLog::open(Arc::clone(&dir), access, &current, Bounds::of_keys(&options))?;
-        let file = recover::open_index(&*dir, access, &current)?;
-        let seed = recover::index_seed(&current);
-        let loaded = load(file, seed, Owner::Us, current.index, current.epoch, &options.limits)?;
-        let (index, mut accounts) = (Arc::clone(&loaded.index), recover::accounts(&loaded, current.index)?);
-        recover::forget_removed(&segments, &mut accounts);
-        recover::remove_orphans(&segments, &accounts)?;
+        let files = Files::open(&dir, &current, &options)?;
+        let segments = &files.segments;
+        let mut accounts = recover::accounts(&files.loaded, current.index)?;
+        recover::forget_removed(segments, &mut accounts);
+        recover::remove_orphans(segments, &accounts)?;
         // An entry takes less than its record did.
-        let room = recover::bytes_after(&segments, current.tail)?;
+        let room = recover::bytes_after(segments, current.tail)?;
         let active = Arc::new(Recent::new(options.recent_bytes, room));
-        let replay = recover::replay(&*dir, &segments, &superblock, &current, &active)?;
+        let replay = recover::replay(&*dir, segments, &superblock, &current, &active)?;
         // A superblock that failed to be synced may have had the next epoch, and readers may have seen it. By three, since one
         // that is two later is written over the newest copy.
         let mut next_epoch = current.epoch + 3;
-        if replay.report.skipped_bytes > 0 || replay.report.truncated_bytes > 0 {
+        if is_lost || replay.report.skipped_bytes > 0 || replay.report.truncated_bytes > 0 {
             // Readers may have followed what is gone.
             (current.epoch, current.recoveries) = (next_epoch, current.recoveries + 1);
             superblock.write(&current)?;
             next_epoch += 1;
         }
-        let appender =
-            Appender::new(Arc::clone(&segments), replay.segment, replay.offset, u64::from(current.segment_bytes))?;
+        let segment_bytes = u64::from(current.segment_bytes);
+        let appender = Appender::new(Arc::clone(segments), replay.segment, replay.offset, segment_bytes)?;
         let log = Log {
             appender,
             next_sequence: replay.next_sequence,
@@ -230,27 +226,9 @@ impl Store {
             pins: Pins::of(replay.pinned),
             frozen_at: 0,
         };
-        let writer = IndexWriter::new(loaded, current.index, next_epoch, options.limits);
-        let appender = KeyAppender::new(Arc::clone(&keys), &options.limits)?;
-        let checkpointer = Checkpointer::new(writer, appender, accounts.clone(), current.clone(), replay.next_sequence);
-        let shared = Arc::new(Shared {
-            dir,
-            segments,
-            keys,
-            index,
-            superblock,
-            latest: ArcSwap::from_pointee(current.clone()),
-            accounts: ArcSwap::from_pointee(accounts),
-            tables: ArcSwap::from_pointee(Tables { active, frozen: None }),
-            indexed_time_ms: AtomicI64::new(current.max_time_ms),
-            expiring_ms: AtomicI64::new(i64::MIN),
-            counters: Counters::default(),
-            writer: Some(write_side(log, checkpointer, held)),
-            follower: None,
-            closed: AtomicBool::new(false),
-            birth: current,
-            options,
-        });
+        let replayed_below = replay.next_sequence;
+        let parts = Parts { dir, held, superblock, current, next_epoch, files, accounts, active, log, replayed_below };
+        let shared = Arc::new(parts.assemble(options)?);
         shared.measure_free_space();
         shared.emit(&Event::Recovered(replay.report));
         let threads = if threads == Threads::Started { worker::start(&shared)? } else { Vec::new() };
@@ -329,28 +307,6 @@ impl Store {
     /// Counters and sizes now. Measures the files: some system calls for each segment.
     pub fn stats(&self) -> Stats {
         self.shared.stats()
-    }
-}
-
-/// What only the writer has, as it is when a store was just opened.
-fn write_side(log: Log, checkpointer: Checkpointer, held: Box<dyn Lock>) -> WriteSide {
-    WriteSide {
-        log: Mutex::new(log),
-        compactor: Mutex::new(Compactor::default()),
-        checkpointer: Mutex::new(checkpointer),
-        group: GroupSync::default(),
-        poison: Poison::default(),
-        sync_bell: Bell::default(),
-        checkpoint_bell: Bell::default(),
-        compact_bell: Bell::default(),
-        looked_at: AtomicU64::new(0),
-        space_limit: AtomicU64::new(u64::MAX),
-        training: Training::default(),
-        checkpoint_due: AtomicBool::new(false),
-        slow_freezes: AtomicU64::new(0),
-        free_space: FreeSpace::default(),
-        kept_keys: Mutex::default(),
-        held: Mutex::new(Some(held)),
     }
 }
 

@@ -22,6 +22,7 @@ pub mod merge;
 pub mod prune;
 pub mod put;
 pub mod recompress;
+pub mod repair;
 pub mod rm;
 pub mod segments;
 pub mod stat;

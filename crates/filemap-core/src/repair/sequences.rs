@@ -1,0 +1,43 @@
+//! A set of sequences: dense in a store, whatever a damaged or forged record may claim.
+
+use std::collections::HashMap;
+
+/// Words of a page: 4096 sequences.
+const WORDS: usize = 64;
+
+/// See the module. A bit for each sequence of a store, in pages.
+#[derive(Debug, Default)]
+pub(super) struct Sequences {
+    pages: HashMap<u64, Box<[u64; WORDS]>>,
+}
+
+impl Sequences {
+    fn place(sequence: u64) -> (u64, usize, u64) {
+        (sequence / (64 * WORDS as u64), (sequence / 64) as usize % WORDS, 1 << (sequence % 64))
+    }
+
+    pub(super) fn add(&mut self, sequence: u64) {
+        let (page, word, bit) = Sequences::place(sequence);
+        self.pages.entry(page).or_insert_with(|| Box::new([0; WORDS]))[word] |= bit;
+    }
+
+    pub(super) fn has(&self, sequence: u64) -> bool {
+        let (page, word, bit) = Sequences::place(sequence);
+        self.pages.get(&page).is_some_and(|p| p[word] & bit != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_added_is_there_and_nothing_else() {
+        let mut set = Sequences::default();
+        let added = [0, 1, 63, 64, 4095, 4096, 1 << 40, (1 << 56) - 1];
+        added.iter().for_each(|s| set.add(*s));
+        for sequence in added.iter().flat_map(|s| [s.saturating_sub(1), *s, s + 1]) {
+            assert_eq!(set.has(sequence), added.contains(&sequence), "{sequence}");
+        }
+    }
+}

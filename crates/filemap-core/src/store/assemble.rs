@@ -1,0 +1,115 @@
+//! From the opened files of a store, and what a recovery or a repair has found out about its log, to what the threads of a handle
+//! that writes share.
+
+use std::sync::Arc;
+
+use filemap_io::{Access, Dir, Lock};
+
+use crate::accounts::Accounts;
+use crate::error::Result;
+use crate::format::superblock::Superblock;
+use crate::index::{IndexWriter, Loaded, Owner, load};
+use crate::keys::{KeyAppender, KeyLog};
+use crate::options::Options;
+use crate::primitive::{ArcSwap, AtomicBool, AtomicI64, AtomicU64, Mutex};
+use crate::recent::Recent;
+use crate::recover;
+use crate::segments::{Bounds, Segments};
+use crate::state::{Checkpointer, Compactor, FreeSpace, Log, Shared, Tables, Training, WriteSide};
+use crate::stats::Counters;
+use crate::superblock::SuperblockFile;
+use crate::sync::{Bell, GroupSync, Poison};
+use crate::values::VALUES;
+
+/// The files that a superblock names, opened to be written.
+pub(super) struct Files {
+    pub(super) segments: Arc<Segments>,
+    pub(super) keys: Arc<KeyLog>,
+    pub(super) loaded: Loaded,
+}
+
+impl Files {
+    /// # Errors
+    /// `Corrupt` when one is missing or not what the superblock says; `NewerFormat`; `Io`.
+    pub(super) fn open(dir: &Arc<dyn Dir>, current: &Superblock, options: &Options) -> Result<Files> {
+        let access = Access::Write;
+        let bounds = Bounds::of_values(options);
+        let segments = Arc::new(Segments::open(&VALUES, Arc::clone(dir), current.store_id, access, bounds)?);
+        segments.dictionaries.set_memory(options.dictionary_memory_bytes);
+        let keys = KeyLog::open(Arc::clone(dir), access, current, Bounds::of_keys(options))?;
+        let file = recover::open_index(&**dir, access, current)?;
+        let seed = recover::index_seed(current);
+        let loaded = load(file, seed, Owner::Us, current.index, current.epoch, &options.limits)?;
+        Ok(Files { segments, keys, loaded })
+    }
+}
+
+/// All that a handle which writes is made of.
+pub(super) struct Parts {
+    pub(super) dir: Arc<dyn Dir>,
+    pub(super) held: Box<dyn Lock>,
+    pub(super) superblock: SuperblockFile,
+    /// The last durable superblock.
+    pub(super) current: Superblock,
+    /// The epoch of the one that follows it.
+    pub(super) next_epoch: u64,
+    pub(super) files: Files,
+    pub(super) accounts: Accounts,
+    /// What was met of the log since that superblock.
+    pub(super) active: Arc<Recent>,
+    pub(super) log: Log,
+    /// Entries with a lower sequence may be in the index already.
+    pub(super) replayed_below: u64,
+}
+
+impl Parts {
+    /// # Errors
+    /// `Io`.
+    pub(super) fn assemble(self, options: Options) -> Result<Shared> {
+        let Parts { dir, superblock, current, files, accounts, active, .. } = self;
+        let index = Arc::clone(&files.loaded.index);
+        let writer = IndexWriter::new(files.loaded, current.index, self.next_epoch, options.limits);
+        let keys = KeyAppender::new(Arc::clone(&files.keys), &options.limits)?;
+        let checkpointer = Checkpointer::new(writer, keys, accounts.clone(), current.clone(), self.replayed_below);
+        Ok(Shared {
+            dir,
+            segments: files.segments,
+            keys: files.keys,
+            index,
+            superblock,
+            latest: ArcSwap::from_pointee(current.clone()),
+            accounts: ArcSwap::from_pointee(accounts),
+            tables: ArcSwap::from_pointee(Tables { active, frozen: None }),
+            indexed_time_ms: AtomicI64::new(current.max_time_ms),
+            expiring_ms: AtomicI64::new(i64::MIN),
+            counters: Counters::default(),
+            writer: Some(write_side(self.log, checkpointer, self.held)),
+            follower: None,
+            closed: AtomicBool::new(false),
+            birth: current,
+            options,
+        })
+    }
+}
+
+/// What only the writer has, as it is when a store was just opened.
+fn write_side(log: Log, checkpointer: Checkpointer, held: Box<dyn Lock>) -> WriteSide {
+    WriteSide {
+        log: Mutex::new(log),
+        compactor: Mutex::new(Compactor::default()),
+        checkpointer: Mutex::new(checkpointer),
+        group: GroupSync::default(),
+        poison: Poison::default(),
+        sync_bell: Bell::default(),
+        checkpoint_bell: Bell::default(),
+        compact_bell: Bell::default(),
+        looked_at: AtomicU64::new(0),
+        space_limit: AtomicU64::new(u64::MAX),
+        training: Training::default(),
+        checkpoint_due: AtomicBool::new(false),
+        slow_freezes: AtomicU64::new(0),
+        free_space: FreeSpace::default(),
+        kept_keys: Mutex::default(),
+        held: Mutex::new(Some(held)),
+    }
+}

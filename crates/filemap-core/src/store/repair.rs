@@ -1,0 +1,363 @@
+//! Puts a repair together: what is there, the files of the new store, a handle on it that has no keys yet, and the segments read
+//! into that.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use filemap_io::{Access, Dir, Lock, Locking};
+
+use crate::accounts::Accounts;
+use crate::error::{Error, Result};
+use crate::format::header::{FileHeader, Kind};
+use crate::format::superblock::{IndexRoot, Superblock, Tail};
+use crate::format::{FORMAT_VERSION, names};
+use crate::options::{Canonicalizer, Options};
+use crate::primitive::{Mutex, Ordering, sleep};
+use crate::recent::Recent;
+use crate::record::now_ms;
+use crate::recover;
+use crate::repair::dictionaries;
+use crate::repair::files::{self, Copying};
+use crate::repair::rebuild::{Found, Rebuild, Scanned};
+use crate::repair::survey::{Found as Segment, Survey, survey};
+use crate::repair::{Loss, RepairProgress, RepairReport, RepairTo};
+use crate::segments::FIRST_RECORD;
+use crate::state::{Log, Pins, Shared, check_canonicalizer};
+use crate::store::assemble::{Files, Parts};
+use crate::store::{Store, Threads, Workers, open_dir, open_store_dir, take_lock};
+use crate::superblock::SuperblockFile;
+use crate::values::append::Appender;
+use crate::worker;
+
+type Progress<'a> = dyn FnMut(RepairProgress) -> ControlFlow<()> + 'a;
+
+impl Store {
+    /// Makes a store of what is left of one: of its value segments, whatever has become of index, key log and superblock. Every whole
+    /// record comes back, newest version first; what was removed stays removed unless its removal itself is lost; damaged bytes
+    /// are covered, so that `verify` finds nothing wrong afterwards. Nobody else may write the source meanwhile.
+    ///
+    /// The segments are read once, from front to end. Of `options`, `recent_bytes` bounds the memory of a batch. All versions come back
+    /// that are whole, whatever is to be kept: those beyond that go as always, when their key is put again or is pruned. The rule by
+    /// which keys are made is the superblock's; without a whole copy of that, `options` must name it. `progress` is called every
+    /// few megabytes, and may break off.
+    ///
+    /// The result is durable when this returns. If it does not return, or with an error: a new store is none yet, and its directory may
+    /// be removed; a repair in place must be done again, and may be.
+    ///
+    /// # Errors
+    /// [`Error::NotAStore`] when nothing is left; [`Error::InvalidOption`] when the rule for keys is not known; [`Error::Canonicalizer`]
+    /// when it is another; [`Error::Locked`]; [`Error::NotEmpty`] when the target is neither new nor empty; [`Error::NewerFormat`];
+    /// [`Error::Interrupted`]; [`Error::Io`]. What the device cannot read is damage in a new store, and an error in place.
+    pub fn repair(
+        source: impl AsRef<Path>,
+        to: RepairTo<'_>,
+        options: &Options,
+        progress: &mut Progress<'_>,
+    ) -> Result<RepairReport> {
+        options.validate()?;
+        let from = open_store_dir(source.as_ref())?;
+        let RepairTo::New(path) = to else {
+            return repair_in(from, None, options, Threads::Started, progress);
+        };
+        let target = || {
+            filemap_io::create_dir(path).map_err(|e| match e.kind() {
+                std::io::ErrorKind::AlreadyExists => Error::NotEmpty { path: path.to_owned() },
+                _ => Error::io("create", path.display().to_string(), e),
+            })?;
+            open_dir(path)
+        };
+        repair_in(from, Some(&target), options, Threads::Started, progress)
+    }
+}
+
+/// What makes the target's directory, or opens it.
+pub(crate) type Target<'a> = dyn Fn() -> Result<Arc<dyn Dir>> + 'a;
+
+/// As [`Store::repair`], over any directories; into the source itself without a `target`.
+pub(crate) fn repair_in(
+    source: Arc<dyn Dir>,
+    target: Option<&Target<'_>>,
+    options: &Options,
+    threads: Threads,
+    progress: &mut Progress<'_>,
+) -> Result<RepairReport> {
+    // What refers to a version may come after one that would take its place.
+    let options = &options.clone().keep_versions(None).keep_age(None);
+    if target.is_none() {
+        // Look before locking: the lock file is not to be left in what is no store.
+        survey(&*source, true, &options.limits)?;
+    }
+    let held = lock_source(&*source, target.is_none())?;
+    let survey = survey(&*source, target.is_none(), &options.limits)?;
+    let (rule, is_rule_known) = rule(&survey, options)?;
+    let (dir, held) = match (target, held) {
+        (None, Some(held)) => {
+            files::begin_in_place(&*source, &survey)?;
+            (Arc::clone(&source), held)
+        }
+        (target, _) => {
+            let dir = target.map_or_else(|| Ok(Arc::clone(&source)), |make| make())?;
+            recover::check_vacant(&*dir)?;
+            let held = take_lock(&*dir)?;
+            recover::clear_unborn(&*dir)?;
+            (dir, held)
+        }
+    };
+    let first = first_superblock(&*dir, &survey, rule, options)?;
+    files::create_derived(&*dir, &first)?;
+    let mut job = Job { source, dir, survey, is_copy: target.is_some(), options, found: None };
+    job.make_segments()?;
+    job.run(first, held, threads, progress)?;
+    files::finish(&*job.dir)?;
+    job.report(is_rule_known)
+}
+
+/// Keeps writers away from what is read. What cannot be locked, on a medium that is only read for instance, has none.
+fn lock_source(source: &dyn Dir, in_place: bool) -> Result<Option<Box<dyn Lock>>> {
+    if in_place {
+        return take_lock(source).map(Some);
+    }
+    if source.open(names::LOCK, Access::Read).is_err() {
+        return Ok(None);
+    }
+    match source.lock(names::LOCK) {
+        Ok(Locking::Acquired(held)) => Ok(Some(held)),
+        Ok(Locking::HeldBy(pid)) => Err(Error::Locked { path: source.path().to_owned(), pid }),
+        Err(_) => Ok(None),
+    }
+}
+
+/// The rule by which the store's keys are made, and whether the superblock tells it.
+fn rule(survey: &Survey, options: &Options) -> Result<(Canonicalizer, bool)> {
+    if let Some(superblock) = &survey.superblock {
+        check_canonicalizer(superblock, options)?;
+        return Ok((superblock.canonicalizer.clone(), true));
+    }
+    let why = "the superblock is lost, and with it by which rule the keys were made: name that rule";
+    let unknown = || Error::InvalidOption { name: "canonicalizer", why: why.into() };
+    options.canonicalizer.clone().map(|rule| (rule, false)).ok_or_else(unknown)
+}
+
+/// The superblock of the store before anything is entered.
+fn first_superblock(dir: &dyn Dir, survey: &Survey, rule: Canonicalizer, options: &Options) -> Result<Superblock> {
+    let old = survey.superblock.as_ref();
+    let mut random = [0; 8];
+    dir.random(&mut random).map_err(|e| Error::io("read", "the system's random numbers", e))?;
+    let oldest = survey.segments.iter().map(|f| f.header.created_ms).min();
+    let last = survey.segments.iter().rfind(|f| !f.header.is_output);
+    let ordinal = last.map_or(survey.next_ordinal, |f| f.header.ordinal);
+    Ok(Superblock {
+        read_version: FORMAT_VERSION,
+        write_version: FORMAT_VERSION,
+        store_id: survey.store_id,
+        hash_seed: old.map_or(recover::value_of(&random), |s| s.hash_seed),
+        segment_bytes: old.map_or(options.segment_bytes as u32, |s| s.segment_bytes),
+        canonicalizer: rule,
+        created_ms: old.map(|s| s.created_ms).or(oldest).unwrap_or_else(now_ms),
+        epoch: 1,
+        tail: Tail { ordinal, offset: FIRST_RECORD },
+        next_sequence: 1,
+        key_tail: Tail { ordinal: 0, offset: FIRST_RECORD },
+        index: IndexRoot::empty(),
+        versions: 0,
+        max_time_ms: i64::MIN,
+        recoveries: old.map_or(0, |s| s.recoveries + 1),
+    })
+}
+
+/// One repair.
+struct Job<'a> {
+    source: Arc<dyn Dir>,
+    dir: Arc<dyn Dir>,
+    survey: Survey,
+    /// Whether `dir` is another directory than `source`.
+    is_copy: bool,
+    options: &'a Options,
+    /// What came of it: the totals, and how many keys there are.
+    found: Option<(Found, Superblock)>,
+}
+
+impl Job<'_> {
+    /// Sees to it that every segment, and one to go on with, is there with its header; and copies dictionaries.
+    fn make_segments(&self) -> Result<()> {
+        if self.is_copy {
+            for segment in &self.survey.segments {
+                files::create_segment(&*self.dir, &segment.header)?;
+            }
+        }
+        if self.survey.segments.iter().all(|f| f.header.is_output) {
+            let id = self.survey.store_id;
+            let header = FileHeader::new(Kind::Values, id, self.survey.next_ordinal, now_ms());
+            files::create_segment(&*self.dir, &header)?;
+        }
+        recover::sync_dir(&*self.dir)
+    }
+
+    /// Brings the dictionaries along; those of which no copy is whole.
+    fn carry_dictionaries(&self) -> Result<Vec<u32>> {
+        let to = self.is_copy.then_some(&*self.dir);
+        let mut damaged = Vec::new();
+        for id in self.survey.dictionaries.iter().copied() {
+            if !dictionaries::carry(&*self.source, to, id, &self.survey.store_id)? {
+                damaged.push(id);
+            }
+        }
+        Ok(damaged)
+    }
+
+    /// What it means for records that no whole dictionary of some ids is there.
+    fn judge_dictionaries(&self, named: &BTreeSet<u32>, damaged: &[u32]) -> Result<Vec<Loss>> {
+        let mut losses = Vec::new();
+        for id in named.iter().copied() {
+            let what = match (damaged.contains(&id), self.survey.dictionaries.contains(&id)) {
+                (true, _) => "the dictionary is damaged, without which records that name it cannot be expanded",
+                (false, false) => "the dictionary is missing, without which records that name it cannot be expanded",
+                (false, true) => continue,
+            };
+            dictionaries::stand_in(&*self.dir, id)?;
+            losses.push(loss(&names::dictionary(id), 0, 0, what));
+        }
+        Ok(losses)
+    }
+
+    fn run(
+        &mut self,
+        first: Superblock,
+        held: Box<dyn Lock>,
+        threads: Threads,
+        progress: &mut Progress<'_>,
+    ) -> Result<()> {
+        let damaged = self.carry_dictionaries()?;
+        let shared = Arc::new(self.handle(&first, held)?);
+        let started = match threads {
+            Threads::Started => worker::start_checkpoints(&shared)?,
+            Threads::None => Vec::new(),
+        };
+        // Ends the thread and gives up the lock, whatever comes.
+        let workers = Workers { shared: Arc::clone(&shared), threads: Mutex::new(started) };
+        let vouched = self.survey.superblock.as_ref().filter(|_| self.survey.is_last).map(|s| s.tail);
+        let total_bytes = self.survey.segments.iter().map(|f| f.bytes).sum();
+        let make_room: fn(&Shared) -> Result<()> = match threads {
+            Threads::Started => wait_for_room,
+            Threads::None => Shared::checkpoint,
+        };
+        let result = (|| {
+            let mut rebuild = Rebuild::new(&shared, &make_room, progress, total_bytes, vouched);
+            let mut end = FIRST_RECORD;
+            for segment in &self.survey.segments {
+                let scanned = self.segment(&shared, &mut rebuild, segment)?;
+                if !segment.header.is_output {
+                    end = scanned.end;
+                }
+            }
+            let last = shared.segments.get(first.tail.ordinal as u16)?;
+            files::own(&*self.dir, &last.name())?;
+            let segment_bytes = u64::from(first.segment_bytes);
+            let appender = Appender::new(Arc::clone(&shared.segments), last, end, segment_bytes)?;
+            rebuild.finish(appender)
+        })();
+        if result.is_err() {
+            // So that closing it makes nothing durable.
+            shared.write_side()?.poison.set(&Error::Interrupted);
+        }
+        let mut found = result?;
+        found.losses.extend(self.judge_dictionaries(&found.dictionaries, &damaged)?);
+        self.found = Some((found, Superblock::clone(&shared.latest.load())));
+        workers.close()
+    }
+
+    /// A handle on the store as it is without anything entered.
+    fn handle(&self, first: &Superblock, held: Box<dyn Lock>) -> Result<Shared> {
+        let options = self.options.clone();
+        let files = Files::open(&self.dir, first, &options)?;
+        let last = files.segments.get(first.tail.ordinal as u16)?;
+        files::own(&*self.dir, &last.name())?;
+        let appender = Appender::new(Arc::clone(&files.segments), last, FIRST_RECORD, u64::from(first.segment_bytes))?;
+        let log =
+            Log { appender, next_sequence: 1, tombstones: Default::default(), pins: Pins::of(None), frozen_at: 0 };
+        let parts = Parts {
+            dir: Arc::clone(&self.dir),
+            held,
+            superblock: SuperblockFile::open_new(&*self.dir)?,
+            current: first.clone(),
+            next_epoch: first.epoch + 1,
+            files,
+            accounts: Accounts::default(),
+            active: Arc::new(Recent::new(options.recent_bytes, 0)),
+            log,
+            // The same version may lie in two places, which may come in different batches.
+            replayed_below: u64::MAX,
+        };
+        parts.assemble(options)
+    }
+
+    /// Reads one segment, copies it if that is wanted, and mends what is left.
+    fn segment(&self, shared: &Shared, rebuild: &mut Rebuild<'_>, found: &Segment) -> Result<Scanned> {
+        let segment = shared.segments.get(found.header.ordinal as u16)?;
+        let name = segment.name();
+        if found.is_guessed {
+            rebuild.lost(loss(&found.name, 0, FIRST_RECORD, "its header is damaged; it has a new one"));
+        }
+        if !self.is_copy {
+            let file = self.dir.open(&name, Access::Read).map_err(|e| Error::io("open", &name, e))?;
+            let scanned = rebuild.segment(&segment, &*file, &*file, &found.name)?;
+            if !scanned.gaps.is_empty() || scanned.end < found.bytes {
+                files::mend(&*files::own(&*self.dir, &name)?, &segment, &scanned.gaps, scanned.end)?;
+            }
+            return Ok(scanned);
+        }
+        let source = self.source.open(&found.name, Access::Read).map_err(|e| Error::io("open", &found.name, e))?;
+        let copy = shared.segments.writable(&segment)?;
+        let copying = Copying::new(source, Arc::clone(&copy));
+        let scanned = rebuild.segment(&segment, &copying, &*copy, &found.name)?;
+        for (offset, bytes) in copying.unreadable() {
+            rebuild.lost(loss(&found.name, offset, bytes, "the device cannot read it"));
+        }
+        files::mend(&*copy, &segment, &scanned.gaps, scanned.end)?;
+        Ok(scanned)
+    }
+
+    fn report(self, is_rule_known: bool) -> Result<RepairReport> {
+        let (found, superblock) = self.found.ok_or(Error::Closed)?;
+        let mut losses = self.survey.missing;
+        losses.extend(found.losses);
+        Ok(RepairReport {
+            segments: found.segments,
+            bytes: found.bytes,
+            records: found.records,
+            removals: found.removals,
+            keys: superblock.index.keys,
+            losses,
+            outdated: found.outdated,
+            unfinished_bytes: found.unfinished_bytes,
+            ignored: self.survey.ignored,
+            canonicalizer: superblock.canonicalizer,
+            is_rule_known,
+        })
+    }
+}
+
+fn loss(file: &str, offset: u64, bytes: u64, what: &str) -> Loss {
+    Loss { file: file.to_owned(), offset, bytes, key: None, version: None, what: what.to_owned() }
+}
+
+/// Waits until the thread that runs checkpoints has taken the full table; it merges that while the next one fills.
+fn wait_for_room(shared: &Shared) -> Result<()> {
+    let writer = shared.write_side()?;
+    loop {
+        writer.poison.check()?;
+        let tables = shared.tables.load();
+        if tables.active.bytes() < shared.options.recent_bytes && !tables.active.is_exhausted() {
+            return Ok(());
+        }
+        if tables.frozen.is_none() {
+            writer.checkpoint_due.store(true, Ordering::Release);
+            writer.checkpoint_bell.ring();
+        }
+        drop(tables);
+        sleep(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,81 @@
+//! Takes all that is derived from a store, repairs what is left, and lets the oracle judge that: compaction must have kept every
+//! removal that hides something, and a repair must find everything else. Repairs are cut short, too.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use filemap_core::sim;
+use filemap_io::sim::{Level, Loss, SimDisk};
+
+use crate::judge::contents;
+use crate::oracle::{After, Oracle};
+use crate::world::{World, choice};
+
+/// Repairs a copy of a disk whose store is synced, in one of several ways, and judges what comes of it.
+///
+/// # Errors
+/// Says what is wrong.
+pub fn repaired(disk: &SimDisk, world: &World, oracle: &Oracle, rng: &mut fastrand::Rng) -> Result<(), String> {
+    let copy = disk.kill();
+    let is_derived = |name: &String| name.starts_with("key") || name == "address.idx" || name == "SUPERBLOCK";
+    let derived: Vec<String> = copy.names().into_iter().filter(is_derived).collect();
+    let is_whole = rng.u8(..4) == 0;
+    derived.iter().filter(|_| !is_whole).for_each(|name| copy.remove(name));
+    let options = world.options.clone().canonicalizer("bytes", 1);
+    if rng.bool() {
+        let target = SimDisk::new(rng.u64(..));
+        let report = sim::repair(copy.dir(), Some(target.dir()), &options).map_err(|e| format!("repair: {e}"))?;
+        if let Some(loss) = report.losses.first() {
+            return Err(format!("repair: lost {loss:?}"));
+        }
+        return judge(&target, world, oracle, true);
+    }
+    let images = watch(&copy, rng.fork());
+    let report = sim::repair(copy.dir(), None, &options).map_err(|e| format!("repair in place: {e}"))?;
+    copy.observe(None);
+    if let Some(loss) = report.losses.first() {
+        return Err(format!("repair in place: lost {loss:?}"));
+    }
+    judge(&copy, world, oracle, true)?;
+    for image in std::mem::take(&mut *images.lock().unwrap_or_else(PoisonError::into_inner)) {
+        // It may have come to its end; if not, it is done again.
+        if sim::open_read_only(image.dir(), world.options.clone()).is_err() {
+            sim::repair(image.dir(), None, &options).map_err(|e| format!("repair that was cut short: {e}"))?;
+        }
+        judge(&image, world, oracle, false).map_err(|e| format!("repair that was cut short: {e}"))?;
+    }
+    Ok(())
+}
+
+/// Draws some images from now on.
+fn watch(disk: &SimDisk, mut rng: fastrand::Rng) -> Arc<Mutex<Vec<SimDisk>>> {
+    let images = Arc::new(Mutex::new(Vec::new()));
+    let drawn = Arc::clone(&images);
+    disk.observe(Some(Box::new(move |at| {
+        if rng.u8(..16) > 0 {
+            return;
+        }
+        let level = if rng.bool() { Level::Ordered } else { Level::Adversarial };
+        let loss = *choice(&mut rng, &Loss::ALL);
+        let image = if rng.u8(..4) == 0 { at.kill() } else { at.crash(level, loss, rng.u64(..)) };
+        drawn.lock().unwrap_or_else(PoisonError::into_inner).push(image);
+    })));
+    images
+}
+
+fn judge(disk: &SimDisk, world: &World, oracle: &Oracle, compacts: bool) -> Result<(), String> {
+    let store = sim::open(disk.dir(), world.options.clone()).map_err(|e| format!("open after a repair: {e}"))?;
+    let result = (|| {
+        contents(&store, oracle, After::Kill).map_err(|e| format!("after a repair: {e}"))?;
+        if compacts {
+            store.compact(false).map_err(|e| format!("compaction after a repair: {e}"))?;
+            contents(&store, oracle, After::Kill).map_err(|e| format!("after a repair and a compaction: {e}"))?;
+        }
+        let report = store.verify(&mut |_| {}).map_err(|e| format!("verify after a repair: {e}"))?;
+        match report.problems.first() {
+            Some(p) => Err(format!("verify after a repair: {} at {}: {}", p.file, p.offset, p.what)),
+            None => Ok(()),
+        }
+    })();
+    sim::abandon(store);
+    result
+}

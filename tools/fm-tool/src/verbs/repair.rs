@@ -1,0 +1,195 @@
+//! `repair`: makes a store of what is left of one, and lists what is lost.
+
+use std::io::{self, IsTerminal};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use filemap_core::{Error, Loss, Options, RepairReport, RepairTo, Store};
+use serde_json::{Map, Value, json};
+use urlindex::{Canonicalizer, Whatwg};
+
+use crate::cli::Shared;
+use crate::outcome::{Failure, Outcome};
+use crate::output::Output;
+use crate::plain::plain;
+use crate::progress::Progress;
+use crate::words::{count, size};
+use crate::{interrupt, json as fields, time, words};
+
+/// Memory for a batch of keys, in bytes: an index is the faster written the fewer batches it takes.
+const BATCH_BYTES: usize = 256 << 20;
+
+/// Make a store of what is left of a damaged one
+///
+/// Reads the value segments (value*.dat) and nothing else that is needed: index, key log and superblock are made anew. Every
+/// page comes back whose record is whole; what was removed stays removed. Lost places are listed, by file and offset.
+#[derive(clap::Args)]
+#[command(after_help = "Ends with 3 when anything was lost.\n\n\
+    Example:\n  fm-tool repair damaged.fm pages.fm")]
+pub struct Args {
+    /// The damaged store's folder
+    source: PathBuf,
+    /// A new folder for the repaired store; the damaged one is only read
+    #[arg(conflicts_with = "in_place", required_unless_present = "in_place")]
+    target: Option<PathBuf>,
+    /// Repair the store where it lies. Asks first, or needs --yes
+    #[arg(long)]
+    in_place: bool,
+    /// Do not ask
+    #[arg(short, long, requires = "in_place")]
+    yes: bool,
+    /// By which rule the store's keys were made, such as `whatwg 1`, if its superblock is lost [default: that of `import`]
+    #[arg(long, value_name = "NAME VERSION", num_args = 2)]
+    rule: Option<Vec<String>>,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let named = args.rule.as_ref().map(|rule| named(rule)).transpose()?;
+    if args.in_place && !args.yes && !agreed(args)? {
+        words::say("nothing was changed");
+        return Ok(Outcome::Refused);
+    }
+    interrupt::listen();
+    let bar = Progress::bytes(shared);
+    let to = args.target.as_deref().map_or(RepairTo::InPlace, RepairTo::New);
+    let run = |options: &Options| {
+        Store::repair(&args.source, to, options, &mut |progress| {
+            bar.at(progress.done_bytes, progress.total_bytes, || match progress.losses {
+                0 => progress.file.clone(),
+                losses => format!("{}, {} so far", progress.file, count(losses, "lost place")),
+            });
+            if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+    };
+    let plain = || Options::new().recent_bytes(BATCH_BYTES);
+    let repaired = match named {
+        Some((name, version)) => run(&plain().canonicalizer(&name, version)),
+        None => match run(&plain()) {
+            // The superblock is lost; nothing was done yet.
+            Err(Error::InvalidOption { name: "canonicalizer", .. }) => {
+                run(&plain().canonicalizer(Whatwg.name(), Whatwg.version()))
+            }
+            repaired => repaired,
+        },
+    };
+    drop(bar);
+    match repaired {
+        Err(Error::Interrupted) => Ok(stopped(args)),
+        repaired => told(&repaired?, args, shared),
+    }
+}
+
+fn named(rule: &[String]) -> Result<(String, u32), Failure> {
+    let version = rule[1].parse();
+    let version = version.map_err(|_| Failure::Usage(format!("--rule: {} is no version", rule[1])))?;
+    Ok((rule[0].clone(), version))
+}
+
+fn agreed(args: &Args) -> Result<bool, Failure> {
+    if !io::stdin().is_terminal() {
+        let what = "a repair in place asks first; where nobody can answer, give --yes";
+        return Err(Failure::Usage(what.to_owned()));
+    }
+    Ok(words::ask(format_args!(
+        "Repair {} in place? Its index, key log and superblock are made anew, and damaged bytes are covered. A repair into a \
+         new folder leaves all as it is.",
+        args.source.display()
+    )))
+}
+
+fn stopped(args: &Args) -> Outcome {
+    match &args.target {
+        Some(target) => {
+            let target = target.display();
+            interrupt::outcome(format_args!("{target} is no store yet; remove it, and run the same command again"))
+        }
+        None => {
+            let source = args.source.display();
+            interrupt::outcome(format_args!("{source} is no store until the same command has run to its end"))
+        }
+    }
+}
+
+/// Prints what was lost, and says the rest.
+fn told(report: &RepairReport, args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let mut out = Output::stdout(shared.json);
+    for loss in &report.losses {
+        if out.is_json() { out.json(&line(loss))? } else { out.line(row(loss))? }
+    }
+    for ignored in &report.ignored {
+        if out.is_json() {
+            out.json(&json!({ "file": ignored.file, "left_out": ignored.why }))?;
+        } else {
+            out.line(plain(format!("{}: left out: {}", ignored.file, ignored.why).as_bytes()))?;
+        }
+    }
+    if out.is_json() {
+        out.json(&summary(report))?;
+    } else if !shared.quiet {
+        out.flush()?;
+        say(report, args);
+    }
+    out.finish()?;
+    if !report.is_rule_known {
+        let rule = &report.canonicalizer;
+        let what = "the superblock is lost, which says by which rule URLs became keys";
+        words::complain(format_args!("{what}: it is now {rule}; if that is wrong, repair again with --rule"));
+    }
+    Ok(if report.is_complete() { Outcome::Done } else { Outcome::Damaged })
+}
+
+fn row(loss: &Loss) -> String {
+    let mut row = format!("{}: offset {}: {} lost: {}", loss.file, loss.offset, size(loss.bytes), loss.what);
+    if let Some(key) = &loss.key {
+        row.push_str(&format!(": {}", String::from_utf8_lossy(key)));
+    }
+    if let Some(version) = loss.version {
+        row.push_str(&format!(" of {}", time::print(version.time_ms)));
+    }
+    plain(row.as_bytes())
+}
+
+fn line(loss: &Loss) -> Value {
+    let mut line = Map::new();
+    line.insert("file".to_owned(), Value::from(loss.file.as_str()));
+    line.insert("offset".to_owned(), Value::from(loss.offset));
+    line.insert("bytes".to_owned(), Value::from(loss.bytes));
+    line.insert("what".to_owned(), Value::from(loss.what.as_str()));
+    line.extend(loss.key.as_ref().map(|key| fields::field("url", key)));
+    if let Some(version) = loss.version {
+        line.insert("time_ms".to_owned(), Value::from(version.time_ms));
+        line.insert("sequence".to_owned(), Value::from(version.sequence));
+    }
+    Value::Object(line)
+}
+
+fn summary(report: &RepairReport) -> Value {
+    json!({
+        "segments": report.segments,
+        "bytes": report.bytes,
+        "records": report.records,
+        "removals": report.removals,
+        "keys": report.keys,
+        "losses": report.losses.len(),
+        "lost_bytes": report.lost_bytes(),
+        "left_out": report.ignored.len(),
+        "outdated": report.outdated,
+        "unfinished_bytes": report.unfinished_bytes,
+        "canonicalizer": report.canonicalizer.to_string(),
+    })
+}
+
+fn say(report: &RepairReport, args: &Args) {
+    let target = args.target.as_ref().unwrap_or(&args.source).display();
+    let lost = match report.losses.len() as u64 {
+        0 => "nothing is lost".to_owned(),
+        places => format!("{} lost in {}", size(report.lost_bytes()), count(places, "place")),
+    };
+    words::say(format_args!(
+        "{target} has {}, from {} in {}: {lost}",
+        count(report.keys, "key"),
+        count(report.records, "whole record"),
+        count(report.segments, "segment"),
+    ));
+}

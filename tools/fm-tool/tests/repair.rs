@@ -1,0 +1,92 @@
+//! `repair`: into a new folder and in place, after a question or with `--yes`; what it lists, and how it ends.
+
+mod harness;
+
+use std::fs;
+use std::process::Stdio;
+
+use harness::{Bench, PAGE_BYTES, PAGE_URL, PAGES, run, tool};
+
+fn pages(store: &std::path::Path) -> usize {
+    run(tool().arg("ls").arg(store)).ended(0).text().lines().count()
+}
+
+#[test]
+fn without_index_key_log_and_superblock_every_page_comes_back() {
+    let bench = Bench::with(&["python-docs.warc.gz"]);
+    for name in ["address.idx", "key0.dat", "SUPERBLOCK"] {
+        let _ = fs::remove_file(bench.store().join(name));
+    }
+    bench.run::<&str>("ls", &[]).ended(2);
+    let new = bench.path("new.fm");
+    let ran = bench.run("repair", &[&new]).ended(0).said("nothing is lost").said("whatwg");
+    assert!(ran.out.is_empty());
+    assert_eq!(pages(&new), PAGES);
+    assert_eq!(run(tool().arg("get").arg(&new).arg(PAGE_URL)).ended(0).out.len(), PAGE_BYTES);
+    run(tool().arg("verify").arg(&new)).ended(0);
+    // The crawler's rule is the one that `import` has.
+    let again = run(tool().args(["import".as_ref(), new.as_os_str(), harness::warc("cc.warc.gz").as_os_str()]));
+    again.ended(0);
+    // The damaged one is as it was.
+    bench.run::<&str>("ls", &[]).ended(2);
+    bench.run("repair", &[&new]).ended(2).said("not empty");
+}
+
+#[test]
+fn in_place_it_asks_first_and_lists_what_is_lost() {
+    let bench = Bench::with(&["python-docs.warc.gz"]);
+    let segment = bench.store().join("value0.dat");
+    let mut bytes = fs::read(&segment).unwrap();
+    let at = bytes.len() / 2;
+    bytes[at] ^= 1;
+    fs::write(&segment, &bytes).unwrap();
+    bench.run("repair", &["--in-place"]).ended(2).said("--yes");
+    bench.run::<&str>("repair", &[]).ended(2);
+    bench.run("repair", &["--in-place", "elsewhere"]).ended(2);
+    bench.run("repair", &["elsewhere", "--rule", "whatwg", "x"]).ended(2).said("no version");
+    assert!(fs::read(&segment).unwrap() == bytes, "nothing was done yet");
+    let ran = bench.run("repair", &["--in-place", "--yes"]).ended(3).said("lost in 1 place");
+    assert!(ran.text().starts_with("value0.dat: offset "), "{}", ran.text());
+    assert!(ran.text().contains("http://docs.python.localhost/"), "its URL is told: {}", ran.text());
+    bench.run::<&str>("verify", &[]).ended(0);
+    assert_eq!(pages(&bench.store()), PAGES - 1);
+    // Once more there is nothing to do.
+    let lines = bench.run("repair", &["--in-place", "--yes", "--json"]).ended(0).json();
+    assert_eq!(lines.len(), 1);
+    assert_eq!((&lines[0]["losses"], &lines[0]["keys"]), (&0.into(), &(PAGES - 1).into()));
+}
+
+#[test]
+fn losses_and_files_that_are_left_out_are_json_lines() {
+    let bench = Bench::with(&["python-docs.warc.gz"]);
+    let other = Bench::with(&["cc.warc.gz"]);
+    fs::copy(other.store().join("value0.dat"), bench.store().join("value3.dat")).unwrap();
+    let segment = bench.store().join("value0.dat");
+    let mut bytes = fs::read(&segment).unwrap();
+    let at = bytes.len() / 2;
+    bytes[at] ^= 1;
+    fs::write(&segment, &bytes).unwrap();
+    let new = bench.path("new.fm");
+    let lines = bench.run("repair", &[new.to_str().unwrap(), "--json"]).ended(3).json();
+    assert_eq!(lines.len(), 3);
+    assert!(lines[0]["url"].as_str().unwrap().starts_with("http://docs.python.localhost/"));
+    assert_eq!(lines[1]["left_out"], "it belongs to another store");
+    assert_eq!((&lines[2]["losses"], &lines[2]["left_out"]), (&1.into(), &1.into()));
+}
+
+#[test]
+fn a_store_that_is_written_and_a_folder_that_is_none_are_refused() {
+    let bench = Bench::with(&["python-docs.warc.gz"]);
+    let mut writer = bench.command("put").args(["http://x/", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+    let new = bench.path("new.fm");
+    // Whether it has the lock by now or not: a repair never reads what is being written.
+    let ran = bench.run("repair", &[&new]);
+    assert!([0, 4].contains(&ran.code), "{}", ran.words);
+    drop(writer.stdin.take());
+    // Whoever comes second is refused.
+    assert!(writer.wait().unwrap().success() || ran.code == 0);
+    let none = bench.path("none");
+    fs::create_dir(&none).unwrap();
+    run(tool().arg("repair").arg(&none).arg(bench.path("other.fm"))).ended(2).said("not a FileMap store");
+    assert!(!bench.path("other.fm").exists());
+}
