@@ -28,7 +28,7 @@ pub struct Args {
     /// Only look at what leads somewhere: superblock, index, heads of files, and the end of the log
     #[arg(long)]
     quick: bool,
-    /// Read and expand every page [default]
+    /// Read and expand every page: the default
     #[arg(long, conflicts_with = "quick")]
     full: bool,
     /// Read at most so much a second, such as 50MB/s
