@@ -235,7 +235,7 @@ impl Oracle {
         let floors = removes().map(|s| s.number + 1).chain([last]).filter(|&f| f >= last);
         let mut why = String::new();
         for floor in floors {
-            match self.fits(steps, &present, floor, after) {
+            match self.fits(key, &present, floor, after) {
                 Ok(()) => return Ok(()),
                 Err(what) => why = what,
             }
@@ -250,7 +250,9 @@ impl Oracle {
         self.dropped.get(key)?.iter().find(|step| is_shared && matches(step, one))
     }
 
-    fn fits(&self, steps: &[Step], present: &[u64], floor: u64, after: After) -> Result<(), String> {
+    fn fits(&self, key: &[u8], present: &[u64], floor: u64, after: After) -> Result<(), String> {
+        let steps = self.keys.get(key).map_or(&[][..], |steps| steps);
+        let dropped = self.dropped.get(key).map_or(&[][..], |steps| steps);
         if let Some(number) = present.iter().find(|&&n| n < floor) {
             return Err(format!("operation {number} shows although it was removed"));
         }
@@ -264,7 +266,8 @@ impl Oracle {
                 continue;
             }
             let newer = |s: &&Step| present.contains(&s.number) && s.is_newer_than(step);
-            if steps.iter().filter(newer).count() < keep {
+            // What holds another's body and shows again counts, too.
+            if steps.iter().chain(dropped).filter(newer).count() < keep {
                 return Err(format!("operation {} is lost", step.number));
             }
         }
