@@ -236,8 +236,8 @@ impl Shared {
         c.current.epoch = c.index.epoch();
         c.current.key_tail = self.keys.end();
         if c.dropped.versions > c.told_versions {
-            // Readers may have followed what is gone.
-            c.current.recoveries += 1;
+            // Readers may have followed what is gone. If this superblock is lost, and a reader has seen it, the recovery's is another.
+            c.current.dropped_epoch = c.current.epoch;
             c.told_versions = c.dropped.versions;
         }
         c.current.max_time_ms = self.indexed_time_ms.load(Ordering::Acquire);

@@ -50,8 +50,8 @@ struct Following {
     met: Met,
     /// [`Segments::changes`] when the table was begun.
     changes: u64,
-    /// How many recoveries had dropped something when the table was begun.
-    recoveries: u64,
+    /// When something had last been dropped, as of when the table was begun.
+    dropped_epoch: u64,
 }
 
 impl Following {
@@ -62,7 +62,7 @@ impl Following {
             position: superblock.tail,
             next_sequence: superblock.next_sequence,
             met: Met::since(superblock),
-            recoveries: superblock.recoveries,
+            dropped_epoch: superblock.dropped_epoch,
         }
     }
 }
@@ -387,7 +387,7 @@ impl Shared {
         loop {
             let newest = self.superblock.newest_whole(&*self.dir)?;
             // A superblock that failed to be synced may have been seen, and be gone: then the one before it counts again.
-            if newest.recoveries == state.recoveries && newest.epoch >= self.index.epoch() {
+            if newest.dropped_epoch == state.dropped_epoch && newest.epoch >= self.index.epoch() {
                 return Ok(());
             }
             if let Some((epoch, error)) = failed.take()

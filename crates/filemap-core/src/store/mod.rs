@@ -217,7 +217,7 @@ impl Store {
         let mut next_epoch = current.epoch + 3;
         if is_lost || replay.report.skipped_bytes > 0 || replay.report.truncated_bytes > 0 {
             // Readers may have followed what is gone.
-            (current.epoch, current.recoveries) = (next_epoch, current.recoveries + 1);
+            (current.epoch, current.dropped_epoch) = (next_epoch, next_epoch);
             superblock.write(&current)?;
             next_epoch += 1;
         }

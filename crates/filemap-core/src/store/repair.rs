@@ -171,7 +171,7 @@ fn first_superblock(dir: &dyn Dir, survey: &Survey, rule: Canonicalizer, options
         index: IndexRoot::empty(),
         versions: 0,
         max_time_ms: i64::MIN,
-        recoveries: old.map_or(0, |s| s.recoveries + 1),
+        dropped_epoch: old.map_or(0, |s| s.dropped_epoch + 1),
     })
 }
 
