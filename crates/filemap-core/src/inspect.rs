@@ -146,7 +146,7 @@ fn superblock(file: &dyn File, name: &str, sink: Sink<'_>) -> Result<()> {
                     ("index_keys", s.index.keys.to_string()),
                     ("versions", s.versions.to_string()),
                     ("max_time_ms", s.max_time_ms.to_string()),
-                    ("recoveries", s.recoveries.to_string()),
+                    ("dropped_epoch", s.dropped_epoch.to_string()),
                 ],
                 None,
             ),

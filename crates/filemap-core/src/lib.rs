@@ -56,7 +56,7 @@ mod values;
 mod worker;
 
 pub use backup::{BackedUp, BackupProgress};
-pub use check::{Problem, VerifyProgress, VerifyReport};
+pub use check::{Problem, VerifyOptions, VerifyProgress, VerifyReport};
 pub use dictionaries::DictionaryFacts;
 pub use error::{Error, Result};
 pub use event::{Compacted, DictionaryMade, Event, Reason, RecoveryReport};

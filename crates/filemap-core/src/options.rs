@@ -199,7 +199,8 @@ impl Options {
 
     /// Versions that are younger than this are kept (`None`, the default: age does not matter). With
     /// [`Options::keep_versions`] too, what either rule keeps is kept; alone, a page whose newest version is older goes
-    /// altogether. Old versions go when upkeep looks through the store, some time after they have come of age.
+    /// altogether. Upkeep looks through the whole key log (100 to 150 bytes a version) every sixteenth of this time, but not more
+    /// often than once a minute; what it finds to be too old goes then, and its space comes back with the bound on space.
     pub fn keep_age(mut self, age: Option<Duration>) -> Options {
         self.keep_age = age;
         self

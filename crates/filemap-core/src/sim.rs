@@ -50,7 +50,7 @@ pub fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
 /// # Errors
 /// As there.
 pub fn open_read_only(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
-    Store::open_read_only_in(dir, options)
+    Store::open_read_only_in(dir, options, Threads::None)
 }
 
 /// As [`Store::repair`], over any directories: into another one, or in place.

@@ -196,6 +196,10 @@ stats! {
     held_back: u64 = counter,
     /// By how much in all, in microseconds.
     held_back_us: u64 = counter,
+    /// When the last verification of everything ended that was noted in the store, in ms since 1970; 0 if none is known.
+    verified_ms: u64 = gauge,
+    /// Damaged places that it found.
+    verified_problems: u64 = gauge,
     /// When a put is on the device.
     durability: String = text,
     /// The last error of the background work, or the one that stopped writes.

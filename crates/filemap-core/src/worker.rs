@@ -27,6 +27,9 @@ const IDLE: Duration = Duration::from_secs(3600);
 /// more often than this.
 const UPKEEP: Duration = Duration::from_secs(60);
 
+/// More threads than this do not make a verification faster: one reads.
+const MOST_HELPERS: usize = 7;
+
 type Job = fn(&Shared);
 
 #[cfg(filemap_shuttle)]
@@ -68,6 +71,30 @@ fn start_some(shared: &Arc<Shared>, jobs: &[(&'static str, Job)]) -> Result<Vec<
         }
     }
     Ok(threads)
+}
+
+/// Runs `work` while threads run `help`, as many as there are processors beside this one; `end` tells them that it is over. If the
+/// system gives no thread, `work` has no help.
+pub(crate) fn with_help<T>(help: &(dyn Fn() + Sync), end: &dyn Fn(), work: impl FnOnce() -> T) -> T {
+    /// Even if the work panics: the threads are waited for.
+    struct Ending<'a>(&'a dyn Fn());
+    impl Drop for Ending<'_> {
+        fn drop(&mut self) {
+            (self.0)();
+        }
+    }
+    // A model checker knows nothing of these.
+    let most = if cfg!(filemap_shuttle) { 0 } else { MOST_HELPERS };
+    let helpers = std::thread::available_parallelism().map_or(0, |n| (n.get() - 1).min(most));
+    std::thread::scope(|scope| {
+        let ending = Ending(end);
+        for _ in 0..helpers {
+            let _ = std::thread::Builder::new().name("filemap-help".into()).spawn_scoped(scope, help);
+        }
+        let done = work();
+        drop(ending);
+        done
+    })
 }
 
 /// Syncs the log in time, keeps the kernel's dirty pages few, and has the next segment ready.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use filemap_core::{Error, Record, Store, sim};
+use filemap_core::{Error, Head, Record, Store, sim};
 use filemap_io::sim::SimDisk;
 
 use crate::mend;
@@ -85,12 +85,13 @@ pub fn readable(store: &Store, oracle: &Oracle) -> Result<(), Trouble> {
 
 fn versions(store: &Store, key: &[u8]) -> Result<Vec<Shown>, Trouble> {
     let history = store.history(key)?;
-    let one = |head: filemap_core::Head| {
+    let one = |head: Head| {
         let value = store.get_version(key, head.version)?;
         let value =
             value.ok_or_else(|| format!("{:?} is in the history, and get_version finds nothing", head.version))?;
-        // Compaction may have moved it meanwhile.
-        if (filemap_core::Head { place: head.place, ..value.head.clone() }) != head {
+        // Compaction may have moved it meanwhile, or compressed it anew.
+        let Head { place, stored_bytes, .. } = head;
+        if (Head { place, stored_bytes, ..value.head.clone() }) != head {
             return Err(Trouble::Wrong(format!("{:?} has another head when it is read", head.version)));
         }
         Ok(Shown { version: head.version, body: value.body, meta: value.head.meta })

@@ -71,6 +71,8 @@ pub struct Oracle {
     pub keep: Option<u32>,
     /// The prune that was begun, and whose end is not settled.
     pruning: Option<Pruning>,
+    /// What was dropped before, though not removed: no record says so, and as long as it is in the value log a repair brings it back.
+    dropped: BTreeMap<Vec<u8>, Vec<Step>>,
 }
 
 /// What a prune keeps: what either rule says.
@@ -137,20 +139,42 @@ impl Oracle {
         let Some(pruning) = self.pruning.take() else { return };
         for (key, steps) in &mut self.keys {
             let shown = shown.get(key).map_or(&[][..], |list| list);
-            let is_shown = |s: &Step| shown.iter().any(|one| matches(s, one));
             let all = steps.clone();
             // What was put or removed meanwhile may be what hides it, and may be lost.
             let is_hidden = all.iter().any(|s| s.number >= begun);
             for step in steps.iter_mut().filter(|s| is_hidden && pruning.may_drop(s, &all)) {
                 step.may_be_gone = true;
             }
-            steps.retain(|s| !s.acknowledged || s.may_be_gone || !pruning.may_drop(s, &all) || is_shown(s));
+            let is_dropped = |s: &mut Step| {
+                s.acknowledged
+                    && !s.may_be_gone
+                    && pruning.may_drop(s, &all)
+                    && !shown.iter().any(|one| matches(s, one))
+            };
+            self.dropped.entry(key.clone()).or_default().extend(steps.extract_if(.., is_dropped));
         }
+    }
+
+    /// As of a repair that had nothing but the value log.
+    pub fn repaired(&self) -> Oracle {
+        let mut next = self.clone();
+        for (key, dropped) in std::mem::take(&mut next.dropped) {
+            let steps = next.keys.entry(key).or_default();
+            steps.extend(dropped.into_iter().map(|s| Step { may_be_gone: true, ..s }));
+            steps.sort_by_key(|s| s.number);
+        }
+        next
     }
 
     /// As of a moment: what was acknowledged before it must be there, and of the rest any part may be.
     pub fn as_of(&self, number: u64) -> Oracle {
         Oracle { durable_below: number, ..self.clone() }
+    }
+
+    /// Whether a version need not be there: nothing says that it was dropped, nor that it was not.
+    pub fn may_lack(&self, key: &[u8], wanted: u64) -> bool {
+        let is_it = |s: &&Step| matches!(s.what, What::Put { sequence: Some(sequence), .. } if sequence == wanted);
+        self.keys.get(key).and_then(|steps| steps.iter().find(is_it)).is_some_and(|s| s.may_be_gone)
     }
 
     /// The newest body that a live handle shows of a key.
@@ -194,7 +218,7 @@ impl Oracle {
             let fits = |s: &&Step| matches(s, one) && !present.contains(&s.number);
             // The one that is known by its sequence comes before one that was begun and may be it.
             let known = steps.iter().find(|s| fits(s) && matches!(s.what, What::Put { sequence: Some(_), .. }));
-            let Some(step) = known.or_else(|| steps.iter().find(fits)) else {
+            let Some(step) = known.or_else(|| steps.iter().find(fits)).or_else(|| self.holder(key, one, shown)) else {
                 return Err(format!(
                     "a version that was never put, or was gone: {:?}, {} bytes; known are {}",
                     one.version,
@@ -211,7 +235,7 @@ impl Oracle {
         let floors = removes().map(|s| s.number + 1).chain([last]).filter(|&f| f >= last);
         let mut why = String::new();
         for floor in floors {
-            match self.fits(steps, &present, floor, after) {
+            match self.fits(key, &present, floor, after) {
                 Ok(()) => return Ok(()),
                 Err(what) => why = what,
             }
@@ -219,22 +243,31 @@ impl Oracle {
         Err(format!("{why}; shown are {:?}; known are {}", versions(shown), tell(steps)))
     }
 
-    fn fits(&self, steps: &[Step], present: &[u64], floor: u64, after: After) -> Result<(), String> {
+    /// The dropped version that this is, if it holds the body of a later one that is shown: then it is kept with that, and shows
+    /// again once fewer versions are left than the store keeps.
+    fn holder(&self, key: &[u8], one: &Shown, shown: &[Shown]) -> Option<&Step> {
+        let is_shared = shown.iter().any(|s| s.version.sequence > one.version.sequence && s.body == one.body);
+        self.dropped.get(key)?.iter().find(|step| is_shared && matches(step, one))
+    }
+
+    fn fits(&self, key: &[u8], present: &[u64], floor: u64, after: After) -> Result<(), String> {
+        let steps = self.keys.get(key).map_or(&[][..], |steps| steps);
+        let dropped = self.dropped.get(key).map_or(&[][..], |steps| steps);
         if let Some(number) = present.iter().find(|&&n| n < floor) {
             return Err(format!("operation {number} shows although it was removed"));
         }
         let keep = self.keep.map_or(usize::MAX, |k| k as usize);
         for step in steps.iter().filter(|s| s.number >= floor && self.must(s, after)) {
-            let What::Put { time_ms, .. } = step.what else { continue };
+            if step.what == What::Remove {
+                continue;
+            }
             let may_be_gone = step.may_be_gone || self.pruning.is_some_and(|p| p.may_drop(step, steps));
             if present.contains(&step.number) || may_be_gone {
                 continue;
             }
-            let newer = |s: &&Step| match s.what {
-                What::Put { time_ms: t, .. } => present.contains(&s.number) && (t, s.number) > (time_ms, step.number),
-                What::Remove => false,
-            };
-            if steps.iter().filter(newer).count() < keep {
+            let newer = |s: &&Step| present.contains(&s.number) && s.is_newer_than(step);
+            // What holds another's body and shows again counts, too.
+            if steps.iter().chain(dropped).filter(newer).count() < keep {
                 return Err(format!("operation {} is lost", step.number));
             }
         }
@@ -245,6 +278,13 @@ impl Oracle {
     /// durable.
     pub fn rebased(&self, shown: &BTreeMap<Vec<u8>, Vec<Shown>>) -> Oracle {
         let mut next = Oracle::new(self.keep);
+        for (key, steps) in &self.keys {
+            next.dropped.insert(key.clone(), self.hidden(key, steps, shown));
+        }
+        // They come before all that is there now.
+        for step in next.dropped.values_mut().flatten() {
+            (step.number, next.next) = (next.next, next.next + 1);
+        }
         let mut all: Vec<(&Vec<u8>, &Shown)> =
             shown.iter().flat_map(|(k, list)| list.iter().map(move |s| (k, s))).collect();
         all.sort_by_key(|(_, s)| s.version.sequence);
@@ -266,15 +306,43 @@ impl Oracle {
     }
 }
 
+impl Oracle {
+    /// What was dropped of a key or may have been, by prunes or because the store keeps so many, given what is left: unless a remove
+    /// hides it, a repair may bring it back.
+    fn hidden(&self, key: &[u8], steps: &[Step], shown: &BTreeMap<Vec<u8>, Vec<Shown>>) -> Vec<Step> {
+        let shown = shown.get(key).map_or(&[][..], |list| list);
+        let is_sure = |s: &&Step| s.what == What::Remove && self.must(s, After::PowerLoss);
+        let removed = steps.iter().rfind(is_sure).map_or(0, |s| s.number);
+        let outranked = Pruning { keep: self.keep, since_ms: None };
+        let may_be_gone = |s: &&Step| {
+            let drops = |p: Pruning| p.may_drop(s, steps);
+            s.may_be_gone || self.pruning.is_some_and(drops) || self.keep.is_some_and(|_| drops(outranked))
+        };
+        let lately = steps.iter().filter(may_be_gone);
+        let all = self.dropped.get(key).into_iter().flatten().chain(lately);
+        all.filter(|s| s.number >= removed && !shown.iter().any(|one| matches(s, one))).cloned().collect()
+    }
+}
+
+impl Step {
+    /// Whether it and another are puts of versions of which this is the newer one.
+    fn is_newer_than(&self, other: &Step) -> bool {
+        match (&self.what, &other.what) {
+            (What::Put { time_ms: a, sequence: x, .. }, What::Put { time_ms: b, sequence: y, .. }) => {
+                // What comes back after a recovery has another number than it had.
+                let is_later = x.zip(*y).map_or(self.number > other.number, |(x, y)| x > y);
+                a > b || (a == b && is_later)
+            }
+            _ => false,
+        }
+    }
+}
+
 impl Pruning {
     /// Whether a version may be dropped, given all that was ever done to its key.
     fn may_drop(&self, step: &Step, steps: &[Step]) -> bool {
         let What::Put { time_ms, .. } = step.what else { return false };
-        let is_newer = |s: &&Step| match s.what {
-            What::Put { time_ms: t, .. } => (t, s.number) > (time_ms, step.number),
-            What::Remove => false,
-        };
-        let newer = steps.iter().filter(is_newer).count();
+        let newer = steps.iter().filter(|s| s.is_newer_than(step)).count();
         self.since_ms.is_none_or(|since_ms| time_ms < since_ms) && self.keep.is_none_or(|keep| newer >= keep as usize)
     }
 }

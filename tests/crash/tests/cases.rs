@@ -1,9 +1,10 @@
 //! The lettered cases of docs/RECOVERY.md, each made by hand on a simulated disk and opened; and what earlier versions got wrong.
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use filemap_core::sim::{self, Limits};
-use filemap_core::{Durability, Error, Event, Options, Record, RecoveryReport, Store};
+use filemap_core::{Durability, Error, Event, Options, PruneRule, Record, RecoveryReport, Store};
 use filemap_io::sim::{Failure, Fault, Level, Loss, SimDisk};
 
 /// Bytes of a segment's header.
@@ -467,6 +468,53 @@ fn a_reader_that_knows_a_segment_created_ahead_sees_the_one_that_takes_its_place
         reader.refresh().unwrap();
         has(&reader, &format!("new {i}"), 300);
     }
+}
+
+/// Disks as a kill leaves them when a compaction has begun to write, and nothing names what it has written.
+fn killed_in_compaction(disk: &SimDisk, store: &Store) -> Vec<SimDisk> {
+    let before = disk.names();
+    let images: Arc<Mutex<Vec<SimDisk>>> = Arc::default();
+    let drawn = Arc::clone(&images);
+    disk.observe(Some(Box::new(move |at| {
+        let image = at.kill();
+        if before.iter().all(|name| image.names().contains(name)) && image.names().len() > before.len() {
+            drawn.lock().unwrap().push(image);
+        }
+    })));
+    store.compact(false).unwrap();
+    disk.observe(None);
+    std::mem::take(&mut *images.lock().unwrap())
+}
+
+#[test]
+fn a_reader_that_knows_what_a_killed_compaction_wrote_sees_the_segment_of_the_log_that_takes_its_place() {
+    let (disk, store) = fresh();
+    for round in 0..3 {
+        (0..20 + round).for_each(|i| put(&store, &format!("{i}"), 300));
+        (0..10).for_each(|i| assert!(store.remove(format!("{i}").as_bytes()).unwrap()));
+    }
+    store.checkpoint().unwrap();
+    let images = killed_in_compaction(&disk, &store);
+    sim::abandon(store);
+    let mut taken = 0;
+    for (image, puts) in images.iter().step_by(6).flat_map(|image| (1..16).map(move |puts| (image, puts))) {
+        let disk = image.kill();
+        let known = disk.names();
+        let reader = sim::open_read_only(disk.dir(), options()).unwrap();
+        let (store, _) = open(&disk);
+        let gone: Vec<String> = known.into_iter().filter(|name| !disk.names().contains(name)).collect();
+        (0..puts).chain(0..1).for_each(|i| put(&store, &format!("new {i}"), 300));
+        // Something is dropped: readers begin anew from the superblock, whose tail is in the segment in question or near it.
+        let rule = PruneRule { keep_versions: Some(1), ..PruneRule::default() };
+        store.prune(rule, &mut |_| ControlFlow::Continue(())).unwrap();
+        reader.refresh().unwrap();
+        (0..puts).for_each(|i| has(&reader, &format!("new {i}"), 300));
+        has(&reader, "19", 300);
+        assert_eq!(reader.get(b"3").unwrap(), None);
+        taken += gone.iter().filter(|name| disk.names().contains(name)).count();
+        sim::abandon(store);
+    }
+    assert!(taken > 0, "the log was given the name of what compaction had left");
 }
 
 #[test]

@@ -137,6 +137,9 @@ fn options(floor: u64) -> Options {
         .durability(Durability::Buffered)
         .checkpoint_bytes(1 << 30)
         .recent_bytes(64 << 20)
+        // What compaction does takes checkpoints.
+        .space_bound(None)
+        .recompression_level(None)
         .free_space_floor(floor)
 }
 

@@ -24,6 +24,8 @@ enum Reads {
     Keys,
     /// All values.
     Values,
+    /// All but values.
+    Structure,
     /// All values, and nothing else that it needs.
     Log,
     /// Everything.
@@ -46,7 +48,7 @@ const fn row(verb: &'static str, args: &'static [&'static str], reads: Reads, pr
 }
 
 /// Every verb that has a store and does not make one.
-const ROWS: [Row; 37] = [
+const ROWS: [Row; 38] = [
     row("get", &["@", PAGE_URL], Reads::Page, true),
     row("get", &["@", PAGE_URL, "--json"], Reads::Page, true),
     row("get", &["@", PAGE_URL, PAGE_URL, "--response"], Reads::Page, true),
@@ -67,6 +69,7 @@ const ROWS: [Row; 37] = [
     row("stat", &["@", "--watch", "0.01", "--times", "3"], Reads::Store, true),
     row("verify", &["@"], Reads::All, false),
     row("verify", &["@", "--json"], Reads::All, true),
+    row("verify", &["@", "--quick"], Reads::Structure, false),
     row("dump", &["@"], Reads::Values, true),
     row("dump", &["@", "--newest"], Reads::Values, true),
     row("train", &["@", "--list"], Reads::Store, false),

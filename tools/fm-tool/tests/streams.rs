@@ -8,7 +8,7 @@ use std::process::Stdio;
 use harness::{Bench, PAGE_URL, PAGES, run, tool, warc};
 use serde_json::Value;
 
-const VERBS: [&str; 20] = [
+const VERBS: [&str; 26] = [
     "import",
     "get",
     "put",
@@ -26,6 +26,12 @@ const VERBS: [&str; 20] = [
     "recompress",
     "dump",
     "load",
+    "segments",
+    "compact",
+    "prune",
+    "backup",
+    "copy",
+    "merge",
     "inspect",
     "completions",
     "man",

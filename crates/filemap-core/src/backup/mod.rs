@@ -190,10 +190,10 @@ impl Run<'_, '_> {
     /// Again and again, until no newer superblock has come while the last files were copied.
     fn as_reader(&mut self) -> Result<BackedUp> {
         let shared = self.shared;
-        let mut recoveries = None;
+        let mut dropped_epoch = None;
         for attempt in 1..=TRIES {
             let superblock = shared.superblock.newest_whole(&*shared.dir)?;
-            if recoveries.replace(superblock.recoveries).is_some_and(|r| r != superblock.recoveries) {
+            if dropped_epoch.replace(superblock.dropped_epoch).is_some_and(|r| r != superblock.dropped_epoch) {
                 // What was copied of the log may not be there any more.
                 self.remove_where(|name| !self.is_sealed_here(name))?;
             }

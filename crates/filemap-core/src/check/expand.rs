@@ -1,21 +1,13 @@
-//! Whether what a whole record holds can be expanded, and what it is to a large body.
+//! Whether what a whole record holds can be expanded.
 
 use crate::dictionaries::{Part as RecordPart, Registry};
 use crate::error::Error;
-use crate::format::location::Extent;
 use crate::format::value::{self, Kind};
 use crate::state::digest;
 use crate::values::read;
 
-/// What a record is to a large body.
-pub(super) enum Part {
-    Chunk,
-    List(Vec<Extent>),
-    Tombstone,
-    Other,
-}
-
 /// Why a record cannot be expanded.
+#[derive(Debug)]
 pub(super) enum Flaw {
     /// It is wrong itself.
     Record(&'static str),
@@ -30,7 +22,7 @@ impl From<&'static str> for Flaw {
 }
 
 /// Checks that a record's parts decompress to their recorded lengths.
-pub(super) fn expand(dictionaries: &Registry, bytes: &[u8], out: &mut Vec<u8>) -> std::result::Result<Part, Flaw> {
+pub(super) fn expand(dictionaries: &Registry, bytes: &[u8], out: &mut Vec<u8>) -> std::result::Result<(), Flaw> {
     let header = value::peek(bytes)?;
     let part = |part, stored: &[u8], raw_bytes, out: &mut Vec<u8>| -> std::result::Result<(), Flaw> {
         out.clear();
@@ -45,12 +37,7 @@ pub(super) fn expand(dictionaries: &Registry, bytes: &[u8], out: &mut Vec<u8>) -
     }
     match header.kind {
         Kind::Page if digest(out) != header.digest => Err("the body's digest does not match".into()),
-        Kind::Chunk => Ok(Part::Chunk),
-        Kind::Chunked => {
-            let list = value::decode_chunks(payload, header.raw_bytes)?;
-            Ok(Part::List(list.into_iter().map(|c| Extent { location: c.location, units: c.units }).collect()))
-        }
-        Kind::Tombstone => Ok(Part::Tombstone),
-        Kind::Page | Kind::Reference | Kind::Filler => Ok(Part::Other),
+        Kind::Chunked => Ok(value::decode_chunks(payload, header.raw_bytes).map(|_| ())?),
+        _ => Ok(()),
     }
 }

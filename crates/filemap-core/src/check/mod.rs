@@ -1,29 +1,43 @@
-//! `verify`: reads every byte of a store, and says of each that is wrong where it is. It stops at nothing.
+//! `verify`: reads every byte of a store, or all that leads somewhere, and says of each that is wrong where it is. Damage stops
+//! nothing; the caller may, and go on later.
 
+mod crew;
 mod expand;
+mod keys;
+mod position;
+mod quick;
 mod report;
 mod starts;
+mod values;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
-use filemap_io::File;
+use filemap_io::Access;
 
 use crate::accounts::{Account, Accounts};
 use crate::error::{Error, Result};
-use crate::format::key::{KeyRecord, UNIT_BYTES as KEY_UNIT, offset_of, segment_of};
-use crate::format::leaf::{Slot, kept_bits};
+use crate::format::key::{UNIT_BYTES as KEY_UNIT, offset_of, segment_of};
+use crate::format::leaf::Slot;
 use crate::format::location::{Extent, Location, UNIT_BYTES};
 use crate::format::superblock::{COPIES, Tail};
+use crate::format::verified::Verified;
 use crate::format::{PAGE_BYTES, names};
 use crate::keys::KeyFile;
-use crate::log::scan::Item;
+use crate::primitive::sleep;
+use crate::record::now_ms;
 use crate::recover;
-use crate::segments::{FIRST_RECORD, Segment};
 use crate::state::Shared;
-use expand::{Flaw, Part, expand};
+use position::Position;
 use starts::Starts;
+use values::Findings;
 
-pub use report::{Problem, VerifyProgress, VerifyReport};
+pub(crate) use crew::Crew;
+pub use report::{Problem, VerifyOptions, VerifyProgress, VerifyReport};
+
+/// A pass that is held back looks up at least this often.
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
 struct Check<'a> {
     shared: &'a Shared,
@@ -47,12 +61,25 @@ struct Check<'a> {
     /// now is compared only while that stays so.
     key_files: Vec<KeyFile>,
     removals: u64,
-    progress: &'a mut dyn FnMut(VerifyProgress),
+    options: &'a VerifyOptions,
+    crew: &'a Crew<'a>,
+    begun: Instant,
+    /// Segments that an earlier part of the pass has found whole, by ordinal; and where that is noted.
+    known: HashMap<u64, Findings>,
+    position: Option<Position>,
+    progress: &'a mut Progress<'a>,
 }
 
+type Progress<'a> = dyn FnMut(VerifyProgress) -> ControlFlow<()> + 'a;
+
 impl Shared {
-    /// See [`Store::verify`](crate::Store::verify).
-    pub(crate) fn verify(&self, progress: &mut dyn FnMut(VerifyProgress)) -> Result<VerifyReport> {
+    /// See [`Store::verify_with`](crate::Store::verify_with). Whoever helps, helps with `crew`.
+    pub(crate) fn verify<'a>(
+        &'a self,
+        options: &'a VerifyOptions,
+        crew: &'a Crew<'a>,
+        progress: &'a mut Progress<'a>,
+    ) -> Result<VerifyReport> {
         self.check_open()?;
         if self.writer.is_some() {
             // The tables then hold only what is put while this runs.
@@ -60,10 +87,46 @@ impl Shared {
         } else {
             self.follow_writer()?;
         }
+        let begun_ms = now_ms();
+        let mut check = self.check(options, crew, progress)?;
+        let done = if options.is_quick { check.quick() } else { check.full() };
+        let Check { mut report, position, .. } = check;
+        match done {
+            Err(Error::Interrupted) => {
+                report.is_resumable = position.is_some_and(|p| p.is_kept());
+                Ok(report)
+            }
+            Err(e) => Err(e),
+            Ok(()) => {
+                report.is_complete = true;
+                if !options.is_quick {
+                    self.note_verified(&report, position.map_or(begun_ms, |p| p.begun_ms), options);
+                }
+                Ok(report)
+            }
+        }
+    }
+
+    /// A pass at its beginning, or where it is to go on.
+    fn check<'a>(
+        &'a self,
+        options: &'a VerifyOptions,
+        crew: &'a Crew<'a>,
+        progress: &'a mut Progress<'a>,
+    ) -> Result<Check<'a>> {
         let stats = self.stats();
         let removals = self.keys.removals();
         let (key_files, key_end) = self.key_files()?;
-        let mut check = Check {
+        let store_id = self.birth.store_id;
+        let (position, known) = match options.is_resumable && !options.is_quick {
+            true if options.is_anew => (Some(Position::new(store_id)), HashMap::new()),
+            true => {
+                let (position, known) = Position::resume(&*self.dir, store_id);
+                (Some(position), known)
+            }
+            false => (None, HashMap::new()),
+        };
+        Ok(Check {
             shared: self,
             report: VerifyReport::default(),
             total_bytes: stats.value_bytes
@@ -81,16 +144,38 @@ impl Shared {
             key_end,
             key_files,
             removals,
+            options,
+            crew,
+            begun: Instant::now(),
+            known,
+            position,
             progress,
+        })
+    }
+
+    /// Notes that a full pass came to its end. Advice only: if it cannot be written, nobody is the worse for it.
+    fn note_verified(&self, report: &VerifyReport, begun_ms: i64, options: &VerifyOptions) {
+        let (store_id, problems) = (self.birth.store_id, report.problems.len() as u64);
+        let note = Verified { store_id, ended_ms: now_ms(), bytes: report.bytes, problems, begun_ms };
+        let write = || -> std::io::Result<()> {
+            if options.is_resumable {
+                position::remove(&*self.dir)?;
+            }
+            if !options.is_noted && self.writer.is_none() {
+                return Ok(());
+            }
+            match self.dir.remove(names::NEW_VERIFIED) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
+            let file = self.dir.open(names::NEW_VERIFIED, Access::Create)?;
+            file.write_at(&note.encode(), 0)?;
+            file.sync()?;
+            self.dir.rename(names::NEW_VERIFIED, names::VERIFIED)
         };
-        let settled = self.settled();
-        check.superblock()?;
-        check.dictionaries();
-        check.values()?;
-        check.unread();
-        let heads = check.keys()?;
-        check.index(heads, settled)?;
-        Ok(check.report)
+        if let Err(e) = write() {
+            self.counters.failed(&Error::io("write", names::VERIFIED, e));
+        }
     }
 
     /// Something that stays the same for as long as the index is that of the latest superblock; `None` while it is not.
@@ -106,14 +191,46 @@ impl Check<'_> {
         self.report.problems.push(Problem { file: file.into(), offset, what: what.into() });
     }
 
-    fn read(&mut self, file: &str, bytes: u64) {
+    fn full(&mut self) -> Result<()> {
+        let settled = self.shared.settled();
+        self.superblock()?;
+        self.dictionaries()?;
+        self.values()?;
+        self.unread();
+        let heads = self.keys()?;
+        self.index(heads, settled)
+    }
+
+    /// After so many bytes the caller is told.
+    fn piece_bytes(&self) -> u64 {
+        if self.options.rate.is_some() { 256 << 10 } else { 4 << 20 }
+    }
+
+    fn read(&mut self, file: &str, bytes: u64) -> Result<()> {
+        self.read_but(file, bytes, 0)
+    }
+
+    /// Bytes were read, and problems found that are not in the report yet. `Interrupted` when the caller says so.
+    fn read_but(&mut self, file: &str, bytes: u64, problems: usize) -> Result<()> {
         self.report.bytes += bytes;
-        (self.progress)(VerifyProgress {
-            file: file.to_owned(),
-            done_bytes: self.report.bytes.min(self.total_bytes),
-            total_bytes: self.total_bytes,
-            problems: self.report.problems.len() as u64,
-        });
+        let read = self.report.bytes - self.report.resumed_bytes;
+        loop {
+            let told = (self.progress)(VerifyProgress {
+                file: file.to_owned(),
+                done_bytes: self.report.bytes.min(self.total_bytes),
+                total_bytes: self.total_bytes,
+                problems: (self.report.problems.len() + problems) as u64,
+            });
+            if told.is_break() {
+                return Err(Error::Interrupted);
+            }
+            let due = self.options.rate.map_or(0.0, |rate| read as f64 / rate.max(1) as f64);
+            let early = Duration::from_secs_f64(due.min(1e9)).saturating_sub(self.begun.elapsed());
+            if early.is_zero() {
+                return Ok(());
+            }
+            sleep(early.min(LONGEST_WAIT));
+        }
     }
 
     fn superblock(&mut self) -> Result<()> {
@@ -127,7 +244,7 @@ impl Check<'_> {
     }
 
     /// Reads both copies of every dictionary.
-    fn dictionaries(&mut self) {
+    fn dictionaries(&mut self) -> Result<()> {
         for id in self.shared.segments.dictionaries.ids() {
             let name = names::dictionary(id);
             self.report.files += 1;
@@ -137,75 +254,9 @@ impl Check<'_> {
                     for (offset, what) in checked.problems {
                         self.problem(&name, offset, what);
                     }
-                    self.read(&name, checked.bytes);
+                    self.read(&name, checked.bytes)?;
                 }
             }
-        }
-    }
-
-    /// Scans every segment up to the end of the log.
-    fn values(&mut self) -> Result<()> {
-        let end = self.value_end;
-        let accounts = self.shared.accounts.load_full();
-        let counts = |s: &Segment| match s.is_output {
-            true => accounts.names(s.id, s.ordinal),
-            false => s.ordinal <= end.ordinal,
-        };
-        for segment in self.shared.segments.all().iter().filter(|s| counts(s)) {
-            let name = segment.name();
-            self.report.files += 1;
-            let file = match self.shared.segments.file(segment) {
-                Ok(file) => file,
-                Err(e) => {
-                    // Compaction may have removed it since; what lived in it is checked at its new place, if that counts.
-                    self.shared.catch_up()?;
-                    if self.shared.segments.get(segment.id).is_ok_and(|s| s.ordinal == segment.ordinal) {
-                        self.problem(name, 0, e.to_string());
-                    }
-                    continue;
-                }
-            };
-            let is_last = !segment.is_output && segment.ordinal == end.ordinal;
-            let to = if is_last { end.offset } else { u64::MAX };
-            let mut scan = self.shared.segments.scan(segment, &*file, FIRST_RECORD, to)?;
-            let (mut starts, mut chunks) = (Starts::default(), Starts::default());
-            let mut expanded = Vec::new();
-            let mut read = FIRST_RECORD;
-            while let Some(item) = scan.next()? {
-                match item {
-                    Item::Filler { bytes } => read += bytes,
-                    Item::Gap { offset, bytes, what } => {
-                        read += bytes;
-                        self.problem(&name, offset, format!("{bytes} bytes belong to no whole record: {what}"));
-                    }
-                    Item::Record { offset, bytes } => {
-                        read += bytes.len() as u64;
-                        self.report.value_records += 1;
-                        match expand(&self.shared.segments.dictionaries, bytes, &mut expanded) {
-                            Ok(Part::Chunk) => chunks.add(offset / UNIT_BYTES),
-                            Ok(Part::List(list)) => {
-                                self.lists.insert(Location::new(segment.id, offset), list);
-                            }
-                            Ok(Part::Tombstone) => self.tombstone(segment, offset, bytes.len() as u64),
-                            Ok(Part::Other) => {}
-                            Err(Flaw::Record(what)) => {
-                                self.problem(&name, offset, what);
-                                continue;
-                            }
-                            Err(Flaw::Dictionary(id, e)) => {
-                                self.unread.entry(id).or_insert((0, e)).0 += 1;
-                            }
-                        }
-                        starts.add(offset / UNIT_BYTES);
-                    }
-                }
-                if read >= 8 << 20 {
-                    self.read(&name, std::mem::take(&mut read));
-                }
-            }
-            self.read(&name, read);
-            self.values.insert(segment.id, starts);
-            self.chunks.insert(segment.id, chunks);
         }
         Ok(())
     }
@@ -214,141 +265,6 @@ impl Check<'_> {
     fn unread(&mut self) {
         for (id, (records, error)) in std::mem::take(&mut self.unread) {
             self.problem(names::dictionary(id), 0, format!("{records} records cannot be expanded without it: {error}"));
-        }
-    }
-
-    fn tombstone(&mut self, segment: &Segment, offset: u64, bytes: u64) {
-        if segment.is_output || (Tail { ordinal: segment.ordinal, offset }) < self.tail {
-            self.found.add_tombstones(segment.id, segment.ordinal, bytes / UNIT_BYTES);
-        }
-    }
-
-    /// Scans the key log; how many of its records are the head of a key's chain, as the index says.
-    fn keys(&mut self) -> Result<u64> {
-        let mut heads = 0;
-        for KeyFile { segment, file } in std::mem::take(&mut self.key_files) {
-            match file {
-                Some(file) => heads += self.key_segment(&segment, &*file)?,
-                None => self.problem(segment.name(), 0, "the segment is missing"),
-            }
-        }
-        let accounts = self.shared.accounts.load_full();
-        for (id, account) in &accounts.keys {
-            let is_missing = account.live_units > 0 && account.ordinal <= self.key_end.ordinal;
-            if is_missing && !self.keys.contains_key(id) && !self.has_moved() {
-                self.problem(names::keys(*id), 0, "the segment is missing");
-            }
-        }
-        Ok(heads)
-    }
-
-    fn key_segment(&mut self, segment: &Segment, file: &dyn File) -> Result<u64> {
-        let shared = self.shared;
-        let name = segment.name();
-        let (mut heads, mut read) = (0, 0);
-        self.report.files += 1;
-        self.keys.insert(segment.id, Starts::default());
-        let mut scan = shared.keys.scan(segment, file, FIRST_RECORD, self.key_end)?;
-        while let Some(item) = scan.next()? {
-            match item {
-                // An interrupted checkpoint leaves such bytes behind. Damage it is only where something leads to it.
-                Item::Gap { bytes, .. } | Item::Filler { bytes } => {
-                    read += bytes;
-                    self.report.unused_key_bytes += bytes;
-                }
-                Item::Record { offset, bytes } => {
-                    read += bytes.len() as u64;
-                    self.report.key_records += 1;
-                    self.keys.entry(segment.id).or_default().add(offset / KEY_UNIT);
-                    let (record, key) = shared.keys.decode(segment, bytes, offset)?;
-                    let hash = shared.hash(key);
-                    let Ok(candidates) = shared.candidates(hash) else { continue };
-                    let here = Tail { ordinal: segment.ordinal, offset };
-                    for slot in candidates.iter().filter(|s| shared.keys.position(s.key) == Some(here)) {
-                        heads += 1;
-                        if slot.location != record.extent.location || slot.hash != kept_bits(hash) {
-                            self.problem(&name, offset, "its slot in the index leads elsewhere");
-                        }
-                        self.chain(key, slot.key, &record)?;
-                    }
-                }
-            }
-            if read >= 8 << 20 {
-                self.read(&name, std::mem::take(&mut read));
-            }
-        }
-        self.read(&name, read);
-        Ok(heads)
-    }
-
-    /// Whether segments of the key log were removed since this began: a chain that ends where there is none is no damage then.
-    fn has_moved(&self) -> bool {
-        self.shared.keys.removals() != self.removals
-    }
-
-    /// Follows a key's chain from its second record on: each must be whole, of the same key, and lead to a value; and what
-    /// versions refer to must be among them.
-    fn chain(&mut self, key: &[u8], first: u64, head: &KeyRecord) -> Result<()> {
-        let (mut address, mut chain) = (head.previous, head.chain);
-        let ordinal = |address| self.shared.keys.position(address).map_or(0, |place| place.ordinal);
-        self.found.credit_key(first, ordinal(first), head.total_bytes());
-        self.version(head);
-        let mut versions = vec![head.version.sequence];
-        let mut holders = vec![(head.extent.location, head.refers_to)];
-        while address != 0 {
-            let (name, offset) = (names::keys(segment_of(address)), offset_of(address));
-            let record = match self.shared.keys.read(address) {
-                _ if self.has_moved() => return Ok(()),
-                Ok((record, found)) if found == key && record.chain < chain => record,
-                Ok((_, found)) if found == key => {
-                    self.problem(name, offset, "the chain that leads here does not grow shorter");
-                    return Ok(());
-                }
-                Ok(_) => {
-                    self.problem(name, offset, "the chain of another key leads here");
-                    return Ok(());
-                }
-                Err(Error::Corrupt { what, .. }) => {
-                    self.problem(name, offset, format!("a chain leads here, but {what}"));
-                    return Ok(());
-                }
-                Err(e) => return Err(e),
-            };
-            let location = record.extent.location;
-            if self.was_scanned(location) && !self.has_value(location) {
-                let what = "an earlier version should be here, but there is no whole record";
-                self.problem(names::segment(location.segment), location.offset(), what);
-            }
-            self.found.credit_key(address, ordinal(address), record.total_bytes());
-            if !versions.contains(&record.version.sequence) {
-                self.version(&record);
-            }
-            versions.push(record.version.sequence);
-            holders.push((location, record.refers_to));
-            (address, chain) = (record.previous, record.chain);
-        }
-        for (location, holder) in holders {
-            if holder != 0 && !versions.contains(&holder) {
-                let what = format!("it refers to version {holder}, which is not there");
-                self.problem(names::segment(location.segment), location.offset(), what);
-            }
-        }
-        Ok(())
-    }
-
-    /// Counts what a version keeps alive, and whether all that a large body lists is there. Whose it is, and that it fits
-    /// together, each read finds out.
-    fn version(&mut self, record: &KeyRecord) {
-        let place = record.extent.location;
-        let chunks = if record.chunked { self.lists.get(&place) } else { None };
-        for extent in [record.extent].iter().chain(chunks.into_iter().flatten()) {
-            let ordinal = self.shared.segments.get(extent.location.segment).map_or(0, |s| s.ordinal);
-            self.found.credit(*extent, ordinal);
-        }
-        let has = |l: Location| self.chunks.get(&l.segment).is_some_and(|s| s.has(u64::from(l.unit)));
-        let is_lost = |c: &Extent| self.was_scanned(c.location) && !has(c.location);
-        if chunks.is_some_and(|list| list.iter().any(is_lost)) {
-            self.problem(names::segment(place.segment), place.offset(), "it lists a chunk that is not there");
         }
     }
 
@@ -380,13 +296,6 @@ impl Check<'_> {
 
     fn has_value(&self, location: Location) -> bool {
         self.values.get(&location.segment).is_some_and(|s| s.has(u64::from(location.unit)))
-    }
-
-    /// Whether a key record was met at an address, or could not be.
-    fn has_key(&self, address: u64) -> bool {
-        let place = self.shared.keys.position(address);
-        let met = |address| self.keys.get(&segment_of(address)).is_some_and(|s| s.has(offset_of(address) / KEY_UNIT));
-        self.has_moved() || place.is_some_and(|place| place >= self.key_end) || met(address)
     }
 
     /// Whether a place was scanned.
@@ -426,7 +335,7 @@ impl Check<'_> {
             pages.push((page, what.to_owned()));
         })?;
         self.report.indexed_keys = keys;
-        self.read(names::INDEX, self.report.index_pages * PAGE_BYTES as u64);
+        self.read(names::INDEX, self.report.index_pages * PAGE_BYTES as u64)?;
         for (page, what) in pages {
             self.problem(names::INDEX, u64::from(page) * PAGE_BYTES as u64, what);
         }

@@ -1,12 +1,23 @@
-//! Which records were met, a bit for each unit at which one may start.
+//! Which records were met: the units at which they start.
 
-/// A set of the unit offsets at which whole records start.
+/// A set of the unit offsets at which whole records start: as a list or as bits, whichever is shorter.
 #[derive(Default)]
 pub(super) struct Starts {
     bits: Vec<u64>,
+    units: Vec<u32>,
 }
 
 impl Starts {
+    /// The set of rising units.
+    pub(super) fn of(units: &[u32]) -> Starts {
+        if units.last().is_some_and(|last| (*last as usize) < 32 * units.len()) {
+            let mut starts = Starts::default();
+            units.iter().for_each(|unit| starts.add(u64::from(*unit)));
+            return starts;
+        }
+        Starts { units: units.to_vec(), ..Starts::default() }
+    }
+
     pub(super) fn add(&mut self, unit: u64) {
         let word = (unit / 64) as usize;
         if word >= self.bits.len() {
@@ -16,6 +27,24 @@ impl Starts {
     }
 
     pub(super) fn has(&self, unit: u64) -> bool {
-        self.bits.get((unit / 64) as usize).is_some_and(|w| w >> (unit % 64) & 1 == 1)
+        let is_set = self.bits.get((unit / 64) as usize).is_some_and(|w| w >> (unit % 64) & 1 == 1);
+        is_set || u32::try_from(unit).is_ok_and(|unit| self.units.binary_search(&unit).is_ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_and_many_units_are_told_from_others() {
+        for step in [1, 5, 40, 4000] {
+            let units: Vec<u32> = (0..500).map(|n| 1 + n * step).collect();
+            let starts = Starts::of(&units);
+            for unit in 0..=500 * step + 1 {
+                assert_eq!(starts.has(u64::from(unit)), units.contains(&unit), "{unit} of {step}");
+            }
+        }
+        assert!(!Starts::of(&[]).has(0));
     }
 }

@@ -62,8 +62,8 @@ impl Shared {
         let c = &mut *checkpointer;
         let first = c.current.next_sequence;
         let own = Retention::of(&self.options);
-        // Of more versions than are kept readers are not shown the rest.
-        c.retention = own.entering(first, own.versions.is_none());
+        // Of more versions than are kept readers are not shown the rest, unless what hides it is dropped at the same time.
+        c.retention = own.entering(first, own.versions.is_none() || !task.retention.keeps_all());
         task.retention = task.retention.entering(first, true);
         (c.dropped, c.told_versions) = (Dropped::default(), 0);
         // Before the table is frozen: a put that comes later must see it.
@@ -236,8 +236,8 @@ impl Shared {
         c.current.epoch = c.index.epoch();
         c.current.key_tail = self.keys.end();
         if c.dropped.versions > c.told_versions {
-            // Readers may have followed what is gone.
-            c.current.recoveries += 1;
+            // Readers may have followed what is gone. If this superblock is lost, and a reader has seen it, the recovery's is another.
+            c.current.dropped_epoch = c.current.epoch;
             c.told_versions = c.dropped.versions;
         }
         c.current.max_time_ms = self.indexed_time_ms.load(Ordering::Acquire);

@@ -13,6 +13,7 @@ pub(crate) mod names;
 pub(crate) mod node;
 pub(crate) mod superblock;
 pub(crate) mod value;
+pub(crate) mod verified;
 
 use crate::buggify::{Fault, planted};
 

@@ -3,7 +3,7 @@
 
 use super::*;
 
-const SOURCES: [(&str, &str); 7] = [
+const SOURCES: [(&str, &str); 8] = [
     ("header.rs", include_str!("header.rs")),
     ("superblock.rs", include_str!("superblock.rs")),
     ("value.rs", include_str!("value.rs")),
@@ -11,6 +11,7 @@ const SOURCES: [(&str, &str); 7] = [
     ("leaf.rs", include_str!("leaf.rs")),
     ("node.rs", include_str!("node.rs")),
     ("dictionary.rs", include_str!("dictionary.rs")),
+    ("verified.rs", include_str!("verified.rs")),
 ];
 
 #[test]

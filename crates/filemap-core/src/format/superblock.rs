@@ -26,7 +26,7 @@
 //! | 152 | 8 | keys in the index |
 //! | 160 | 8 | versions in the index, as they were put |
 //! | 168 | 8 | greatest time of any version in the index |
-//! | 176 | 8 | how many recoveries have dropped something that a reader may have seen |
+//! | 176 | 8 | epoch at which something was last dropped that a reader may have seen, by a recovery or a prune; 0 if never |
 //! | 184 | 4 | root page of the segment table, 0 for none |
 //! | 188 | 4 | number of its words |
 //! | 192 | 8 | key tail: byte offset in that segment |
@@ -90,7 +90,7 @@ pub(crate) struct Superblock {
     pub(crate) index: IndexRoot,
     pub(crate) versions: u64,
     pub(crate) max_time_ms: i64,
-    pub(crate) recoveries: u64,
+    pub(crate) dropped_epoch: u64,
 }
 
 impl Superblock {
@@ -117,7 +117,7 @@ impl Superblock {
             self.index.keys,
             self.versions,
             self.max_time_ms.cast_unsigned(),
-            self.recoveries,
+            self.dropped_epoch,
             u64::from(self.index.table) | u64::from(self.index.table_words) << 32,
             self.key_tail.offset,
         ];
@@ -172,7 +172,7 @@ impl Superblock {
             },
             versions: word(9),
             max_time_ms: word(10).cast_signed(),
-            recoveries: word(11),
+            dropped_epoch: word(11),
         })
     }
 }
@@ -232,7 +232,7 @@ pub(crate) fn example() -> Superblock {
         index: IndexRoot { pages: 12, root: 5, depth: 8, leaves: 6, keys: 1000, table: 4, table_words: 9 },
         versions: 1010,
         max_time_ms: -1,
-        recoveries: 3,
+        dropped_epoch: 3,
     }
 }
 

@@ -71,6 +71,30 @@ pub(crate) enum Lookup {
     Stale(u32),
 }
 
+/// The leaf of a foreign index that was looked into last: what it was at an epoch, it stays for that.
+#[derive(Debug, Default)]
+pub(crate) struct LastLeaf {
+    epoch: u64,
+    prefix: u64,
+    /// 0 for none.
+    depth: u8,
+    slots: Vec<Slot>,
+}
+
+impl LastLeaf {
+    fn covers(&self, hash: u64, epoch: u64) -> bool {
+        self.depth > 0 && self.epoch == epoch && hash >> (64 - self.depth) == self.prefix
+    }
+
+    fn find(&self, hash: u64) -> Lookup {
+        let mut found = Candidates::default();
+        let kept = kept_bits(hash);
+        let first = self.slots.partition_point(|s| s.hash < kept);
+        self.slots[first..].iter().take_while(|s| s.hash == kept).for_each(|s| found.push(*s));
+        Lookup::Found(found)
+    }
+}
+
 /// The index as readers see it.
 #[derive(Debug)]
 pub(crate) struct Index {
@@ -89,14 +113,15 @@ impl Index {
         Index { file, seed, owner, extents, directory: ArcSwap::from_pointee(directory), reuse: AtomicU64::new(0) }
     }
 
-    /// All slots whose kept hash bits are this hash's. One page is touched. `Stale` only with a foreign owner.
+    /// All slots whose kept hash bits are this hash's. One page is touched. `Stale` only with a foreign owner, of which `last` is
+    /// the leaf that was looked into before: for many hashes about in their order it is checked once for all of them.
     ///
     /// # Errors
     /// `Corrupt` when the page is damaged; `Io` when it cannot be mapped.
-    pub(crate) fn lookup(&self, hash: u64) -> Result<Lookup> {
+    pub(crate) fn lookup(&self, hash: u64, last: &mut LastLeaf) -> Result<Lookup> {
         loop {
             let before = self.reuse.load(Ordering::Acquire);
-            let found = self.lookup_once(hash);
+            let found = self.lookup_once(hash, last);
             fence(Ordering::Acquire);
             if self.reuse.load(Ordering::Relaxed) == before {
                 return found;
@@ -104,8 +129,11 @@ impl Index {
         }
     }
 
-    fn lookup_once(&self, hash: u64) -> Result<Lookup> {
+    fn lookup_once(&self, hash: u64, last: &mut LastLeaf) -> Result<Lookup> {
         let directory = self.directory.load();
+        if last.covers(hash, directory.epoch()) {
+            return Ok(last.find(hash));
+        }
         let (at, entry) = directory.find(hash);
         if entry.page == 0 {
             return Ok(Lookup::Found(Candidates::default()));
@@ -115,10 +143,8 @@ impl Index {
             let prefix = hash >> (64 - entry.depth);
             return Ok(match self.checked(entry, prefix, directory.epoch(), words) {
                 Ok(slots) => {
-                    let mut found = Candidates::default();
-                    let kept = kept_bits(hash);
-                    slots.iter().filter(|s| s.hash == kept).for_each(|s| found.push(*s));
-                    Lookup::Found(found)
+                    *last = LastLeaf { epoch: directory.epoch(), prefix, depth: entry.depth, slots };
+                    last.find(hash)
                 }
                 Err(_) => Lookup::Stale(entry.page),
             });
@@ -201,7 +227,10 @@ impl Index {
                 let offset = u64::from(entry.page) * PAGE_BYTES as u64;
                 let read = self.file.read_at(&mut page, offset).map_err(|e| Error::io("read", names::INDEX, e))?;
                 let prefix = hash >> (64 - entry.depth);
+                let epoch = if self.owner == Owner::Other { directory.epoch() } else { u64::MAX };
                 let judged = match leaf::decode(self.seed, entry.page, &page[..read]) {
+                    // A page that was reused may well hold the same leaf as of a later superblock.
+                    Ok(l) if l.epoch > epoch => Err("leaf page is newer than the directory"),
                     Ok(l) if l.depth == entry.depth && l.prefix == prefix => Ok(l.slots),
                     Ok(_) => Err("leaf page is not the one that the directory names"),
                     Err(what) => Err(what),

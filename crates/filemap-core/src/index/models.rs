@@ -77,7 +77,9 @@ fn slot(hash: u64, key: u64) -> Slot {
 
 /// The key record to which the one slot of a hash leads; it must be whole.
 fn key_of(index: &Index, hash: u64) -> u64 {
-    let Ok(Lookup::Found(found)) = index.lookup(hash) else { panic!("an error where there is no damage") };
+    let Ok(Lookup::Found(found)) = index.lookup(hash, &mut LastLeaf::default()) else {
+        panic!("an error where there is no damage")
+    };
     let slots: Vec<&Slot> = found.iter().collect();
     assert_eq!(slots.len(), 1, "the key is lost or is there twice");
     assert_eq!(*slots[0], slot(hash, slots[0].key), "a slot is put together from two");

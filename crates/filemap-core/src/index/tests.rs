@@ -75,7 +75,7 @@ fn commit(writer: &mut IndexWriter, durable: &mut dyn FnMut(IndexRoot, u64)) {
 }
 
 fn found(index: &Index, hash: u64) -> Vec<u64> {
-    match index.lookup(hash).unwrap() {
+    match index.lookup(hash, &mut LastLeaf::default()).unwrap() {
         Lookup::Found(c) => c.iter().map(|s| s.key).collect(),
         Lookup::Stale(_) => panic!("nobody else writes this file"),
     }
@@ -214,7 +214,7 @@ fn a_damaged_page_is_an_error_and_not_a_miss() {
             Ok(loaded) => {
                 let index = loaded.index;
                 for (h, i) in all.iter().take(600) {
-                    match index.lookup(*h) {
+                    match index.lookup(*h, &mut LastLeaf::default()) {
                         Err(e) => {
                             assert!(e.to_string().contains(&format!("offset {}", page * PAGE_BYTES as u64)), "{e}");
                             errors += 1;

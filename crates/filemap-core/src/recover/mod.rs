@@ -115,7 +115,7 @@ pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
         index: IndexRoot::empty(),
         versions: 0,
         max_time_ms: i64::MIN,
-        recoveries: 0,
+        dropped_epoch: 0,
     };
     SuperblockFile::create(dir, &first)?;
     sync_dir(dir)?;

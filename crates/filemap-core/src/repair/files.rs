@@ -143,6 +143,9 @@ pub(crate) fn begin_in_place(dir: &dyn Dir, survey: &Survey) -> Result<()> {
     }
     remove_if_there(dir, names::NEW_SUPERBLOCK)?;
     remove_if_there(dir, names::INDEX)?;
+    // What was found then says nothing of what is made now.
+    remove_if_there(dir, names::VERIFIED)?;
+    remove_if_there(dir, names::VERIFYING)?;
     KeyLog::remove(dir)?;
     let rename = |from: &str, to: &str| dir.rename(from, to).map_err(|e| Error::io("rename", from, e));
     let listed = dir.list().map_err(|e| Error::io("list", dir.path().display().to_string(), e))?;

@@ -275,6 +275,14 @@ impl Segments {
         self.open_file(segment, Access::Write)
     }
 
+    /// The file of a segment, opened anew to be read.
+    ///
+    /// # Errors
+    /// `Corrupt` when it is gone, or another segment's by now.
+    pub(crate) fn open_anew(&self, segment: &Segment) -> Result<Arc<dyn File>> {
+        self.open_file(segment, Access::Read)
+    }
+
     fn open_file(&self, segment: &Segment, access: Access) -> Result<Arc<dyn File>> {
         let name = segment.name();
         let file = self.dir.open(&name, access).map_err(|e| match e.kind() {
@@ -282,7 +290,7 @@ impl Segments {
             _ => Error::io("open", &name, e),
         })?;
         let header = check_header(&*file, &name, self.family.kind, &self.store_id, access)?;
-        if header.ordinal != segment.ordinal {
+        if (header.ordinal, header.is_output) != (segment.ordinal, segment.is_output) {
             return Err(Error::corrupt(name, 0, "its header is that of another segment"));
         }
         file.advise(Advice::Random, 0, 0);

@@ -50,8 +50,8 @@ struct Following {
     met: Met,
     /// [`Segments::changes`] when the table was begun.
     changes: u64,
-    /// How many recoveries had dropped something when the table was begun.
-    recoveries: u64,
+    /// When something had last been dropped, as of when the table was begun.
+    dropped_epoch: u64,
 }
 
 impl Following {
@@ -62,7 +62,7 @@ impl Following {
             position: superblock.tail,
             next_sequence: superblock.next_sequence,
             met: Met::since(superblock),
-            recoveries: superblock.recoveries,
+            dropped_epoch: superblock.dropped_epoch,
         }
     }
 }
@@ -304,7 +304,7 @@ impl Shared {
         let mut next = self.begun_after(state, table)?;
         if next.is_none() {
             // Those that are known may even be gone, created ahead by a writer that was killed, and others in their place.
-            self.segments.rescan(|s| s.ordinal <= state.position.ordinal)?;
+            self.segments.rescan(|s| self.is_settled(s, state.position.ordinal))?;
             next = self.begun_after(state, table)?;
         }
         let Some(next) = next else { return Ok(false) };
@@ -322,10 +322,11 @@ impl Shared {
         let mut later = all.iter().filter(|s| s.ordinal > state.position.ordinal).peekable();
         let next = later.peek().map(|s| s.ordinal);
         for segment in later {
-            // Not through the open files, which would keep the removed one.
-            let file = match self.dir.open(&segment.name(), Access::Read) {
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-                opened => opened.map_err(|e| Error::io("open", segment.name(), e))?,
+            // Not through the open files, which would keep the removed one. Where the file is another's now, the directory is to
+            // be looked at again.
+            let file = match self.segments.open_anew(segment) {
+                Err(e) if e.is_corrupt() => return Ok(None),
+                opened => opened?,
             };
             let mut scan = self.segments.scan(segment, &*file, FIRST_RECORD, u64::MAX)?;
             while let Some(item) = scan.next()? {
@@ -337,6 +338,19 @@ impl Shared {
             }
         }
         Ok(None)
+    }
+
+    /// Whether the file under a segment's name is that segment for as long as there is one, as far as this handle can know: one of
+    /// the log up to an ordinal that is in use, or one of compaction that a superblock has named, with the log beyond it. What
+    /// a writer that was killed has left unnamed its next recovery removes, and gives the ordinal out again.
+    fn is_settled(&self, segment: &Segment, ordinal: u64) -> bool {
+        match segment.is_output {
+            false => segment.ordinal <= ordinal,
+            true => {
+                segment.ordinal < self.latest.load().tail.ordinal
+                    && self.accounts.load().names(segment.id, segment.ordinal)
+            }
+        }
     }
 
     /// Enters the records of one segment from the position on. Bytes that are no record are the one being written, unless a
@@ -373,7 +387,7 @@ impl Shared {
         loop {
             let newest = self.superblock.newest_whole(&*self.dir)?;
             // A superblock that failed to be synced may have been seen, and be gone: then the one before it counts again.
-            if newest.recoveries == state.recoveries && newest.epoch >= self.index.epoch() {
+            if newest.dropped_epoch == state.dropped_epoch && newest.epoch >= self.index.epoch() {
                 return Ok(());
             }
             if let Some((epoch, error)) = failed.take()
@@ -381,7 +395,7 @@ impl Shared {
             {
                 return Err(error);
             }
-            self.segments.rescan(|s| s.ordinal <= newest.tail.ordinal)?;
+            self.segments.rescan(|s| self.is_settled(s, newest.tail.ordinal))?;
             if newest.epoch != self.index.epoch() {
                 match self.take_index(&newest) {
                     Err(e) if e.is_corrupt() => {

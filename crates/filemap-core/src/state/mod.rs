@@ -24,6 +24,7 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::format::names;
 use crate::format::superblock::{Superblock, Tail};
+use crate::format::verified::{self, Verified};
 use crate::index::{Index, IndexWriter};
 use crate::keys::{KeyAppender, KeyLog};
 use crate::options::{Durability, Options};
@@ -305,8 +306,7 @@ impl Shared {
         let (index_bytes, index_disk) =
             measured.map_or((0, 0), |f| (f.len().unwrap_or(0), f.allocated_bytes().unwrap_or(0)));
         let current = self.latest.load();
-        let small = [names::SUPERBLOCK, names::LOCK].iter().filter_map(|n| self.dir.open(n, Access::Read).ok());
-        let (space, get) = (self.space(), Counters::get);
+        let (space, get, verified) = (self.space(), Counters::get, self.verified());
         let (dictionaries, dictionary_bytes) = self.segments.dictionaries.size();
         Stats {
             indexed_keys: current.index.keys,
@@ -319,11 +319,7 @@ impl Shared {
             value_bytes,
             key_bytes,
             index_bytes,
-            disk_bytes: value_disk
-                + dictionary_bytes
-                + index_disk
-                + key_disk
-                + small.map(|f| f.allocated_bytes().unwrap_or(0)).sum::<u64>(),
+            disk_bytes: value_disk + dictionary_bytes + index_disk + key_disk + self.small_disk_bytes(),
             index_leaves: current.index.leaves,
             dictionaries,
             dictionary_bytes,
@@ -360,9 +356,26 @@ impl Shared {
             compaction_freed_bytes: get(&c.compaction_freed_bytes),
             held_back: get(&c.held_back),
             held_back_us: get(&c.held_back_us),
+            verified_ms: verified.map_or(0, |v| v.ended_ms.max(0).cast_unsigned()),
+            verified_problems: verified.map_or(0, |v| v.problems),
             durability: self.options.durability.to_string(),
             last_error: lock(&c.last_error).clone(),
         }
+    }
+
+    /// What the files of fixed length take on the device.
+    fn small_disk_bytes(&self) -> u64 {
+        let small = [names::SUPERBLOCK, names::LOCK, names::VERIFIED];
+        let small = small.iter().filter_map(|name| self.dir.open(name, Access::Read).ok());
+        small.map(|f| f.allocated_bytes().unwrap_or(0)).sum()
+    }
+
+    /// What was noted of the last verification of everything, if that can be read.
+    fn verified(&self) -> Option<Verified> {
+        let file = self.dir.open(names::VERIFIED, Access::Read).ok()?;
+        let mut b = [0; verified::BYTES];
+        let n = file.read_at(&mut b, 0).ok()?;
+        Verified::decode(&b[..n]).ok().filter(|v| v.store_id == self.birth.store_id)
     }
 
     /// Whether every put must be on the device before it returns.

@@ -8,7 +8,7 @@ use crate::format::location::Extent;
 use crate::format::superblock::Tail;
 use crate::format::value::Kind;
 use crate::format::{PAGE_BYTES, names};
-use crate::index::{Candidates, Lookup};
+use crate::index::{Candidates, LastLeaf, Lookup};
 use crate::keys::{KeyFile, KeyLog};
 use crate::primitive::Ordering;
 use crate::recent::Entry;
@@ -94,9 +94,14 @@ impl Shared {
 
     /// The index's slots with a hash, following the writer if it is another process.
     pub(crate) fn candidates(&self, hash: u64) -> Result<Candidates> {
+        self.candidates_near(hash, &mut LastLeaf::default())
+    }
+
+    /// As `candidates`, for many hashes about in their order.
+    pub(crate) fn candidates_near(&self, hash: u64, last: &mut LastLeaf) -> Result<Candidates> {
         loop {
             let epoch = self.index.epoch();
-            let page = match self.index.lookup(hash)? {
+            let page = match self.index.lookup(hash, last)? {
                 Lookup::Found(found) => return Ok(found),
                 Lookup::Stale(page) => page,
             };

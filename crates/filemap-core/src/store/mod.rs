@@ -23,12 +23,13 @@ mod train;
 mod trained;
 mod write;
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
 use filemap_io::{Access, Dir, Lock, Locking, OsDir};
 
-use crate::check::{VerifyProgress, VerifyReport};
+use crate::check::{Crew, VerifyOptions, VerifyProgress, VerifyReport};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::format::names;
@@ -93,6 +94,8 @@ pub(crate) enum Threads {
 struct Workers {
     shared: Arc<Shared>,
     threads: Mutex<Vec<worker::JoinHandle>>,
+    /// Whether what takes long may start threads of its own.
+    may_help: bool,
 }
 
 impl Drop for Workers {
@@ -180,12 +183,13 @@ impl Store {
     /// As [`Store::open`], without `Locked`.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Store> {
         options.validate()?;
-        Store::open_read_only_in(open_store_dir(path.as_ref())?, options)
+        Store::open_read_only_in(open_store_dir(path.as_ref())?, options, Threads::Started)
     }
 
-    pub(crate) fn open_read_only_in(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
+    pub(crate) fn open_read_only_in(dir: Arc<dyn Dir>, options: Options, threads: Threads) -> Result<Store> {
         let shared = Arc::new(follow::open(dir, options)?);
-        let workers = Arc::new(Workers { shared: Arc::clone(&shared), threads: Mutex::new(Vec::new()) });
+        let may_help = threads == Threads::Started;
+        let workers = Arc::new(Workers { shared: Arc::clone(&shared), threads: Mutex::new(Vec::new()), may_help });
         let store = Store { shared, workers };
         store.refresh()?;
         Ok(store)
@@ -213,7 +217,7 @@ impl Store {
         let mut next_epoch = current.epoch + 3;
         if is_lost || replay.report.skipped_bytes > 0 || replay.report.truncated_bytes > 0 {
             // Readers may have followed what is gone.
-            (current.epoch, current.recoveries) = (next_epoch, current.recoveries + 1);
+            (current.epoch, current.dropped_epoch) = (next_epoch, next_epoch);
             superblock.write(&current)?;
             next_epoch += 1;
         }
@@ -231,8 +235,9 @@ impl Store {
         let shared = Arc::new(parts.assemble(options)?);
         shared.measure_free_space();
         shared.emit(&Event::Recovered(replay.report));
-        let threads = if threads == Threads::Started { worker::start(&shared)? } else { Vec::new() };
-        let workers = Arc::new(Workers { shared: Arc::clone(&shared), threads: Mutex::new(threads) });
+        let may_help = threads == Threads::Started;
+        let threads = if may_help { worker::start(&shared)? } else { Vec::new() };
+        let workers = Arc::new(Workers { shared: Arc::clone(&shared), threads: Mutex::new(threads), may_help });
         Ok(Store { shared, workers })
     }
 
@@ -296,12 +301,33 @@ impl Store {
 
     /// Reads all files of the store, checks every record and every link between them, and reports all damage: bytes that
     /// belong to no record, records whose checksum or decompressed length is wrong, index pages, slots that lead nowhere.
-    /// Takes up to 4 MiB of memory for each GiB of values. Other threads may go on reading and writing.
+    /// Takes 4 bytes of memory a record, up to 2 MiB for each GiB of values, and uses all processors. Other threads may go on
+    /// reading and writing.
     ///
     /// # Errors
     /// [`Error::Io`] when a file cannot be read at all; damage is in the report, and stops nothing.
     pub fn verify(&self, progress: &mut dyn FnMut(VerifyProgress)) -> Result<VerifyReport> {
-        self.shared.verify(progress)
+        self.verify_with(&VerifyOptions::new(), &mut |told| {
+            progress(told);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// As [`Store::verify`], quickly or slowly, and `progress` may stop it, to go on later.
+    ///
+    /// # Errors
+    /// As there. A pass that was stopped is no error: [`VerifyReport::is_complete`] tells.
+    pub fn verify_with(
+        &self,
+        options: &VerifyOptions,
+        progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
+    ) -> Result<VerifyReport> {
+        let crew = Crew::new(&self.shared.segments.dictionaries);
+        let mut work = || self.shared.verify(options, &crew, progress);
+        match self.workers.may_help {
+            true => worker::with_help(&|| crew.help(), &|| crew.end(), work),
+            false => work(),
+        }
     }
 
     /// Counters and sizes now. Measures the files: some system calls for each segment.

@@ -32,6 +32,9 @@ use crate::superblock::SuperblockFile;
 use crate::values::append::Appender;
 use crate::worker;
 
+/// So many stages of a checkpoint are made one.
+const STAGES_IN_ONE: u64 = 64;
+
 type Progress<'a> = dyn FnMut(RepairProgress) -> ControlFlow<()> + 'a;
 
 impl Store {
@@ -85,7 +88,11 @@ pub(crate) fn repair_in(
     progress: &mut Progress<'_>,
 ) -> Result<RepairReport> {
     // What refers to a version may come after one that would take its place.
-    let options = &options.clone().keep_versions(None).keep_age(None);
+    let mut options = options.clone().keep_versions(None).keep_age(None);
+    // Nothing that a stage makes durable counts before all is there: fewer stages are fewer syncs, for some more pages that
+    // wait to be used again.
+    options.limits.stage_pages *= STAGES_IN_ONE;
+    let options = &options;
     if target.is_none() {
         // Look before locking: the lock file is not to be left in what is no store.
         survey(&*source, true, &options.limits)?;
@@ -164,7 +171,7 @@ fn first_superblock(dir: &dyn Dir, survey: &Survey, rule: Canonicalizer, options
         index: IndexRoot::empty(),
         versions: 0,
         max_time_ms: i64::MIN,
-        recoveries: old.map_or(0, |s| s.recoveries + 1),
+        dropped_epoch: old.map_or(0, |s| s.dropped_epoch + 1),
     })
 }
 
@@ -237,7 +244,7 @@ impl Job<'_> {
             Threads::None => Vec::new(),
         };
         // Ends the thread and gives up the lock, whatever comes.
-        let workers = Workers { shared: Arc::clone(&shared), threads: Mutex::new(started) };
+        let workers = Workers { shared: Arc::clone(&shared), threads: Mutex::new(started), may_help: false };
         let vouched = self.survey.superblock.as_ref().filter(|_| self.survey.is_last).map(|s| s.tail);
         let total_bytes = self.survey.segments.iter().map(|f| f.bytes).sum();
         let make_room: fn(&Shared) -> Result<()> = match threads {

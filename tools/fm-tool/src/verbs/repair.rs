@@ -16,8 +16,9 @@ use crate::progress::Progress;
 use crate::words::{count, size};
 use crate::{interrupt, json as fields, time, words};
 
-/// Memory for a batch of keys, in bytes: an index is the faster written the fewer batches it takes.
-const BATCH_BYTES: usize = 256 << 20;
+/// Memory for a batch of keys, in bytes: an index is the faster written the fewer batches it takes, and the better beside the
+/// reading of the log the more of them.
+const BATCH_BYTES: usize = 128 << 20;
 
 /// Make a store of what is left of a damaged one
 ///

@@ -15,7 +15,7 @@ use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
 use crate::plain::plain;
 use crate::verbs::watch;
-use crate::{opening, openmetrics, words};
+use crate::{opening, openmetrics, time, words};
 
 /// Print sizes and counters
 #[derive(clap::Args)]
@@ -89,6 +89,10 @@ pub fn json(about: &[(&str, String)], stats: &Stats) -> Value {
     Value::Object(line)
 }
 
+fn date(ms: u64) -> String {
+    i64::try_from(ms).map_or_else(|_| "?".to_owned(), time::print)
+}
+
 /// The levels and texts. Counters are left out: they are those of this program's own handle, opened a moment ago.
 fn text(about: &[(&str, String)], stats: &Stats) -> String {
     let mut rows: Vec<(&str, String)> = about.to_vec();
@@ -98,6 +102,8 @@ fn text(about: &[(&str, String)], stats: &Stats) -> String {
             StatValue::Gauge(bytes) if name.ends_with("_bytes") && bytes >= 1000 => {
                 rows.push((name, format!("{bytes} ({})", words::size(bytes))));
             }
+            StatValue::Gauge(0) if name.ends_with("_ms") => rows.push((name, "never".to_owned())),
+            StatValue::Gauge(ms) if name.ends_with("_ms") => rows.push((name, format!("{ms} ({})", date(ms)))),
             StatValue::Gauge(number) => rows.push((name, number.to_string())),
             StatValue::Text(text) => rows.push((name, if text.is_empty() { "-".to_owned() } else { text })),
         }

@@ -1,23 +1,47 @@
-//! `verify`: reads everything, reports every damaged place, and stops at none.
+//! `verify`: reads everything, or all that leads somewhere, reports every damaged place, and stops at none. Interrupted, it goes on
+//! where it was.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use filemap_core::{VerifyProgress, VerifyReport};
+use filemap_core::{VerifyOptions, VerifyReport};
 use serde_json::json;
 
 use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
+use crate::plain::plain;
 use crate::progress::Progress;
 use crate::words::{count, size};
-use crate::{interrupt, opening, words};
+use crate::{amount, interrupt, opening, words};
 
 /// Read everything and report every damaged place
+///
+/// A run that is interrupted, by Ctrl-C or otherwise, notes in the store how far it came, and the next one goes on from there; what
+/// was found damaged, and what has changed since, is read again. When a full run has come to its end, `stat` tells when.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  fm-tool verify pages.fm")]
+#[command(after_help = "Ends with 3 when anything is damaged.\n\n\
+    Example:\n  fm-tool verify pages.fm --full --rate 50MB/s")]
 pub struct Args {
     /// The store's folder
     store: PathBuf,
+    /// Only look at what leads somewhere: superblock, index, heads of files, and the end of the log
+    #[arg(long)]
+    quick: bool,
+    /// Read and expand every page: the default
+    #[arg(long, conflicts_with = "quick")]
+    full: bool,
+    /// Read at most so much a second, such as 50MB/s
+    #[arg(long, value_name = "BYTES", value_parser = rate, conflicts_with = "quick")]
+    rate: Option<u64>,
+    /// Begin anew, whatever an interrupted run has read
+    #[arg(long, conflicts_with = "quick")]
+    anew: bool,
+}
+
+/// Reads an amount, of a second.
+fn rate(text: &str) -> Result<u64, String> {
+    amount::parse(text.strip_suffix("/s").unwrap_or(text))
 }
 
 /// Runs the verb.
@@ -25,11 +49,14 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let store = opening::engine_to_read(&args.store, shared)?;
     interrupt::listen();
     let bar = Progress::bytes(shared);
-    let report = store.verify(&mut |progress| {
-        bar.at(progress.done_bytes, progress.total_bytes, || progress.file.clone());
-        if interrupt::asked() {
-            bar.aside(|| stop(&progress));
-        }
+    let options = VerifyOptions::new().quick(args.quick).rate(args.rate).anew(args.anew);
+    // The default has a flag, so that a script can say which it means.
+    let is_full = args.full || !args.quick;
+    let (mut done_bytes, mut total_bytes) = (0, 0);
+    let report = store.verify_with(&options.resumable(is_full).note(is_full), &mut |progress| {
+        (done_bytes, total_bytes) = (progress.done_bytes, progress.total_bytes);
+        bar.at(done_bytes, total_bytes, || progress.file.clone());
+        if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     drop(bar);
     let mut out = Output::stdout(shared.json);
@@ -37,8 +64,13 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         if out.is_json() {
             out.json(&json!({ "file": problem.file, "offset": problem.offset, "what": problem.what }))?;
         } else {
-            out.line(format!("{}: offset {}: {}", problem.file, problem.offset, problem.what))?;
+            let (file, offset, what) = (&problem.file, problem.offset, &problem.what);
+            out.line(plain(format!("{file}: offset {offset}: {what}").as_bytes()))?;
         }
+    }
+    if !report.is_complete {
+        out.finish()?;
+        return Ok(stopped(&report, done_bytes, total_bytes));
     }
     if out.is_json() {
         out.json(&summary(&report))?;
@@ -50,21 +82,24 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     Ok(if report.problems.is_empty() { Outcome::Done } else { Outcome::Damaged })
 }
 
-/// Ends the program in the middle of a verification: the engine has nothing open that would need an end.
-fn stop(progress: &VerifyProgress) -> ! {
-    let (done, total) = (size(progress.done_bytes), size(progress.total_bytes));
-    let found = match progress.problems {
+fn stopped(report: &VerifyReport, done_bytes: u64, total_bytes: u64) -> Outcome {
+    let found = match report.problems.len() as u64 {
         0 => "no damage so far".to_owned(),
-        number => format!("damage in {} so far, which a whole run lists", count(number, "place")),
+        number => format!("damage in {} so far", count(number, "place")),
     };
-    let outcome = interrupt::outcome(format_args!("{done} of {total} were read: {found}; run it again to be certain"));
-    std::process::exit(i32::from(outcome.code()))
+    let next = match report.is_resumable {
+        true => "the same command goes on from the segment that it came to",
+        false => "run it again to be certain",
+    };
+    let (done, total) = (size(done_bytes), size(total_bytes));
+    interrupt::outcome(format_args!("{done} of {total} were read: {found}; {next}"))
 }
 
 fn summary(report: &VerifyReport) -> serde_json::Value {
     json!({
         "files": report.files,
         "bytes": report.bytes,
+        "resumed_bytes": report.resumed_bytes,
         "value_records": report.value_records,
         "key_records": report.key_records,
         "index_pages": report.index_pages,
@@ -78,8 +113,12 @@ fn say(report: &VerifyReport) {
         0 => "no damage".to_owned(),
         number => format!("damage in {}", count(number, "place")),
     };
+    let before = match report.resumed_bytes {
+        0 => String::new(),
+        bytes => format!(" ({} of them by an earlier run)", size(bytes)),
+    };
     words::say(format_args!(
-        "{} read in {}, {}, {}: {found}",
+        "{}{before} read in {}, {}, {}: {found}",
         size(report.bytes),
         count(report.files, "file"),
         count(report.value_records, "value record"),

@@ -1,0 +1,199 @@
+//! Verification in parts, quickly, and what is noted of it: stopped at any place and resumed it finds what one pass finds.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use filemap_core::{Options, Problem, Record, Store, VerifyOptions, VerifyReport};
+
+fn options() -> Options {
+    Options::new().segment_bytes(1 << 20).large_value_bytes(64 << 10).free_space_floor(0).space_bound(None)
+}
+
+/// A store of some segments with large bodies, references, removals and garbage.
+fn make(path: &Path) {
+    let store = Store::create(path, options()).unwrap();
+    let mut rng = fastrand::Rng::with_seed(4);
+    for i in 0..1200u32 {
+        let bytes = if i % 60 == 0 { 200_000 } else { rng.usize(..4000) };
+        let body: Vec<u8> = (0..bytes).map(|_| rng.u8(..) & rng.u8(..)).collect();
+        let key = format!("key {}", i % 900);
+        store.put(&Record::new(key.as_bytes(), &body)).unwrap();
+        if i % 7 == 0 {
+            store.put_if_changed(&Record::new(key.as_bytes(), &body)).unwrap();
+        }
+        if i % 11 == 0 {
+            store.remove(format!("key {}", i / 2).as_bytes()).unwrap();
+        }
+        if i == 600 {
+            store.compact(false).unwrap();
+        }
+    }
+    store.close().unwrap();
+}
+
+/// Flips bytes in the middle of values; how many.
+fn damage(path: &Path) -> usize {
+    for (id, at) in [(0, 0.3), (0, 0.6), (2, 0.5)] {
+        let mut names: Vec<_> = fs::read_dir(path).unwrap().map(|e| e.unwrap().path()).collect();
+        names.retain(|p| p.file_name().unwrap().to_str().unwrap().starts_with("value"));
+        names.sort();
+        let mut bytes = fs::read(&names[id]).unwrap();
+        let at = (bytes.len() as f64 * at) as usize;
+        bytes[at] ^= 1;
+        fs::write(&names[id], bytes).unwrap();
+    }
+    3
+}
+
+fn all(store: &Store, options: &VerifyOptions) -> VerifyReport {
+    store.verify_with(options, &mut |_| ControlFlow::Continue(())).unwrap()
+}
+
+fn sorted(mut problems: Vec<Problem>) -> Vec<(String, u64, String)> {
+    problems.sort_by(|a, b| (&a.file, a.offset, &a.what).cmp(&(&b.file, b.offset, &b.what)));
+    problems.into_iter().map(|p| (p.file, p.offset, p.what)).collect()
+}
+
+/// A pass that goes on where another was stopped, itself stopped when it is told for the nth time.
+fn some(store: &Store, calls: i32) -> VerifyReport {
+    let mut left = calls;
+    let resumable = VerifyOptions::new().resumable(true).rate(Some(u64::MAX));
+    let stop = &mut |_| {
+        left -= 1;
+        if left < 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    store.verify_with(&resumable, stop).unwrap()
+}
+
+#[test]
+fn a_pass_that_is_stopped_anywhere_and_resumed_finds_what_a_whole_one_finds() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a");
+    make(&path);
+    let hits = damage(&path);
+    let store = Store::open_read_only(&path, options()).unwrap();
+    let whole = all(&store, &VerifyOptions::new());
+    assert!(whole.is_complete && whole.problems.len() >= hits && whole.resumed_bytes == 0);
+    let mut resumed = 0;
+    for calls in 0..40 {
+        let first = some(&store, calls);
+        if first.is_complete {
+            break;
+        }
+        assert_eq!(first.is_resumable, path.join("VERIFYING").exists());
+        // Once more it is stopped at once, which loses nothing.
+        some(&store, 0);
+        let rest = all(&store, &VerifyOptions::new().resumable(true));
+        assert!(rest.is_complete && !path.join("VERIFYING").exists());
+        assert_eq!(sorted(rest.problems), sorted(whole.problems.clone()), "stopped after {calls}");
+        assert_eq!((rest.value_records, rest.indexed_keys), (whole.value_records, whole.indexed_keys));
+        assert_eq!((rest.bytes, rest.files), (whole.bytes, whole.files));
+        resumed = resumed.max(rest.resumed_bytes);
+    }
+    assert!(resumed > whole.bytes / 4, "{resumed} of {}", whole.bytes);
+    // One that is to begin anew does, and what is no position counts for nothing.
+    some(&store, 39);
+    let anew = all(&store, &VerifyOptions::new().resumable(true).anew(true));
+    assert_eq!((anew.resumed_bytes, sorted(anew.problems)), (0, sorted(whole.problems.clone())));
+    fs::write(path.join("VERIFYING"), [7; 999]).unwrap();
+    let rest = all(&store, &VerifyOptions::new().resumable(true));
+    assert_eq!((rest.resumed_bytes, sorted(rest.problems)), (0, sorted(whole.problems)));
+}
+
+#[test]
+fn a_store_may_change_between_the_parts_of_a_pass() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a");
+    make(&path);
+    let store = Store::open(&path, options()).unwrap();
+    some(&store, 4);
+    for i in 0..300u32 {
+        store.put(&Record::new(format!("key {i}").as_bytes(), &[1; 3000])).unwrap();
+        store.remove(format!("key {}", i + 300).as_bytes()).unwrap();
+    }
+    store.compact(false).unwrap();
+    let rest = all(&store, &VerifyOptions::new().resumable(true));
+    assert!(rest.is_complete);
+    assert_eq!(rest.problems, []);
+}
+
+#[test]
+fn what_was_damaged_in_one_part_of_a_pass_and_mended_since_is_read_again() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a");
+    make(&path);
+    let files = fs::read_dir(&path).unwrap().map(|e| e.unwrap().path());
+    let whole: Vec<_> = files.map(|file| (fs::read(&file).unwrap(), file)).collect();
+    damage(&path);
+    let store = Store::open_read_only(&path, options()).unwrap();
+    assert!(!some(&store, 12).is_complete);
+    whole.into_iter().for_each(|(bytes, file)| fs::write(file, bytes).unwrap());
+    let rest = all(&store, &VerifyOptions::new().resumable(true));
+    assert!(rest.is_complete && rest.problems.is_empty(), "{:?}", rest.problems);
+}
+
+#[test]
+fn the_quick_way_reads_no_values_and_finds_what_leads_nowhere() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a");
+    make(&path);
+    let quick = |path: &Path| {
+        let store = Store::open_read_only(path, options()).unwrap();
+        all(&store, &VerifyOptions::new().quick(true))
+    };
+    let report = quick(&path);
+    assert!(report.is_complete && report.problems.is_empty(), "{:?}", report.problems);
+    assert_eq!(report.value_records, 0);
+    let store = Store::open_read_only(&path, options()).unwrap();
+    assert!(report.indexed_keys == store.stats().indexed_keys && report.bytes == 4096 * report.index_pages);
+    let segments = store.segments();
+    drop(store);
+    // A segment that lives, shorter than it was; and gone.
+    let name = format!("value{}.dat", segments[0].id);
+    let bytes = fs::read(path.join(&name)).unwrap();
+    fs::write(path.join(&name), &bytes[..bytes.len() / 2]).unwrap();
+    assert!(quick(&path).problems.iter().any(|p| p.file == name));
+    fs::remove_file(path.join(&name)).unwrap();
+    assert!(quick(&path).problems.iter().any(|p| p.file == name));
+    fs::write(path.join(&name), &bytes).unwrap();
+    assert_eq!(quick(&path).problems, []);
+    // A page of the index.
+    let mut index = fs::read(path.join("address.idx")).unwrap();
+    let leaf = (1..index.len() / 4096).rfind(|page| index[page * 4096 + 4] == 1).unwrap();
+    index[leaf * 4096 + 100] ^= 1;
+    fs::write(path.join("address.idx"), index).unwrap();
+    let found = quick(&path).problems;
+    assert!(found.is_empty() || found.iter().all(|p| p.file == "address.idx"), "{found:?}");
+}
+
+#[test]
+fn the_end_of_a_full_pass_is_noted_by_writers_and_by_others_if_asked() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a");
+    make(&path);
+    let noted = |store: &Store| (store.stats().verified_ms, store.stats().verified_problems);
+    let reader = Store::open_read_only(&path, options()).unwrap();
+    assert_eq!(noted(&reader), (0, 0));
+    all(&reader, &VerifyOptions::new());
+    all(&reader, &VerifyOptions::new().note(true).quick(true));
+    let stopped = reader.verify_with(&VerifyOptions::new().note(true), &mut |_| ControlFlow::Break(()));
+    assert!(!stopped.unwrap().is_complete);
+    assert_eq!(noted(&reader), (0, 0), "a reader writes nothing unasked, and only a full pass counts");
+    all(&reader, &VerifyOptions::new().note(true));
+    let (first, problems) = noted(&reader);
+    assert!(first > 1_600_000_000_000 && problems == 0);
+    let found = {
+        damage(&path);
+        let store = Store::open(&path, options()).unwrap();
+        let found = all(&store, &VerifyOptions::new()).problems.len() as u64;
+        assert_eq!(noted(&store).1, found);
+        found
+    };
+    assert!(noted(&reader).0 >= first && noted(&reader).1 == found && found > 0);
+    // A note that is not whole, or another store's, is none.
+    let mut bytes = fs::read(path.join("VERIFIED")).unwrap();
+    bytes[40] ^= 1;
+    fs::write(path.join("VERIFIED"), bytes).unwrap();
+    assert_eq!(noted(&reader), (0, 0));
+}
