@@ -28,6 +28,7 @@
 //! | [`Md5Bitmap`] | as its slots fill | 2^n / 8 in all | in a mapped file of bare words |
 //! | [`BloomFilter`] | at the rate that is chosen, for a number of URLs that is known | 1.2 to 5 | in memory, or a file written by `sync` |
 //! | [`GrowingFilter`] | at the rate that is chosen, for any number | 1.5 to 6 | in memory, or a file written by `sync` |
+//! | [`DiskUrlSet`] | as two hashes of 80 bits fall together | 0 to 16 in memory, 6.7 to 8 on disk | on disk |
 //! | [`UrlTrie`] | never | what differs from its neighbours | in memory; saved and loaded |
 //!
 //! Invariants: no canonical URL is empty or holds a NUL byte (stores use NUL to keep other records beside a page), and
@@ -37,6 +38,7 @@
 mod bitmap;
 mod bloom;
 mod canonical;
+mod disk;
 mod error;
 mod files;
 mod seen;
@@ -51,6 +53,7 @@ pub use canonical::{
     Canonicalizer, CrawlRules, Exact, Explanation, Rule, RuleSet, Step, UrlError, Whatwg, canonical_host, host, named,
     url_of_surt,
 };
+pub use disk::{Answers, DiskOptions, DiskStats, DiskUrlSet, Fingerprint, FingerprintBits, Fingerprints, UrlBatch};
 pub use error::{Error, Result};
 pub use seen::{SeenSet, SeenStats, Verdict};
 pub use trie::{UrlTrie, UrlTrieIter};

@@ -1,0 +1,187 @@
+//! Batches: many URLs at once, answered in the order in which they came after one pass through the runs.
+//!
+//! A batch keeps 16 bytes a URL: its fingerprint and its place of arrival, in one number of 128 bits. Sorted, they stand as
+//! the runs do, so that each run is read once from front to end (only the blocks that are needed, if they are few), and what is new is
+//! in the order in which a run is written. That is what makes a billion URLs cheap: no test has a seek of its own.
+
+use std::cmp::Ordering;
+
+use super::key::{DECIDED, FingerprintBits, SEEN};
+use super::sort::sort;
+use super::state::State;
+use crate::error::{Error, Result};
+use crate::seen::Verdict;
+
+/// A record says that it is not the first of its URL.
+const AGAIN: u128 = 1 << 34;
+/// URLs of a batch: their places have 32 bits.
+const URLS_MAX: usize = u32::MAX as usize;
+/// With fewer records than one in so many blocks, filters and single reads are cheaper than a pass.
+const BLOCKS_PER_RECORD: u64 = 8;
+
+/// URLs that are to be tested together. Made by [`crate::DiskUrlSet::batch`], for this set and those like it.
+#[derive(Debug)]
+pub struct UrlBatch {
+    pub(super) bits: FingerprintBits,
+    pub(super) seed: u64,
+    pub(super) records: Vec<u128>,
+}
+
+impl UrlBatch {
+    /// Adds a URL; its text is not kept.
+    ///
+    /// # Errors
+    /// [`Error::Full`] at 4,294,967,295 URLs.
+    #[inline]
+    pub fn push(&mut self, url: &[u8]) -> Result<()> {
+        self.push_fingerprint(self.bits.of(url, self.seed))
+    }
+
+    #[inline]
+    pub(super) fn push_fingerprint(&mut self, fingerprint: u128) -> Result<()> {
+        if self.records.len() == URLS_MAX {
+            return Err(Error::Full { file: "the batch".to_owned(), what: format!("it has {URLS_MAX} URLs") });
+        }
+        self.records.push(fingerprint | self.records.len() as u128);
+        Ok(())
+    }
+
+    /// How many URLs it has.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Makes room for so many URLs in all, exactly: it grows by doubling otherwise.
+    pub fn reserve(&mut self, urls: usize) {
+        self.records.reserve_exact(urls.saturating_sub(self.records.len()));
+    }
+
+    /// Takes all URLs out; the memory stays.
+    pub fn clear(&mut self) {
+        self.records.clear();
+    }
+}
+
+/// The answers to a batch: a bit each, in the order in which its URLs came.
+#[derive(Clone, Debug, Default)]
+pub struct Answers {
+    new: Vec<u64>,
+    len: usize,
+}
+
+impl Answers {
+    fn of(len: usize) -> Answers {
+        Answers { new: vec![0; len.div_ceil(64)], len }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The answer to the URL that came as number `number`, from 0; `None` past the last.
+    pub fn get(&self, number: usize) -> Option<Verdict> {
+        let is_new = (number < self.len).then(|| self.new[number / 64] >> (number % 64) & 1 == 1)?;
+        Some(if is_new { Verdict::New } else { Verdict::Seen })
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Verdict> + '_ {
+        (0..self.len).filter_map(|number| self.get(number))
+    }
+
+    /// How many were new.
+    pub fn new_count(&self) -> u64 {
+        self.new.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+}
+
+/// Looks a batch's records up and sorts them on the way: each URL's first record says then whether it is in the set.
+pub(super) fn look_up(state: &mut State, records: &mut [u128]) -> Result<()> {
+    state.counters.batch_tests += records.len() as u64;
+    sort(records);
+    let mask = state.manifest.bits.mask();
+    let mut before = None;
+    for record in records.iter_mut() {
+        let fingerprint = *record & mask;
+        if before == Some(fingerprint) {
+            *record |= AGAIN | DECIDED;
+        }
+        before = Some(fingerprint);
+    }
+    look_up_in_table(state, records);
+    for number in (0..state.levels.len()).rev() {
+        let level = &state.levels[number];
+        if records.len() as u64 * BLOCKS_PER_RECORD >= level.run.info.blocks {
+            level.run.find_all(records)?;
+            continue;
+        }
+        for record in records.iter_mut().filter(|record| **record & DECIDED == 0) {
+            let fingerprint = *record & mask;
+            if level.filter.as_ref().is_none_or(|filter| filter.may_have(fingerprint))
+                && let Some(is_grave) = level.run.find(fingerprint)?
+            {
+                *record |= if is_grave { DECIDED } else { DECIDED | SEEN };
+            }
+        }
+    }
+    Ok(())
+}
+
+fn look_up_in_table(state: &mut State, records: &mut [u128]) {
+    let decide = |is_grave: bool| if is_grave { DECIDED } else { DECIDED | SEEN };
+    let bits = state.manifest.bits;
+    if state.table.len() / 4 > records.len() {
+        for record in records.iter_mut().filter(|record| **record & DECIDED == 0) {
+            *record |= state.table.ask(*record & bits.mask()).map_or(0, decide);
+        }
+        return;
+    }
+    let mut entries = state.table.sorted().into_iter().peekable();
+    for record in records.iter_mut().filter(|record| **record & DECIDED == 0) {
+        while let Some(entry) = entries.peek() {
+            match (entry & bits.mask()).cmp(&(*record & bits.mask())) {
+                Ordering::Less => drop(entries.next()),
+                Ordering::Equal => {
+                    *record |= decide(entry & bits.grave() != 0);
+                    break;
+                }
+                Ordering::Greater => break,
+            }
+        }
+    }
+}
+
+/// The answers to records that were looked up. If URLs are to be inserted, a second one of a URL is seen, and the new ones' fingerprints
+/// are moved to the beginning; how many they are.
+pub(super) fn answers(bits: FingerprintBits, records: &mut [u128], inserts: bool) -> (Answers, usize) {
+    let mut answers = Answers::of(records.len());
+    let (mut new, mut first_is_new) = (0, false);
+    for i in 0..records.len() {
+        let record = records[i];
+        let is_first = record & AGAIN == 0;
+        if is_first {
+            first_is_new = record & SEEN == 0;
+        }
+        if first_is_new && (is_first || !inserts) {
+            let place = (record & (DECIDED - 1)) as usize;
+            answers.new[place / 64] |= 1 << (place % 64);
+        }
+        if inserts && is_first && first_is_new {
+            // Behind the record that is being read, always.
+            records[new] = record & bits.mask();
+            new += 1;
+        }
+    }
+    (answers, new)
+}

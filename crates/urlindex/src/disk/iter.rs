@@ -1,0 +1,79 @@
+//! Going through all fingerprints of a set in order, while it goes on changing.
+
+use std::sync::Arc;
+
+use super::DiskUrlSet;
+use super::batch::UrlBatch;
+use super::key::{Fingerprint, FingerprintBits};
+use super::merge::{RunReader, Source};
+use crate::error::{Error, Result};
+
+/// URLs of another set that are merged at once. They come in order, so that each batch meets its own part of the runs.
+const MERGED_AT_ONCE: usize = 1 << 20;
+
+/// The fingerprints that a set held at one moment, in order: see [`DiskUrlSet::fingerprints`].
+pub struct Fingerprints {
+    source: Source<'static>,
+    bits: FingerprintBits,
+    is_done: bool,
+}
+
+impl std::fmt::Debug for Fingerprints {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fingerprints").field("bits", &self.bits).finish_non_exhaustive()
+    }
+}
+
+impl Iterator for Fingerprints {
+    type Item = Result<Fingerprint>;
+
+    fn next(&mut self) -> Option<Result<Fingerprint>> {
+        while !self.is_done {
+            match self.source.next() {
+                Ok(Some(entry)) if entry & self.bits.grave() != 0 => {}
+                Ok(Some(entry)) => return Some(Ok(Fingerprint(entry))),
+                Ok(None) => self.is_done = true,
+                Err(error) => {
+                    self.is_done = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+        None
+    }
+}
+
+impl DiskUrlSet {
+    /// All fingerprints that the set holds now, in order. Inserts may go on meanwhile and do not show. Reads all runs; takes a
+    /// megabyte of memory for each, and a copy of the table. After an error it ends.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`]; [`Error::Io`].
+    pub fn fingerprints(&self) -> Result<Fingerprints> {
+        let state = self.state()?;
+        let mut sources = vec![Source::Owned(state.table.sorted().into_iter())];
+        let runs = state.levels.iter().rev();
+        sources.extend(runs.map(|level| Source::Run(RunReader::new(Arc::clone(&level.run)))));
+        Ok(Fingerprints { source: Source::merged(sources, self.bits)?, bits: self.bits, is_done: false })
+    }
+
+    /// Inserts all that another set holds; how many of them were new here. Reads both sets once.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] if the other's fingerprints are others: another length, another seed. Otherwise as
+    /// [`DiskUrlSet::check_and_insert_all`], and those of reading the other; what was inserted before stays.
+    pub fn merge_from(&self, other: &DiskUrlSet) -> Result<u64> {
+        if (self.bits, self.seed) != (other.bits, other.seed) {
+            return Err(Error::option("other", "its fingerprints have another length, or another seed"));
+        }
+        let mut batch: UrlBatch = self.batch();
+        let mut new = 0;
+        for fingerprint in other.fingerprints()? {
+            batch.push_fingerprint(fingerprint?.0)?;
+            if batch.len() == MERGED_AT_ONCE {
+                new += self.check_and_insert_all(&mut batch)?.new_count();
+            }
+        }
+        Ok(new + self.check_and_insert_all(&mut batch)?.new_count())
+    }
+}

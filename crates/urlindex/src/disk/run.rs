@@ -1,0 +1,398 @@
+//! A run: an immutable file of entries in order, in blocks of 4096 bytes, and the index of its blocks.
+//!
+//! | offset | size | meaning |
+//! |---|---|---|
+//! | 0 | 8 | magic `FMDRUN01` |
+//! | 8 | 2, 2 | the version that a reader, and a writer, must know |
+//! | 12 | 4 | bits of a fingerprint |
+//! | 16 | 16, 8 | the set's id; the run's number: together the salt of its checksums |
+//! | 40 | 8, 8, 8 | blocks; URLs; graves |
+//! | 64 | 4 | CRC-32 of the index |
+//! | 68 | 4024 | 0 |
+//! | 4092 | 4 | CRC-32 of the 4092 bytes before |
+//! | 4096 | 4096 each | blocks ([`super::block`]) |
+//! | then | 8 each | the index: of each block the highest 64 bits of its first entry |
+//!
+//! The index is kept in memory (13 MB for a billion URLs), so that a look-up reads the one block that can have the URL. (Two, when that
+//! entry's first 64 bits are those of the next block's first: never, but for chance.) All numbers are little-endian.
+//!
+//! A file is written whole, synced, and only then named by the manifest; it is never changed and is removed when no manifest names it.
+
+use std::sync::Arc;
+
+use filemap_io::{Access, Advice, Dir, File};
+
+use super::block::{self, BLOCK_BYTES, Block, PADDING_BYTES, Salt, VALUES_MAX};
+use super::key::{DECIDED, FingerprintBits, SEEN, class};
+use super::planted::{self, Mistake};
+use super::traffic::Traffic;
+use crate::error::{Error, Result};
+use crate::files::{self, array};
+
+const MAGIC: [u8; 8] = *b"FMDRUN01";
+const VERSION: u16 = 1;
+const CRC_AT: usize = BLOCK_BYTES - 4;
+/// Blocks that are read or written at once by whoever goes through them all.
+pub(super) const CHUNK_BLOCKS: usize = 128;
+
+/// What the manifest says of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct RunInfo {
+    /// Names the file.
+    pub(super) number: u64,
+    /// When its entries came (see [`super::options`]).
+    pub(super) generation: u64,
+    pub(super) blocks: u64,
+    pub(super) urls: u64,
+    pub(super) graves: u64,
+    /// The sum of the squares of the numbers of URLs in each class: what collisions follow from.
+    pub(super) squares: f64,
+}
+
+impl RunInfo {
+    pub(super) fn entries(&self) -> u64 {
+        self.urls + self.graves
+    }
+
+    pub(super) fn disk_bytes(&self) -> u64 {
+        (1 + self.blocks) * BLOCK_BYTES as u64 + 8 * self.blocks
+    }
+
+    fn salt(&self, set: [u8; 16]) -> Salt {
+        let mut salt = [0; 24];
+        salt[..16].copy_from_slice(&set);
+        salt[16..].copy_from_slice(&self.number.to_le_bytes());
+        salt
+    }
+}
+
+/// What all runs of a set share.
+#[derive(Clone, Debug)]
+pub(super) struct Home {
+    pub(super) dir: Arc<dyn Dir>,
+    /// The set's name.
+    pub(super) name: String,
+    pub(super) id: [u8; 16],
+    pub(super) bits: FingerprintBits,
+    pub(super) traffic: Arc<Traffic>,
+}
+
+impl Home {
+    pub(super) fn run_name(&self, number: u64) -> String {
+        format!("{}.{number:06}.run", self.name)
+    }
+
+    pub(super) fn log_name(&self, number: u64) -> String {
+        format!("{}.{number:06}.log", self.name)
+    }
+
+    /// Whether this could be the name of a run or a log of this set.
+    pub(super) fn owns(&self, file: &str) -> bool {
+        let Some(rest) = file.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix('.')) else { return false };
+        let Some((number, kind)) = rest.split_once('.') else { return false };
+        number.len() >= 6 && number.bytes().all(|byte| byte.is_ascii_digit()) && matches!(kind, "run" | "log")
+    }
+}
+
+/// An open run.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) info: RunInfo,
+    name: String,
+    file: Arc<dyn File>,
+    salt: Salt,
+    bits: FingerprintBits,
+    traffic: Arc<Traffic>,
+    index: Vec<u64>,
+}
+
+impl Run {
+    /// Opens the run that the manifest describes, and reads its index.
+    pub(super) fn open(home: &Home, info: RunInfo) -> Result<Run> {
+        let name = home.run_name(info.number);
+        let file = home.dir.open(&name, Access::Read).map_err(Error::io("open", &name))?;
+        let len = file.len().map_err(Error::io("length", &name))?;
+        if len != info.disk_bytes() {
+            let what = format!("the file has {len} bytes, its set asks for {}", info.disk_bytes());
+            return Err(Error::corrupt(&name, len.min(info.disk_bytes()), what));
+        }
+        let mut header = vec![0; BLOCK_BYTES];
+        files::read_exact(&*file, &name, &mut header, 0)?;
+        let crc = check_header(&header, home, &info, &name)?;
+        let index_at = (1 + info.blocks) * BLOCK_BYTES as u64;
+        let mut bytes = vec![0; 8 * info.blocks as usize];
+        files::read_exact(&*file, &name, &mut bytes, index_at)?;
+        home.traffic.read((header.len() + bytes.len()) as u64);
+        if crc32fast::hash(&bytes) != crc {
+            return Err(Error::corrupt(&name, index_at, "the index's checksum is another"));
+        }
+        let index: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        if !index.is_sorted() {
+            return Err(Error::corrupt(&name, index_at, "the index is not in order"));
+        }
+        file.advise(Advice::Random, 0, 0);
+        Ok(Run {
+            info,
+            salt: info.salt(home.id),
+            bits: home.bits,
+            traffic: Arc::clone(&home.traffic),
+            name,
+            file,
+            index,
+        })
+    }
+
+    pub(super) fn memory_bytes(&self) -> u64 {
+        (self.index.len() * 8) as u64
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn file(&self) -> &dyn File {
+        &*self.file
+    }
+
+    /// Whether a fingerprint is here: `Some(true)` if it is a grave. Reads a block.
+    pub(super) fn find(&self, fingerprint: u128) -> Result<Option<bool>> {
+        let high = (fingerprint >> 64) as u64;
+        let mut after = self.index.partition_point(|first| *first <= high);
+        let value = fingerprint >> self.bits.shift();
+        let mut bytes = [0; BLOCK_BYTES + PADDING_BYTES];
+        while after > 0 {
+            self.read(after as u64 - 1, &mut bytes[..BLOCK_BYTES])?;
+            self.traffic.block_read(BLOCK_BYTES as u64);
+            let block = self.block(&bytes, after as u64 - 1)?;
+            if value >= block.base() {
+                return Ok(block.cursor().find(value));
+            }
+            after -= 1;
+        }
+        Ok(None)
+    }
+
+    /// Marks those of `records` (in order, as a batch has them) that are here and not decided yet. Blocks are read one after the
+    /// other, and only those that a record can be in.
+    pub(super) fn find_all(&self, records: &mut [u128]) -> Result<()> {
+        let mut buffer = vec![0; CHUNK_BLOCKS * BLOCK_BYTES + PADDING_BYTES];
+        let (mut start, blocks) = (0, self.index.len());
+        for first in (0..blocks).step_by(CHUNK_BLOCKS) {
+            let end = (first + CHUNK_BLOCKS).min(blocks);
+            // What is before the chunk's first block is nowhere, or was looked for already.
+            start += while_below(&records[start..], self.index[first]);
+            let chunk = &mut records[start..];
+            let len = if end == blocks { chunk.len() } else { upto(chunk, self.index[end]) };
+            if len > 0 {
+                self.find_in_chunk(first..end, &mut chunk[..len], &mut buffer)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn find_in_chunk(&self, blocks: std::ops::Range<usize>, records: &mut [u128], buffer: &mut [u8]) -> Result<()> {
+        // Where records are few, the blocks between them are not worth reading.
+        let reads_all = records.len() * 8 >= blocks.len();
+        if reads_all {
+            let bytes = &mut buffer[..blocks.len() * BLOCK_BYTES];
+            self.read(blocks.start as u64, bytes)?;
+            self.traffic.read(bytes.len() as u64);
+            let next = (blocks.end as u64 + 1) * BLOCK_BYTES as u64;
+            self.file.advise(Advice::WillNeed, next, (4 * CHUNK_BLOCKS * BLOCK_BYTES) as u64);
+        }
+        let mut start = 0;
+        for number in blocks.clone() {
+            start += while_below(&records[start..], self.index[number]);
+            let rest = &mut records[start..];
+            let is_last = number + 1 == blocks.end;
+            let len = if is_last { rest.len() } else { upto(rest, self.index[number + 1]) };
+            if len == 0 {
+                continue;
+            }
+            let at = if reads_all { (number - blocks.start) * BLOCK_BYTES } else { 0 };
+            if !reads_all {
+                self.read(number as u64, &mut buffer[..BLOCK_BYTES])?;
+                self.traffic.block_read(BLOCK_BYTES as u64);
+            }
+            let block = self.block(&buffer[at..at + BLOCK_BYTES + PADDING_BYTES], number as u64)?;
+            let mut cursor = block.cursor();
+            for record in rest[..len].iter_mut().filter(|record| **record & DECIDED == 0) {
+                if let Some(is_grave) = cursor.find((*record & self.bits.mask()) >> self.bits.shift()) {
+                    *record |= if is_grave { DECIDED } else { DECIDED | SEEN };
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, block: u64, bytes: &mut [u8]) -> Result<()> {
+        files::read_exact(&*self.file, &self.name, bytes, (1 + block) * BLOCK_BYTES as u64)
+    }
+
+    fn block<'a>(&self, bytes: &'a [u8], number: u64) -> Result<Block<'a>> {
+        let at = (1 + number) * BLOCK_BYTES as u64;
+        Block::of(bytes, &self.salt, number)
+            .ok_or_else(|| Error::corrupt(&self.name, at, "a block's checksum is another"))
+    }
+
+    /// Appends the entries of the next blocks from `block` on, a chunk at most; the block after them.
+    pub(super) fn entries(&self, block: u64, buffer: &mut Vec<u8>, entries: &mut Vec<u128>) -> Result<u64> {
+        let end = (block + CHUNK_BLOCKS as u64).min(self.info.blocks);
+        let bytes = (end - block) as usize * BLOCK_BYTES;
+        buffer.resize(bytes + PADDING_BYTES, 0);
+        self.read(block, &mut buffer[..bytes])?;
+        self.traffic.read(bytes as u64);
+        self.file.advise(Advice::WillNeed, (1 + end) * BLOCK_BYTES as u64, (4 * bytes) as u64);
+        for number in block..end {
+            let at = (number - block) as usize * BLOCK_BYTES;
+            let first = entries.len();
+            self.block(&buffer[at..at + BLOCK_BYTES + PADDING_BYTES], number)?.decode(entries);
+            entries[first..].iter_mut().for_each(|value| *value <<= self.bits.shift());
+        }
+        Ok(end)
+    }
+}
+
+/// How many of these records are below this entry of the index.
+fn while_below(records: &[u128], first: u64) -> usize {
+    partition(records, |high| high < first)
+}
+
+/// How many of these records are not above this entry of the index.
+fn upto(records: &[u128], first: u64) -> usize {
+    partition(records, |high| high <= first)
+}
+
+/// As `partition_point`, on the highest 64 bits; where it is, is often near.
+fn partition(records: &[u128], is_before: impl Fn(u64) -> bool) -> usize {
+    let is_before = |record: &u128| is_before((record >> 64) as u64);
+    let mut step = 1;
+    while step < records.len() && is_before(&records[step]) {
+        step *= 2;
+    }
+    let from = (step / 2).min(records.len());
+    let to = (step + 1).min(records.len());
+    from + records[from..to].partition_point(is_before)
+}
+
+fn check_header(bytes: &[u8], home: &Home, info: &RunInfo, name: &str) -> Result<u32> {
+    if bytes[..8] != MAGIC {
+        return Err(Error::corrupt(name, 0, "this is no run of a set"));
+    }
+    let found = u16::from_le_bytes(array(bytes, 8));
+    if found > VERSION {
+        return Err(Error::NewerFormat { file: name.to_owned(), found, supported: VERSION });
+    }
+    if u32::from_le_bytes(array(bytes, CRC_AT)) != crc32fast::hash(&bytes[..CRC_AT]) {
+        return Err(Error::corrupt(name, CRC_AT as u64, "the header's checksum is another"));
+    }
+    let crc = u32::from_le_bytes(array(bytes, 64));
+    if bytes[..CRC_AT] != header(home, info, crc)[..CRC_AT] {
+        return Err(Error::corrupt(name, 12, "this is another run than its set names"));
+    }
+    Ok(crc)
+}
+
+fn header(home: &Home, info: &RunInfo, index_crc: u32) -> Vec<u8> {
+    let mut bytes = vec![0; BLOCK_BYTES];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[10..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[12..16].copy_from_slice(&home.bits.bits().to_le_bytes());
+    bytes[16..40].copy_from_slice(&info.salt(home.id));
+    for (i, number) in [info.blocks, info.urls, info.graves].into_iter().enumerate() {
+        bytes[40 + 8 * i..48 + 8 * i].copy_from_slice(&number.to_le_bytes());
+    }
+    bytes[64..68].copy_from_slice(&index_crc.to_le_bytes());
+    let crc = crc32fast::hash(&bytes[..CRC_AT]);
+    bytes[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+/// Writes a run.
+pub(super) struct RunWriter<'a> {
+    home: &'a Home,
+    name: String,
+    file: Arc<dyn File>,
+    info: RunInfo,
+    salt: Salt,
+    /// Values that are in no block yet.
+    values: Vec<u128>,
+    /// Blocks that are not written yet.
+    buffer: Vec<u8>,
+    index: Vec<u8>,
+    /// The class of the last URL, and how many of it there are.
+    class: (u32, u64),
+}
+
+impl<'a> RunWriter<'a> {
+    /// Begins the file of run `number`.
+    pub(super) fn create(home: &'a Home, number: u64, generation: u64) -> Result<RunWriter<'a>> {
+        let name = home.run_name(number);
+        let file = home.dir.open(&name, Access::Create).map_err(Error::io("create", &name))?;
+        let info = RunInfo { number, generation, ..RunInfo::default() };
+        let values = Vec::with_capacity(VALUES_MAX);
+        let salt = info.salt(home.id);
+        let (buffer, index) = (Vec::with_capacity(CHUNK_BLOCKS * BLOCK_BYTES), Vec::new());
+        Ok(RunWriter { home, name, file, info, salt, values, buffer, index, class: (0, 0) })
+    }
+
+    /// Appends an entry, which comes after all before.
+    #[inline]
+    pub(super) fn push(&mut self, entry: u128) -> Result<()> {
+        if entry & self.home.bits.grave() != 0 {
+            self.info.graves += 1;
+        } else {
+            self.info.urls += 1;
+            if class(entry) != self.class.0 {
+                self.info.squares += (self.class.1 as f64).powi(2);
+                self.class = (class(entry), 0);
+            }
+            self.class.1 += 1;
+        }
+        self.values.push(entry >> self.home.bits.shift());
+        if self.values.len() == VALUES_MAX { self.write_block() } else { Ok(()) }
+    }
+
+    fn write_block(&mut self) -> Result<()> {
+        let first = self.values[0] << self.home.bits.shift();
+        self.index.extend_from_slice(&((first >> 64) as u64).to_le_bytes());
+        let at = self.buffer.len();
+        self.buffer.resize(at + BLOCK_BYTES, 0);
+        let taken = block::encode(&self.values, &self.salt, self.info.blocks, &mut self.buffer[at..]);
+        self.values.drain(..taken);
+        self.info.blocks += 1;
+        if self.buffer.len() == CHUNK_BLOCKS * BLOCK_BYTES { self.write_buffer() } else { Ok(()) }
+    }
+
+    fn write_buffer(&mut self) -> Result<()> {
+        let blocks = (self.buffer.len() / BLOCK_BYTES) as u64;
+        self.write(&self.buffer, (1 + self.info.blocks - blocks) * BLOCK_BYTES as u64)?;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn write(&self, bytes: &[u8], at: u64) -> Result<()> {
+        self.home.traffic.written(bytes.len() as u64);
+        self.file.write_at(bytes, at).map_err(Error::io("write", &self.name))
+    }
+
+    /// Ends the file, durably but for its name; `None`, and no file, if nothing was pushed.
+    pub(super) fn end(mut self) -> Result<Option<RunInfo>> {
+        while !self.values.is_empty() {
+            self.write_block()?;
+        }
+        self.write_buffer()?;
+        if self.info.blocks == 0 {
+            files::remove(&*self.home.dir, &self.name)?;
+            return Ok(None);
+        }
+        self.info.squares += (self.class.1 as f64).powi(2);
+        self.write(&self.index, (1 + self.info.blocks) * BLOCK_BYTES as u64)?;
+        self.write(&header(self.home, &self.info, crc32fast::hash(&self.index)), 0)?;
+        if !planted::has(Mistake::RunNotSynced) {
+            self.file.sync().map_err(Error::io("sync", &self.name))?;
+        }
+        Ok(Some(self.info))
+    }
+}
