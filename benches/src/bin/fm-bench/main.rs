@@ -6,6 +6,7 @@
 mod bare;
 mod compare;
 mod dictionaries;
+mod disk;
 mod get;
 mod gzip;
 mod load;

@@ -1,4 +1,5 @@
-//! `seen`: the URL-seen sets against their bars: canonical URLs, the MD5 bitmap, Bloom filters, the trie.
+//! `seen`: the URL-seen sets against their bars: canonical URLs, the MD5 bitmap, Bloom filters, the trie; `disk` has
+//! the set on disk.
 //!
 //! URLs come from a list that is scaled up (`filemap_benches::urls`). They are made in batches outside of what is timed; ratios are taken
 //! within one run, both sides in turn, and figures are medians of the rounds.
@@ -23,6 +24,8 @@ use urlindex::{
     Whatwg,
 };
 
+use crate::disk::{self, DiskArgs};
+
 /// Arguments of `fm-bench seen`.
 #[derive(Args)]
 pub struct SeenArgs {
@@ -41,6 +44,11 @@ pub struct SeenArgs {
     /// What to measure; all of it, if nothing is named
     #[arg(long, value_delimiter = ',', value_parser = ["canonical", "md5", "bloom", "speed", "growing", "trie"])]
     only: Vec<String>,
+    /// Measure the set on disk instead, with URLs made on the fly
+    #[arg(long, value_parser = ["disk"])]
+    kind: Option<String>,
+    #[command(flatten)]
+    disk: DiskArgs,
 }
 
 /// URLs made at once.
@@ -89,6 +97,9 @@ fn core_ns() -> i64 {
 
 /// Runs the measurements.
 pub fn run(args: &SeenArgs) -> Outcome<Report> {
+    if args.kind.is_some() {
+        return disk::run(&args.disk, args.urls, args.seed);
+    }
     let list = UrlList::read(&args.list, args.seed)?;
     let mut report = Report::default();
     let is_wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);

@@ -1,4 +1,4 @@
-//! Bytes that are not what was written.
+//! Damage: bytes of a file that are not what was written, one at a time and many.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Sets whose URLs grow old.
+//! Sets whose URLs grow old, against a model with a clock of its own.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

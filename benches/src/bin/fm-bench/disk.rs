@@ -1,0 +1,249 @@
+//! `seen --kind disk`: the exact set on disk, decade by decade, in batches of distinct URLs or with a crawl's stream one at a time.
+//!
+//! URLs are texts of about 60 bytes made from their numbers, of 4 M hosts whose sizes are spread over three decades. Making them is timed
+//! apart: a test is a URL's text put into a batch, its share of the batch's answer, and of what is written for it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use filemap_benches::drive::Outcome;
+use filemap_benches::process::{device_read_bytes, device_written_bytes, peak_resident_bytes};
+use filemap_benches::random::Random;
+use filemap_benches::report::{Bar, Report};
+use filemap_io::{Dir, OsDir};
+use urlindex::{DiskOptions, DiskStats, DiskUrlSet, FingerprintBits, SeenSet};
+
+/// Arguments of `fm-bench seen --kind disk`.
+#[derive(Args)]
+pub struct DiskArgs {
+    /// Where the set is made; a temporary directory if not given. What is made there stays
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// URLs of a batch (16 bytes of memory each)
+    #[arg(long, default_value_t = 10_000_000)]
+    batch: u64,
+    /// Bytes of memory for the set itself
+    #[arg(long, default_value_t = 128 << 20)]
+    memory: u64,
+    /// Fingerprints of 64 bits
+    #[arg(long)]
+    short: bool,
+    /// One at a time instead of in batches: 45% known URLs by Zipf's law (s = 1, the older the more popular), the others new
+    #[arg(long)]
+    crawl: bool,
+}
+
+/// The first decade of which figures are printed ends here.
+const FIRST_MARK: u64 = 1_000_000;
+/// URLs made at once, outside of what is timed.
+const TEXTS: u64 = 10_000;
+/// Of a crawl's links, those that lead to known URLs.
+const DUPLICATES: f64 = 0.45;
+
+/// Texts of the same length, one after the other.
+struct Texts {
+    bytes: Vec<u8>,
+    seed: u64,
+}
+
+const URL_BYTES: usize = b"https://www.host-00000000.example/articles/0000000000000000/view.html".len();
+
+impl Texts {
+    fn new(seed: u64) -> Texts {
+        Texts { bytes: Vec::new(), seed }
+    }
+
+    fn make(&mut self, numbers: impl Iterator<Item = u64>) {
+        self.bytes.clear();
+        for number in numbers {
+            let random = Random::of(self.seed, number).next();
+            // Spread over 2^10 to 2^22 hosts.
+            let host = random >> 8 & ((1 << (10 + random % 13)) - 1);
+            self.bytes.extend_from_slice(b"https://www.host-");
+            self.hex(host, 8);
+            self.bytes.extend_from_slice(b".example/articles/");
+            // One to one: so all are distinct.
+            self.hex(number.wrapping_mul(0x9e37_79b9_7f4a_7c15), 16);
+            self.bytes.extend_from_slice(b"/view.html");
+        }
+    }
+
+    fn hex(&mut self, number: u64, digits: u32) {
+        let digit = |i: u32| b"0123456789abcdef"[(number >> (4 * i) & 15) as usize];
+        self.bytes.extend((0..digits).rev().map(digit));
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.bytes.chunks_exact(URL_BYTES)
+    }
+}
+
+/// What is known at a mark: figures of a decade are differences of two.
+#[derive(Clone, Copy, Default)]
+struct Mark {
+    tests: u64,
+    /// In the set, and in all.
+    time: Duration,
+    whole: Duration,
+    device_bytes: u64,
+    stats: DiskStats,
+}
+
+/// Runs it.
+pub fn run(args: &DiskArgs, urls: u64, seed: u64) -> Outcome<Report> {
+    let temporary = tempfile::tempdir()?;
+    let path = args.dir.as_deref().unwrap_or(temporary.path());
+    let dir: Arc<dyn Dir> = Arc::new(OsDir::open(path)?);
+    let bits = if args.short { FingerprintBits::Bits64 } else { FingerprintBits::Bits80 };
+    let options = DiskOptions::new().memory_bytes(args.memory).fingerprint_bits(bits);
+    let set = DiskUrlSet::create(Arc::clone(&dir), "urls", options.clone())?;
+    let mut report = Report::default();
+    report.count("URLs", urls);
+    report.count("memory of the set, bytes", args.memory);
+    let wrong = if args.crawl {
+        one_at_a_time(&set, urls, seed, &mut report)?
+    } else {
+        report.count("URLs of a batch", args.batch);
+        batches(&set, args.batch.max(1), urls, seed, &mut report)?
+    };
+    report.section("at the end");
+    report.count("URLs in the set", set.len());
+    report.against("wrong answers", wrong as f64, "", Bar::AtMost(0.0));
+    report.number("expected loss", set.expected_loss(), "URLs");
+    report.number("false positives, by the set", set.false_positive_rate(), "");
+    let start = Instant::now();
+    drop(set);
+    let set = DiskUrlSet::open(dir, "urls", options)?;
+    report.number("closed and opened again in", start.elapsed().as_secs_f64(), "s");
+    report.number("not found of a million known and found of a million unknown", check(&set, urls, seed)? as f64, "");
+    Ok(report)
+}
+
+/// Tests of the set that is done: how many answers are wrong.
+fn check(set: &DiskUrlSet, urls: u64, seed: u64) -> Outcome<u64> {
+    let (mut texts, mut random, mut wrong) = (Texts::new(seed), Random::of(seed, 3), 0);
+    for is_known in [true, false] {
+        let mut batch = set.batch();
+        for _ in 0..1_000_000 / TEXTS {
+            let first = if is_known { 0 } else { urls };
+            texts.make((0..TEXTS).map(|_| first + random.below(urls)));
+            texts.iter().try_for_each(|url| batch.push(url))?;
+        }
+        let answers = set.contains_all(&mut batch)?;
+        wrong += answers.iter().filter(|verdict| verdict.is_new() == is_known).count() as u64;
+    }
+    Ok(wrong)
+}
+
+fn batches(set: &DiskUrlSet, batch_urls: u64, urls: u64, seed: u64, report: &mut Report) -> Outcome<u64> {
+    let mut texts = Texts::new(seed);
+    let mut batch = set.batch();
+    batch.reserve(batch_urls.min(urls) as usize);
+    let (mut done, mut wrong, mut next_mark) = (0, 0, FIRST_MARK.min(urls));
+    let (mut now, mut before) = (Mark::default(), Mark::default());
+    let begun = Instant::now();
+    while done < urls {
+        let end = (done + batch_urls).min(next_mark);
+        for first in (done..end).step_by(TEXTS as usize) {
+            texts.make(first..end.min(first + TEXTS));
+            let start = Instant::now();
+            texts.iter().try_for_each(|url| batch.push(url))?;
+            now.time += start.elapsed();
+        }
+        let start = Instant::now();
+        wrong += (end - done) - set.check_and_insert_all(&mut batch)?.new_count();
+        now.time += start.elapsed();
+        done = end;
+        now.tests = done;
+        if done == next_mark {
+            (now.whole, now.stats) = (begun.elapsed(), set.disk_stats());
+            now.device_bytes = device_read_bytes()? + device_written_bytes()?;
+            decade(set, &before, &now, report)?;
+            before = now;
+            next_mark = (next_mark * 10).min(urls);
+        }
+    }
+    Ok(wrong)
+}
+
+fn one_at_a_time(set: &DiskUrlSet, urls: u64, seed: u64, report: &mut Report) -> Outcome<u64> {
+    let (mut texts, mut random) = (Texts::new(seed), Random::of(seed, 2));
+    let (mut known, mut wrong, mut next_mark) = (0u64, 0, FIRST_MARK.min(urls));
+    let (mut now, mut before) = (Mark::default(), Mark::default());
+    let begun = Instant::now();
+    let mut numbers = Vec::new();
+    while known < urls {
+        numbers.clear();
+        let first = known;
+        while numbers.len() < TEXTS as usize && known < next_mark {
+            if known > 0 && random.unit() < DUPLICATES {
+                let rank = (known as f64).powf(random.unit()) as u64;
+                numbers.push((rank - 1).min(known - 1));
+            } else {
+                numbers.push(known);
+                known += 1;
+            }
+        }
+        texts.make(numbers.iter().copied());
+        let mut expected = first;
+        let start = Instant::now();
+        for (url, number) in texts.iter().zip(&numbers) {
+            let is_new = set.check_and_insert(url)?.is_new();
+            wrong += u64::from(is_new != (*number == expected));
+            expected += u64::from(*number == expected);
+        }
+        now.time += start.elapsed();
+        now.tests += numbers.len() as u64;
+        if known == next_mark {
+            set.sync()?;
+            (now.whole, now.stats) = (begun.elapsed(), set.disk_stats());
+            now.device_bytes = device_read_bytes()? + device_written_bytes()?;
+            decade(set, &before, &now, report)?;
+            before = now;
+            next_mark = (next_mark * 10).min(urls);
+        }
+    }
+    Ok(wrong)
+}
+
+/// The figures of the tests between two marks.
+fn decade(set: &DiskUrlSet, before: &Mark, now: &Mark, report: &mut Report) -> Outcome<()> {
+    let tests = (now.tests - before.tests) as f64;
+    let of = |count: fn(&DiskStats) -> u64| (count(&now.stats) - count(&before.stats)) as f64 / tests;
+    let is_single = now.stats.tests > 0;
+    report.section(format!("up to {:.0e} URLs", set.len() as f64));
+    let rate = tests / (now.time - before.time).as_secs_f64();
+    report.against("tests", rate / 1e6, "M/s", Bar::AtLeast(if is_single { 0.0 } else { 1.0 }));
+    report.number("tests, making of texts included", tests / (now.whole - before.whole).as_secs_f64() / 1e6, "M/s");
+    if before.tests > 0 {
+        let rate_before = before.tests as f64 / before.time.as_secs_f64();
+        report.number("of the rate up to here", rate / rate_before, "x");
+    }
+    report.number("bytes read a test", of(|stats| stats.read_bytes), "");
+    report.number("bytes written a test", of(|stats| stats.written_bytes), "");
+    let io = of(|stats| stats.read_bytes + stats.written_bytes);
+    report.against("bytes of I/O a test", io, "", Bar::AtMost(400.0));
+    let device_bytes = (now.device_bytes - before.device_bytes) as f64 / tests;
+    report.number("bytes of the device's I/O a test", device_bytes, "");
+    report.against("bytes of disk a URL", set.disk_bytes() as f64 / set.len() as f64, "", Bar::AtMost(8.0));
+    report.number("memory, by the set", set.memory_bytes() as f64 / f64::from(1 << 20), "MiB");
+    report.number("memory, the most resident", peak_resident_bytes()? as f64 / f64::from(1 << 20), "MiB");
+    report.count("runs", now.stats.runs);
+    if is_single {
+        report.against("preads a test", of(|stats| stats.block_reads), "", Bar::AtMost(0.05));
+        report.number("found in the table of recent URLs", of(|stats| stats.table_hits), "");
+        report.number("found in the cache of popular URLs", of(|stats| stats.cache_hits), "");
+        let in_memory = of(|stats| stats.table_hits + stats.cache_hits);
+        report.number("of the known URLs, found in memory", in_memory / DUPLICATES, "");
+    }
+    // Long runs are watched.
+    eprintln!(
+        "{:.1e} URLs, {:.0} s, {:.2} M/s, {io:.0} bytes a test",
+        set.len() as f64,
+        now.whole.as_secs_f64(),
+        rate / 1e6
+    );
+    Ok(())
+}
