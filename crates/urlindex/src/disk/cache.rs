@@ -4,8 +4,8 @@
 //! the mark, and if all have it, all lose it. The set's number takes the place of bits of the fingerprint (Cleary's quotienting
 //! 1984), so that an entry of 8 bytes is still the whole fingerprint: the cache never errs.
 //!
-//! Only what was found in a run comes here (and what was asked for again while it was in the table): new URLs, most of which are
-//! never met again, do not wash it out.
+//! What was found in a run comes here, and what was asked for again while it was in the table. New URLs, most of which are
+//! never met again, do not wash that out: they come only while there is room, and go first.
 
 use super::key::FingerprintBits;
 
@@ -79,6 +79,14 @@ impl Cache {
         set[way] = entry;
     }
 
+    /// Puts a fingerprint in that is not here, if nothing has to go for it.
+    pub(super) fn put_if_free(&mut self, fingerprint: u128) {
+        let (set, entry) = self.place(fingerprint);
+        if let Some(free) = set.iter_mut().find(|entry| **entry == 0) {
+            *free = entry;
+        }
+    }
+
     /// Takes a fingerprint out, if it is here.
     pub(super) fn remove(&mut self, fingerprint: u128) {
         let (set, wanted) = self.place(fingerprint);
@@ -115,6 +123,12 @@ mod tests {
             });
         }
         assert!(asked > 800, "{asked} of a thousand stayed");
+        cache.put_if_free(1);
+        assert!(!cache.ask(1), "it is full");
+        cache.remove(popular[0]);
+        assert!(!cache.ask(popular[0]));
+        cache.put_if_free(popular[0]);
+        assert!(cache.ask(popular[0]));
         cache.remove(popular[0]);
         assert!(!cache.ask(popular[0]));
         cache.clear();

@@ -214,7 +214,9 @@ impl State {
         next.write(&*self.home.dir, &self.home.name)?;
         let old_log = std::mem::replace(&mut self.log, log);
         self.manifest = next;
-        self.table.popular().for_each(|fingerprint| self.cache.put(fingerprint));
+        self.table.urls().for_each(|(fingerprint, is_popular)| {
+            if is_popular { self.cache.put(fingerprint) } else { self.cache.put_if_free(fingerprint) }
+        });
         self.table.reset(self.budget.table_bytes);
         let merged = self.levels.split_off(first);
         self.levels.extend(run.map(|(run, filter)| Level { run: Arc::new(run), filter }));

@@ -192,10 +192,9 @@ fn popular_urls_and_new_ones_are_answered_without_reading() {
     let reads = set.disk_stats().block_reads;
     // Errors of up to six filters at two or three in a thousand each.
     assert!(reads < 4_000, "{reads}");
+    // There was room for all; were there none, asking once would bring them in.
     let ask = || (0..5_000).for_each(|i| assert!(is_seen(&set, i)));
-    ask();
     let before = set.disk_stats();
-    assert!(before.block_reads - reads >= 5_000);
     ask();
     let after = set.disk_stats();
     assert!(after.block_reads - before.block_reads < 50 && after.cache_hits - before.cache_hits > 4_950);
