@@ -30,6 +30,8 @@ pub(super) const PADDING_BYTES: usize = 16;
 /// Values in a block at most.
 pub(super) const VALUES_MAX: usize = 1024;
 const HEADER_BYTES: usize = 32;
+/// Words of the high parts at most.
+const WORDS_MAX: usize = (BLOCK_BYTES - HEADER_BYTES) / 8;
 const LOW_BITS_MAX: u32 = 100;
 
 /// What makes a run's checksums its own.
@@ -186,7 +188,13 @@ impl<'a> Block<'a> {
 
     /// For look-ups in ascending order.
     pub(super) fn cursor(self) -> Cursor<'a> {
-        Cursor { block: self, word: 0, zeros: 0, bits: if self.words > 0 { self.word(0) } else { 0 } }
+        let mut zeros = [u16::MAX; WORDS_MAX + 1];
+        let mut sum = 0;
+        for (word, zeros) in zeros[..=self.words].iter_mut().enumerate() {
+            *zeros = sum;
+            sum += if word < self.words { self.word(word).count_zeros() as u16 } else { 0 };
+        }
+        Cursor { block: self, word: 0, zeros }
     }
 }
 
@@ -194,10 +202,9 @@ impl<'a> Block<'a> {
 pub(super) struct Cursor<'a> {
     block: Block<'a>,
     word: usize,
-    /// Zeros of the high parts before this word.
-    zeros: usize,
-    /// The word.
-    bits: u64,
+    /// Zeros of the high parts before each word, and in all: counted once, since counting is slow where the processor's
+    /// instruction for it may not be used.
+    zeros: [u16; WORDS_MAX + 1],
 }
 
 impl Cursor<'_> {
@@ -208,25 +215,17 @@ impl Cursor<'_> {
         let block = self.block;
         let relative = value.checked_sub(block.base)?;
         let high = relative >> block.low;
-        if high > (block.words * 64) as u128 {
+        if high > u128::from(self.zeros[block.words]) {
             return None;
         }
         let high = high as usize;
         // The ones of `high` stand after that many zeros.
-        while self.zeros + (self.bits.count_zeros() as usize) < high {
-            self.zeros += self.bits.count_zeros() as usize;
+        while usize::from(self.zeros[self.word + 1]) < high {
             self.word += 1;
-            if self.word >= block.words {
-                // Nothing above is there either.
-                (self.zeros, self.bits) = (usize::MAX / 2, 0);
-                return None;
-            }
-            self.bits = block.word(self.word);
         }
-        let mut at = match high.checked_sub(self.zeros) {
-            Some(0) => 64 * self.word,
-            Some(left) => 64 * self.word + select(!self.bits, left as u32) + 1,
-            None => return None,
+        let mut at = match high - usize::from(self.zeros[self.word]) {
+            0 => 64 * self.word,
+            left => 64 * self.word + select(!block.word(self.word), left as u64) + 1,
         };
         let low = relative & ((1 << block.low) - 1);
         while at < 64 * block.words && block.word(at / 64) >> (at % 64) & 1 == 1 {
@@ -240,18 +239,40 @@ impl Cursor<'_> {
     }
 }
 
-/// The place of the `rank`th 1 of a word, which has so many; ranks begin at 1.
-#[inline]
-fn select(word: u64, rank: u32) -> usize {
-    let (mut at, mut left) = (0, rank);
-    for half in [32u32, 16, 8, 4, 2, 1] {
-        let there = (word >> at & ((1 << half) - 1)).count_ones();
-        if left > there {
-            left -= there;
-            at += half;
+/// Ones in every byte.
+const BYTES: u64 = 0x0101_0101_0101_0101;
+
+/// For each byte, the places of its ones.
+const ONES: [[u8; 8]; 256] = {
+    let mut all = [[0; 8]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut bit, mut rank) = (0, 0);
+        while bit < 8 {
+            if byte >> bit & 1 == 1 {
+                all[byte][rank] = bit;
+                rank += 1;
+            }
+            bit += 1;
         }
+        byte += 1;
     }
-    at as usize
+    all
+};
+
+/// The place of the `rank`th 1 of a word, which has so many; ranks begin at 1. Broadword selection (Vigna 2008): sums of bytes, side
+/// by side, say which byte it is in.
+#[inline]
+fn select(word: u64, rank: u64) -> usize {
+    let pairs = word - (word >> 1 & (0x55 * BYTES));
+    let nibbles = (pairs & (0x33 * BYTES)) + (pairs >> 2 & (0x33 * BYTES));
+    let sums = ((nibbles + (nibbles >> 4)) & (0x0f * BYTES)).wrapping_mul(BYTES);
+    // The first byte up to which there are `rank` ones.
+    let reached = ((sums | (0x80 * BYTES)) - rank * BYTES) & (0x80 * BYTES);
+    let start = reached.trailing_zeros() as usize & 56;
+    let before = (sums << 8) >> start & 0xff;
+    let byte = (word >> start & 0xff) as usize;
+    start + usize::from(ONES[byte][(rank - before - 1) as usize & 7])
 }
 
 #[cfg(test)]
@@ -294,6 +315,22 @@ mod tests {
             for value in strangers {
                 let expected = values[..taken].iter().find(|other| **other >> 1 == value >> 1);
                 assert_eq!(cursor.find(value), expected.map(|other| other & 1 == 1), "{count} of {bits} bits");
+            }
+        }
+    }
+
+    #[test]
+    fn the_place_of_a_one_is_found_by_its_rank() {
+        let mut rng = fastrand::Rng::with_seed(5);
+        for _ in 0..2_000 {
+            let word = match rng.u8(..3) {
+                0 => rng.u64(..),
+                1 => rng.u64(..) & rng.u64(..) & rng.u64(..),
+                _ => u64::MAX << rng.u32(..64),
+            };
+            let places: Vec<usize> = (0..64).filter(|bit| word >> bit & 1 == 1).collect();
+            for (i, place) in places.iter().enumerate() {
+                assert_eq!(select(word, i as u64 + 1), *place, "{word:x}");
             }
         }
     }

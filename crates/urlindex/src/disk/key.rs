@@ -72,12 +72,40 @@ impl FingerprintBits {
     #[inline]
     pub(super) fn of(self, url: &[u8], seed: u64) -> u128 {
         let whole = xxh3_128_with_seed(url, seed);
-        let class = match crate::host(url) {
+        let class = match host_of(url) {
             Some(host) => xxh3_64_with_seed(host, seed),
             None => (whole >> 64) as u64,
         };
         let class = u128::from(class >> (64 - CLASS_BITS));
         (class << (128 - CLASS_BITS) | u128::from(whole as u64) << (64 - CLASS_BITS)) & self.mask()
+    }
+}
+
+/// What ends a plain host: 1; what makes it one that is not plain: 2.
+const KINDS: [u8; 256] = {
+    let mut kinds = [0; 256];
+    let (ends, others) = (b"/?#\\", b"@:[");
+    let mut i = 0;
+    while i < 4 {
+        kinds[ends[i] as usize] = 1;
+        i += 1;
+    }
+    i = 0;
+    while i < 3 {
+        kinds[others[i] as usize] = 2;
+        i += 1;
+    }
+    kinds
+};
+
+/// As [`crate::host`], in less time for what nearly all URLs are like.
+#[inline]
+fn host_of(url: &[u8]) -> Option<&[u8]> {
+    let rest = url.strip_prefix(b"https://").or_else(|| url.strip_prefix(b"http://"));
+    let Some(rest) = rest else { return crate::host(url) };
+    match rest.iter().position(|byte| KINDS[usize::from(*byte)] != 0) {
+        Some(end) if end > 0 && KINDS[usize::from(rest[end])] == 1 => Some(&rest[..end]),
+        _ => crate::host(url),
     }
 }
 
@@ -138,6 +166,27 @@ mod tests {
         let classes: std::collections::HashSet<u32> =
             (0..100u32).map(|i| class(bits.of(&i.to_le_bytes(), 0))).collect();
         assert!(classes.len() > 95);
+    }
+
+    #[test]
+    fn the_short_way_to_a_host_is_the_long_one() {
+        let urls = [
+            "http://a.example/x@y:z",
+            "https://a.example",
+            "http://u@a.example/",
+            "http://a.example:80/",
+            "http:///x",
+            "http://",
+            "https://a.example?q",
+            "http://[::1]/",
+            "ftp://a.example/",
+            "HTTP://a.example/",
+            "http://a.example#@b",
+            "http://a\\b",
+        ];
+        for url in urls {
+            assert_eq!(host_of(url.as_bytes()), crate::host(url.as_bytes()), "{url}");
+        }
     }
 
     /// Files name URLs by these: they must never change.

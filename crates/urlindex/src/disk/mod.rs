@@ -144,8 +144,8 @@ impl DiskUrlSet {
     }
 
     /// Opens a set: reads its manifest, the indexes of its runs and its log, and removes what a crash left. Of the options, those that
-    /// were decided when it was made are not looked at. The filters are made at the first test of one URL, from the runs: 1e8
-    /// URLs take a few seconds then.
+    /// were decided when it was made are not looked at. The filters are made at the first test of one URL that is not found in memory, from
+    /// the runs: 1e8 URLs take a few seconds then.
     ///
     /// # Errors
     /// [`Error::Corrupt`] with file and offset; [`Error::NewerFormat`]; [`Error::Locked`]; [`Error::InvalidOption`]; [`Error::Io`].

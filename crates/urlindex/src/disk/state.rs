@@ -57,7 +57,8 @@ pub(super) struct State {
     pub(super) levels: Vec<Level>,
     pub(super) urls: u64,
     pub(super) counters: Counters,
-    /// Whether all runs have the filters that there is room for: they are made at the first test of one URL.
+    /// Whether all runs have the filters that there is room for: from the first test of one URL on. Batches have no use for them, and
+    /// making them is a third of a batch's time.
     has_filters: bool,
 }
 
@@ -94,7 +95,6 @@ impl State {
             state.table.put(entry & state.manifest.bits.mask(), is_grave);
             state.count(is_grave);
         }
-        state.has_filters = state.levels.is_empty();
         Ok(state)
     }
 
@@ -114,7 +114,7 @@ impl State {
             urls: manifest.urls,
             counters: Counters::default(),
             clock: Arc::clone(&options.clock),
-            has_filters: true,
+            has_filters: false,
             home,
             manifest,
             budget,
@@ -301,7 +301,7 @@ impl State {
         }
     }
 
-    /// Makes the filters of runs that were there when the set was opened, by reading them.
+    /// Makes the filters of the runs that were there before the first test of one URL, by reading them.
     fn make_filters(&mut self) -> Result<()> {
         if self.has_filters {
             return Ok(());
