@@ -165,6 +165,20 @@ impl<'a> Block<'a> {
         held >> (at % 8) & ((1 << self.low) - 1)
     }
 
+    /// How many ones of the high parts stand side by side from here on.
+    #[inline]
+    fn ones_from(&self, start: usize) -> usize {
+        let mut at = start;
+        while at < 64 * self.words {
+            let ones = (self.word(at / 64) >> (at % 64)).trailing_ones() as usize;
+            at += ones;
+            if ones == 0 || !at.is_multiple_of(64) {
+                break;
+            }
+        }
+        at - start
+    }
+
     /// The first value without its lowest bit.
     pub(super) fn base(&self) -> u128 {
         self.base
@@ -223,17 +237,24 @@ impl Cursor<'_> {
         while usize::from(self.zeros[self.word + 1]) < high {
             self.word += 1;
         }
-        let mut at = match high - usize::from(self.zeros[self.word]) {
+        let start = match high - usize::from(self.zeros[self.word]) {
             0 => 64 * self.word,
             left => 64 * self.word + select(!block.word(self.word), left as u64) + 1,
         };
         let low = relative & ((1 << block.low) - 1);
-        while at < 64 * block.words && block.word(at / 64) >> (at % 64) & 1 == 1 {
-            let other = block.low(at - high);
-            if other >= low {
-                return (other | 1 == low | 1).then_some(other & 1 == 1);
+        // A host's URLs lie so close together, and so far from the next host's, that they often have one high part.
+        let (mut first, mut rest) = (start - high, block.ones_from(start));
+        while rest > 0 {
+            let half = rest / 2;
+            let other = block.low(first + half);
+            if other | 1 == low | 1 {
+                return Some(other & 1 == 1);
             }
-            at += 1;
+            if other < low {
+                (first, rest) = (first + half + 1, rest - half - 1);
+            } else {
+                rest = half;
+            }
         }
         None
     }
