@@ -5,10 +5,11 @@
 //! in the order in which a run is written. That is what makes a billion URLs cheap: no test has a seek of its own.
 
 use std::cmp::Ordering;
+use std::panic::resume_unwind;
 
 use super::key::{DECIDED, FingerprintBits, SEEN};
 use super::sort::sort;
-use super::state::State;
+use super::state::{Level, State};
 use crate::error::{Error, Result};
 use crate::seen::Verdict;
 
@@ -18,6 +19,9 @@ const AGAIN: u128 = 1 << 34;
 const URLS_MAX: usize = u32::MAX as usize;
 /// With fewer records than one in so many blocks, filters and single reads are cheaper than a pass.
 const BLOCKS_PER_RECORD: u64 = 8;
+/// Threads that look up a batch, and how many records each has at least: a thread is 20 us.
+const THREADS_MAX: usize = 8;
+const RECORDS_PER_THREAD: usize = 1 << 16;
 
 /// URLs that are to be tested together. Made by [`crate::DiskUrlSet::batch`], for this set and those like it.
 #[derive(Debug)]
@@ -120,8 +124,27 @@ pub(super) fn look_up(state: &mut State, records: &mut [u128]) -> Result<()> {
         before = Some(fingerprint);
     }
     look_up_in_table(state, records);
-    for number in (0..state.levels.len()).rev() {
-        let level = &state.levels[number];
+    let threads = threads(records.len());
+    let part = records.len().div_ceil(threads).max(1);
+    let levels = &state.levels;
+    std::thread::scope(|scope| {
+        let mut parts = records.chunks_mut(part);
+        let first = parts.next();
+        let others: Vec<_> = parts.map(|part| scope.spawn(move || look_up_in_runs(levels, mask, part))).collect();
+        let looked_up = first.map_or(Ok(()), |part| look_up_in_runs(levels, mask, part));
+        let all = others.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        all.fold(looked_up, Result::and)
+    })
+}
+
+/// How many threads look so many records up: they are in order, so each has its own part of every run.
+fn threads(records: usize) -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    processors.min(THREADS_MAX).min(records / RECORDS_PER_THREAD).max(1)
+}
+
+fn look_up_in_runs(levels: &[Level], mask: u128, records: &mut [u128]) -> Result<()> {
+    for level in levels.iter().rev() {
         if records.len() as u64 * BLOCKS_PER_RECORD >= level.run.info.blocks {
             level.run.find_all(records)?;
             continue;

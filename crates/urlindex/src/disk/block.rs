@@ -165,6 +165,11 @@ impl<'a> Block<'a> {
         held >> (at % 8) & ((1 << self.low) - 1)
     }
 
+    /// How many values it has.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
     /// How many ones of the high parts stand side by side from here on.
     #[inline]
     fn ones_from(&self, start: usize) -> usize {

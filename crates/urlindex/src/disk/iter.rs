@@ -15,6 +15,9 @@ const MERGED_AT_ONCE: usize = 1 << 20;
 pub struct Fingerprints {
     source: Source<'static>,
     bits: FingerprintBits,
+    /// What the source gave last, and how much of it was taken.
+    entries: Vec<u128>,
+    at: usize,
     is_done: bool,
 }
 
@@ -29,14 +32,19 @@ impl Iterator for Fingerprints {
 
     fn next(&mut self) -> Option<Result<Fingerprint>> {
         while !self.is_done {
-            match self.source.next() {
-                Ok(Some(entry)) if entry & self.bits.grave() != 0 => {}
-                Ok(Some(entry)) => return Some(Ok(Fingerprint(entry))),
-                Ok(None) => self.is_done = true,
-                Err(error) => {
-                    self.is_done = true;
-                    return Some(Err(error));
+            if let Some(entry) = self.entries.get(self.at) {
+                self.at += 1;
+                if entry & self.bits.grave() == 0 {
+                    return Some(Ok(Fingerprint(*entry)));
                 }
+                continue;
+            }
+            self.entries.clear();
+            self.at = 0;
+            let filled = self.source.fill(&mut self.entries);
+            self.is_done = filled.is_err() || self.entries.is_empty();
+            if let Err(error) = filled {
+                return Some(Err(error));
             }
         }
         None
@@ -54,7 +62,8 @@ impl DiskUrlSet {
         let mut sources = vec![Source::Owned(state.table.sorted().into_iter())];
         let runs = state.levels.iter().rev();
         sources.extend(runs.map(|level| Source::Run(RunReader::new(Arc::clone(&level.run)))));
-        Ok(Fingerprints { source: Source::merged(sources, self.bits)?, bits: self.bits, is_done: false })
+        let source = Source::merged(sources, self.bits);
+        Ok(Fingerprints { source, bits: self.bits, entries: Vec::new(), at: 0, is_done: false })
     }
 
     /// Inserts all that another set holds; how many of them were new here. Reads both sets once.

@@ -257,22 +257,22 @@ impl State {
         // Their filters make room for the new one; if this fails, look-ups read.
         self.levels[first..].iter_mut().for_each(|level| level.filter = None);
         let mut filter = if self.has_filters { self.new_filter(entries) } else { None };
-        let mut sources = vec![Source::Memory(new.iter()), Source::Memory(recent.iter())];
+        let mut sources = vec![Source::Memory(new), Source::Memory(recent)];
         let runs = self.levels[first..].iter().rev();
         sources.extend(runs.map(|level| Source::Run(RunReader::new(Arc::clone(&level.run)))));
         let bits = self.manifest.bits;
-        let mut source = Source::merged(sources, bits)?;
+        let mut source = Source::merged(sources, bits);
         let mut writer = RunWriter::create(&self.home, number, self.manifest.log_generation)?;
-        while let Some(entry) = source.next()? {
+        for_each_part(&mut source, |entries| {
             // Under the oldest run there is nothing that a grave could hide.
-            if first == 0 && entry & bits.grave() != 0 {
-                continue;
+            if first == 0 {
+                entries.retain(|entry| entry & bits.grave() == 0);
             }
             if let Some(filter) = &mut filter {
-                filter.insert(entry & bits.mask());
+                entries.iter().for_each(|entry| filter.insert(entry & bits.mask()));
             }
-            writer.push(entry)?;
-        }
+            entries.iter().try_for_each(|entry| writer.push(*entry))
+        })?;
         Ok(writer.end()?.map(|info| (info, filter)))
     }
 
@@ -309,10 +309,11 @@ impl State {
         for number in 0..self.levels.len() {
             let run = Arc::clone(&self.levels[number].run);
             let Some(mut filter) = self.new_filter(run.info.entries()) else { continue };
-            let mut reader = Source::Run(RunReader::new(run));
-            while let Some(entry) = reader.next()? {
-                filter.insert(entry & self.manifest.bits.mask());
-            }
+            let mask = self.manifest.bits.mask();
+            for_each_part(&mut Source::Run(RunReader::new(run)), |entries| {
+                entries.iter().for_each(|entry| filter.insert(entry & mask));
+                Ok(())
+            })?;
             self.levels[number].filter = Some(filter);
         }
         self.has_filters = true;
@@ -366,11 +367,11 @@ impl State {
             return Ok(levels.iter().map(|level| level.run.info.urls).sum());
         }
         let sources = levels.iter().rev().map(|level| Source::Run(RunReader::new(Arc::clone(&level.run))));
-        let mut source = Source::merged(sources.collect(), self.manifest.bits)?;
-        let mut urls = 0;
-        while let Some(entry) = source.next()? {
-            urls += u64::from(entry & self.manifest.bits.grave() == 0);
-        }
+        let (mut urls, grave) = (0, self.manifest.bits.grave());
+        for_each_part(&mut Source::merged(sources.collect(), self.manifest.bits), |entries| {
+            urls += entries.iter().filter(|entry| **entry & grave == 0).count() as u64;
+            Ok(())
+        })?;
         Ok(urls)
     }
 
@@ -395,6 +396,19 @@ impl State {
     pub(super) fn disk_bytes(&self) -> u64 {
         let runs = self.levels.iter().map(|level| level.run.info.disk_bytes());
         runs.sum::<u64>() + self.log.disk_bytes() + self.manifest.disk_bytes()
+    }
+}
+
+/// Gives `work` all that a source has, part by part.
+fn for_each_part(source: &mut Source<'_>, mut work: impl FnMut(&mut Vec<u128>) -> Result<()>) -> Result<()> {
+    let mut entries = Vec::new();
+    loop {
+        entries.clear();
+        source.fill(&mut entries)?;
+        if entries.is_empty() {
+            return Ok(());
+        }
+        work(&mut entries)?;
     }
 }
 
