@@ -11,6 +11,8 @@ pub(super) enum Mistake {
     LogRemovedFirst,
     /// A sync writes the log and does not sync it.
     LogNotSynced,
+    /// Opening trusts a manifest whose name may not be durable.
+    OpenNotSynced,
 }
 
 #[cfg(test)]

@@ -82,6 +82,10 @@ impl State {
     /// The set that the manifest describes.
     pub(super) fn open(home: Home, manifest: Manifest, options: &DiskOptions) -> Result<State> {
         let budget = options.budget()?;
+        // It may have been renamed by a process whose sync of the directory failed: what an older one names must stay till then.
+        if !planted::has(Mistake::OpenNotSynced) {
+            home.dir.sync().map_err(Error::io("sync of the directory", &home.name))?;
+        }
         remove_strangers(&home, &manifest)?;
         let open = |info: &RunInfo| Ok(Level { run: Arc::new(Run::open(&home, *info)?), filter: None });
         let levels = manifest.runs.iter().map(open).collect::<Result<Vec<Level>>>()?;
