@@ -204,6 +204,13 @@ fn popular_urls_and_new_ones_are_answered_without_reading() {
     let set = DiskUrlSet::open(disk.dir(), "seen", DiskOptions::new().memory_bytes(16 << 20)).expect("opened");
     (300_000..310_000).for_each(|i| assert!(!is_seen(&set, i)));
     assert!(set.disk_stats().block_reads < 200, "{:?}", set.disk_stats());
+    // The cache is empty now: what is asked for is read once, and in it then.
+    for least in [5_000, 0] {
+        let before = set.disk_stats().block_reads;
+        (0..5_000).for_each(|i| assert!(is_seen(&set, i)));
+        let reads = set.disk_stats().block_reads - before;
+        assert!((least..least + 100).contains(&reads), "{reads}");
+    }
 }
 
 #[test]
