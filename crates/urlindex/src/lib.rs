@@ -30,6 +30,8 @@
 //! | [`GrowingFilter`] | at the rate that is chosen, for any number | 1.5 to 6 | in memory, or a file written by `sync` |
 //! | [`UrlTrie`] | never | what differs from its neighbours | in memory; saved and loaded |
 //!
+//! A [`StoredSet`] is one of them by the path of its file, whatever its kind; it remembers the canonicaliser of its URLs.
+//!
 //! Invariants: no canonical URL is empty or holds a NUL byte (stores use NUL to keep other records beside a page), and
 //! canonicalising a canonical URL changes nothing; no set calls a URL new that was inserted, and nothing that was synced is
 //! forgotten, whatever happens to the machine.
@@ -40,6 +42,7 @@ mod canonical;
 mod error;
 mod files;
 mod seen;
+mod stored;
 mod trie;
 
 pub use bitmap::{Md5Bitmap, md5_slot};
@@ -53,4 +56,5 @@ pub use canonical::{
 };
 pub use error::{Error, Result};
 pub use seen::{SeenSet, SeenStats, Verdict};
+pub use stored::{AnySet, Merged, NewSet, SetKind, StoredSet};
 pub use trie::{UrlTrie, UrlTrieIter};
