@@ -222,21 +222,29 @@ impl Md5Bitmap {
         -(-(urls as f64) / (self.mask + 1) as f64).exp_m1()
     }
 
+    /// Whether a URL has the same slot in `other`.
+    ///
+    /// # Errors
+    /// `Unsupported`.
+    pub(crate) fn check_alike(&self, other: &Md5Bitmap) -> Result<()> {
+        if self.mask == other.mask {
+            return Ok(());
+        }
+        let (theirs, ours) = (other.bits(), self.bits());
+        let why = format!(
+            "{} has 2^{theirs} slots and it has 2^{ours}: their bits mean other URLs. Insert the URLs themselves",
+            other.name
+        );
+        Err(Error::Unsupported { file: self.name.clone(), op: "take that set up", why })
+    }
+
     /// Sets every bit that `other` has: all its URLs are seen here from now on. How many bits were not set before.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if `other` has another number of slots; [`Error::ReadOnly`]; [`Error::Poisoned`]; [`Error::Io`].
     pub fn merge(&self, other: &Md5Bitmap) -> Result<u64> {
         self.check_writable()?;
-        if self.mask != other.mask {
-            let why = format!(
-                "{} has 2^{} slots and it has 2^{}: their bits mean other URLs. Insert the URLs themselves",
-                other.name,
-                other.bits(),
-                self.bits()
-            );
-            return Err(Error::Unsupported { file: self.name.clone(), op: "take that set up", why });
-        }
+        self.check_alike(other)?;
         let mut added = 0;
         for (word, theirs) in self.map.words().iter().zip(other.map.words()) {
             let missing = theirs.load(Ordering::Acquire) & !word.load(Ordering::Relaxed);

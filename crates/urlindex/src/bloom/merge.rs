@@ -36,7 +36,11 @@ impl BloomFilter {
         Ok(())
     }
 
-    fn check_alike(&self, other: &BloomFilter) -> Result<()> {
+    /// Whether a URL has the same bits in `other`.
+    ///
+    /// # Errors
+    /// `Unsupported`.
+    pub(crate) fn check_alike(&self, other: &BloomFilter) -> Result<()> {
         let (a, b) = (&self.design, &other.design);
         if (a.shape, a.family, a.seed) == (b.shape, b.family, b.seed) {
             return Ok(());
