@@ -86,6 +86,7 @@ impl Md5Bitmap {
             return Err(Error::io("create", name)(std::io::ErrorKind::AlreadyExists.into()));
         }
         let len = 1u64 << (bits - 3);
+        files::check_space(&*dir, name, len)?;
         files::replace(&*dir, name, |file, new| {
             let zeros = vec![0; SEGMENT_BYTES.max(1 << 20).min(len as usize)];
             for at in (0..len).step_by(zeros.len()) {
@@ -332,6 +333,21 @@ impl SeenSet for Md5Bitmap {
         let (word, bit) = self.place(url);
         let is_set = self.map.words()[word].load(Ordering::Acquire) & bit != 0;
         Ok(if is_set { Verdict::ProbablySeen } else { Verdict::New })
+    }
+
+    fn contains_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
+        verdicts.clear();
+        verdicts.reserve(urls.len());
+        let words = self.map.words();
+        let mut places = Vec::with_capacity(FETCHED_TOGETHER);
+        for urls in urls.chunks(FETCHED_TOGETHER) {
+            std::hint::black_box(self.fetch(urls, &mut places));
+            verdicts.extend(places.iter().map(|(word, bit)| match words[*word].load(Ordering::Acquire) & bit {
+                0 => Verdict::New,
+                _ => Verdict::ProbablySeen,
+            }));
+        }
+        Ok(())
     }
 
     fn len(&self) -> u64 {

@@ -210,7 +210,13 @@ fn a_merged_bitmap_has_the_urls_of_both_and_its_file_too() {
     assert_eq!(set.merge(&other).expect("merged"), 0);
     set.close().expect("closed");
     let set = Md5Bitmap::open_read_only(disk.dir(), "seen").expect("opened");
-    assert!((0..2_000).all(|i| !set.contains(&url(i)).expect("known").is_new()));
+    let urls: Vec<Vec<u8>> = (0..3_000).map(url).collect();
+    let urls: Vec<&[u8]> = urls.iter().map(Vec::as_slice).collect();
+    let mut verdicts = vec![Verdict::Seen];
+    set.contains_batch(&urls, &mut verdicts).expect("known");
+    assert!(verdicts[..2_000].iter().all(|verdict| *verdict == Verdict::ProbablySeen));
+    let one_by_one: Vec<Verdict> = urls.iter().map(|url| set.contains(url).expect("known")).collect();
+    assert_eq!(verdicts, one_by_one);
     assert!((set.false_positive_rate() / set.theoretical_rate(2_000) - 1.0).abs() < 0.01);
     assert!(matches!(set.check_and_insert(&url(1)), Err(Error::ReadOnly { .. })));
     assert!(matches!(set.check_and_insert_batch(&[&url(1)], &mut Vec::new()), Err(Error::ReadOnly { .. })));

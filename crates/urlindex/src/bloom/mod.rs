@@ -90,6 +90,7 @@ impl BloomFilter {
         if files::exists(&*dir, name)? {
             return Err(Error::io("create", name)(std::io::ErrorKind::AlreadyExists.into()));
         }
+        files::check_space(&*dir, name, design.shape.bits / 8)?;
         let words = Words::new(design.shape.bits, file::PART_WORDS);
         let file = BloomFile::create(&*dir, name, &design, &words)?;
         let store = Store { dir, file, syncing: Mutex::new(()), _lock: lock };
