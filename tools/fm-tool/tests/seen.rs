@@ -85,7 +85,7 @@ fn every_kind_tells_new_urls_from_those_that_it_has_and_remembers_them() {
         let first = fed("add", &set, &[], b"http://a.example/\nhttp://b.example/\nHTTP://A.example:80/#x\n").ended(0);
         let again = format!("{}\tHTTP://A.example:80/#x", seen(kind));
         assert_eq!(lines(&first), ["new\thttp://a.example/", "new\thttp://b.example/", &again]);
-        first.said("3 URLs: 2 new, 1 ");
+        first.said("3 lines: 2 new, 1 ");
         let asked = fed("check", &set, &["-"], b"http://b.example/\nhttp://c.example/\nhttp://c.example/").ended(0);
         let known = format!("{}\thttp://b.example/", seen(kind));
         assert_eq!(lines(&asked), [&known, "new\thttp://c.example/", "new\thttp://c.example/"], "check adds nothing");
@@ -109,7 +109,7 @@ fn thousands_of_lines_are_answered_in_order_from_files_and_pipes() {
         assert_eq!(new.out, urls(0..5_000), "{kind}: each is new once");
         let counted = fed("check", &set, &["--count", file, "-"], &urls(4_000..6_000)).ended(0);
         let (old, what) = if kind == "trie" { (6_000, "seen") } else { (6_000, "probably seen") };
-        assert_eq!(counted.text(), format!("7000 URLs: 1000 new, {old} {what}\n"));
+        assert_eq!(counted.text(), format!("7000 lines: 1000 new, {old} {what}\n"));
         let json = fed("check", &set, &["--count", "--json"], &urls(4_999..5_001)).ended(0).json();
         assert_eq!((&json[0]["lines"], &json[0]["new"]), (&2.into(), &1.into()));
         let quiet = fed("add", &set, &["--quiet"], &urls(5_000..6_000)).ended(0);
@@ -132,7 +132,7 @@ fn lines_of_every_sort_are_answered_or_told() {
         input.push(b'\n');
     }
     input.extend(b"http://z.example/");
-    let ran = fed("add", &set, &[], &input).ended(2).said("65535").said("byte 17").said("9 URLs: 3 new, 6 invalid");
+    let ran = fed("add", &set, &[], &input).ended(2).said("65535").said("byte 17").said("9 lines: 3 new, 6 invalid");
     let answers: Vec<&[u8]> = ran.out.split(|byte| *byte == b'\n').collect();
     let expected: [&[u8]; 4] =
         [b"new\thttp://a.example/", b"invalid\tnonsense", b"invalid\thttp://a.example/\xff", b"invalid\t "];
@@ -357,6 +357,9 @@ fn nothing_is_made_over_what_is_there_and_options_must_fit() {
         seen_run("create", &set, args).ended(2).said(words);
         assert!(!set.exists(), "{args:?}");
     }
+    seen_run("create", &bench.path("deep/in/seen"), &["--kind", "trie"]).ended(2).said("cannot make");
+    seen_run("create", &set, &["--kind", "md5-bitmap", "--adopt"]).ended(2).said("cannot make");
+    assert!(!bench.path("deep").exists());
     let classic = ["--kind", "bloom", "--urls", "1000", "--bits-per-url", "16", "--probes", "8", "--layout", "classic"];
     let made = seen_run("create", &set, &[&classic[..], &["--family", "bkdr", "--json"]].concat()).ended(0).json();
     let shape = ["probes", "layout", "family"].map(|name| made[0][name].to_string());
@@ -481,11 +484,33 @@ fn what_was_answered_before_ctrl_c_is_there_and_half_a_line_is_not() {
             let mut words = String::new();
             child.stderr.take().unwrap().read_to_string(&mut words).unwrap();
             assert_eq!(child.wait().unwrap().code(), Some(code), "{words}");
-            assert!(words.contains("interrupted: 3000 URLs: 3000 new"), "{words}");
+            assert!(words.contains("interrupted: 3000 lines: 3000 new"), "{words}");
             drop(ask);
             assert!(fed("check", &set, &["-n"], &urls(0..3_000)).ended(0).out.is_empty(), "{kind}");
             assert_eq!(stat(&set)["urls"], 3_000);
         }
+    }
+}
+
+#[test]
+fn a_killed_add_loses_nothing_of_a_bitmap_and_of_the_others_only_what_was_not_synced() {
+    for (kind, _) in KINDS {
+        let bench = Bench::new();
+        let set = made(&bench, kind);
+        let mut child = command("add", &set, &["--sync-every", "500"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let (mut ask, answers) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        ask.write_all(&urls(0..3_000)).unwrap();
+        assert!(answers.lines().take(3_000).all(|answer| answer.unwrap().starts_with("new\t")));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let lost = lines(&fed("check", &set, &["-n"], &urls(0..3_000)).ended(0)).len();
+        assert!(lost < if kind == "md5-bitmap" { 1 } else { 500 }, "{kind}: {lost}");
+        fed("add", &set, &["-q"], &urls(0..3_000)).ended(0);
+        assert_eq!(stat(&set)["urls"], 3_000, "{kind}");
     }
 }
 

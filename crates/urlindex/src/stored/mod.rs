@@ -228,8 +228,9 @@ impl StoredSet {
         note::write(&*self.dir, &self.name, canonicalizer)
     }
 
-    /// Takes a URL back: it is new from now on, until it is inserted. Whether it was seen before. A trie drops its text; a Bloom filter puts
-    /// it on its list of known false positives, which has at most 65,536 URLs. Durable after [`SeenSet::sync`].
+    /// Takes URLs back: they are new from now on, until they are inserted. Of each, whether it was seen before. A trie drops their texts, which
+    /// builds it anew ([`UrlTrie::retain`]); a Bloom filter puts them on its list of known false positives, which has at most 65,536 URLs.
+    /// Durable after [`SeenSet::sync`].
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the kind cannot; [`Error::Full`]; [`Error::ReadOnly`]; [`Error::Poisoned`].

@@ -148,7 +148,7 @@ impl Tally {
         let parts = parts.iter().filter(|(number, _)| *number > 0).map(|(number, what)| format!("{number} {what}"));
         let parts: Vec<String> = parts.collect();
         let colon = if parts.is_empty() { "" } else { ": " };
-        format!("{}{colon}{}", words::count(self.lines(), "URL"), parts.join(", "))
+        format!("{}{colon}{}", words::count(self.lines(), "line"), parts.join(", "))
     }
 }
 

@@ -1,10 +1,11 @@
 //! `seen create`: makes an empty set, and says what it will cost and how often it will err.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use serde_json::Value;
-use urlindex::{AnySet, BloomOptions, HashFamily, Md5Bitmap, NewSet, SeenSet, StoredSet};
+use urlindex::{AnySet, BloomOptions, Error, HashFamily, Md5Bitmap, NewSet, SeenSet, StoredSet};
 
 use crate::canonical::Canonical;
 use crate::cli::Shared;
@@ -103,7 +104,12 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     } else {
         StoredSet::create(&args.set, new_set(args)?, &*canonicalizer)
     };
-    let set = made.map_err(|error| seen_set::failure(&args.set, error))?;
+    let set = made.map_err(|error| match &error {
+        Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+            Failure::Io(format!("cannot make {}: {error}", args.set.display()))
+        }
+        _ => seen_set::failure(&args.set, error),
+    })?;
     tell(&set, &args.set, shared)?;
     set.close().map_err(|error| seen_set::failure(&args.set, error))?;
     Ok(Outcome::Done)

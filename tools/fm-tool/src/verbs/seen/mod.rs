@@ -19,7 +19,7 @@ use crate::outcome::{Failure, Outcome};
 #[derive(clap::Args)]
 #[command(
     arg_required_else_help = true,
-    after_help = "A seen set is a file beside no store: which kind it is of is told by the file. docs/SEEN.md says which to choose.\n\n\
+    after_help = "A seen set is a file of its own, no part of a store; of which kind it is, is told by the file. docs/SEEN.md says which to choose.\n\n\
     Example:\n  fm-tool seen create seen.bloom --kind bloom --urls 100000000 --rate 1e-4\n  \
     fm-tool seen add seen.bloom --new-only < links.txt > frontier.txt"
 )]

@@ -82,12 +82,16 @@ pub fn fields(set: &StoredSet, path: &Path) -> Result<Map<String, Value>, Failur
 
 /// A rate as people read it.
 pub fn rate(rate: f64) -> String {
-    match rate {
-        0.0 => "0".to_owned(),
-        rate if rate < 1e-3 => format!("{rate:.2e}"),
-        // Three digits that say something.
-        rate => format!("{rate:.*}", (2.0 - rate.log10().floor()).max(0.0) as usize),
+    // Three digits that say something, without zeros at their end.
+    let short = |digits: &str| digits.trim_end_matches('0').trim_end_matches('.').to_owned();
+    if rate <= 0.0 {
+        return "0".to_owned();
     }
+    if rate >= 9.995e-4 {
+        return short(&format!("{rate:.*}", (2.0 - rate.log10().floor()).clamp(1.0, 5.0) as usize));
+    }
+    let text = format!("{rate:.2e}");
+    text.split_once('e').map_or_else(String::new, |(digits, power)| format!("{}e{power}", short(digits)))
 }
 
 fn shown(name: &str, value: &Value) -> String {
@@ -117,9 +121,13 @@ mod tests {
             (0.0, "0"),
             (0.0365, "0.0365"),
             (0.00372, "0.00372"),
-            (1.0, "1.00"),
+            (1.0, "1"),
+            (0.5, "0.5"),
+            (0.001, "0.001"),
+            (0.000_999_83, "0.001"),
+            (99.96, "100"),
             (0.00012345, "1.23e-4"),
-            (1e-9, "1.00e-9"),
+            (1e-9, "1e-9"),
         ] {
             assert_eq!(rate(number), text);
         }
