@@ -52,7 +52,7 @@ impl<R: Read> Blocks<R> {
             self.filled += read;
             let Some(end) = self.last_end(is_new) else { continue };
             self.given = end;
-            return Ok(Some(&self.buffer[..end.min(self.given)]));
+            return Ok(Some(&self.buffer[..end]));
         }
         Ok(None)
     }
