@@ -77,6 +77,40 @@ pub enum Error {
         /// Which limit.
         what: String,
     },
+    /// The file is none of a seen set. Name another one, or make one.
+    #[error("{file} is no seen set: {what}")]
+    NotASet {
+        /// The file's name inside its directory.
+        file: String,
+        /// How that was told.
+        what: String,
+    },
+    /// The set is open to be read. Open it for writing.
+    #[error("{file} was opened to be read; open it for writing to change it")]
+    ReadOnly {
+        /// The set's name.
+        file: String,
+    },
+    /// No set of this kind, or of this shape, can do that. Nothing was changed.
+    #[error("{file} cannot {op}: {why}")]
+    Unsupported {
+        /// The set's name.
+        file: String,
+        /// What was asked for, such as `forget a URL`.
+        op: &'static str,
+        /// Why it cannot, and what can be done instead.
+        why: String,
+    },
+    /// The URLs in the set were made canonical by a rule that this program does not know. Use a newer FileMap.
+    #[error("the URLs of {file} were made canonical by `{name}` version {version}, which this program does not know")]
+    UnknownCanonicalizer {
+        /// The set's name.
+        file: String,
+        /// The canonicaliser's name.
+        name: String,
+        /// Its version.
+        version: u32,
+    },
     /// An earlier write or sync failed, so nothing more is inserted through this handle. Look-ups go on. Mend the cause
     /// and open the set again: all that was synced is there.
     #[error("the set takes no more URLs since {cause}; close it and open it again")]

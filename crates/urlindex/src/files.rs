@@ -70,6 +70,19 @@ pub(crate) fn replace(dir: &dyn Dir, name: &str, write: impl FnOnce(&dyn File, &
     dir.sync().map_err(Error::io("sync of the directory", name))
 }
 
+/// Refuses a file that the disk has no room for, before anything is written or the memory for it is taken.
+///
+/// # Errors
+/// `Io`, of the kind [`io::ErrorKind::StorageFull`].
+pub(crate) fn check_space(dir: &dyn Dir, name: &str, bytes: u64) -> Result<()> {
+    let free = dir.free_bytes().map_err(Error::io("free space", name))?;
+    if free >= bytes {
+        return Ok(());
+    }
+    let why = format!("it would take {bytes} bytes, {free} are free");
+    Err(Error::io("create", name)(io::Error::new(io::ErrorKind::StorageFull, why)))
+}
+
 /// Removes a file that may not be there.
 ///
 /// # Errors
@@ -151,6 +164,14 @@ mod tests {
         let found = found.lock().unwrap();
         assert!(found.iter().all(|f| f.as_deref() == Some(&[1; 3000]) || f.as_deref() == Some(&[2; 2000])));
         assert!(found.iter().any(|f| f.as_deref() == Some(&[2; 2000])));
+    }
+
+    #[test]
+    fn a_file_that_the_disk_has_no_room_for_is_refused() {
+        let dir = SimDisk::new(1).dir();
+        let full = check_space(&*dir, "f", u64::MAX);
+        assert!(matches!(full, Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::StorageFull));
+        assert!(check_space(&*dir, "f", 1 << 40).is_ok());
     }
 
     #[test]

@@ -31,6 +31,8 @@
 //! | [`DiskUrlSet`] | as two hashes of 80 bits fall together | 0 to 16 in memory, 6.7 to 8 on disk | on disk |
 //! | [`UrlTrie`] | never | what differs from its neighbours | in memory; saved and loaded |
 //!
+//! A [`StoredSet`] is one of them by the path of its file, whatever its kind; it remembers the canonicaliser of its URLs.
+//!
 //! Invariants: no canonical URL is empty or holds a NUL byte (stores use NUL to keep other records beside a page), and
 //! canonicalising a canonical URL changes nothing; no set calls a URL new that was inserted, and nothing that was synced is
 //! forgotten, whatever happens to the machine.
@@ -42,6 +44,7 @@ mod disk;
 mod error;
 mod files;
 mod seen;
+mod stored;
 mod trie;
 
 pub use bitmap::{Md5Bitmap, md5_slot};
@@ -56,4 +59,5 @@ pub use canonical::{
 pub use disk::{Answers, DiskOptions, DiskStats, DiskUrlSet, Fingerprint, FingerprintBits, Fingerprints, UrlBatch};
 pub use error::{Error, Result};
 pub use seen::{SeenSet, SeenStats, Verdict};
+pub use stored::{AnySet, Merged, NewSet, SetKind, StoredSet};
 pub use trie::{UrlTrie, UrlTrieIter};

@@ -15,6 +15,8 @@
 
 mod sidecar;
 
+pub(crate) use sidecar::SUFFIX as SIDECAR_SUFFIX;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -48,8 +50,12 @@ pub struct Md5Bitmap {
     is_open: AtomicBool,
     opening: Mutex<()>,
     poison: Poison,
-    _lock: Box<dyn Lock>,
+    /// None: it is open to be read.
+    lock: Option<Box<dyn Lock>>,
 }
+
+/// How often a bitmap is looked at again that another process changes while it is opened to be read.
+const LOOKS: u32 = 5;
 
 /// Where `url` has its bit in a bitmap of 2^`bits` slots.
 ///
@@ -80,6 +86,7 @@ impl Md5Bitmap {
             return Err(Error::io("create", name)(std::io::ErrorKind::AlreadyExists.into()));
         }
         let len = 1u64 << (bits - 3);
+        files::check_space(&*dir, name, len)?;
         files::replace(&*dir, name, |file, new| {
             let zeros = vec![0; SEGMENT_BYTES.max(1 << 20).min(len as usize)];
             for at in (0..len).step_by(zeros.len()) {
@@ -89,7 +96,7 @@ impl Md5Bitmap {
         })?;
         let sidecar = Sidecar::new(files::new_id(&*dir)?, bits, State::Open);
         sidecar.write(&*dir, name)?;
-        Md5Bitmap::with(dir, name, sidecar, lock)
+        Md5Bitmap::with(dir, name, sidecar, Some(lock))
     }
 
     /// Opens a bitmap. One that was closed is checked against its checksums, which reads all of it.
@@ -99,7 +106,26 @@ impl Md5Bitmap {
     pub fn open(dir: Arc<dyn Dir>, name: &str) -> Result<Md5Bitmap> {
         let lock = files::lock(&*dir, name)?;
         let sidecar = Sidecar::read(&*dir, name)?;
-        Md5Bitmap::with(dir, name, sidecar, lock)
+        Md5Bitmap::with(dir, name, sidecar, Some(lock))
+    }
+
+    /// Opens a bitmap to be read, without its lock: another process may be inserting, and what it inserts is seen here at once (but not
+    /// counted). Inserts are refused with [`Error::ReadOnly`].
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::NewerFormat`] and [`Error::Io`] as [`Md5Bitmap::open`].
+    pub fn open_read_only(dir: Arc<dyn Dir>, name: &str) -> Result<Md5Bitmap> {
+        for _ in 1..LOOKS {
+            let sidecar = Sidecar::read(&*dir, name)?;
+            let was_closed = sidecar.state == State::Closed;
+            match Md5Bitmap::with(Arc::clone(&dir), name, sidecar, None) {
+                // A writer has begun between our looks at the two files, or ended.
+                Err(Error::Corrupt { .. }) if was_closed => {}
+                opened => return opened,
+            }
+        }
+        let sidecar = Sidecar::read(&*dir, name)?;
+        Md5Bitmap::with(dir, name, sidecar, None)
     }
 
     /// Takes up a file of words that another program made, or that a cut-short [`Md5Bitmap::create`] left: it gets a sidecar.
@@ -120,23 +146,28 @@ impl Md5Bitmap {
         }
         let sidecar = Sidecar::new(files::new_id(&*dir)?, bits, State::Open);
         sidecar.write(&*dir, name)?;
-        Md5Bitmap::with(dir, name, sidecar, lock)
+        Md5Bitmap::with(dir, name, sidecar, Some(lock))
     }
 
-    fn with(dir: Arc<dyn Dir>, name: &str, sidecar: Sidecar, lock: Box<dyn Lock>) -> Result<Md5Bitmap> {
-        let file = dir.open(name, Access::Write).map_err(Error::io("open", name))?;
+    fn with(dir: Arc<dyn Dir>, name: &str, sidecar: Sidecar, lock: Option<Box<dyn Lock>>) -> Result<Md5Bitmap> {
+        let access = if lock.is_some() { Access::Write } else { Access::Read };
+        let file = dir.open(name, access).map_err(Error::io("open", name))?;
         let (len, wanted) = (file.len().map_err(Error::io("length", name))?, 1u64 << (sidecar.bits - 3));
         if len != wanted {
             let what = format!("the file has {len} bytes, a bitmap of 2^{} slots has {wanted}", sidecar.bits);
             return Err(Error::corrupt(name, len.min(wanted), what));
         }
-        if sidecar.state == State::Open {
+        if sidecar.state == State::Open && lock.is_some() {
             // A sync that failed may have left bytes in the cache that the device does not have.
             file.sync().map_err(Error::io("sync", name))?;
             file.advise(Advice::DropCache, 0, 0);
         }
         let ones = sidecar.check(&*file, name)?;
-        let map = file.map_writable(0, wanted as usize).map_err(Error::io("map", name))?;
+        let map = match lock {
+            Some(_) => file.map_writable(0, wanted as usize),
+            None => file.map(0, wanted as usize),
+        };
+        let map = map.map_err(Error::io("map", name))?;
         Ok(Md5Bitmap {
             dir,
             name: name.to_owned(),
@@ -149,8 +180,18 @@ impl Md5Bitmap {
             ones_before: ones,
             opening: Mutex::new(()),
             poison: Poison::default(),
-            _lock: lock,
+            lock,
         })
+    }
+
+    /// # Errors
+    /// `ReadOnly`; `Poisoned`.
+    #[inline]
+    fn check_writable(&self) -> Result<()> {
+        if self.lock.is_none() {
+            return Err(Error::ReadOnly { file: self.name.clone() });
+        }
+        self.poison.check()
     }
 
     /// Syncs, and notes the checksums of all segments, so that damage is found when the bitmap is opened again. A bitmap that is
@@ -159,6 +200,9 @@ impl Md5Bitmap {
     /// # Errors
     /// [`Error::Io`]; [`Error::Poisoned`].
     pub fn close(self) -> Result<()> {
+        if self.lock.is_none() {
+            return Ok(());
+        }
         self.sync()?;
         if !self.is_open.load(Ordering::Acquire) {
             return Ok(());
@@ -172,6 +216,50 @@ impl Md5Bitmap {
     /// The n of this bitmap: it has 2^n slots.
     pub fn bits(&self) -> u32 {
         self.sidecar.bits
+    }
+
+    /// The rate that theory gives this bitmap once `urls` URLs were inserted: 1 - e^(-urls / 2^n).
+    pub fn theoretical_rate(&self, urls: u64) -> f64 {
+        -(-(urls as f64) / (self.mask + 1) as f64).exp_m1()
+    }
+
+    /// Whether a URL has the same slot in `other`.
+    ///
+    /// # Errors
+    /// `Unsupported`.
+    pub(crate) fn check_alike(&self, other: &Md5Bitmap) -> Result<()> {
+        if self.mask == other.mask {
+            return Ok(());
+        }
+        let (theirs, ours) = (other.bits(), self.bits());
+        let why = format!(
+            "{} has 2^{theirs} slots and it has 2^{ours}: their bits mean other URLs. Insert the URLs themselves",
+            other.name
+        );
+        Err(Error::Unsupported { file: self.name.clone(), op: "take that set up", why })
+    }
+
+    /// Sets every bit that `other` has: all its URLs are seen here from now on. How many bits were not set before.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if `other` has another number of slots; [`Error::ReadOnly`]; [`Error::Poisoned`]; [`Error::Io`].
+    pub fn merge(&self, other: &Md5Bitmap) -> Result<u64> {
+        self.check_writable()?;
+        self.check_alike(other)?;
+        let mut added = 0;
+        for (word, theirs) in self.map.words().iter().zip(other.map.words()) {
+            let missing = theirs.load(Ordering::Acquire) & !word.load(Ordering::Relaxed);
+            if missing == 0 {
+                continue;
+            }
+            if !self.is_open.load(Ordering::Acquire) {
+                self.mark_open()?;
+            }
+            let before = word.fetch_or(missing, Ordering::AcqRel);
+            added += u64::from((missing & !before).count_ones());
+        }
+        self.ones.fetch_add(added, Ordering::Relaxed);
+        Ok(added)
     }
 
     /// The word and the bit in it. Words of 32 bits in order are, on a little-endian machine, words of 64 in order.
@@ -224,12 +312,12 @@ impl Md5Bitmap {
 
 impl SeenSet for Md5Bitmap {
     fn check_and_insert(&self, url: &[u8]) -> Result<Verdict> {
-        self.poison.check()?;
+        self.check_writable()?;
         self.set(self.place(url))
     }
 
     fn check_and_insert_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
-        self.poison.check()?;
+        self.check_writable()?;
         verdicts.clear();
         let mut places = Vec::with_capacity(FETCHED_TOGETHER);
         for urls in urls.chunks(FETCHED_TOGETHER) {
@@ -245,6 +333,21 @@ impl SeenSet for Md5Bitmap {
         let (word, bit) = self.place(url);
         let is_set = self.map.words()[word].load(Ordering::Acquire) & bit != 0;
         Ok(if is_set { Verdict::ProbablySeen } else { Verdict::New })
+    }
+
+    fn contains_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
+        verdicts.clear();
+        verdicts.reserve(urls.len());
+        let words = self.map.words();
+        let mut places = Vec::with_capacity(FETCHED_TOGETHER);
+        for urls in urls.chunks(FETCHED_TOGETHER) {
+            std::hint::black_box(self.fetch(urls, &mut places));
+            verdicts.extend(places.iter().map(|(word, bit)| match words[*word].load(Ordering::Acquire) & bit {
+                0 => Verdict::New,
+                _ => Verdict::ProbablySeen,
+            }));
+        }
+        Ok(())
     }
 
     fn len(&self) -> u64 {
@@ -271,6 +374,9 @@ impl SeenSet for Md5Bitmap {
     }
 
     fn sync(&self) -> Result<()> {
+        if self.lock.is_none() {
+            return Ok(());
+        }
         self.poison.guard(|| self.file.sync().map_err(Error::io("sync", &self.name)))
     }
 

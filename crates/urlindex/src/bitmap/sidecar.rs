@@ -46,9 +46,12 @@ pub(super) struct Sidecar {
     checksums: Vec<u32>,
 }
 
+/// What a sidecar's name has after the bitmap's.
+pub(crate) const SUFFIX: &str = ".meta";
+
 /// The sidecar's name.
 pub(super) fn file_name(name: &str) -> String {
-    format!("{name}.meta")
+    format!("{name}{SUFFIX}")
 }
 
 impl Sidecar {

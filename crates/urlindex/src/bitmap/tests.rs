@@ -195,3 +195,44 @@ fn any_flipped_bit_of_a_closed_bitmap_is_found_with_file_and_offset() {
     disk.set_bytes("seen", &whole);
     assert!(Md5Bitmap::open(disk.dir(), "seen").is_ok());
 }
+
+#[test]
+fn a_merged_bitmap_has_the_urls_of_both_and_its_file_too() {
+    let disk = SimDisk::new(1);
+    let set = created(&disk, 20);
+    (0..1_000).for_each(|i| set.insert(&url(i)).expect("inserted"));
+    set.close().expect("closed");
+    let other = Md5Bitmap::create(disk.dir(), "other", 20).expect("created");
+    (500..2_000).for_each(|i| other.insert(&url(i)).expect("inserted"));
+    let set = Md5Bitmap::open(disk.dir(), "seen").expect("opened");
+    let before = set.len();
+    assert_eq!(set.merge(&other).expect("merged"), set.len() - before);
+    assert_eq!(set.merge(&other).expect("merged"), 0);
+    set.close().expect("closed");
+    let set = Md5Bitmap::open_read_only(disk.dir(), "seen").expect("opened");
+    let urls: Vec<Vec<u8>> = (0..3_000).map(url).collect();
+    let urls: Vec<&[u8]> = urls.iter().map(Vec::as_slice).collect();
+    let mut verdicts = vec![Verdict::Seen];
+    set.contains_batch(&urls, &mut verdicts).expect("known");
+    assert!(verdicts[..2_000].iter().all(|verdict| *verdict == Verdict::ProbablySeen));
+    let one_by_one: Vec<Verdict> = urls.iter().map(|url| set.contains(url).expect("known")).collect();
+    assert_eq!(verdicts, one_by_one);
+    assert!((set.false_positive_rate() / set.theoretical_rate(2_000) - 1.0).abs() < 0.01);
+    assert!(matches!(set.check_and_insert(&url(1)), Err(Error::ReadOnly { .. })));
+    assert!(matches!(set.check_and_insert_batch(&[&url(1)], &mut Vec::new()), Err(Error::ReadOnly { .. })));
+    let wider = Md5Bitmap::create(disk.dir(), "wider", 21).expect("created");
+    assert!(matches!(wider.merge(&other), Err(Error::Unsupported { why, .. }) if why.contains("2^20")));
+}
+
+#[test]
+fn a_bitmap_that_is_open_to_be_read_shows_what_is_inserted_elsewhere() {
+    // The simulated disk shows no map what is stored through another.
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = || Arc::new(filemap_io::OsDir::open(folder.path()).expect("opened"));
+    Md5Bitmap::create(dir(), "seen", 20).expect("created").close().expect("closed");
+    let reader = Md5Bitmap::open_read_only(dir(), "seen").expect("opened");
+    let writer = Md5Bitmap::open(dir(), "seen").expect("a reader takes no lock");
+    assert_eq!(reader.contains(&url(3)).expect("known"), Verdict::New);
+    writer.insert(&url(3)).expect("inserted");
+    assert_eq!(reader.contains(&url(3)).expect("known"), Verdict::ProbablySeen);
+}

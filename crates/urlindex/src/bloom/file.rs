@@ -37,8 +37,10 @@ const CRC_AT: usize = 508;
 const PART_SECTORS: usize = 64;
 /// Words of a part: what is noted as changed together.
 pub(super) const PART_WORDS: usize = PART_SECTORS * SECTOR_WORDS;
-const MAGIC: [u8; 8] = *b"FMBLOOM1";
+pub(crate) const MAGIC: [u8; 8] = *b"FMBLOOM1";
 const VERSION: u16 = 1;
+/// How often a file is read that another process may be writing.
+const LOOKS: u32 = 5;
 
 /// The open file of a filter.
 #[derive(Debug)]
@@ -69,6 +71,22 @@ impl BloomFile {
         // What the cache holds and the device does not (after a sync that failed) must not be taken for durable.
         file.sync().map_err(Error::io("sync", name))?;
         file.advise(Advice::DropCache, 0, 0);
+        BloomFile::read(file, name)
+    }
+
+    /// As [`BloomFile::open`], to be read, while another process may write: again, if a sector was met half written.
+    pub(super) fn open_read_only(dir: &dyn Dir, name: &str) -> Result<(BloomFile, Design, u64, Words)> {
+        let file = dir.open(name, Access::Read).map_err(Error::io("open", name))?;
+        for _ in 1..LOOKS {
+            match BloomFile::read(Arc::clone(&file), name) {
+                Err(Error::Corrupt { .. }) => {}
+                read => return read,
+            }
+        }
+        BloomFile::read(file, name)
+    }
+
+    fn read(file: Arc<dyn File>, name: &str) -> Result<(BloomFile, Design, u64, Words)> {
         let mut sector = [0; SECTOR_BYTES];
         files::read_exact(&*file, name, &mut sector, 0)?;
         let (design, id, urls) = decode_header(&sector, name)?;

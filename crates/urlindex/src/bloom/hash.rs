@@ -24,6 +24,16 @@ pub enum HashFamily {
 impl HashFamily {
     pub(super) const ALL: [HashFamily; 4] = [HashFamily::Xxh3, HashFamily::Bkdr, HashFamily::Ap, HashFamily::Djb];
 
+    /// The name by which people choose it: `xxh3`, `bkdr`, `ap`, `djb`.
+    pub fn name(self) -> &'static str {
+        match self {
+            HashFamily::Xxh3 => "xxh3",
+            HashFamily::Bkdr => "bkdr",
+            HashFamily::Ap => "ap",
+            HashFamily::Djb => "djb",
+        }
+    }
+
     /// The number that files have for it.
     pub(super) fn code(self) -> u8 {
         match self {

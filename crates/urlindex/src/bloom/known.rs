@@ -57,6 +57,15 @@ impl Known {
         self.count.load(Ordering::Acquire) > 0 && guard(&self.list).urls.contains(url)
     }
 
+    pub(super) fn len(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// All of them.
+    pub(super) fn urls(&self) -> Vec<Box<[u8]>> {
+        guard(&self.list).urls.iter().cloned().collect()
+    }
+
     /// Strikes a URL off; whether it was there. Of several callers one is told so.
     pub(super) fn take(&self, url: &[u8]) -> bool {
         if self.count.load(Ordering::Acquire) == 0 {

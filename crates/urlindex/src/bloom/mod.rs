@@ -5,7 +5,7 @@
 
 //!
 //! `shape` has the arithmetic, `hash` the functions, `words` the bits, `file` the file, `known` the list of URLs that a filter
-//! is known to be wrong about.
+//! is known to be wrong about, `merge` the union of two filters.
 //!
 //! Invariants: bits are only ever set, in memory first, and written by `sync`; a URL whose bits are only partly in the file is not
 //! seen after a crash, unless others have the rest. Of concurrent inserts of one URL exactly one sets its bits: they take
@@ -16,6 +16,7 @@ pub(crate) mod growing;
 
 pub(crate) mod hash;
 mod known;
+mod merge;
 mod options;
 pub(crate) mod shape;
 mod words;
@@ -32,8 +33,10 @@ use file::BloomFile;
 use hash::HashFamily;
 use known::Known;
 use options::Design;
+use shape::Layout;
 use words::{Probes, Words};
 
+pub(crate) use file::MAGIC as BLOOM_MAGIC;
 pub use options::BloomOptions;
 
 /// Locks that concurrent inserts take turns on.
@@ -87,6 +90,7 @@ impl BloomFilter {
         if files::exists(&*dir, name)? {
             return Err(Error::io("create", name)(std::io::ErrorKind::AlreadyExists.into()));
         }
+        files::check_space(&*dir, name, design.shape.bits / 8)?;
         let words = Words::new(design.shape.bits, file::PART_WORDS);
         let file = BloomFile::create(&*dir, name, &design, &words)?;
         let store = Store { dir, file, syncing: Mutex::new(()), _lock: lock };
@@ -103,6 +107,17 @@ impl BloomFilter {
         let known = Known::read(&*dir, name, file.id())?;
         let store = Store { dir, file, syncing: Mutex::new(()), _lock: lock };
         Ok(BloomFilter::with(design, words, urls, known, Some(store)))
+    }
+
+    /// A copy in memory of the filter in the file `name`, as its last sync left it. Takes no lock: another process may be inserting. What is
+    /// inserted into the copy stays in memory.
+    ///
+    /// # Errors
+    /// As [`BloomFilter::open`], but never [`Error::Locked`].
+    pub fn load(dir: &dyn Dir, name: &str) -> Result<BloomFilter> {
+        let (file, design, urls, words) = BloomFile::open_read_only(dir, name)?;
+        let known = Known::read(dir, name, file.id())?;
+        Ok(BloomFilter::with(design, words, urls, known, None))
     }
 
     fn with(design: Design, words: Words, urls: u64, known: Known, store: Option<Store>) -> BloomFilter {
@@ -126,6 +141,21 @@ impl BloomFilter {
     /// Bits and probes.
     pub fn shape(&self) -> (u64, u32) {
         (self.design.shape.bits, self.design.shape.probes)
+    }
+
+    /// Where the probes of a URL fall.
+    pub fn layout(&self) -> Layout {
+        self.design.shape.layout
+    }
+
+    /// The hash functions, and their seed.
+    pub fn hashing(&self) -> (HashFamily, u64) {
+        (self.design.family, self.design.seed)
+    }
+
+    /// How many URLs are on the list of known false positives.
+    pub fn known_false_positives(&self) -> u64 {
+        self.known.len()
     }
 
     /// The rate that theory gives a filter of this shape that holds `urls` URLs.

@@ -24,6 +24,16 @@ pub enum Layout {
     Blocked,
 }
 
+impl Layout {
+    /// The name by which people choose it: `standard`, `blocked`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Layout::Standard => "standard",
+            Layout::Blocked => "blocked",
+        }
+    }
+}
+
 /// The size of a filter. `bits` is a multiple of 512.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Shape {

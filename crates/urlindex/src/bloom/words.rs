@@ -119,6 +119,25 @@ impl Words {
         }
     }
 
+    /// Sets every bit that another filter of the same shape has.
+    pub(super) fn merge(&self, other: &Words) {
+        for at in 0..self.len().min(other.len()) {
+            let theirs = other.load(at);
+            if theirs != 0 {
+                self.set(at, theirs);
+            }
+        }
+    }
+
+    /// About how many keys have set these bits: what each line holds, by its empty bits (Swamidass and Baldi 2007).
+    pub(super) fn keys(&self, shape: &Shape) -> f64 {
+        let (bits, k) = (LINE_BITS as f64, f64::from(shape.probes));
+        // A line without an empty bit holds more than can be told: as many as would leave half a bit empty.
+        let of_line = |empty: u32| -(f64::from(empty).max(0.5) / bits).ln() * bits / k;
+        let empty = |line: &Line| line.0.iter().map(|word| word.load(Ordering::Relaxed).count_zeros()).sum::<u32>();
+        self.lines.iter().map(|line| of_line(empty(line))).sum()
+    }
+
     /// The chance that `probes` bits drawn anew are all set: from the bits themselves.
     pub(super) fn rate(&self, shape: &Shape) -> f64 {
         let ones = |line: &Line| line.0.iter().map(|word| word.load(Ordering::Relaxed).count_ones()).sum::<u32>();

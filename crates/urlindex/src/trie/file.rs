@@ -19,7 +19,7 @@ use super::tree::KEY_BYTES_MAX;
 use crate::error::{Error, Result};
 use crate::files;
 
-const MAGIC: [u8; 8] = *b"FMTRIE01";
+pub(crate) const MAGIC: [u8; 8] = *b"FMTRIE01";
 const VERSION: u16 = 1;
 const HEADER_BYTES: usize = 16;
 const FRAME_HEADER_BYTES: usize = 8;

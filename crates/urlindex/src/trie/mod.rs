@@ -24,6 +24,7 @@ use crate::error::{Error, Result};
 use crate::seen::{SeenSet, SeenStats, Verdict};
 use tree::{KEY_BYTES_MAX, Tree};
 
+pub(crate) use file::MAGIC as TRIE_MAGIC;
 pub use iter::UrlTrieIter;
 
 /// An exact set of URLs in memory. See the module.
@@ -85,6 +86,26 @@ impl UrlTrie {
         let mut tree = Tree::default();
         file::load(dir, name, |url| tree.insert(url))?;
         Ok(UrlTrie { tree: RwLock::new(tree), inserted: AtomicU64::new(0) })
+    }
+
+    /// Keeps only the URLs of which `keep` is true; how many were dropped. Builds the trie anew, which takes a walk through it and the
+    /// memory of both; inserts wait meanwhile.
+    pub fn retain(&self, mut keep: impl FnMut(&[u8]) -> bool) -> u64 {
+        let mut tree = self.tree.write().unwrap_or_else(PoisonError::into_inner);
+        let (mut kept, mut some, mut last) = (Tree::default(), Vec::new(), Vec::new());
+        let mut is_first = true;
+        loop {
+            tree.some_after(&last, is_first, &mut some);
+            is_first = false;
+            let Some(end) = some.last() else { break };
+            last.clone_from(end);
+            for url in some.drain(..).filter(|url| keep(url)) {
+                kept.insert(&url);
+            }
+        }
+        let dropped = tree.len() - kept.len();
+        *tree = kept;
+        dropped
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Tree> {

@@ -177,3 +177,23 @@ proptest! {
         prop_assert!(trie.iter().eq(expected.into_iter()));
     }
 }
+
+#[test]
+fn a_trie_keeps_what_it_is_told_to_keep() {
+    let mut rng = fastrand::Rng::with_seed(9);
+    let (trie, mut expected) = (UrlTrie::new(), BTreeSet::new());
+    for _ in 0..20_000 {
+        let url = url(&mut rng);
+        trie.insert(&url).expect("inserted");
+        expected.insert(url);
+    }
+    let all = expected.len();
+    let is_kept = |url: &[u8]| !url.len().is_multiple_of(3);
+    let dropped = trie.retain(is_kept);
+    expected.retain(|url| is_kept(url));
+    assert_eq!((dropped as usize, trie.len() as usize), (all - expected.len(), expected.len()));
+    assert!(trie.iter().eq(expected.iter().cloned()));
+    assert_eq!(trie.retain(|_| true), 0);
+    assert_eq!(trie.retain(|_| false), expected.len() as u64);
+    assert!(trie.is_empty() && trie.check_and_insert(b"http://a/").expect("inserted").is_new());
+}

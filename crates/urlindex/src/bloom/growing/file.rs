@@ -21,7 +21,7 @@ use super::{Design, FINGERPRINT_BITS_MAX, GrowingFilter, SHARDS, bucket};
 use crate::error::{Error, Result};
 use crate::files::{self, guard};
 
-const MAGIC: [u8; 8] = *b"FMGROWF1";
+pub(crate) const MAGIC: [u8; 8] = *b"FMGROWF1";
 const VERSION: u16 = 1;
 const HEADER_BYTES: usize = 36;
 const CRC_AT: usize = 32;

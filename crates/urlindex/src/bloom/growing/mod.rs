@@ -26,6 +26,8 @@ use crate::files::{self, Poison, guard};
 use crate::seen::{SeenSet, SeenStats, Verdict};
 use layer::Layer;
 
+pub(crate) use file::MAGIC as GROWING_MAGIC;
+
 /// Bits of the hash that name a shard: its lowest.
 const SHARD_BITS: u32 = 6;
 const SHARDS: usize = 1 << SHARD_BITS;
@@ -121,6 +123,26 @@ impl GrowingFilter {
         let lock = files::lock(&*dir, name)?;
         let file::Stored { design, shards, len } = file::read(&*dir, name)?;
         Ok(GrowingFilter::with(design, shards, None).stored(dir, name, lock, len))
+    }
+
+    /// A copy in memory of the filter in the file `name`, as its last sync left it. Takes no lock: another process may be inserting. What is
+    /// inserted into the copy stays in memory.
+    ///
+    /// # Errors
+    /// As [`GrowingFilter::open`], but never [`Error::Locked`].
+    pub fn load(dir: &dyn Dir, name: &str) -> Result<GrowingFilter> {
+        let file::Stored { design, shards, .. } = file::read(dir, name)?;
+        Ok(GrowingFilter::with(design, shards, None))
+    }
+
+    /// The rate that was chosen.
+    pub fn rate(&self) -> f64 {
+        self.design.rate
+    }
+
+    /// The hash's seed.
+    pub fn seed(&self) -> u64 {
+        self.design.seed
     }
 
     fn with(design: Design, shards: Vec<Vec<Layer>>, store: Option<Store>) -> GrowingFilter {
