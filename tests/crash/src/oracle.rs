@@ -247,13 +247,15 @@ impl Oracle {
     /// kept with that, and shows again once fewer versions are left than the store keeps.
     fn holder(&self, key: &[u8], one: &Shown, shown: &[Shown]) -> Option<&Step> {
         let holds = |step: &Step| match &step.what {
-            What::Put { sequence, body, .. } => {
-                sequence.is_none_or(|s| s > one.version.sequence) && **body == *one.body
+            What::Put { time_ms, sequence, body, .. } => {
+                *time_ms < one.version.time_ms
+                    && sequence.is_none_or(|s| s > one.version.sequence)
+                    && **body == *one.body
             }
             What::Remove => false,
         };
         let is_shared = shown.iter().any(|s| s.version.sequence > one.version.sequence && s.body == one.body)
-            || self.keys.get(key).is_some_and(|steps| steps.iter().any(holds));
+            || (self.keep.is_some() && self.keys.get(key).is_some_and(|steps| steps.iter().any(holds)));
         self.dropped.get(key)?.iter().find(|step| is_shared && matches(step, one))
     }
 

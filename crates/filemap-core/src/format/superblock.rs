@@ -30,7 +30,7 @@
 //! | 184 | 4 | root page of the segment table, 0 for none |
 //! | 188 | 4 | number of its words |
 //! | 192 | 8 | key tail: byte offset in that segment |
-//! | 200 | 4 | highest id that a dictionary was ever given, 0 for none: an id is not given twice, whatever becomes of its file |
+//! | 200 | 4 | highest id of a dictionary up to then, 0 for none: it is not given again, whatever becomes of the file |
 //! | 204 | 308 | reserved, zero |
 
 use super::{FORMAT_VERSION, Flaw, PAGE_BYTES, all_zero, get_16, get_u16, get_u32, get_u64, header, key, leaf, put};
