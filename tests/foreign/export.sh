@@ -22,7 +22,7 @@ if [ ! -x "$tools/bin/python" ]; then
         { tail -n 5 "$work/pip.log" >&2; fail "cannot install the Python readers"; }
 fi
 if [ ! -x "$tools/bin/warcat" ]; then
-    cargo install warcat --version 0.3.4 --features bin --locked --quiet --root "$tools" || fail "cannot install warcat"
+    cargo install warcat --debug --version 0.3.4 --features bin --locked --quiet --root "$tools" || fail "cannot install warcat"
 fi
 
 # A store with all that the samples have, and with what only a store has: versions put by hand, without ids or protocols, with

@@ -10,6 +10,7 @@ use crate::format::dictionary::{CONTENT_AT, decode_facts};
 use crate::format::header::{self, FileHeader, Kind};
 use crate::format::key::KeyRecord;
 use crate::format::superblock::{BYTES, COPIES, Superblock};
+use crate::format::verified::{self, UnderWay, Verified};
 use crate::format::{PAGE_BYTES, key, leaf, node, seed, value};
 use crate::keys::KeyFraming;
 use crate::log::scan::{Framing, Item, Scan};
@@ -46,6 +47,10 @@ pub fn inspect(path: impl AsRef<Path>, sink: &mut dyn FnMut(Inspected) -> Contro
     let n = file.read_at(&mut b, 0).map_err(fail)?;
     if b.starts_with(b"FILEMAP\0") {
         return superblock(&*file, name, sink);
+    }
+    if let Some(note) = verification(&b[..n]) {
+        let _ = sink(note);
+        return Ok(());
     }
     if !Kind::ALL.iter().any(|k| b.starts_with(k.magic())) {
         return Err(not("it does not start like a file of FileMap"));
@@ -88,6 +93,31 @@ fn header_item(head: std::result::Result<FileHeader, &str>) -> Inspected {
         ),
     };
     Inspected { offset: 0, bytes: header::BYTES as u64, kind: "file header".into(), fields, problem }
+}
+
+/// What VERIFIED and VERIFYING say of themselves; `None` of another file.
+fn verification(b: &[u8]) -> Option<Inspected> {
+    let (kind, bytes, fields) = if b.starts_with(verified::MAGIC) {
+        let fields = Verified::decode(b).map(|v| {
+            vec![
+                ("store_id", hex(&v.store_id)),
+                ("begun_ms", v.begun_ms.to_string()),
+                ("ended_ms", v.ended_ms.to_string()),
+                ("bytes", v.bytes.to_string()),
+                ("problems", v.problems.to_string()),
+            ]
+        });
+        ("full verification", verified::BYTES, fields)
+    } else if b.starts_with(verified::UNDER_WAY_MAGIC) {
+        let fields =
+            UnderWay::decode(b).map(|u| vec![("store_id", hex(&u.store_id)), ("begun_ms", u.begun_ms.to_string())]);
+        ("verification under way", verified::UNDER_WAY_BYTES, fields)
+    } else {
+        return None;
+    };
+    let problem = fields.as_ref().err().map(|what| (*what).to_owned());
+    let (kind, fields) = (kind.to_owned(), fields.unwrap_or_default());
+    Some(Inspected { offset: 0, bytes: bytes as u64, kind, fields, problem })
 }
 
 /// Both copies of a dictionary.
@@ -147,6 +177,7 @@ fn superblock(file: &dyn File, name: &str, sink: Sink<'_>) -> Result<()> {
                     ("versions", s.versions.to_string()),
                     ("max_time_ms", s.max_time_ms.to_string()),
                     ("dropped_epoch", s.dropped_epoch.to_string()),
+                    ("last_dictionary", s.last_dictionary.to_string()),
                 ],
                 None,
             ),

@@ -88,11 +88,16 @@ pub(crate) fn with_help<T>(help: &(dyn Fn() + Sync), end: &dyn Fn(), work: impl 
     let helpers = std::thread::available_parallelism().map_or(0, |n| (n.get() - 1).min(most));
     std::thread::scope(|scope| {
         let ending = Ending(end);
-        for _ in 0..helpers {
-            let _ = std::thread::Builder::new().name("filemap-help".into()).spawn_scoped(scope, help);
-        }
+        let start = |_| std::thread::Builder::new().name("filemap-help".into()).spawn_scoped(scope, help).ok();
+        let started: Vec<_> = (0..helpers).filter_map(start).collect();
         let done = work();
         drop(ending);
+        for thread in started {
+            // The scope would wait, too, but by a counter that ThreadSanitizer does not see.
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
         done
     })
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use filemap_core::{Options, Problem, Record, Store, VerifyOptions, VerifyReport};
+use filemap_core::{Inspected, Options, Problem, Record, Store, VerifyOptions, VerifyReport, inspect};
 
 fn options() -> Options {
     Options::new().segment_bytes(1 << 20).large_value_bytes(64 << 10).free_space_floor(0).space_bound(None)
@@ -82,6 +82,10 @@ fn a_pass_that_is_stopped_anywhere_and_resumed_finds_what_a_whole_one_finds() {
             break;
         }
         assert_eq!(first.is_resumable, path.join("VERIFYING").exists());
+        if first.is_resumable {
+            let told = inspected(&path.join("VERIFYING"));
+            assert_eq!((told.kind.as_str(), told.problem), ("verification under way", None));
+        }
         // Once more it is stopped at once, which loses nothing.
         some(&store, 0);
         let rest = all(&store, &VerifyOptions::new().resumable(true));
@@ -191,9 +195,26 @@ fn the_end_of_a_full_pass_is_noted_by_writers_and_by_others_if_asked() {
         found
     };
     assert!(noted(&reader).0 >= first && noted(&reader).1 == found && found > 0);
+    let told = inspected(&path.join("VERIFIED"));
+    assert_eq!(told.kind, "full verification");
+    assert_eq!(told.problem, None);
+    assert!(told.fields.contains(&("problems", found.to_string())), "{told:?}");
     // A note that is not whole, or another store's, is none.
     let mut bytes = fs::read(path.join("VERIFIED")).unwrap();
     bytes[40] ^= 1;
     fs::write(path.join("VERIFIED"), bytes).unwrap();
     assert_eq!(noted(&reader), (0, 0));
+    assert!(inspected(&path.join("VERIFIED")).problem.is_some());
+}
+
+/// The one thing in a file.
+fn inspected(file: &Path) -> Inspected {
+    let mut items = Vec::new();
+    let mut sink = |item| {
+        items.push(item);
+        ControlFlow::Continue(())
+    };
+    inspect(file, &mut sink).unwrap();
+    assert_eq!(items.len(), 1, "{items:?}");
+    items.remove(0)
 }

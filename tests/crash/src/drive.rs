@@ -15,6 +15,10 @@ use crate::world::{World, choice};
 /// What all bodies have in common.
 const ALIKE: &[u8] = b"<p>What every page of a site has in the same words, and in the same place.</p>";
 
+/// Length of a body that a dictionary is made of, and how many: enough in some worlds, and little beside a segment.
+const ALIKE_BYTES: usize = 240;
+const TRAINED_ON: usize = 2;
+
 /// The oracle, shared with whoever draws images in the middle of an operation.
 pub type Shared = Arc<Mutex<Arc<Oracle>>>;
 
@@ -134,6 +138,7 @@ impl Driver {
                 }
                 self.durable(Store::checkpoint)
             }
+            Op::Train { key } => self.train(*key),
             Op::Reopen => self.reopen(),
             Op::Follow => self.follow(),
         }
@@ -229,6 +234,21 @@ impl Driver {
             tell(&self.oracle, |o| o.forget(&key, number));
         }
         Ok(())
+    }
+
+    fn train(&mut self, key: usize) -> Result<(), Trouble> {
+        for _ in 0..TRAINED_ON {
+            let body = self.body(ALIKE_BYTES);
+            self.put(key, 1, body)?;
+        }
+        match self.store()?.train() {
+            // Pages are stored raw in this world.
+            Ok(_) | Err(Error::InvalidOption { .. }) => {}
+            Err(e) => return Err(Trouble::Error(e)),
+        }
+        let body = self.body(ALIKE_BYTES);
+        self.put(key, 1, body)?;
+        self.durable(Store::sync)
     }
 
     /// Something that makes all durable that was acknowledged before.

@@ -120,7 +120,9 @@ fn after(driver: &mut Driver, disk: &SimDisk, op: &Op, error: &Error) -> Result<
     let failed = matches!(error, Error::Io { op: "write" | "sync", .. });
     // What compaction cannot write, nothing leads to: it is given up, and puts go on.
     let compacts = matches!(op, Op::Compact | Op::Recompress | Op::StreamOverCompaction { .. });
-    let stops = (failed && !compacts) || matches!(error, Error::Poisoned { .. });
+    // Nor to a dictionary.
+    let trains = matches!(error, Error::Io { op: "write", file, .. } if file.ends_with(".zdict.new"));
+    let stops = (failed && !compacts && !trains) || matches!(error, Error::Poisoned { .. });
     if !stops {
         return Ok(());
     }

@@ -18,6 +18,9 @@ use crate::{Count, Violation, failing};
 /// Generations of one run.
 const GENERATIONS: usize = 3;
 
+/// States of a run after which it goes on from half as many of its images, after twice as many from a third, and so on.
+const MANY_STATES: u64 = 300;
+
 /// An image, and what may be read of it.
 struct Image {
     disk: SimDisk,
@@ -158,6 +161,9 @@ impl Run {
         }));
         let watcher = Arc::clone(&watch);
         disk.observe(Some(Box::new(move |at| watcher.lock().unwrap_or_else(PoisonError::into_inner).look(at))));
+        if self.world.is_traced {
+            eprintln!("generation {number}, after {} states, {after:?}", self.count.states);
+        }
         let options = self.world.options.clone();
         let (store, shared) = match (oracle, shared) {
             (Some(oracle), Some(shared)) => {
@@ -266,7 +272,9 @@ impl Run {
             };
         };
         let goes_on = if image.aimed || image.in_recovery || image.after == After::Kill { 3 } else { 10 };
-        if number + 1 < GENERATIONS && self.rng.usize(..goes_on) == 0 {
+        // Generations multiply: other strings find more than the twentieth thousand of states of one.
+        let goes_on = goes_on * (1 + self.count.states / MANY_STATES);
+        if number + 1 < GENERATIONS && self.rng.u64(..goes_on) == 0 {
             return self.generation(number + 1, image.disk, Some(oracle), image.after);
         }
         let depth = match self.rng.u8(..16) {

@@ -43,6 +43,8 @@ pub enum Op {
     Roll,
     /// Puts of all keys, and a checkpoint: leaves that hold too many are split.
     Grow,
+    /// Puts of alike bodies, a dictionary made of them, a put that is compressed with it, and a sync.
+    Train { key: usize },
     /// A clean close, and open.
     Reopen,
     /// A read-only handle follows and reads everything.
@@ -61,7 +63,7 @@ impl Op {
         };
         loop {
             // Puts always occur.
-            let (kind, op) = match rng.u8(..46) {
+            let (kind, op) = match rng.u8(..47) {
                 0..=9 => return Op::Put { key, time_ms, bytes },
                 10..=12 => (0, Op::PutSame { key, time_ms }),
                 13..=14 | 35..=36 => (0, Op::PutTwice { key, time_ms }),
@@ -83,6 +85,7 @@ impl Op {
                 38..=39 => (13, Op::CompactKeys { any: rng.bool().then(|| rng.usize(..16)) }),
                 41..=42 => (16, Op::random_prune(rng)),
                 43..=44 => (17, Op::Backup { by_reader: rng.bool() }),
+                45 => (18, Op::Train { key }),
                 _ => (10, Op::Follow),
             };
             if world.has(kind) {

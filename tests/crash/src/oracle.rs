@@ -243,10 +243,19 @@ impl Oracle {
         Err(format!("{why}; shown are {:?}; known are {}", versions(shown), tell(steps)))
     }
 
-    /// The dropped version that this is, if it holds the body of a later one that is shown: then it is kept with that, and shows
-    /// again once fewer versions are left than the store keeps.
+    /// The dropped version that this is, if it holds the body of one put later that is shown or that it outranks: then it is
+    /// kept with that, and shows again once fewer versions are left than the store keeps.
     fn holder(&self, key: &[u8], one: &Shown, shown: &[Shown]) -> Option<&Step> {
-        let is_shared = shown.iter().any(|s| s.version.sequence > one.version.sequence && s.body == one.body);
+        let holds = |step: &Step| match &step.what {
+            What::Put { time_ms, sequence, body, .. } => {
+                *time_ms < one.version.time_ms
+                    && sequence.is_none_or(|s| s > one.version.sequence)
+                    && **body == *one.body
+            }
+            What::Remove => false,
+        };
+        let is_shared = shown.iter().any(|s| s.version.sequence > one.version.sequence && s.body == one.body)
+            || (self.keep.is_some() && self.keys.get(key).is_some_and(|steps| steps.iter().any(holds)));
         self.dropped.get(key)?.iter().find(|step| is_shared && matches(step, one))
     }
 

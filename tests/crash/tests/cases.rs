@@ -1,6 +1,7 @@
 //! The lettered cases of docs/RECOVERY.md, each made by hand on a simulated disk and opened; and what earlier versions got wrong.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use filemap_core::sim::{self, Limits};
@@ -553,4 +554,49 @@ fn a_sync_on_a_poisoned_handle_fails_even_with_nothing_to_sync() {
     let (store, _) = open(&disk);
     has(&store, "old", 100);
     put(&store, "k", 5);
+}
+
+#[test]
+fn a_backup_in_which_a_checkpoint_fails_removes_nothing_when_it_ends() {
+    let limits =
+        Limits { leaf_slots: 2, stage_pages: 1, flush_key_bytes: 1, key_segment_bytes: 128, ..Limits::default() };
+    let options = sim::with_limits(options().keep_versions(Some(1)), limits);
+    let mut failed = 0;
+    for n in (1..).step_by(4) {
+        let disk = SimDisk::new(3);
+        let store = sim::create(disk.dir(), options.clone()).unwrap();
+        let put_all = |store: &Store| (0..8).for_each(|i| put(store, &format!("{i}"), 30));
+        put_all(&store);
+        store.checkpoint().unwrap();
+        let refused = Arc::new(AtomicU64::new(0));
+        let (inner, within, count) = (store.clone(), disk.clone(), Arc::clone(&refused));
+        let mut is_first = true;
+        sim::at_steps(Some(Box::new(move || {
+            if std::mem::take(&mut is_first) {
+                put_all(&inner);
+                within.fail(Some(Failure {
+                    at: within.calls() + n,
+                    fault: Fault::Eio,
+                    only_syncs: false,
+                    forever: false,
+                }));
+                let _ = inner.checkpoint();
+                count.store(within.failed(), Ordering::Relaxed);
+                within.fail(None);
+            }
+        })));
+        let _ = sim::back_up(&store, &*SimDisk::new(4).dir());
+        sim::at_steps(None);
+        sim::abandon(store);
+        let reader = sim::open_read_only(disk.dir(), options.clone()).unwrap();
+        assert_eq!(reader.verify(&mut |_| {}).unwrap().problems, []);
+        let store = sim::open(disk.dir(), options.clone()).unwrap();
+        (0..8).for_each(|i| has(&store, &format!("{i}"), 30));
+        sim::abandon(store);
+        if refused.load(Ordering::Relaxed) == 0 {
+            break;
+        }
+        failed += 1;
+    }
+    assert!(failed > 3, "{failed}");
 }

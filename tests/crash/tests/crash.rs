@@ -6,10 +6,10 @@ use filemap_crash::{Count, failing, hunt, small};
 #[test]
 fn random_strings_over_three_generations_of_crashes_lose_nothing() {
     let mut count = Count::default();
-    for seed in 1..41 {
+    for seed in 1..101 {
         count.add(hunt::run(seed, None).unwrap_or_else(|violation| panic!("{violation}")));
     }
-    assert!(count.states > 20_000 && count.in_recovery > 400 && count.failures > 20, "{count:?}");
+    assert!(count.states > 50_000 && count.in_recovery > 1000 && count.failures > 50, "{count:?}");
 }
 
 #[test]

@@ -91,7 +91,8 @@ impl Drop for Hold<'_> {
         let Some(writer) = &self.0.writer else { return };
         let mut c = lock(&writer.checkpointer);
         c.holds -= 1;
-        if c.holds == 0 {
+        // A checkpoint that failed leaves accounts that are ahead of what the superblock leads to: by them nothing may go.
+        if c.holds == 0 && writer.poison.check().is_ok() {
             c.index.release();
             if let Err(e) = self.0.remove_dead_keys(&c) {
                 self.0.poison(&e);

@@ -3,7 +3,7 @@
 //!
 //! Decoding is total: whatever the file holds, it tells of segments or ends. It is never synced, and damage in it costs only time.
 //!
-//! A head of 36 bytes: magic, store id, time at which the pass began, CRC-32 of these. Then for each segment: length of what
+//! A head ([`UnderWay`]). Then for each segment: length of what
 //! follows the CRC-32, u32; CRC-32 of that, u32; numbers of seven bits a byte, the lowest first, the last byte with its highest bit
 //! clear.
 
@@ -16,10 +16,9 @@ use filemap_io::{Access, Dir, File};
 use crate::check::values::{Findings, List};
 use crate::format::location::{Extent, Location};
 use crate::format::names;
+use crate::format::verified::{UNDER_WAY_BYTES, UnderWay};
 use crate::record::now_ms;
 
-const MAGIC: &[u8; 8] = b"FMCHECK1";
-const HEAD_BYTES: usize = 36;
 /// What is older than this says little of what a disk holds today.
 const LONGEST_PASS_MS: i64 = 30 * 24 * 3600 * 1000;
 /// No segment has more to tell.
@@ -46,11 +45,12 @@ impl Position {
         let mut known = HashMap::new();
         let mut resumed = || -> Option<Position> {
             let file = dir.open(names::VERIFYING, Access::Write).ok()?;
-            let mut b = [0; HEAD_BYTES];
+            let mut b = [0; UNDER_WAY_BYTES];
             file.read_at(&mut b, 0).ok()?;
-            let begun_ms = decode_head(&store_id, &b)?;
+            let UnderWay { store_id: found, begun_ms } = UnderWay::decode(&b).ok()?;
+            (found == store_id).then_some(())?;
             (0..LONGEST_PASS_MS).contains(&(now_ms() - begun_ms)).then_some(())?;
-            let (mut end, len) = (HEAD_BYTES as u64, file.len().ok()?);
+            let (mut end, len) = (UNDER_WAY_BYTES as u64, file.len().ok()?);
             while let Some((findings, bytes)) = read(&*file, end, len) {
                 known.insert(findings.ordinal, findings);
                 end += bytes;
@@ -73,7 +73,7 @@ impl Position {
             None => {
                 remove(dir)?;
                 let file = dir.open(names::VERIFYING, Access::Create)?;
-                let head = encode_head(&self.store_id, self.begun_ms);
+                let head = UnderWay { store_id: self.store_id, begun_ms: self.begun_ms }.encode();
                 file.write_at(&head, 0)?;
                 self.end = head.len() as u64;
                 self.file = Some(Arc::clone(&file));
@@ -93,18 +93,6 @@ pub(super) fn remove(dir: &dyn Dir) -> io::Result<()> {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
         _ => Ok(()),
     }
-}
-
-fn encode_head(store_id: &[u8; 16], begun_ms: i64) -> Vec<u8> {
-    let mut head = [&MAGIC[..], store_id, &begun_ms.to_le_bytes()].concat();
-    head.extend_from_slice(&crc32fast::hash(&head).to_le_bytes());
-    head
-}
-
-fn decode_head(store_id: &[u8; 16], bytes: &[u8; HEAD_BYTES]) -> Option<i64> {
-    let (body, crc) = bytes.split_last_chunk::<4>()?;
-    let begun_ms = body.strip_prefix(MAGIC)?.strip_prefix(store_id)?.first_chunk()?;
-    (crc32fast::hash(body) == u32::from_le_bytes(*crc)).then_some(i64::from_le_bytes(*begun_ms))
 }
 
 /// The findings at an offset, and how long they are there.
@@ -269,9 +257,9 @@ mod tests {
         for cut in 0..=whole.len() {
             std::fs::write(&path, &whole[..cut]).unwrap();
             let (mut resumed, known) = Position::resume(&dir, [5; 16]);
-            let expected = cut.saturating_sub(HEAD_BYTES) / encode(&example(0)).len();
+            let expected = cut.saturating_sub(UNDER_WAY_BYTES) / encode(&example(0)).len();
             assert_eq!(known.len(), expected, "cut at {cut}");
-            assert!(cut < HEAD_BYTES || resumed.begun_ms == position.begun_ms);
+            assert!(cut < UNDER_WAY_BYTES || resumed.begun_ms == position.begun_ms);
             // And it goes on behind what is whole.
             resumed.add(&dir, &example(9)).unwrap();
             let (_, known) = Position::resume(&dir, [5; 16]);

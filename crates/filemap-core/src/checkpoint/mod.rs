@@ -240,6 +240,7 @@ impl Shared {
             c.current.dropped_epoch = c.current.epoch;
             c.told_versions = c.dropped.versions;
         }
+        c.current.last_dictionary = self.segments.dictionaries.last_id();
         c.current.max_time_ms = self.indexed_time_ms.load(Ordering::Acquire);
         if planted(Fault::KeysRemovedEarly) {
             self.remove_dead_keys(c)?;

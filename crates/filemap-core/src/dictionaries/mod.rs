@@ -13,7 +13,7 @@ pub(crate) mod tally;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use filemap_io::{Access, Dir, File};
@@ -49,6 +49,8 @@ pub(crate) struct Registry {
     /// Held while the list or the files change.
     changing: Mutex<()>,
     file_bytes: AtomicU64,
+    /// Highest id ever given. A record that names a dictionary whose file is gone must not be expanded with another.
+    last_id: AtomicU32,
 }
 
 /// A dictionary as [`Store::dictionaries`](crate::Store::dictionaries) lists it.
@@ -96,6 +98,7 @@ impl Registry {
             digests: Digests::default(),
             changing: Mutex::new(()),
             file_bytes: AtomicU64::new(0),
+            last_id: AtomicU32::new(0),
         }
     }
 
@@ -118,6 +121,16 @@ impl Registry {
     /// Sets the bound of what digests take.
     pub(crate) fn set_memory(&self, bytes: usize) {
         self.digests.set_bound(bytes);
+    }
+
+    /// Sets up to which id none is given any more.
+    pub(crate) fn pass_over(&self, id: u32) {
+        self.last_id.fetch_max(id, Ordering::Relaxed);
+    }
+
+    /// The highest id that was ever given; 0 for none.
+    pub(crate) fn last_id(&self) -> u32 {
+        self.last_id.load(Ordering::Relaxed)
     }
 
     fn names(&self) -> Result<Vec<String>> {
@@ -143,6 +156,7 @@ impl Registry {
 
     fn replace(&self, mut list: Vec<Arc<Dictionary>>) {
         list.sort_by_key(|d| d.id);
+        self.pass_over(list.last().map_or(0, |d| d.id));
         let whole = list.iter().filter_map(|d| d.facts.as_ref().ok());
         let bytes = whole.clone().map(|f| 2 * f.copy_bytes() as u64).sum();
         self.file_bytes.store(bytes, Ordering::Relaxed);
@@ -352,9 +366,8 @@ impl Registry {
     /// `Io`, and then nothing has changed but that an unused file may be left; `Full`.
     pub(crate) fn create(&self, making: &Making, body: &mut [u8], meta: &mut [u8]) -> Result<DictionaryFacts> {
         let _held = lock(&self.changing);
-        let list = self.list.load_full();
-        let id = list.last().map_or(0, |d| d.id).saturating_add(1);
-        if id > MAX_ID || list.len() >= MOST {
+        let id = self.last_id().saturating_add(1);
+        if id > MAX_ID || self.list.load().len() >= MOST {
             return Err(Error::full(names::dictionary(id), "there are as many dictionaries as there may be"));
         }
         // The frames then name it too, and zstd refuses another.

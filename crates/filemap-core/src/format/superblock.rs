@@ -30,7 +30,8 @@
 //! | 184 | 4 | root page of the segment table, 0 for none |
 //! | 188 | 4 | number of its words |
 //! | 192 | 8 | key tail: byte offset in that segment |
-//! | 200 | 312 | reserved, zero |
+//! | 200 | 4 | highest id of a dictionary up to then, 0 for none: it is not given again, whatever becomes of the file |
+//! | 204 | 308 | reserved, zero |
 
 use super::{FORMAT_VERSION, Flaw, PAGE_BYTES, all_zero, get_16, get_u16, get_u32, get_u64, header, key, leaf, put};
 use crate::options::Canonicalizer;
@@ -91,6 +92,7 @@ pub(crate) struct Superblock {
     pub(crate) versions: u64,
     pub(crate) max_time_ms: i64,
     pub(crate) dropped_epoch: u64,
+    pub(crate) last_dictionary: u32,
 }
 
 impl Superblock {
@@ -120,6 +122,7 @@ impl Superblock {
             self.dropped_epoch,
             u64::from(self.index.table) | u64::from(self.index.table_words) << 32,
             self.key_tail.offset,
+            u64::from(self.last_dictionary),
         ];
         for (i, word) in words.iter().enumerate() {
             put(&mut b, 88 + 8 * i, &word.to_le_bytes());
@@ -173,13 +176,14 @@ impl Superblock {
             versions: word(9),
             max_time_ms: word(10).cast_signed(),
             dropped_epoch: word(11),
+            last_dictionary: get_u32(b, 200),
         })
     }
 }
 
 /// Whether the fields of a superblock of this format say what can be.
 fn check_ranges(b: &[u8]) -> Result<(), Flaw> {
-    if !(all_zero(&b[141..144]) && all_zero(&b[200..BYTES])) {
+    if !(all_zero(&b[141..144]) && all_zero(&b[204..BYTES])) {
         return Err("reserved superblock bytes are not zero");
     }
     if !(4096..=1 << 30).contains(&get_u32(b, 40)) {
@@ -233,6 +237,7 @@ pub(crate) fn example() -> Superblock {
         versions: 1010,
         max_time_ms: -1,
         dropped_epoch: 3,
+        last_dictionary: 11,
     }
 }
 

@@ -36,6 +36,7 @@ impl Files {
         let bounds = Bounds::of_values(options);
         let segments = Arc::new(Segments::open(&VALUES, Arc::clone(dir), current.store_id, access, bounds)?);
         segments.dictionaries.set_memory(options.dictionary_memory_bytes);
+        segments.dictionaries.pass_over(current.last_dictionary);
         let keys = KeyLog::open(Arc::clone(dir), access, current, Bounds::of_keys(options))?;
         let file = recover::open_index(&**dir, access, current)?;
         let seed = recover::index_seed(current);

@@ -172,6 +172,7 @@ fn first_superblock(dir: &dyn Dir, survey: &Survey, rule: Canonicalizer, options
         versions: 0,
         max_time_ms: i64::MIN,
         dropped_epoch: old.map_or(0, |s| s.dropped_epoch + 1),
+        last_dictionary: old.map_or(0, |s| s.last_dictionary),
     })
 }
 

@@ -157,6 +157,10 @@ fn without_its_dictionary_a_page_is_an_error_that_says_so_and_the_others_are_rea
     let problems = store.verify(&mut |_| {}).unwrap().problems;
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert!(problems[0].file == "dict1.zdict" && problems[0].what.starts_with("50 records"), "{problems:?}");
+    // A new one gets another number: with that of the lost one, its pages would come out wrong.
+    make(&store, "b");
+    assert_eq!(store.dictionaries().iter().map(|d| d.id).collect::<Vec<_>>(), [2]);
+    assert!(missing(&store.get(&key("a", 60)).unwrap_err()));
     // Restored under the open handle.
     std::fs::rename(path.join("kept"), path.join("dict1.zdict")).unwrap();
     check(&store, "a", 0..100);
