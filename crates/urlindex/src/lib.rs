@@ -29,7 +29,10 @@
 //! | [`BloomFilter`] | at the rate that is chosen, for a number of URLs that is known | 1.2 to 5 | in memory, or a file written by `sync` |
 //! | [`GrowingFilter`] | at the rate that is chosen, for any number | 1.5 to 6 | in memory, or a file written by `sync` |
 //! | [`DiskUrlSet`] | as two hashes of 80 bits fall together | 0 to 16 in memory, 6.7 to 8 on disk | on disk |
+//! | [`TwoTierSet`] | as the set on disk does | that of its filter and of the set on disk | on disk |
 //! | [`UrlTrie`] | never | what differs from its neighbours | in memory; saved and loaded |
+//!
+//! [`ContentSeen`] asks the same of page bodies: whether one was met before, under whatever URL.
 //!
 //! A [`StoredSet`] is one of them by the path of its file, whatever its kind; it remembers the canonicaliser of its URLs.
 //!
@@ -40,11 +43,13 @@
 mod bitmap;
 mod bloom;
 mod canonical;
+mod content;
 mod disk;
 mod error;
 mod files;
 mod seen;
 mod stored;
+mod tier;
 mod trie;
 
 pub use bitmap::{Md5Bitmap, md5_slot};
@@ -56,8 +61,10 @@ pub use canonical::{
     Canonicalizer, CrawlRules, Exact, Explanation, Rule, RuleSet, Step, UrlError, Whatwg, canonical_host, host, named,
     url_of_surt,
 };
+pub use content::ContentSeen;
 pub use disk::{Answers, DiskOptions, DiskStats, DiskUrlSet, Fingerprint, FingerprintBits, Fingerprints, UrlBatch};
 pub use error::{Error, Result};
 pub use seen::{SeenSet, SeenStats, Verdict};
 pub use stored::{AnySet, Merged, NewSet, SetKind, StoredSet};
+pub use tier::{FrontFilter, TwoTierSet};
 pub use trie::{UrlTrie, UrlTrieIter};

@@ -7,6 +7,7 @@
 use std::cmp::Ordering;
 use std::panic::resume_unwind;
 
+use super::front::Front;
 use super::key::{DECIDED, FingerprintBits, SEEN};
 use super::sort::sort;
 use super::state::{Level, State};
@@ -42,7 +43,7 @@ impl UrlBatch {
     }
 
     #[inline]
-    pub(super) fn push_fingerprint(&mut self, fingerprint: u128) -> Result<()> {
+    pub(crate) fn push_fingerprint(&mut self, fingerprint: u128) -> Result<()> {
         if self.records.len() == URLS_MAX {
             return Err(Error::Full { file: "the batch".to_owned(), what: format!("it has {URLS_MAX} URLs") });
         }
@@ -126,12 +127,13 @@ pub(super) fn look_up(state: &mut State, records: &mut [u128]) -> Result<()> {
     look_up_in_table(state, records);
     let threads = threads(records.len());
     let part = records.len().div_ceil(threads).max(1);
-    let levels = &state.levels;
+    let (levels, front) = (&state.levels, state.front.as_deref());
     std::thread::scope(|scope| {
         let mut parts = records.chunks_mut(part);
         let first = parts.next();
-        let others: Vec<_> = parts.map(|part| scope.spawn(move || look_up_in_runs(levels, mask, part))).collect();
-        let looked_up = first.map_or(Ok(()), |part| look_up_in_runs(levels, mask, part));
+        let look_up = |part: &mut [u128]| look_up_in_runs(levels, front, mask, part);
+        let others: Vec<_> = parts.map(|part| scope.spawn(move || look_up(part))).collect();
+        let looked_up = first.map_or(Ok(()), look_up);
         let all = others.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
         all.fold(looked_up, Result::and)
     })
@@ -143,9 +145,18 @@ fn threads(records: usize) -> usize {
     processors.min(THREADS_MAX).min(records / RECORDS_PER_THREAD).max(1)
 }
 
-fn look_up_in_runs(levels: &[Level], mask: u128, records: &mut [u128]) -> Result<()> {
+fn look_up_in_runs(levels: &[Level], front: Option<&dyn Front>, mask: u128, records: &mut [u128]) -> Result<()> {
+    let mut undecided = records.len();
+    if let Some(front) = front {
+        undecided = 0;
+        for record in records.iter_mut().filter(|record| **record & DECIDED == 0) {
+            let is_new = front.is_new(*record & mask)?;
+            *record |= if is_new { DECIDED } else { 0 };
+            undecided += usize::from(!is_new);
+        }
+    }
     for level in levels.iter().rev() {
-        if records.len() as u64 * BLOCKS_PER_RECORD >= level.run.info.blocks {
+        if undecided as u64 * BLOCKS_PER_RECORD >= level.run.info.blocks {
             level.run.find_all(records)?;
             continue;
         }

@@ -1,11 +1,9 @@
 //! Going through all fingerprints of a set in order, while it goes on changing.
 
-use std::sync::Arc;
-
 use super::DiskUrlSet;
 use super::batch::UrlBatch;
 use super::key::{Fingerprint, FingerprintBits};
-use super::merge::{RunReader, Source};
+use super::merge::Source;
 use crate::error::{Error, Result};
 
 /// URLs of another set that are merged at once. They come in order, so that each batch meets its own part of the runs.
@@ -19,6 +17,12 @@ pub struct Fingerprints {
     entries: Vec<u128>,
     at: usize,
     is_done: bool,
+}
+
+impl Fingerprints {
+    pub(super) fn of(source: Source<'static>, bits: FingerprintBits) -> Fingerprints {
+        Fingerprints { source, bits, entries: Vec::new(), at: 0, is_done: false }
+    }
 }
 
 impl std::fmt::Debug for Fingerprints {
@@ -58,12 +62,7 @@ impl DiskUrlSet {
     /// # Errors
     /// [`Error::Corrupt`]; [`Error::Io`].
     pub fn fingerprints(&self) -> Result<Fingerprints> {
-        let state = self.state()?;
-        let mut sources = vec![Source::Owned(state.table.sorted().into_iter())];
-        let runs = state.levels.iter().rev();
-        sources.extend(runs.map(|level| Source::Run(RunReader::new(Arc::clone(&level.run)))));
-        let source = Source::merged(sources, self.bits);
-        Ok(Fingerprints { source, bits: self.bits, entries: Vec::new(), at: 0, is_done: false })
+        self.fingerprints_since(0)
     }
 
     /// Inserts all that another set holds; how many of them were new here. Reads both sets once.

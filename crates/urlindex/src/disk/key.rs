@@ -64,7 +64,7 @@ impl FingerprintBits {
 
     /// The bits of a fingerprint.
     #[inline]
-    pub(super) fn mask(self) -> u128 {
+    pub(crate) fn mask(self) -> u128 {
         !(u128::MAX >> self.bits())
     }
 

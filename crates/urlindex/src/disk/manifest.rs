@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 0 | 8 | magic `FMDSET01` |
 //! | 8 | 2, 2 | the version that a reader, and a writer, must know |
-//! | 12 | 4 | bits of a fingerprint: 64 or 80 |
+//! | 12 | 2, 2 | bits of a fingerprint: 64 or 80; what they are of: 0 URLs, 1 digests of bodies |
 //! | 16 | 16 | the set's id: random |
 //! | 32 | 8, 8 | the hash's seed; the greatest age in ms, or 0 |
 //! | 48 | 8 | the next file's number |
@@ -32,10 +32,33 @@ const CRC_BYTES: usize = 4;
 /// No set has so many runs that its manifest would be larger.
 const BYTES_MAX: u64 = 1 << 20;
 
+/// What the fingerprints of a set are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keys {
+    /// URLs: 24 bits are the host's.
+    Urls,
+    /// Digests of bodies: their first bits.
+    Digests,
+}
+
+impl Keys {
+    fn code(self) -> u16 {
+        match self {
+            Keys::Urls => 0,
+            Keys::Digests => 1,
+        }
+    }
+
+    fn of_code(code: u16) -> Option<Keys> {
+        [Keys::Urls, Keys::Digests].into_iter().find(|keys| keys.code() == code)
+    }
+}
+
 /// See the module.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Manifest {
     pub(super) bits: FingerprintBits,
+    pub(super) keys: Keys,
     pub(super) id: [u8; 16],
     pub(super) seed: u64,
     pub(super) max_age_ms: u64,
@@ -76,7 +99,8 @@ impl Manifest {
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&VERSION.to_le_bytes());
-        bytes.extend_from_slice(&self.bits.bits().to_le_bytes());
+        bytes.extend_from_slice(&(self.bits.bits() as u16).to_le_bytes());
+        bytes.extend_from_slice(&self.keys.code().to_le_bytes());
         bytes.extend_from_slice(&self.id);
         let numbers = [self.seed, self.max_age_ms, self.next_number, self.log_number, self.log_generation];
         let counts = [self.urls, self.graves_ever, self.runs.len() as u64];
@@ -104,8 +128,12 @@ impl Manifest {
             return corrupt(crc_at, "the manifest's checksum is another");
         }
         let number = |at: usize| u64::from_le_bytes(array(bytes, at));
-        let Some(bits) = FingerprintBits::of_bits(u32::from_le_bytes(array(bytes, 12))) else {
+        let short = |at: usize| u16::from_le_bytes(array(bytes, at));
+        let Some(bits) = FingerprintBits::of_bits(u32::from(short(12))) else {
             return corrupt(12, "no fingerprint has that many bits");
+        };
+        let Some(keys) = Keys::of_code(short(14)) else {
+            return corrupt(14, "no fingerprint is of such things");
         };
         let runs = &bytes[HEADER_BYTES..crc_at];
         if !runs.len().is_multiple_of(RUN_BYTES) || (runs.len() / RUN_BYTES) as u64 != number(88) {
@@ -126,6 +154,7 @@ impl Manifest {
         }
         Ok(Manifest {
             bits,
+            keys,
             id: array(bytes, 16),
             seed: number(32),
             max_age_ms: number(40),

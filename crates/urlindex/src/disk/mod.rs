@@ -52,13 +52,14 @@ mod batch;
 mod block;
 mod cache;
 mod filter;
+mod front;
 mod iter;
 mod key;
 mod log;
 mod manifest;
 mod merge;
 mod options;
-mod planted;
+pub(crate) mod planted;
 mod run;
 mod snapshot;
 mod sort;
@@ -73,6 +74,8 @@ use filemap_io::{Dir, Lock};
 use crate::error::{Error, Result};
 use crate::files::{self, Poison, guard};
 use crate::seen::{SeenSet, SeenStats, Verdict};
+pub(crate) use front::Front;
+pub(crate) use manifest::Keys;
 use manifest::Manifest;
 use run::Home;
 use state::State;
@@ -124,6 +127,11 @@ impl DiskUrlSet {
     /// [`Error::InvalidOption`]; [`Error::Locked`]; [`Error::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a
     /// file of that name.
     pub fn create(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<DiskUrlSet> {
+        DiskUrlSet::create_of(Keys::Urls, dir, name, options)
+    }
+
+    /// As [`DiskUrlSet::create`], of URLs or of digests.
+    pub(crate) fn create_of(keys: Keys, dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<DiskUrlSet> {
         options.budget()?;
         let lock = files::lock(&*dir, name)?;
         if files::exists(&*dir, name)? {
@@ -136,6 +144,7 @@ impl DiskUrlSet {
         };
         let manifest = Manifest {
             bits,
+            keys,
             id,
             seed,
             max_age_ms: options.max_age_ms,
@@ -156,11 +165,24 @@ impl DiskUrlSet {
     /// the runs: 1e8 URLs take a few seconds then.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] with file and offset; [`Error::NewerFormat`]; [`Error::Locked`]; [`Error::InvalidOption`]; [`Error::Io`].
+    /// [`Error::Corrupt`] with file and offset; [`Error::NewerFormat`]; [`Error::Locked`]; [`Error::InvalidOption`]; [`Error::Unsupported`]
+    /// if it is a [`crate::ContentSeen`]; [`Error::Io`].
     pub fn open(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<DiskUrlSet> {
+        DiskUrlSet::open_of(Keys::Urls, dir, name, options)
+    }
+
+    /// As [`DiskUrlSet::open`], of URLs or of digests.
+    pub(crate) fn open_of(keys: Keys, dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<DiskUrlSet> {
         options.budget()?;
         let lock = files::lock(&*dir, name)?;
         let manifest = Manifest::read(&*dir, name)?;
+        if manifest.keys != keys {
+            let (op, why) = match keys {
+                Keys::Urls => ("be opened as a set of URLs", "it holds digests of bodies: open it as ContentSeen"),
+                Keys::Digests => ("be opened as ContentSeen", "it holds URLs: open it as DiskUrlSet"),
+            };
+            return Err(Error::Unsupported { file: name.to_owned(), op, why: why.to_owned() });
+        }
         let (id, bits, seed) = (manifest.id, manifest.bits, manifest.seed);
         let home = Home { dir, name: name.to_owned(), id, bits, traffic: Arc::new(Traffic::default()) };
         let state = State::open(home, manifest, &options)?;
@@ -237,8 +259,11 @@ impl DiskUrlSet {
     /// # Errors
     /// As [`SeenSet::check_and_insert`].
     pub fn forget(&self, url: &[u8]) -> Result<bool> {
+        self.forget_fingerprint(self.bits.of(url, self.seed))
+    }
+
+    pub(crate) fn forget_fingerprint(&self, fingerprint: u128) -> Result<bool> {
         self.poison.check()?;
-        let fingerprint = self.bits.of(url, self.seed);
         let mut state = self.state()?;
         let was_there = state.test(fingerprint)?;
         if was_there {
@@ -264,16 +289,8 @@ impl DiskUrlSet {
         }
     }
 
-    /// The chance that two URLs that may be one have different bits of URL.
-    fn chance(&self) -> f64 {
-        (-f64::from(self.bits.url_bits())).exp2()
-    }
-}
-
-impl SeenSet for DiskUrlSet {
-    fn check_and_insert(&self, url: &[u8]) -> Result<Verdict> {
+    pub(crate) fn check_and_insert_fingerprint(&self, fingerprint: u128) -> Result<Verdict> {
         self.poison.check()?;
-        let fingerprint = self.bits.of(url, self.seed);
         let mut state = self.state()?;
         if state.test(fingerprint)? {
             return Ok(Verdict::Seen);
@@ -282,9 +299,23 @@ impl SeenSet for DiskUrlSet {
         Ok(Verdict::New)
     }
 
-    fn contains(&self, url: &[u8]) -> Result<Verdict> {
-        let fingerprint = self.bits.of(url, self.seed);
+    pub(crate) fn contains_fingerprint(&self, fingerprint: u128) -> Result<Verdict> {
         Ok(if self.state()?.test(fingerprint)? { Verdict::Seen } else { Verdict::New })
+    }
+
+    /// The chance that two URLs that may be one have different bits of URL.
+    fn chance(&self) -> f64 {
+        (-f64::from(self.bits.url_bits())).exp2()
+    }
+}
+
+impl SeenSet for DiskUrlSet {
+    fn check_and_insert(&self, url: &[u8]) -> Result<Verdict> {
+        self.check_and_insert_fingerprint(self.bits.of(url, self.seed))
+    }
+
+    fn contains(&self, url: &[u8]) -> Result<Verdict> {
+        self.contains_fingerprint(self.bits.of(url, self.seed))
     }
 
     /// As [`DiskUrlSet::check_and_insert_all`]: there are no verdicts after an error.

@@ -2,7 +2,7 @@
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mistake {
+pub(crate) enum Mistake {
     /// A run is named by the manifest before it is synced.
     RunNotSynced,
     /// New files are named by the manifest before their names are durable.
@@ -13,6 +13,14 @@ pub(super) enum Mistake {
     LogNotSynced,
     /// Opening trusts a manifest whose name may not be durable.
     OpenNotSynced,
+    /// A filter in front of a set is said to cover it before the filter is durable.
+    StampFirst,
+    /// A filter is written in place while its stamp says that it is whole.
+    SavingNotMarked,
+    /// A filter is made anew while an old stamp may vouch for it.
+    StampKept,
+    /// Opening gives the filter what is in the log, and not what is in newer runs than it covers.
+    RunsNotTold,
 }
 
 #[cfg(test)]
@@ -22,13 +30,13 @@ thread_local! {
 
 /// Plants a mistake, in this thread.
 #[cfg(test)]
-pub(super) fn plant(mistake: Option<Mistake>) {
+pub(crate) fn plant(mistake: Option<Mistake>) {
     PLANTED.set(mistake);
 }
 
 /// Whether this is to be done wrongly.
 #[inline]
-pub(super) fn has(mistake: Mistake) -> bool {
+pub(crate) fn has(mistake: Mistake) -> bool {
     #[cfg(test)]
     return PLANTED.get() == Some(mistake);
     #[cfg(not(test))]

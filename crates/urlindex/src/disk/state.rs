@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::cache::Cache;
 use super::filter::{Filter, Plan};
+use super::front::Front;
 use super::key::class;
 use super::log::Log;
 use super::manifest::Manifest;
@@ -60,6 +61,8 @@ pub(super) struct State {
     /// Whether all runs have the filters that there is room for: from the first test of one URL on. Batches have no use for them, and
     /// making them is a third of a batch's time.
     has_filters: bool,
+    /// What may stand in front of the set: it is given every URL before the log is.
+    pub(super) front: Option<Arc<dyn Front>>,
 }
 
 impl std::fmt::Debug for State {
@@ -119,6 +122,7 @@ impl State {
             counters: Counters::default(),
             clock: Arc::clone(&options.clock),
             has_filters: false,
+            front: None,
             home,
             manifest,
             budget,
@@ -147,6 +151,11 @@ impl State {
             self.counters.cache_hits += 1;
             return Ok(true);
         }
+        if let Some(front) = &self.front
+            && front.is_new(fingerprint)?
+        {
+            return Ok(false);
+        }
         self.make_filters()?;
         self.find(fingerprint)
     }
@@ -173,6 +182,7 @@ impl State {
         if self.table.len() == self.table.capacity() || self.log.disk_bytes() > log_bytes_max {
             self.roll(&[], self.manifest.log_generation)?;
         }
+        self.tell_front(if is_grave { &[] } else { std::slice::from_ref(&fingerprint) })?;
         self.log.append(fingerprint | if is_grave { self.manifest.bits.grave() } else { 0 })?;
         self.table.put(fingerprint, is_grave);
         if is_grave {
@@ -184,11 +194,20 @@ impl State {
         Ok(())
     }
 
+    /// Gives what is about to be added to what stands in front.
+    fn tell_front(&self, new: &[u128]) -> Result<()> {
+        match &self.front {
+            Some(front) => new.iter().try_for_each(|fingerprint| front.insert(*fingerprint)),
+            None => Ok(()),
+        }
+    }
+
     /// Adds fingerprints in order that are not in the set.
     pub(super) fn add_all(&mut self, new: &[u128]) -> Result<()> {
         if new.len() < self.table.capacity() / 2 {
             return new.iter().try_for_each(|fingerprint| self.add(*fingerprint, false));
         }
+        self.tell_front(new)?;
         self.urls += new.len() as u64;
         self.roll(new, self.manifest.log_generation).inspect_err(|_| self.urls -= new.len() as u64)?;
         self.counters.inserted += new.len() as u64;

@@ -1,0 +1,308 @@
+//! `TwoTierSet`: a filter in front of an exact set, never in place of it.
+//!
+//! What the filter calls new is new, without a read of the exact set; what it calls probable is asked of the exact set, whose
+//! answer counts. So the filter's errors cost a read each, and never a URL.
+//!
+//! # The order of writes
+//!
+//! The exact set is the truth, and the filter follows from it: it holds fingerprints, not texts, and can be made anew at any time. So
+//! `sync` makes the exact set durable and nothing else. The filter is *saved* now and then; the [`stamp`] says
+//! what a saved filter covers: every file of the exact set with a number below the stamp's. For no crash to lose anything:
+//!
+//! 1. in memory a URL is told to the filter before it is added to the exact set, so the filter always holds all that the set does;
+//! 2. to save, the number of the set's next file is read first; the stamp is marked, so that a write that fails in the middle of a sector
+//!    is not taken for rot; then the filter is written and synced, then the stamp with that number replaces the old one. A crash between
+//!    leaves a filter that holds more than its stamp says, which is harmless;
+//! 3. opening gives the filter what the exact set has in its log and in files from the stamp's number on, whatever a crash made of
+//!    both, before the first answer;
+//! 4. a filter is made anew (there is none, or it is half written, or the stamp is another set's or ahead of the set) only when the
+//!    removal of the stamp is durable: an old stamp must not vouch for a new filter.
+//!
+//! A filter is saved when as many bytes of runs would be read to bring it up to date as it has itself, so that saving costs no more than
+//! the set's own merges, and opening after a crash reads no more than the filter's size of runs beside the filter.
+//!
+//! What was forgotten or has expired stays in the filter, which is an error of the filter like any other.
+
+mod stamp;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use filemap_io::{Access, Dir};
+
+use crate::bloom::growing::{GROWING_MAGIC, GrowingFilter};
+use crate::bloom::{BLOOM_MAGIC, BloomFilter, BloomOptions};
+use crate::disk::planted::{self, Mistake};
+use crate::disk::{DiskOptions, DiskUrlSet, Front};
+use crate::error::{Error, Result};
+use crate::files::{self, guard};
+use crate::seen::{SeenSet, SeenStats, Verdict};
+use stamp::Stamp;
+
+/// Which filter stands in front of a [`TwoTierSet`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum FrontFilter {
+    /// A [`GrowingFilter`] with this rate: for a number of URLs that nobody knows. Saving writes all of it.
+    Growing {
+        /// The chance that a new URL is asked of the exact set all the same: 1e-9 to 0.1.
+        rate: f64,
+    },
+    /// A [`BloomFilter`]: for a number of URLs that is known. Saving writes the parts that have changed.
+    Bloom(BloomOptions),
+}
+
+impl FrontFilter {
+    fn create(&self, dir: &Arc<dyn Dir>, name: &str) -> Result<Box<dyn SeenSet>> {
+        Ok(match self {
+            FrontFilter::Growing { rate } => Box::new(GrowingFilter::create(Arc::clone(dir), name, *rate, 0)?),
+            FrontFilter::Bloom(options) => Box::new(BloomFilter::create(Arc::clone(dir), name, options.clone())?),
+        })
+    }
+}
+
+/// The filter as the exact set sees it.
+#[derive(Debug)]
+struct Filter {
+    filter: Box<dyn SeenSet>,
+    /// Tests that it answered.
+    answered: AtomicU64,
+}
+
+/// What the filter takes of a fingerprint: all of it.
+fn key(fingerprint: u128) -> [u8; 10] {
+    files::array(&fingerprint.to_be_bytes(), 0)
+}
+
+impl Front for Filter {
+    fn is_new(&self, fingerprint: u128) -> Result<bool> {
+        let is_new = self.filter.contains(&key(fingerprint))?.is_new();
+        self.answered.fetch_add(u64::from(is_new), Ordering::Relaxed);
+        Ok(is_new)
+    }
+
+    fn insert(&self, fingerprint: u128) -> Result<()> {
+        self.filter.insert(&key(fingerprint))
+    }
+}
+
+/// A filter in front of a [`DiskUrlSet`]: new URLs are told without a read. See the module for the order of its writes.
+///
+/// It answers as the exact set does: `Seen` is certain as there, and there is no `ProbablySeen`. The set makes filters of its own, run by
+/// run, from the first test of one URL on, as far as its memory goes; this one is kept in a file, so that it is there at once when the set
+/// is opened, and its memory and rate are chosen apart.
+///
+/// ```
+/// use std::sync::Arc;
+/// use filemap_io::OsDir;
+/// use urlindex::{DiskOptions, FrontFilter, SeenSet, TwoTierSet, Verdict};
+///
+/// let folder = tempfile::tempdir().unwrap();
+/// let dir = Arc::new(OsDir::open(folder.path()).unwrap());
+/// let filter = FrontFilter::Growing { rate: 0.01 };
+/// let set = TwoTierSet::create(dir, "seen", DiskOptions::new(), &filter).unwrap();
+/// assert_eq!(set.check_and_insert(b"http://example.com/").unwrap(), Verdict::New);
+/// assert_eq!(set.contains(b"http://example.com/").unwrap(), Verdict::Seen);
+/// assert_eq!(set.contains(b"http://example.com/other").unwrap(), Verdict::New);
+/// set.sync().unwrap();
+/// ```
+#[derive(Debug)]
+pub struct TwoTierSet {
+    set: DiskUrlSet,
+    front: Arc<Filter>,
+    dir: Arc<dyn Dir>,
+    name: String,
+    /// The number below which the saved filter covers the set's files.
+    covers: Mutex<u64>,
+}
+
+impl TwoTierSet {
+    /// An empty set in the new file `name`, its filter in `name.filter`, the stamp between them in `name.tier`.
+    ///
+    /// # Errors
+    /// As [`DiskUrlSet::create`], and those of making the filter.
+    pub fn create(dir: Arc<dyn Dir>, name: &str, options: DiskOptions, filter: &FrontFilter) -> Result<TwoTierSet> {
+        let set = DiskUrlSet::create(Arc::clone(&dir), name, options)?;
+        TwoTierSet::with(dir, name, set, filter)
+    }
+
+    /// Opens a set, and gives its filter what that has not got yet. A [`DiskUrlSet`] that has no filter gets one, as `filter` says; if there
+    /// is one, `filter` is not looked at. To replace it by another, remove `name.filter` first.
+    ///
+    /// # Errors
+    /// As [`DiskUrlSet::open`]. [`Error::Corrupt`] of the filter or the stamp too, with file and offset: the exact set is not hurt by that;
+    /// remove the damaged file and open the set again, and the filter is made anew.
+    pub fn open(dir: Arc<dyn Dir>, name: &str, options: DiskOptions, filter: &FrontFilter) -> Result<TwoTierSet> {
+        let set = DiskUrlSet::open(Arc::clone(&dir), name, options)?;
+        TwoTierSet::with(dir, name, set, filter)
+    }
+
+    fn with(dir: Arc<dyn Dir>, name: &str, set: DiskUrlSet, wanted: &FrontFilter) -> Result<TwoTierSet> {
+        let vouches = |stamp: &Stamp| stamp.set == set.id() && stamp.covers <= set.next_number();
+        let stamp = Stamp::read(&*dir, name)?.filter(vouches);
+        let found = match &stamp {
+            Some(stamp) => match open_filter(&dir, name) {
+                Err(Error::Corrupt { .. }) if stamp.is_saving => None,
+                found => found?,
+            },
+            None => None,
+        };
+        let (filter, covers) = match (found, stamp) {
+            (Some(filter), Some(stamp)) => (filter, stamp.covers),
+            _ => (make_filter(&dir, name, wanted)?, 0),
+        };
+        let front = Arc::new(Filter { filter, answered: AtomicU64::new(0) });
+        let first = if planted::has(Mistake::RunsNotTold) { u64::MAX } else { covers };
+        for fingerprint in set.fingerprints_since(first)? {
+            front.insert(fingerprint?.to_u128())?;
+        }
+        set.put_in_front(Arc::clone(&front) as Arc<dyn Front>);
+        let set = TwoTierSet { set, front, dir, name: name.to_owned(), covers: Mutex::new(covers) };
+        if covers == 0 || set.is_worth_saving() {
+            set.save_filter()?;
+        }
+        Ok(set)
+    }
+
+    /// The exact set: all that it can do beside, such as to forget and to go through fingerprints, keeps the filter right.
+    pub fn exact(&self) -> &DiskUrlSet {
+        &self.set
+    }
+
+    /// The filter, for its figures. It holds fingerprints: URLs are not to be asked of it.
+    pub fn filter_stats(&self) -> SeenStats {
+        self.front.filter.stats()
+    }
+
+    /// How many tests were answered by the filter, since the set was opened.
+    pub fn answered_by_filter(&self) -> u64 {
+        self.front.answered.load(Ordering::Relaxed)
+    }
+
+    /// Saves the filter, so that a set that is opened after a crash need not read its runs for it. `sync` and closing do that when it is
+    /// worth it.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Poisoned`], of the filter: the set takes no more URLs then.
+    pub fn save_filter(&self) -> Result<()> {
+        let mut covers = guard(&self.covers);
+        // Before the filter is written: what is added meanwhile is in files from this number on.
+        let stamp = Stamp { set: self.set.id(), covers: self.set.next_number(), is_saving: false };
+        if stamp.covers == *covers {
+            return Ok(());
+        }
+        if *covers > 0 && !planted::has(Mistake::SavingNotMarked) {
+            Stamp { covers: *covers, is_saving: true, ..stamp }.write(&*self.dir, &self.name)?;
+        }
+        if planted::has(Mistake::StampFirst) {
+            stamp.write(&*self.dir, &self.name)?;
+        }
+        self.front.filter.sync()?;
+        stamp.write(&*self.dir, &self.name)?;
+        *covers = stamp.covers;
+        Ok(())
+    }
+
+    fn is_worth_saving(&self) -> bool {
+        let covers = *guard(&self.covers);
+        let behind = self.set.run_bytes_since(covers);
+        behind > 0 && behind >= self.front.filter.memory_bytes()
+    }
+}
+
+fn filter_name(name: &str) -> String {
+    format!("{name}.filter")
+}
+
+/// The saved filter, of whatever kind; `None` if there is none.
+fn open_filter(dir: &Arc<dyn Dir>, name: &str) -> Result<Option<Box<dyn SeenSet>>> {
+    let name = filter_name(name);
+    if !files::exists(&**dir, &name)? {
+        return Ok(None);
+    }
+    let file = dir.open(&name, Access::Read).map_err(Error::io("open", &name))?;
+    let mut magic = [0; 8];
+    files::read_exact(&*file, &name, &mut magic, 0)?;
+    Ok(Some(match magic {
+        BLOOM_MAGIC => Box::new(BloomFilter::open(Arc::clone(dir), &name)?),
+        GROWING_MAGIC => Box::new(GrowingFilter::open(Arc::clone(dir), &name)?),
+        _ => return Err(Error::corrupt(&name, 0, "this is no filter")),
+    }))
+}
+
+/// An empty filter, for which no stamp vouches.
+fn make_filter(dir: &Arc<dyn Dir>, name: &str, wanted: &FrontFilter) -> Result<Box<dyn SeenSet>> {
+    if !planted::has(Mistake::StampKept) {
+        Stamp::remove(&**dir, name)?;
+    }
+    let name = filter_name(name);
+    files::remove(&**dir, &name)?;
+    wanted.create(dir, &name)
+}
+
+impl SeenSet for TwoTierSet {
+    fn check_and_insert(&self, url: &[u8]) -> Result<Verdict> {
+        self.set.check_and_insert(url)
+    }
+
+    /// New URLs are told without the exact set's lock.
+    fn contains(&self, url: &[u8]) -> Result<Verdict> {
+        let fingerprint = self.set.fingerprint(url).to_u128();
+        if self.front.is_new(fingerprint)? {
+            return Ok(Verdict::New);
+        }
+        self.set.contains_fingerprint(fingerprint)
+    }
+
+    /// As [`DiskUrlSet::check_and_insert_all`]: there are no verdicts after an error.
+    fn check_and_insert_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
+        self.set.check_and_insert_batch(urls, verdicts)
+    }
+
+    fn contains_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
+        self.set.contains_batch(urls, verdicts)
+    }
+
+    fn len(&self) -> u64 {
+        self.set.len()
+    }
+
+    /// Of both.
+    fn memory_bytes(&self) -> u64 {
+        self.set.memory_bytes() + self.front.filter.memory_bytes()
+    }
+
+    /// Of both.
+    fn disk_bytes(&self) -> u64 {
+        self.set.disk_bytes() + self.front.filter.disk_bytes() + stamp::BYTES as u64
+    }
+
+    /// Of the exact set: the filter's errors are asked of it.
+    fn false_positive_rate(&self) -> f64 {
+        self.set.false_positive_rate()
+    }
+
+    fn expected_loss(&self) -> f64 {
+        self.set.expected_loss()
+    }
+
+    /// Makes the exact set durable, and saves the filter if that is worth it.
+    fn sync(&self) -> Result<()> {
+        self.set.sync()?;
+        if self.is_worth_saving() { self.save_filter() } else { Ok(()) }
+    }
+
+    fn stats(&self) -> SeenStats {
+        SeenStats { memory_bytes: self.memory_bytes(), disk_bytes: self.disk_bytes(), ..self.set.stats() }
+    }
+}
+
+impl Drop for TwoTierSet {
+    /// Saves the filter, if it can: the set is opened the faster then.
+    fn drop(&mut self) {
+        let _ = self.save_filter();
+    }
+}
+
+#[cfg(test)]
+mod tests;
