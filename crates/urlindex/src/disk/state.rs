@@ -279,7 +279,8 @@ impl State {
         }
         // Their filters make room for the new one; if this fails, look-ups read.
         self.levels[first..].iter_mut().for_each(|level| level.filter = None);
-        let mut filter = if self.has_filters { self.new_filter(entries) } else { None };
+        let has_filter = self.has_filters && first >= self.first_with_filter();
+        let mut filter = if has_filter { self.new_filter(entries) } else { None };
         let mut sources = vec![Source::Memory(new), Source::Memory(recent)];
         let runs = self.levels[first..].iter().rev();
         sources.extend(runs.map(|level| Source::Run(RunReader::new(Arc::clone(&level.run)))));
@@ -324,12 +325,18 @@ impl State {
         }
     }
 
+    /// The first run that is to have a filter. What stands in front does for the oldest, which has most URLs: what comes so far is
+    /// nearly always in it.
+    fn first_with_filter(&self) -> usize {
+        usize::from(self.front.is_some())
+    }
+
     /// Makes the filters of the runs that were there before the first test of one URL, by reading them.
     fn make_filters(&mut self) -> Result<()> {
         if self.has_filters {
             return Ok(());
         }
-        for number in 0..self.levels.len() {
+        for number in self.first_with_filter()..self.levels.len() {
             let run = Arc::clone(&self.levels[number].run);
             let Some(mut filter) = self.new_filter(run.info.entries()) else { continue };
             let mask = self.manifest.bits.mask();

@@ -88,9 +88,10 @@ impl Front for Filter {
 
 /// A filter in front of a [`DiskUrlSet`]: new URLs are told without a read. See the module for the order of its writes.
 ///
-/// It answers as the exact set does: `Seen` is certain as there, and there is no `ProbablySeen`. The set makes filters of its own, run by
-/// run, from the first test of one URL on, as far as its memory goes; this one is kept in a file, so that it is there at once when the set
-/// is opened, and its memory and rate are chosen apart.
+/// It answers as the exact set does: `Seen` is certain as there, and there is no `ProbablySeen`. By itself the set makes filters of all its
+/// runs, from the first test of one URL on, by reading them, as far as its memory goes. With this one, which is kept in a file and whose
+/// memory and rate are chosen apart, it makes none of the oldest run, which has more URLs than all others together: so less is read
+/// after opening, and new URLs are asked of one filter in place of one a run.
 ///
 /// ```
 /// use std::sync::Arc;
