@@ -9,6 +9,7 @@ pub mod device;
 pub mod dictionaries;
 pub mod drive;
 pub mod fixture;
+pub mod generalised_list;
 pub mod generate;
 pub mod process;
 pub mod random;

@@ -3,8 +3,10 @@
 //! URLs are texts of about 60 bytes made from their numbers, of 4 M hosts whose sizes are spread over three decades. Making them is timed
 //! apart: a test is a URL's text put into a batch, its share of the batch's answer, and of what is written for it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -18,9 +20,9 @@ use urlindex::{DiskOptions, DiskStats, DiskUrlSet, FingerprintBits, SeenSet};
 /// Arguments of `fm-bench seen --kind disk`.
 #[derive(Args)]
 pub struct DiskArgs {
-    /// Where the set is made; a temporary directory if not given. What is made there stays
+    /// Where sets are made; a temporary directory if not given. What is made there stays
     #[arg(long)]
-    dir: Option<PathBuf>,
+    pub dir: Option<PathBuf>,
     /// URLs of a batch (16 bytes of memory each)
     #[arg(long, default_value_t = 10_000_000)]
     batch: u64,
@@ -87,6 +89,8 @@ struct Mark {
     /// In the set, and in all.
     time: Duration,
     whole: Duration,
+    /// Tests a second since the mark before.
+    rate: f64,
     device_bytes: u64,
     stats: DiskStats,
 }
@@ -99,15 +103,29 @@ pub fn run(args: &DiskArgs, urls: u64, seed: u64) -> Outcome<Report> {
     let bits = if args.short { FingerprintBits::Bits64 } else { FingerprintBits::Bits80 };
     let options = DiskOptions::new().memory_bytes(args.memory).fingerprint_bits(bits);
     let set = DiskUrlSet::create(Arc::clone(&dir), "urls", options.clone())?;
+    let watch = FolderWatch::start(path);
     let mut report = Report::default();
     report.count("URLs", urls);
     report.count("memory of the set, bytes", args.memory);
-    let wrong = if args.crawl {
+    report.note("bits of a fingerprint", bits.bits());
+    let (whole, wrong) = if args.crawl {
         one_at_a_time(&set, urls, seed, &mut report)?
     } else {
         report.count("URLs of a batch", args.batch);
         batches(&set, args.batch.max(1), urls, seed, &mut report)?
     };
+    report.section("over the whole run");
+    let rate = whole.tests as f64 / whole.time.as_secs_f64() / 1e6;
+    report.against("tests", rate, "M/s", Bar::AtLeast(if args.crawl { 0.0 } else { 1.0 }));
+    report.number("time in the set", whole.time.as_secs_f64(), "s");
+    report.number("time in all, making of texts included", whole.whole.as_secs_f64(), "s");
+    let io = (whole.stats.read_bytes + whole.stats.written_bytes) as f64 / whole.tests as f64;
+    report.against("bytes of I/O a test", io, "", Bar::AtMost(400.0));
+    report.number("bytes of the device's I/O a test", whole.device_bytes as f64 / whole.tests as f64, "");
+    report.against("bytes of disk a URL", set.disk_bytes() as f64 / set.len() as f64, "", Bar::AtMost(8.0));
+    let most = watch.most_bytes() as f64 / set.len() as f64;
+    report.number("bytes of files a URL, at most, while a merge has old and new runs", most, "");
+    report.against("memory, the most resident", mebibytes(peak_resident_bytes()?), "MiB", Bar::AtMost(1024.0));
     report.section("at the end");
     report.count("URLs in the set", set.len());
     report.against("wrong answers", wrong as f64, "", Bar::AtMost(0.0));
@@ -137,7 +155,49 @@ fn check(set: &DiskUrlSet, urls: u64, seed: u64) -> Outcome<u64> {
     Ok(wrong)
 }
 
-fn batches(set: &DiskUrlSet, batch_urls: u64, urls: u64, seed: u64, report: &mut Report) -> Outcome<u64> {
+fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+/// Watches how many bytes the files in a folder have, five times a second.
+struct FolderWatch {
+    most: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl FolderWatch {
+    fn start(path: &Path) -> FolderWatch {
+        let (most, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (path, most_too, stop_too) = (path.to_owned(), Arc::clone(&most), Arc::clone(&stop));
+        let thread = std::thread::spawn(move || {
+            while !stop_too.load(Ordering::Relaxed) {
+                // Files come and go meanwhile: what cannot be looked at is not there.
+                let files = std::fs::read_dir(&path).into_iter().flatten().flatten();
+                let bytes = files.filter_map(|file| Some(file.metadata().ok()?.len())).sum();
+                most_too.fetch_max(bytes, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        });
+        FolderWatch { most, stop, thread: Some(thread) }
+    }
+
+    fn most_bytes(&self) -> u64 {
+        self.most.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for FolderWatch {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The last mark, and how many answers were wrong.
+fn batches(set: &DiskUrlSet, batch_urls: u64, urls: u64, seed: u64, report: &mut Report) -> Outcome<(Mark, u64)> {
     let mut texts = Texts::new(seed);
     let mut batch = set.batch();
     batch.reserve(batch_urls.min(urls) as usize);
@@ -160,15 +220,16 @@ fn batches(set: &DiskUrlSet, batch_urls: u64, urls: u64, seed: u64, report: &mut
         if done == next_mark {
             (now.whole, now.stats) = (begun.elapsed(), set.disk_stats());
             now.device_bytes = device_read_bytes()? + device_written_bytes()?;
-            decade(set, &before, &now, report)?;
+            now.rate = decade(set, &before, &now, report)?;
             before = now;
             next_mark = (next_mark * 10).min(urls);
         }
     }
-    Ok(wrong)
+    Ok((before, wrong))
 }
 
-fn one_at_a_time(set: &DiskUrlSet, urls: u64, seed: u64, report: &mut Report) -> Outcome<u64> {
+/// The last mark, and how many answers were wrong.
+fn one_at_a_time(set: &DiskUrlSet, urls: u64, seed: u64, report: &mut Report) -> Outcome<(Mark, u64)> {
     let (mut texts, mut random) = (Texts::new(seed), Random::of(seed, 2));
     let (mut known, mut wrong, mut next_mark) = (0u64, 0, FIRST_MARK.min(urls));
     let (mut now, mut before) = (Mark::default(), Mark::default());
@@ -200,16 +261,16 @@ fn one_at_a_time(set: &DiskUrlSet, urls: u64, seed: u64, report: &mut Report) ->
             set.sync()?;
             (now.whole, now.stats) = (begun.elapsed(), set.disk_stats());
             now.device_bytes = device_read_bytes()? + device_written_bytes()?;
-            decade(set, &before, &now, report)?;
+            now.rate = decade(set, &before, &now, report)?;
             before = now;
             next_mark = (next_mark * 10).min(urls);
         }
     }
-    Ok(wrong)
+    Ok((before, wrong))
 }
 
-/// The figures of the tests between two marks.
-fn decade(set: &DiskUrlSet, before: &Mark, now: &Mark, report: &mut Report) -> Outcome<()> {
+/// The figures of the tests between two marks; how many there were in a second.
+fn decade(set: &DiskUrlSet, before: &Mark, now: &Mark, report: &mut Report) -> Outcome<f64> {
     let tests = (now.tests - before.tests) as f64;
     let of = |count: fn(&DiskStats) -> u64| (count(&now.stats) - count(&before.stats)) as f64 / tests;
     let is_single = now.stats.tests > 0;
@@ -218,8 +279,8 @@ fn decade(set: &DiskUrlSet, before: &Mark, now: &Mark, report: &mut Report) -> O
     report.against("tests", rate / 1e6, "M/s", Bar::AtLeast(if is_single { 0.0 } else { 1.0 }));
     report.number("tests, making of texts included", tests / (now.whole - before.whole).as_secs_f64() / 1e6, "M/s");
     if before.tests > 0 {
-        let rate_before = before.tests as f64 / before.time.as_secs_f64();
-        report.number("of the rate up to here", rate / rate_before, "x");
+        let (name, ratio) = ("of the rate of the decade before", rate / before.rate);
+        if is_single { report.number(name, ratio, "x") } else { report.against(name, ratio, "x", Bar::AtLeast(0.6)) }
     }
     report.number("bytes read a test", of(|stats| stats.read_bytes), "");
     report.number("bytes written a test", of(|stats| stats.written_bytes), "");
@@ -228,14 +289,16 @@ fn decade(set: &DiskUrlSet, before: &Mark, now: &Mark, report: &mut Report) -> O
     let device_bytes = (now.device_bytes - before.device_bytes) as f64 / tests;
     report.number("bytes of the device's I/O a test", device_bytes, "");
     report.against("bytes of disk a URL", set.disk_bytes() as f64 / set.len() as f64, "", Bar::AtMost(8.0));
-    report.number("memory, by the set", set.memory_bytes() as f64 / f64::from(1 << 20), "MiB");
-    report.number("memory, the most resident", peak_resident_bytes()? as f64 / f64::from(1 << 20), "MiB");
+    report.number("memory, by the set", mebibytes(set.memory_bytes()), "MiB");
+    report.number("memory, the most resident", mebibytes(peak_resident_bytes()?), "MiB");
     report.count("runs", now.stats.runs);
     if is_single {
         report.against("preads a test", of(|stats| stats.block_reads), "", Bar::AtMost(0.05));
         report.number("found in the table of recent URLs", of(|stats| stats.table_hits), "");
         report.number("found in the cache of popular URLs", of(|stats| stats.cache_hits), "");
         let in_memory = of(|stats| stats.table_hits + stats.cache_hits);
+        report.number("of the known URLs, found in the table", of(|stats| stats.table_hits) / DUPLICATES, "");
+        report.number("of the known URLs, found in the cache", of(|stats| stats.cache_hits) / DUPLICATES, "");
         report.number("of the known URLs, found in memory", in_memory / DUPLICATES, "");
     }
     // Long runs are watched.
@@ -245,5 +308,5 @@ fn decade(set: &DiskUrlSet, before: &Mark, now: &Mark, report: &mut Report) -> O
         now.whole.as_secs_f64(),
         rate / 1e6
     );
-    Ok(())
+    Ok(rate)
 }

@@ -4,6 +4,7 @@
 //! figures that they gave.
 
 mod bare;
+mod chart;
 mod compare;
 mod dictionaries;
 mod disk;
@@ -14,7 +15,10 @@ mod overwrite;
 mod reopen;
 mod scale;
 mod seen;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod store;
+mod table;
 
 use std::io::Write;
 use std::path::PathBuf;

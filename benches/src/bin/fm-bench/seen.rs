@@ -25,6 +25,7 @@ use urlindex::{
 };
 
 use crate::disk::{self, DiskArgs};
+use crate::{chart, table};
 
 /// Arguments of `fm-bench seen`.
 #[derive(Args)]
@@ -44,8 +45,8 @@ pub struct SeenArgs {
     /// What to measure; all of it, if nothing is named
     #[arg(long, value_delimiter = ',', value_parser = ["canonical", "md5", "bloom", "speed", "growing", "trie"])]
     only: Vec<String>,
-    /// Measure the set on disk instead, with URLs made on the fly
-    #[arg(long, value_parser = ["disk"])]
+    /// Instead: the set on disk with URLs made on the fly, the paper's table, or the figures of the chart
+    #[arg(long, value_parser = ["disk", "table", "chart"])]
     kind: Option<String>,
     #[command(flatten)]
     disk: DiskArgs,
@@ -54,17 +55,18 @@ pub struct SeenArgs {
 /// URLs made at once.
 const BATCH: u64 = 100_000;
 /// Numbers from here on are for URLs that were never inserted.
-const STRANGERS: u64 = 1 << 40;
+pub const STRANGERS: u64 = 1 << 40;
 
 /// Texts one after the other.
 #[derive(Default)]
-struct Batch {
+pub struct Batch {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl Batch {
-    fn of(list: &UrlList, numbers: impl Iterator<Item = u64>) -> Batch {
+    /// The URLs of a list that have these numbers.
+    pub fn of(list: &UrlList, numbers: impl Iterator<Item = u64>) -> Batch {
         let (mut batch, mut url) = (Batch::default(), Vec::new());
         for number in numbers {
             list.url(number, &mut url);
@@ -74,13 +76,14 @@ impl Batch {
         batch
     }
 
-    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
     }
 
     /// Nanoseconds on a core for each URL: other work on the machine does not count.
-    fn time<T>(&self, mut work: impl FnMut(&[u8]) -> T) -> f64 {
+    pub fn time<T>(&self, mut work: impl FnMut(&[u8]) -> T) -> f64 {
         let start = core_ns();
         self.iter().for_each(|url| {
             black_box(work(url));
@@ -97,8 +100,12 @@ fn core_ns() -> i64 {
 
 /// Runs the measurements.
 pub fn run(args: &SeenArgs) -> Outcome<Report> {
-    if args.kind.is_some() {
-        return disk::run(&args.disk, args.urls, args.seed);
+    let dir = args.disk.dir.as_deref();
+    match args.kind.as_deref() {
+        Some("disk") => return disk::run(&args.disk, args.urls, args.seed),
+        Some("table") => return table::run(&args.list, dir, args.rounds, args.seed),
+        Some(_) => return chart::run(&UrlList::read(&args.list, args.seed)?, dir, args.urls, args.seed),
+        None => {}
     }
     let list = UrlList::read(&args.list, args.seed)?;
     let mut report = Report::default();
