@@ -28,6 +28,8 @@ fn a_body_is_new_once_by_text_and_by_digest() {
     let mut verdicts = Vec::new();
     set.check_and_insert_batch(&[&two, &one, &two, &empty], &mut verdicts).expect("inserted");
     assert_eq!(verdicts, [Verdict::New, Verdict::Seen, Verdict::Seen, Verdict::New]);
+    set.contains_batch(&[&two, b"another", &empty], &mut verdicts).expect("known");
+    assert_eq!(verdicts, [Verdict::Seen, Verdict::New, Verdict::Seen]);
     assert!(set.forget_digest(&ContentSeen::digest(b"")).expect("forgotten"));
     assert_eq!((set.len(), set.stats().urls), (2, 2));
     // XXH3-128 of nothing, in its canonical order of bytes: what the page store keeps for an empty body.

@@ -18,8 +18,8 @@
 //! 4. a filter is made anew (there is none, or it is half written, or the stamp is another set's or ahead of the set) only when the
 //!    removal of the stamp is durable: an old stamp must not vouch for a new filter.
 //!
-//! A filter is saved when as many bytes of runs would be read to bring it up to date as it has itself, so that saving costs no more than
-//! the set's own merges, and opening after a crash reads no more than the filter's size of runs beside the filter.
+//! `sync` saves the filter when as many bytes of runs would be read to bring it up to date as it has itself: so saving costs no more than
+//! the set's own merges, and opening after a crash reads no more of the runs than that and what was merged since the last `sync`.
 //!
 //! What was forgotten or has expired stays in the filter, which is an error of the filter like any other.
 
