@@ -20,6 +20,8 @@ const AGAIN: u128 = 1 << 34;
 const URLS_MAX: usize = u32::MAX as usize;
 /// With fewer records than one in so many blocks, filters and single reads are cheaper than a pass.
 const BLOCKS_PER_RECORD: u64 = 8;
+/// With so many records for each block, all blocks are read whatever stands in front, and asking that is the larger cost.
+const RECORDS_PER_BLOCK: u64 = 16;
 /// Threads that look up a batch, and how many records each has at least: a thread is 20 us.
 const THREADS_MAX: usize = 8;
 const RECORDS_PER_THREAD: usize = 1 << 16;
@@ -147,7 +149,9 @@ fn threads(records: usize) -> usize {
 
 fn look_up_in_runs(levels: &[Level], front: Option<&dyn Front>, mask: u128, records: &mut [u128]) -> Result<()> {
     let mut undecided = records.len();
-    if let Some(front) = front {
+    if let Some(front) = front
+        && levels.iter().any(|level| level.run.info.blocks * RECORDS_PER_BLOCK > records.len() as u64)
+    {
         undecided = 0;
         for record in records.iter_mut().filter(|record| **record & DECIDED == 0) {
             let is_new = front.is_new(*record & mask)?;

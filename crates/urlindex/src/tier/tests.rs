@@ -69,6 +69,25 @@ fn new_urls_are_told_without_reading_the_exact_set_and_probable_ones_are_asked_o
 }
 
 #[test]
+fn of_a_small_batch_only_probable_urls_are_read_for() {
+    let disk = SimDisk::new(1);
+    let set = TwoTierSet::create(disk.dir(), "seen", options(), &growing()).expect("made");
+    insert_batch(&set, 0..100_000);
+    let read_for = |urls: std::ops::Range<u64>| {
+        let before = set.exact().disk_stats().read_bytes;
+        let urls: Vec<Vec<u8>> = urls.map(url).collect();
+        let urls: Vec<&[u8]> = urls.iter().map(Vec::as_slice).collect();
+        let mut verdicts = Vec::new();
+        set.contains_batch(&urls, &mut verdicts).expect("known");
+        (verdicts.iter().filter(|verdict| verdict.is_new()).count(), set.exact().disk_stats().read_bytes - before)
+    };
+    let (new, bytes) = read_for(200_000..200_020);
+    assert!(new == 20 && bytes <= 4 * 4096, "{new} new, {bytes} bytes read");
+    let (new, bytes) = read_for(50_000..50_020);
+    assert!(new == 0 && bytes > 0, "{new} new, {bytes} bytes read");
+}
+
+#[test]
 fn a_poor_filter_costs_reads_and_no_answers() {
     let disk = SimDisk::new(1);
     let poor = FrontFilter::Bloom(BloomOptions::new(100, 0.5));
