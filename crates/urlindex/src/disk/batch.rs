@@ -19,6 +19,8 @@ const AGAIN: u128 = 1 << 34;
 const URLS_MAX: usize = u32::MAX as usize;
 /// With fewer records than one in so many blocks, filters and single reads are cheaper than a pass.
 const BLOCKS_PER_RECORD: u64 = 8;
+/// With fewer records than one in so many slots, the table is asked for each of them.
+const SLOTS_PER_RECORD: usize = 32;
 /// Threads that look up a batch, and how many records each has at least: a thread is 20 us.
 const THREADS_MAX: usize = 8;
 const RECORDS_PER_THREAD: usize = 1 << 16;
@@ -164,7 +166,8 @@ fn look_up_in_runs(levels: &[Level], mask: u128, records: &mut [u128]) -> Result
 fn look_up_in_table(state: &mut State, records: &mut [u128]) {
     let decide = |is_grave: bool| if is_grave { DECIDED } else { DECIDED | SEEN };
     let bits = state.manifest.bits;
-    if state.table.len() / 4 > records.len() {
+    // Going through a large table costs more than asking it for a few.
+    if (state.table.len() / 4).max(state.table.capacity() / SLOTS_PER_RECORD) > records.len() {
         for record in records.iter_mut().filter(|record| **record & DECIDED == 0) {
             *record |= state.table.ask(*record & bits.mask()).map_or(0, decide);
         }

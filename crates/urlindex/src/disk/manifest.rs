@@ -24,7 +24,8 @@ use super::run::RunInfo;
 use crate::error::{Error, Result};
 use crate::files::{self, array};
 
-const MAGIC: [u8; 8] = *b"FMDSET01";
+/// With which the file of a set on disk begins.
+pub(crate) const MAGIC: [u8; 8] = *b"FMDSET01";
 const VERSION: u16 = 1;
 const HEADER_BYTES: usize = 96;
 const RUN_BYTES: usize = 48;

@@ -18,6 +18,7 @@
 //!
 //! A file is written whole, synced, and only then named by the manifest; it is never changed and is removed when no manifest names it.
 
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -91,6 +92,16 @@ impl Home {
         format!("{}.{number:06}.log", self.name)
     }
 
+    /// Opens a file that the manifest names.
+    pub(super) fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>> {
+        match self.dir.open(name, access) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(Error::corrupt(name, 0, "the file is gone, and its set names it"))
+            }
+            opened => opened.map_err(Error::io("open", name)),
+        }
+    }
+
     /// Whether this could be the name of a run or a log of this set.
     pub(super) fn owns(&self, file: &str) -> bool {
         let Some(rest) = file.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix('.')) else { return false };
@@ -115,7 +126,7 @@ impl Run {
     /// Opens the run that the manifest describes, and reads its index.
     pub(super) fn open(home: &Home, info: RunInfo) -> Result<Run> {
         let name = home.run_name(info.number);
-        let file = home.dir.open(&name, Access::Read).map_err(Error::io("open", &name))?;
+        let file = home.open(&name, Access::Read)?;
         let len = file.len().map_err(Error::io("length", &name))?;
         if len != info.disk_bytes() {
             let what = format!("the file has {len} bytes, its set asks for {}", info.disk_bytes());
