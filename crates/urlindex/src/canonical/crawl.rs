@@ -1,13 +1,14 @@
 //! The canonicaliser of crawls: the URL standard, then named rules that can be switched; and why a URL became what it did.
 //!
 //! The rules run in order, again and again until none changes anything; whatever they make is parsed again unless its bytes prove that
-//! that would change nothing. So an answer is its own canonical form, whichever rules are on.
+//! that would change nothing. So an answer is its own canonical form, whichever rules are on. Of most URLs their bytes prove that no rule would
+//! change them either ([`settled`]); then none is tried.
 
 use std::borrow::Cow;
 
 use super::parts::Parts;
 use super::rule::{Rule, RuleSet};
-use super::{Canonicalizer, UrlError, fast, rewrite, whatwg};
+use super::{Canonicalizer, UrlError, fast, rewrite, settled, whatwg};
 
 /// Rounds of rules after which a URL is given up. Each round makes it shorter or sorts it: real ones take one or two.
 const ROUNDS_MAX: usize = 64;
@@ -92,6 +93,20 @@ impl CrawlRules {
         Explanation { key: key.map(Cow::into_owned), steps }
     }
 
+    /// The key of a URL, if its bytes prove what it is.
+    pub(super) fn proved<'a>(&self, url: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        if !self.rules.has(Rule::Fragment) || !self.dropped.is_empty() {
+            return None;
+        }
+        let part = fast::canonical_part(url)?;
+        if settled::is_settled(part, self.rules) {
+            return Some(Cow::Borrowed(part));
+        }
+        let turns = self.rules.has(Rule::Surt) && settled::is_settled(part, self.rules.without(Rule::Surt));
+        turns.then(|| Cow::Owned(settled::turned(part)))
+    }
+
+    /// The rules, one after the other. Who wants the steps gets all of them, and no proofs.
     fn run<'a>(&self, url: &'a [u8], notes: &mut Notes<'_>) -> Result<Cow<'a, [u8]>, UrlError> {
         let mut text = match fast::canonical_part(url).and_then(|part| std::str::from_utf8(part).ok()) {
             // With a fragment that stays the parser has to see to it.
@@ -111,7 +126,12 @@ impl CrawlRules {
         for _ in 0..ROUNDS_MAX {
             let Some(changed) = self.round(&text, notes) else { return Ok(into_bytes(text)) };
             text = match fast::canonical_part(changed.as_bytes()) {
-                Some(part) if part.len() == changed.len() => Cow::Owned(changed),
+                Some(part) if part.len() == changed.len() => {
+                    if notes.0.is_none() && self.dropped.is_empty() && settled::is_settled(part, self.rules) {
+                        return Ok(Cow::Owned(changed.into_bytes()));
+                    }
+                    Cow::Owned(changed)
+                }
                 _ => {
                     let parsed = with_written_port(whatwg::parse(&changed)?, &changed);
                     notes.add("whatwg", &changed, &parsed);
@@ -207,7 +227,10 @@ impl Canonicalizer for CrawlRules {
     }
 
     fn canonical<'a>(&self, url: &'a [u8]) -> Result<Cow<'a, [u8]>, UrlError> {
-        self.run(url, &mut Notes(None))
+        match self.proved(url) {
+            Some(key) => Ok(key),
+            None => self.run(url, &mut Notes(None)),
+        }
     }
 }
 

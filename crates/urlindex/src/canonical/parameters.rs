@@ -55,21 +55,85 @@ const TRACKING_NAMES: [&str; 29] = [
     "yclid",
 ];
 
+/// Names that count only with a value that looks like an id.
+const SHORT_NAMES: [&str; 2] = ["s", "sid"];
+/// Names that begin so.
+const ASP_SESSION: &str = "aspsessionid";
+const UTM: &str = "utm_";
+
 /// Digits that make the value of a short name an id.
 const ID_DIGITS: usize = 32;
 
 pub(super) fn is_session(name: &str, value: &str) -> bool {
-    let is = |other: &str| name.eq_ignore_ascii_case(other);
+    let is = |other: &&str| name.eq_ignore_ascii_case(other);
     let is_id = || value.len() >= ID_DIGITS && value.bytes().all(|byte| byte.is_ascii_hexdigit());
-    SESSION_NAMES.iter().any(|session| is(session))
-        || name.as_bytes().get(..12).is_some_and(|head| head.eq_ignore_ascii_case(b"aspsessionid"))
-        || ((is("sid") || is("s")) && is_id())
+    SESSION_NAMES.iter().any(is) || begins(name, ASP_SESSION) || (SHORT_NAMES.iter().any(is) && is_id())
+}
+
+fn begins(name: &str, head: &str) -> bool {
+    name.as_bytes().get(..head.len()).is_some_and(|bytes| bytes.eq_ignore_ascii_case(head.as_bytes()))
 }
 
 pub(super) fn is_tracking(name: &str) -> bool {
-    let begins =
-        |head: &str| name.as_bytes().get(..head.len()).is_some_and(|b| b.eq_ignore_ascii_case(head.as_bytes()));
-    begins("utm_") || TRACKING_NAMES.iter().any(|tracking| name.eq_ignore_ascii_case(tracking))
+    begins(name, UTM) || TRACKING_NAMES.iter().any(|tracking| name.eq_ignore_ascii_case(tracking))
+}
+
+/// Whether a parameter of this name may be one of a session or of tracking: by the first byte and the length of its name, in a few
+/// instructions. Nearly all others are told.
+#[inline]
+pub(super) fn may_be_dropped(name: &[u8]) -> bool {
+    let Some(first) = name.first() else { return false };
+    let is_possible = LENGTHS[usize::from(*first)] >> name.len().min(LENGTH_MAX) & 1 == 1;
+    is_possible && is_listed(name)
+}
+
+/// As [`may_be_dropped`], by its name as a whole.
+#[cold]
+fn is_listed(name: &[u8]) -> bool {
+    let Ok(name) = std::str::from_utf8(name) else { return true };
+    // Whatever value such a short name has, it is not looked at here.
+    is_session(name, "") || is_tracking(name) || SHORT_NAMES.iter().any(|short| short.eq_ignore_ascii_case(name))
+}
+
+/// Names that are longer count as one of this length: some have any length.
+const LENGTH_MAX: usize = 31;
+
+/// For each first byte, the lengths of the names that begin with it: a bit each.
+const LENGTHS: [u32; 256] = {
+    let mut lengths = [0; 256];
+    let mut i = 0;
+    while i < SESSION_NAMES.len() {
+        note_length(&mut lengths, SESSION_NAMES[i]);
+        i += 1;
+    }
+    i = 0;
+    while i < TRACKING_NAMES.len() {
+        note_length(&mut lengths, TRACKING_NAMES[i]);
+        i += 1;
+    }
+    i = 0;
+    while i < SHORT_NAMES.len() {
+        note_length(&mut lengths, SHORT_NAMES[i]);
+        i += 1;
+    }
+    let prefixes = [ASP_SESSION, UTM];
+    i = 0;
+    while i < prefixes.len() {
+        let mut len = prefixes[i].len();
+        while len <= LENGTH_MAX {
+            lengths[prefixes[i].as_bytes()[0].to_ascii_lowercase() as usize] |= 1 << len;
+            lengths[prefixes[i].as_bytes()[0].to_ascii_uppercase() as usize] |= 1 << len;
+            len += 1;
+        }
+        i += 1;
+    }
+    lengths
+};
+
+const fn note_length(lengths: &mut [u32; 256], name: &str) {
+    assert!(name.len() < LENGTH_MAX);
+    lengths[name.as_bytes()[0].to_ascii_lowercase() as usize] |= 1 << name.len();
+    lengths[name.as_bytes()[0].to_ascii_uppercase() as usize] |= 1 << name.len();
 }
 
 fn name_and_value(parameter: &str) -> (&str, &str) {
