@@ -189,16 +189,14 @@ fn into_bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
 
 /// The parser drops default ports by itself; here that is a rule, so what was written comes back for it.
 fn with_written_port(parsed: String, written: &str) -> String {
+    let rest = written.trim_start_matches(|c: char| c <= ' ').split_once(':').map_or("", |(_, rest)| rest);
+    let rest = rest.trim_start_matches(['/', '\\']);
+    let authority = rest.split(['/', '\\', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let Some((_, port)) = host.rsplit_once(':').filter(|(host, _)| !host.is_empty()) else { return parsed };
     let Some(parts) = Parts::of(&parsed).filter(|parts| parts.port.is_none()) else { return parsed };
     let default = if parts.scheme == "http" { "80" } else { "443" };
-    let written = written.trim_start_matches(|c: char| c <= ' ');
-    let is_written = written.split_once(':').is_some_and(|(_, rest)| {
-        let rest = rest.trim_start_matches(['/', '\\']);
-        let authority = rest.split(['/', '\\', '?', '#']).next().unwrap_or_default();
-        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-        host.rsplit_once(':').is_some_and(|(host, port)| port == default && !host.is_empty())
-    });
-    if is_written { with_port(parts, default) } else { parsed }
+    if port == default { with_port(parts, default) } else { parsed }
 }
 
 fn with_port<'a>(mut parts: Parts<'a>, port: &'a str) -> String {

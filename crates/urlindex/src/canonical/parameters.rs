@@ -65,6 +65,10 @@ const UTM: &str = "utm_";
 const ID_DIGITS: usize = 32;
 
 pub(super) fn is_session(name: &str, value: &str) -> bool {
+    is_possible(name.as_bytes()) && is_listed_session(name, value)
+}
+
+fn is_listed_session(name: &str, value: &str) -> bool {
     let is = |other: &&str| name.eq_ignore_ascii_case(other);
     let is_id = || value.len() >= ID_DIGITS && value.bytes().all(|byte| byte.is_ascii_hexdigit());
     SESSION_NAMES.iter().any(is) || begins(name, ASP_SESSION) || (SHORT_NAMES.iter().any(is) && is_id())
@@ -75,24 +79,26 @@ fn begins(name: &str, head: &str) -> bool {
 }
 
 pub(super) fn is_tracking(name: &str) -> bool {
+    is_possible(name.as_bytes()) && is_listed_tracking(name)
+}
+
+fn is_listed_tracking(name: &str) -> bool {
     begins(name, UTM) || TRACKING_NAMES.iter().any(|tracking| name.eq_ignore_ascii_case(tracking))
 }
 
-/// Whether a parameter of this name may be one of a session or of tracking: by the first byte and the length of its name, in a few
-/// instructions. Nearly all others are told.
+/// Whether a parameter of this name may be one of a session or of tracking.
 #[inline]
 pub(super) fn may_be_dropped(name: &[u8]) -> bool {
-    let Some(first) = name.first() else { return false };
-    let is_possible = LENGTHS[usize::from(*first)] >> name.len().min(LENGTH_MAX) & 1 == 1;
-    is_possible && is_listed(name)
+    // Whatever value a short name has, it is not looked at here.
+    let is_short = |name: &str| SHORT_NAMES.iter().any(|short| short.eq_ignore_ascii_case(name));
+    let is_listed = |name| is_listed_session(name, "") || is_listed_tracking(name) || is_short(name);
+    is_possible(name) && std::str::from_utf8(name).is_ok_and(is_listed)
 }
 
-/// As [`may_be_dropped`], by its name as a whole.
-#[cold]
-fn is_listed(name: &[u8]) -> bool {
-    let Ok(name) = std::str::from_utf8(name) else { return true };
-    // Whatever value such a short name has, it is not looked at here.
-    is_session(name, "") || is_tracking(name) || SHORT_NAMES.iter().any(|short| short.eq_ignore_ascii_case(name))
+/// Whether any name in the lists has that first byte and that length: in a few instructions, nearly all others are told.
+#[inline]
+fn is_possible(name: &[u8]) -> bool {
+    name.first().is_some_and(|first| LENGTHS[usize::from(*first)] >> name.len().min(LENGTH_MAX) & 1 == 1)
 }
 
 /// Names that are longer count as one of this length: some have any length.
@@ -176,12 +182,13 @@ fn value_is_fine(parameter: &str) -> bool {
 
 pub(super) fn sort(parts: &mut Parts<'_>) -> bool {
     let Some(query) = &parts.query else { return false };
-    let name = |parameter: &&str| name_and_value(parameter).0.to_owned();
-    if query.split('&').is_sorted_by(|a, b| name_and_value(a).0 <= name_and_value(b).0) {
+    let name = |parameter: &str| parameter.find('=').unwrap_or(parameter.len());
+    let by_name = |a: &&str, b: &&str| a.as_bytes()[..name(a)].cmp(&b.as_bytes()[..name(b)]);
+    if query.split('&').is_sorted_by(|a, b| by_name(a, b).is_le()) {
         return false;
     }
     let mut sorted: Vec<&str> = query.split('&').collect();
-    sorted.sort_by_key(name);
+    sorted.sort_by(by_name);
     parts.query = Some(Cow::Owned(sorted.join("&")));
     true
 }
