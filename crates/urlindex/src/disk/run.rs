@@ -60,6 +60,16 @@ impl RunInfo {
         self.urls + self.graves
     }
 
+    /// Whether a run can be like this: a block has 1 to 1024 entries.
+    pub(super) fn is_possible(&self) -> bool {
+        let most = self.blocks.saturating_mul(VALUES_MAX as u64);
+        let entries = self.urls.saturating_add(self.graves);
+        (1..1 << 41).contains(&self.blocks)
+            && (self.blocks..=most).contains(&entries)
+            && self.squares >= 0.0
+            && self.squares.is_finite()
+    }
+
     pub(super) fn disk_bytes(&self) -> u64 {
         (1 + self.blocks) * BLOCK_BYTES as u64 + 8 * self.blocks
     }
@@ -273,8 +283,15 @@ impl Run {
             .ok_or_else(|| Error::corrupt(&self.name, at, "a block's checksum is another"))
     }
 
-    /// Appends the entries of these blocks; what follows them is read ahead.
-    pub(super) fn entries(&self, blocks: Range<u64>, buffer: &mut Vec<u8>, entries: &mut Vec<u128>) -> Result<()> {
+    /// Appends the entries of these blocks; what follows them is read ahead. `last` is the value before them, and the last of them then: entries
+    /// that are not in order would not be found, and make runs that cannot be written.
+    pub(super) fn entries(
+        &self,
+        blocks: Range<u64>,
+        buffer: &mut Vec<u8>,
+        last: &mut Option<u128>,
+        entries: &mut Vec<u128>,
+    ) -> Result<()> {
         let bytes = (blocks.end - blocks.start) as usize * BLOCK_BYTES;
         buffer.resize(bytes + PADDING_BYTES, 0);
         self.read(blocks.start, &mut buffer[..bytes])?;
@@ -283,7 +300,16 @@ impl Run {
         let first = entries.len();
         for number in blocks.clone() {
             let at = (number - blocks.start) as usize * BLOCK_BYTES;
+            let start = entries.len();
             self.block(&buffer[at..at + BLOCK_BYTES + PADDING_BYTES], number)?.decode(entries);
+            let new = &entries[start..];
+            let is_behind = new.first().is_some_and(|value| last.is_none_or(|last| last < *value));
+            *last = new.last().copied();
+            let is_short = last.is_some_and(|last| last.leading_zeros() >= self.bits.shift());
+            if !is_behind || !is_short || !new.is_sorted_by(|a, b| a < b) {
+                let at = (1 + number) * BLOCK_BYTES as u64;
+                return Err(Error::corrupt(&self.name, at, "the block's entries are not in order"));
+            }
         }
         entries[first..].iter_mut().for_each(|value| *value <<= self.bits.shift());
         Ok(())

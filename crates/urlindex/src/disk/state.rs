@@ -138,7 +138,7 @@ impl State {
     fn count_one(&mut self, is_grave: bool) {
         if is_grave {
             self.urls = self.urls.saturating_sub(1);
-            self.manifest.graves_ever += 1;
+            self.manifest.graves_ever = self.manifest.graves_ever.saturating_add(1);
         } else {
             self.urls += 1;
         }
