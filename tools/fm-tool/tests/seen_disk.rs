@@ -182,7 +182,7 @@ fn memory_is_an_option_of_sets_on_disk_alone() {
 fn what_is_too_old_is_new_again() {
     let bench = Bench::new();
     let set = bench.path("seen");
-    seen("create", &set, &["--kind", "disk", "--max-age", "1s"]).ended(0).said("forgets after 1 s");
+    seen("create", &set, &["--kind", "disk", "--max-age", "1s"]).ended(0).said("forgets after 1s");
     let list = list(&bench, "list", &urls(0..10));
     seen("add", &set, &["-q", &list]).ended(0);
     assert_eq!(stat(&set)["max_age_ms"], 1_000);

@@ -230,7 +230,7 @@ fn expected(set: &StoredSet) -> String {
         AnySet::Disk(disk) => {
             let bits = disk.fingerprint_bits();
             let loss = |urls_per_host| loss(bits.expected_loss(1e9, urls_per_host));
-            let age = disk.max_age().map_or(String::new(), |age| format!("; forgets after {} s", age.as_secs()));
+            let age = disk.max_age().map_or(String::new(), |age| format!("; forgets after {}", length(age)));
             format!(
                 "{kind}, fingerprints of {} bits; of a billion URLs it loses {} if each host has 1000, {} if one has all{age}",
                 bits.bits(),
@@ -240,6 +240,14 @@ fn expected(set: &StoredSet) -> String {
         }
         _ => kind.to_owned(),
     }
+}
+
+/// A length of time, in the largest unit of which it has a whole number.
+fn length(age: Duration) -> String {
+    let units = [("d", 86_400), ("h", 3_600), ("m", 60)];
+    let fits = units.into_iter().find(|(_, seconds)| age.as_secs().is_multiple_of(*seconds));
+    let (unit, seconds) = fits.unwrap_or(("s", 1));
+    format!("{}{unit}", age.as_secs() / seconds)
 }
 
 /// A number of URLs, or what is expected of it.
