@@ -180,16 +180,32 @@ fn value_is_fine(parameter: &str) -> bool {
     parameter.find('=').is_none_or(|mark| mark + 1 < parameter.len())
 }
 
+/// The name of a parameter, given with its length.
+fn name<'a>(parameter: &(&'a [u8], usize)) -> &'a [u8] {
+    &parameter.0[..parameter.1]
+}
+
 pub(super) fn sort(parts: &mut Parts<'_>) -> bool {
     let Some(query) = &parts.query else { return false };
-    let name = |parameter: &str| parameter.find('=').unwrap_or(parameter.len());
-    let by_name = |a: &&str, b: &&str| a.as_bytes()[..name(a)].cmp(&b.as_bytes()[..name(b)]);
-    if query.split('&').is_sorted_by(|a, b| by_name(a, b).is_le()) {
+    // Each with the length of its name.
+    let mut sorted: Vec<(&[u8], usize)> = Vec::with_capacity(8);
+    for parameter in query.as_bytes().split(|byte| *byte == b'&') {
+        let name = parameter.iter().position(|byte| *byte == b'=').unwrap_or(parameter.len());
+        sorted.push((parameter, name));
+    }
+    if sorted.is_sorted_by(|a, b| name(a) <= name(b)) {
         return false;
     }
-    let mut sorted: Vec<&str> = query.split('&').collect();
-    sorted.sort_by(by_name);
-    parts.query = Some(Cow::Owned(sorted.join("&")));
+    sorted.sort_by(|a, b| name(a).cmp(name(b)));
+    let mut new = Vec::with_capacity(query.len() + 1);
+    for (parameter, _) in sorted {
+        new.extend_from_slice(parameter);
+        new.push(b'&');
+    }
+    new.pop();
+    // All is ASCII, and cut at ASCII.
+    let Ok(new) = String::from_utf8(new) else { return false };
+    parts.query = Some(Cow::Owned(new));
     true
 }
 
