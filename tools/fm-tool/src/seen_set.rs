@@ -6,10 +6,11 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use urlindex::{Canonicalizer, Error, StoredSet};
+use urlindex::{Canonicalizer, DiskOptions, Error, SetKind, StoredSet};
 
 use crate::canonical::{self, Canonical};
 use crate::outcome::Failure;
+use crate::quantity;
 
 /// The option that chooses a canonicaliser for a set that is there.
 #[derive(clap::Args)]
@@ -20,16 +21,49 @@ pub struct CanonicalArg {
     pub canonical: Option<Canonical>,
 }
 
+/// How much memory a set on disk is to have.
+#[derive(clap::Args)]
+pub struct MemoryArg {
+    /// Of a set on disk: memory for what was added lately, for popular URLs and for filters; some megabytes come on top [default: 256MiB]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
+    pub memory: Option<u64>,
+}
+
+impl MemoryArg {
+    fn options(&self) -> DiskOptions {
+        self.memory.into_iter().fold(DiskOptions::new(), DiskOptions::memory_bytes)
+    }
+
+    /// Refuses it for sets that have no such choice.
+    fn check(&self, set: StoredSet) -> Result<StoredSet, Failure> {
+        if self.memory.is_some() && set.kind() != SetKind::Disk {
+            let kind = set.kind().name();
+            return Err(Failure::Usage(format!("--memory says nothing of a set of the kind {kind}; leave it out")));
+        }
+        Ok(set)
+    }
+}
+
 /// A set to change.
 pub fn to_change(path: &Path) -> Result<StoredSet, Failure> {
+    to_change_within(path, &MemoryArg { memory: None })
+}
+
+/// As [`to_change`], with as much memory as was asked for.
+pub fn to_change_within(path: &Path, memory: &MemoryArg) -> Result<StoredSet, Failure> {
     check_path(path)?;
-    StoredSet::open(path).map_err(|error| failure(path, error))
+    memory.check(StoredSet::open_with(path, memory.options()).map_err(|error| failure(path, error))?)
 }
 
 /// A set to read, while another process may change it.
 pub fn to_read(path: &Path) -> Result<StoredSet, Failure> {
+    to_read_within(path, &MemoryArg { memory: None })
+}
+
+/// As [`to_read`], with as much memory as was asked for.
+pub fn to_read_within(path: &Path, memory: &MemoryArg) -> Result<StoredSet, Failure> {
     check_path(path)?;
-    StoredSet::open_read_only(path).map_err(|error| failure(path, error))
+    memory.check(StoredSet::open_read_only_with(path, memory.options()).map_err(|error| failure(path, error))?)
 }
 
 fn check_path(path: &Path) -> Result<(), Failure> {

@@ -16,7 +16,7 @@
 //! | 508 | 4 | CRC-32 of the 508 bytes before |
 //!
 //! Each later sector i holds words 63 (i - 1) to 63 i - 1 of the filter (zeros past the last), 4 bytes 0, and the CRC-32 of the
-//! filter's id, i (8 bytes) and the 508 bytes before. All numbers are little-endian.
+//! filter's id, i - 1 (8 bytes) and the 508 bytes before. All numbers are little-endian.
 
 use std::sync::Arc;
 

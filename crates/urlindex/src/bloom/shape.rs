@@ -116,10 +116,16 @@ fn blocked_bits(keys: u64, rate: f64, probes: u32) -> f64 {
     keys as f64 * LINE_BITS as f64 / low
 }
 
+/// With more keys in a line not one of its bits is left, as far as a float can tell.
+const LOAD_MAX: f64 = 65_536.0;
+
 /// The rate when a line holds `load` keys in the mean.
 fn blocked_rate(load: f64, probes: u32) -> f64 {
     if load <= 0.0 {
         return 0.0;
+    }
+    if load >= LOAD_MAX {
+        return 1.0;
     }
     let spread = 12.0 * load.sqrt() + 20.0;
     let (from, to) = ((load - spread).max(0.0) as u64, (load + spread) as u64);
@@ -177,6 +183,16 @@ mod tests {
         let shape = Shape::new(Layout::Standard, 16_000_000, 8).expect("a shape");
         assert!((shape.rate(1e6) - 5.74e-4).abs() < 1e-6);
         assert!(shape.loss(1e6) < 1e6 * 5.74e-4 / 5.0 && shape.loss(1e6) > 0.0);
+    }
+
+    /// Found by the fuzz target `seen`: the time that it took grew with the number of URLs that a file says it has.
+    #[test]
+    fn a_filter_that_is_fuller_than_full_calls_everything_seen() {
+        let shape = Shape::new(Layout::Blocked, 512, 1).expect("a shape");
+        for keys in [60_000.0, 65_536.0, 1e9, u64::MAX as f64, f64::INFINITY] {
+            assert!((shape.rate(keys) - 1.0).abs() < 1e-9, "{keys}: {}", shape.rate(keys));
+        }
+        assert!(shape.loss(u64::MAX as f64) > 1e19);
     }
 
     #[test]

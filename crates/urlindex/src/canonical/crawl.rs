@@ -1,13 +1,14 @@
 //! The canonicaliser of crawls: the URL standard, then named rules that can be switched; and why a URL became what it did.
 //!
 //! The rules run in order, again and again until none changes anything; whatever they make is parsed again unless its bytes prove that
-//! that would change nothing. So an answer is its own canonical form, whichever rules are on.
+//! that would change nothing. So an answer is its own canonical form, whichever rules are on. Of most URLs their bytes prove that no rule would
+//! change them either ([`settled`]); then none is tried.
 
 use std::borrow::Cow;
 
 use super::parts::Parts;
 use super::rule::{Rule, RuleSet};
-use super::{Canonicalizer, UrlError, fast, rewrite, whatwg};
+use super::{Canonicalizer, UrlError, fast, rewrite, settled, whatwg};
 
 /// Rounds of rules after which a URL is given up. Each round makes it shorter or sorts it: real ones take one or two.
 const ROUNDS_MAX: usize = 64;
@@ -92,6 +93,20 @@ impl CrawlRules {
         Explanation { key: key.map(Cow::into_owned), steps }
     }
 
+    /// The key of a URL, if its bytes prove what it is.
+    pub(super) fn proved<'a>(&self, url: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        if !self.rules.has(Rule::Fragment) || !self.dropped.is_empty() {
+            return None;
+        }
+        let part = fast::canonical_part(url)?;
+        if settled::is_settled(part, self.rules) {
+            return Some(Cow::Borrowed(part));
+        }
+        let turns = self.rules.has(Rule::Surt) && settled::is_settled(part, self.rules.without(Rule::Surt));
+        turns.then(|| Cow::Owned(settled::turned(part)))
+    }
+
+    /// The rules, one after the other. Who wants the steps gets all of them, and no proofs.
     fn run<'a>(&self, url: &'a [u8], notes: &mut Notes<'_>) -> Result<Cow<'a, [u8]>, UrlError> {
         let mut text = match fast::canonical_part(url).and_then(|part| std::str::from_utf8(part).ok()) {
             // With a fragment that stays the parser has to see to it.
@@ -111,7 +126,12 @@ impl CrawlRules {
         for _ in 0..ROUNDS_MAX {
             let Some(changed) = self.round(&text, notes) else { return Ok(into_bytes(text)) };
             text = match fast::canonical_part(changed.as_bytes()) {
-                Some(part) if part.len() == changed.len() => Cow::Owned(changed),
+                Some(part) if part.len() == changed.len() => {
+                    if notes.0.is_none() && self.dropped.is_empty() && settled::is_settled(part, self.rules) {
+                        return Ok(Cow::Owned(changed.into_bytes()));
+                    }
+                    Cow::Owned(changed)
+                }
                 _ => {
                     let parsed = with_written_port(whatwg::parse(&changed)?, &changed);
                     notes.add("whatwg", &changed, &parsed);
@@ -169,16 +189,14 @@ fn into_bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
 
 /// The parser drops default ports by itself; here that is a rule, so what was written comes back for it.
 fn with_written_port(parsed: String, written: &str) -> String {
+    let rest = written.trim_start_matches(|c: char| c <= ' ').split_once(':').map_or("", |(_, rest)| rest);
+    let rest = rest.trim_start_matches(['/', '\\']);
+    let authority = rest.split(['/', '\\', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let Some((_, port)) = host.rsplit_once(':').filter(|(host, _)| !host.is_empty()) else { return parsed };
     let Some(parts) = Parts::of(&parsed).filter(|parts| parts.port.is_none()) else { return parsed };
     let default = if parts.scheme == "http" { "80" } else { "443" };
-    let written = written.trim_start_matches(|c: char| c <= ' ');
-    let is_written = written.split_once(':').is_some_and(|(_, rest)| {
-        let rest = rest.trim_start_matches(['/', '\\']);
-        let authority = rest.split(['/', '\\', '?', '#']).next().unwrap_or_default();
-        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-        host.rsplit_once(':').is_some_and(|(host, port)| port == default && !host.is_empty())
-    });
-    if is_written { with_port(parts, default) } else { parsed }
+    if port == default { with_port(parts, default) } else { parsed }
 }
 
 fn with_port<'a>(mut parts: Parts<'a>, port: &'a str) -> String {
@@ -207,7 +225,10 @@ impl Canonicalizer for CrawlRules {
     }
 
     fn canonical<'a>(&self, url: &'a [u8]) -> Result<Cow<'a, [u8]>, UrlError> {
-        self.run(url, &mut Notes(None))
+        match self.proved(url) {
+            Some(key) => Ok(key),
+            None => self.run(url, &mut Notes(None)),
+        }
     }
 }
 

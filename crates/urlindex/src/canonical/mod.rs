@@ -1,7 +1,8 @@
 //! What a canonicaliser is, how one is found by name, and how a URL can fail.
 //!
 //! [`whatwg`] and [`exact`] are the two that stores use by themselves; [`crawl`] adds named rules ([`rule`]), whose work is in
-//! [`rewrite`] and [`parameters`] on the [`parts`] of a URL. [`fast`] tells by bytes alone which URLs are canonical already.
+//! [`rewrite`] and [`parameters`] on the [`parts`] of a URL. [`fast`] tells by bytes alone which URLs are canonical already,
+//! [`settled`] which of those no rule would change.
 //!
 //! The trait is object-safe and small: a name, a version, one function. Name and version are a promise about bytes on
 //! disk: whoever changes what a canonicaliser answers gives it a new version and keeps the old one findable.
@@ -14,6 +15,7 @@ mod parameters;
 mod parts;
 mod rewrite;
 mod rule;
+mod settled;
 mod whatwg;
 
 use std::borrow::Cow;

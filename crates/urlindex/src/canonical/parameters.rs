@@ -55,21 +55,91 @@ const TRACKING_NAMES: [&str; 29] = [
     "yclid",
 ];
 
+/// Names that count only with a value that looks like an id.
+const SHORT_NAMES: [&str; 2] = ["s", "sid"];
+/// Names that begin so.
+const ASP_SESSION: &str = "aspsessionid";
+const UTM: &str = "utm_";
+
 /// Digits that make the value of a short name an id.
 const ID_DIGITS: usize = 32;
 
 pub(super) fn is_session(name: &str, value: &str) -> bool {
-    let is = |other: &str| name.eq_ignore_ascii_case(other);
+    is_possible(name.as_bytes()) && is_listed_session(name, value)
+}
+
+fn is_listed_session(name: &str, value: &str) -> bool {
+    let is = |other: &&str| name.eq_ignore_ascii_case(other);
     let is_id = || value.len() >= ID_DIGITS && value.bytes().all(|byte| byte.is_ascii_hexdigit());
-    SESSION_NAMES.iter().any(|session| is(session))
-        || name.as_bytes().get(..12).is_some_and(|head| head.eq_ignore_ascii_case(b"aspsessionid"))
-        || ((is("sid") || is("s")) && is_id())
+    SESSION_NAMES.iter().any(is) || begins(name, ASP_SESSION) || (SHORT_NAMES.iter().any(is) && is_id())
+}
+
+fn begins(name: &str, head: &str) -> bool {
+    name.as_bytes().get(..head.len()).is_some_and(|bytes| bytes.eq_ignore_ascii_case(head.as_bytes()))
 }
 
 pub(super) fn is_tracking(name: &str) -> bool {
-    let begins =
-        |head: &str| name.as_bytes().get(..head.len()).is_some_and(|b| b.eq_ignore_ascii_case(head.as_bytes()));
-    begins("utm_") || TRACKING_NAMES.iter().any(|tracking| name.eq_ignore_ascii_case(tracking))
+    is_possible(name.as_bytes()) && is_listed_tracking(name)
+}
+
+fn is_listed_tracking(name: &str) -> bool {
+    begins(name, UTM) || TRACKING_NAMES.iter().any(|tracking| name.eq_ignore_ascii_case(tracking))
+}
+
+/// Whether a parameter of this name may be one of a session or of tracking.
+#[inline]
+pub(super) fn may_be_dropped(name: &[u8]) -> bool {
+    // Whatever value a short name has, it is not looked at here.
+    let is_short = |name: &str| SHORT_NAMES.iter().any(|short| short.eq_ignore_ascii_case(name));
+    let is_listed = |name| is_listed_session(name, "") || is_listed_tracking(name) || is_short(name);
+    is_possible(name) && std::str::from_utf8(name).is_ok_and(is_listed)
+}
+
+/// Whether any name in the lists has that first byte and that length: in a few instructions, nearly all others are told.
+#[inline]
+fn is_possible(name: &[u8]) -> bool {
+    name.first().is_some_and(|first| LENGTHS[usize::from(*first)] >> name.len().min(LENGTH_MAX) & 1 == 1)
+}
+
+/// Names that are longer count as one of this length: some have any length.
+const LENGTH_MAX: usize = 31;
+
+/// For each first byte, the lengths of the names that begin with it: a bit each.
+const LENGTHS: [u32; 256] = {
+    let mut lengths = [0; 256];
+    let mut i = 0;
+    while i < SESSION_NAMES.len() {
+        note_length(&mut lengths, SESSION_NAMES[i]);
+        i += 1;
+    }
+    i = 0;
+    while i < TRACKING_NAMES.len() {
+        note_length(&mut lengths, TRACKING_NAMES[i]);
+        i += 1;
+    }
+    i = 0;
+    while i < SHORT_NAMES.len() {
+        note_length(&mut lengths, SHORT_NAMES[i]);
+        i += 1;
+    }
+    let prefixes = [ASP_SESSION, UTM];
+    i = 0;
+    while i < prefixes.len() {
+        let mut len = prefixes[i].len();
+        while len <= LENGTH_MAX {
+            lengths[prefixes[i].as_bytes()[0].to_ascii_lowercase() as usize] |= 1 << len;
+            lengths[prefixes[i].as_bytes()[0].to_ascii_uppercase() as usize] |= 1 << len;
+            len += 1;
+        }
+        i += 1;
+    }
+    lengths
+};
+
+const fn note_length(lengths: &mut [u32; 256], name: &str) {
+    assert!(name.len() < LENGTH_MAX);
+    lengths[name.as_bytes()[0].to_ascii_lowercase() as usize] |= 1 << name.len();
+    lengths[name.as_bytes()[0].to_ascii_uppercase() as usize] |= 1 << name.len();
 }
 
 fn name_and_value(parameter: &str) -> (&str, &str) {
@@ -110,15 +180,32 @@ fn value_is_fine(parameter: &str) -> bool {
     parameter.find('=').is_none_or(|mark| mark + 1 < parameter.len())
 }
 
+/// The name of a parameter, given with its length.
+fn name<'a>(parameter: &(&'a [u8], usize)) -> &'a [u8] {
+    &parameter.0[..parameter.1]
+}
+
 pub(super) fn sort(parts: &mut Parts<'_>) -> bool {
     let Some(query) = &parts.query else { return false };
-    let name = |parameter: &&str| name_and_value(parameter).0.to_owned();
-    if query.split('&').is_sorted_by(|a, b| name_and_value(a).0 <= name_and_value(b).0) {
+    // Each with the length of its name.
+    let mut sorted: Vec<(&[u8], usize)> = Vec::with_capacity(8);
+    for parameter in query.as_bytes().split(|byte| *byte == b'&') {
+        let name = parameter.iter().position(|byte| *byte == b'=').unwrap_or(parameter.len());
+        sorted.push((parameter, name));
+    }
+    if sorted.is_sorted_by(|a, b| name(a) <= name(b)) {
         return false;
     }
-    let mut sorted: Vec<&str> = query.split('&').collect();
-    sorted.sort_by_key(name);
-    parts.query = Some(Cow::Owned(sorted.join("&")));
+    sorted.sort_by(|a, b| name(a).cmp(name(b)));
+    let mut new = Vec::with_capacity(query.len() + 1);
+    for (parameter, _) in sorted {
+        new.extend_from_slice(parameter);
+        new.push(b'&');
+    }
+    new.pop();
+    // All is ASCII, and cut at ASCII.
+    let Ok(new) = String::from_utf8(new) else { return false };
+    parts.query = Some(Cow::Owned(new));
     true
 }
 

@@ -4,6 +4,8 @@
 
 use std::borrow::Cow;
 
+use super::parameters;
+
 /// The parts of a URL that the parser has serialised. All is ASCII.
 #[derive(Clone, Debug)]
 pub(super) struct Parts<'a> {
@@ -26,6 +28,12 @@ pub(super) const PERCENT: u8 = 1;
 pub(super) const INVALID: u8 = 2;
 pub(super) const SESSION: u8 = 4;
 pub(super) const UPPER: u8 = 8;
+/// The path has an empty segment that is not its last. A parameter has a name that may be one of a session or of tracking; one is empty, or
+/// holds nothing; they are not in order.
+pub(super) const SLASHES: u8 = 16;
+pub(super) const LISTED: u8 = 32;
+pub(super) const EMPTY: u8 = 64;
+pub(super) const UNSORTED: u8 = 128;
 
 const MARKS: [u8; 256] = {
     let mut marks = [0; 256];
@@ -49,23 +57,23 @@ const MARKS: [u8; 256] = {
 impl<'a> Parts<'a> {
     /// `None` if it is no `http` or `https` URL.
     pub(super) fn of(url: &'a str) -> Option<Parts<'a>> {
-        let (scheme, rest) = url.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https"))?;
-        let (rest, fragment) = split(rest, '#');
-        let (rest, query) = split(rest, '?');
-        let (authority, path) = rest.split_at(rest.find('/')?);
+        let scheme = if url.starts_with("https:") { "https" } else { "http" };
+        let rest = url.strip_prefix(scheme)?.strip_prefix("://")?;
+        let (rest, fragment) = split(rest, b'#');
+        let (rest, query) = split(rest, b'?');
+        let (authority, path) = rest.split_at(rest.bytes().position(|byte| byte == b'/')?);
         let (user, host) = authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
         let (host, port) = match host.rfind([':', ']']) {
             Some(colon) if host.as_bytes()[colon] == b':' => (&host[..colon], Some(&host[colon + 1..])),
             _ => (host, None),
         };
-        let all = path.bytes().chain(query.unwrap_or_default().bytes());
-        let marks = all.fold(0, |marks, byte| marks | MARKS[byte as usize]);
+        let marks = path_marks(path.as_bytes()) | query.map_or(0, |query| query_marks(query.as_bytes()));
         let query = query.map(Cow::Borrowed);
         Some(Parts { scheme, user, host: host.into(), port, path: path.into(), query, fragment, marks })
     }
 
-    /// Whether any of these characters occurs in the path or query as they were before any rule: one pass over them saves most rules
-    /// theirs. What a rule brings in is met in the next round.
+    /// Whether any of this occurs in the path or query as they were before any rule: one pass over them saves most rules theirs. What a rule
+    /// brings in is met in the next round.
     pub(super) fn has(&self, marks: u8) -> bool {
         self.marks & marks != 0
     }
@@ -91,8 +99,43 @@ impl<'a> Parts<'a> {
     }
 }
 
-fn split(text: &str, mark: char) -> (&str, Option<&str>) {
-    text.split_once(mark).map_or((text, None), |(before, after)| (before, Some(after)))
+fn path_marks(path: &[u8]) -> u8 {
+    let mut before = 0;
+    path.iter().fold(0, |marks, &byte| {
+        let is_second = byte == b'/' && before == b'/';
+        before = byte;
+        marks | MARKS[byte as usize] | if is_second { SLASHES } else { 0 }
+    })
+}
+
+fn query_marks(query: &[u8]) -> u8 {
+    let (mut marks, mut start, mut name_end) = (0, 0, None);
+    let mut before: &[u8] = &[];
+    for at in 0..=query.len() {
+        let byte = query.get(at).copied().unwrap_or(b'&');
+        marks |= MARKS[byte as usize];
+        if byte == b'=' {
+            name_end.get_or_insert(at);
+        }
+        if byte != b'&' {
+            continue;
+        }
+        let name = &query[start..name_end.unwrap_or(at)];
+        let is_empty = name.is_empty() || name_end.is_some_and(|end| end + 1 == at);
+        marks |= if is_empty { EMPTY } else { 0 };
+        marks |= if before > name { UNSORTED } else { 0 };
+        marks |= if parameters::may_be_dropped(name) { LISTED } else { 0 };
+        (before, start, name_end) = (name, at + 1, None);
+    }
+    marks
+}
+
+/// At a mark of ASCII. (Searching texts for a character is slower than for a byte, and URLs are short.)
+fn split(text: &str, mark: u8) -> (&str, Option<&str>) {
+    match text.bytes().position(|byte| byte == mark) {
+        Some(at) => (&text[..at], Some(&text[at + 1..])),
+        None => (text, None),
+    }
 }
 
 #[cfg(test)]

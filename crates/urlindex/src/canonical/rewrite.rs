@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use super::parameters;
-use super::parts::{INVALID, PERCENT, Parts, SESSION, UPPER};
+use super::parts::{EMPTY, INVALID, LISTED, PERCENT, Parts, SESSION, SLASHES, UNSORTED, UPPER};
 use super::rule::Rule;
 
 /// Applies one rule; whether it changed anything. What a rule before it brought in may wait for the next round.
@@ -31,18 +31,21 @@ pub(super) fn apply(rule: Rule, parts: &mut Parts<'_>, dropped: &[String]) -> bo
         }
         Rule::PercentCase => parts.has(PERCENT) && each_text(parts, percent_case),
         Rule::PercentUnreserved => parts.has(PERCENT) && each_text(parts, percent_unreserved),
-        Rule::EmptySegments => put(&mut parts.path, empty_segments),
+        Rule::EmptySegments => parts.has(SLASHES) && put(&mut parts.path, empty_segments),
         Rule::RepeatedSegments => put(&mut parts.path, repeated_segments),
         Rule::SessionIds => {
             let in_path = parts.has(SESSION) && put(&mut parts.path, path_sessions);
-            parameters::keep(parts, |name, value| !parameters::is_session(name, value)) | in_path
+            parts.has(LISTED) && parameters::keep(parts, |name, value| !parameters::is_session(name, value)) || in_path
         }
         Rule::Tracking => {
+            if !parts.has(LISTED) && dropped.is_empty() {
+                return false;
+            }
             let is_dropped = |name: &str| dropped.iter().any(|dropped| dropped.eq_ignore_ascii_case(name));
             parameters::keep(parts, |name, _| !parameters::is_tracking(name) && !is_dropped(name))
         }
-        Rule::EmptyParameters => parameters::drop_empty(parts),
-        Rule::SortedParameters => parameters::sort(parts),
+        Rule::EmptyParameters => parts.has(EMPTY) && parameters::drop_empty(parts),
+        Rule::SortedParameters => parts.has(UNSORTED) && parameters::sort(parts),
         Rule::Query => parts.query.take().is_some(),
         Rule::IndexFile => put(&mut parts.path, index_file),
         Rule::TrailingSlash => put(&mut parts.path, trailing_slash),
@@ -130,7 +133,7 @@ fn percent_unreserved(text: &str) -> Option<String> {
 }
 
 fn empty_segments(path: &str) -> Option<String> {
-    path.as_bytes().windows(2).find(|pair| *pair == b"//")?;
+    path.as_bytes().windows(2).find(|pair| pair[0] == b'/' && pair[1] == b'/')?;
     let mut new = String::with_capacity(path.len());
     for c in path.chars().filter(|c| c.is_ascii()) {
         if c != '/' || !new.ends_with('/') {

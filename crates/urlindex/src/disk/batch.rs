@@ -22,6 +22,8 @@ const URLS_MAX: usize = u32::MAX as usize;
 const BLOCKS_PER_RECORD: u64 = 8;
 /// With so many records for each block, all blocks are read whatever stands in front, and asking that is the larger cost.
 const RECORDS_PER_BLOCK: u64 = 16;
+/// With fewer records than one in so many slots, the table is asked for each of them.
+const SLOTS_PER_RECORD: usize = 32;
 /// Threads that look up a batch, and how many records each has at least: a thread is 20 us.
 const THREADS_MAX: usize = 8;
 const RECORDS_PER_THREAD: usize = 1 << 16;
@@ -179,7 +181,8 @@ fn look_up_in_runs(levels: &[Level], front: Option<&dyn Front>, mask: u128, reco
 fn look_up_in_table(state: &mut State, records: &mut [u128]) {
     let decide = |is_grave: bool| if is_grave { DECIDED } else { DECIDED | SEEN };
     let bits = state.manifest.bits;
-    if state.table.len() / 4 > records.len() {
+    // Going through a large table costs more than asking it for a few.
+    if (state.table.len() / 4).max(state.table.capacity() / SLOTS_PER_RECORD) > records.len() {
         for record in records.iter_mut().filter(|record| **record & DECIDED == 0) {
             *record |= state.table.ask(*record & bits.mask()).map_or(0, decide);
         }

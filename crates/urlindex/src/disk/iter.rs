@@ -65,13 +65,18 @@ impl DiskUrlSet {
         self.fingerprints_since(0)
     }
 
+    /// Whether a URL has the same fingerprint in another set.
+    pub(crate) fn is_alike(&self, other: &DiskUrlSet) -> bool {
+        (self.bits, self.seed) == (other.bits, other.seed)
+    }
+
     /// Inserts all that another set holds; how many of them were new here. Reads both sets once.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] if the other's fingerprints are others: another length, another seed. Otherwise as
     /// [`DiskUrlSet::check_and_insert_all`], and those of reading the other; what was inserted before stays.
     pub fn merge_from(&self, other: &DiskUrlSet) -> Result<u64> {
-        if (self.bits, self.seed) != (other.bits, other.seed) {
+        if !self.is_alike(other) {
             return Err(Error::option("other", "its fingerprints have another length, or another seed"));
         }
         let mut batch: UrlBatch = self.batch();

@@ -41,6 +41,14 @@ impl FingerprintBits {
         }
     }
 
+    /// How many URLs are, in expectation, called seen though they are new, once `urls` have come of hosts that have `urls_per_host` each.
+    /// Those of one host differ only in the bits of the URL, so that large hosts lose most.
+    pub fn expected_loss(self, urls: f64, urls_per_host: f64) -> f64 {
+        // Hosts share their classes by chance.
+        let urls_per_class = urls_per_host + urls / f64::from(1u32 << CLASS_BITS);
+        urls * urls_per_class.min(urls) / 2.0 * (-f64::from(self.url_bits())).exp2()
+    }
+
     pub(super) fn of_bits(bits: u32) -> Option<FingerprintBits> {
         [FingerprintBits::Bits64, FingerprintBits::Bits80].into_iter().find(|known| known.bits() == bits)
     }

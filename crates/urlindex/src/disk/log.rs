@@ -97,13 +97,16 @@ impl Log {
         }
     }
 
-    /// Opens a log, gives `replay` what it holds in the order in which it came, and cuts off what a crash left behind that.
-    pub(super) fn open(home: &Home, number: u64, mut replay: impl FnMut(u128)) -> Result<Log> {
+    /// Opens a log, and gives `replay` what it holds in the order in which it came. One that is opened to be written loses what a crash
+    /// left behind that.
+    pub(super) fn open(home: &Home, number: u64, access: Access, mut replay: impl FnMut(u128)) -> Result<Log> {
         let name = home.log_name(number);
-        let file = home.dir.open(&name, Access::Write).map_err(Error::io("open", &name))?;
-        // What the cache holds and the device does not (after a sync that failed) must not be taken for durable.
-        file.sync().map_err(Error::io("sync", &name))?;
-        file.advise(Advice::DropCache, 0, 0);
+        let file = home.open(&name, access)?;
+        if access != Access::Read {
+            // What the cache holds and the device does not (after a sync that failed) must not be taken for durable.
+            file.sync().map_err(Error::io("sync", &name))?;
+            file.advise(Advice::DropCache, 0, 0);
+        }
         let mut log = Log::with(home, number, name, file);
         log.check_header(home)?;
         let len = log.file.len().map_err(Error::io("length", &log.name))?;
@@ -131,8 +134,10 @@ impl Log {
             Ok(())
         })?;
         let sectors = end.unwrap_or(whole);
-        log.file.set_len((1 + sectors) * SECTOR_BYTES as u64).map_err(Error::io("set length", &log.name))?;
-        log.file.sync().map_err(Error::io("sync", &log.name))?;
+        if access != Access::Read {
+            log.file.set_len((1 + sectors) * SECTOR_BYTES as u64).map_err(Error::io("set length", &log.name))?;
+            log.file.sync().map_err(Error::io("sync", &log.name))?;
+        }
         log.durable = sectors;
         log.written = sectors.saturating_sub(u64::from(log.last.len() < ENTRIES));
         if log.last.len() == ENTRIES {

@@ -24,13 +24,17 @@ use super::run::RunInfo;
 use crate::error::{Error, Result};
 use crate::files::{self, array};
 
-const MAGIC: [u8; 8] = *b"FMDSET01";
+/// With which the file of a set on disk begins.
+pub(crate) const MAGIC: [u8; 8] = *b"FMDSET01";
 const VERSION: u16 = 1;
 const HEADER_BYTES: usize = 96;
 const RUN_BYTES: usize = 48;
 const CRC_BYTES: usize = 4;
 /// No set has so many runs that its manifest would be larger.
 const BYTES_MAX: u64 = 1 << 20;
+/// No set has as many blocks, or ever has as many files.
+const BLOCKS_MAX: u64 = 1 << 40;
+const NUMBER_MAX: u64 = 1 << 60;
 
 /// What the fingerprints of a set are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,9 +152,16 @@ impl Manifest {
             squares: f64::from_bits(number(at + 40)),
         };
         let runs: Vec<RunInfo> = (HEADER_BYTES..crc_at).step_by(RUN_BYTES).map(run).collect();
-        // So that sizes can be computed without care.
-        if runs.iter().any(|run| run.blocks == 0 || run.blocks > 1 << 40) {
-            return corrupt(HEADER_BYTES, "no run has that many blocks");
+        // So that sizes and numbers can be computed with, without care.
+        if !runs.iter().all(RunInfo::is_possible) || runs.iter().map(|run| run.blocks).sum::<u64>() > BLOCKS_MAX {
+            return corrupt(HEADER_BYTES, "no run has that many blocks, or as many entries in them");
+        }
+        if number(72) > runs.iter().map(|run| run.urls).sum() {
+            return corrupt(72, "its runs have fewer URLs");
+        }
+        let next_number = number(48);
+        if next_number > NUMBER_MAX || number(56) >= next_number || runs.iter().any(|run| run.number >= next_number) {
+            return corrupt(48, "a file's number is not below the next one");
         }
         Ok(Manifest {
             bits,
@@ -158,7 +169,7 @@ impl Manifest {
             id: array(bytes, 16),
             seed: number(32),
             max_age_ms: number(40),
-            next_number: number(48),
+            next_number,
             log_number: number(56),
             log_generation: number(64),
             urls: number(72),

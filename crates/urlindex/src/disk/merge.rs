@@ -120,17 +120,19 @@ pub(super) struct RunReader {
     run: Arc<Run>,
     next_block: u64,
     buffer: Vec<u8>,
+    /// The last value that it gave.
+    last: Option<u128>,
 }
 
 impl RunReader {
     pub(super) fn new(run: Arc<Run>) -> RunReader {
-        RunReader { run, next_block: 0, buffer: Vec::new() }
+        RunReader { run, next_block: 0, buffer: Vec::new(), last: None }
     }
 
     fn fill(&mut self, entries: &mut Vec<u128>) -> Result<()> {
         if self.next_block < self.run.info.blocks {
             let end = (self.next_block + CHUNK_BLOCKS as u64 / 4).min(self.run.info.blocks);
-            self.run.entries(self.next_block..end, &mut self.buffer, entries)?;
+            self.run.entries(self.next_block..end, &mut self.buffer, &mut self.last, entries)?;
             self.next_block = end;
         }
         Ok(())

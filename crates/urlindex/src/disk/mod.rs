@@ -60,6 +60,7 @@ mod manifest;
 mod merge;
 mod options;
 pub(crate) mod planted;
+mod reader;
 mod run;
 mod snapshot;
 mod sort;
@@ -68,6 +69,7 @@ mod table;
 mod traffic;
 
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use filemap_io::{Dir, Lock};
 
@@ -80,6 +82,8 @@ use manifest::Manifest;
 use run::Home;
 use state::State;
 use traffic::Traffic;
+
+pub(crate) use manifest::MAGIC as DISK_MAGIC;
 
 pub use batch::{Answers, UrlBatch};
 pub use iter::Fingerprints;
@@ -95,7 +99,8 @@ pub struct DiskUrlSet {
     poison: Poison,
     bits: FingerprintBits,
     seed: u64,
-    _lock: Box<dyn Lock>,
+    /// None: it is open to be read.
+    lock: Option<Box<dyn Lock>>,
 }
 
 /// How a set's tests were answered and what they cost, since it was opened.
@@ -157,7 +162,7 @@ impl DiskUrlSet {
         };
         let home = Home { dir, name: name.to_owned(), id, bits, traffic: Arc::new(Traffic::default()) };
         let state = State::create(home, manifest, &options)?;
-        Ok(DiskUrlSet { state: Mutex::new(state), poison: Poison::default(), bits, seed, _lock: lock })
+        Ok(DiskUrlSet { state: Mutex::new(state), poison: Poison::default(), bits, seed, lock: Some(lock) })
     }
 
     /// Opens a set: reads its manifest, the indexes of its runs and its log, and removes what a crash left. Of the options, those that
@@ -186,12 +191,25 @@ impl DiskUrlSet {
         let (id, bits, seed) = (manifest.id, manifest.bits, manifest.seed);
         let home = Home { dir, name: name.to_owned(), id, bits, traffic: Arc::new(Traffic::default()) };
         let state = State::open(home, manifest, &options)?;
-        Ok(DiskUrlSet { state: Mutex::new(state), poison: Poison::default(), bits, seed, _lock: lock })
+        Ok(DiskUrlSet { state: Mutex::new(state), poison: Poison::default(), bits, seed, lock: Some(lock) })
+    }
+
+    /// # Errors
+    /// `ReadOnly`; `Poisoned`.
+    fn check_writable(&self) -> Result<()> {
+        if self.lock.is_none() {
+            return Err(Error::ReadOnly { file: guard(&self.state).home.name.clone() });
+        }
+        self.poison.check()
     }
 
     /// The state, as old as it should be: without the URLs that are too old.
     fn state(&self) -> Result<MutexGuard<'_, State>> {
         let mut state = guard(&self.state);
+        if self.lock.is_none() {
+            state.leave_out_old()?;
+            return Ok(state);
+        }
         // A set that takes no more URLs keeps those that it has.
         if state.is_time() && self.poison.check().is_ok() {
             self.poison.guard(|| state.keep_time())?;
@@ -214,6 +232,12 @@ impl DiskUrlSet {
         self.seed
     }
 
+    /// The age at which it forgets; none if it never does.
+    pub fn max_age(&self) -> Option<Duration> {
+        let max_age_ms = guard(&self.state).manifest.max_age_ms;
+        (max_age_ms > 0).then(|| Duration::from_millis(max_age_ms))
+    }
+
     /// An empty batch for this set. It takes 16 bytes of memory a URL, beside what the set takes: its size is the caller's to choose,
     /// and the larger, the fewer bytes are read for a URL.
     pub fn batch(&self) -> UrlBatch {
@@ -227,7 +251,7 @@ impl DiskUrlSet {
     /// As [`SeenSet::check_and_insert`]; some of the URLs may be inserted then. [`Error::InvalidOption`] if the batch was made for a set
     /// with other fingerprints.
     pub fn check_and_insert_all(&self, batch: &mut UrlBatch) -> Result<Answers> {
-        self.poison.check()?;
+        self.check_writable()?;
         self.answer(batch, true)
     }
 
@@ -263,13 +287,33 @@ impl DiskUrlSet {
     }
 
     pub(crate) fn forget_fingerprint(&self, fingerprint: u128) -> Result<bool> {
-        self.poison.check()?;
+        self.check_writable()?;
         let mut state = self.state()?;
         let was_there = state.test(fingerprint)?;
         if was_there {
             self.poison.guard(|| state.add(fingerprint, true))?;
         }
         Ok(was_there)
+    }
+
+    /// [`DiskUrlSet::forget`] of many URLs, looked up as a batch: of each whether it was there before.
+    ///
+    /// # Errors
+    /// As [`DiskUrlSet::forget`]; some of them may be forgotten then.
+    pub fn forget_all(&self, urls: &[&[u8]]) -> Result<Vec<bool>> {
+        self.check_writable()?;
+        let mut batch = self.batch();
+        urls.iter().try_for_each(|url| batch.push(url))?;
+        let mut state = self.state()?;
+        batch::look_up(&mut state, &mut batch.records)?;
+        let (answers, _) = batch::answers(self.bits, &mut batch.records, false);
+        let were_there: Vec<bool> = answers.iter().map(|verdict| !verdict.is_new()).collect();
+        let there = urls.iter().zip(&were_there).filter(|(_, was_there)| **was_there);
+        let mut graves: Vec<u128> = there.map(|(url, _)| self.bits.of(url, self.seed)).collect();
+        graves.sort_unstable();
+        graves.dedup();
+        self.poison.guard(|| graves.iter().try_for_each(|fingerprint| state.add(*fingerprint, true)))?;
+        Ok(were_there)
     }
 
     /// How tests were answered and what they cost.
@@ -290,7 +334,7 @@ impl DiskUrlSet {
     }
 
     pub(crate) fn check_and_insert_fingerprint(&self, fingerprint: u128) -> Result<Verdict> {
-        self.poison.check()?;
+        self.check_writable()?;
         let mut state = self.state()?;
         if state.test(fingerprint)? {
             return Ok(Verdict::Seen);
@@ -361,6 +405,9 @@ impl SeenSet for DiskUrlSet {
     }
 
     fn sync(&self) -> Result<()> {
+        if self.lock.is_none() {
+            return Ok(());
+        }
         let mut state = guard(&self.state);
         self.poison.guard(|| state.log.sync())
     }
@@ -382,6 +429,9 @@ impl SeenSet for DiskUrlSet {
 impl Drop for DiskUrlSet {
     /// Makes all inserts durable, if it can: who must know calls [`SeenSet::sync`].
     fn drop(&mut self) {
+        if self.lock.is_none() {
+            return;
+        }
         let mut state = guard(&self.state);
         let _ = self.poison.guard(|| state.log.close());
     }

@@ -18,6 +18,7 @@
 //!
 //! A file is written whole, synced, and only then named by the manifest; it is never changed and is removed when no manifest names it.
 
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -59,6 +60,16 @@ impl RunInfo {
         self.urls + self.graves
     }
 
+    /// Whether a run can be like this: a block has 1 to 1024 entries.
+    pub(super) fn is_possible(&self) -> bool {
+        let most = self.blocks.saturating_mul(VALUES_MAX as u64);
+        let entries = self.urls.saturating_add(self.graves);
+        (1..1 << 41).contains(&self.blocks)
+            && (self.blocks..=most).contains(&entries)
+            && self.squares >= 0.0
+            && self.squares.is_finite()
+    }
+
     pub(super) fn disk_bytes(&self) -> u64 {
         (1 + self.blocks) * BLOCK_BYTES as u64 + 8 * self.blocks
     }
@@ -91,6 +102,16 @@ impl Home {
         format!("{}.{number:06}.log", self.name)
     }
 
+    /// Opens a file that the manifest names.
+    pub(super) fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>> {
+        match self.dir.open(name, access) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(Error::corrupt(name, 0, "the file is gone, and its set names it"))
+            }
+            opened => opened.map_err(Error::io("open", name)),
+        }
+    }
+
     /// Whether this could be the name of a run or a log of this set.
     pub(super) fn owns(&self, file: &str) -> bool {
         let Some(rest) = file.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix('.')) else { return false };
@@ -115,7 +136,7 @@ impl Run {
     /// Opens the run that the manifest describes, and reads its index.
     pub(super) fn open(home: &Home, info: RunInfo) -> Result<Run> {
         let name = home.run_name(info.number);
-        let file = home.dir.open(&name, Access::Read).map_err(Error::io("open", &name))?;
+        let file = home.open(&name, Access::Read)?;
         let len = file.len().map_err(Error::io("length", &name))?;
         if len != info.disk_bytes() {
             let what = format!("the file has {len} bytes, its set asks for {}", info.disk_bytes());
@@ -262,8 +283,15 @@ impl Run {
             .ok_or_else(|| Error::corrupt(&self.name, at, "a block's checksum is another"))
     }
 
-    /// Appends the entries of these blocks; what follows them is read ahead.
-    pub(super) fn entries(&self, blocks: Range<u64>, buffer: &mut Vec<u8>, entries: &mut Vec<u128>) -> Result<()> {
+    /// Appends the entries of these blocks; what follows them is read ahead. `last` is the value before them, and the last of them then: entries
+    /// that are not in order would not be found, and make runs that cannot be written.
+    pub(super) fn entries(
+        &self,
+        blocks: Range<u64>,
+        buffer: &mut Vec<u8>,
+        last: &mut Option<u128>,
+        entries: &mut Vec<u128>,
+    ) -> Result<()> {
         let bytes = (blocks.end - blocks.start) as usize * BLOCK_BYTES;
         buffer.resize(bytes + PADDING_BYTES, 0);
         self.read(blocks.start, &mut buffer[..bytes])?;
@@ -272,7 +300,16 @@ impl Run {
         let first = entries.len();
         for number in blocks.clone() {
             let at = (number - blocks.start) as usize * BLOCK_BYTES;
+            let start = entries.len();
             self.block(&buffer[at..at + BLOCK_BYTES + PADDING_BYTES], number)?.decode(entries);
+            let new = &entries[start..];
+            let is_behind = new.first().is_some_and(|value| last.is_none_or(|last| last < *value));
+            *last = new.last().copied();
+            let is_short = last.is_some_and(|last| last.leading_zeros() >= self.bits.shift());
+            if !is_behind || !is_short || !new.is_sorted_by(|a, b| a < b) {
+                let at = (1 + number) * BLOCK_BYTES as u64;
+                return Err(Error::corrupt(&self.name, at, "the block's entries are not in order"));
+            }
         }
         entries[first..].iter_mut().for_each(|value| *value <<= self.bits.shift());
         Ok(())

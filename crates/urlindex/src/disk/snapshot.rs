@@ -23,8 +23,9 @@ impl DiskUrlSet {
     ///
     /// # Errors
     /// [`Error::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a file of that name; [`Error::Locked`] there;
-    /// [`Error::Poisoned`].
+    /// [`Error::Poisoned`]; [`Error::ReadOnly`].
     pub fn snapshot(&self, to: &Arc<dyn Dir>) -> Result<()> {
+        self.check_writable()?;
         let mut state = self.state()?;
         let generation = state.manifest.log_generation;
         if state.table.len() > 0 {

@@ -10,6 +10,8 @@
 
 use std::sync::Arc;
 
+use filemap_io::Access;
+
 use super::cache::Cache;
 use super::filter::{Filter, Plan};
 use super::front::Front;
@@ -84,23 +86,29 @@ impl State {
 
     /// The set that the manifest describes.
     pub(super) fn open(home: Home, manifest: Manifest, options: &DiskOptions) -> Result<State> {
-        let budget = options.budget()?;
         // It may have been renamed by a process whose sync of the directory failed: what an older one names must stay till then.
         if !planted::has(Mistake::OpenNotSynced) {
             home.dir.sync().map_err(Error::io("sync of the directory", &home.name))?;
         }
         remove_strangers(&home, &manifest)?;
+        State::load(home, manifest, options, Access::Write)
+    }
+
+    /// The set that the manifest describes, as it lies there.
+    pub(super) fn load(home: Home, manifest: Manifest, options: &DiskOptions, access: Access) -> Result<State> {
+        let budget = options.budget()?;
         let open = |info: &RunInfo| Ok(Level { run: Arc::new(Run::open(&home, *info)?), filter: None });
         let levels = manifest.runs.iter().map(open).collect::<Result<Vec<Level>>>()?;
         let mut entries = Vec::new();
-        let log = Log::open(&home, manifest.log_number, |entry| entries.push(entry))?;
-        // The log may have been written with more memory.
-        let table = Table::new(manifest.bits, budget.table_bytes.max(Table::bytes_for(entries.len())));
+        let log = Log::open(&home, manifest.log_number, access, |entry| entries.push(entry))?;
+        // The log may have been written with more memory; who only reads adds nothing to it.
+        let table_bytes = if access == Access::Read { 0 } else { budget.table_bytes };
+        let table = Table::new(manifest.bits, table_bytes.max(Table::bytes_for(entries.len())));
         let mut state = State::with(home, manifest, budget, options, log, levels, Some(table));
         for entry in entries {
             let is_grave = entry & state.manifest.bits.grave() != 0;
             state.table.put(entry & state.manifest.bits.mask(), is_grave);
-            state.count(is_grave);
+            state.count_one(is_grave);
         }
         Ok(state)
     }
@@ -131,10 +139,10 @@ impl State {
         }
     }
 
-    fn count(&mut self, is_grave: bool) {
+    fn count_one(&mut self, is_grave: bool) {
         if is_grave {
             self.urls = self.urls.saturating_sub(1);
-            self.manifest.graves_ever += 1;
+            self.manifest.graves_ever = self.manifest.graves_ever.saturating_add(1);
         } else {
             self.urls += 1;
         }
@@ -190,7 +198,7 @@ impl State {
         } else {
             self.counters.inserted += 1;
         }
-        self.count(is_grave);
+        self.count_one(is_grave);
         Ok(())
     }
 
@@ -379,7 +387,7 @@ impl State {
         }
         let mut next = self.manifest.clone();
         next.runs.drain(..old);
-        next.urls = self.count_runs(old)?;
+        next.urls = self.count(old)?;
         next.write(&*self.home.dir, &self.home.name)?;
         self.urls = next.urls;
         self.manifest = next;
@@ -390,15 +398,38 @@ impl State {
         Ok(())
     }
 
-    /// How many URLs the runs from `first` on hold. If any URL was ever forgotten, they are read for it.
-    fn count_runs(&self, first: usize) -> Result<u64> {
+    /// Leaves out what is too old, in memory only: [`State::keep_time`] of who only reads.
+    pub(super) fn leave_out_old(&mut self) -> Result<()> {
+        let max_age_ms = self.manifest.max_age_ms;
+        if max_age_ms == 0 {
+            return Ok(());
+        }
+        let now_ms = (self.clock)();
+        let is_old = |generation: u64| is_expired(generation, now_ms, max_age_ms);
+        let old = self.levels.iter().take_while(|level| is_old(level.run.info.generation)).count();
+        let is_table_old = self.table.len() > 0 && is_old(self.manifest.log_generation);
+        if old == 0 && !is_table_old {
+            return Ok(());
+        }
+        self.levels.drain(..old);
+        if is_table_old {
+            self.table.reset(0);
+        }
+        self.cache.clear();
+        self.urls = self.count(0)?;
+        Ok(())
+    }
+
+    /// How many URLs the table and the runs from `first` on hold. If any URL was ever forgotten, they are read for it.
+    fn count(&self, first: usize) -> Result<u64> {
         let levels = &self.levels[first..];
         if self.manifest.graves_ever == 0 {
-            return Ok(levels.iter().map(|level| level.run.info.urls).sum());
+            return Ok(self.table.len() as u64 + levels.iter().map(|level| level.run.info.urls).sum::<u64>());
         }
-        let sources = levels.iter().rev().map(|level| Source::Run(RunReader::new(Arc::clone(&level.run))));
+        let mut sources = vec![Source::Owned(self.table.sorted().into_iter())];
+        sources.extend(levels.iter().rev().map(|level| Source::Run(RunReader::new(Arc::clone(&level.run)))));
         let (mut urls, grave) = (0, self.manifest.bits.grave());
-        for_each_part(&mut Source::merged(sources.collect(), self.manifest.bits), |entries| {
+        for_each_part(&mut Source::merged(sources, self.manifest.bits), |entries| {
             urls += entries.iter().filter(|entry| **entry & grave == 0).count() as u64;
             Ok(())
         })?;

@@ -3,6 +3,7 @@
 mod crash;
 mod damage;
 mod model;
+mod reader;
 mod time;
 
 use std::sync::Arc;

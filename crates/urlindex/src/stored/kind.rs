@@ -6,6 +6,7 @@ use filemap_io::{Access, Dir};
 
 use crate::bitmap::SIDECAR_SUFFIX;
 use crate::bloom::{BLOOM_MAGIC, growing::GROWING_MAGIC};
+use crate::disk::DISK_MAGIC;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::trie::TRIE_MAGIC;
@@ -22,16 +23,19 @@ pub enum SetKind {
     Growing,
     /// [`crate::UrlTrie`].
     Trie,
+    /// [`crate::DiskUrlSet`].
+    Disk,
 }
 
 impl SetKind {
-    /// The name by which people choose it: `md5-bitmap`, `bloom`, `growing`, `trie`.
+    /// The name by which people choose it: `md5-bitmap`, `bloom`, `growing`, `trie`, `disk`.
     pub fn name(self) -> &'static str {
         match self {
             SetKind::Md5Bitmap => "md5-bitmap",
             SetKind::Bloom => "bloom",
             SetKind::Growing => "growing",
             SetKind::Trie => "trie",
+            SetKind::Disk => "disk",
         }
     }
 
@@ -49,6 +53,7 @@ impl SetKind {
             BLOOM_MAGIC => Ok(SetKind::Bloom),
             GROWING_MAGIC => Ok(SetKind::Growing),
             TRIE_MAGIC => Ok(SetKind::Trie),
+            DISK_MAGIC => Ok(SetKind::Disk),
             _ if read == 0 => Err(Error::NotASet { file: name.to_owned(), what: "it is empty".to_owned() }),
             _ => {
                 let what = format!("it begins as none does, and there is no {sidecar} as beside a bitmap");

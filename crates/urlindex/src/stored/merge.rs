@@ -1,10 +1,15 @@
 //! What one stored set can take up of another.
 //!
-//! Bits go into bits of the same meaning; texts, which a trie has, go into any set. Nothing else can be done honestly.
+//! Bits and fingerprints go into those of the same meaning; texts, which a trie has, go into any set. Nothing else can be done honestly.
 
 use super::{AnySet, StoredSet};
+use crate::disk::DiskUrlSet;
 use crate::error::{Error, Result};
 use crate::seen::SeenSet;
+use crate::trie::UrlTrie;
+
+/// Texts that a set on disk is given at once.
+const INSERTED_AT_ONCE: usize = 1 << 20;
 
 /// What came of a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +32,16 @@ impl StoredSet {
                 "a growing filter has no more of a URL than a fingerprint, which is too short for the layers to come"
                     .to_owned()
             }
+            (AnySet::Disk(set), AnySet::Disk(other)) if set.is_alike(other) => return Ok(()),
+            (AnySet::Disk(set), AnySet::Disk(other)) => {
+                let of =
+                    |set: &DiskUrlSet| format!("{} bits with the seed {}", set.fingerprint_bits().bits(), set.seed());
+                format!("{} has fingerprints of {}, and it has some of {}", from.name, of(other), of(set))
+            }
+            (_, AnySet::Disk(_)) => {
+                let ours = self.kind().name();
+                format!("{} has fingerprints and no texts, and {ours} has no use for them", from.name)
+            }
             (_, AnySet::Md5Bitmap(_) | AnySet::Bloom(_) | AnySet::Growing(_)) => {
                 let (theirs, ours) = (from.kind().name(), self.kind().name());
                 format!("{} has no texts ({theirs}), and {ours} has no use for its bits", from.name)
@@ -37,7 +52,8 @@ impl StoredSet {
     }
 
     /// Takes up all URLs of another set: they are seen here from now on. A bitmap takes a bitmap of as many slots, a Bloom filter one
-    /// of the same shape and seed, and every set a trie. Both must have URLs that were made canonical by one rule, which is for the caller
+    /// of the same shape and seed, a set on disk one with fingerprints of the same length and seed (as if its URLs came now, where there is
+    /// a greatest age), and every set a trie. Both must have URLs that were made canonical by one rule, which is for the caller
     /// to check ([`StoredSet::canonicalizer`]). Durable after [`SeenSet::sync`].
     ///
     /// # Errors
@@ -47,6 +63,8 @@ impl StoredSet {
         self.check_mergeable(from)?;
         let before = self.len();
         match (&self.set, &from.set) {
+            (AnySet::Disk(set), AnySet::Trie(trie)) => insert_texts(set, trie)?,
+            (AnySet::Disk(set), AnySet::Disk(other)) => set.merge_from(other).map(drop)?,
             (_, AnySet::Trie(trie)) => trie.iter().try_for_each(|url| self.insert(&url))?,
             (AnySet::Md5Bitmap(set), AnySet::Md5Bitmap(other)) => set.merge(other).map(|_| ())?,
             (AnySet::Bloom(set), AnySet::Bloom(other)) => set.merge(other)?,
@@ -55,4 +73,15 @@ impl StoredSet {
         }
         Ok(Merged { added: self.len().saturating_sub(before) })
     }
+}
+
+fn insert_texts(set: &DiskUrlSet, trie: &UrlTrie) -> Result<()> {
+    let mut batch = set.batch();
+    for url in trie.iter() {
+        batch.push(&url)?;
+        if batch.len() == INSERTED_AT_ONCE {
+            set.check_and_insert_all(&mut batch)?;
+        }
+    }
+    set.check_and_insert_all(&mut batch).map(drop)
 }

@@ -5,7 +5,7 @@
 //! new that it has.
 //!
 //! The files of a set `NAME`: `NAME` itself; `NAME.canon`, the note; `NAME.lock`; of a bitmap `NAME.meta`; of a Bloom filter
-//! `NAME.known`, if it has such a list.
+//! `NAME.known`, if it has such a list; of a set on disk its runs and its log, `NAME.000001.run` and so on.
 //!
 //! Invariants: nothing is made where something is; a set that is open to be read changes no file and takes no lock; a trie, which is in
 //! memory, is in its file after [`SeenSet::sync`] as the others are.
@@ -24,6 +24,7 @@ use crate::bitmap::Md5Bitmap;
 use crate::bloom::growing::GrowingFilter;
 use crate::bloom::{BloomFilter, BloomOptions};
 use crate::canonical::Canonicalizer;
+use crate::disk::{DiskOptions, DiskUrlSet};
 use crate::error::{Error, Result};
 use crate::files::{self, Poison, guard};
 use crate::seen::{SeenSet, SeenStats, Verdict};
@@ -52,6 +53,8 @@ pub enum NewSet {
     },
     /// A [`UrlTrie`].
     Trie,
+    /// A [`DiskUrlSet`].
+    Disk(DiskOptions),
 }
 
 /// A set of one of the kinds, for what only that kind can tell.
@@ -66,6 +69,8 @@ pub enum AnySet {
     Growing(GrowingFilter),
     /// The exact set of texts.
     Trie(UrlTrie),
+    /// The exact set of fingerprints, on disk.
+    Disk(Box<DiskUrlSet>),
 }
 
 /// A seen set in files. See the module.
@@ -128,6 +133,7 @@ impl StoredSet {
                 trie.save(&*dir, name)?;
                 (AnySet::Trie(trie), Some(lock))
             }
+            NewSet::Disk(options) => (on_disk(DiskUrlSet::create(Arc::clone(&dir), name, options)?), None),
         };
         let set = StoredSet::with(dir, name, set, lock, false);
         set.note_canonicalizer(canonicalizer)?;
@@ -153,11 +159,19 @@ impl StoredSet {
     /// [`Error::Io`], with [`std::io::ErrorKind::NotFound`] if it is absent: nothing is made then; [`Error::NotASet`];
     /// [`Error::Locked`]; [`Error::Corrupt`]; [`Error::NewerFormat`].
     pub fn open(path: &Path) -> Result<StoredSet> {
-        let (dir, name) = place(path)?;
-        StoredSet::open_in(dir, &name)
+        StoredSet::open_with(path, DiskOptions::new())
     }
 
-    fn open_in(dir: Arc<dyn Dir>, name: &str) -> Result<StoredSet> {
+    /// As [`StoredSet::open`]; a set on disk gets the memory and the clock of these options. Other kinds take what they take.
+    ///
+    /// # Errors
+    /// As [`StoredSet::open`]; [`Error::InvalidOption`].
+    pub fn open_with(path: &Path, options: DiskOptions) -> Result<StoredSet> {
+        let (dir, name) = place(path)?;
+        StoredSet::open_in(dir, &name, options)
+    }
+
+    fn open_in(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<StoredSet> {
         let (set, lock) = match SetKind::of_files(&*dir, name)? {
             SetKind::Md5Bitmap => (AnySet::Md5Bitmap(Md5Bitmap::open(Arc::clone(&dir), name)?), None),
             SetKind::Bloom => (AnySet::Bloom(BloomFilter::open(Arc::clone(&dir), name)?), None),
@@ -166,6 +180,7 @@ impl StoredSet {
                 let lock = files::lock(&*dir, name)?;
                 (AnySet::Trie(UrlTrie::load(&*dir, name)?), Some(lock))
             }
+            SetKind::Disk => (on_disk(DiskUrlSet::open(Arc::clone(&dir), name, options)?), None),
         };
         Ok(StoredSet::with(dir, name, set, lock, false))
     }
@@ -176,16 +191,25 @@ impl StoredSet {
     /// # Errors
     /// As [`StoredSet::open`], but never [`Error::Locked`].
     pub fn open_read_only(path: &Path) -> Result<StoredSet> {
-        let (dir, name) = place(path)?;
-        StoredSet::read_in(dir, &name)
+        StoredSet::open_read_only_with(path, DiskOptions::new())
     }
 
-    fn read_in(dir: Arc<dyn Dir>, name: &str) -> Result<StoredSet> {
+    /// As [`StoredSet::open_read_only`]; a set on disk gets the memory and the clock of these options.
+    ///
+    /// # Errors
+    /// As [`StoredSet::open_read_only`]; [`Error::InvalidOption`].
+    pub fn open_read_only_with(path: &Path, options: DiskOptions) -> Result<StoredSet> {
+        let (dir, name) = place(path)?;
+        StoredSet::read_in(dir, &name, options)
+    }
+
+    fn read_in(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<StoredSet> {
         let set = match SetKind::of_files(&*dir, name)? {
             SetKind::Md5Bitmap => AnySet::Md5Bitmap(Md5Bitmap::open_read_only(Arc::clone(&dir), name)?),
             SetKind::Bloom => AnySet::Bloom(BloomFilter::load(&*dir, name)?),
             SetKind::Growing => AnySet::Growing(GrowingFilter::load(&*dir, name)?),
             SetKind::Trie => AnySet::Trie(UrlTrie::load(&*dir, name)?),
+            SetKind::Disk => on_disk(DiskUrlSet::open_read_only(Arc::clone(&dir), name, options)?),
         };
         Ok(StoredSet::with(dir, name, set, None, true))
     }
@@ -203,6 +227,7 @@ impl StoredSet {
             AnySet::Bloom(_) => SetKind::Bloom,
             AnySet::Growing(_) => SetKind::Growing,
             AnySet::Trie(_) => SetKind::Trie,
+            AnySet::Disk(_) => SetKind::Disk,
         }
     }
 
@@ -229,7 +254,8 @@ impl StoredSet {
     }
 
     /// Takes URLs back: they are new from now on, until they are inserted. Of each, whether it was seen before. A trie drops their texts, which
-    /// builds it anew ([`UrlTrie::retain`]); a Bloom filter puts them on its list of known false positives, which has at most 65,536 URLs.
+    /// builds it anew ([`UrlTrie::retain`]); a Bloom filter puts them on its list of known false positives, which has at most 65,536 URLs; a
+    /// set on disk remembers that they are gone until they reach its oldest run.
     /// Durable after [`SeenSet::sync`].
     ///
     /// # Errors
@@ -251,10 +277,11 @@ impl StoredSet {
                 let forget = |url: &&[u8]| Ok(!filter.contains(url)?.is_new() && filter.note_false_positive(url)?);
                 return urls.iter().map(forget).collect();
             }
+            AnySet::Disk(set) => return set.forget_all(urls),
             AnySet::Md5Bitmap(_) => "a URL's bit may be that of others too, which would be forgotten with it",
             AnySet::Growing(_) => "a URL's fingerprint may be that of others too, which would be forgotten with it",
         };
-        let why = format!("{why}. A trie and a Bloom filter can; or fill a new set");
+        let why = format!("{why}. A trie, a Bloom filter and a set on disk can; or fill a new set");
         Err(Error::Unsupported { file: self.name.clone(), op: "forget a URL", why })
     }
 
@@ -298,6 +325,7 @@ impl AnySet {
             AnySet::Bloom(set) => set,
             AnySet::Growing(set) => set,
             AnySet::Trie(set) => set,
+            AnySet::Disk(set) => &**set,
         }
     }
 }
@@ -338,7 +366,12 @@ impl SeenSet for StoredSet {
     fn disk_bytes(&self) -> u64 {
         let files = files_of(&self.name);
         let len = |file: &String| self.dir.open(file, Access::Read).and_then(|file| file.len());
-        files.iter().filter_map(|file| len(file).ok()).sum()
+        let found: u64 = files.iter().filter_map(|file| len(file).ok()).sum();
+        match &self.set {
+            // Its manifest is among both.
+            AnySet::Disk(set) => (found + set.disk_bytes()).saturating_sub(len(&self.name).unwrap_or(0)),
+            _ => found,
+        }
     }
 
     fn false_positive_rate(&self) -> f64 {
@@ -361,6 +394,10 @@ impl SeenSet for StoredSet {
     fn stats(&self) -> SeenStats {
         SeenStats { disk_bytes: self.disk_bytes(), ..self.set.seen().stats() }
     }
+}
+
+fn on_disk(set: DiskUrlSet) -> AnySet {
+    AnySet::Disk(Box::new(set))
 }
 
 /// The directory and the name of a path.

@@ -104,7 +104,8 @@ fn files_that_are_cut_off_swapped_or_gone_are_errors() {
     disk.set_bytes(&files[0], &a);
     disk.set_bytes(&files[1], &b);
     disk.remove(&files[0]);
-    assert!(matches!(DiskUrlSet::open(disk.dir(), "seen", options()), Err(Error::Io { .. })));
+    let opened = DiskUrlSet::open(disk.dir(), "seen", options());
+    assert!(matches!(&opened, Err(Error::Corrupt { file, offset: 0, .. }) if *file == files[0]), "{opened:?}");
 }
 
 #[test]
@@ -121,4 +122,47 @@ fn blocks_of_noise_never_panic() {
         disk.set_bytes(&run, &damaged);
         assert!(judge(&disk, &run, start) || damaged == whole);
     }
+}
+
+/// Found by the fuzz target `seen`: numbers that no set has, under a right checksum, were computed with.
+#[test]
+fn numbers_that_no_set_has_are_damage_though_the_checksum_is_right() {
+    let disk = closed();
+    let whole = disk.bytes("seen").expect("there");
+    // The next number, the log's, the URLs; and of the first run number, blocks, URLs, graves and squares.
+    for at in [48, 56, 72, 96, 96 + 16, 96 + 24, 96 + 32, 96 + 40] {
+        for value in [u64::MAX, u64::MAX / 2, f64::NAN.to_bits()] {
+            let mut forged = whole.clone();
+            forged[at..at + 8].copy_from_slice(&value.to_le_bytes());
+            let crc_at = forged.len() - 4;
+            let crc = crc32fast::hash(&forged[..crc_at]);
+            forged[crc_at..].copy_from_slice(&crc.to_le_bytes());
+            disk.set_bytes("seen", &forged);
+            let opened = DiskUrlSet::open(disk.dir(), "seen", options());
+            assert!(matches!(&opened, Err(Error::Corrupt { file, .. }) if file == "seen"), "{at}: {opened:?}");
+        }
+    }
+}
+
+/// A merge of such a run would subtract the larger from the smaller.
+#[test]
+fn entries_out_of_order_are_damage_though_the_checksum_is_right() {
+    let disk = closed();
+    let run = disk.names().into_iter().find(|name| name.ends_with(".run")).expect("a run");
+    let mut forged = disk.bytes(&run).expect("there");
+    let salt = forged[16..40].to_vec();
+    // Two blocks change places, each with the checksum of where it is then.
+    let (first, second) = forged[4096..3 * 4096].split_at_mut(4096);
+    first.swap_with_slice(second);
+    for number in 0..2u64 {
+        let block = &mut forged[4096 * (1 + number as usize)..][..4096];
+        let crc = crc32fast::hash(&[&salt, &number.to_le_bytes()[..], &block[4..]].concat());
+        block[..4].copy_from_slice(&crc.to_le_bytes());
+    }
+    disk.set_bytes(&run, &forged);
+    let set = DiskUrlSet::open(disk.dir(), "seen", options()).expect("opened");
+    let read = set.fingerprints().expect("begun").try_for_each(|fingerprint| fingerprint.map(drop));
+    assert!(matches!(&read, Err(Error::Corrupt { file, offset: 8192, .. }) if *file == run), "{read:?}");
+    let merged = (0..5_000).map(|i| 2_000 + i).try_for_each(|i| set.insert(&url(i)));
+    assert!(matches!(&merged, Err(Error::Corrupt { .. })), "{merged:?}");
 }

@@ -1,7 +1,8 @@
 //! `seen add` and `seen check`: one URL a line in, one verdict a line out, by the million.
 //!
-//! Lines are worked off in runs of [`TOGETHER`]: made canonical, asked of the set in one batch, answered in order. What was read is
-//! answered before more is waited for, so that a crawler can write a URL and wait for its verdict.
+//! Lines are worked off in runs of [`TOGETHER`]: made canonical, asked of the set in one batch, answered in order. A set on disk, which is
+//! the faster the more it is asked at once, is asked of all lines that were gathered. What was read is answered before more is waited
+//! for, so that a crawler can write a URL and wait for its verdict.
 //!
 //! Invariants: whatever ends an `add`, what it answered is synced before it ends; a line is answered once or, if it is empty, not at all.
 
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use urlindex::{Canonicalizer, SeenSet, StoredSet, Verdict};
+use urlindex::{AnySet, Canonicalizer, DiskUrlSet, SeenSet, StoredSet, Verdict};
 
 use crate::cli::Shared;
 use crate::interrupt::{self, Input};
@@ -20,14 +21,15 @@ use crate::lines::{self, Blocks, LINE_BYTES_MAX};
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::seen_set::{self, CanonicalArg};
+use crate::seen_set::{self, CanonicalArg, MemoryArg};
 use crate::{json, words};
 
 const NOTES: &str = "\
 One URL a line, one answer a line: `new`, `seen` (certainly), `probably-seen` or `invalid`, a tab, and the line as it came. Lines may end in \
 \\n or \\r\\n and hold any bytes; empty ones are passed over without an answer. A line that is no URL, or is over 65535 bytes (of which only \
 the beginning is printed), is invalid: the first ten are told on standard error, all are counted, and the end is 2. URLs are made canonical by the \
-rules that the set remembers.";
+rules that the set remembers. A set on disk is asked of all lines that come without a pause of 5 ms, up to 32 MiB of them and for 250 ms at \
+most; who writes a line at a time is answered at once.";
 
 const ADD_HELP: &str = "\
 What was answered is durable when the command ends, by Ctrl-C too, and after every N lines with --sync-every (with 1, before each answer; a \
@@ -80,10 +82,16 @@ struct Lists {
     count: bool,
     #[command(flatten)]
     canonical: CanonicalArg,
+    #[command(flatten)]
+    memory: MemoryArg,
 }
 
 /// Lines that are asked together.
 const TOGETHER: usize = 1024;
+/// With no more of them a set on disk may be asked one by one.
+const FEW: usize = 64;
+/// What a set on disk reads for one URL.
+const BLOCK_BYTES: u64 = 4096;
 /// Invalid lines of a file that are told one by one.
 const TOLD: u64 = 10;
 
@@ -91,7 +99,7 @@ const TOLD: u64 = 10;
 pub fn add(args: &AddArgs, shared: &Shared) -> Result<Outcome, Failure> {
     let lists = &args.lists;
     check_files(&lists.files)?;
-    let set = seen_set::to_change(&lists.set)?;
+    let set = seen_set::to_change_within(&lists.set, &lists.memory)?;
     let canonicalizer = seen_set::noted_canonicalizer(&set, &lists.set, lists.canonical.canonical.as_ref())?;
     let mut asker = Asker::new(set, canonicalizer, lists, shared);
     (asker.is_adding, asker.sync_every) = (true, args.sync_every.unwrap_or(u64::MAX));
@@ -102,7 +110,7 @@ pub fn add(args: &AddArgs, shared: &Shared) -> Result<Outcome, Failure> {
 pub fn check(args: &CheckArgs, shared: &Shared) -> Result<Outcome, Failure> {
     let lists = &args.lists;
     check_files(&lists.files)?;
-    let set = seen_set::to_read(&lists.set)?;
+    let set = seen_set::to_read_within(&lists.set, &lists.memory)?;
     let canonicalizer = seen_set::canonicalizer(&set, &lists.set, lists.canonical.canonical.as_ref())?;
     Asker::new(set, canonicalizer, lists, shared).run(shared)
 }
@@ -204,6 +212,7 @@ impl<'a> Asker<'a> {
         let done = files.iter().take_while(|_| !interrupt::asked()).try_for_each(|path| self.file(path, shared));
         let Asker { set, mut out, progress, tally, .. } = self;
         drop(progress);
+        let costs = if let AnySet::Disk(disk) = set.any() { Some(costs(disk)) } else { None };
         // What was answered is durable, whatever stopped the rest.
         let closed = set.close().map_err(|error| seen_set::failure(&lists.set, error));
         match done {
@@ -222,6 +231,9 @@ impl<'a> Asker<'a> {
         if !lists.count && !shared.json && !shared.quiet {
             words::say(tally.words());
         }
+        if let Some(costs) = costs.filter(|_| !shared.json && !shared.quiet && tally.lines() > 0) {
+            words::say(costs);
+        }
         Ok(outcome)
     }
 
@@ -238,10 +250,12 @@ impl<'a> Asker<'a> {
             Input::file(File::open(path).map_err(fail)?)
         };
         (self.line, self.invalid_before) = (0, self.tally.invalid);
-        let mut blocks = Blocks::new(input);
-        let together = usize::try_from(self.sync_every).unwrap_or(TOGETHER).min(TOGETHER);
+        let gathers = matches!(self.set.any(), AnySet::Disk(_));
+        let mut blocks = if gathers { Blocks::gathered(input) } else { Blocks::new(input) };
+        let most = if gathers { usize::MAX } else { TOGETHER };
+        let together = usize::try_from(self.sync_every).unwrap_or(most).min(most);
         while let Some(block) = blocks.next().map_err(|error| Failure::io("read", path, &error))? {
-            let mut run: Vec<(u64, &[u8])> = Vec::with_capacity(together);
+            let mut run: Vec<(u64, &[u8])> = Vec::with_capacity(together.min(TOGETHER));
             for line in lines::lines(block) {
                 self.line += 1;
                 if !line.is_empty() {
@@ -266,11 +280,7 @@ impl<'a> Asker<'a> {
     fn answer(&mut self, run: &[(u64, &[u8])]) -> Result<(), Failure> {
         let keys: Vec<Result<Cow<'_, [u8]>, String>> = run.iter().map(|(_, line)| self.key(line)).collect();
         let asked: Vec<&[u8]> = keys.iter().filter_map(|key| key.as_deref().ok()).collect();
-        let answered = if self.is_adding {
-            self.set.check_and_insert_batch(&asked, &mut self.verdicts)
-        } else {
-            self.set.contains_batch(&asked, &mut self.verdicts)
-        };
+        let answered = self.ask(&asked);
         self.unsynced += run.len() as u64;
         if self.unsynced >= self.sync_every && answered.is_ok() {
             self.unsynced = 0;
@@ -291,6 +301,29 @@ impl<'a> Asker<'a> {
         self.verdicts = verdicts;
         self.progress.add_many(run.len() as u64);
         answered.map_err(|error| seen_set::failure(&self.lists.set, error))
+    }
+
+    fn ask(&mut self, urls: &[&[u8]]) -> urlindex::Result<()> {
+        if urls.len() <= FEW && self.is_worth_filters() {
+            self.verdicts.clear();
+            for url in urls {
+                let verdict = if self.is_adding { self.set.check_and_insert(url) } else { self.set.contains(url) };
+                self.verdicts.push(verdict?);
+            }
+            return Ok(());
+        }
+        match self.is_adding {
+            true => self.set.check_and_insert_batch(urls, &mut self.verdicts),
+            false => self.set.contains_batch(urls, &mut self.verdicts),
+        }
+    }
+
+    /// Whether a set on disk is to be asked one URL at a time, by its cache and its filters. To make the filters it reads all of itself:
+    /// that is worth it once reading without them has cost as much.
+    fn is_worth_filters(&self) -> bool {
+        let AnySet::Disk(disk) = self.set.any() else { return false };
+        let stats = disk.disk_stats();
+        stats.tests > 0 || stats.block_reads * BLOCK_BYTES > disk.disk_bytes()
     }
 
     /// The key of a line, or why there is none.
@@ -353,6 +386,22 @@ impl<'a> Asker<'a> {
             self.progress.aside(|| words::complain(format_args!("{source}: {more} invalid, {invalid} in all")));
         }
     }
+}
+
+/// What the tests of a set on disk have cost.
+fn costs(disk: &DiskUrlSet) -> String {
+    let stats = disk.disk_stats();
+    let (read, written) = (words::size(stats.read_bytes), words::size(stats.written_bytes));
+    let mut costs = format!("{}; {read} read, {written} written", words::count(stats.runs, "run"));
+    if stats.tests > 0 {
+        let percent = |hits: u64| 100.0 * hits as f64 / stats.tests as f64;
+        let (table, cache) = (percent(stats.table_hits), percent(stats.cache_hits));
+        let (tests, reads) = (words::count(stats.tests, "test"), words::count(stats.block_reads, "block"));
+        costs += &format!(
+            "; {tests} one at a time: {table:.1}% found by the table, {cache:.1}% by the cache, {reads} read for one URL"
+        );
+    }
+    costs
 }
 
 fn object(line: &[u8], verdict: &str, why: Option<&str>) -> Value {

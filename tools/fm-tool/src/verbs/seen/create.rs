@@ -2,15 +2,19 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::ValueEnum;
 use serde_json::Value;
-use urlindex::{AnySet, BloomOptions, Error, HashFamily, Md5Bitmap, NewSet, SeenSet, StoredSet};
+use urlindex::{
+    AnySet, BloomOptions, DiskOptions, Error, FingerprintBits, HashFamily, Md5Bitmap, NewSet, SeenSet, StoredSet,
+};
 
 use crate::canonical::Canonical;
 use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
+use crate::quantity;
 use crate::seen_set;
 use crate::verbs::seen::stat;
 use crate::words::{self, size};
@@ -23,7 +27,8 @@ use crate::words::{self, size};
     Example:\n  fm-tool seen create seen.bits --kind md5-bitmap --bits 32\n  \
     fm-tool seen create seen.bloom --kind bloom --urls 100000000 --rate 1e-4 --layout blocked\n  \
     fm-tool seen create seen.grow --kind growing --rate 1e-3 --canonical crawl\n  \
-    fm-tool seen create seen.trie --kind trie"
+    fm-tool seen create seen.trie --kind trie\n  \
+    fm-tool seen create seen.disk --kind disk --max-age 90d"
 )]
 pub struct Args {
     /// The set's file
@@ -52,9 +57,16 @@ pub struct Args {
     /// Of a Bloom filter: its hash functions [default: xxh3]
     #[arg(long, value_enum)]
     family: Option<Family>,
-    /// Of a Bloom or growing filter: the seed of its hash [default: 0]. Give a secret one where others choose the URLs
+    /// Of a Bloom or growing filter, or a set on disk: the seed of its hash [default: 0]. Give a secret one where others choose the URLs
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Of a set on disk: how long its fingerprints are. 64 bits take 2 bytes a URL less on disk, and lose more URLs: what is expected is
+    /// printed [default: 80]
+    #[arg(long, value_name = "BITS", value_parser = fingerprint_bits)]
+    fingerprint_bits: Option<FingerprintBits>,
+    /// Of a set on disk: a URL is new again at this age (or up to an eighth of it later), as in 90d; nothing is forgotten otherwise
+    #[arg(long, value_name = "AGE", value_parser = quantity::duration)]
+    max_age: Option<Duration>,
     /// What makes URLs canonical: whatwg, crawl, surt or exact, with rules switched as in crawl,+www,-tracking
     #[arg(long, value_name = "RULES", value_parser = Canonical::parse, default_value = "whatwg")]
     canonical: Canonical,
@@ -74,6 +86,16 @@ enum Kind {
     Growing,
     /// All texts, in memory: never errs, can forget and list them
     Trie,
+    /// Fingerprints of 80 bits on disk: as good as exact, for a billion URLs and more in little memory; can forget
+    Disk,
+}
+
+fn fingerprint_bits(text: &str) -> Result<FingerprintBits, String> {
+    match text {
+        "64" => Ok(FingerprintBits::Bits64),
+        "80" => Ok(FingerprintBits::Bits80),
+        _ => Err("give 80 or 64".to_owned()),
+    }
 }
 
 /// Where a URL's bits lie in a Bloom filter.
@@ -119,6 +141,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
 fn check(args: &Args) -> Result<(), Failure> {
     let is_bloom = args.kind == Kind::Bloom;
     let is_filter = is_bloom || args.kind == Kind::Growing;
+    let is_disk = args.kind == Kind::Disk;
     let rows = [
         ("--bits", args.bits.is_some(), args.kind == Kind::Md5Bitmap && !args.adopt),
         ("--adopt", args.adopt, args.kind == Kind::Md5Bitmap),
@@ -127,7 +150,9 @@ fn check(args: &Args) -> Result<(), Failure> {
         ("--layout", args.layout.is_some(), is_bloom),
         ("--family", args.family.is_some(), is_bloom),
         ("--rate", args.rate.is_some(), is_filter),
-        ("--seed", args.seed.is_some(), is_filter),
+        ("--seed", args.seed.is_some(), is_filter || is_disk),
+        ("--fingerprint-bits", args.fingerprint_bits.is_some(), is_disk),
+        ("--max-age", args.max_age.is_some(), is_disk),
     ];
     match rows.iter().find(|(_, is_given, fits)| *is_given && !fits) {
         None => Ok(()),
@@ -141,6 +166,10 @@ fn new_set(args: &Args) -> Result<NewSet, Failure> {
         Kind::Md5Bitmap => NewSet::Md5Bitmap { bits: args.bits.unwrap_or(Md5Bitmap::DEFAULT_BITS) },
         Kind::Growing => NewSet::Growing { rate, seed },
         Kind::Trie => NewSet::Trie,
+        Kind::Disk => {
+            let options = DiskOptions::new().seed(seed).fingerprint_bits(args.fingerprint_bits.unwrap_or_default());
+            NewSet::Disk(args.max_age.into_iter().fold(options, DiskOptions::max_age))
+        }
         Kind::Bloom => {
             let Some(urls) = args.urls else {
                 let what =
@@ -198,6 +227,30 @@ fn expected(set: &StoredSet) -> String {
             format!("{kind}; errs at {most} at most, however many URLs come (about {each:.0} bits each)")
         }
         AnySet::Trie(_) => format!("{kind}, in memory while it is used; never errs"),
+        AnySet::Disk(disk) => {
+            let bits = disk.fingerprint_bits();
+            let loss = |urls_per_host| loss(bits.expected_loss(1e9, urls_per_host));
+            let age = disk.max_age().map_or(String::new(), |age| format!("; forgets after {}", length(age)));
+            format!(
+                "{kind}, fingerprints of {} bits; of a billion URLs it loses {} if each host has 1000, {} if one has all{age}",
+                bits.bits(),
+                loss(1e3),
+                loss(1e9)
+            )
+        }
         _ => kind.to_owned(),
     }
+}
+
+/// A length of time, in the largest unit of which it has a whole number.
+fn length(age: Duration) -> String {
+    let units = [("d", 86_400), ("h", 3_600), ("m", 60)];
+    let fits = units.into_iter().find(|(_, seconds)| age.as_secs().is_multiple_of(*seconds));
+    let (unit, seconds) = fits.unwrap_or(("s", 1));
+    format!("{}{unit}", age.as_secs() / seconds)
+}
+
+/// A number of URLs, or what is expected of it.
+fn loss(urls: f64) -> String {
+    if urls >= 100.0 { format!("{urls:.0}") } else { stat::rate(urls) }
 }

@@ -14,7 +14,8 @@ use crate::{interrupt, json, seen_set, words};
 /// Take URLs back: they are new again
 #[derive(clap::Args)]
 #[command(
-    after_help = "A trie drops their texts. A Bloom filter puts them on an exact list beside it (SET.known), of at most 65536. A bitmap and a \
+    after_help = "A trie drops their texts. A Bloom filter puts them on an exact list beside it (SET.known), of at most 65536. A set on \
+    disk takes any number. A bitmap and a \
     growing filter cannot: what they hold of a URL may be that of others too. URLs that were not in the set are said, and end \
     it with 1.\n\n\
     Example:\n  fm-tool seen forget seen.trie https://example.com/changed"

@@ -9,13 +9,14 @@ use crate::canonical;
 use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
-use crate::seen_set::{self, CanonicalArg};
+use crate::seen_set::{self, CanonicalArg, MemoryArg};
 use crate::{interrupt, words};
 
 /// Take up the URLs of other sets
 #[derive(clap::Args)]
 #[command(
-    after_help = "A bitmap takes bitmaps of as many slots, a Bloom filter those of the same shape, hash and seed, and every set takes tries. All \
+    after_help = "A bitmap takes bitmaps of as many slots, a Bloom filter those of the same shape, hash and seed, a set on disk those with fingerprints \
+    of the same length and seed, and every set takes tries. All \
     must have URLs of one canonicaliser. All sets are looked at before anything is changed; a merge that was stopped goes on when \
     it is run again. The number that is added is an estimate for filters.\n\n\
     Example:\n  fm-tool seen merge all.bits monday.bits tuesday.bits"
@@ -28,12 +29,14 @@ pub struct Args {
     from: Vec<PathBuf>,
     #[command(flatten)]
     canonical: CanonicalArg,
+    #[command(flatten)]
+    memory: MemoryArg,
 }
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let fail = |error| seen_set::failure(&args.set, error);
-    let set = seen_set::to_change(&args.set)?;
+    let set = seen_set::to_change_within(&args.set, &args.memory)?;
     let ours = seen_set::canonicalizer(&set, &args.set, args.canonical.canonical.as_ref())?;
     for path in &args.from {
         let from = seen_set::to_read(path)?;

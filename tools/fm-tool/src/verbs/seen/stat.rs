@@ -16,7 +16,8 @@ use crate::{seen_set, words};
 #[derive(clap::Args)]
 #[command(
     after_help = "false_positive_rate is the share of new URLs that it would call seen now, expected_loss how many it has called so since it was \
-    made. The set is read and checked as a whole; another process may be adding to it.\n\n\
+    made. The set is read and checked as a whole, of a set on disk only the indexes and the log; how many tests its table and its cache answered, \
+    and what it read and wrote, is said by `add` and `check` at their end. Another process may be adding to it.\n\n\
     Example:\n  fm-tool seen stat seen.bloom --json"
 )]
 pub struct Args {
@@ -68,6 +69,16 @@ pub fn fields(set: &StoredSet, path: &Path) -> Result<Map<String, Value>, Failur
                 "family": family.name(),
                 "seed": seed,
                 "known_false_positives": filter.known_false_positives(),
+            })
+        }
+        AnySet::Disk(disk) => {
+            let runs = disk.disk_stats().runs;
+            json!({
+                "fingerprint_bits": disk.fingerprint_bits().bits(),
+                "seed": disk.seed(),
+                "max_age_ms": disk.max_age().map(|age| age.as_millis() as u64),
+                "runs": runs,
+                "disk_bytes_per_url": (stats.urls > 0).then(|| stats.disk_bytes as f64 / stats.urls as f64),
             })
         }
         AnySet::Growing(filter) => json!({ "rate": filter.rate(), "seed": filter.seed() }),
