@@ -102,7 +102,7 @@ impl Default for Options {
         Options {
             segment_bytes: 1 << 30,
             durability: Durability::Interval(Duration::from_secs(1)),
-            compression_level: 3,
+            compression_level: 2,
             checkpoint_bytes: 768 << 20,
             recent_bytes: 96 << 20,
             keep_versions: None,
@@ -171,7 +171,8 @@ impl Options {
         self
     }
 
-    /// zstd level of new pages, 1 to 19; default 3. 0 stores them raw.
+    /// zstd level of new pages, 1 to 19; default 2, since what stays is compressed again at
+    /// [`recompression_level`](Options::recompression_level). 0 stores them raw.
     pub fn compression_level(mut self, level: i32) -> Options {
         self.compression_level = level;
         self
@@ -290,7 +291,7 @@ impl Options {
 
     /// Length of a dictionary in bytes, at most: 4 KiB to 16 MiB, default 1 MiB for the one of all keys and a quarter of that
     /// for those of groups. Shorter ones are made of fewer pages. Longer ones compress better and cost memory: digested about
-    /// three times as much at level 3, twelve times at level 9.
+    /// three times as much at levels up to 3, twelve times at level 9.
     pub fn dictionary_bytes(mut self, bytes: usize) -> Options {
         self.dictionary_bytes = bytes;
         self

@@ -1,24 +1,29 @@
 //! `overwrite`: every page of a store put again and again at full speed: space and write amplification, and how long puts and
 //! gets take meanwhile.
 
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use filemap_benches::bare::BareLoop;
 use filemap_benches::device::directory_bytes;
-use filemap_benches::drive::Outcome;
+use filemap_benches::drive::{Outcome, Plan, drive};
 use filemap_benches::generate::Page;
 use filemap_benches::process::device_written_bytes;
 use filemap_benches::report::{Bar, Report};
 use filemap_benches::source::Source;
-use filemap_core::{Record, Store};
+use filemap_core::{Record, Stats, Store};
 use hdrhistogram::Histogram;
 
 use crate::PutArgs;
 use crate::load;
 use crate::store::{self, Log, StoreArgs};
+
+/// Bytes of a page of address.idx.
+const INDEX_PAGE_BYTES: u64 = 4096;
 
 /// Arguments of `fm-bench overwrite`.
 #[derive(Args)]
@@ -70,57 +75,22 @@ pub fn run(args: &OverwriteArgs) -> Outcome<Report> {
         .space_bound(Some(args.bound))
         .segment_bytes(args.segment_mib << 20);
     let store = Store::create(&args.dir, options)?;
-    filemap_benches::drive::drive(&source, &store::Loading { store: &store, log: &log }, &plan)?;
+    drive(&source, &store::Loading { store: &store, log: &log }, &plan)?;
     store.checkpoint()?;
     let before = store.stats();
     let own = device_written_bytes()?;
-    let pages = plan.pages.end;
-    let (puts, gets) = (Mutex::new(Histogram::<u64>::new(3)?), Mutex::new(Histogram::<u64>::new(3)?));
-    let (done, body_bytes) = (AtomicBool::new(false), AtomicU64::new(0));
-    let seen = Mutex::new(Seen::default());
-    let start = Instant::now();
-    std::thread::scope(|scope| -> Outcome<()> {
-        scope.spawn(|| watch(&store, &args.dir, &done, &seen));
-        scope.spawn(|| read(&store, &source, pages, &done, &gets));
-        let writers: Vec<_> = (0..plan.threads as u64)
-            .map(|lane| {
-                let (store, source, puts, body_bytes) = (&store, &source, &puts, &body_bytes);
-                let threads = plan.threads as u64;
-                scope.spawn(move || overwrite(args, store, source, pages, (lane, threads), puts, body_bytes))
-            })
-            .collect();
-        let ends: Vec<_> = writers.into_iter().map(|w| w.join()).collect();
-        done.store(true, Ordering::Release);
-        for end in ends {
-            end.map_err(|_| "a writer panicked")??;
-        }
-        Ok(())
-    })?;
-    let elapsed = start.elapsed();
+    let rounds = rounds(args, &store, &source, &plan)?;
     let stats = store.stats();
-    let appended = stats.appended_bytes - before.appended_bytes;
-    let seen = seen.into_inner().expect("no watcher panicked");
+    let written = device_written_bytes()? - own;
     let mut report = Report::default();
+    let pages = plan.pages.end;
     let order = if args.order == Order::Load { "load" } else { "random" };
     report.section(format!("{} rounds over {pages} pages in {order} order, bound {}", args.rounds, args.bound));
-    report.number("time", elapsed.as_secs_f64(), "s");
-    report.number("puts", (args.rounds * pages) as f64 / elapsed.as_secs_f64(), "pages/s");
-    report.number("live", stats.live_bytes as f64 / 1e9, "GB");
-    // What lives does not change but for what chance makes of the bodies' sizes.
-    let live = before.live_bytes.max(stats.live_bytes) as f64;
-    report.number("greatest space amplification", seen.value_bytes as f64 / live, "");
-    let segment = (args.segment_mib << 20) as f64;
-    let over = (seen.value_bytes as f64 - args.bound * live) / segment;
-    report.against("beyond the bound, at most", over, "segments", Bar::AtMost(1.0));
-    let moved = (stats.compaction_copied_bytes - before.compaction_copied_bytes) as f64;
-    let limit = if args.order == Order::Load { 1.1 } else { 2.5 };
-    let amplification = (appended as f64 + moved) / appended as f64;
-    report.against("write amplification of the value log", amplification, "", Bar::AtMost(limit));
-    let written = (device_written_bytes()? - own) as f64;
-    report.number("written by this process, by what was put", written / appended as f64, "");
-    report.number("space misreported, at most", seen.misreported_ppm as f64 / 1e4, "%");
-    report.latencies("put", &puts.into_inner().expect("no writer panicked"));
-    report.latencies("get", &gets.into_inner().expect("no reader panicked"));
+    report.number("time", rounds.elapsed.as_secs_f64(), "s");
+    report.number("puts", (args.rounds * pages) as f64 / rounds.elapsed.as_secs_f64(), "pages/s");
+    space(args, &mut report, (&before, &stats), &rounds.seen, written);
+    report.latencies("put", &rounds.puts);
+    report.latencies("get", &rounds.gets);
     let start = Instant::now();
     let freed = store.compact(false)?;
     report.number("then compacted wholly", start.elapsed().as_secs_f64(), "s");
@@ -128,7 +98,105 @@ pub fn run(args: &OverwriteArgs) -> Outcome<Report> {
     report.number("given back", (freed.removed_bytes - freed.copied_bytes.min(freed.removed_bytes)) as f64 / 1e9, "GB");
     load::engine(&mut report, &stats);
     store.close()?;
+    let (puts, gets) = bare(args, &source, &plan)?;
+    report
+        .section("the bare loop: the pages of the load compressed and appended to one file, read at random meanwhile");
+    report.latencies("put", &puts);
+    report.latencies("get", &gets);
+    report.section("the store's beside the bare loop's, or 2.5 ms if that is more");
+    let by = |ours: &Histogram<u64>, theirs: &Histogram<u64>| {
+        ours.value_at_quantile(0.9999) as f64 / theirs.value_at_quantile(0.9999).max(2_500_000) as f64
+    };
+    report.against("put p99.99", by(&rounds.puts, &puts), "x", Bar::AtMost(2.0));
+    report.against("get p99.99", by(&rounds.gets, &gets), "x", Bar::AtMost(2.0));
     Ok(report)
+}
+
+/// What all rounds gave.
+struct Rounds {
+    elapsed: Duration,
+    seen: Seen,
+    puts: Histogram<u64>,
+    gets: Histogram<u64>,
+}
+
+/// All rounds, with a reader and somebody who looks at the files beside the writers.
+fn rounds(args: &OverwriteArgs, store: &Store, source: &Source, plan: &Plan) -> Outcome<Rounds> {
+    let (pages, threads) = (plan.pages.end, plan.threads as u64);
+    let (puts, gets) = (Mutex::new(Histogram::<u64>::new(3)?), Mutex::new(Histogram::<u64>::new(3)?));
+    let done = AtomicBool::new(false);
+    let seen = Mutex::new(Seen::default());
+    let start = Instant::now();
+    std::thread::scope(|scope| -> Outcome<()> {
+        scope.spawn(|| watch(store, &args.dir, &done, &seen));
+        scope.spawn(|| read(store, source, pages, &done, &gets));
+        let puts = &puts;
+        let start = |lane| scope.spawn(move || overwrite(args, store, source, pages, (lane, threads), puts));
+        let writers: Vec<_> = (0..threads).map(start).collect();
+        let ends: Vec<_> = writers.into_iter().map(|w| w.join()).collect();
+        done.store(true, Ordering::Release);
+        for end in ends {
+            end.map_err(|_| "a writer panicked")??;
+        }
+        Ok(())
+    })?;
+    Ok(Rounds {
+        elapsed: start.elapsed(),
+        seen: seen.into_inner().expect("no watcher panicked"),
+        puts: puts.into_inner().expect("no writer panicked"),
+        gets: gets.into_inner().expect("no reader panicked"),
+    })
+}
+
+/// What the rounds did to space, and wrote.
+fn space(args: &OverwriteArgs, report: &mut Report, (before, after): (&Stats, &Stats), seen: &Seen, written: u64) {
+    report.number("live", after.live_bytes as f64 / 1e9, "GB");
+    // What lives does not change but for what chance makes of the bodies' sizes.
+    let live = before.live_bytes.max(after.live_bytes) as f64;
+    report.number("greatest space amplification", seen.value_bytes as f64 / live, "");
+    let over = (seen.value_bytes as f64 - args.bound * live) / (args.segment_mib << 20) as f64;
+    report.against("beyond the bound, at most", over, "segments", Bar::AtMost(1.0));
+    let since = |of: fn(&Stats) -> u64| (of(after) - of(before)) as f64;
+    let appended = since(|s| s.appended_bytes);
+    let log = appended + since(|s| s.compaction_copied_bytes);
+    let limit = if args.order == Order::Load { 1.1 } else { 2.5 };
+    report.against("write amplification of the value log", log / appended, "", Bar::AtMost(limit));
+    let beside = since(|s| s.key_bytes_written) + INDEX_PAGE_BYTES as f64 * since(|s| s.index_pages_written);
+    report.number("write amplification with keys and index", (log + beside) / appended, "");
+    report.number("dirtied by this process, by what was put", written as f64 / appended, "");
+    report.against("space misreported, at most", seen.misreported_ppm as f64 / 1e4, "%", Bar::AtMost(1.0));
+}
+
+/// What the machine does to puts and gets of the same pages without any store: latencies of both.
+fn bare(args: &OverwriteArgs, source: &Source, plan: &Plan) -> Outcome<(Histogram<u64>, Histogram<u64>)> {
+    let path = args.dir.with_extension("bare");
+    let bare = BareLoop::create(&path, args.put.level, args.put.durability)?;
+    let file = std::fs::File::open(&path)?;
+    let done = AtomicBool::new(false);
+    let (puts, gets) = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| read_bare(&file, &done));
+        let driven = drive(source, &bare, plan);
+        done.store(true, Ordering::Release);
+        (driven, reader.join())
+    });
+    bare.finish()?;
+    std::fs::remove_file(&path)?;
+    Ok((puts?.latency, gets.map_err(|_| "the reader panicked")??))
+}
+
+/// Reads as much as a page takes at random places of a file that is appended to.
+fn read_bare(file: &std::fs::File, done: &AtomicBool) -> Outcome<Histogram<u64>> {
+    let mut rng = fastrand::Rng::with_seed(5);
+    let mut gets = Histogram::<u64>::new(3)?;
+    let mut page = [0; 2048];
+    while !done.load(Ordering::Acquire) {
+        let at = rng.u64(..file.metadata()?.len().max(1));
+        let start = Instant::now();
+        let _ = file.read_at(&mut page, at)?;
+        gets.record(start.elapsed().as_nanos() as u64)?;
+        std::thread::sleep(Duration::from_micros(500));
+    }
+    Ok(gets)
 }
 
 /// One writer's share of all rounds.
@@ -139,7 +207,6 @@ fn overwrite(
     pages: u64,
     (lane, lanes): (u64, u64),
     puts: &Mutex<Histogram<u64>>,
-    body_bytes: &AtomicU64,
 ) -> Outcome<()> {
     let mut latency = Histogram::<u64>::new(3)?;
     let (mut page, mut url) = (Page::default(), Vec::new());
@@ -154,7 +221,6 @@ fn overwrite(
             let start = Instant::now();
             store.put(&Record::new(&url, &page.body).time(page.time_ms.max(0) + round as i64))?;
             latency.record(start.elapsed().as_nanos() as u64)?;
-            body_bytes.fetch_add(page.body.len() as u64, Ordering::Relaxed);
         }
     }
     puts.lock().expect("no writer panicked").add(&latency)?;

@@ -19,6 +19,8 @@ impl Check<'_> {
     /// Scans the key log; how many of its records are the head of a key's chain, as the index says.
     pub(super) fn keys(&mut self) -> Result<u64> {
         let mut heads = 0;
+        // Each key is looked up, and each leaf checked after that.
+        self.shared.index.will_need_all();
         for KeyFile { segment, file } in std::mem::take(&mut self.key_files) {
             match file {
                 Some(file) => heads += self.key_segment(&segment, &*file)?,

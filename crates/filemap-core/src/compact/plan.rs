@@ -53,7 +53,7 @@ impl View {
     pub(crate) fn target_bytes(&self, bound: f64) -> u64 {
         let live = self.live_bytes();
         let garbage = (live as f64 * bound) as u64 - live.min((live as f64 * bound) as u64);
-        live.saturating_add(garbage - (self.run_bytes / 4).min(garbage / 4))
+        live.saturating_add(garbage - (self.run_bytes / 2).min(garbage / 3))
     }
 
     /// Bytes of records, those that no checkpoint has seen yet with them.
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn the_emptiest_segments_are_taken_until_the_bound_holds() {
         let mut some = view(vec![segment(0, 900, 0), segment(1, 300, 0), segment(2, 500, 0), segment(3, 1000, 0)]);
-        // 4000 bytes for 2700 live ones: 625 too many, and 168 as room for the run, which the second and third give back.
+        // 4000 bytes for 2700 live ones: 625 too many, and 225 as room for the run, which the second and third give back.
         assert_eq!(plan(&some, Want::Bound(1.25)), Plan { victims: vec![1, 2], reason: Reason::OverBound });
         assert_eq!(plan(&some, Want::NoGarbage).victims, [1, 2], "what one run copies is bounded");
         assert_eq!(plan(&some, Want::Bound(1.4)).victims, [1]);

@@ -296,11 +296,13 @@ impl Shared {
         Ok(left)
     }
 
-    /// Lets puts go on at full speed up to about a segment beyond the bound, and more slowly beyond that.
+    /// Lets puts go on at full speed up to half way between where compaction begins and the bound, and more slowly beyond that:
+    /// what a run copies comes on top of it until its victims go.
     fn hold_back(&self, writer: &WriteSide, view: &View, can_help: bool) {
         let limit = match self.options.space_bound {
             Some(bound) if can_help => {
-                let allowed = (view.live_bytes() as f64 * bound) as u64 + view.slack_bytes + view.run_bytes / 4;
+                let most = (view.live_bytes() as f64 * bound) as u64;
+                let allowed = most.midpoint(view.target_bytes(bound)) + view.slack_bytes;
                 lock(&writer.log).appender.position() + allowed.saturating_sub(view.total_bytes())
             }
             _ => u64::MAX,

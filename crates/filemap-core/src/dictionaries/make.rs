@@ -13,8 +13,6 @@ const MAGIC: [u8; 4] = [0x37, 0xa4, 0x30, 0xec];
 const HELD_OUT: usize = 8;
 /// A trained dictionary is tried when there is so many times its length to train on: with less it hardly ever is the better one.
 const TRAINED_ON: usize = 24;
-/// More than that makes it hardly better, and takes longer.
-const ENOUGH: usize = 32;
 /// Of a dictionary of whole pages, the part that is trained: it brings entropy tables and what pages have in common.
 const TRAINED_PART: usize = 2;
 /// That part needs so many times its length, since whole pages make up for what it lacks.
@@ -91,7 +89,8 @@ impl Samples {
         let mut lengths: Vec<usize> = Vec::new();
         let mut samples: Vec<u8> = Vec::new();
         for page in &self.pages {
-            if samples.len() >= ENOUGH * bytes {
+            // More makes it hardly better, and takes longer.
+            if samples.len() >= on * bytes + on * bytes / 3 {
                 break;
             }
             samples.extend_from_slice(page);

@@ -32,6 +32,9 @@ use extents::Extents;
 pub(crate) use load::{Loaded, load};
 pub(crate) use writer::IndexWriter;
 
+/// A file of at most this length is asked for as a whole.
+const AHEAD_BYTES: u64 = 1 << 30;
+
 /// Slots that may be the key's: nearly always none or one.
 #[derive(Debug, Default)]
 pub(crate) struct Candidates {
@@ -183,6 +186,13 @@ impl Index {
             self.file.advise(Advice::WillNeed, u64::from(entry.page) * PAGE_BYTES as u64, PAGE_BYTES as u64);
         }
         hash | u64::MAX >> entry.depth
+    }
+
+    /// Starts reading the whole file without waiting, unless it is long: for whoever is about to look at most of its pages.
+    pub(crate) fn will_need_all(&self) {
+        if let Ok(bytes @ ..=AHEAD_BYTES) = self.file.len() {
+            self.file.advise(Advice::WillNeed, 0, bytes);
+        }
     }
 
     /// Takes over the directory of a newer superblock, for handles that follow another process.

@@ -42,7 +42,6 @@ const NUMBERS: u64 = 1 << 16;
 /// The readable side.
 #[derive(Debug)]
 pub(crate) struct KeyLog {
-    dir: Arc<dyn Dir>,
     segments: Segments,
     /// Where what counts ends. It never runs ahead of the index: a list that begins meets each key once, since what the index
     /// leads to later lies beyond. What lies there is being written, or is what an interrupted checkpoint left.
@@ -114,8 +113,8 @@ impl KeyLog {
     /// # Errors
     /// `Corrupt` when the segment of its tail is missing or shorter than that, or a segment is another store's.
     pub(crate) fn open(dir: Arc<dyn Dir>, access: Access, current: &Superblock, bounds: Bounds) -> Result<Arc<KeyLog>> {
-        let segments = Segments::open(&KEYS, Arc::clone(&dir), current.store_id, access, bounds)?;
-        let this = KeyLog { dir, segments, end: Mutex::new(current.key_tail) };
+        let segments = Segments::open(&KEYS, dir, current.store_id, access, bounds)?;
+        let this = KeyLog { segments, end: Mutex::new(current.key_tail) };
         let file = this.check_tail(current.key_tail)?;
         if access == Access::Write {
             drop_failed_writes(&*file, current.key_tail.offset);
@@ -283,18 +282,8 @@ impl KeyLog {
     /// `Io`.
     pub(crate) fn remove_dead(&self, tail: Tail, live_bytes: impl Fn(u64) -> u64) -> Result<()> {
         let is_dead = |s: &Segment| s.ordinal < tail.ordinal && live_bytes(s.ordinal) == 0;
-        let dead: Vec<String> = self.segments.all().iter().filter(|s| is_dead(s)).map(|s| s.name()).collect();
-        if dead.is_empty() {
-            return Ok(());
-        }
-        self.segments.forget(is_dead);
-        for name in dead {
-            match self.dir.remove(&name) {
-                Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(Error::io("remove", name, e)),
-                _ => {}
-            }
-        }
-        self.dir.sync().map_err(|e| Error::io("sync", self.dir.path().display().to_string(), e))
+        let dead: Vec<_> = self.segments.all().iter().filter(|s| is_dead(s)).map(Arc::clone).collect();
+        if dead.is_empty() { Ok(()) } else { self.segments.remove(&dead) }
     }
 }
 

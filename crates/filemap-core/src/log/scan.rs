@@ -60,6 +60,8 @@ pub(crate) enum Item<'a> {
 }
 
 const BLOCK_BYTES: usize = 1 << 20;
+/// So much is asked for ahead of what is read, so that the device has something to do while records are judged.
+const AHEAD_BYTES: u64 = 16 << 20;
 
 /// A scan from one offset to another.
 pub(crate) struct Scan<'a, F> {
@@ -71,13 +73,15 @@ pub(crate) struct Scan<'a, F> {
     start: u64,
     at: u64,
     end: u64,
+    /// Up to where the file was asked for.
+    asked: u64,
 }
 
 impl<'a, F: Framing> Scan<'a, F> {
     /// A scan of `from..end`; `end` is clipped to the length of the file.
     pub(crate) fn new(file: &'a dyn File, name: String, framing: F, from: u64, end: u64) -> Result<Scan<'a, F>> {
         let len = file.len().map_err(|e| Error::io("measure", &name, e))?;
-        Ok(Scan { file, name, framing, buffer: Vec::new(), start: from, at: from, end: end.min(len) })
+        Ok(Scan { file, name, framing, buffer: Vec::new(), start: from, at: from, end: end.min(len), asked: from })
     }
 
     /// Where the next item starts.
@@ -160,8 +164,12 @@ impl<'a, F: Framing> Scan<'a, F> {
         let goal = (want.max(BLOCK_BYTES) as u64).min(self.end - offset) as usize;
         self.buffer.resize(goal.max(old), 0);
         let from = offset + old as u64;
-        // The block after this one is wanted soon.
-        self.file.advise(Advice::WillNeed, from + (goal - old.min(goal)) as u64, 2 * BLOCK_BYTES as u64);
+        let goal_end = offset + self.buffer.len() as u64;
+        let (ahead, until) = (self.asked.max(goal_end), (goal_end + AHEAD_BYTES).min(self.end));
+        if until > ahead {
+            self.file.advise(Advice::WillNeed, ahead, until - ahead);
+            self.asked = until;
+        }
         let read = self.file.read_at(&mut self.buffer[old..], from).map_err(|e| Error::io("read", &self.name, e))?;
         self.buffer.truncate(old + read);
         Ok(())

@@ -69,6 +69,8 @@ impl File for Copying {
             Ok(n) => n,
         };
         self.copy.write_at(&buf[..n], offset)?;
+        // It is not wanted again, and memory that is used over and over is the fastest.
+        self.source.advise(Advice::DropCache, offset, n as u64);
         Ok(n)
     }
 

@@ -110,6 +110,8 @@ pub(crate) struct Segments {
     opened: Mutex<Vec<Arc<Segment>>>,
     making: Mutex<Making>,
     has_spare: AtomicBool,
+    /// Those that are known no more, or about to be, but whose files may still be there.
+    leaving: Mutex<Vec<Arc<Segment>>>,
     /// Raised whenever segments are forgotten or met: a read that sees it change looks again.
     changes: AtomicU64,
 }
@@ -143,6 +145,7 @@ impl Segments {
             opened: Mutex::default(),
             making: Mutex::new(Making::default()),
             has_spare: AtomicBool::new(false),
+            leaving: Mutex::default(),
             changes: AtomicU64::new(0),
         };
         this.look_anew()?;
@@ -377,7 +380,9 @@ impl Segments {
         let known = self.known.load();
         let next = known.list.last().map_or(0, |last| last.ordinal + 1).max(making.next);
         let mut all = next..next + (1 << 17);
-        let is_free = |ordinal: &u64| known.get(*ordinal as u16).is_none();
+        let leaving = lock(&self.leaving).clone();
+        let is_leaving = |id: u16| leaving.iter().any(|s| s.id == id);
+        let is_free = |ordinal: &u64| known.get(*ordinal as u16).is_none() && !is_leaving(*ordinal as u16);
         let is_preferred = |ordinal: &u64| u32::from(*ordinal as u16) < self.bounds.numbers && is_free(ordinal);
         all.clone().find(is_preferred).or_else(|| all.find(is_free)).unwrap_or(next)
     }
@@ -457,7 +462,9 @@ impl Segments {
     /// # Errors
     /// `Io`. Those of them that are left are known no more, and the next writer finds them.
     pub(crate) fn remove(&self, gone: &[Arc<Segment>]) -> Result<()> {
-        self.forget(|s| gone.iter().any(|g| g.ordinal == s.ordinal));
+        let is_gone = |s: &Segment| gone.iter().any(|g| g.ordinal == s.ordinal);
+        lock(&self.leaving).extend(gone.iter().map(Arc::clone));
+        self.forget(is_gone);
         for segment in gone {
             let name = segment.name();
             match self.dir.remove(&name) {
@@ -465,18 +472,51 @@ impl Segments {
                 _ => {}
             }
         }
+        lock(&self.leaving).retain(|s| !is_gone(s));
         self.dir.sync().map_err(|e| Error::io("sync", self.dir.path().display().to_string(), e))
     }
 
-    /// Length of all segments in bytes, and what they take on the device.
+    /// Length of all segments in bytes, and what they take on the device: those that are being removed with them, for as long as
+    /// their files are there, which may be long.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         let mut sum = (0, 0);
-        for segment in self.all().iter() {
+        let all = self.all();
+        // After the others, so that none that leaves is missed.
+        let mut leaving = lock(&self.leaving).clone();
+        leaving.retain(|s| all.iter().all(|a| a.ordinal != s.ordinal));
+        for segment in all.iter().chain(&leaving) {
             if let Ok(file) = self.dir.open(&segment.name(), Access::Read) {
                 sum.0 += file.len().unwrap_or(0);
                 sum.1 += file.allocated_bytes().unwrap_or(0);
             }
         }
         sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::VALUES;
+    use filemap_io::OsDir;
+
+    #[test]
+    fn a_segment_that_goes_counts_until_its_file_is_gone() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Arc::new(OsDir::open(temp.path()).unwrap());
+        let bounds = Bounds { open_files: 8, numbers: 9 };
+        let segments = Segments::open(&VALUES, dir, [1; 16], Access::Write, bounds).unwrap();
+        let gone = [segments.begin(0).unwrap(), segments.begin(0).unwrap()];
+        assert_eq!(segments.bytes().0, 2 * FIRST_RECORD);
+        // The first cannot be removed, so the second stays as well.
+        let first = temp.path().join(gone[0].name());
+        std::fs::remove_file(&first).unwrap();
+        std::fs::create_dir(&first).unwrap();
+        assert!(segments.remove(&gone).is_err());
+        assert!(segments.all().is_empty() && segments.bytes().0 == FIRST_RECORD);
+        assert_eq!(segments.begin(0).unwrap().ordinal, 2, "a number is not free as long as a file may have its name");
+        std::fs::remove_dir(&first).unwrap();
+        segments.remove(&gone).unwrap();
+        assert_eq!(segments.bytes().0, FIRST_RECORD);
     }
 }

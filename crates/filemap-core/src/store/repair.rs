@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use filemap_io::{Access, Dir, Lock, Locking};
+use filemap_io::{Access, Advice, Dir, Lock, Locking};
 
 use crate::accounts::Accounts;
 use crate::error::{Error, Result};
@@ -325,6 +325,7 @@ impl Job<'_> {
             rebuild.lost(loss(&found.name, offset, bytes, "the device cannot read it"));
         }
         files::mend(&*copy, &segment, &scanned.gaps, scanned.end)?;
+        copy.advise(Advice::DropCache, 0, 0);
         Ok(scanned)
     }
 

@@ -76,6 +76,19 @@ pub(super) struct Manifest {
 }
 
 impl Manifest {
+    /// # Errors
+    /// `Unsupported` when the set holds other things than those.
+    pub(super) fn check_keys(&self, keys: Keys, name: &str) -> Result<()> {
+        if self.keys == keys {
+            return Ok(());
+        }
+        let (op, why) = match keys {
+            Keys::Urls => ("be opened as a set of URLs", "it holds digests of bodies: open it as ContentSeen"),
+            Keys::Digests => ("be opened as ContentSeen", "it holds URLs: open it as DiskUrlSet"),
+        };
+        Err(Error::Unsupported { file: name.to_owned(), op, why: why.to_owned() })
+    }
+
     pub(super) fn disk_bytes(&self) -> u64 {
         (HEADER_BYTES + RUN_BYTES * self.runs.len() + CRC_BYTES) as u64
     }

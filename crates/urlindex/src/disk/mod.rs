@@ -181,13 +181,7 @@ impl DiskUrlSet {
         options.budget()?;
         let lock = files::lock(&*dir, name)?;
         let manifest = Manifest::read(&*dir, name)?;
-        if manifest.keys != keys {
-            let (op, why) = match keys {
-                Keys::Urls => ("be opened as a set of URLs", "it holds digests of bodies: open it as ContentSeen"),
-                Keys::Digests => ("be opened as ContentSeen", "it holds URLs: open it as DiskUrlSet"),
-            };
-            return Err(Error::Unsupported { file: name.to_owned(), op, why: why.to_owned() });
-        }
+        manifest.check_keys(keys, name)?;
         let (id, bits, seed) = (manifest.id, manifest.bits, manifest.seed);
         let home = Home { dir, name: name.to_owned(), id, bits, traffic: Arc::new(Traffic::default()) };
         let state = State::open(home, manifest, &options)?;

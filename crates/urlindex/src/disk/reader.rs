@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use filemap_io::{Access, Dir};
 
-use super::manifest::Manifest;
+use super::manifest::{Keys, Manifest};
 use super::run::Home;
 use super::state::State;
 use super::traffic::Traffic;
@@ -39,6 +39,7 @@ impl DiskUrlSet {
     }
 
     fn load(dir: &Arc<dyn Dir>, name: &str, manifest: &Manifest, options: &DiskOptions) -> Result<DiskUrlSet> {
+        manifest.check_keys(Keys::Urls, name)?;
         let (id, bits, seed) = (manifest.id, manifest.bits, manifest.seed);
         let home =
             Home { dir: Arc::clone(dir), name: name.to_owned(), id, bits, traffic: Arc::new(Traffic::default()) };
