@@ -56,18 +56,36 @@ pub(crate) fn lock(dir: &dyn Dir, name: &str) -> Result<Box<dyn Lock>> {
     }
 }
 
-/// Writes a whole file and gives it its name when it is durable.
+/// Writes a whole file and gives it its name when it is durable. Until then it is `NAME.DIGITS.new`, of 32 random hexadecimal digits: a name
+/// that nobody else's file has. What a crash left under such names is removed.
 ///
 /// # Errors
 /// `Io`, of the call that failed: the old file is still there then.
 pub(crate) fn replace(dir: &dyn Dir, name: &str, write: impl FnOnce(&dyn File, &str) -> Result<()>) -> Result<()> {
-    let new = format!("{name}.new");
-    remove(dir, &new)?;
+    remove_unfinished(dir, name);
+    let new = format!("{name}.{:032x}.new", u128::from_be_bytes(new_id(dir)?));
     let file = dir.open(&new, Access::Create).map_err(Error::io("create", &new))?;
-    write(&*file, &new)?;
-    file.sync().map_err(Error::io("sync", &new))?;
-    dir.rename(&new, name).map_err(Error::io("rename", &new))?;
+    let replaced = write(&*file, &new).and_then(|()| {
+        file.sync().map_err(Error::io("sync", &new))?;
+        dir.rename(&new, name).map_err(Error::io("rename", &new))
+    });
+    if replaced.is_err() {
+        let _ = dir.remove(&new);
+    }
+    replaced?;
     dir.sync().map_err(Error::io("sync of the directory", name))
+}
+
+/// Removes what a crash left of the file `name` being replaced, if it can: the next one tries again.
+fn remove_unfinished(dir: &dyn Dir, name: &str) {
+    for file in dir.list().unwrap_or_default() {
+        let digits = file.strip_prefix(name).and_then(|rest| rest.strip_prefix('.')?.strip_suffix(".new"));
+        if digits
+            .is_some_and(|digits| digits.len() == 32 && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')))
+        {
+            let _ = dir.remove(&file);
+        }
+    }
 }
 
 /// Refuses a file that the disk has no room for, before anything is written or the memory for it is taken.
@@ -164,6 +182,22 @@ mod tests {
         let found = found.lock().unwrap();
         assert!(found.iter().all(|f| f.as_deref() == Some(&[1; 3000]) || f.as_deref() == Some(&[2; 2000])));
         assert!(found.iter().any(|f| f.as_deref() == Some(&[2; 2000])));
+    }
+
+    /// What `fm-tool seen add links --new-only < list > links.new` writes must not be taken for what a crash left.
+    #[test]
+    fn only_what_was_left_of_replacing_that_file_is_removed() {
+        let disk = SimDisk::new(1);
+        let left = format!("f.{:032x}.new", 7);
+        let others =
+            [format!("g.{:032x}.new", 7), format!("f.{:032X}.new", 255), "f.new".to_owned(), "f.7.new".to_owned()];
+        others.iter().chain([&left]).for_each(|name| disk.set_bytes(name, b"links"));
+        let put = |file: &dyn File, name: &str| file.write_at(b"set", 0).map_err(Error::io("write", name));
+        replace(&*disk.dir(), "f", put).expect("written");
+        assert!(others.iter().all(|name| disk.bytes(name).as_deref() == Some(b"links")) && disk.bytes(&left).is_none());
+        assert_eq!(disk.bytes("f").as_deref(), Some(&b"set"[..]));
+        let failed = replace(&*disk.dir(), "f", |_, name| Err(Error::corrupt(name, 0, "x")));
+        assert!(failed.is_err() && disk.names().len() == others.len() + 1, "{:?}", disk.names());
     }
 
     #[test]

@@ -6,12 +6,15 @@
 
 use std::cmp::Ordering;
 use std::panic::resume_unwind;
+use std::sync::Mutex;
+use std::thread::Builder;
 
 use super::front::Front;
 use super::key::{DECIDED, FingerprintBits, SEEN};
 use super::sort::sort;
 use super::state::{Level, State};
 use crate::error::{Error, Result};
+use crate::files::guard;
 use crate::seen::Verdict;
 
 /// A record says that it is not the first of its URL.
@@ -132,14 +135,31 @@ pub(super) fn look_up(state: &mut State, records: &mut [u128]) -> Result<()> {
     let threads = threads(records.len());
     let part = records.len().div_ceil(threads).max(1);
     let (levels, front) = (&state.levels, state.front.as_deref());
+    in_parts(records, part, threads - 1, |part| look_up_in_runs(levels, front, mask, part))
+}
+
+/// Gives `work` the records part by part, on this thread and so many helpers; what a helper would do that the system refuses, this
+/// thread does.
+fn in_parts(
+    records: &mut [u128],
+    part: usize,
+    helpers: usize,
+    work: impl Fn(&mut [u128]) -> Result<()> + Sync,
+) -> Result<()> {
+    let parts = Mutex::new(records.chunks_mut(part));
+    let work_off = || loop {
+        let next = guard(&parts).next();
+        match next {
+            Some(part) => work(part)?,
+            None => return Ok(()),
+        }
+    };
     std::thread::scope(|scope| {
-        let mut parts = records.chunks_mut(part);
-        let first = parts.next();
-        let look_up = |part: &mut [u128]| look_up_in_runs(levels, front, mask, part);
-        let others: Vec<_> = parts.map(|part| scope.spawn(move || look_up(part))).collect();
-        let looked_up = first.map_or(Ok(()), look_up);
-        let all = others.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        all.fold(looked_up, Result::and)
+        let helpers = (0..helpers).map_while(|_| Builder::new().spawn_scoped(scope, work_off).ok());
+        let helpers: Vec<_> = helpers.collect();
+        let own = work_off();
+        let all = helpers.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        all.fold(own, Result::and)
     })
 }
 
@@ -225,4 +245,24 @@ pub(super) fn answers(bits: FingerprintBits, records: &mut [u128], inserts: bool
         }
     }
     (answers, new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_is_worked_off_once_however_many_helpers_there_are() {
+        for helpers in [0, 1, 7] {
+            let mut records = vec![1; 1_000];
+            let double = |part: &mut [u128]| {
+                part.iter_mut().for_each(|record| *record *= 2);
+                Ok(())
+            };
+            in_parts(&mut records, 30, helpers, double).expect("worked off");
+            assert!(records.iter().all(|record| *record == 2));
+            let failed = in_parts(&mut records, 30, helpers, |_| Err(Error::corrupt("f", 1, "x")));
+            assert!(matches!(failed, Err(Error::Corrupt { .. })));
+        }
+    }
 }

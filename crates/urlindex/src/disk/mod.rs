@@ -68,6 +68,7 @@ mod state;
 mod table;
 mod traffic;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -290,7 +291,8 @@ impl DiskUrlSet {
         Ok(was_there)
     }
 
-    /// [`DiskUrlSet::forget`] of many URLs, looked up as a batch: of each whether it was there before.
+    /// [`DiskUrlSet::forget`] of many URLs, in order, looked up as a batch: of each whether it was there, which of one that comes twice only
+    /// the first can have been.
     ///
     /// # Errors
     /// As [`DiskUrlSet::forget`]; some of them may be forgotten then.
@@ -301,11 +303,10 @@ impl DiskUrlSet {
         let mut state = self.state()?;
         batch::look_up(&mut state, &mut batch.records)?;
         let (answers, _) = batch::answers(self.bits, &mut batch.records, false);
-        let were_there: Vec<bool> = answers.iter().map(|verdict| !verdict.is_new()).collect();
-        let there = urls.iter().zip(&were_there).filter(|(_, was_there)| **was_there);
-        let mut graves: Vec<u128> = there.map(|(url, _)| self.bits.of(url, self.seed)).collect();
-        graves.sort_unstable();
-        graves.dedup();
+        let mut graves = BTreeSet::new();
+        let forget =
+            |(url, verdict): (&&[u8], Verdict)| !verdict.is_new() && graves.insert(self.bits.of(url, self.seed));
+        let were_there = urls.iter().zip(answers.iter()).map(forget).collect();
         self.poison.guard(|| graves.iter().try_for_each(|fingerprint| state.add(*fingerprint, true)))?;
         Ok(were_there)
     }
@@ -341,9 +342,12 @@ impl DiskUrlSet {
         Ok(if self.state()?.test(fingerprint)? { Verdict::Seen } else { Verdict::New })
     }
 
-    /// The chance that two URLs that may be one have different bits of URL.
-    fn chance(&self) -> f64 {
-        (-f64::from(self.bits.url_bits())).exp2()
+    /// The rate of errors and the loss. Goes through the table.
+    fn errors(&self, state: &State) -> (f64, f64) {
+        // That two URLs of one class have the same bits of URL.
+        let chance = (-f64::from(self.bits.url_bits())).exp2();
+        let squares = state.squares();
+        (squares / (state.urls.max(1) as f64) * chance, squares / 2.0 * chance)
     }
 }
 
@@ -389,13 +393,12 @@ impl SeenSet for DiskUrlSet {
 
     /// For a URL whose host is like those of the URLs in the set: see the module.
     fn false_positive_rate(&self) -> f64 {
-        let state = guard(&self.state);
-        state.squares() / (state.urls.max(1) as f64) * self.chance()
+        self.errors(&guard(&self.state)).0
     }
 
     /// Of the URLs that the set holds: those that came and are forgotten do not count. An upper bound, and close.
     fn expected_loss(&self) -> f64 {
-        guard(&self.state).squares() / 2.0 * self.chance()
+        self.errors(&guard(&self.state)).1
     }
 
     fn sync(&self) -> Result<()> {
@@ -407,8 +410,8 @@ impl SeenSet for DiskUrlSet {
     }
 
     fn stats(&self) -> SeenStats {
-        let (false_positive_rate, expected_loss) = (self.false_positive_rate(), self.expected_loss());
         let state = guard(&self.state);
+        let (false_positive_rate, expected_loss) = self.errors(&state);
         SeenStats {
             urls: state.urls,
             inserted: state.counters.inserted,

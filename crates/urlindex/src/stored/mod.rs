@@ -14,6 +14,7 @@ mod kind;
 mod merge;
 mod note;
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -94,16 +95,13 @@ pub struct StoredSet {
     name: String,
     set: AnySet,
     is_read_only: bool,
-    /// Of a trie: how many URLs its file has.
+    /// Of a trie: its changes that its file has.
     saved: AtomicU64,
     saving: Mutex<()>,
     poison: Poison,
     /// Of a trie: the others hold their own.
     _lock: Option<Box<dyn Lock>>,
 }
-
-/// The number of saved URLs of a trie whose file has others.
-const NOT_SAVED: u64 = u64::MAX;
 
 impl StoredSet {
     /// Makes an empty set of URLs that `canonicalizer` made canonical, in new files beside each other.
@@ -117,6 +115,7 @@ impl StoredSet {
     }
 
     fn create_in(dir: Arc<dyn Dir>, name: &str, new: NewSet, canonicalizer: &dyn Canonicalizer) -> Result<StoredSet> {
+        note::check(canonicalizer)?;
         for file in files_of(name) {
             check_absent(&*dir, &file)?;
         }
@@ -144,8 +143,9 @@ impl StoredSet {
     /// `canonicalizer` does it: it gets its sidecar and its note.
     ///
     /// # Errors
-    /// As [`Md5Bitmap::adopt`].
+    /// As [`Md5Bitmap::adopt`]; [`Error::InvalidOption`] if no program could find the rule again by its name.
     pub fn adopt(path: &Path, canonicalizer: &dyn Canonicalizer) -> Result<StoredSet> {
+        note::check(canonicalizer)?;
         let (dir, name) = place(path)?;
         let set = AnySet::Md5Bitmap(Md5Bitmap::adopt(Arc::clone(&dir), &name)?);
         let set = StoredSet::with(dir, &name, set, None, false);
@@ -215,7 +215,7 @@ impl StoredSet {
     }
 
     fn with(dir: Arc<dyn Dir>, name: &str, set: AnySet, lock: Option<Box<dyn Lock>>, is_read_only: bool) -> StoredSet {
-        let saved = AtomicU64::new(set.seen().len());
+        let saved = AtomicU64::new(0);
         let (name, saving, poison) = (name.to_owned(), Mutex::new(()), Poison::default());
         StoredSet { dir, name, set, is_read_only, saved, saving, poison, _lock: lock }
     }
@@ -231,7 +231,7 @@ impl StoredSet {
         }
     }
 
-    /// The set as what it is. Insert through the [`StoredSet`] only: it does not see what others do to a trie.
+    /// The set as what it is. Insert through the [`StoredSet`] only, which knows whether it is open to be read.
     pub fn any(&self) -> &AnySet {
         &self.set
     }
@@ -253,7 +253,8 @@ impl StoredSet {
         note::write(&*self.dir, &self.name, canonicalizer)
     }
 
-    /// Takes URLs back: they are new from now on, until they are inserted. Of each, whether it was seen before. A trie drops their texts, which
+    /// Takes URLs back, in order: they are new from now on, until they are inserted. Of each, whether it was seen before; of one that comes
+    /// twice only the first can have been. A trie drops their texts, which
     /// builds it anew ([`UrlTrie::retain`]); a Bloom filter puts them on its list of known false positives, which has at most 65,536 URLs; a
     /// set on disk remembers that they are gone until they reach its oldest run.
     /// Durable after [`SeenSet::sync`].
@@ -264,14 +265,13 @@ impl StoredSet {
         self.check_writable()?;
         let why = match &self.set {
             AnySet::Trie(trie) => {
-                let were_seen =
-                    urls.iter().map(|url| Ok(!trie.contains(url)?.is_new())).collect::<Result<Vec<bool>>>()?;
-                let gone: std::collections::HashSet<&[u8]> = urls.iter().copied().collect();
-                if were_seen.contains(&true) {
-                    self.saved.store(NOT_SAVED, Ordering::SeqCst);
+                let mut gone: HashSet<&[u8]> = HashSet::new();
+                let were_seen: Result<Vec<bool>> =
+                    urls.iter().map(|url| Ok(!trie.contains(url)?.is_new() && gone.insert(*url))).collect();
+                if !gone.is_empty() {
                     trie.retain(|url| !gone.contains(url));
                 }
-                return Ok(were_seen);
+                return were_seen;
             }
             AnySet::Bloom(filter) => {
                 let forget = |url: &&[u8]| Ok(!filter.contains(url)?.is_new() && filter.note_false_positive(url)?);
@@ -306,13 +306,13 @@ impl StoredSet {
 
     fn save(&self, trie: &UrlTrie) -> Result<()> {
         let _turn = guard(&self.saving);
-        let len = trie.len();
-        if self.saved.load(Ordering::SeqCst) == len {
+        let changes = trie.changes();
+        if self.saved.load(Ordering::SeqCst) == changes {
             return Ok(());
         }
-        // Inserts that come meanwhile may be in the file or not: then it has more than `len`, and is written again.
+        // Inserts that come meanwhile may be in the file or not: then there are more changes, and it is written again.
         self.poison.guard(|| trie.save(&*self.dir, &self.name))?;
-        self.saved.store(len, Ordering::SeqCst);
+        self.saved.store(changes, Ordering::SeqCst);
         Ok(())
     }
 }

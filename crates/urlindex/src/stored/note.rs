@@ -20,12 +20,20 @@ pub(super) fn file_name(name: &str) -> String {
 }
 
 /// # Errors
-/// `InvalidOption` if the rule could not be found again; `Io`.
-pub(super) fn write(dir: &dyn Dir, name: &str, canonicalizer: &dyn Canonicalizer) -> Result<()> {
+/// `InvalidOption` if the rule could not be found again.
+pub(super) fn check(canonicalizer: &dyn Canonicalizer) -> Result<()> {
     let (rule, version) = (canonicalizer.name(), canonicalizer.version());
-    if canonical::named(rule, version).is_none() {
-        return Err(Error::option("canonicalizer", format!("`{rule}` cannot be found again by its name")));
+    match canonical::named(rule, version) {
+        Some(_) => Ok(()),
+        None => Err(Error::option("canonicalizer", format!("`{rule}` cannot be found again by its name"))),
     }
+}
+
+/// # Errors
+/// As [`check`]; `Io`.
+pub(super) fn write(dir: &dyn Dir, name: &str, canonicalizer: &dyn Canonicalizer) -> Result<()> {
+    check(canonicalizer)?;
+    let (rule, version) = (canonicalizer.name(), canonicalizer.version());
     let text = format!("{MAGIC} {rule} {version}");
     let line = format!("{text} {:08x}\n", crc32fast::hash(text.as_bytes()));
     files::replace(dir, &file_name(name), |file, new| {

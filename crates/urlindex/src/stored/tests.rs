@@ -119,6 +119,11 @@ fn the_canonicaliser_is_remembered_and_a_damaged_note_is_found() {
     }
     let custom = CrawlRules::crawl().dropping(["q".to_owned()]);
     assert!(matches!(set.note_canonicalizer(&custom), Err(Error::InvalidOption { .. })));
+    for new in kinds() {
+        let refused = StoredSet::create_in(disk.dir(), "other", new, &custom);
+        assert!(matches!(refused, Err(Error::InvalidOption { .. })));
+        assert!(disk.names().iter().all(|name| !name.starts_with("other")), "nothing was made");
+    }
     let whole = disk.bytes("seen.canon").expect("the note");
     for at in 0..whole.len() {
         let mut damaged = whole.clone();
@@ -163,12 +168,12 @@ fn a_forgotten_url_is_new_once_more_and_the_others_stay() {
         let disk = SimDisk::new(1);
         let set = filled(&disk, "seen", new, 0..1_000);
         let (first, absent) = (url(1), url(5_000));
-        let forgotten = set.forget(&[&first, &absent]);
+        let forgotten = set.forget(&[&first, &absent, &first]);
         if nth == 0 || nth == 2 {
             assert!(matches!(&forgotten, Err(Error::Unsupported { op: "forget a URL", .. })), "{forgotten:?}");
             continue;
         }
-        assert_eq!(forgotten.expect("forgotten"), [true, false]);
+        assert_eq!(forgotten.expect("forgotten"), [true, false, false], "of one that comes twice the first is true");
         set.close().expect("closed");
         let set = open_in(disk.dir()).expect("opened");
         assert!((0..1_000).all(|i| has(&set, i) == (i != 1)));
@@ -193,4 +198,18 @@ fn whatever_the_power_loss_what_was_synced_is_there() {
             assert_eq!(set.canonicalizer().expect("read").expect("noted").name(), "whatwg");
         }
     }
+}
+
+/// One URL gone and another come: as many as there were.
+#[test]
+fn a_trie_is_saved_when_it_changed_though_it_has_as_many_urls() {
+    let disk = SimDisk::new(1);
+    let set = filled(&disk, "seen", NewSet::Trie, 0..10);
+    set.sync().expect("synced");
+    let AnySet::Trie(trie) = set.any() else { panic!("a trie was made") };
+    assert_eq!(trie.retain(|text| text != url(3)), 1);
+    set.insert(&url(10)).expect("inserted");
+    set.sync().expect("synced");
+    let reader = read_in(disk.dir(), "seen").expect("opened");
+    assert!((0..11).all(|i| has(&reader, i) == (i != 3)));
 }

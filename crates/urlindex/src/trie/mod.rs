@@ -43,6 +43,8 @@ pub use iter::UrlTrieIter;
 pub struct UrlTrie {
     tree: RwLock<Tree>,
     inserted: AtomicU64,
+    /// URLs that came or went since it was made or loaded.
+    changes: AtomicU64,
 }
 
 impl UrlTrie {
@@ -85,7 +87,7 @@ impl UrlTrie {
     pub fn load(dir: &dyn Dir, name: &str) -> Result<UrlTrie> {
         let mut tree = Tree::default();
         file::load(dir, name, |url| tree.insert(url))?;
-        Ok(UrlTrie { tree: RwLock::new(tree), inserted: AtomicU64::new(0) })
+        Ok(UrlTrie { tree: RwLock::new(tree), ..UrlTrie::default() })
     }
 
     /// Keeps only the URLs of which `keep` is true; how many were dropped. Builds the trie anew, which takes a walk through it and the
@@ -105,7 +107,13 @@ impl UrlTrie {
         }
         let dropped = tree.len() - kept.len();
         *tree = kept;
+        self.changes.fetch_add(dropped, Ordering::SeqCst);
         dropped
+    }
+
+    /// How many URLs came or went since it was made or loaded.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Tree> {
@@ -127,6 +135,7 @@ impl SeenSet for UrlTrie {
             return Ok(Verdict::Seen);
         }
         self.inserted.fetch_add(1, Ordering::Relaxed);
+        self.changes.fetch_add(1, Ordering::SeqCst);
         Ok(Verdict::New)
     }
 

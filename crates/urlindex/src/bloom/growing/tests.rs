@@ -94,7 +94,7 @@ fn after_a_failed_sync_no_more_is_taken_and_the_old_file_stays() {
     let disk = SimDisk::new(1);
     let set = GrowingFilter::create(disk.dir(), "seen", 1e-3, 0).expect("made");
     set.insert(&url(1)).expect("inserted");
-    // The first call removes what an earlier failure left, and needs no space.
+    // The first call looks for what an earlier failure left, and needs no space.
     disk.fail(Some(Failure { at: disk.calls() + 2, fault: Fault::Enospc, only_syncs: false, forever: true }));
     assert!(matches!(set.sync(), Err(Error::Io { .. })));
     assert!(matches!(set.check_and_insert(&url(2)), Err(Error::Poisoned { .. })));
