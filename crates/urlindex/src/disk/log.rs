@@ -71,10 +71,9 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// A new log, durable but for its name.
+    /// A new log of this number, or of the next one whose name is free, durable but for its name.
     pub(super) fn create(home: &Home, number: u64) -> Result<Log> {
-        let name = home.log_name(number);
-        let file = home.dir.open(&name, Access::Create).map_err(Error::io("create", &name))?;
+        let (number, name, file) = home.create(number, |number| home.log_name(number))?;
         file.write_at(&header(home, number), 0).map_err(Error::io("write", &name))?;
         file.sync().map_err(Error::io("sync", &name))?;
         home.traffic.written(SECTOR_BYTES as u64);
@@ -244,6 +243,10 @@ impl Log {
         &self.name
     }
 
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
     pub(super) fn disk_bytes(&self) -> u64 {
         (1 + self.written + u64::from(!self.last.is_empty())) * SECTOR_BYTES as u64
     }
@@ -297,7 +300,7 @@ impl Log {
     }
 }
 
-fn header(home: &Home, number: u64) -> [u8; SECTOR_BYTES] {
+pub(super) fn header(home: &Home, number: u64) -> [u8; SECTOR_BYTES] {
     let mut bytes = [0; SECTOR_BYTES];
     bytes[..8].copy_from_slice(&MAGIC);
     bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());

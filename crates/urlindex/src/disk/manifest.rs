@@ -15,7 +15,7 @@
 //! | 96 + 48 n | 4 | CRC-32 of what is before |
 //!
 //! All numbers are little-endian. It is replaced as a whole, after all that it names is durable, names included: so every crash leaves a
-//! manifest whose files are there. Files that it does not name are what a crash left; they are removed when the set is opened.
+//! manifest whose files are there. Files of the set that it does not name are what a crash left; they are removed when it is opened.
 
 use filemap_io::{Access, Advice, Dir};
 

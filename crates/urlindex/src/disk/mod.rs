@@ -65,6 +65,7 @@ mod run;
 mod snapshot;
 mod sort;
 mod state;
+mod strangers;
 mod table;
 mod traffic;
 
@@ -131,7 +132,7 @@ impl DiskUrlSet {
     ///
     /// # Errors
     /// [`Error::InvalidOption`]; [`Error::Locked`]; [`Error::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a
-    /// file of that name.
+    /// file of that name, or one with URLs of a set of that name whose manifest is gone.
     pub fn create(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<DiskUrlSet> {
         DiskUrlSet::create_of(Keys::Urls, dir, name, options)
     }
@@ -166,7 +167,7 @@ impl DiskUrlSet {
         Ok(DiskUrlSet { state: Mutex::new(state), poison: Poison::default(), bits, seed, lock: Some(lock) })
     }
 
-    /// Opens a set: reads its manifest, the indexes of its runs and its log, and removes what a crash left. Of the options, those that
+    /// Opens a set: reads its manifest, the indexes of its runs and its log, and removes what a crash left of them. Of the options, those that
     /// were decided when it was made are not looked at. The filters are made at the first test of one URL that is not found in memory, from
     /// the runs: 1e8 URLs take a few seconds then.
     ///

@@ -16,7 +16,8 @@
 //! The index is kept in memory (13 MB for a billion URLs), so that a look-up reads the one block that can have the URL. (Two, when that
 //! entry's first 64 bits are those of the next block's first: never, but for chance.) All numbers are little-endian.
 //!
-//! A file is written whole, synced, and only then named by the manifest; it is never changed and is removed when no manifest names it.
+//! A file begins with a header that counts no block, durably: from then on it can be told whose it is ([`super::strangers`]). It is written
+//! whole, synced, and only then named by the manifest; it is never changed and is removed when no manifest names it.
 
 use std::io;
 use std::ops::Range;
@@ -34,6 +35,8 @@ use crate::files::{self, array};
 const MAGIC: [u8; 8] = *b"FMDRUN01";
 const VERSION: u16 = 1;
 const CRC_AT: usize = BLOCK_BYTES - 4;
+/// The bytes of a header, of a run or a log, that say whose it is. They lie in one sector, so that they are there or not.
+pub(super) const OWNER_BYTES: usize = 40;
 /// Blocks that are read or written at once by whoever goes through them all.
 pub(super) const CHUNK_BLOCKS: usize = 128;
 /// What the system is told to read while what came before is looked at.
@@ -112,11 +115,15 @@ impl Home {
         }
     }
 
-    /// Whether this could be the name of a run or a log of this set.
-    pub(super) fn owns(&self, file: &str) -> bool {
-        let Some(rest) = file.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix('.')) else { return false };
-        let Some((number, kind)) = rest.split_once('.') else { return false };
-        number.len() >= 6 && number.bytes().all(|byte| byte.is_ascii_digit()) && matches!(kind, "run" | "log")
+    /// Makes the first file from this number on whose name is not taken; its number, its name.
+    pub(super) fn create(&self, mut number: u64, name: impl Fn(u64) -> String) -> Result<(u64, String, Arc<dyn File>)> {
+        loop {
+            let name = name(number);
+            match self.dir.open(&name, Access::Create) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                created => return Ok((number, name.clone(), created.map_err(Error::io("create", &name))?)),
+            }
+        }
     }
 }
 
@@ -178,6 +185,13 @@ impl Run {
 
     pub(super) fn file(&self) -> &dyn File {
         &*self.file
+    }
+
+    /// The file's header, as it stands there.
+    pub(super) fn header(&self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; BLOCK_BYTES];
+        files::read_exact(&*self.file, &self.name, &mut bytes, 0)?;
+        Ok(bytes)
     }
 
     /// Whether a fingerprint is here: `Some(true)` if it is a grave. Reads a block.
@@ -356,7 +370,7 @@ fn check_header(bytes: &[u8], home: &Home, info: &RunInfo, name: &str) -> Result
     Ok(crc)
 }
 
-fn header(home: &Home, info: &RunInfo, index_crc: u32) -> Vec<u8> {
+pub(super) fn header(home: &Home, info: &RunInfo, index_crc: u32) -> Vec<u8> {
     let mut bytes = vec![0; BLOCK_BYTES];
     bytes[..8].copy_from_slice(&MAGIC);
     bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
@@ -389,15 +403,17 @@ pub(super) struct RunWriter<'a> {
 }
 
 impl<'a> RunWriter<'a> {
-    /// Begins the file of run `number`.
+    /// Begins the file of run `number`, or of the next one whose name is free.
     pub(super) fn create(home: &'a Home, number: u64, generation: u64) -> Result<RunWriter<'a>> {
-        let name = home.run_name(number);
-        let file = home.dir.open(&name, Access::Create).map_err(Error::io("create", &name))?;
+        let (number, name, file) = home.create(number, |number| home.run_name(number))?;
         let info = RunInfo { number, generation, ..RunInfo::default() };
         let values = Vec::with_capacity(VALUES_MAX);
         let salt = info.salt(home.id);
         let (buffer, index) = (Vec::with_capacity(CHUNK_BLOCKS * BLOCK_BYTES), Vec::new());
-        Ok(RunWriter { home, name, file, info, salt, values, buffer, index, class: (0, 0) })
+        let writer = RunWriter { home, name, file, info, salt, values, buffer, index, class: (0, 0) };
+        writer.write(&header(home, &info, 0), 0)?;
+        writer.file.sync().map_err(Error::io("sync", &writer.name))?;
+        Ok(writer)
     }
 
     /// Appends an entry, which comes after all before.

@@ -22,6 +22,7 @@ use super::merge::{RunReader, Source};
 use super::options::{Budget, Clock, DiskOptions, generation, is_expired};
 use super::planted::{self, Mistake};
 use super::run::{Home, Run, RunInfo, RunWriter};
+use super::strangers;
 use super::table::Table;
 use crate::error::{Error, Result};
 use crate::files;
@@ -77,8 +78,9 @@ impl State {
     /// A new set, durable. `manifest` is that of an empty one.
     pub(super) fn create(home: Home, manifest: Manifest, options: &DiskOptions) -> Result<State> {
         let budget = options.budget()?;
-        remove_strangers(&home, &Manifest { log_number: u64::MAX, ..manifest.clone() })?;
+        strangers::make_room(&home, &[])?;
         let log = Log::create(&home, manifest.log_number)?;
+        let manifest = Manifest { next_number: log.number() + 1, log_number: log.number(), ..manifest };
         home.dir.sync().map_err(Error::io("sync of the directory", &home.name))?;
         manifest.write(&*home.dir, &home.name)?;
         Ok(State::with(home, manifest, budget, options, log, Vec::new(), None))
@@ -90,7 +92,7 @@ impl State {
         if !planted::has(Mistake::OpenNotSynced) {
             home.dir.sync().map_err(Error::io("sync of the directory", &home.name))?;
         }
-        remove_strangers(&home, &manifest)?;
+        strangers::remove_left(&home, &manifest)?;
         State::load(home, manifest, options, Access::Write)
     }
 
@@ -227,17 +229,16 @@ impl State {
         let recent = self.table.sorted();
         let first = self.first_to_merge((recent.len() + new.len()) as u64);
         let mut next = self.manifest.clone();
-        let (run_number, log_number) = (next.next_number, next.next_number + 1);
-        (next.next_number, next.log_number) = (log_number + 1, log_number);
         (next.urls, next.log_generation) = (self.urls, next_generation);
         next.runs.truncate(first);
-        let written = self.write_run(run_number, &recent, new, first)?;
+        let written = self.write_run(next.next_number, &recent, new, first)?;
         drop(recent);
         next.runs.extend(written.as_ref().map(|(info, _)| *info));
         if planted::has(Mistake::LogRemovedFirst) {
             files::remove(&*self.home.dir, self.log.name())?;
         }
-        let log = Log::create(&self.home, log_number)?;
+        let log = Log::create(&self.home, 1 + written.as_ref().map_or(next.next_number, |(info, _)| info.number))?;
+        (next.next_number, next.log_number) = (log.number() + 1, log.number());
         if !planted::has(Mistake::NamesNotSynced) {
             self.home.dir.sync().map_err(Error::io("sync of the directory", &self.home.name))?;
         }
@@ -471,16 +472,4 @@ fn for_each_part(source: &mut Source<'_>, mut work: impl FnMut(&mut Vec<u128>) -
         }
         work(&mut entries)?;
     }
-}
-
-/// Removes files of the set that its manifest does not name: what a crash left.
-fn remove_strangers(home: &Home, manifest: &Manifest) -> Result<()> {
-    let named: Vec<String> = manifest.runs.iter().map(|run| home.run_name(run.number)).collect();
-    let log = home.log_name(manifest.log_number);
-    for file in home.dir.list().map_err(Error::io("list", &home.name))? {
-        if home.owns(&file) && file != log && !named.contains(&file) {
-            files::remove(&*home.dir, &file)?;
-        }
-    }
-    Ok(())
 }

@@ -4,6 +4,7 @@ mod crash;
 mod damage;
 mod model;
 mod reader;
+mod strangers;
 mod time;
 
 use std::sync::Arc;
