@@ -171,8 +171,8 @@ fn bloom(bytes: &mut [u8]) {
 }
 
 fn growing(bytes: &mut [u8]) {
-    header(bytes, 32);
-    let mut at = 36;
+    header(bytes, 40);
+    let mut at = 44;
     for number in 0..64u64 {
         let words = u64_at(bytes, at);
         let end = (at + 12).saturating_add((words as usize).saturating_mul(8));

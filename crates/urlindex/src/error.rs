@@ -24,9 +24,9 @@ pub enum Error {
         /// What the system said.
         source: Arc<io::Error>,
     },
-    /// Bytes on disk are not what was written. A seen set cannot mend them: restore the file from a copy, or make the set
-    /// anew from the URLs that the page store holds.
-    #[error("{file} is damaged at offset {offset}: {what}; restore it from a copy, or fill a new set from your URLs")]
+    /// Bytes on disk are not what was written. A seen set cannot mend them: restore the set from a copy, or make it anew from the URLs that
+    /// the page store holds. A file that only repeats what another one has is to be removed.
+    #[error("{file} is damaged at offset {offset}: {what}; {}", remedy(*is_derived))]
     Corrupt {
         /// The file's name inside its directory.
         file: String,
@@ -34,6 +34,8 @@ pub enum Error {
         offset: u64,
         /// What is wrong there.
         what: String,
+        /// Whether the file holds nothing that others have not: removed, it is made anew.
+        is_derived: bool,
     },
     /// Another handle has the set open for writing. Close it there.
     #[error("{file} is open for writing{}; close it there", by(*pid))]
@@ -120,6 +122,13 @@ pub enum Error {
     },
 }
 
+fn remedy(is_derived: bool) -> &'static str {
+    match is_derived {
+        true => "remove it, and it is made anew",
+        false => "restore the set from a copy, or fill a new one from your URLs",
+    }
+}
+
 fn by(pid: Option<u32>) -> String {
     pid.map(|p| format!(" by process {p}")).unwrap_or_default()
 }
@@ -132,7 +141,15 @@ impl Error {
 
     /// `file` is not what was written.
     pub(crate) fn corrupt(file: &str, offset: u64, what: impl Into<String>) -> Error {
-        Error::Corrupt { file: file.to_owned(), offset, what: what.into() }
+        Error::Corrupt { file: file.to_owned(), offset, what: what.into(), is_derived: false }
+    }
+
+    /// The same error, of a file that is made anew if it is removed.
+    pub(crate) fn derived(self) -> Error {
+        match self {
+            Error::Corrupt { file, offset, what, .. } => Error::Corrupt { file, offset, what, is_derived: true },
+            other => other,
+        }
     }
 
     /// An option makes no sense.
@@ -151,6 +168,8 @@ mod tests {
         assert!(io.starts_with("sync of seen.bits failed: "), "{io}");
         let corrupt = Error::corrupt("seen.bits", 8192, "a checksum").to_string();
         assert!(corrupt.contains("seen.bits") && corrupt.contains("8192") && corrupt.contains("restore"), "{corrupt}");
+        let filter = Error::corrupt("seen.filter", 8192, "a checksum").derived().to_string();
+        assert!(filter.contains("8192") && filter.contains("remove it") && !filter.contains("restore"), "{filter}");
         let locked = Error::Locked { file: "seen".into(), pid: Some(7) }.to_string();
         assert_eq!(locked, "seen is open for writing by process 7; close it there");
     }

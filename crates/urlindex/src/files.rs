@@ -147,6 +147,14 @@ pub(crate) fn new_id(dir: &dyn Dir) -> Result<[u8; 16]> {
     Ok(id)
 }
 
+/// A random number that is not 0.
+///
+/// # Errors
+/// `Io`.
+pub(crate) fn new_number(dir: &dyn Dir) -> Result<u64> {
+    Ok(u64::from_le_bytes(array(&new_id(dir)?, 0)).max(1))
+}
+
 /// `N` bytes at `offset`, which lie within `bytes`.
 pub(crate) fn array<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
     let mut array = [0; N];

@@ -12,13 +12,15 @@
 //! | 16 | 16 | which filter this is: random |
 //! | 32 | 8, 8 | bits; seed of the hash |
 //! | 48 | 8, 8 | URLs that it is meant for; URLs in it at the last sync |
-//! | 64 | 444 | 0 |
+//! | 64 | 8 | the number that its last save was given, or 0 ([`crate::TwoTierSet`]) |
+//! | 72 | 436 | 0 |
 //! | 508 | 4 | CRC-32 of the 508 bytes before |
 //!
 //! Each later sector i holds words 63 (i - 1) to 63 i - 1 of the filter (zeros past the last), 4 bytes 0, and the CRC-32 of the
 //! filter's id, i - 1 (8 bytes) and the 508 bytes before. All numbers are little-endian.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crc32fast::Hasher;
 use filemap_io::{Access, Advice, Dir, File};
@@ -32,6 +34,7 @@ use crate::files;
 
 const SECTOR_BYTES: usize = 512;
 const SECTOR_WORDS: usize = 63;
+const SAVE_AT: usize = 64;
 const CRC_AT: usize = 508;
 /// Sectors that are written together.
 const PART_SECTORS: usize = 64;
@@ -48,6 +51,7 @@ pub(super) struct BloomFile {
     name: String,
     file: Arc<dyn File>,
     id: [u8; 16],
+    save: AtomicU64,
     len: u64,
 }
 
@@ -57,12 +61,13 @@ impl BloomFile {
         let id = files::new_id(dir)?;
         files::replace(dir, name, |file, new| {
             let write = |bytes: &[u8], at: u64| file.write_at(bytes, at).map_err(Error::io("write", new));
-            write(&header(design, id, 0), 0)?;
+            write(&header(design, id, 0, 0), 0)?;
             let parts = words.len().div_ceil(PART_WORDS);
             (0..parts).try_for_each(|part| write(&part_bytes(words, part, id), part_offset(part)))
         })?;
         let file = dir.open(name, Access::Write).map_err(Error::io("open", name))?;
-        Ok(BloomFile { name: name.to_owned(), file, id, len: file_len(words.len()) })
+        let save = AtomicU64::new(0);
+        Ok(BloomFile { name: name.to_owned(), file, id, save, len: file_len(words.len()) })
     }
 
     /// Reads a whole filter: its file, what it is, how many URLs it has, its bits.
@@ -107,24 +112,31 @@ impl BloomFile {
                 take_sector(&words, part * PART_SECTORS + number, sector, id, name)?;
             }
         }
-        Ok((BloomFile { name: name.to_owned(), file, id, len }, design, urls, words))
+        let save = AtomicU64::new(u64::from_le_bytes(files::array(&sector, SAVE_AT)));
+        Ok((BloomFile { name: name.to_owned(), file, id, save, len }, design, urls, words))
     }
 
-    /// Writes what has changed, and makes it durable.
-    pub(super) fn sync(&self, design: &Design, urls: u64, words: &Words) -> Result<()> {
+    /// Writes what has changed, and the number of this save if it has one, and makes it durable.
+    pub(super) fn sync(&self, design: &Design, urls: u64, words: &Words, save: Option<u64>) -> Result<()> {
         let dirty = words.take_dirty();
-        if dirty.is_empty() {
+        if dirty.is_empty() && save.is_none() {
             return Ok(());
         }
         for part in dirty {
             self.write(&part_bytes(words, part, self.id), part_offset(part))?;
         }
-        self.write(&header(design, self.id, urls), 0)?;
+        let save = save.unwrap_or(self.save());
+        self.write(&header(design, self.id, urls, save), 0)?;
+        self.save.store(save, Ordering::SeqCst);
         self.file.sync().map_err(Error::io("sync", &self.name))
     }
 
     fn write(&self, bytes: &[u8], at: u64) -> Result<()> {
         self.file.write_at(bytes, at).map_err(Error::io("write", &self.name))
+    }
+
+    pub(super) fn save(&self) -> u64 {
+        self.save.load(Ordering::SeqCst)
     }
 
     pub(super) fn id(&self) -> [u8; 16] {
@@ -148,7 +160,7 @@ fn part_offset(part: usize) -> u64 {
     ((1 + part * PART_SECTORS) * SECTOR_BYTES) as u64
 }
 
-fn header(design: &Design, id: [u8; 16], urls: u64) -> [u8; SECTOR_BYTES] {
+fn header(design: &Design, id: [u8; 16], urls: u64, save: u64) -> [u8; SECTOR_BYTES] {
     let mut bytes = [0; SECTOR_BYTES];
     bytes[..8].copy_from_slice(&MAGIC);
     bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
@@ -157,7 +169,7 @@ fn header(design: &Design, id: [u8; 16], urls: u64) -> [u8; SECTOR_BYTES] {
     bytes[13] = design.family.code();
     bytes[14..16].copy_from_slice(&(design.shape.probes as u16).to_le_bytes());
     bytes[16..32].copy_from_slice(&id);
-    for (i, number) in [design.shape.bits, design.seed, design.capacity, urls].into_iter().enumerate() {
+    for (i, number) in [design.shape.bits, design.seed, design.capacity, urls, save].into_iter().enumerate() {
         bytes[32 + 8 * i..40 + 8 * i].copy_from_slice(&number.to_le_bytes());
     }
     let crc = crc32fast::hash(&bytes[..CRC_AT]);

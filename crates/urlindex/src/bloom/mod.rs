@@ -193,6 +193,21 @@ impl BloomFilter {
         }
     }
 
+    /// As [`SeenSet::sync`], and what is written bears this number from now on: all of it, or that of the save before.
+    pub(crate) fn sync_as(&self, save: Option<u64>) -> Result<()> {
+        let Some(store) = &self.store else { return Ok(()) };
+        let _turn = guard(&store.syncing);
+        self.poison.guard(|| {
+            store.file.sync(&self.design, self.len(), &self.words, save)?;
+            self.known.write(&*store.dir, &store.file)
+        })
+    }
+
+    /// The number that its file bears.
+    pub(crate) fn save_number(&self) -> u64 {
+        self.store.as_ref().map_or(0, |store| store.file.save())
+    }
+
     fn count_new(&self) -> Verdict {
         self.urls.fetch_add(1, Ordering::Relaxed);
         Verdict::New
@@ -243,12 +258,7 @@ impl SeenSet for BloomFilter {
     /// Of the count of URLs the same is true as of the URLs: those inserted after the last sync may or may not be in it after
     /// a crash.
     fn sync(&self) -> Result<()> {
-        let Some(store) = &self.store else { return Ok(()) };
-        let _turn = guard(&store.syncing);
-        self.poison.guard(|| {
-            store.file.sync(&self.design, self.len(), &self.words)?;
-            self.known.write(&*store.dir, &store.file)
-        })
+        self.sync_as(None)
     }
 
     fn stats(&self) -> SeenStats {

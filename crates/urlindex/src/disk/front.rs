@@ -32,6 +32,11 @@ impl DiskUrlSet {
         guard(&self.state).home.id
     }
 
+    /// Which of the sets with this id: a snapshot is another one.
+    pub(crate) fn branch(&self) -> u64 {
+        guard(&self.state).manifest.branch
+    }
+
     /// The number that the set's next file will have: all that is added from now on will be in the log or in files from that number on.
     pub(crate) fn next_number(&self) -> u64 {
         guard(&self.state).manifest.next_number

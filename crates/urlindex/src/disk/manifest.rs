@@ -11,8 +11,9 @@
 //! | 56 | 8, 8 | the log's number; its generation |
 //! | 72 | 8, 8 | URLs in the runs; graves ever dug |
 //! | 88 | 8 | n, the number of runs |
-//! | 96 | 48 n | of each run, the oldest first: number, generation, blocks, URLs, graves, squares (a double's bits) |
-//! | 96 + 48 n | 4 | CRC-32 of what is before |
+//! | 96 | 8 | the branch: random, another one in each snapshot |
+//! | 104 | 48 n | of each run, the oldest first: number, generation, blocks, URLs, graves, squares (a double's bits) |
+//! | 104 + 48 n | 4 | CRC-32 of what is before |
 //!
 //! All numbers are little-endian. It is replaced as a whole, after all that it names is durable, names included: so every crash leaves a
 //! manifest whose files are there. Files of the set that it does not name are what a crash left; they are removed when it is opened.
@@ -27,7 +28,7 @@ use crate::files::{self, array};
 /// With which the file of a set on disk begins.
 pub(crate) const MAGIC: [u8; 8] = *b"FMDSET01";
 const VERSION: u16 = 1;
-const HEADER_BYTES: usize = 96;
+const HEADER_BYTES: usize = 104;
 const RUN_BYTES: usize = 48;
 const CRC_BYTES: usize = 4;
 /// No set has so many runs that its manifest would be larger.
@@ -71,6 +72,8 @@ pub(super) struct Manifest {
     pub(super) log_generation: u64,
     pub(super) urls: u64,
     pub(super) graves_ever: u64,
+    /// Of sets with one id, those with one branch give each number to one file only.
+    pub(super) branch: u64,
     /// The oldest first.
     pub(super) runs: Vec<RunInfo>,
 }
@@ -120,7 +123,7 @@ impl Manifest {
         bytes.extend_from_slice(&self.keys.code().to_le_bytes());
         bytes.extend_from_slice(&self.id);
         let numbers = [self.seed, self.max_age_ms, self.next_number, self.log_number, self.log_generation];
-        let counts = [self.urls, self.graves_ever, self.runs.len() as u64];
+        let counts = [self.urls, self.graves_ever, self.runs.len() as u64, self.branch];
         numbers.into_iter().chain(counts).for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
         for run in &self.runs {
             let numbers = [run.number, run.generation, run.blocks, run.urls, run.graves, run.squares.to_bits()];
@@ -187,6 +190,7 @@ impl Manifest {
             log_generation: number(64),
             urls: number(72),
             graves_ever: number(80),
+            branch: number(96),
             runs,
         })
     }

@@ -160,6 +160,7 @@ impl DiskUrlSet {
             log_generation,
             urls: 0,
             graves_ever: 0,
+            branch: files::new_number(&*dir)?,
             runs: Vec::new(),
         };
         let home = Home { dir, name: name.to_owned(), id, bits, traffic: Arc::new(Traffic::default()) };

@@ -17,8 +17,8 @@ pub(crate) enum Mistake {
     StampFirst,
     /// A filter is written in place while its stamp says that it is whole.
     SavingNotMarked,
-    /// A filter is made anew while an old stamp may vouch for it.
-    StampKept,
+    /// A stamp vouches for whatever filter is there.
+    AnyFilterTrusted,
     /// Opening gives the filter what is in the log, and not what is in newer runs than it covers.
     RunsNotTold,
 }

@@ -48,7 +48,9 @@ impl DiskUrlSet {
             }
         }
         let log_number = Log::create(&home, state.manifest.next_number)?.number();
-        let manifest = Manifest { next_number: log_number + 1, log_number, ..state.manifest.clone() };
+        // Both give the numbers to come to files of their own.
+        let branch = files::new_number(&**to)?;
+        let manifest = Manifest { next_number: log_number + 1, log_number, branch, ..state.manifest.clone() };
         to.sync().map_err(Error::io("sync of the directory", &name))?;
         manifest.write(&**to, &name)
     }

@@ -6,19 +6,21 @@
 //! # The order of writes
 //!
 //! The exact set is the truth, and the filter follows from it: it holds fingerprints, not texts, and can be made anew at any time. So
-//! `sync` makes the exact set durable and nothing else. The filter is *saved* now and then; the [`stamp`] says
-//! what a saved filter covers: every file of the exact set with a number below the stamp's. For no crash to lose anything:
+//! `sync` makes that durable, and then, if it is worth it, *saves* the filter; the [`stamp`] says what a saved filter covers: every file of the
+//! exact set with a number below the stamp's. For no crash to lose anything:
 //!
 //! 1. in memory a URL is told to the filter before it is added to the exact set, so the filter always holds all that the set does;
-//! 2. to save, the number of the set's next file is read first; the stamp is marked, so that a write that fails in the middle of a sector
-//!    is not taken for rot; then the filter is written and synced, then the stamp with that number replaces the old one. A crash between
-//!    leaves a filter that holds more than its stamp says, which is harmless;
+//! 2. to save, the number of the set's next file is read first; the stamp is marked with the random number of the save to come, so that a
+//!    write that fails in the middle of a sector is not taken for rot; then the filter is written, with the save's number, and synced,
+//!    then the stamp with both replaces the old one. A crash between leaves a filter that holds more than its stamp says, which is
+//!    harmless;
 //! 3. opening gives the filter what the exact set has in its log and in files from the stamp's number on, whatever a crash made of
 //!    both, before the first answer;
-//! 4. a filter is made anew (there is none, or it is half written, or the stamp is another set's or ahead of the set) only when the
-//!    removal of the stamp is durable: an old stamp must not vouch for a new filter.
+//! 4. a filter is made anew if there is none or it is half written, and if the stamp does not vouch for just this filter before just this
+//!    set: the stamp is another set's, or that of a snapshot which went its own way, or ahead of the set; or the filter bears another save's
+//!    number, as a new one does, and an older copy that was brought back.
 //!
-//! `sync` saves the filter when as many bytes of runs would be read to bring it up to date as it has itself: so saving costs no more than
+//! Saving is worth it when as many bytes of runs would be read to bring the filter up to date as it has itself: so it costs no more than
 //! the set's own merges, and opening after a crash reads no more of the runs than that and what was merged since the last `sync`.
 //!
 //! What was forgotten or has expired stays in the filter, which is an error of the filter like any other.
@@ -52,8 +54,37 @@ pub enum FrontFilter {
     Bloom(BloomOptions),
 }
 
+/// A filter whose file says which save it is.
+trait Saved: SeenSet {
+    /// Writes its file, as the save of this number.
+    fn save_as(&self, number: u64) -> Result<()>;
+
+    /// The number of its last save; 0 if there was none.
+    fn save_number(&self) -> u64;
+}
+
+impl Saved for BloomFilter {
+    fn save_as(&self, number: u64) -> Result<()> {
+        self.sync_as(Some(number))
+    }
+
+    fn save_number(&self) -> u64 {
+        BloomFilter::save_number(self)
+    }
+}
+
+impl Saved for GrowingFilter {
+    fn save_as(&self, number: u64) -> Result<()> {
+        self.sync_as(Some(number))
+    }
+
+    fn save_number(&self) -> u64 {
+        GrowingFilter::save_number(self)
+    }
+}
+
 impl FrontFilter {
-    fn create(&self, dir: &Arc<dyn Dir>, name: &str) -> Result<Box<dyn SeenSet>> {
+    fn create(&self, dir: &Arc<dyn Dir>, name: &str) -> Result<Box<dyn Saved>> {
         Ok(match self {
             FrontFilter::Growing { rate } => Box::new(GrowingFilter::create(Arc::clone(dir), name, *rate, 0)?),
             FrontFilter::Bloom(options) => Box::new(BloomFilter::create(Arc::clone(dir), name, options.clone())?),
@@ -64,7 +95,7 @@ impl FrontFilter {
 /// The filter as the exact set sees it.
 #[derive(Debug)]
 struct Filter {
-    filter: Box<dyn SeenSet>,
+    filter: Box<dyn Saved>,
     /// Tests that it answered.
     answered: AtomicU64,
 }
@@ -121,8 +152,10 @@ impl TwoTierSet {
     /// An empty set in the new file `name`, its filter in `name.filter`, the stamp between them in `name.tier`.
     ///
     /// # Errors
-    /// As [`DiskUrlSet::create`], and those of making the filter.
+    /// As [`DiskUrlSet::create`], and those of making the filter; [`Error::Io`], with [`std::io::ErrorKind::AlreadyExists`], if `name.filter` is
+    /// there and is no filter.
     pub fn create(dir: Arc<dyn Dir>, name: &str, options: DiskOptions, filter: &FrontFilter) -> Result<TwoTierSet> {
+        check_place(&*dir, &filter_name(name))?;
         let set = DiskUrlSet::create(Arc::clone(&dir), name, options)?;
         TwoTierSet::with(dir, name, set, filter)
     }
@@ -139,12 +172,15 @@ impl TwoTierSet {
     }
 
     fn with(dir: Arc<dyn Dir>, name: &str, set: DiskUrlSet, wanted: &FrontFilter) -> Result<TwoTierSet> {
-        let vouches = |stamp: &Stamp| stamp.set == set.id() && stamp.covers <= set.next_number();
-        let stamp = Stamp::read(&*dir, name)?.filter(vouches);
+        let vouches =
+            |stamp: &Stamp| (stamp.set, stamp.branch) == (set.id(), set.branch()) && stamp.covers <= set.next_number();
+        let stamp = Stamp::read(&*dir, name).map_err(Error::derived)?.filter(vouches);
         let found = match &stamp {
-            Some(stamp) => match open_filter(&dir, name) {
-                Err(Error::Corrupt { .. }) if stamp.is_saving => None,
-                found => found?,
+            Some(stamp) => match open_filter(&dir, name).map_err(Error::derived) {
+                Err(Error::Corrupt { .. }) if stamp.is_saving() => None,
+                found => {
+                    found?.filter(|found| stamp.is_of(found.save_number()) || planted::has(Mistake::AnyFilterTrusted))
+                }
             },
             None => None,
         };
@@ -188,17 +224,19 @@ impl TwoTierSet {
     pub fn save_filter(&self) -> Result<()> {
         let mut covers = guard(&self.covers);
         // Before the filter is written: what is added meanwhile is in files from this number on.
-        let stamp = Stamp { set: self.set.id(), covers: self.set.next_number(), is_saving: false };
-        if stamp.covers == *covers {
+        let (set, branch, next_number) = (self.set.id(), self.set.branch(), self.set.next_number());
+        if next_number == *covers {
             return Ok(());
         }
-        if *covers > 0 && !planted::has(Mistake::SavingNotMarked) {
-            Stamp { covers: *covers, is_saving: true, ..stamp }.write(&*self.dir, &self.name)?;
+        let stamp = Stamp { set, branch, covers: next_number, save: files::new_number(&*self.dir)?, saving: 0 };
+        if !planted::has(Mistake::SavingNotMarked) {
+            let before = Stamp { covers: *covers, save: self.front.filter.save_number(), saving: stamp.save, ..stamp };
+            before.write(&*self.dir, &self.name)?;
         }
         if planted::has(Mistake::StampFirst) {
             stamp.write(&*self.dir, &self.name)?;
         }
-        self.front.filter.sync()?;
+        self.front.filter.save_as(stamp.save)?;
         stamp.write(&*self.dir, &self.name)?;
         *covers = stamp.covers;
         Ok(())
@@ -215,15 +253,30 @@ fn filter_name(name: &str) -> String {
     format!("{name}.filter")
 }
 
-/// The saved filter, of whatever kind; `None` if there is none.
-fn open_filter(dir: &Arc<dyn Dir>, name: &str) -> Result<Option<Box<dyn SeenSet>>> {
-    let name = filter_name(name);
-    if !files::exists(&**dir, &name)? {
+/// With what a file begins; `None` if there is none.
+fn magic(dir: &dyn Dir, name: &str) -> Result<Option<[u8; 8]>> {
+    if !files::exists(dir, name)? {
         return Ok(None);
     }
-    let file = dir.open(&name, Access::Read).map_err(Error::io("open", &name))?;
     let mut magic = [0; 8];
-    files::read_exact(&*file, &name, &mut magic, 0)?;
+    let file = dir.open(name, Access::Read).map_err(Error::io("open", name))?;
+    file.read_at(&mut magic, 0).map_err(Error::io("read", name))?;
+    Ok(Some(magic))
+}
+
+/// # Errors
+/// `Io`, if there is a file that is no filter.
+fn check_place(dir: &dyn Dir, name: &str) -> Result<()> {
+    match magic(dir, name)? {
+        None | Some(BLOOM_MAGIC | GROWING_MAGIC) => Ok(()),
+        Some(_) => Err(Error::io("create", name)(std::io::ErrorKind::AlreadyExists.into())),
+    }
+}
+
+/// The saved filter, of whatever kind; `None` if there is none.
+fn open_filter(dir: &Arc<dyn Dir>, name: &str) -> Result<Option<Box<dyn Saved>>> {
+    let name = filter_name(name);
+    let Some(magic) = magic(&**dir, &name)? else { return Ok(None) };
     Ok(Some(match magic {
         BLOOM_MAGIC => Box::new(BloomFilter::open(Arc::clone(dir), &name)?),
         GROWING_MAGIC => Box::new(GrowingFilter::open(Arc::clone(dir), &name)?),
@@ -231,12 +284,10 @@ fn open_filter(dir: &Arc<dyn Dir>, name: &str) -> Result<Option<Box<dyn SeenSet>
     }))
 }
 
-/// An empty filter, for which no stamp vouches.
-fn make_filter(dir: &Arc<dyn Dir>, name: &str, wanted: &FrontFilter) -> Result<Box<dyn SeenSet>> {
-    if !planted::has(Mistake::StampKept) {
-        Stamp::remove(&**dir, name)?;
-    }
+/// An empty filter. It is no save's, so no stamp vouches for it but one that covers nothing.
+fn make_filter(dir: &Arc<dyn Dir>, name: &str, wanted: &FrontFilter) -> Result<Box<dyn Saved>> {
     let name = filter_name(name);
+    check_place(&**dir, &name)?;
     files::remove(&**dir, &name)?;
     wanted.create(dir, &name)
 }

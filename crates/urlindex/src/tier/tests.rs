@@ -170,6 +170,57 @@ fn a_filter_that_is_gone_or_of_another_set_is_made_anew() {
     assert_eq!((set.len(), set.filter_stats().urls), (0, 0));
 }
 
+fn files(disk: &SimDisk) -> Vec<(String, Vec<u8>)> {
+    disk.names().into_iter().map(|name| (name.clone(), disk.bytes(&name).expect("there"))).collect()
+}
+
+#[test]
+fn an_older_copy_of_the_filter_is_not_believed_though_the_stamp_is_the_sets() {
+    for filter in [bloom(), growing()] {
+        let disk = SimDisk::new(1);
+        let set = TwoTierSet::create(disk.dir(), "seen", options(), &filter).expect("made");
+        assert!((0..500).all(|i| insert(&set, i)));
+        drop(set);
+        let old = disk.bytes("seen.filter").expect("there");
+        let set = TwoTierSet::open(disk.dir(), "seen", options(), &filter).expect("opened");
+        assert!((500..2_000).all(|i| insert(&set, i)));
+        drop(set);
+        disk.set_bytes("seen.filter", &old);
+        let set = TwoTierSet::open(disk.dir(), "seen", options(), &filter).expect("opened");
+        assert!(filter_has_all(&set) && (0..3_000).all(|i| is_seen(&set, i) == (i < 2_000)));
+    }
+}
+
+/// The numbers of its files are as high as the stamp's, and the files are others.
+#[test]
+fn the_filter_of_a_set_whose_snapshot_was_brought_back_is_not_believed() {
+    let (disk, copy) = (SimDisk::new(1), SimDisk::new(2));
+    let set = TwoTierSet::create(disk.dir(), "seen", options(), &bloom()).expect("made");
+    assert!((0..500).all(|i| insert(&set, i)));
+    set.exact().snapshot(&copy.dir()).expect("made");
+    assert!((500..1_500).all(|i| insert(&set, i)));
+    let covered = set.exact().next_number();
+    drop(set);
+    let is_of_filter = |name: &str| name.contains(".filter") || name.ends_with(".tier");
+    disk.names().iter().filter(|name| !is_of_filter(name)).for_each(|name| disk.remove(name));
+    files(&copy).iter().for_each(|(name, bytes)| disk.set_bytes(name, bytes));
+    let set = DiskUrlSet::open(disk.dir(), "seen", options()).expect("opened");
+    (5_000..7_000).for_each(|i| set.insert(&url(i)).expect("inserted"));
+    assert!(set.next_number() > covered);
+    drop(set);
+    let set = TwoTierSet::open(disk.dir(), "seen", options(), &bloom()).expect("opened");
+    assert!(filter_has_all(&set) && (5_000..7_000).all(|i| is_seen(&set, i)) && !is_seen(&set, 700));
+}
+
+#[test]
+fn a_file_of_somebody_else_under_the_filters_name_stays() {
+    let disk = SimDisk::new(1);
+    disk.set_bytes("seen.filter", b"s/a/b/");
+    let made = TwoTierSet::create(disk.dir(), "seen", options(), &bloom());
+    assert!(matches!(&made, Err(Error::Io { file, .. }) if file == "seen.filter"), "{made:?}");
+    assert_eq!(files(&disk), [("seen.filter".to_owned(), b"s/a/b/".to_vec())]);
+}
+
 #[test]
 fn damage_to_filter_or_stamp_is_an_error_with_its_place_and_the_exact_set_is_not_hurt() {
     for filter in [bloom(), growing()] {
@@ -184,7 +235,8 @@ fn damage_to_filter_or_stamp_is_an_error_with_its_place_and_the_exact_set_is_not
                 damaged[at] ^= 0x20;
                 disk.set_bytes(file, &damaged);
                 match TwoTierSet::open(disk.dir(), "seen", options(), &filter) {
-                    Err(Error::Corrupt { file: named, offset, .. }) => {
+                    Err(Error::Corrupt { file: named, offset, is_derived, .. }) => {
+                        assert!(is_derived, "the words say that it is to be removed");
                         assert!(named == file && offset <= whole.len() as u64, "byte {at}: {named} {offset}");
                     }
                     Err(Error::NewerFormat { file: named, .. }) => assert!(named == file && at < 10, "byte {at}"),

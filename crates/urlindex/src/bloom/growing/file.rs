@@ -6,8 +6,9 @@
 //! | 8 | 2, 2 | the version that a reader, and a writer, must know |
 //! | 12 | 4 | 0 |
 //! | 16 | 8, 8 | the rate (a double's bits); the hash's seed |
-//! | 32 | 4 | CRC-32 of the 32 bytes before |
-//! | 36 | | 64 parts |
+//! | 32 | 8 | the number that its last save was given, or 0 ([`crate::TwoTierSet`]) |
+//! | 40 | 4 | CRC-32 of the 40 bytes before |
+//! | 44 | | 64 parts |
 //!
 //! A part is its length in words (8 bytes), the CRC-32 of its number (8 bytes), of that length and of its words, and its words: for
 //! each layer, from the oldest on, the bits of its fingerprints, the number of its buckets, and the buckets' words one after the other
@@ -23,12 +24,13 @@ use crate::files::{self, guard};
 
 pub(crate) const MAGIC: [u8; 8] = *b"FMGROWF1";
 const VERSION: u16 = 1;
-const HEADER_BYTES: usize = 36;
-const CRC_AT: usize = 32;
+const HEADER_BYTES: usize = 44;
+const SAVE_AT: usize = 32;
+const CRC_AT: usize = 40;
 const PART_HEADER_BYTES: usize = 12;
 
-/// Writes the filter; the file's length.
-pub(super) fn write(dir: &dyn Dir, name: &str, set: &GrowingFilter) -> Result<u64> {
+/// Writes the filter, with the number of this save; the file's length.
+pub(super) fn write(dir: &dyn Dir, name: &str, set: &GrowingFilter, save: u64) -> Result<u64> {
     let mut at = 0;
     files::replace(dir, name, |file, new| {
         let mut append = |bytes: &[u8]| {
@@ -36,7 +38,7 @@ pub(super) fn write(dir: &dyn Dir, name: &str, set: &GrowingFilter) -> Result<u6
             at += bytes.len() as u64;
             Ok(())
         };
-        append(&header(&set.design))?;
+        append(&header(&set.design, save))?;
         set.shards.iter().enumerate().try_for_each(|(number, shard)| append(&part(number, &guard(shard))))
     })?;
     Ok(at)
@@ -47,6 +49,8 @@ pub(super) struct Stored {
     pub(super) design: Design,
     /// The layers of each shard.
     pub(super) shards: Vec<Vec<Layer>>,
+    /// The number of the last save.
+    pub(super) save: u64,
     /// The file's length in bytes.
     pub(super) len: u64,
 }
@@ -69,7 +73,7 @@ pub(super) fn read(dir: &dyn Dir, name: &str) -> Result<Stored> {
     if at != len {
         return Err(Error::corrupt(name, at, "bytes follow the last part"));
     }
-    Ok(Stored { design, shards, len })
+    Ok(Stored { design, shards, save: u64::from_le_bytes(files::array(&bytes, SAVE_AT)), len })
 }
 
 fn part(number: usize, layers: &[Layer]) -> Vec<u8> {
@@ -138,13 +142,14 @@ fn part_crc(number: usize, words: u64, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-fn header(design: &Design) -> [u8; HEADER_BYTES] {
+fn header(design: &Design, save: u64) -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
     bytes[..8].copy_from_slice(&MAGIC);
     bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
     bytes[10..12].copy_from_slice(&VERSION.to_le_bytes());
     bytes[16..24].copy_from_slice(&design.rate.to_bits().to_le_bytes());
     bytes[24..32].copy_from_slice(&design.seed.to_le_bytes());
+    bytes[SAVE_AT..CRC_AT].copy_from_slice(&save.to_le_bytes());
     let crc = crc32fast::hash(&bytes[..CRC_AT]);
     bytes[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
     bytes

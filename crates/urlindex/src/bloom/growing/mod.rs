@@ -53,8 +53,15 @@ struct Store {
     name: String,
     /// What was inserted since the last sync, if anything.
     is_changed: AtomicBool,
-    syncing: Mutex<u64>,
+    syncing: Mutex<Written>,
     _lock: Box<dyn Lock>,
+}
+
+/// What the file has: its length in bytes, and the number of the save that wrote it.
+#[derive(Clone, Copy, Debug)]
+struct Written {
+    bytes: u64,
+    save: u64,
 }
 
 /// What decides a filter's fingerprints.
@@ -111,8 +118,8 @@ impl GrowingFilter {
             return Err(Error::io("create", name)(std::io::ErrorKind::AlreadyExists.into()));
         }
         let set = GrowingFilter::with(design, (0..SHARDS).map(|_| Vec::new()).collect(), None);
-        let bytes = file::write(&*dir, name, &set)?;
-        Ok(set.stored(dir, name, lock, bytes))
+        let bytes = file::write(&*dir, name, &set, 0)?;
+        Ok(set.stored(dir, name, lock, Written { bytes, save: 0 }))
     }
 
     /// Opens a filter: reads all of it, and checks it.
@@ -121,8 +128,8 @@ impl GrowingFilter {
     /// [`Error::Corrupt`] with the offset of the damaged part; [`Error::NewerFormat`]; [`Error::Locked`]; [`Error::Io`].
     pub fn open(dir: Arc<dyn Dir>, name: &str) -> Result<GrowingFilter> {
         let lock = files::lock(&*dir, name)?;
-        let file::Stored { design, shards, len } = file::read(&*dir, name)?;
-        Ok(GrowingFilter::with(design, shards, None).stored(dir, name, lock, len))
+        let file::Stored { design, shards, save, len } = file::read(&*dir, name)?;
+        Ok(GrowingFilter::with(design, shards, None).stored(dir, name, lock, Written { bytes: len, save }))
     }
 
     /// A copy in memory of the filter in the file `name`, as its last sync left it. Takes no lock: another process may be inserting. What is
@@ -157,10 +164,28 @@ impl GrowingFilter {
         }
     }
 
-    fn stored(self, dir: Arc<dyn Dir>, name: &str, lock: Box<dyn Lock>, bytes: u64) -> GrowingFilter {
+    fn stored(self, dir: Arc<dyn Dir>, name: &str, lock: Box<dyn Lock>, written: Written) -> GrowingFilter {
         let is_changed = AtomicBool::new(false);
-        let store = Store { dir, name: name.to_owned(), is_changed, syncing: Mutex::new(bytes), _lock: lock };
+        let store = Store { dir, name: name.to_owned(), is_changed, syncing: Mutex::new(written), _lock: lock };
         GrowingFilter { store: Some(store), ..self }
+    }
+
+    /// As [`SeenSet::sync`], and what is written bears this number from now on.
+    pub(crate) fn sync_as(&self, save: Option<u64>) -> Result<()> {
+        let Some(store) = &self.store else { return Ok(()) };
+        let mut written = guard(&store.syncing);
+        self.poison.guard(|| {
+            if store.is_changed.swap(false, Ordering::SeqCst) || save.is_some() {
+                let save = save.unwrap_or(written.save);
+                *written = Written { bytes: file::write(&*store.dir, &store.name, self, save)?, save };
+            }
+            Ok(())
+        })
+    }
+
+    /// The number that its file bears.
+    pub(crate) fn save_number(&self) -> u64 {
+        self.store.as_ref().map_or(0, |store| guard(&store.syncing).save)
     }
 
     #[inline]
@@ -231,7 +256,7 @@ impl SeenSet for GrowingFilter {
     }
 
     fn disk_bytes(&self) -> u64 {
-        self.store.as_ref().map_or(0, |store| *guard(&store.syncing))
+        self.store.as_ref().map_or(0, |store| guard(&store.syncing).bytes)
     }
 
     /// Exact, for a hash without flaws: each layer errs at its keys over its fingerprints.
@@ -251,14 +276,7 @@ impl SeenSet for GrowingFilter {
 
     /// Writes the whole file anew, if anything was inserted: for a large filter not a thing to do every second.
     fn sync(&self) -> Result<()> {
-        let Some(store) = &self.store else { return Ok(()) };
-        let mut bytes = guard(&store.syncing);
-        self.poison.guard(|| {
-            if store.is_changed.swap(false, Ordering::SeqCst) {
-                *bytes = file::write(&*store.dir, &store.name, self)?;
-            }
-            Ok(())
-        })
+        self.sync_as(None)
     }
 
     fn stats(&self) -> SeenStats {

@@ -130,7 +130,7 @@ fn numbers_that_no_set_has_are_damage_though_the_checksum_is_right() {
     let disk = closed();
     let whole = disk.bytes("seen").expect("there");
     // The next number, the log's, the URLs; and of the first run number, blocks, URLs, graves and squares.
-    for at in [48, 56, 72, 96, 96 + 16, 96 + 24, 96 + 32, 96 + 40] {
+    for at in [48, 56, 72, 104, 104 + 16, 104 + 24, 104 + 32, 104 + 40] {
         for value in [u64::MAX, u64::MAX / 2, f64::NAN.to_bits()] {
             let mut forged = whole.clone();
             forged[at..at + 8].copy_from_slice(&value.to_le_bytes());
