@@ -25,8 +25,13 @@
 //!
 //! Recovery takes sectors up to the first that is not whole (or not full): what follows was never synced, unless a later sector says that
 //! this one was durable; then it is rot, and an error. A log that is closed ends with an empty sector that says so of all.
+//!
+//! Who reads beside a writer may get half of what it is writing over the last sector, whose entries were synced long ago. So such a reader
+//! reads a sector that is not whole again, until it is or stays as it is; and one that was not full again, if others follow.
 
 use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
 
 use crc32fast::Hasher;
 use filemap_io::{Access, Advice, File};
@@ -49,6 +54,8 @@ const ENTRIES: usize = (SECTOR_BYTES - ENTRIES_AT) / ENTRY_BYTES;
 const BUFFER_BYTES: usize = 256 << 10;
 /// Bytes read at once by recovery.
 const READ_BYTES: usize = 256 << 10;
+/// How long a writer may take for a sector that it has begun to write, before it is read again.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// An open log.
 #[derive(Debug)]
@@ -113,7 +120,16 @@ impl Log {
         // The first sector that is not whole, or comes after one that is not full.
         let mut end = None;
         log.sectors(whole, |log, number, sector| {
-            let Some((durable, entries)) = log.decode(number, sector) else {
+            let mut decoded = log.decode(number, sector);
+            if access == Access::Read && end.is_none() {
+                if number > 0 && log.last.len() < ENTRIES {
+                    log.take_up(number - 1, &mut replay)?;
+                }
+                if decoded.is_none() {
+                    decoded = log.settled(number, sector)?;
+                }
+            }
+            let Some((durable, entries)) = decoded else {
                 end.get_or_insert(number);
                 return Ok(());
             };
@@ -143,6 +159,32 @@ impl Log {
             log.last.clear();
         }
         Ok(log)
+    }
+
+    /// Reads a sector that was not whole until it is, or the same bytes come twice.
+    fn settled(&self, number: u64, before: &[u8]) -> Result<Option<(u64, Vec<u128>)>> {
+        let mut before = before.to_vec();
+        loop {
+            sleep(PAUSE);
+            let mut sector = [0; SECTOR_BYTES];
+            files::read_exact(&*self.file, &self.name, &mut sector, (1 + number) * SECTOR_BYTES as u64)?;
+            self.traffic.read(SECTOR_BYTES as u64);
+            let decoded = self.decode(number, &sector);
+            if decoded.is_some() || sector[..] == before[..] {
+                return Ok(decoded);
+            }
+            before = sector.to_vec();
+        }
+    }
+
+    /// Replays what has come to the sector before, which was not full and which others follow.
+    fn take_up(&mut self, number: u64, replay: &mut impl FnMut(u128)) -> Result<()> {
+        let Some((_, entries)) = self.settled(number, &[])? else { return Ok(()) };
+        if let Some(new) = entries.strip_prefix(&self.last[..]) {
+            new.iter().for_each(|entry| replay(*entry));
+            self.last = entries;
+        }
+        Ok(())
     }
 
     fn sectors(&mut self, whole: u64, mut each: impl FnMut(&mut Log, u64, &[u8]) -> Result<()>) -> Result<()> {

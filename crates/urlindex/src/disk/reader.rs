@@ -1,8 +1,8 @@
 //! A set that is opened to be read, while another process may write it.
 //!
 //! No lock is taken and no file is changed. A writer replaces the manifest and then removes the files that the old one named, so a
-//! reader may look for a file that is gone; and it may meet the log's last sector half written. Either way it begins again, from the
-//! manifest as it is by then: what is found twice under one manifest is damage.
+//! reader may look for a file that is gone. Then it begins again, from the manifest as it is by then: what is found twice under one manifest
+//! is damage. The log's last sector may be met half written: [`super::log`] reads it again.
 
 use std::sync::{Arc, Mutex};
 

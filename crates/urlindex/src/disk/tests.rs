@@ -6,6 +6,7 @@ mod model;
 mod reader;
 mod strangers;
 mod time;
+mod torn;
 
 use std::sync::Arc;
 
