@@ -1,19 +1,20 @@
 //! `seen add` and `seen check`: one URL a line in, one verdict a line out, by the million.
 //!
 //! Lines are worked off in runs of [`TOGETHER`]: made canonical, asked of the set in one batch, answered in order. A set on disk, which is
-//! the faster the more it is asked at once, is asked of all lines that were gathered. What was read is answered before more is waited
+//! the faster the more it is asked at once, is asked of up to [`GATHERED`] lines. What was read is answered before more is waited
 //! for, so that a crawler can write a URL and wait for its verdict.
 //!
 //! Invariants: whatever ends an `add`, what it answered is synced before it ends; a line is answered once or, if it is empty, not at all.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use urlindex::{AnySet, Canonicalizer, DiskUrlSet, SeenSet, StoredSet, Verdict};
+use urlindex::{AnySet, Canonicalizer, DiskUrlSet, SeenSet, StoredSet, UrlError, Verdict};
 
 use crate::cli::Shared;
 use crate::interrupt::{self, Input};
@@ -29,7 +30,7 @@ One URL a line, one answer a line: `new`, `seen` (certainly), `probably-seen` or
 \\n or \\r\\n and hold any bytes; empty ones are passed over without an answer. A line that is no URL, or is over 65535 bytes (of which only \
 the beginning is printed), is invalid: the first ten are told on standard error, all are counted, and the end is 2. URLs are made canonical by the \
 rules that the set remembers. A set on disk is asked of all lines that come without a pause of 5 ms, up to 32 MiB of them and for 250 ms at \
-most; who writes a line at a time is answered at once.";
+most, but never of more than 524,288 at once; who writes a line at a time is answered at once.";
 
 const ADD_HELP: &str = "\
 What was answered is durable when the command ends, by Ctrl-C too, and after every N lines with --sync-every (with 1, before each answer; a \
@@ -88,6 +89,9 @@ struct Lists {
 
 /// Lines that are asked together.
 const TOGETHER: usize = 1024;
+/// Lines that a set on disk is asked together at most. A block may have sixteen million, if they are short, each of which takes 90 bytes
+/// until it is answered.
+const GATHERED: usize = 1 << 19;
 /// With no more of them a set on disk may be asked one by one.
 const FEW: usize = 64;
 /// What a set on disk reads for one URL.
@@ -252,7 +256,7 @@ impl<'a> Asker<'a> {
         (self.line, self.invalid_before) = (0, self.tally.invalid);
         let gathers = matches!(self.set.any(), AnySet::Disk(_));
         let mut blocks = if gathers { Blocks::gathered(input) } else { Blocks::new(input) };
-        let most = if gathers { usize::MAX } else { TOGETHER };
+        let most = if gathers { GATHERED } else { TOGETHER };
         let together = usize::try_from(self.sync_every).unwrap_or(most).min(most);
         while let Some(block) = blocks.next().map_err(|error| Failure::io("read", path, &error))? {
             let mut run: Vec<(u64, &[u8])> = Vec::with_capacity(together.min(TOGETHER));
@@ -278,8 +282,8 @@ impl<'a> Asker<'a> {
 
     /// Asks the set of some lines, each with its number, and answers them.
     fn answer(&mut self, run: &[(u64, &[u8])]) -> Result<(), Failure> {
-        let keys: Vec<Result<Cow<'_, [u8]>, String>> = run.iter().map(|(_, line)| self.key(line)).collect();
-        let asked: Vec<&[u8]> = keys.iter().filter_map(|key| key.as_deref().ok()).collect();
+        let keys: Vec<Option<Cow<'_, [u8]>>> = run.iter().map(|(_, line)| self.key(line).ok()).collect();
+        let asked: Vec<&[u8]> = keys.iter().filter_map(Option::as_deref).collect();
         let answered = self.ask(&asked);
         self.unsynced += run.len() as u64;
         if self.unsynced >= self.sync_every && answered.is_ok() {
@@ -289,13 +293,14 @@ impl<'a> Asker<'a> {
         let verdicts = std::mem::take(&mut self.verdicts);
         let mut next = verdicts.iter();
         for ((number, line), key) in run.iter().zip(&keys) {
-            match key {
-                Ok(_) => match next.next() {
-                    Some(verdict) => self.print(line, *verdict)?,
-                    // The set failed here.
-                    None => break,
-                },
-                Err(why) => self.print_invalid(*number, line, why)?,
+            if key.is_none() {
+                self.print_invalid(*number, line)?;
+                continue;
+            }
+            match next.next() {
+                Some(verdict) => self.print(line, *verdict)?,
+                // The set failed here.
+                None => break,
             }
         }
         self.verdicts = verdicts;
@@ -328,13 +333,13 @@ impl<'a> Asker<'a> {
 
     /// The key of a line, or why there is none.
     #[inline]
-    fn key<'l>(&self, line: &'l [u8]) -> Result<Cow<'l, [u8]>, String> {
+    fn key<'l>(&self, line: &'l [u8]) -> Result<Cow<'l, [u8]>, Invalid> {
         if line.len() > LINE_BYTES_MAX {
-            return Err(format!("the line has over {LINE_BYTES_MAX} bytes"));
+            return Err(Invalid::Line);
         }
-        let key = self.canonicalizer.canonical(line).map_err(|error| error.to_string())?;
+        let key = self.canonicalizer.canonical(line).map_err(Invalid::Url)?;
         if key.len() > LINE_BYTES_MAX {
-            return Err(format!("its canonical form has {} bytes, {LINE_BYTES_MAX} are the limit", key.len()));
+            return Err(Invalid::Key { bytes: key.len() });
         }
         Ok(key)
     }
@@ -360,21 +365,24 @@ impl<'a> Asker<'a> {
         self.out.bytes(b"\n")
     }
 
-    fn print_invalid(&mut self, number: u64, line: &[u8], why: &str) -> Result<(), Failure> {
+    /// Why a line is invalid is asked only now, of those that it is told of: nothing is kept of the others.
+    fn print_invalid(&mut self, number: u64, line: &[u8]) -> Result<(), Failure> {
         self.tally.invalid += 1;
+        let why = || self.key(line).err().map(|why| why.to_string()).unwrap_or_default();
         if self.tally.invalid - self.invalid_before <= TOLD {
-            let source = &self.source;
+            let (source, why) = (&self.source, why());
             self.progress.aside(|| words::complain(format_args!("{source}: line {number}: {why}")));
         }
         if !self.is_printing || self.lists.new_only {
             return Ok(());
         }
-        let line = &line[..line.len().min(LINE_BYTES_MAX)];
+        let shown = &line[..line.len().min(LINE_BYTES_MAX)];
         if self.out.is_json() {
-            return self.out.json(&object(line, "invalid", Some(why)));
+            let object = object(shown, "invalid", Some(&why()));
+            return self.out.json(&object);
         }
         self.out.bytes(b"invalid\t")?;
-        self.out.shown(line)?;
+        self.out.shown(shown)?;
         self.out.bytes(b"\n")
     }
 
@@ -384,6 +392,25 @@ impl<'a> Asker<'a> {
         if invalid > TOLD {
             let (source, more) = (&self.source, words::count(invalid - TOLD, "more line"));
             self.progress.aside(|| words::complain(format_args!("{source}: {more} invalid, {invalid} in all")));
+        }
+    }
+}
+
+/// Why a line has no key.
+enum Invalid {
+    Line,
+    Key { bytes: usize },
+    Url(UrlError),
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Invalid::Line => write!(f, "the line has over {LINE_BYTES_MAX} bytes"),
+            Invalid::Key { bytes } => {
+                write!(f, "its canonical form has {bytes} bytes, {LINE_BYTES_MAX} are the limit")
+            }
+            Invalid::Url(error) => error.fmt(f),
         }
     }
 }
