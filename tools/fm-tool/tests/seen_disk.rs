@@ -188,6 +188,7 @@ fn the_age_at_which_a_set_forgets_is_remembered() {
     assert_eq!(seen("add", &set, &["-c", &list]).ended(0).text(), "10 lines: 10 new\n");
     let stat = stat(&set);
     assert_eq!((&stat["max_age_ms"], &stat["urls"]), (&7_776_000_000_u64.into(), &10.into()));
+    assert_eq!(stat["ahead_ms"], 0);
     assert_eq!(seen("check", &set, &["-c", &list]).ended(0).text(), "10 lines: 10 seen\n");
 }
 

@@ -125,6 +125,9 @@ pub struct DiskStats {
     pub written_bytes: u64,
     /// Runs that the set consists of.
     pub runs: u64,
+    /// Of a set with a greatest age: by how many ms what is inserted now is dated too late, because the clock was ahead once. That much later
+    /// it is forgotten. If it is too much, merge the set into a new one ([`DiskUrlSet::merge_from`]), in which all is as young as that.
+    pub ahead_ms: u64,
 }
 
 impl DiskUrlSet {
@@ -327,6 +330,7 @@ impl DiskUrlSet {
             read_bytes,
             written_bytes,
             runs: state.levels.len() as u64,
+            ahead_ms: state.ahead_ms(),
         }
     }
 

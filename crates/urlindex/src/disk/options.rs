@@ -3,6 +3,9 @@
 //! Age goes by generations of an eighth of the greatest age: entries of one generation are never merged with those of another, and
 //! a whole run is dropped at once. So a URL is called new again between 1 and 9/8 of that age after it was inserted, and forgetting a
 //! generation costs the removal of a file.
+//!
+//! Generations never go back. If the clock was ahead once, what comes after that is dated as late as what came then, and nothing of it
+//! is forgotten before the clock has come so far: too late rather than too early. [`crate::DiskStats::ahead_ms`] tells it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -81,7 +84,8 @@ impl DiskOptions {
         DiskOptions { max_age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX).max(GENERATIONS), ..self }
     }
 
-    /// What tells the time, in ms since any moment that stays the same while the set exists; the system's clock by default.
+    /// What tells the time, in ms since any moment that stays the same while the set exists; the system's clock by default. A clock that goes
+    /// back makes nothing older or younger; one that was far ahead keeps URLs for as much longer ([`crate::DiskStats::ahead_ms`]).
     #[must_use]
     pub fn clock(self, now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> DiskOptions {
         DiskOptions { clock: Arc::new(now_ms), ..self }
@@ -112,10 +116,14 @@ pub(super) fn generation(now_ms: u64, max_age_ms: u64) -> u64 {
     now_ms / (max_age_ms / GENERATIONS).max(1)
 }
 
+/// When a generation begins.
+pub(super) fn start_ms(generation: u64, max_age_ms: u64) -> u64 {
+    generation.saturating_mul((max_age_ms / GENERATIONS).max(1))
+}
+
 /// Whether all of a generation is older than the greatest age.
 pub(super) fn is_expired(generation: u64, now_ms: u64, max_age_ms: u64) -> bool {
-    let end_ms = generation.saturating_add(1).saturating_mul((max_age_ms / GENERATIONS).max(1));
-    end_ms.saturating_add(max_age_ms) <= now_ms
+    start_ms(generation.saturating_add(1), max_age_ms).saturating_add(max_age_ms) <= now_ms
 }
 
 #[cfg(test)]

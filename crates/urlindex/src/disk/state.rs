@@ -19,7 +19,7 @@ use super::key::class;
 use super::log::Log;
 use super::manifest::Manifest;
 use super::merge::{RunReader, Source};
-use super::options::{Budget, Clock, DiskOptions, generation, is_expired};
+use super::options::{Budget, Clock, DiskOptions, generation, is_expired, start_ms};
 use super::planted::{self, Mistake};
 use super::run::{Home, Run, RunInfo, RunWriter};
 use super::strangers;
@@ -369,6 +369,14 @@ impl State {
         let oldest = self.levels.first().map(|level| level.run.info.generation);
         generation(now_ms, max_age_ms) > self.manifest.log_generation
             || oldest.is_some_and(|oldest| is_expired(oldest, now_ms, max_age_ms))
+    }
+
+    /// How far what comes now is dated ahead of the clock.
+    pub(super) fn ahead_ms(&self) -> u64 {
+        match self.manifest.max_age_ms {
+            0 => 0,
+            max_age_ms => start_ms(self.manifest.log_generation, max_age_ms).saturating_sub((self.clock)()),
+        }
     }
 
     /// Begins a generation, if it is time for one, and drops the runs that are too old.

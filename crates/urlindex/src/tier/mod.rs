@@ -16,7 +16,7 @@
 //!    harmless;
 //! 3. opening gives the filter what the exact set has in its log and in files from the stamp's number on, whatever a crash made of
 //!    both, before the first answer;
-//! 4. a filter is made anew if there is none or it is half written, and if the stamp does not vouch for just this filter before just this
+//! 4. a filter is made anew if there is none or it is half written, and if the stamp does not vouch for just this filter and just this
 //!    set: the stamp is another set's, or that of a snapshot which went its own way, or ahead of the set; or the filter bears another save's
 //!    number, as a new one does, and an older copy that was brought back.
 //!

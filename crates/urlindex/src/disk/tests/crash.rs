@@ -70,7 +70,7 @@ fn live(seed: u64) -> Judged<u64> {
     let (known_then, broken_then, mut chance) = (Arc::clone(&known), Arc::clone(&broken), rng.fork());
     disk.observe(Some(Box::new(move |snapshot| {
         let mut broken = broken_then.lock().expect("one thread");
-        // A roll makes about 14 calls, and nothing happens between two of them but to the disk.
+        // A roll makes about 18 calls, and nothing happens between two of them but to the disk.
         if broken.0.is_some() || chance.u8(..4) > 0 {
             return;
         }

@@ -62,8 +62,12 @@ fn a_clock_that_goes_back_makes_nothing_older_or_younger() {
     let disk = SimDisk::new(1);
     let set = DiskUrlSet::create(disk.dir(), "seen", clocked(&clock)).expect("made");
     assert!(insert(&set, 1));
+    assert_eq!(set.disk_stats().ahead_ms, 0);
     clock.store(0, Ordering::Relaxed);
     assert!(is_seen(&set, 1) && insert(&set, 2));
+    assert_eq!(set.disk_stats().ahead_ms, 50_000, "it is told, and so is what to do");
+    let new = DiskUrlSet::create(disk.dir(), "new", clocked(&clock)).expect("made");
+    assert_eq!((new.merge_from(&set).expect("merged"), new.disk_stats().ahead_ms), (2, 0));
     clock.store(50_700, Ordering::Relaxed);
     assert!(is_seen(&set, 1) && is_seen(&set, 2));
     clock.store(50_900, Ordering::Relaxed);

@@ -420,6 +420,9 @@ fn costs(disk: &DiskUrlSet) -> String {
     let stats = disk.disk_stats();
     let (read, written) = (words::size(stats.read_bytes), words::size(stats.written_bytes));
     let mut costs = format!("{}; {read} read, {written} written", words::count(stats.runs, "run"));
+    if disk.max_age().is_some_and(|age| u128::from(stats.ahead_ms) > age.as_millis()) {
+        costs += &format!("; dated {} s ahead of the clock, and forgotten as much later", stats.ahead_ms / 1000);
+    }
     if stats.tests > 0 {
         let percent = |hits: u64| 100.0 * hits as f64 / stats.tests as f64;
         let (table, cache) = (percent(stats.table_hits), percent(stats.cache_hits));

@@ -72,12 +72,13 @@ pub fn fields(set: &StoredSet, path: &Path) -> Result<Map<String, Value>, Failur
             })
         }
         AnySet::Disk(disk) => {
-            let runs = disk.disk_stats().runs;
+            let (age, about) = (disk.max_age(), disk.disk_stats());
             json!({
                 "fingerprint_bits": disk.fingerprint_bits().bits(),
                 "seed": disk.seed(),
-                "max_age_ms": disk.max_age().map(|age| age.as_millis() as u64),
-                "runs": runs,
+                "max_age_ms": age.map(|age| age.as_millis() as u64),
+                "ahead_ms": age.map(|_| about.ahead_ms),
+                "runs": about.runs,
                 "disk_bytes_per_url": (stats.urls > 0).then(|| stats.disk_bytes as f64 / stats.urls as f64),
             })
         }
