@@ -102,7 +102,8 @@ impl Shared {
             // What they remove is still there, for a backup.
             plan = Plan { victims: Vec::new(), reason: Reason::NotYet };
         }
-        self.hold_back(writer, &view, !plan.victims.is_empty());
+        // Within the bound, too: this thread may be about something else when that is passed.
+        self.hold_back(writer, &view, !plan.victims.is_empty() || plan.reason == Reason::WithinBound);
         if plan.victims.is_empty() {
             return Ok(Compacted { reason: plan.reason, ..freed });
         }
@@ -296,6 +297,11 @@ impl Shared {
         Ok(left)
     }
 
+    /// Whether puts are held back until the value log is compacted.
+    pub(crate) fn is_over_space(&self, writer: &WriteSide) -> bool {
+        lock(&writer.log).appender.position() > writer.space_limit.load(Ordering::Relaxed)
+    }
+
     /// Lets puts go on at full speed up to half way between where compaction begins and the bound, and more slowly beyond that:
     /// what a run copies comes on top of it until its victims go.
     fn hold_back(&self, writer: &WriteSide, view: &View, can_help: bool) {
@@ -340,11 +346,7 @@ impl Pace<'_> {
 
     /// What is not urgent makes way for what is.
     fn makes_way(&self) -> bool {
-        let position = || lock(&self.writer.log).appender.position();
-        self.in_background
-            && self.reason == Reason::Recompression
-            && self.shared.options.space_bound.is_some()
-            && position() > self.writer.space_limit.load(Ordering::Relaxed)
+        self.in_background && self.reason == Reason::Recompression && self.shared.is_over_space(self.writer)
     }
 
     /// How long to wait before more is read.
