@@ -102,14 +102,19 @@ impl Shared {
             // What they remove is still there, for a backup.
             plan = Plan { victims: Vec::new(), reason: Reason::NotYet };
         }
-        // Within the bound, too: this thread may be about something else when that is passed.
-        self.hold_back(writer, &view, !plan.victims.is_empty() || plan.reason == Reason::WithinBound);
+        // Within the bound, too: this thread may be about something else when that is passed, recompression for instance.
+        let sets_limit = !matches!(goal, Goal::Level(..));
+        if sets_limit {
+            self.hold_back(writer, &view, !plan.victims.is_empty() || plan.reason == Reason::WithinBound);
+        }
         if plan.victims.is_empty() {
             return Ok(Compacted { reason: plan.reason, ..freed });
         }
         let mut done = self.run(writer, &mut compactor, &plan, goal, last == u64::MAX, watch)?;
         done.add(&freed);
-        self.hold_back(writer, &self.view(&compactor, last)?, true);
+        if sets_limit {
+            self.hold_back(writer, &self.view(&compactor, last)?, true);
+        }
         Counters::add(&self.counters.compactions, 1);
         Counters::add(&self.counters.compaction_copied_bytes, done.copied_bytes);
         Counters::add(&self.counters.compaction_freed_bytes, done.removed_bytes.saturating_sub(done.copied_bytes));
@@ -353,5 +358,34 @@ impl Pace<'_> {
     fn wait(&self) -> Duration {
         let due = |rate| Duration::from_secs_f64(self.read.get() as f64 / rate as f64);
         self.shared.options.compaction_rate.map_or(Duration::ZERO, due).saturating_sub(self.start.elapsed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::worker::compact_if_due;
+    use crate::{Options, Record, Store};
+
+    use super::*;
+
+    #[test]
+    fn puts_know_their_limit_before_there_is_anything_to_compact() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut options = Options::new().free_space_floor(0).compression_level(0).keep_versions(Some(1));
+        options.limits.slack_bytes = 0;
+        let store = Store::create(temp.path().join("a"), options).unwrap();
+        let put = |i: u8| assert!(store.put(&Record::new(&[i], &[i; 10_000])).is_ok());
+        let limit = || {
+            store.checkpoint().unwrap();
+            compact_if_due(&store.shared).unwrap();
+            store.shared.write_side().unwrap().space_limit.load(Ordering::Relaxed)
+        };
+        (0..100).for_each(put);
+        assert_eq!(limit(), u64::MAX, "nothing is dead, and a load waits for nobody");
+        (0..3).for_each(put);
+        // Of 103 records of 10 KB 100 live: a sixth of the garbage that the bound allows is kept free.
+        let room = limit() - lock(&store.shared.write_side().unwrap().log).appender.position();
+        assert!((17 * 10_000..19 * 10_100).contains(&room), "{room}");
+        assert_eq!(store.stats().compactions, 0);
     }
 }
