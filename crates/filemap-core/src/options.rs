@@ -102,9 +102,9 @@ impl Default for Options {
         Options {
             segment_bytes: 1 << 30,
             durability: Durability::Interval(Duration::from_secs(1)),
-            compression_level: 2,
+            compression_level: 1,
             checkpoint_bytes: 768 << 20,
-            recent_bytes: 96 << 20,
+            recent_bytes: 80 << 20,
             keep_versions: None,
             keep_age: None,
             max_open_files: None,
@@ -171,7 +171,7 @@ impl Options {
         self
     }
 
-    /// zstd level of new pages, 1 to 19; default 2, since what stays is compressed again at
+    /// zstd level of new pages, 1 to 19; default 1, since what stays is compressed again at
     /// [`recompression_level`](Options::recompression_level). 0 stores them raw.
     pub fn compression_level(mut self, level: i32) -> Options {
         self.compression_level = level;
@@ -185,7 +185,7 @@ impl Options {
         self
     }
 
-    /// A checkpoint is due when the recent table takes this much memory, default 96 MiB (about 130 bytes an entry).
+    /// A checkpoint is due when the recent table takes this much memory, default 80 MiB (about 130 bytes an entry).
     /// While one runs a second table fills, so up to twice this much is in use.
     pub fn recent_bytes(mut self, bytes: usize) -> Options {
         self.recent_bytes = bytes;

@@ -27,10 +27,6 @@ const IDLE: Duration = Duration::from_secs(3600);
 /// more often than this.
 const UPKEEP: Duration = Duration::from_secs(60);
 
-/// By how much nicer the threads are that do what no put waits for at once: where processors are few, puts and gets have them
-/// first. Enough to be preempted by them, little enough to keep up. Dictionaries are worth the more the sooner they are there.
-const NICER: i32 = 5;
-
 /// More threads than this do not make a verification faster: one reads.
 const MOST_HELPERS: usize = 7;
 
@@ -106,14 +102,6 @@ pub(crate) fn with_help<T>(help: &(dyn Fn() + Sync), end: &dyn Fn(), work: impl 
     })
 }
 
-/// Lets puts and gets have the processors before this thread.
-fn make_way() {
-    // A model checker runs all threads as one of its own.
-    if !cfg!(filemap_shuttle) {
-        filemap_io::lower_priority(NICER);
-    }
-}
-
 /// Syncs the log in time, keeps the kernel's dirty pages few, and has the next segment ready.
 fn keep_synced(shared: &Shared) {
     let Some(writer) = &shared.writer else { return };
@@ -162,7 +150,6 @@ pub(crate) fn write_back(shared: &Shared, writer: &WriteSide, is_due: bool) {
 /// Runs checkpoints when they are due.
 fn keep_checkpointed(shared: &Shared) {
     let Some(writer) = &shared.writer else { return };
-    make_way();
     while !writer.checkpoint_bell.is_stopped() {
         writer.checkpoint_bell.wait(IDLE);
         if !writer.checkpoint_bell.is_stopped() {
@@ -202,7 +189,6 @@ pub(crate) fn checkpoint_if_due(shared: &Shared, writer: &WriteSide) {
 /// Compacts when that is due, which it may be whenever something was put.
 fn keep_compacted(shared: &Shared) {
     let Some(writer) = &shared.writer else { return };
-    make_way();
     let look = shared.options.keep_age.map(|age| (age / 16).max(UPKEEP));
     let mut last = Instant::now();
     while !writer.compact_bell.is_stopped() {

@@ -23,7 +23,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use os::{OsDir, create_dir, lower_priority, open_file_limit, open_to_inspect, remove_dir, rename_dir};
+pub use os::{OsDir, create_dir, open_file_limit, open_to_inspect, remove_dir, rename_dir};
 
 /// What a file is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

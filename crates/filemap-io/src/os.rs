@@ -78,22 +78,6 @@ pub fn open_file_limit() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Lets other threads of the process have the processors before the calling one, as far as the system has such a thing for
-/// threads: `nice` is added to how nice it is, from 1 to 19.
-pub fn lower_priority(nice: i32) {
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::process::{getpriority_process, setpriority_process};
-        // There a thread's number stands for it alone.
-        let own = Some(rustix::thread::gettid());
-        if let Ok(now) = getpriority_process(own) {
-            let _ = setpriority_process(own, now + nice);
-        }
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = nice;
-}
-
 /// Opens any regular file for reading, wherever it lies and whoever owns it: for looking at it, not for using it.
 ///
 /// # Errors

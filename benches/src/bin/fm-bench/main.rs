@@ -81,7 +81,7 @@ struct PutArgs {
     #[arg(long, default_value_t = 2)]
     threads: usize,
     /// zstd level
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 1)]
     level: i32,
     /// `buffered`, `sync`, or the milliseconds between two syncs
     #[arg(long, default_value = "1000", value_parser = durability)]

@@ -82,6 +82,10 @@ fn empty(shared: &Shared, writer: &WriteSide, ordinal: u64) -> Result<()> {
             }
             let (chains, next) = gather(shared, ordinal, want, at)?;
             shared.checkpoint_with(Task { chains, evacuated: Some(ordinal as u16), ..Task::default() })?;
+            if shared.is_over_space(writer) {
+                // Puts wait for the value log to be compacted. What was done here need not be done again.
+                return Ok(());
+            }
             from = next;
         }
     }

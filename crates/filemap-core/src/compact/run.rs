@@ -102,13 +102,19 @@ impl Shared {
             // What they remove is still there, for a backup.
             plan = Plan { victims: Vec::new(), reason: Reason::NotYet };
         }
-        self.hold_back(writer, &view, !plan.victims.is_empty());
+        // Within the bound, too: this thread may be about something else when that is passed, recompression for instance.
+        let sets_limit = !matches!(goal, Goal::Level(..));
+        if sets_limit {
+            self.hold_back(writer, &view, !plan.victims.is_empty() || plan.reason == Reason::WithinBound);
+        }
         if plan.victims.is_empty() {
             return Ok(Compacted { reason: plan.reason, ..freed });
         }
         let mut done = self.run(writer, &mut compactor, &plan, goal, last == u64::MAX, watch)?;
         done.add(&freed);
-        self.hold_back(writer, &self.view(&compactor, last)?, true);
+        if sets_limit {
+            self.hold_back(writer, &self.view(&compactor, last)?, true);
+        }
         Counters::add(&self.counters.compactions, 1);
         Counters::add(&self.counters.compaction_copied_bytes, done.copied_bytes);
         Counters::add(&self.counters.compaction_freed_bytes, done.removed_bytes.saturating_sub(done.copied_bytes));
@@ -296,6 +302,11 @@ impl Shared {
         Ok(left)
     }
 
+    /// Whether puts are held back until the value log is compacted.
+    pub(crate) fn is_over_space(&self, writer: &WriteSide) -> bool {
+        lock(&writer.log).appender.position() > writer.space_limit.load(Ordering::Relaxed)
+    }
+
     /// Lets puts go on at full speed up to half way between where compaction begins and the bound, and more slowly beyond that:
     /// what a run copies comes on top of it until its victims go.
     fn hold_back(&self, writer: &WriteSide, view: &View, can_help: bool) {
@@ -340,16 +351,41 @@ impl Pace<'_> {
 
     /// What is not urgent makes way for what is.
     fn makes_way(&self) -> bool {
-        let position = || lock(&self.writer.log).appender.position();
-        self.in_background
-            && self.reason == Reason::Recompression
-            && self.shared.options.space_bound.is_some()
-            && position() > self.writer.space_limit.load(Ordering::Relaxed)
+        self.in_background && self.reason == Reason::Recompression && self.shared.is_over_space(self.writer)
     }
 
     /// How long to wait before more is read.
     fn wait(&self) -> Duration {
         let due = |rate| Duration::from_secs_f64(self.read.get() as f64 / rate as f64);
         self.shared.options.compaction_rate.map_or(Duration::ZERO, due).saturating_sub(self.start.elapsed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::worker::compact_if_due;
+    use crate::{Options, Record, Store};
+
+    use super::*;
+
+    #[test]
+    fn puts_know_their_limit_before_there_is_anything_to_compact() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut options = Options::new().free_space_floor(0).compression_level(0).keep_versions(Some(1));
+        options.limits.slack_bytes = 0;
+        let store = Store::create(temp.path().join("a"), options).unwrap();
+        let put = |i: u8| assert!(store.put(&Record::new(&[i], &[i; 10_000])).is_ok());
+        let limit = || {
+            store.checkpoint().unwrap();
+            compact_if_due(&store.shared).unwrap();
+            store.shared.write_side().unwrap().space_limit.load(Ordering::Relaxed)
+        };
+        (0..100).for_each(put);
+        assert_eq!(limit(), u64::MAX, "nothing is dead, and a load waits for nobody");
+        (0..3).for_each(put);
+        // Of 103 records of 10 KB 100 live: a sixth of the garbage that the bound allows is kept free.
+        let room = limit() - lock(&store.shared.write_side().unwrap().log).appender.position();
+        assert!((17 * 10_000..19 * 10_100).contains(&room), "{room}");
+        assert_eq!(store.stats().compactions, 0);
     }
 }

@@ -100,12 +100,16 @@ fn checkpoints_hide_nothing_from_readers() {
 #[test]
 #[should_panic]
 fn a_table_that_is_dropped_before_it_is_merged_is_noticed() {
-    check(500, || {
+    // One schedule in 55 notices it.
+    check(3000, || {
         readers_beside(|store| {
             let shared = &store.shared;
             let tables = shared.tables.load_full();
             let fresh = || Arc::new(Recent::new(256 << 10, 0));
             shared.tables.store(Arc::new(Tables { active: fresh(), frozen: None }));
+            // Long enough for a put or a get to fall between.
+            thread::yield_now();
+            thread::yield_now();
             shared.tables.store(tables);
         });
     });
