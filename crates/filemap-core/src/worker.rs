@@ -73,8 +73,8 @@ fn start_some(shared: &Arc<Shared>, jobs: &[(&'static str, Job)]) -> Result<Vec<
     Ok(threads)
 }
 
-/// Runs `work` while threads run `help`, as many as there are processors beside this one; `end` tells them that it is over. If the
-/// system gives no thread, `work` has no help.
+/// Runs `work`, which mostly waits for the device, while threads run `help`, as many as there are processors; `end` tells them that
+/// it is over. If the system gives no thread, `work` has no help.
 pub(crate) fn with_help<T>(help: &(dyn Fn() + Sync), end: &dyn Fn(), work: impl FnOnce() -> T) -> T {
     /// Even if the work panics: the threads are waited for.
     struct Ending<'a>(&'a dyn Fn());
@@ -85,7 +85,7 @@ pub(crate) fn with_help<T>(help: &(dyn Fn() + Sync), end: &dyn Fn(), work: impl 
     }
     // A model checker knows nothing of these.
     let most = if cfg!(filemap_shuttle) { 0 } else { MOST_HELPERS };
-    let helpers = std::thread::available_parallelism().map_or(0, |n| (n.get() - 1).min(most));
+    let helpers = std::thread::available_parallelism().map_or(0, |n| n.get().min(most));
     std::thread::scope(|scope| {
         let ending = Ending(end);
         let start = |_| std::thread::Builder::new().name("filemap-help".into()).spawn_scoped(scope, help).ok();

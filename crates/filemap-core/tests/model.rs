@@ -25,12 +25,23 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What a machine that stops leaves behind, had everything been written: the files as they are.
+/// What a machine that stops leaves behind, had everything been written: the files as they are. They are copied one by one, which
+/// shows one moment only if no checkpoint of the background came between.
 fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    let superblock = || std::fs::read(from.join("SUPERBLOCK")).unwrap();
+    loop {
+        std::fs::create_dir(to).unwrap();
+        let before = superblock();
+        let copied = std::fs::read_dir(from).unwrap().map(Result::unwrap).all(|entry| {
+            match std::fs::copy(entry.path(), to.join(entry.file_name())) {
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => false,
+                copied => copied.map(|_| true).unwrap(),
+            }
+        });
+        if copied && superblock() == before {
+            return;
+        }
+        std::fs::remove_dir_all(to).unwrap();
     }
 }
 

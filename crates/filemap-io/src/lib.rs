@@ -115,6 +115,12 @@ pub trait File: Send + Sync + Debug {
     /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file. Returns the count.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
 
+    /// [`read_at`](File::read_at) for what nobody is going to want again soon, from front to end: where the system can, the
+    /// bytes leave its cache once they were read, unless they were in it before.
+    fn read_once_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.read_at(buf, offset)
+    }
+
     /// Writes all of `data` at `offset`, extending the file as needed.
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()>;
 

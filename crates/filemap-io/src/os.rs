@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 
@@ -19,6 +20,8 @@ use crate::{Access, Advice, Dir, File, Lock, Locking, Map};
 
 /// No system that this runs on has larger pages.
 const LARGEST_PAGE: u64 = 64 << 10;
+/// So much is asked for ahead of what is read once.
+const AHEAD_BYTES: u64 = 16 << 20;
 
 /// A directory of the operating system.
 #[derive(Debug)]
@@ -88,7 +91,7 @@ pub fn open_to_inspect(path: &Path) -> io::Result<Arc<dyn File>> {
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
-    Ok(Arc::new(OsFile { file }))
+    Ok(Arc::new(OsFile::new(file)))
 }
 
 impl OsDir {
@@ -165,7 +168,7 @@ impl Dir for OsDir {
             Access::Write => self.open_existing(name, OFlags::RDWR)?,
             Access::Create => self.create(name)?,
         };
-        Ok(Arc::new(OsFile { file }))
+        Ok(Arc::new(OsFile::new(file)))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -249,20 +252,67 @@ impl Drop for OsLock {
 #[derive(Debug)]
 struct OsFile {
     file: std::fs::File,
+    /// Whether the system was found to have no reads past its cache.
+    keeps_reads: AtomicBool,
+}
+
+impl OsFile {
+    fn new(file: std::fs::File) -> OsFile {
+        OsFile { file, keeps_reads: AtomicBool::new(cfg!(not(target_os = "linux"))) }
+    }
+
+    /// Reads without a trace in the page cache; `Unsupported` where that cannot be done.
+    #[cfg(target_os = "linux")]
+    fn read_uncached_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        use rustix::io::{Errno, ReadWriteFlags, preadv2};
+        /// Of Linux 6.14 and later, for some file systems.
+        const RWF_DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
+        match preadv2(&self.file, &mut [io::IoSliceMut::new(buf)], offset, RWF_DONTCACHE) {
+            Ok(n) => Ok(n),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Err(io::ErrorKind::Unsupported.into()),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn read_uncached_at(&self, _: &mut [u8], _: u64) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// Calls `read` for what is left of `buf` and where that lies until all is read, or the file ends.
+fn read_all_at(
+    buf: &mut [u8],
+    offset: u64,
+    mut read: impl FnMut(&mut [u8], u64) -> io::Result<usize>,
+) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buf.len() {
+        match read(&mut buf[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(done)
 }
 
 impl File for OsFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let mut done = 0;
-        while done < buf.len() {
-            match self.file.read_at(&mut buf[done..], offset + done as u64) {
-                Ok(0) => break,
-                Ok(n) => done += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
+        read_all_at(buf, offset, |buf, offset| self.file.read_at(buf, offset))
+    }
+
+    fn read_once_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        if !self.keeps_reads.load(Ordering::Relaxed) {
+            match read_all_at(buf, offset, |buf, offset| self.read_uncached_at(buf, offset)) {
+                Err(e) if e.kind() == io::ErrorKind::Unsupported => self.keeps_reads.store(true, Ordering::Relaxed),
+                read => return read,
             }
         }
-        Ok(done)
+        // So that the device has something to do while these bytes are judged.
+        self.advise(Advice::WillNeed, offset + buf.len() as u64, AHEAD_BYTES);
+        self.read_at(buf, offset)
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
@@ -330,6 +380,24 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let dir = OsDir::open(temp.path()).unwrap();
         (temp, dir)
+    }
+
+    #[test]
+    fn what_is_read_once_is_what_is_read_and_ends_with_the_file() {
+        let (temp, dir) = dir();
+        let file = dir.open("f", Access::Create).unwrap();
+        let bytes: Vec<u8> = (0..300_000u32).map(|n| (n / 7) as u8).collect();
+        file.write_at(&bytes, 0).unwrap();
+        let mut once = vec![0; 70_001];
+        for (offset, len) in [(0, 70_001), (299_000, 1000), (250_001, 49_999), (300_000, 0), (400_000, 0)] {
+            assert_eq!(file.read_once_at(&mut once, offset).unwrap(), len, "{offset}");
+            assert_eq!(once[..len], bytes[bytes.len().min(offset as usize)..][..len], "{offset}");
+        }
+        // As on a system without such reads.
+        let file =
+            OsFile { file: std::fs::File::open(temp.path().join("f")).unwrap(), keeps_reads: AtomicBool::new(true) };
+        assert_eq!(file.read_once_at(&mut once, 250_001).unwrap(), 49_999);
+        assert_eq!(once[..49_999], bytes[250_001..]);
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub(super) fn copy_range(
     to.set_len(range.start).map_err(|e| Error::io("truncate", name, e))?;
     while at < range.end {
         let want = (range.end - at).min(PIECE_BYTES as u64) as usize;
-        let n = from.read_at(&mut piece[..want], at).map_err(|e| Error::io("read", name, e))?;
+        let n = from.read_once_at(&mut piece[..want], at).map_err(|e| Error::io("read", name, e))?;
         if n < want {
             return Err(Error::corrupt(name, at + n as u64, "the file is shorter than it was"));
         }

@@ -2,11 +2,12 @@
 //!
 //! The reading thread hands over batches; whoever helps takes them in any order; nothing waits for a helper that never came, since
 //! the reading thread does itself what nobody takes. Problems are collected when a segment is done, so that their order
-//! does not depend on who found them.
+//! does not depend on who found them. A piece of other work can be put aside for helpers, too.
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use crate::check::expand::{Flaw, expand};
 use crate::dictionaries::Registry;
@@ -26,9 +27,10 @@ struct Batch {
     records: Vec<(u64, Range<usize>)>,
 }
 
-#[derive(Debug, Default)]
-struct Work {
+#[derive(Default)]
+struct Work<'a> {
     waiting: VecDeque<Batch>,
+    aside: Option<Box<dyn FnOnce() + Send + 'a>>,
     /// Batches that somebody is about.
     taken: usize,
     /// Emptied ones, to be used again.
@@ -38,11 +40,22 @@ struct Work {
 }
 
 /// See the module.
-#[derive(Debug)]
 pub(crate) struct Crew<'a> {
     dictionaries: &'a Registry,
-    work: Mutex<Work>,
+    work: Mutex<Work<'a>>,
     changed: Condvar,
+}
+
+/// Work that was put aside; when it is dropped, nobody wants it any more.
+pub(super) struct Aside<T> {
+    is_unwanted: Arc<AtomicBool>,
+    result: Arc<Mutex<Option<T>>>,
+}
+
+impl<T> Drop for Aside<T> {
+    fn drop(&mut self) {
+        self.is_unwanted.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The batch that the reading thread fills.
@@ -68,6 +81,11 @@ impl<'a> Crew<'a> {
                 work.taken += 1;
                 drop(work);
                 self.expand(batch, &mut expanded);
+                work = lock(&self.work);
+            } else if let Some(aside) = work.aside.take() {
+                work.taken += 1;
+                drop(work);
+                self.run(aside);
                 work = lock(&self.work);
             } else if work.is_over {
                 return;
@@ -131,6 +149,39 @@ impl<'a> Crew<'a> {
         problems
     }
 
+    /// Puts other work aside, which may ask now and then whether it is still wanted. One piece at a time.
+    pub(super) fn aside<T: Send + 'a>(&self, job: impl FnOnce(&dyn Fn() -> bool) -> T + Send + 'a) -> Aside<T> {
+        let aside = Aside { is_unwanted: Arc::default(), result: Arc::new(Mutex::new(None)) };
+        let (is_unwanted, result) = (Arc::clone(&aside.is_unwanted), Arc::clone(&aside.result));
+        lock(&self.work).aside = Some(Box::new(move || {
+            let done = job(&|| is_unwanted.load(Ordering::Relaxed));
+            *lock(&result) = Some(done);
+        }));
+        self.changed.notify_all();
+        aside
+    }
+
+    /// What came of it: waits for whoever is about it, or does it now. `None` if that panicked.
+    pub(super) fn result<T>(&self, aside: Aside<T>) -> Option<T> {
+        let mut work = lock(&self.work);
+        if let Some(waiting) = work.aside.take() {
+            work.taken += 1;
+            drop(work);
+            self.run(waiting);
+            work = lock(&self.work);
+        }
+        while work.taken > 0 {
+            work = self.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(work);
+        lock(&aside.result).take()
+    }
+
+    fn run(&self, aside: Box<dyn FnOnce() + Send + 'a>) {
+        let _taken = Taken { crew: self, batch: Batch::default(), problems: Vec::new() };
+        aside();
+    }
+
     /// Expands the records of a batch that was taken.
     fn expand(&self, batch: Batch, expanded: &mut Vec<u8>) {
         let mut taken = Taken { crew: self, batch, problems: Vec::new() };
@@ -142,7 +193,7 @@ impl<'a> Crew<'a> {
     }
 }
 
-impl Work {
+impl Work<'_> {
     fn done(&mut self, mut batch: Batch, problems: Vec<(u64, Flaw)>) {
         self.taken -= 1;
         self.problems.extend(problems);

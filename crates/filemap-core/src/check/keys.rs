@@ -15,7 +15,7 @@ use crate::keys::KeyFile;
 use crate::log::scan::Item;
 use crate::segments::{FIRST_RECORD, Segment};
 
-impl Check<'_> {
+impl Check<'_, '_> {
     /// Scans the key log; how many of its records are the head of a key's chain, as the index says.
     pub(super) fn keys(&mut self) -> Result<u64> {
         let mut heads = 0;
@@ -45,7 +45,7 @@ impl Check<'_> {
         let mut last = LastLeaf::default();
         self.report.files += 1;
         self.keys.insert(segment.id, Starts::default());
-        let mut scan = shared.keys.scan(segment, file, FIRST_RECORD, self.key_end)?;
+        let mut scan = shared.keys.scan(segment, file, FIRST_RECORD, self.key_end)?.once();
         while let Some(item) = scan.next()? {
             match item {
                 // An interrupted checkpoint leaves such bytes behind. Damage it is only where something leads to it.
@@ -112,7 +112,7 @@ impl Check<'_> {
                 Err(e) => return Err(e),
             };
             let location = record.extent.location;
-            if self.was_scanned(location) && !self.has_value(location) {
+            if self.places.were_scanned(location) && !self.places.has(location) {
                 let what = "an earlier version should be here, but there is no whole record";
                 self.problem(names::segment(location.segment), location.offset(), what);
             }
@@ -143,7 +143,7 @@ impl Check<'_> {
             self.found.credit(*extent, ordinal);
         }
         let has = |l: Location| self.chunks.get(&l.segment).is_some_and(|s| s.has(u64::from(l.unit)));
-        let is_lost = |c: &Extent| self.was_scanned(c.location) && !has(c.location);
+        let is_lost = |c: &Extent| self.places.were_scanned(c.location) && !has(c.location);
         if chunks.is_some_and(|list| list.iter().any(is_lost)) {
             self.problem(names::segment(place.segment), place.offset(), "it lists a chunk that is not there");
         }

@@ -1,34 +1,35 @@
 //! `verify`: reads every byte of a store, or all that leads somewhere, and says of each that is wrong where it is. Damage stops
 //! nothing; the caller may, and go on later.
 
+mod accounts;
 mod crew;
 mod expand;
 mod keys;
+mod leaves;
+mod places;
 mod position;
 mod quick;
 mod report;
 mod starts;
 mod values;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use filemap_io::Access;
 
-use crate::accounts::{Account, Accounts};
+use crate::accounts::Accounts;
 use crate::error::{Error, Result};
-use crate::format::key::{UNIT_BYTES as KEY_UNIT, offset_of, segment_of};
-use crate::format::leaf::Slot;
-use crate::format::location::{Extent, Location, UNIT_BYTES};
+use crate::format::location::{Extent, Location};
 use crate::format::superblock::{COPIES, Tail};
 use crate::format::verified::Verified;
 use crate::format::{PAGE_BYTES, names};
 use crate::keys::KeyFile;
 use crate::primitive::sleep;
 use crate::record::now_ms;
-use crate::recover;
 use crate::state::Shared;
+use places::Places;
 use position::Position;
 use starts::Starts;
 use values::Findings;
@@ -39,11 +40,12 @@ pub use report::{Problem, VerifyOptions, VerifyProgress, VerifyReport};
 /// A pass that is held back looks up at least this often.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
-struct Check<'a> {
-    shared: &'a Shared,
+struct Check<'a, 's> {
+    shared: &'s Shared,
     report: VerifyReport,
     total_bytes: u64,
-    values: HashMap<u16, Starts>,
+    /// The whole records of the value log.
+    places: Places<'s>,
     /// The chunks among them.
     chunks: HashMap<u16, Starts>,
     /// Where lists of chunks lie, and what they list.
@@ -54,15 +56,14 @@ struct Check<'a> {
     /// Records that need a dictionary that cannot be read, by its id, and why.
     unread: BTreeMap<u32, (u64, Error)>,
     keys: HashMap<u16, Starts>,
-    /// Where the scans end: what the index leads to beyond was written since.
-    value_end: Tail,
+    /// Where the scan of the key log ends: what the index leads to beyond was written since.
     key_end: Tail,
     /// The key log's segments, and how often some were removed when they were opened: what is led by addresses then and
     /// now is compared only while that stays so.
     key_files: Vec<KeyFile>,
     removals: u64,
     options: &'a VerifyOptions,
-    crew: &'a Crew<'a>,
+    crew: &'a Crew<'s>,
     begun: Instant,
     /// Segments that an earlier part of the pass has found whole, by ordinal; and where that is noted.
     known: HashMap<u64, Findings>,
@@ -74,10 +75,10 @@ type Progress<'a> = dyn FnMut(VerifyProgress) -> ControlFlow<()> + 'a;
 
 impl Shared {
     /// See [`Store::verify_with`](crate::Store::verify_with). Whoever helps, helps with `crew`.
-    pub(crate) fn verify<'a>(
-        &'a self,
+    pub(crate) fn verify<'a, 's>(
+        &'s self,
         options: &'a VerifyOptions,
-        crew: &'a Crew<'a>,
+        crew: &'a Crew<'s>,
         progress: &'a mut Progress<'a>,
     ) -> Result<VerifyReport> {
         self.check_open()?;
@@ -108,12 +109,12 @@ impl Shared {
     }
 
     /// A pass at its beginning, or where it is to go on.
-    fn check<'a>(
-        &'a self,
+    fn check<'a, 's>(
+        &'s self,
         options: &'a VerifyOptions,
-        crew: &'a Crew<'a>,
+        crew: &'a Crew<'s>,
         progress: &'a mut Progress<'a>,
-    ) -> Result<Check<'a>> {
+    ) -> Result<Check<'a, 's>> {
         let stats = self.stats();
         let removals = self.keys.removals();
         let (key_files, key_end) = self.key_files()?;
@@ -133,14 +134,13 @@ impl Shared {
                 + stats.dictionary_bytes
                 + stats.key_bytes
                 + stats.index_leaves * PAGE_BYTES as u64,
-            values: HashMap::new(),
+            places: Places::new(self, self.log_end().0),
             chunks: HashMap::new(),
             lists: HashMap::new(),
             found: Accounts::default(),
             tail: self.latest.load().tail,
             unread: BTreeMap::new(),
             keys: HashMap::new(),
-            value_end: self.log_end().0,
             key_end,
             key_files,
             removals,
@@ -186,7 +186,7 @@ impl Shared {
     }
 }
 
-impl Check<'_> {
+impl Check<'_, '_> {
     fn problem(&mut self, file: impl Into<String>, offset: u64, what: impl Into<String>) {
         self.report.problems.push(Problem { file: file.into(), offset, what: what.into() });
     }
@@ -197,8 +197,9 @@ impl Check<'_> {
         self.dictionaries()?;
         self.values()?;
         self.unread();
+        let leaves = self.leaves_aside();
         let heads = self.keys()?;
-        self.index(heads, settled)
+        self.index(leaves, heads, settled)
     }
 
     /// After so many bytes the caller is told.
@@ -266,94 +267,5 @@ impl Check<'_> {
         for (id, (records, error)) in std::mem::take(&mut self.unread) {
             self.problem(names::dictionary(id), 0, format!("{records} records cannot be expanded without it: {error}"));
         }
-    }
-
-    /// Compares the segment table with what was found.
-    fn accounts(&mut self) {
-        let mut told = Accounts::clone(&self.shared.accounts.load());
-        recover::forget_removed(&self.shared.segments, &mut told);
-        let of = |accounts: &BTreeMap<u16, Account>, id: u16| {
-            accounts.get(&id).map_or((0, 0), |a| (a.live_units, a.tombstone_units))
-        };
-        let found = std::mem::take(&mut self.found);
-        let families = [(&told.values, &found.values, UNIT_BYTES), (&told.keys, &found.keys, KEY_UNIT)];
-        for (nth, (told, found, unit)) in families.into_iter().enumerate() {
-            let ids: BTreeSet<u16> = told.keys().chain(found.keys()).copied().collect();
-            for id in ids.into_iter().filter(|id| of(told, *id) != of(found, *id)) {
-                let ((live, removals), (found_live, found_removals)) = (of(told, id), of(found, id));
-                let what = format!(
-                    "the segment table says {} bytes are live and {} removals, but {} and {} are",
-                    live * unit,
-                    removals * unit,
-                    found_live * unit,
-                    found_removals * unit
-                );
-                let name = if nth == 0 { names::segment(id) } else { names::keys(id) };
-                self.problem(name, 0, what);
-            }
-        }
-    }
-
-    fn has_value(&self, location: Location) -> bool {
-        self.values.get(&location.segment).is_some_and(|s| s.has(u64::from(location.unit)))
-    }
-
-    /// Whether a place was scanned.
-    fn was_scanned(&self, location: Location) -> bool {
-        let found = self.shared.segments.get(location.segment).or_else(|_| {
-            // A reader may not have heard of what was written since.
-            self.shared.catch_up().and_then(|_| self.shared.segments.get(location.segment))
-        });
-        match found {
-            // What compaction has written since was not.
-            Ok(s) if s.is_output => self.values.contains_key(&s.id),
-            Ok(s) => Tail { ordinal: s.ordinal, offset: location.offset() } < self.value_end,
-            Err(_) => true,
-        }
-    }
-
-    /// Checks every leaf and where its slots lead. `settled` tells which index the heads were counted in.
-    fn index(&mut self, heads: u64, settled: Option<(u64, u64)>) -> Result<()> {
-        self.report.files += 1;
-        let (mut keys, mut bad) = (0, Vec::new());
-        let mut slots = |slots: &[Slot]| {
-            keys += slots.len() as u64;
-            for slot in slots {
-                if self.was_scanned(slot.location) && !self.has_value(slot.location) {
-                    let name = names::segment(slot.location.segment);
-                    bad.push((name, slot.location.offset(), "the index leads here, but there is no whole record"));
-                }
-                if !self.has_key(slot.key) {
-                    let (name, offset) = (names::keys(segment_of(slot.key)), offset_of(slot.key));
-                    bad.push((name, offset, "the index leads here, but there is no whole key record"));
-                }
-            }
-        };
-        let mut pages = Vec::new();
-        let mut follow = || self.shared.follow_writer();
-        self.report.index_pages = self.shared.index.check(&mut follow, &mut slots, &mut |page, what| {
-            pages.push((page, what.to_owned()));
-        })?;
-        self.report.indexed_keys = keys;
-        self.read(names::INDEX, self.report.index_pages * PAGE_BYTES as u64)?;
-        for (page, what) in pages {
-            self.problem(names::INDEX, u64::from(page) * PAGE_BYTES as u64, what);
-        }
-        for (name, offset, what) in bad {
-            self.problem(name, offset, what);
-        }
-        let latest = self.shared.latest.load();
-        let expected = latest.index.keys;
-        // Counts can be compared only if no checkpoint changed them meanwhile, not even one that is still under way.
-        let unchanged = settled.is_some() && self.shared.settled() == settled;
-        if unchanged && self.report.problems.is_empty() && (keys != expected || heads != keys) {
-            let what =
-                format!("the index has {keys} keys, the superblock says {expected}, the key log has {heads} heads");
-            self.problem(names::INDEX, 0, what);
-        }
-        if unchanged && self.report.problems.is_empty() {
-            self.accounts();
-        }
-        Ok(())
     }
 }

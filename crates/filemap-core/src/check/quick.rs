@@ -14,7 +14,7 @@ use crate::format::{PAGE_BYTES, names};
 use crate::log::scan::Item;
 use crate::segments::{FIRST_RECORD, Segment};
 
-impl Check<'_> {
+impl Check<'_, '_> {
     /// Reads superblock, index, heads of segments and the end of the log.
     pub(super) fn quick(&mut self) -> Result<()> {
         let (settled, latest) = (self.shared.settled(), self.shared.latest.load_full());
@@ -37,7 +37,7 @@ impl Check<'_> {
 
     /// A segment's header, its length, and what of it no checkpoint has seen.
     fn head(&mut self, segment: &Arc<Segment>) -> Result<()> {
-        let end = self.value_end;
+        let end = self.places.end;
         if segment.is_output || segment.ordinal > end.ordinal {
             return Ok(());
         }
@@ -112,6 +112,7 @@ impl Check<'_> {
                     bad.push((name, offset, "the index leads here, where nothing is"));
                 }
             }
+            Ok(())
         };
         let mut follow = || self.shared.follow_writer();
         let mut page = |page, what: &str| pages.push((page, what.to_owned()));

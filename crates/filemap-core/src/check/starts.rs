@@ -1,7 +1,7 @@
 //! Which records were met: the units at which they start.
 
 /// A set of the unit offsets at which whole records start: as a list or as bits, whichever is shorter.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Starts {
     bits: Vec<u64>,
     units: Vec<u32>,

@@ -68,10 +68,10 @@ impl Scanned {
     }
 }
 
-impl Check<'_> {
+impl Check<'_, '_> {
     /// Scans every segment up to the end of the log.
     pub(super) fn values(&mut self) -> Result<()> {
-        let end = self.value_end;
+        let end = self.places.end;
         let accounts = self.shared.accounts.load_full();
         let counts = |s: &Segment| match s.is_output {
             true => accounts.names(s.id, s.ordinal),
@@ -129,7 +129,7 @@ impl Check<'_> {
         }
         let place = |unit: u32| Location { segment: segment.id, unit };
         self.lists.extend(findings.lists.into_iter().map(|(unit, list)| (place(unit), list)));
-        self.values.insert(segment.id, Starts::of(&findings.starts));
+        self.places.add(segment.id, Starts::of(&findings.starts));
         self.chunks.insert(segment.id, Starts::of(&findings.chunks));
     }
 
@@ -150,9 +150,9 @@ impl Check<'_> {
                 return Ok(None);
             }
         };
-        let is_last = !segment.is_output && segment.ordinal == self.value_end.ordinal;
-        let to = if is_last { self.value_end.offset } else { u64::MAX };
-        let mut scan = self.shared.segments.scan(segment, &*file, FIRST_RECORD, to)?;
+        let is_last = !segment.is_output && segment.ordinal == self.places.end.ordinal;
+        let to = if is_last { self.places.end.offset } else { u64::MAX };
+        let mut scan = self.shared.segments.scan(segment, &*file, FIRST_RECORD, to)?.once();
         let (mut filling, mut told) = (Filling::default(), 0);
         while let Some(item) = scan.next()? {
             match item {

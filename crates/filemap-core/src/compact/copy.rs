@@ -69,7 +69,7 @@ impl<'s> Copier<'s> {
     /// be asked to do.
     pub(super) fn segment(&mut self, segment: &Arc<Segment>) -> Result<bool> {
         let file = self.shared.segments.file(segment)?;
-        let mut scan = self.shared.segments.scan(segment, &*file, FIRST_RECORD, u64::MAX)?;
+        let mut scan = self.shared.segments.scan(segment, &*file, FIRST_RECORD, u64::MAX)?.once();
         let (mut at, mut read) = (FIRST_RECORD, 0);
         while let Some(item) = scan.next()? {
             // What is damaged stays behind: if the index leads there, the victim is not removed.

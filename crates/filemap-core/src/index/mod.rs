@@ -220,11 +220,11 @@ impl Index {
 
     /// Checks every leaf, in order of their hashes, from the file and not from memory. `slots` gets those of each good one,
     /// `problem` page number and flaw of each bad one, `follow` is called before a page of a foreign index is held to be bad.
-    /// The index may change meanwhile. Returns the number of pages.
+    /// The index may change meanwhile. Returns the number of pages, or the first error of `slots` or `follow`.
     pub(crate) fn check(
         &self,
         follow: &mut dyn FnMut() -> Result<()>,
-        slots: &mut dyn FnMut(&[Slot]),
+        slots: &mut dyn FnMut(&[Slot]) -> Result<()>,
         problem: &mut dyn FnMut(u32, &str),
     ) -> Result<u64> {
         let (mut hash, mut pages) = (0u64, 0);
@@ -250,7 +250,7 @@ impl Index {
                     continue;
                 }
                 match judged {
-                    Ok(found) => slots(&found),
+                    Ok(found) => slots(&found)?,
                     Err(what) => {
                         follow()?;
                         // Pages that the last superblock names are not written to: if there is a newer one, it was no damage.

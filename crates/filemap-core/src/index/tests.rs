@@ -114,7 +114,14 @@ fn it_agrees_with_a_map_through_growth_removal_and_reopening() {
         }
         let mut seen = 0;
         let pages = index
-            .check(&mut || Ok(()), &mut |s| seen += s.len(), &mut |page, what| panic!("page {page}: {what}"))
+            .check(
+                &mut || Ok(()),
+                &mut |s| {
+                    seen += s.len();
+                    Ok(())
+                },
+                &mut |page, what| panic!("page {page}: {what}"),
+            )
             .unwrap();
         assert_eq!((seen, pages), (model.len(), root.leaves));
     }
@@ -143,7 +150,16 @@ fn what_the_last_durable_root_names_is_untouched_until_the_next_is_durable() {
             assert!(keys == [i] || keys == [i + 1_000_000], "{i}: {keys:?}");
         }
         let (mut slots, mut bad) = (0, 0);
-        index.check(&mut || Ok(()), &mut |s| slots += s.len() as u64, &mut |_, _| bad += 1).unwrap();
+        index
+            .check(
+                &mut || Ok(()),
+                &mut |s| {
+                    slots += s.len() as u64;
+                    Ok(())
+                },
+                &mut |_, _| bad += 1,
+            )
+            .unwrap();
         assert_eq!((slots, bad), (last.0.keys, 0));
         last = (root, epoch);
         stages += 1;
@@ -295,7 +311,16 @@ fn an_index_that_grows_and_shrinks_again_and_again_is_what_a_map_is() {
         }
         let mut seen = 0;
         let bad = &mut |page, what: &str| panic!("page {page}: {what}");
-        let pages = index.check(&mut || Ok(()), &mut |s| seen += s.len(), bad).unwrap();
+        let pages = index
+            .check(
+                &mut || Ok(()),
+                &mut |s| {
+                    seen += s.len();
+                    Ok(())
+                },
+                bad,
+            )
+            .unwrap();
         assert_eq!((seen, pages), (model.len(), root.leaves));
         let least = root.keys / 254;
         assert!(root.leaves <= 128 + 4 * least, "{} leaves for {} keys", root.leaves, root.keys);

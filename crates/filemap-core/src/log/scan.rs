@@ -59,6 +59,7 @@ pub(crate) enum Item<'a> {
     },
 }
 
+/// So much is read at once.
 const BLOCK_BYTES: usize = 1 << 20;
 /// So much is asked for ahead of what is read, so that the device has something to do while records are judged.
 const AHEAD_BYTES: u64 = 16 << 20;
@@ -68,20 +69,42 @@ pub(crate) struct Scan<'a, F> {
     file: &'a dyn File,
     name: String,
     framing: F,
-    /// The buffer holds the file's bytes from `start` on.
+    /// The first `len` bytes of the buffer are the file's from `start` on.
     buffer: Vec<u8>,
+    len: usize,
     start: u64,
     at: u64,
     end: u64,
     /// Up to where the file was asked for.
     asked: u64,
+    /// Whether nobody will want these bytes again soon.
+    is_once: bool,
 }
 
 impl<'a, F: Framing> Scan<'a, F> {
     /// A scan of `from..end`; `end` is clipped to the length of the file.
     pub(crate) fn new(file: &'a dyn File, name: String, framing: F, from: u64, end: u64) -> Result<Scan<'a, F>> {
         let len = file.len().map_err(|e| Error::io("measure", &name, e))?;
-        Ok(Scan { file, name, framing, buffer: Vec::new(), start: from, at: from, end: end.min(len), asked: from })
+        let end = end.min(len);
+        let scan = Scan {
+            file,
+            name,
+            framing,
+            buffer: Vec::new(),
+            len: 0,
+            start: from,
+            at: from,
+            end,
+            asked: from,
+            is_once: false,
+        };
+        Ok(scan)
+    }
+
+    /// The same scan, for whoever reads a whole log and is not going to do so again soon: what others have in the system's
+    /// cache stays there.
+    pub(crate) fn once(self) -> Scan<'a, F> {
+        Scan { is_once: true, ..self }
     }
 
     /// Where the next item starts.
@@ -146,32 +169,37 @@ impl<'a, F: Framing> Scan<'a, F> {
     /// What the buffer holds of `want` bytes at `offset`.
     fn held(&self, offset: u64, want: usize) -> &[u8] {
         let at = (offset - self.start) as usize;
-        &self.buffer[at.min(self.buffer.len())..(at + want).min(self.buffer.len())]
+        &self.buffer[at.min(self.len)..(at + want).min(self.len)]
     }
 
     /// Makes `want` bytes at `offset` available in the buffer, or what of them the range has.
     fn fill(&mut self, offset: u64, want: usize) -> Result<()> {
-        let have = self.start + self.buffer.len() as u64;
+        let have = self.start + self.len as u64;
         let need = (offset + want as u64).min(self.end);
         if offset >= self.start && need <= have {
             return Ok(());
         }
-        let keep =
-            if offset >= self.start && offset < have { (offset - self.start) as usize } else { self.buffer.len() };
-        self.buffer.drain(..keep);
+        let skipped = if offset >= self.start && offset < have { (offset - self.start) as usize } else { self.len };
+        self.buffer.copy_within(skipped..self.len, 0);
+        self.len -= skipped;
         self.start = offset;
-        let old = self.buffer.len();
-        let goal = (want.max(BLOCK_BYTES) as u64).min(self.end - offset) as usize;
-        self.buffer.resize(goal.max(old), 0);
-        let from = offset + old as u64;
-        let goal_end = offset + self.buffer.len() as u64;
-        let (ahead, until) = (self.asked.max(goal_end), (goal_end + AHEAD_BYTES).min(self.end));
-        if until > ahead {
-            self.file.advise(Advice::WillNeed, ahead, until - ahead);
-            self.asked = until;
+        let goal = ((want.max(BLOCK_BYTES) as u64).min(self.end - offset) as usize).max(self.len);
+        if self.buffer.len() < goal {
+            self.buffer.resize(goal, 0);
         }
-        let read = self.file.read_at(&mut self.buffer[old..], from).map_err(|e| Error::io("read", &self.name, e))?;
-        self.buffer.truncate(old + read);
+        let (from, goal_end) = (offset + self.len as u64, offset + goal as u64);
+        let into = &mut self.buffer[self.len..goal];
+        let read = if self.is_once {
+            self.file.read_once_at(into, from)
+        } else {
+            let (ahead, until) = (self.asked.max(goal_end), (goal_end + AHEAD_BYTES).min(self.end));
+            if until > ahead {
+                self.file.advise(Advice::WillNeed, ahead, until - ahead);
+                self.asked = until;
+            }
+            self.file.read_at(into, from)
+        };
+        self.len += read.map_err(|e| Error::io("read", &self.name, e))?;
         Ok(())
     }
 }

@@ -58,7 +58,7 @@ impl Copying {
 
 impl File for Copying {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> std::io::Result<usize> {
-        let n = match self.source.read_at(buf, offset) {
+        let n = match self.source.read_once_at(buf, offset) {
             Err(_) => {
                 let mut done = 0;
                 for sector in buf.chunks_mut(SECTOR_BYTES) {
@@ -126,7 +126,7 @@ pub(crate) fn copy_file(from: &dyn Dir, name: &str, to: &dyn Dir, as_name: &str)
     let copy = to.open(as_name, Access::Create).map_err(|e| Error::io("create", as_name, e))?;
     let (mut buffer, mut at) = (vec![0; COPY_BYTES], 0);
     loop {
-        let n = source.read_at(&mut buffer, at).map_err(|e| Error::io("read", name, e))?;
+        let n = source.read_once_at(&mut buffer, at).map_err(|e| Error::io("read", name, e))?;
         if n == 0 {
             return copy.sync().map_err(|e| Error::io("sync", as_name, e));
         }

@@ -132,7 +132,7 @@ impl<'a> Rebuild<'a> {
         again: &dyn File,
         name: &str,
     ) -> Result<Scanned> {
-        let mut scan = self.shared.segments.scan(segment, file, FIRST_RECORD, u64::MAX)?;
+        let mut scan = self.shared.segments.scan(segment, file, FIRST_RECORD, u64::MAX)?.once();
         let mut scanned = Scanned { gaps: Vec::new(), end: FIRST_RECORD };
         let mut told = 0;
         self.found.segments += 1;

@@ -192,7 +192,10 @@ impl Keys {
             Some(place) => gaps.get(gaps.partition_point(|g| g.end <= place)).is_some_and(|g| g.start <= place),
             None => gaps.iter().any(|g| *g == whole(g.start.ordinal) && g.start.ordinal as u16 == segment_of(slot.key)),
         };
-        let mut slots = |slots: &[Slot]| lost.extend(slots.iter().filter(in_gap));
+        let mut slots = |slots: &[Slot]| {
+            lost.extend(slots.iter().filter(in_gap));
+            Ok(())
+        };
         // Bad pages were told when their keys were met.
         shared.index.check(&mut || shared.follow_writer(), &mut slots, &mut |_, _| {})?;
         let mut keys = Vec::new();

@@ -148,7 +148,7 @@ impl Pages {
         };
         let is_last = !segment.is_output && segment.ordinal == self.end.ordinal;
         let end = if is_last { self.end.offset } else { u64::MAX };
-        let mut scan = self.shared.segments.scan(&segment, &*file, from, end)?;
+        let mut scan = self.shared.segments.scan(&segment, &*file, from, end)?.once();
         let mut batch = Vec::new();
         while scan.offset() < from + BATCH_BYTES {
             match scan.next()? {

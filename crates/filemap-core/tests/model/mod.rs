@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use filemap_core::{Durability, Options, Put, Record, Store, Version};
+use filemap_core::{Durability, Head, Options, Place, Put, Record, Store, Version};
 
 /// One thing that is done to a store.
 #[derive(Clone, Debug)]
@@ -89,7 +89,9 @@ fn check(store: &Store, model: &Model, keep: Option<u32>) {
         assert_eq!(got.as_ref().map(|v| (&v.body, v.head.version)), newest.map(|k| (&k.body, k.version)));
         assert_eq!(got.as_ref().map(|v| &v.head.meta), newest.map(|k| &k.meta));
         assert_eq!(store.contains(&key).unwrap(), newest.is_some());
-        assert_eq!(store.head(&key).unwrap(), got.map(|v| v.head));
+        // Compaction may have moved it meanwhile.
+        let elsewhere = |head: Head| Head { place: Place { segment: 0, offset: 0 }, ..head };
+        assert_eq!(store.head(&key).unwrap().map(elsewhere), got.map(|v| elsewhere(v.head)));
         let history = store.history(&key).unwrap();
         let versions: Vec<Version> = history.iter().map(|h| h.version).collect();
         assert_eq!(versions, kept.iter().map(|k| k.version).collect::<Vec<_>>());

@@ -1,0 +1,48 @@
+//! Where whole records of the value log were met, for whoever follows what leads there.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::check::starts::Starts;
+use crate::format::location::Location;
+use crate::format::superblock::Tail;
+use crate::state::Shared;
+
+/// The places of whole records, by segment.
+#[derive(Clone)]
+pub(super) struct Places<'a> {
+    shared: &'a Shared,
+    segments: Arc<HashMap<u16, Starts>>,
+    /// Where the scan ends: what the index leads to beyond was written since.
+    pub(super) end: Tail,
+}
+
+impl<'a> Places<'a> {
+    pub(super) fn new(shared: &'a Shared, end: Tail) -> Places<'a> {
+        Places { shared, segments: Arc::default(), end }
+    }
+
+    /// Takes over what was met in one segment. Copies all if a clone is held.
+    pub(super) fn add(&mut self, segment: u16, starts: Starts) {
+        Arc::make_mut(&mut self.segments).insert(segment, starts);
+    }
+
+    /// Whether a whole record starts there.
+    pub(super) fn has(&self, place: Location) -> bool {
+        self.segments.get(&place.segment).is_some_and(|s| s.has(u64::from(place.unit)))
+    }
+
+    /// Whether a place was scanned.
+    pub(super) fn were_scanned(&self, place: Location) -> bool {
+        let found = self.shared.segments.get(place.segment).or_else(|_| {
+            // A reader may not have heard of what was written since.
+            self.shared.catch_up().and_then(|_| self.shared.segments.get(place.segment))
+        });
+        match found {
+            // What compaction has written since was not.
+            Ok(s) if s.is_output => self.segments.contains_key(&s.id),
+            Ok(s) => Tail { ordinal: s.ordinal, offset: place.offset() } < self.end,
+            Err(_) => true,
+        }
+    }
+}
