@@ -14,6 +14,7 @@ fn main() -> std::io::Result<()> {
     store()?;
     ops()?;
     warc_and_http()?;
+    seen()?;
     text()
 }
 
@@ -128,6 +129,32 @@ fn warc_and_http() -> std::io::Result<()> {
     for coding in ["br", "zstd", "deflate"] {
         let head = format!("HTTP/1.0 200\nContent-Encoding: {coding}\n\n\x28\x0b\x00");
         write("http", coding, 0, head.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// URLs with some rules, and a few edits of each kind of set with and without right checksums.
+fn seen() -> std::io::Result<()> {
+    let urls = fs::read_to_string(root().join("../tests/data/canon/weirdToNormalizedUrls.csv"))?;
+    for (nth, url) in urls.lines().enumerate().filter(|(nth, _)| nth % 7 == 0) {
+        write("seen", &format!("url{nth}"), 0, &[&(nth as u32 * 9973).to_le_bytes(), url.as_bytes()].concat())?;
+    }
+    write("seen", "base", 0, b"\x03\0\0\0http://a.example/x/y?z\n../b;c?utm_source=1&b=&a=%7e#top")?;
+    let edits: [&[u8]; 7] = [
+        &[1, 0, 96, 0, 1],
+        &[1, 1, 0, 16, 255],
+        &[2, 1, 0, 2, 0],
+        &[3, 0, 0, 0, 9, 3, 1, 0, 0, 32],
+        &[5, 0, 48, 0, 30, 5, 1, 40, 0, 26],
+        &[6, 1, 0, 0, 0],
+        &[7, 0, 1, 0, 6, 7, 1, 0, 0, 1],
+    ];
+    for (nth, edit) in edits.iter().enumerate() {
+        for kind in 0..7 {
+            // Both are divided by the number of kinds; only the second has the mark of right checksums.
+            write("seen", &format!("edit{nth}.{kind}"), 70 + kind, edit)?;
+            write("seen", &format!("sealed{nth}.{kind}"), 133 + kind, edit)?;
+        }
     }
     Ok(())
 }

@@ -22,6 +22,17 @@ pub fn anonymous_bytes() -> io::Result<u64> {
     kib.map(|kib| kib * 1024).ok_or_else(|| io::Error::other("/proc/self/status has no RssAnon"))
 }
 
+/// The most resident memory that the process ever had, in bytes, mapped files and its own code included.
+///
+/// # Errors
+/// If /proc is not mounted.
+pub fn peak_resident_bytes() -> io::Result<u64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let kib =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().split(' ').next()?.parse::<u64>().ok());
+    kib.map(|kib| kib * 1024).ok_or_else(|| io::Error::other("/proc/self/status has no VmHWM"))
+}
+
 /// Bytes that this process alone made the device read, through mapped pages too.
 ///
 /// # Errors

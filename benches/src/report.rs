@@ -136,6 +136,7 @@ fn decimal(value: f64) -> String {
         v if v >= 1000.0 => format!("{value:.0}"),
         v if v >= 100.0 => format!("{value:.1}"),
         v if v >= 10.0 => format!("{value:.2}"),
+        v if v > 0.0 && v < 0.01 => format!("{value:.3e}"),
         _ => format!("{value:.3}"),
     }
 }

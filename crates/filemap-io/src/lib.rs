@@ -6,8 +6,9 @@
 //!
 //! Invariants:
 //! - a name is a plain file name inside the directory; the engine never builds a path;
-//! - a map is only ever read. Its words are atomics, since the file may be written while it is mapped, and nobody can
-//!   get at it as a byte slice;
+//! - a map's words are atomics, since the file may be written while it is mapped, and nobody can get at it as a byte
+//!   slice. The engine's maps are only ever read; `urlindex` alone stores through one ([`File::map_writable`]), whose
+//!   file has all its space before it is mapped;
 //! - nothing is durable before [`File::sync`] (its bytes and length) and [`Dir::sync`] (its name) returned `Ok`.
 
 mod guard;
@@ -153,6 +154,13 @@ pub trait File: Send + Sync + Debug {
     /// Maps `len` bytes at `offset` (both multiples of 4096) for reading. The range may reach past the end of the
     /// file: the caller must not read words past the end, as that ends the process.
     fn map(&self, offset: u64, len: usize) -> io::Result<Arc<dyn Map>>;
+
+    /// Maps a range for storing too: what is stored is in the file at once, may reach the device at any time and in any
+    /// order, and is durable after [`File::sync`]. The range must lie within the file, and the file must have its space
+    /// (written, not sparse): a store that finds the device full ends the process.
+    fn map_writable(&self, _offset: u64, _len: usize) -> io::Result<Arc<dyn Map>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// A word of a mapped file; in a build for the model checker `loom`, one whose loads and stores the checker sees.
@@ -162,7 +170,7 @@ pub type Word = std::sync::atomic::AtomicU64;
 #[cfg(filemap_loom)]
 pub type Word = loom::sync::atomic::AtomicU64;
 
-/// A range of a file, mapped for reading.
+/// A range of a file, mapped for reading; for storing too only if [`File::map_writable`] made it.
 pub trait Map: Send + Sync + Debug {
     /// The mapped words, in the machine's byte order of the file's little-endian bytes: word `i` is bytes
     /// `8 * i .. 8 * i + 8`. A word may change between two loads while the file is written.

@@ -1,4 +1,4 @@
-//! The read-only map of a file: the one place of the workspace with `unsafe` code, because mapping is.
+//! Maps of a file: the one place of the workspace with `unsafe` code, because mapping is.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -8,7 +8,7 @@ use memmap2::{Advice, MmapOptions, MmapRaw};
 
 use crate::{Map, Word};
 
-/// A shared, read-only mapping, seen as atomic words.
+/// A shared mapping, seen as atomic words: read-only, but for the one kind that [`OsMap::writable`] makes.
 #[derive(Debug)]
 #[cfg_attr(filemap_loom, expect(dead_code, reason = "no map of a real file is read in a model"))]
 pub(crate) struct OsMap {
@@ -21,6 +21,13 @@ impl OsMap {
     pub(crate) fn new(file: &File, offset: u64, len: usize) -> io::Result<OsMap> {
         let raw = MmapOptions::new().offset(offset).len(len).map_raw_read_only(file)?;
         // Index pages are met at random: without this each fault would read 128 KiB around it.
+        let _ = raw.advise(Advice::Random);
+        Ok(OsMap { raw, words: len / 8 })
+    }
+
+    /// The same, for storing too: what is stored is in the file at once, and durable after a sync of it.
+    pub(crate) fn writable(file: &File, offset: u64, len: usize) -> io::Result<OsMap> {
+        let raw = MmapOptions::new().offset(offset).len(len).map_raw(file)?;
         let _ = raw.advise(Advice::Random);
         Ok(OsMap { raw, words: len / 8 })
     }
@@ -40,9 +47,9 @@ impl Map for OsMap {
         // SAFETY: the mapping is `words * 8` bytes long, starts at a page boundary (so it is aligned for u64) and lives
         // as long as `self`, to which the slice is bound. The bytes may change under us, by this process's pwrite or by
         // another process; all access goes through AtomicU64, which allows that, and every bit pattern is a valid u64.
-        // The mapping is read-only: a store through the slice would fault, and no code of the workspace stores; atomic
+        // Through a read-only mapping nobody stores (`File::map` says so; a store would fault); atomic
         // loads of 8 bytes from read-only memory are allowed on the targets that std's atomics document (x86-64 and
-        // AArch64 among them). Reading past the end of the file would raise SIGBUS: that is an end of the process, not
+        // AArch64 among them). Through a writable one stores are as good as any to shared memory. Reading past the end of the file would raise SIGBUS: that is an end of the process, not
         // undefined behaviour, and callers keep to pages that the durable directory names.
         unsafe { std::slice::from_raw_parts(self.raw.as_ptr().cast::<Word>(), self.words) }
     }

@@ -365,6 +365,10 @@ impl File for OsFile {
     fn map(&self, offset: u64, len: usize) -> io::Result<Arc<dyn Map>> {
         Ok(Arc::new(OsMap::new(&self.file, offset, len)?))
     }
+
+    fn map_writable(&self, offset: u64, len: usize) -> io::Result<Arc<dyn Map>> {
+        Ok(Arc::new(OsMap::writable(&self.file, offset, len)?))
+    }
 }
 
 #[cfg(test)]
@@ -407,6 +411,18 @@ mod tests {
         assert_eq!(map.words()[3].load(Ordering::Relaxed), 7);
         file.write_at(&[1; 4096], 4096).unwrap();
         assert_eq!(map.words()[512].load(Ordering::Relaxed), 0x0101_0101_0101_0101);
+    }
+
+    #[test]
+    fn what_is_stored_through_a_writable_map_is_in_the_file() {
+        let (_temp, dir) = dir();
+        let file = dir.open("f", Access::Create).unwrap();
+        file.write_at(&[0; 4096], 0).unwrap();
+        let map = file.map_writable(0, 4096).unwrap();
+        map.words()[2].fetch_or(9, Ordering::Relaxed);
+        let mut word = [0; 8];
+        file.read_at(&mut word, 16).unwrap();
+        assert_eq!(u64::from_le_bytes(word), 9);
     }
 
     #[test]

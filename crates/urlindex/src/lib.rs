@@ -1,11 +1,12 @@
-//! URLs as keys: one canonical form per page, so that a crawler meets it once under one name.
+//! URLs as keys, and the question whether one was met before.
 //!
-//! A [`Canonicalizer`] turns a URL, as it stood in a link or a WARC record, into the bytes under which a store keeps
-//! the page. It has a name and a version, and both are stored with the data: the same name and version give the same
-//! bytes for ever, and a rule that changes gets a new version. Two are here:
+//! **One canonical form per page.** A [`Canonicalizer`] turns a URL, as it stood in a link or a WARC record, into the bytes
+//! under which a store keeps the page. It has a name and a version, and both are stored with the data: the same name and version
+//! give the same bytes for ever, and a rule that changes gets a new version.
 //!
 //! * [`Whatwg`] (`whatwg`): the serialisation of the WHATWG URL standard without the fragment; two URLs that a browser
 //!   would request alike become one key.
+//! * [`CrawlRules`] (`crawl`, `surt`, `rules`): that, and named rules that can be switched ([`Rule`], [`RuleSet`]).
 //! * [`Exact`] (`exact`): the bytes as they are.
 //!
 //! [`named`] finds one again by what a store says it was written with, and [`host`] reads the host out of a key, for
@@ -19,15 +20,51 @@
 //! assert_eq!(host(&key), Some(&b"example.com"[..]));
 //! ```
 //!
+//! **Seen sets.** A [`SeenSet`] says of a URL whether it is [new](Verdict) or was seen, and what that answer is worth. There is a family of
+//! them; docs/SEEN.md says which to choose.
+//!
+//! | set | errs | bytes per URL | kept |
+//! |---|---|---|---|
+//! | [`Md5Bitmap`] | as its slots fill | 2^n / 8 in all | in a mapped file of bare words |
+//! | [`BloomFilter`] | at the rate that is chosen, for a number of URLs that is known | 1.2 to 5 | in memory, or a file written by `sync` |
+//! | [`GrowingFilter`] | at the rate that is chosen, for any number | 1.5 to 6 | in memory, or a file written by `sync` |
+//! | [`DiskUrlSet`] | as two hashes of 80 bits fall together | 0 to 16 in memory, 6.7 to 8 on disk | on disk |
+//! | [`TwoTierSet`] | as the set on disk does | that of its filter and of the set on disk | on disk |
+//! | [`UrlTrie`] | never | what differs from its neighbours | in memory; saved and loaded |
+//!
+//! [`ContentSeen`] asks the same of page bodies: whether one was met before, under whatever URL.
+//!
+//! A [`StoredSet`] is one of them by the path of its file, whatever its kind; it remembers the canonicaliser of its URLs.
+//!
 //! Invariants: no canonical URL is empty or holds a NUL byte (stores use NUL to keep other records beside a page), and
-//! canonicalising a canonical URL changes nothing.
+//! canonicalising a canonical URL changes nothing; no set calls a URL new that was inserted, and nothing that was synced is
+//! forgotten, whatever happens to the machine.
 
+mod bitmap;
+mod bloom;
 mod canonical;
-mod exact;
-mod host;
-mod whatwg;
+mod content;
+mod disk;
+mod error;
+mod files;
+mod seen;
+mod stored;
+mod tier;
+mod trie;
 
-pub use canonical::{Canonicalizer, UrlError, named};
-pub use exact::Exact;
-pub use host::{canonical_host, host};
-pub use whatwg::Whatwg;
+pub use bitmap::{Md5Bitmap, md5_slot};
+pub use bloom::growing::GrowingFilter;
+pub use bloom::hash::{HashFamily, ap, bkdr, djb};
+pub use bloom::shape::Layout;
+pub use bloom::{BloomFilter, BloomOptions};
+pub use canonical::{
+    Canonicalizer, CrawlRules, Exact, Explanation, Rule, RuleSet, Step, UrlError, Whatwg, canonical_host, host, named,
+    url_of_surt,
+};
+pub use content::ContentSeen;
+pub use disk::{Answers, DiskOptions, DiskStats, DiskUrlSet, Fingerprint, FingerprintBits, Fingerprints, UrlBatch};
+pub use error::{Error, Result};
+pub use seen::{SeenSet, SeenStats, Verdict};
+pub use stored::{AnySet, Merged, NewSet, SetKind, StoredSet};
+pub use tier::{FrontFilter, TwoTierSet};
+pub use trie::{UrlTrie, UrlTrieIter};

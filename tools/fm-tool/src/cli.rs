@@ -65,6 +65,7 @@ enum Verb {
     Backup(verbs::backup::Args),
     Copy(verbs::copy::Args),
     Merge(verbs::merge::Args),
+    Seen(verbs::seen::Args),
     Inspect(verbs::inspect::Args),
     Completions(verbs::completions::Args),
     Man(verbs::man::Args),
@@ -98,6 +99,7 @@ impl Cli {
             Verb::Backup(args) => verbs::backup::run(args, shared),
             Verb::Copy(args) => verbs::copy::run(args, shared),
             Verb::Merge(args) => verbs::merge::run(args, shared),
+            Verb::Seen(args) => verbs::seen::run(args, shared),
             Verb::Inspect(args) => verbs::inspect::run(args, shared),
             Verb::Completions(args) => verbs::completions::run(args),
             Verb::Man(args) => verbs::man::run(args, shared),
@@ -118,11 +120,12 @@ mod tests {
 
     #[test]
     fn every_verb_has_words_and_an_example() {
-        for verb in Cli::command().get_subcommands() {
-            let name = verb.get_name();
+        fn check(verb: &clap::Command, name: &str) {
             assert!(verb.get_about().is_some(), "{name} says nothing of itself");
             let example = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(example.contains(&format!("fm-tool {name} ")), "{name} has no example");
+            assert!(example.contains(&format!("{name} ")), "{name} has no example");
+            verb.get_subcommands().for_each(|verb| check(verb, &format!("{name} {}", verb.get_name())));
         }
+        Cli::command().get_subcommands().for_each(|verb| check(verb, &format!("fm-tool {}", verb.get_name())));
     }
 }

@@ -10,10 +10,12 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::lines::Source;
 use crate::outcome::Outcome;
 use crate::words;
 
@@ -74,6 +76,13 @@ impl Input {
     /// Reads standard input.
     pub fn stdin() -> io::Result<Input> {
         Ok(Input(File::from(io::stdin().as_fd().try_clone_to_owned()?)))
+    }
+}
+
+impl Source for Input {
+    fn is_ready(&mut self, within: Duration) -> bool {
+        let within = Timespec { tv_sec: within.as_secs() as i64, tv_nsec: i64::from(within.subsec_nanos()) };
+        !asked() && matches!(poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&within)), Ok(ready) if ready > 0)
     }
 }
 

@@ -6,10 +6,12 @@
 
 mod address;
 mod amount;
+mod canonical;
 mod cli;
 mod hosts;
 mod interrupt;
 mod json;
+mod lines;
 mod load;
 mod opening;
 mod openmetrics;
@@ -18,6 +20,7 @@ mod output;
 mod plain;
 mod progress;
 mod quantity;
+mod seen_set;
 mod selection;
 mod target;
 mod time;

@@ -117,6 +117,18 @@ impl From<filemap::Error> for Failure {
     }
 }
 
+impl From<urlindex::Error> for Failure {
+    fn from(error: urlindex::Error) -> Self {
+        let words = error.to_string();
+        match error {
+            urlindex::Error::Corrupt { .. } => Self::Damage(words),
+            urlindex::Error::Locked { .. } => Self::Locked(words),
+            urlindex::Error::InvalidOption { .. } | urlindex::Error::Unsupported { .. } => Self::Usage(words),
+            _ => Self::Io(words),
+        }
+    }
+}
+
 /// A reader of the store gives the engine's own errors inside those of the system.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {

@@ -80,6 +80,13 @@ impl Progress {
         }
     }
 
+    /// So many records more.
+    pub fn add_many(&self, records: u64) {
+        if !self.0.is_hidden() {
+            self.0.inc(records);
+        }
+    }
+
     /// Takes the bar away while `speak` says something.
     pub fn aside(&self, speak: impl FnOnce()) {
         self.0.suspend(speak);

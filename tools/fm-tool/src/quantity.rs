@@ -1,5 +1,7 @@
 //! Amounts on the command line: bytes with a unit, and how long ago.
 
+use std::time::Duration;
+
 use crate::time;
 
 /// Units of bytes, and how many bytes each is. Without a unit it is bytes.
@@ -32,11 +34,21 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("`{text}` is no size; write for instance 500000, 20GB or 1.5GiB"))
 }
 
+/// Reads a length of time: `90d`, `12h`, `2w`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let ms = age_ms(text).and_then(|ms| u64::try_from(ms).ok()).filter(|ms| *ms > 0);
+    ms.map(Duration::from_millis)
+        .ok_or_else(|| format!("`{text}` is no length of time; write for instance 90d, 12h or 2w"))
+}
+
+fn age_ms(text: &str) -> Option<i64> {
+    let (number, ms) = AGES.iter().find_map(|(unit, ms)| Some((text.strip_suffix(unit)?, *ms)))?;
+    number.trim().parse::<i64>().ok().filter(|n| *n >= 0)?.checked_mul(ms)
+}
+
 /// Reads how long ago, or a time: milliseconds since 1970.
 pub fn past(text: &str) -> Result<i64, String> {
-    let unit = AGES.iter().find_map(|(unit, ms)| Some((text.strip_suffix(unit)?, *ms)));
-    let age = unit.and_then(|(number, ms)| number.trim().parse::<i64>().ok().filter(|n| *n >= 0)?.checked_mul(ms));
-    match age {
+    match age_ms(text) {
         Some(age) => Ok(time::now_ms().saturating_sub(age)),
         None => time::parse(text).map_err(|_| {
             format!("`{text}` is no age; write for instance 90d, 12h or 2w, or a time as 2024-05-01T12:00:00Z")
@@ -56,6 +68,14 @@ mod tests {
         }
         for bad in ["", "GB", "-1", "1.5", "many", "99999999999TB", "nanGB", "infGB"] {
             assert!(bytes(bad).is_err_and(|words| words.contains("20GB")), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_length_of_time_has_a_unit() {
+        assert_eq!(duration("90d"), Ok(Duration::from_secs(90 * 86_400)));
+        for bad in ["", "0s", "d", "-3d", "90", "2024-05-01"] {
+            assert!(duration(bad).is_err_and(|words| words.contains("90d")), "{bad}");
         }
     }
 

@@ -128,8 +128,8 @@ fn the_table_has_every_verb() {
     let all = help.text().split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
     let all: Vec<&str> = all.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).collect();
     assert!(all.len() > 12, "{all:?}");
-    // Those that make a store, have none, or are asked for help.
-    let others = ["import", "load", "put", "inspect", "completions", "man", "help"];
+    // Those that make a store, have none (the table of `seen` is in seen.rs), or are asked for help.
+    let others = ["import", "load", "put", "seen", "inspect", "completions", "man", "help"];
     for verb in all.into_iter().filter(|verb| !verb.is_empty() && !others.contains(verb)) {
         assert!(ROWS.iter().any(|row| row.verb == verb), "{verb} is not in the table");
     }
@@ -285,7 +285,17 @@ fn a_damaged_golden_store_is_told_with_3_and_no_verb_ends_with_a_trace() {
 fn a_reader_that_closes_the_pipe_at_once_ends_every_verb_quietly() {
     let whole = Bench::with(&["python-docs.warc.gz"]);
     let segment = whole.store().join("value0.dat");
-    let others: [Vec<OsString>; 3] = [
+    let set = whole.path("seen.trie");
+    run(tool().args(["seen", "create", "--kind", "trie"]).arg(&set)).ended(0);
+    let of_set = |verb: &str| vec!["seen".into(), verb.into(), set.clone().into_os_string()];
+    let list = whole.path("list");
+    fs::write(&list, "http://a.example/\n").unwrap();
+    let with_list = |verb: &str| [of_set(verb), vec![list.clone().into_os_string()]].concat();
+    let others: [Vec<OsString>; 7] = [
+        with_list("add"),
+        with_list("check"),
+        of_set("stat"),
+        vec!["seen".into(), "explain".into(), "http://a.example/".into()],
         vec!["inspect".into(), segment.into_os_string()],
         vec!["completions".into(), "zsh".into()],
         vec!["man".into()],
@@ -306,7 +316,7 @@ fn pages_and_completions_are_made_without_a_store() {
     let bench = Bench::new();
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = run(tool().args(["completions", shell])).ended(0);
-        assert!(script.text().contains("most-versions"), "{shell}");
+        assert!(script.text().contains("most-versions") && script.text().contains("sync-every"), "{shell}");
     }
     run(tool().args(["completions", "csh"])).ended(2).said("csh");
     let folder = bench.path("man/man1");
@@ -317,6 +327,10 @@ fn pages_and_completions_are_made_without_a_store() {
     for row in &ROWS {
         let page = fs::read_to_string(folder.join(format!("fm-tool-{}.1", row.verb))).unwrap();
         assert!(page.contains(".TH fm-tool-") && page.contains("Example"), "{}", row.verb);
+    }
+    for verb in ["create", "add", "check", "stat", "explain", "merge", "export", "forget"] {
+        let page = fs::read_to_string(folder.join(format!("fm-tool-seen-{verb}.1"))).unwrap();
+        assert!(page.contains("Example") && page.contains(&format!(" seen {verb} ")), "{verb}");
     }
     let all = run(tool().arg("man")).ended(0);
     assert_eq!(all.text().matches("\n.TH ").count(), names.len());

@@ -1,4 +1,4 @@
-//! The README's session is real: its commands, run in a shell, print what stands under them.
+//! The sessions of the README and of docs/COMMANDS.md are real: their commands, run in a shell, print what stands under them.
 //!
 //! Numbers that depend on a store's salt (how many index pages it has) are compared by their shape.
 
@@ -9,13 +9,13 @@ use std::process::{Command, Stdio};
 
 use harness::Bench;
 
-/// The commands of the README's first `text` block, each with what is printed under it.
-fn session() -> Vec<(String, String)> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    let readme = std::fs::read_to_string(path).expect("the README is there");
-    let block = readme.split("```text\n").nth(1).and_then(|rest| rest.split("```").next());
+/// The commands of a document's first `text` block, each with what is printed under it.
+fn session(document: &str) -> Vec<(String, String)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(document);
+    let text = std::fs::read_to_string(path).expect("the document is there");
+    let block = text.split("```text\n").nth(1).and_then(|rest| rest.split("```").next());
     let mut steps: Vec<(String, String)> = Vec::new();
-    for line in block.expect("the README has a session").lines() {
+    for line in block.expect("the document has a session").lines() {
         match (line.strip_prefix("$ "), steps.last_mut()) {
             (Some(command), _) => steps.push((command.to_owned(), String::new())),
             (None, Some((_, printed))) => *printed += &format!("{line}\n"),
@@ -34,13 +34,11 @@ fn shape(text: &str) -> String {
     text.trim_end().lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-#[test]
-fn the_readmes_session_prints_what_it_says() {
-    let files = ["IAH-urls-wget.warc.gz", "cc.warc.gz", "example.warc.gz", "python-docs.warc.gz"];
-    let bench = Bench::with(&files);
+#[track_caller]
+fn prints_what_it_says(document: &str, bench: &Bench) {
     let programs = Path::new(env!("CARGO_BIN_EXE_fm-tool")).parent().expect("it is in a folder");
     let path = std::env::var("PATH").unwrap_or_default();
-    let steps = session();
+    let steps = session(document);
     assert!(steps.len() >= 5);
     for (command, printed) in steps {
         let ran = Command::new("sh")
@@ -53,4 +51,15 @@ fn the_readmes_session_prints_what_it_says() {
             .expect("there is a shell");
         assert_eq!(shape(&String::from_utf8_lossy(&ran.stdout)), shape(&printed), "$ {command}");
     }
+}
+
+#[test]
+fn the_readmes_session_prints_what_it_says() {
+    let files = ["IAH-urls-wget.warc.gz", "cc.warc.gz", "example.warc.gz", "python-docs.warc.gz"];
+    prints_what_it_says("README.md", &Bench::with(&files));
+}
+
+#[test]
+fn the_session_of_the_seen_sets_prints_what_it_says() {
+    prints_what_it_says("docs/COMMANDS.md", &Bench::new());
 }

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use harness::{Bench, PAGE_URL, PAGES, run, tool, warc};
 use serde_json::Value;
 
-const VERBS: [&str; 26] = [
+const VERBS: [&str; 27] = [
     "import",
     "get",
     "put",
@@ -32,6 +32,7 @@ const VERBS: [&str; 26] = [
     "backup",
     "copy",
     "merge",
+    "seen",
     "inspect",
     "completions",
     "man",
@@ -148,6 +149,16 @@ fn every_verb_helps_with_an_example() {
         assert_eq!(help.words, "");
     }
     run(&mut tool()).ended(2).said("Usage");
+}
+
+#[test]
+fn every_verb_of_seen_helps_with_an_example() {
+    for verb in ["create", "add", "check", "stat", "explain", "merge", "export", "forget"] {
+        let help = run(tool().args(["seen", verb, "--help"])).ended(0);
+        assert!(help.text().contains(&format!("fm-tool seen {verb} ")), "{}", help.text());
+        assert_eq!(help.words, "");
+    }
+    run(tool().arg("seen")).ended(2).said("Usage");
 }
 
 #[test]

@@ -4,15 +4,21 @@
 //! figures that they gave.
 
 mod bare;
+mod chart;
 mod compare;
 mod dictionaries;
+mod disk;
 mod get;
 mod gzip;
 mod load;
 mod overwrite;
 mod reopen;
 mod scale;
+mod seen;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod store;
+mod table;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -55,6 +61,8 @@ enum Run {
     Overwrite(overwrite::OverwriteArgs),
     /// The model's tables for docs/SCALE.md
     Scale(scale::ScaleArgs),
+    /// The URL-seen sets: rates, bytes and speed
+    Seen(seen::SeenArgs),
 }
 
 /// Where pages come from and how they are put.
@@ -122,6 +130,7 @@ fn main() -> ExitCode {
         Run::Dictionaries(args) => dictionaries::run(args),
         Run::Gzip(args) => gzip::run(args),
         Run::Overwrite(args) => overwrite::run(args),
+        Run::Seen(args) => seen::run(args),
         Run::Scale(args) => {
             print(&scale::run(args));
             return ExitCode::SUCCESS;

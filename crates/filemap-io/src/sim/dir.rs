@@ -232,6 +232,18 @@ impl File for SimFile {
         file.maps.push(Arc::downgrade(&words));
         Ok(Arc::new(SimMap { words }))
     }
+
+    fn map_writable(&self, offset: u64, len: usize) -> io::Result<Arc<dyn Map>> {
+        self.check_writable()?;
+        let mut state = self.disk.lock();
+        state.begin(Call::Read).map_err(refused)?;
+        let file = &mut state.files[self.id];
+        let words = Arc::new(SimWords::new(&file.live, offset as usize, len));
+        file.maps.push(Arc::downgrade(&words));
+        // Kept alive: what was stored stays in the file when the map is gone.
+        file.stored.push(Arc::clone(&words));
+        Ok(Arc::new(SimMap { words }))
+    }
 }
 
 impl std::fmt::Debug for SimMap {

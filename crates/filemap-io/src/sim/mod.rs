@@ -3,7 +3,8 @@
 //! It keeps, for each file, the bytes that programs see (the page cache) and those that the device has; for each sector of
 //! 512 bytes all the contents that it had since the last sync; file lengths and names with their own durability. From
 //! that it draws *crash images*: disks as a machine could find them after the power was lost at this moment. A mapped
-//! page is read from the live bytes, as in the kernel's page cache; nothing of FileMap stores through a map.
+//! page is read from the live bytes, as in the kernel's page cache. What is stored through a writable map is taken into
+//! them at the next call of any kind, as a write of the sectors that differ; a crash may keep any of them, or none.
 //!
 //! What may survive, and the assumptions behind it:
 //! - a sector is atomic, and holds any one of its contents since the last sync of the file, whatever the others hold;
@@ -76,7 +77,9 @@ impl SimDisk {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.take_stores();
+        state
     }
 
     /// The directory.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::io;
-use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use super::image::Snapshot;
 use super::{Failure, Fault, Observer, SECTOR_BYTES};
@@ -30,6 +30,8 @@ pub(super) struct Inode {
     /// Pages that were punched and not written since, by their numbers: they take no space.
     pub(super) holes: BTreeSet<usize>,
     pub(super) maps: Vec<Weak<SimWords>>,
+    /// Maps through which programs may store.
+    pub(super) stored: Vec<Arc<SimWords>>,
 }
 
 /// The words of one map.
@@ -98,6 +100,19 @@ impl State {
             failure: None,
             failed: 0,
             observer: None,
+        }
+    }
+
+    /// Takes what was stored through maps into the files.
+    pub(super) fn take_stores(&mut self) {
+        for file in &mut self.files {
+            for map in std::mem::take(&mut file.stored) {
+                file.take_stores(&map);
+                // Ours, and perhaps the one in `maps` that is being read: without the program's it is done with.
+                if Arc::strong_count(&map) > 1 {
+                    file.stored.push(map);
+                }
+            }
         }
     }
 
@@ -225,6 +240,20 @@ impl Inode {
         }
         self.live[offset..end].copy_from_slice(data);
         self.dirtied(offset..end);
+    }
+
+    /// Takes the sectors of a map that differ from the file's into it.
+    fn take_stores(&mut self, map: &SimWords) {
+        let mut bytes = Vec::with_capacity(map.words.len() * 8);
+        bytes.extend(map.words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()));
+        for (number, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {
+            let start = map.offset + number * SECTOR_BYTES;
+            let end = (start + sector.len()).min(self.live.len());
+            if start < end && self.live[start..end] != sector[..end - start] {
+                self.live[start..end].copy_from_slice(&sector[..end - start]);
+                self.dirtied(start..end);
+            }
+        }
     }
 
     pub(super) fn set_len(&mut self, len: usize) {

@@ -206,3 +206,25 @@ fn an_observer_sees_every_change() {
     dir.remove("f").unwrap();
     assert_eq!(*seen.lock().unwrap(), [(2, Some(3)), (4, Some(1)), (5, None)]);
 }
+
+#[test]
+fn what_is_stored_through_a_map_may_be_lost_until_the_file_is_synced() {
+    let disk = SimDisk::new(1);
+    let dir = disk.dir();
+    let file = dir.open("f", Access::Create).unwrap();
+    file.write_at(&[0; 4096], 0).unwrap();
+    file.sync().unwrap();
+    dir.sync().unwrap();
+    let map = file.map_writable(0, 4096).unwrap();
+    map.words()[1].store(7, Ordering::Relaxed);
+    let word = |disk: &SimDisk| disk.bytes("f").unwrap()[8];
+    assert_eq!(word(&disk), 7);
+    assert_eq!(word(&disk.kill()), 7);
+    assert_eq!(word(&disk.crash(Level::Adversarial, Loss::Everything, 1)), 0);
+    assert_eq!(word(&disk.crash(Level::Adversarial, Loss::Nothing, 1)), 7);
+    file.sync().unwrap();
+    assert_eq!(word(&disk.crash(Level::Adversarial, Loss::Everything, 1)), 7);
+    map.words()[1].store(8, Ordering::Relaxed);
+    drop(map);
+    assert_eq!(word(&disk), 8);
+}

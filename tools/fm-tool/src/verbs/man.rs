@@ -45,13 +45,19 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
 /// A file's name, and what is in it.
 type NamedPage = (String, Vec<u8>);
 
-/// All pages, that of the program first.
+/// All pages, that of the program first, and those of a verb's own verbs after it.
 fn pages() -> Result<Vec<NamedPage>, Failure> {
     let mut program = Cli::command().disable_help_subcommand(true);
     program.build();
-    let verbs: Vec<clap::Command> = program.get_subcommands().cloned().collect();
+    let mut commands = vec![program];
+    let mut at = 0;
+    while let Some(command) = commands.get(at) {
+        let verbs: Vec<clap::Command> = command.get_subcommands().cloned().collect();
+        at += 1;
+        commands.splice(at..at, verbs);
+    }
     let mut pages = Vec::new();
-    for command in std::iter::once(program).chain(verbs) {
+    for command in commands {
         let man = Man::new(command);
         let mut page = Vec::new();
         man.render(&mut page).map_err(|error| Failure::Io(format!("a manual page cannot be made: {error}")))?;

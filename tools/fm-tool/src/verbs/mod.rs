@@ -24,6 +24,7 @@ pub mod put;
 pub mod recompress;
 pub mod repair;
 pub mod rm;
+pub mod seen;
 pub mod segments;
 pub mod stat;
 pub mod top;

@@ -3,7 +3,7 @@
 //! For archives whose URLs must keep every difference, and for keys that are not URLs of the standard at all. It
 //! refuses only what no key may be: nothing, and a NUL byte.
 
-use crate::{Canonicalizer, UrlError};
+use super::{Canonicalizer, UrlError};
 
 /// Bytes as they are (`exact`, version 1).
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,12 +1,33 @@
 //! What a canonicaliser is, how one is found by name, and how a URL can fail.
 //!
+//! [`whatwg`] and [`exact`] are the two that stores use by themselves; [`crawl`] adds named rules ([`rule`]), whose work is in
+//! [`rewrite`] and [`parameters`] on the [`parts`] of a URL. [`fast`] tells by bytes alone which URLs are canonical already,
+//! [`settled`] which of those no rule would change.
+//!
 //! The trait is object-safe and small: a name, a version, one function. Name and version are a promise about bytes on
 //! disk: whoever changes what a canonicaliser answers gives it a new version and keeps the old one findable.
 
+mod crawl;
+mod exact;
+mod fast;
+mod host;
+mod parameters;
+mod parts;
+mod rewrite;
+mod rule;
+mod settled;
+mod whatwg;
+
+use std::borrow::Cow;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use crate::{Exact, Whatwg};
+pub use crawl::{CrawlRules, Explanation, Step};
+pub use exact::Exact;
+pub use host::{canonical_host, host};
+pub use rewrite::url_of_surt;
+pub use rule::{Rule, RuleSet};
+pub use whatwg::Whatwg;
 
 /// One rule by which URLs become keys.
 pub trait Canonicalizer: Debug + Send + Sync {
@@ -22,6 +43,24 @@ pub trait Canonicalizer: Debug + Send + Sync {
     ///
     /// [`UrlError`] if `url` is no URL by this rule; nothing is guessed.
     fn canonicalize(&self, url: &[u8]) -> Result<Vec<u8>, UrlError>;
+
+    /// The same without a copy, where the key stands in `url` itself: most links of a crawl are canonical already.
+    ///
+    /// # Errors
+    ///
+    /// As [`Canonicalizer::canonicalize`].
+    fn canonical<'a>(&self, url: &'a [u8]) -> Result<Cow<'a, [u8]>, UrlError> {
+        self.canonicalize(url).map(Cow::Owned)
+    }
+
+    /// The key of the URL that `link` names on the page `base`: links are resolved by the URL standard, whatever the rule.
+    ///
+    /// # Errors
+    ///
+    /// [`UrlError`] if `base` is no absolute URL, or `link` names none there.
+    fn resolve(&self, base: &[u8], link: &[u8]) -> Result<Vec<u8>, UrlError> {
+        self.canonicalize(whatwg::join(base, link)?.as_bytes())
+    }
 }
 
 /// Why bytes are no URL.
@@ -53,7 +92,13 @@ pub enum UrlError {
 
 /// The canonicaliser that a store says it was written with; `None` if this build does not know that name and version.
 pub fn named(name: &str, version: u32) -> Option<Arc<dyn Canonicalizer>> {
-    let known: [Arc<dyn Canonicalizer>; 2] = [Arc::new(Whatwg), Arc::new(Exact)];
+    if name == "rules" {
+        let rules = CrawlRules::new(RuleSet::from_bits(version)?);
+        // A preset goes by its own name only.
+        return (rules.name() == "rules").then(|| Arc::new(rules) as Arc<dyn Canonicalizer>);
+    }
+    let known: [Arc<dyn Canonicalizer>; 4] =
+        [Arc::new(Whatwg), Arc::new(Exact), Arc::new(CrawlRules::crawl()), Arc::new(CrawlRules::surt())];
     known.into_iter().find(|rule| rule.name() == name && rule.version() == version)
 }
 

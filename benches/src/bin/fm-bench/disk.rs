@@ -1,0 +1,357 @@
+//! `seen --kind disk`: the exact set on disk, decade by decade, in batches of distinct URLs or with a crawl's stream one at a time.
+//!
+//! URLs are texts of about 60 bytes made from their numbers, of 4 M hosts whose sizes are spread over three decades. Making them is timed
+//! apart: a test is a URL's text put into a batch, its share of the batch's answer, and of what is written for it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use filemap_benches::drive::Outcome;
+use filemap_benches::process::{device_read_bytes, device_written_bytes, peak_resident_bytes};
+use filemap_benches::random::Random;
+use filemap_benches::report::{Bar, Report};
+use filemap_io::{Dir, OsDir};
+use urlindex::{BloomOptions, DiskOptions, DiskStats, DiskUrlSet, FingerprintBits, FrontFilter, SeenSet, TwoTierSet};
+
+/// Arguments of `fm-bench seen --kind disk`.
+#[derive(Args)]
+pub struct DiskArgs {
+    /// Where sets are made; a temporary directory if not given. What is made there stays
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
+    /// URLs of a batch (16 bytes of memory each)
+    #[arg(long, default_value_t = 10_000_000)]
+    batch: u64,
+    /// Bytes of memory for the set itself
+    #[arg(long, default_value_t = 128 << 20)]
+    memory: u64,
+    /// Fingerprints of 64 bits
+    #[arg(long)]
+    short: bool,
+    /// One at a time instead of in batches: 45% known URLs by Zipf's law (s = 1, the older the more popular), the others new
+    #[arg(long)]
+    crawl: bool,
+    /// A filter in front of the set, in a file: blocked, for all URLs at a rate of 0.01
+    #[arg(long)]
+    front: bool,
+}
+
+/// The first decade of which figures are printed ends here.
+const FIRST_MARK: u64 = 1_000_000;
+/// URLs made at once, outside of what is timed.
+const TEXTS: u64 = 10_000;
+/// Of a crawl's links, those that lead to known URLs.
+const DUPLICATES: f64 = 0.45;
+
+/// Texts of the same length, one after the other.
+struct Texts {
+    bytes: Vec<u8>,
+    seed: u64,
+}
+
+const URL_BYTES: usize = b"https://www.host-00000000.example/articles/0000000000000000/view.html".len();
+
+impl Texts {
+    fn new(seed: u64) -> Texts {
+        Texts { bytes: Vec::new(), seed }
+    }
+
+    fn make(&mut self, numbers: impl Iterator<Item = u64>) {
+        self.bytes.clear();
+        for number in numbers {
+            let random = Random::of(self.seed, number).next();
+            // Spread over 2^10 to 2^22 hosts.
+            let host = random >> 8 & ((1 << (10 + random % 13)) - 1);
+            self.bytes.extend_from_slice(b"https://www.host-");
+            self.hex(host, 8);
+            self.bytes.extend_from_slice(b".example/articles/");
+            // One to one: so all are distinct.
+            self.hex(number.wrapping_mul(0x9e37_79b9_7f4a_7c15), 16);
+            self.bytes.extend_from_slice(b"/view.html");
+        }
+    }
+
+    fn hex(&mut self, number: u64, digits: u32) {
+        let digit = |i: u32| b"0123456789abcdef"[(number >> (4 * i) & 15) as usize];
+        self.bytes.extend((0..digits).rev().map(digit));
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.bytes.chunks_exact(URL_BYTES)
+    }
+}
+
+/// What is known at a mark: figures of a decade are differences of two.
+#[derive(Clone, Copy, Default)]
+struct Mark {
+    tests: u64,
+    /// In the set, and in all.
+    time: Duration,
+    whole: Duration,
+    /// Tests a second since the mark before.
+    rate: f64,
+    device_bytes: u64,
+    stats: DiskStats,
+}
+
+/// Runs it.
+pub fn run(args: &DiskArgs, urls: u64, seed: u64) -> Outcome<Report> {
+    let temporary = tempfile::tempdir()?;
+    let path = args.dir.as_deref().unwrap_or(temporary.path());
+    let dir: Arc<dyn Dir> = Arc::new(OsDir::open(path)?);
+    let bits = if args.short { FingerprintBits::Bits64 } else { FingerprintBits::Bits80 };
+    let options = DiskOptions::new().memory_bytes(args.memory).fingerprint_bits(bits);
+    let front = args.front.then(|| FrontFilter::Bloom(BloomOptions::new(urls, 0.01).blocked()));
+    let set = Set::of(&dir, options.clone(), front.as_ref(), true)?;
+    let watch = FolderWatch::start(path);
+    let mut report = Report::default();
+    report.count("URLs", urls);
+    report.note("a filter in front", args.front);
+    report.count("memory of the set, bytes", args.memory);
+    report.note("bits of a fingerprint", bits.bits());
+    let (whole, wrong) = if args.crawl {
+        one_at_a_time(set.exact(), urls, seed, &mut report)?
+    } else {
+        report.count("URLs of a batch", args.batch);
+        batches(set.exact(), args.batch.max(1), urls, seed, &mut report)?
+    };
+    report.section("over the whole run");
+    let rate = whole.tests as f64 / whole.time.as_secs_f64() / 1e6;
+    report.against("tests", rate, "M/s", Bar::AtLeast(if args.crawl { 0.0 } else { 1.0 }));
+    report.number("time in the set", whole.time.as_secs_f64(), "s");
+    report.number("time in all, making of texts included", whole.whole.as_secs_f64(), "s");
+    let io = (whole.stats.read_bytes + whole.stats.written_bytes) as f64 / whole.tests as f64;
+    report.against("bytes of I/O a test", io, "", Bar::AtMost(400.0));
+    report.number("bytes of the device's I/O a test", whole.device_bytes as f64 / whole.tests as f64, "");
+    report.against(
+        "bytes of disk a URL",
+        set.exact().disk_bytes() as f64 / set.exact().len() as f64,
+        "",
+        Bar::AtMost(8.0),
+    );
+    let most = watch.most_bytes() as f64 / set.exact().len() as f64;
+    report.number("bytes of files a URL, at most, while a merge has old and new runs", most, "");
+    report.against("memory, the most resident", mebibytes(peak_resident_bytes()?), "MiB", Bar::AtMost(1024.0));
+    report.section("at the end");
+    report.count("URLs in the set", set.exact().len());
+    report.against("wrong answers", wrong as f64, "", Bar::AtMost(0.0));
+    report.number("expected loss", set.exact().expected_loss(), "URLs");
+    report.number("false positives, by the set", set.exact().false_positive_rate(), "");
+    let start = Instant::now();
+    drop(set);
+    let set = Set::of(&dir, options, front.as_ref(), false)?;
+    report.number("closed and opened again in", start.elapsed().as_secs_f64(), "s");
+    let (start, read_bytes) = (Instant::now(), set.exact().disk_stats().read_bytes);
+    let mut texts = Texts::new(seed);
+    texts.make((0..1_000).map(|i| i * (urls / 1_000).max(1)));
+    for url in texts.iter() {
+        set.exact().contains(url)?;
+    }
+    report.number("the first thousand known URLs then, one at a time", start.elapsed().as_secs_f64(), "s");
+    let read_bytes = set.exact().disk_stats().read_bytes - read_bytes;
+    report.number("read for them", mebibytes(read_bytes), "MiB");
+    let wrong = check(set.exact(), urls, seed)?;
+    report.count("not found of a million known and found of a million unknown", wrong);
+    Ok(report)
+}
+
+/// The set, alone or behind a filter.
+enum Set {
+    Alone(DiskUrlSet),
+    Behind(TwoTierSet),
+}
+
+impl Set {
+    fn of(dir: &Arc<dyn Dir>, options: DiskOptions, front: Option<&FrontFilter>, is_new: bool) -> Outcome<Set> {
+        let (dir, name) = (Arc::clone(dir), "urls");
+        Ok(match (front, is_new) {
+            (None, true) => Set::Alone(DiskUrlSet::create(dir, name, options)?),
+            (None, false) => Set::Alone(DiskUrlSet::open(dir, name, options)?),
+            (Some(front), true) => Set::Behind(TwoTierSet::create(dir, name, options, front)?),
+            (Some(front), false) => Set::Behind(TwoTierSet::open(dir, name, options, front)?),
+        })
+    }
+
+    fn exact(&self) -> &DiskUrlSet {
+        match self {
+            Set::Alone(set) => set,
+            Set::Behind(set) => set.exact(),
+        }
+    }
+}
+
+/// Tests of the set that is done: how many answers are wrong.
+fn check(set: &DiskUrlSet, urls: u64, seed: u64) -> Outcome<u64> {
+    let (mut texts, mut random, mut wrong) = (Texts::new(seed), Random::of(seed, 3), 0);
+    for is_known in [true, false] {
+        let mut batch = set.batch();
+        for _ in 0..1_000_000 / TEXTS {
+            let first = if is_known { 0 } else { urls };
+            texts.make((0..TEXTS).map(|_| first + random.below(urls)));
+            texts.iter().try_for_each(|url| batch.push(url))?;
+        }
+        let answers = set.contains_all(&mut batch)?;
+        wrong += answers.iter().filter(|verdict| verdict.is_new() == is_known).count() as u64;
+    }
+    Ok(wrong)
+}
+
+fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+/// Watches how many bytes the files in a folder have, five times a second.
+struct FolderWatch {
+    most: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl FolderWatch {
+    fn start(path: &Path) -> FolderWatch {
+        let (most, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (path, most_too, stop_too) = (path.to_owned(), Arc::clone(&most), Arc::clone(&stop));
+        let thread = std::thread::spawn(move || {
+            while !stop_too.load(Ordering::Relaxed) {
+                // Files come and go meanwhile: what cannot be looked at is not there.
+                let files = std::fs::read_dir(&path).into_iter().flatten().flatten();
+                let bytes = files.filter_map(|file| Some(file.metadata().ok()?.len())).sum();
+                most_too.fetch_max(bytes, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        });
+        FolderWatch { most, stop, thread: Some(thread) }
+    }
+
+    fn most_bytes(&self) -> u64 {
+        self.most.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for FolderWatch {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The last mark, and how many answers were wrong.
+fn batches(set: &DiskUrlSet, batch_urls: u64, urls: u64, seed: u64, report: &mut Report) -> Outcome<(Mark, u64)> {
+    let mut texts = Texts::new(seed);
+    let mut batch = set.batch();
+    batch.reserve(batch_urls.min(urls) as usize);
+    let (mut done, mut wrong, mut next_mark) = (0, 0, FIRST_MARK.min(urls));
+    let (mut now, mut before) = (Mark::default(), Mark::default());
+    let begun = Instant::now();
+    while done < urls {
+        let end = (done + batch_urls).min(next_mark);
+        for first in (done..end).step_by(TEXTS as usize) {
+            texts.make(first..end.min(first + TEXTS));
+            let start = Instant::now();
+            texts.iter().try_for_each(|url| batch.push(url))?;
+            now.time += start.elapsed();
+        }
+        let start = Instant::now();
+        wrong += (end - done) - set.check_and_insert_all(&mut batch)?.new_count();
+        now.time += start.elapsed();
+        done = end;
+        now.tests = done;
+        if done == next_mark {
+            (now.whole, now.stats) = (begun.elapsed(), set.disk_stats());
+            now.device_bytes = device_read_bytes()? + device_written_bytes()?;
+            now.rate = decade(set, &before, &now, report)?;
+            before = now;
+            next_mark = (next_mark * 10).min(urls);
+        }
+    }
+    Ok((before, wrong))
+}
+
+/// The last mark, and how many answers were wrong.
+fn one_at_a_time(set: &DiskUrlSet, urls: u64, seed: u64, report: &mut Report) -> Outcome<(Mark, u64)> {
+    let (mut texts, mut random) = (Texts::new(seed), Random::of(seed, 2));
+    let (mut known, mut wrong, mut next_mark) = (0u64, 0, FIRST_MARK.min(urls));
+    let (mut now, mut before) = (Mark::default(), Mark::default());
+    let begun = Instant::now();
+    let mut numbers = Vec::new();
+    while known < urls {
+        numbers.clear();
+        let first = known;
+        while numbers.len() < TEXTS as usize && known < next_mark {
+            if known > 0 && random.unit() < DUPLICATES {
+                let rank = (known as f64).powf(random.unit()) as u64;
+                numbers.push((rank - 1).min(known - 1));
+            } else {
+                numbers.push(known);
+                known += 1;
+            }
+        }
+        texts.make(numbers.iter().copied());
+        let mut expected = first;
+        let start = Instant::now();
+        for (url, number) in texts.iter().zip(&numbers) {
+            let is_new = set.check_and_insert(url)?.is_new();
+            wrong += u64::from(is_new != (*number == expected));
+            expected += u64::from(*number == expected);
+        }
+        now.time += start.elapsed();
+        now.tests += numbers.len() as u64;
+        if known == next_mark {
+            set.sync()?;
+            (now.whole, now.stats) = (begun.elapsed(), set.disk_stats());
+            now.device_bytes = device_read_bytes()? + device_written_bytes()?;
+            now.rate = decade(set, &before, &now, report)?;
+            before = now;
+            next_mark = (next_mark * 10).min(urls);
+        }
+    }
+    Ok((before, wrong))
+}
+
+/// The figures of the tests between two marks; how many there were in a second.
+fn decade(set: &DiskUrlSet, before: &Mark, now: &Mark, report: &mut Report) -> Outcome<f64> {
+    let tests = (now.tests - before.tests) as f64;
+    let of = |count: fn(&DiskStats) -> u64| (count(&now.stats) - count(&before.stats)) as f64 / tests;
+    let is_single = now.stats.tests > 0;
+    report.section(format!("up to {:.0e} URLs", set.len() as f64));
+    let rate = tests / (now.time - before.time).as_secs_f64();
+    report.against("tests", rate / 1e6, "M/s", Bar::AtLeast(if is_single { 0.0 } else { 1.0 }));
+    report.number("tests, making of texts included", tests / (now.whole - before.whole).as_secs_f64() / 1e6, "M/s");
+    if before.tests > 0 {
+        let (name, ratio) = ("of the rate of the decade before", rate / before.rate);
+        if is_single { report.number(name, ratio, "x") } else { report.against(name, ratio, "x", Bar::AtLeast(0.6)) }
+    }
+    report.number("bytes read a test", of(|stats| stats.read_bytes), "");
+    report.number("bytes written a test", of(|stats| stats.written_bytes), "");
+    let io = of(|stats| stats.read_bytes + stats.written_bytes);
+    report.against("bytes of I/O a test", io, "", Bar::AtMost(400.0));
+    let device_bytes = (now.device_bytes - before.device_bytes) as f64 / tests;
+    report.number("bytes of the device's I/O a test", device_bytes, "");
+    report.against("bytes of disk a URL", set.disk_bytes() as f64 / set.len() as f64, "", Bar::AtMost(8.0));
+    report.number("memory, by the set", mebibytes(set.memory_bytes()), "MiB");
+    report.number("memory, the most resident", mebibytes(peak_resident_bytes()?), "MiB");
+    report.count("runs", now.stats.runs);
+    if is_single {
+        report.against("preads a test", of(|stats| stats.block_reads), "", Bar::AtMost(0.05));
+        report.number("found in the table of recent URLs", of(|stats| stats.table_hits), "");
+        report.number("found in the cache of popular URLs", of(|stats| stats.cache_hits), "");
+        let in_memory = of(|stats| stats.table_hits + stats.cache_hits);
+        report.number("of the known URLs, found in the table", of(|stats| stats.table_hits) / DUPLICATES, "");
+        report.number("of the known URLs, found in the cache", of(|stats| stats.cache_hits) / DUPLICATES, "");
+        report.number("of the known URLs, found in memory", in_memory / DUPLICATES, "");
+    }
+    // Long runs are watched.
+    eprintln!(
+        "{:.1e} URLs, {:.0} s, {:.2} M/s, {io:.0} bytes a test",
+        set.len() as f64,
+        now.whole.as_secs_f64(),
+        rate / 1e6
+    );
+    Ok(rate)
+}

@@ -1,0 +1,210 @@
+//! The small file beside a bitmap: what its words cannot say, since they are all that the bitmap's file may hold.
+//!
+//! | offset | size | meaning |
+//! |---|---|---|
+//! | 0 | 8 | magic `FMMD5MAP` |
+//! | 8 | 2, 2 | the version that a reader, and a writer, must know |
+//! | 12 | 1 | n: the bitmap has 2^n slots |
+//! | 13 | 1 | state: 1 open, 2 closed |
+//! | 14 | 2 | 0 |
+//! | 16 | 16 | which bitmap this is: random |
+//! | 32 | 8 | bits that are set, if closed; else 0 |
+//! | 40 | 20 | 0 |
+//! | 60 | 4 | CRC-32 of all other bytes of the file |
+//! | 64 | 4 each | if closed: CRC-32 of each segment of 8 KiB of the bitmap |
+//!
+//! All numbers are little-endian. The file is only ever replaced as a whole. While it says *open* the words may be in any state
+//! that inserts can make, so there is nothing to hold them against; once it says *closed* they must be those of the checksums.
+
+use crc32fast::Hasher;
+use filemap_io::{Access, Dir, File};
+
+use crate::error::{Error, Result};
+use crate::files;
+
+/// Bytes of the bitmap under one checksum: the original's segment of 2,048 words.
+pub(super) const SEGMENT_BYTES: usize = 2048 * 4;
+/// Bytes of the sidecar before the checksums.
+pub(super) const FIXED_BYTES: usize = 64;
+const CRC_AT: usize = 60;
+const MAGIC: [u8; 8] = *b"FMMD5MAP";
+const VERSION: u16 = 1;
+
+/// Whether the bitmap may be changing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Open = 1,
+    Closed = 2,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Sidecar {
+    pub(super) id: [u8; 16],
+    pub(super) bits: u32,
+    pub(super) state: State,
+    ones: u64,
+    checksums: Vec<u32>,
+}
+
+/// What a sidecar's name has after the bitmap's.
+pub(crate) const SUFFIX: &str = ".meta";
+
+/// The sidecar's name.
+pub(super) fn file_name(name: &str) -> String {
+    format!("{name}{SUFFIX}")
+}
+
+impl Sidecar {
+    pub(super) fn new(id: [u8; 16], bits: u32, state: State) -> Sidecar {
+        Sidecar { id, bits, state, ones: 0, checksums: Vec::new() }
+    }
+
+    /// The sidecar of the same bitmap, closed: reads all its words.
+    pub(super) fn closed(&self, ones: u64, file: &dyn File, name: &str) -> Result<Sidecar> {
+        let mut checksums = Vec::new();
+        each_segment(self.bits, file, name, |_, segment| {
+            checksums.push(crc32fast::hash(segment));
+            Ok(())
+        })?;
+        Ok(Sidecar { state: State::Closed, ones, checksums, ..self.clone() })
+    }
+
+    /// Holds the words against what this says of them, and counts those bits that are set.
+    ///
+    /// # Errors
+    /// `Corrupt` with the place of the first segment that is not what was closed; `Io`.
+    pub(super) fn check(&self, file: &dyn File, name: &str) -> Result<u64> {
+        let mut ones = 0;
+        each_segment(self.bits, file, name, |number, segment| {
+            if self.state == State::Closed && self.checksums[number] != crc32fast::hash(segment) {
+                let what = "this segment of 8192 bytes is not what was written";
+                return Err(Error::corrupt(name, (number * SEGMENT_BYTES) as u64, what));
+            }
+            let words = segment.as_chunks::<8>().0.iter();
+            ones += words.map(|word| u64::from(u64::from_le_bytes(*word).count_ones())).sum::<u64>();
+            Ok(())
+        })?;
+        if self.state == State::Closed && ones != self.ones {
+            return Err(Error::corrupt(&file_name(name), 32, format!("{ones} bits are set, not {}", self.ones)));
+        }
+        Ok(ones)
+    }
+
+    pub(super) fn write(&self, dir: &dyn Dir, name: &str) -> Result<()> {
+        let bytes = self.encode();
+        files::replace(dir, &file_name(name), |file, new| file.write_at(&bytes, 0).map_err(Error::io("write", new)))
+    }
+
+    pub(super) fn read(dir: &dyn Dir, name: &str) -> Result<Sidecar> {
+        let name = file_name(name);
+        let file = dir.open(&name, Access::Read).map_err(Error::io("open", &name))?;
+        let len = file.len().map_err(Error::io("length", &name))?;
+        // The largest bitmap has 2^20 segments.
+        if len > FIXED_BYTES as u64 + (4 << 20) {
+            return Err(Error::corrupt(&name, len, "no sidecar is that long"));
+        }
+        let mut bytes = vec![0; len as usize];
+        files::read_exact(&*file, &name, &mut bytes, 0)?;
+        Sidecar::decode(&bytes, &name)
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![0; FIXED_BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[10..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[12] = self.bits as u8;
+        bytes[13] = self.state as u8;
+        bytes[16..32].copy_from_slice(&self.id);
+        bytes[32..40].copy_from_slice(&self.ones.to_le_bytes());
+        bytes.extend(self.checksums.iter().flat_map(|sum| sum.to_le_bytes()));
+        let crc = checksum(&bytes);
+        bytes[CRC_AT..FIXED_BYTES].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8], name: &str) -> Result<Sidecar> {
+        let corrupt = |at: usize, what: &str| Err(Error::corrupt(name, at as u64, what));
+        if bytes.len() < FIXED_BYTES {
+            return corrupt(bytes.len(), "the file ends in its header");
+        }
+        if bytes[..8] != MAGIC {
+            return corrupt(0, "this is no sidecar of an MD5 bitmap");
+        }
+        let found = u16::from_le_bytes(files::array(bytes, 8));
+        if found > VERSION {
+            return Err(Error::NewerFormat { file: name.to_owned(), found, supported: VERSION });
+        }
+        if u32::from_le_bytes(files::array(bytes, CRC_AT)) != checksum(bytes) {
+            return corrupt(CRC_AT, "the checksum is another");
+        }
+        let bits = u32::from(bytes[12]);
+        if !super::BITS.contains(&bits) {
+            return corrupt(12, "no bitmap has that many slots");
+        }
+        let state = match bytes[13] {
+            1 => State::Open,
+            2 => State::Closed,
+            _ => return corrupt(13, "the state is none"),
+        };
+        let segments = if state == State::Closed { 1 << (bits - 16) } else { 0 };
+        let (checksums, rest) = bytes[FIXED_BYTES..].as_chunks::<4>();
+        if checksums.len() != segments || !rest.is_empty() {
+            return corrupt(bytes.len(), "the file has another length than its checksums");
+        }
+        Ok(Sidecar {
+            id: files::array(bytes, 16),
+            bits,
+            state,
+            ones: u64::from_le_bytes(files::array(bytes, 32)),
+            checksums: checksums.iter().map(|sum| u32::from_le_bytes(*sum)).collect(),
+        })
+    }
+}
+
+fn checksum(bytes: &[u8]) -> u32 {
+    let mut hasher = Hasher::new();
+    hasher.update(&bytes[..CRC_AT]);
+    hasher.update(&bytes[FIXED_BYTES..]);
+    hasher.finalize()
+}
+
+fn each_segment(
+    bits: u32,
+    file: &dyn File,
+    name: &str,
+    mut visit: impl FnMut(usize, &[u8]) -> Result<()>,
+) -> Result<()> {
+    let len = 1usize << (bits - 3);
+    let mut buf = vec![0; len.min(1 << 20)];
+    for at in (0..len).step_by(buf.len()) {
+        files::read_exact(file, name, &mut buf, at as u64)?;
+        for (number, segment) in buf.chunks(SEGMENT_BYTES).enumerate() {
+            visit(at / SEGMENT_BYTES + number, segment)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sidecar_is_read_as_it_was_written_and_any_other_byte_is_damage() {
+        let mut sidecar = Sidecar::new([7; 16], 17, State::Closed);
+        (sidecar.ones, sidecar.checksums) = (5, vec![1, 2]);
+        let bytes = sidecar.encode();
+        assert_eq!(bytes.len(), 72);
+        let read = Sidecar::decode(&bytes, "s").expect("whole");
+        assert_eq!((read.id, read.bits, read.ones, read.checksums), ([7; 16], 17, 5, vec![1, 2]));
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            assert!(Sidecar::decode(&damaged, "s").is_err(), "byte {at}");
+        }
+        for len in 0..bytes.len() {
+            assert!(matches!(Sidecar::decode(&bytes[..len], "s"), Err(Error::Corrupt { .. })), "{len} bytes");
+        }
+    }
+}

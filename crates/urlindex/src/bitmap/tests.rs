@@ -1,0 +1,238 @@
+//! The MD5 bitmap against its definition: golden slots, the file's bytes, its rate, crashes, damage.
+
+use super::*;
+use filemap_io::sim::{Failure, Fault, Level, Loss, SimDisk};
+use std::collections::HashSet;
+
+fn url(i: usize) -> Vec<u8> {
+    format!("http://example.com/page/{i}").into_bytes()
+}
+
+fn created(disk: &SimDisk, bits: u32) -> Md5Bitmap {
+    Md5Bitmap::create(disk.dir(), "seen", bits).expect("created")
+}
+
+#[test]
+fn the_golden_url_has_its_golden_slot() {
+    assert_eq!(md5_slot(b"http://www.ouc.edu.cn/", 32), 1_073_542_761);
+    assert_eq!(md5_slot(b"http://www.ouc.edu.cn/", 28), 268_236_393);
+    let slot = 268_236_393u64;
+    // Bits 5-16, 17-27 and 28-32, counted from the most significant: segment, word, bit.
+    let (segment, word, bit) = (slot >> 16 & 0xfff, slot >> 5 & 0x7ff, slot & 31);
+    let disk = SimDisk::new(1);
+    let set = created(&disk, 28);
+    assert_eq!(set.check_and_insert(b"http://www.ouc.edu.cn/").expect("inserted"), Verdict::New);
+    let bytes = disk.bytes("seen").expect("the file");
+    assert_eq!(bytes.len(), 32 << 20);
+    let at = (segment as usize * 2048 + word as usize) * 4;
+    assert_eq!(u32::from_le_bytes(files::array(&bytes, at)), 1 << bit);
+    assert_eq!(bytes.iter().filter(|&&byte| byte != 0).count(), 1);
+}
+
+#[test]
+fn above_32_bits_more_of_the_digest_is_used() {
+    let wide = md5_slot(b"http://www.ouc.edu.cn/", 36);
+    assert_eq!(wide & 0xffff_ffff, 1_073_542_761);
+    assert!((0..100).any(|i| md5_slot(&url(i), 36) >> 32 != 0));
+}
+
+#[test]
+fn what_was_inserted_is_seen_and_the_rate_is_that_of_the_definition() {
+    let set = created(&SimDisk::new(1), 18);
+    let mut slots = HashSet::new();
+    for i in 0..100_000 {
+        let is_new = slots.insert(md5_slot(&url(i), 18));
+        assert_eq!(set.check_and_insert(&url(i)).expect("inserted").is_new(), is_new);
+    }
+    assert_eq!(set.len(), slots.len() as u64);
+    assert!((0..100_000).all(|i| set.contains(&url(i)).expect("known") == Verdict::ProbablySeen));
+    let false_positives = (100_000..200_000).filter(|&i| !set.contains(&url(i)).expect("known").is_new()).count();
+    let (measured, theory) = (false_positives as f64 / 1e5, 1.0 - (-1e5 / 262_144f64).exp());
+    assert!((measured / theory - 1.0).abs() < 0.05, "{measured} against {theory}");
+    assert!((set.false_positive_rate() / theory - 1.0).abs() < 0.02);
+    let lost = 100_000.0 - slots.len() as f64;
+    assert!((set.expected_loss() / lost - 1.0).abs() < 0.05, "{} against {lost}", set.expected_loss());
+}
+
+#[test]
+fn a_batch_is_answered_in_order() {
+    let set = created(&SimDisk::new(1), 20);
+    let urls: Vec<Vec<u8>> = (0..100).map(|i| url(i % 70)).collect();
+    let urls: Vec<&[u8]> = urls.iter().map(Vec::as_slice).collect();
+    let mut verdicts = vec![Verdict::Seen; 3];
+    set.check_and_insert_batch(&urls, &mut verdicts).expect("inserted");
+    assert!(verdicts[..70].iter().all(|verdict| verdict.is_new()) && verdicts[70..] == [Verdict::ProbablySeen; 30]);
+}
+
+#[test]
+fn of_concurrent_inserts_of_one_url_exactly_one_is_new() {
+    let set = created(&SimDisk::new(1), 24);
+    let new: usize = std::thread::scope(|scope| {
+        let insert = || (0..2000).filter(|&i| set.check_and_insert(&url(i)).expect("inserted").is_new()).count();
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(insert)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+    });
+    assert_eq!(new as u64, set.len());
+    assert!(new >= 1998);
+}
+
+#[test]
+fn a_bitmap_is_opened_again_as_it_was() {
+    let disk = SimDisk::new(1);
+    let set = created(&disk, 16);
+    (0..500).for_each(|i| set.insert(&url(i)).expect("inserted"));
+    let len = set.len();
+    assert!(matches!(Md5Bitmap::open(disk.dir(), "seen"), Err(Error::Locked { .. })));
+    set.close().expect("closed");
+    let set = Md5Bitmap::open(disk.dir(), "seen").expect("opened");
+    assert_eq!((set.len(), set.bits()), (len, 16));
+    assert!((0..500).all(|i| !set.contains(&url(i)).expect("known").is_new()));
+    set.close().expect("closed");
+    assert!(matches!(Md5Bitmap::create(disk.dir(), "seen", 16), Err(Error::Io { .. })));
+    for bits in [0, 15, 37] {
+        assert!(matches!(Md5Bitmap::create(disk.dir(), "other", bits), Err(Error::InvalidOption { .. })));
+    }
+}
+
+#[test]
+fn words_of_another_program_are_taken_up() {
+    let disk = SimDisk::new(1);
+    let mut words = vec![0; 8192];
+    let slot = md5_slot(&url(1), 16) as usize;
+    words[slot / 8] |= 1 << (slot % 8);
+    disk.set_bytes("seen", &words);
+    let set = Md5Bitmap::adopt(disk.dir(), "seen").expect("taken up");
+    assert_eq!((set.len(), set.contains(&url(1)).expect("known")), (1, Verdict::ProbablySeen));
+    drop(set);
+    disk.set_bytes("odd", &[0; 8191]);
+    assert!(matches!(Md5Bitmap::adopt(disk.dir(), "odd"), Err(Error::Corrupt { .. })));
+}
+
+#[test]
+fn a_killed_process_loses_nothing() {
+    let disk = SimDisk::new(1);
+    let set = created(&disk, 16);
+    (0..100).for_each(|i| set.insert(&url(i)).expect("inserted"));
+    let set = Md5Bitmap::open(disk.kill().dir(), "seen").expect("opened");
+    assert!((0..100).all(|i| !set.contains(&url(i)).expect("known").is_new()));
+}
+
+/// Whatever the power loss: what was synced is there, and nothing is there that was not inserted.
+#[test]
+fn nothing_synced_is_forgotten_and_nothing_unheard_of_is_seen() {
+    for seed in 0..300u64 {
+        let disk = SimDisk::new(seed);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let (mut inserted, mut synced) = (HashSet::new(), HashSet::new());
+        let mut set = Some(created(&disk, 16));
+        for _ in 0..rng.usize(1..60) {
+            let handle = set.as_ref().expect("open");
+            match rng.u8(..20) {
+                0..14 => {
+                    let i = rng.usize(..400);
+                    handle.insert(&url(i)).expect("inserted");
+                    inserted.insert(i);
+                }
+                14..18 => {
+                    handle.sync().expect("synced");
+                    synced.clone_from(&inserted);
+                }
+                _ => {
+                    set.take().expect("open").close().expect("closed");
+                    synced.clone_from(&inserted);
+                    set = Some(Md5Bitmap::open(disk.dir(), "seen").expect("opened"));
+                }
+            }
+        }
+        let level = if rng.bool() { Level::Adversarial } else { Level::Ordered };
+        let crashed = disk.crash(level, Loss::ALL[seed as usize % 4], seed);
+        let set = Md5Bitmap::open(crashed.dir(), "seen").expect("opens by itself");
+        let is_seen = |i: usize| !set.contains(&url(i)).expect("known").is_new();
+        assert!(synced.iter().all(|&i| is_seen(i)), "seed {seed}: a synced URL is gone");
+        let slots: HashSet<u64> = inserted.iter().map(|&i| md5_slot(&url(i), 16)).collect();
+        let stranger = (0..400).find(|&i| is_seen(i) && !slots.contains(&md5_slot(&url(i), 16)));
+        assert_eq!(stranger, None, "seed {seed}");
+    }
+}
+
+#[test]
+fn after_a_failed_sync_no_more_is_taken_and_look_ups_go_on() {
+    let disk = SimDisk::new(1);
+    let set = created(&disk, 16);
+    set.insert(&url(1)).expect("inserted");
+    disk.fail(Some(Failure { at: disk.calls() + 1, fault: Fault::Eio, only_syncs: true, forever: false }));
+    assert!(matches!(set.sync(), Err(Error::Io { .. })));
+    assert!(matches!(set.check_and_insert(&url(2)), Err(Error::Poisoned { .. })));
+    assert!(matches!(set.sync(), Err(Error::Poisoned { .. })));
+    assert_eq!(set.contains(&url(1)).expect("known"), Verdict::ProbablySeen);
+    disk.heal();
+    drop(set);
+    let set = Md5Bitmap::open(disk.dir(), "seen").expect("opened");
+    set.insert(&url(1)).expect("inserted again, or still there");
+    set.sync().expect("synced");
+}
+
+#[test]
+fn any_flipped_bit_of_a_closed_bitmap_is_found_with_file_and_offset() {
+    let disk = SimDisk::new(1);
+    let set = created(&disk, 17);
+    (0..500).for_each(|i| set.insert(&url(i)).expect("inserted"));
+    set.close().expect("closed");
+    let whole = disk.bytes("seen").expect("the file");
+    for at in [0, 8191, 8192, 16383] {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 4;
+        disk.set_bytes("seen", &damaged);
+        match Md5Bitmap::open(disk.dir(), "seen") {
+            Err(Error::Corrupt { file, offset, .. }) => {
+                assert_eq!((file.as_str(), offset), ("seen", at as u64 / 8192 * 8192))
+            }
+            other => panic!("byte {at}: {other:?}"),
+        }
+    }
+    disk.set_bytes("seen", &whole[..16000]);
+    assert!(matches!(Md5Bitmap::open(disk.dir(), "seen"), Err(Error::Corrupt { offset: 16000, .. })));
+    disk.set_bytes("seen", &whole);
+    assert!(Md5Bitmap::open(disk.dir(), "seen").is_ok());
+}
+
+#[test]
+fn a_merged_bitmap_has_the_urls_of_both_and_its_file_too() {
+    let disk = SimDisk::new(1);
+    let set = created(&disk, 20);
+    (0..1_000).for_each(|i| set.insert(&url(i)).expect("inserted"));
+    set.close().expect("closed");
+    let other = Md5Bitmap::create(disk.dir(), "other", 20).expect("created");
+    (500..2_000).for_each(|i| other.insert(&url(i)).expect("inserted"));
+    let set = Md5Bitmap::open(disk.dir(), "seen").expect("opened");
+    let before = set.len();
+    assert_eq!(set.merge(&other).expect("merged"), set.len() - before);
+    assert_eq!(set.merge(&other).expect("merged"), 0);
+    set.close().expect("closed");
+    let set = Md5Bitmap::open_read_only(disk.dir(), "seen").expect("opened");
+    let urls: Vec<Vec<u8>> = (0..3_000).map(url).collect();
+    let urls: Vec<&[u8]> = urls.iter().map(Vec::as_slice).collect();
+    let mut verdicts = vec![Verdict::Seen];
+    set.contains_batch(&urls, &mut verdicts).expect("known");
+    assert!(verdicts[..2_000].iter().all(|verdict| *verdict == Verdict::ProbablySeen));
+    let one_by_one: Vec<Verdict> = urls.iter().map(|url| set.contains(url).expect("known")).collect();
+    assert_eq!(verdicts, one_by_one);
+    assert!((set.false_positive_rate() / set.theoretical_rate(2_000) - 1.0).abs() < 0.01);
+    assert!(matches!(set.check_and_insert(&url(1)), Err(Error::ReadOnly { .. })));
+    assert!(matches!(set.check_and_insert_batch(&[&url(1)], &mut Vec::new()), Err(Error::ReadOnly { .. })));
+    let wider = Md5Bitmap::create(disk.dir(), "wider", 21).expect("created");
+    assert!(matches!(wider.merge(&other), Err(Error::Unsupported { why, .. }) if why.contains("2^20")));
+}
+
+#[test]
+fn a_bitmap_that_is_open_to_be_read_shows_what_is_inserted_elsewhere() {
+    // The simulated disk shows no map what is stored through another.
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = || Arc::new(filemap_io::OsDir::open(folder.path()).expect("opened"));
+    Md5Bitmap::create(dir(), "seen", 20).expect("created").close().expect("closed");
+    let reader = Md5Bitmap::open_read_only(dir(), "seen").expect("opened");
+    let writer = Md5Bitmap::open(dir(), "seen").expect("a reader takes no lock");
+    assert_eq!(reader.contains(&url(3)).expect("known"), Verdict::New);
+    writer.insert(&url(3)).expect("inserted");
+    assert_eq!(reader.contains(&url(3)).expect("known"), Verdict::ProbablySeen);
+}

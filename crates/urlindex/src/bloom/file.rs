@@ -1,0 +1,241 @@
+//! The file of a Bloom filter: a header sector, then sectors of 504 bytes of bits, each under its own checksum.
+//!
+//! A sector of 512 bytes reaches the device whole or not at all, so that sectors can be written in place: after a crash each
+//! is an older or a newer one, and both are sets of bits that were set. Nothing else needs to hold between them.
+//!
+//! | offset | size | meaning |
+//! |---|---|---|
+//! | 0 | 8 | magic `FMBLOOM1` |
+//! | 8 | 2, 2 | the version that a reader, and a writer, must know |
+//! | 12 | 1, 1 | layout (0 standard, 1 blocked), hash family (0 XXH3, 1 BKDR, 2 AP, 3 DJB) |
+//! | 14 | 2 | probes |
+//! | 16 | 16 | which filter this is: random |
+//! | 32 | 8, 8 | bits; seed of the hash |
+//! | 48 | 8, 8 | URLs that it is meant for; URLs in it at the last sync |
+//! | 64 | 8 | the number that its last save was given, or 0 ([`crate::TwoTierSet`]) |
+//! | 72 | 436 | 0 |
+//! | 508 | 4 | CRC-32 of the 508 bytes before |
+//!
+//! Each later sector i holds words 63 (i - 1) to 63 i - 1 of the filter (zeros past the last), 4 bytes 0, and the CRC-32 of the
+//! filter's id, i - 1 (8 bytes) and the 508 bytes before. All numbers are little-endian.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crc32fast::Hasher;
+use filemap_io::{Access, Advice, Dir, File};
+
+use super::hash::HashFamily;
+use super::options::Design;
+use super::shape::{LINE_BITS, Layout, Shape};
+use super::words::Words;
+use crate::error::{Error, Result};
+use crate::files;
+
+const SECTOR_BYTES: usize = 512;
+const SECTOR_WORDS: usize = 63;
+const SAVE_AT: usize = 64;
+const CRC_AT: usize = 508;
+/// Sectors that are written together.
+const PART_SECTORS: usize = 64;
+/// Words of a part: what is noted as changed together.
+pub(super) const PART_WORDS: usize = PART_SECTORS * SECTOR_WORDS;
+pub(crate) const MAGIC: [u8; 8] = *b"FMBLOOM1";
+const VERSION: u16 = 1;
+/// How often a file is read that another process may be writing.
+const LOOKS: u32 = 5;
+
+/// The open file of a filter.
+#[derive(Debug)]
+pub(super) struct BloomFile {
+    name: String,
+    file: Arc<dyn File>,
+    id: [u8; 16],
+    save: AtomicU64,
+    len: u64,
+}
+
+impl BloomFile {
+    /// The file of an empty filter, durable.
+    pub(super) fn create(dir: &dyn Dir, name: &str, design: &Design, words: &Words) -> Result<BloomFile> {
+        let id = files::new_id(dir)?;
+        files::replace(dir, name, |file, new| {
+            let write = |bytes: &[u8], at: u64| file.write_at(bytes, at).map_err(Error::io("write", new));
+            write(&header(design, id, 0, 0), 0)?;
+            let parts = words.len().div_ceil(PART_WORDS);
+            (0..parts).try_for_each(|part| write(&part_bytes(words, part, id), part_offset(part)))
+        })?;
+        let file = dir.open(name, Access::Write).map_err(Error::io("open", name))?;
+        let save = AtomicU64::new(0);
+        Ok(BloomFile { name: name.to_owned(), file, id, save, len: file_len(words.len()) })
+    }
+
+    /// Reads a whole filter: its file, what it is, how many URLs it has, its bits.
+    pub(super) fn open(dir: &dyn Dir, name: &str) -> Result<(BloomFile, Design, u64, Words)> {
+        let file = dir.open(name, Access::Write).map_err(Error::io("open", name))?;
+        // What the cache holds and the device does not (after a sync that failed) must not be taken for durable.
+        file.sync().map_err(Error::io("sync", name))?;
+        file.advise(Advice::DropCache, 0, 0);
+        BloomFile::read(file, name)
+    }
+
+    /// As [`BloomFile::open`], to be read, while another process may write: again, if a sector was met half written.
+    pub(super) fn open_read_only(dir: &dyn Dir, name: &str) -> Result<(BloomFile, Design, u64, Words)> {
+        let file = dir.open(name, Access::Read).map_err(Error::io("open", name))?;
+        for _ in 1..LOOKS {
+            match BloomFile::read(Arc::clone(&file), name) {
+                Err(Error::Corrupt { .. }) => {}
+                read => return read,
+            }
+        }
+        BloomFile::read(file, name)
+    }
+
+    fn read(file: Arc<dyn File>, name: &str) -> Result<(BloomFile, Design, u64, Words)> {
+        let mut sector = [0; SECTOR_BYTES];
+        files::read_exact(&*file, name, &mut sector, 0)?;
+        let (design, id, urls) = decode_header(&sector, name)?;
+        let len = file.len().map_err(Error::io("length", name))?;
+        let wanted = file_len((design.shape.bits / 64) as usize);
+        if len != wanted {
+            let what = format!("the file has {len} bytes, its header asks for {wanted}");
+            return Err(Error::corrupt(name, len.min(wanted), what));
+        }
+        // Only now is the size known to be no forgery that asks for all the memory there is.
+        let words = Words::new(design.shape.bits, PART_WORDS);
+        let mut buf = vec![0; PART_SECTORS * SECTOR_BYTES];
+        for part in 0..words.len().div_ceil(PART_WORDS) {
+            let offset = part_offset(part);
+            let bytes = &mut buf[..((len - offset) as usize).min(PART_SECTORS * SECTOR_BYTES)];
+            files::read_exact(&*file, name, bytes, offset)?;
+            for (number, sector) in bytes.as_chunks::<SECTOR_BYTES>().0.iter().enumerate() {
+                take_sector(&words, part * PART_SECTORS + number, sector, id, name)?;
+            }
+        }
+        let save = AtomicU64::new(u64::from_le_bytes(files::array(&sector, SAVE_AT)));
+        Ok((BloomFile { name: name.to_owned(), file, id, save, len }, design, urls, words))
+    }
+
+    /// Writes what has changed, and the number of this save if it has one, and makes it durable.
+    pub(super) fn sync(&self, design: &Design, urls: u64, words: &Words, save: Option<u64>) -> Result<()> {
+        let dirty = words.take_dirty();
+        if dirty.is_empty() && save.is_none() {
+            return Ok(());
+        }
+        for part in dirty {
+            self.write(&part_bytes(words, part, self.id), part_offset(part))?;
+        }
+        let save = save.unwrap_or(self.save());
+        self.write(&header(design, self.id, urls, save), 0)?;
+        self.save.store(save, Ordering::SeqCst);
+        self.file.sync().map_err(Error::io("sync", &self.name))
+    }
+
+    fn write(&self, bytes: &[u8], at: u64) -> Result<()> {
+        self.file.write_at(bytes, at).map_err(Error::io("write", &self.name))
+    }
+
+    pub(super) fn save(&self) -> u64 {
+        self.save.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn id(&self) -> [u8; 16] {
+        self.id
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+fn file_len(words: usize) -> u64 {
+    ((1 + words.div_ceil(SECTOR_WORDS)) * SECTOR_BYTES) as u64
+}
+
+fn part_offset(part: usize) -> u64 {
+    ((1 + part * PART_SECTORS) * SECTOR_BYTES) as u64
+}
+
+fn header(design: &Design, id: [u8; 16], urls: u64, save: u64) -> [u8; SECTOR_BYTES] {
+    let mut bytes = [0; SECTOR_BYTES];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[10..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[12] = u8::from(design.shape.layout == Layout::Blocked);
+    bytes[13] = design.family.code();
+    bytes[14..16].copy_from_slice(&(design.shape.probes as u16).to_le_bytes());
+    bytes[16..32].copy_from_slice(&id);
+    for (i, number) in [design.shape.bits, design.seed, design.capacity, urls, save].into_iter().enumerate() {
+        bytes[32 + 8 * i..40 + 8 * i].copy_from_slice(&number.to_le_bytes());
+    }
+    let crc = crc32fast::hash(&bytes[..CRC_AT]);
+    bytes[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+fn decode_header(bytes: &[u8; SECTOR_BYTES], name: &str) -> Result<(Design, [u8; 16], u64)> {
+    if bytes[..8] != MAGIC {
+        return Err(Error::corrupt(name, 0, "this is no Bloom filter"));
+    }
+    let found = u16::from_le_bytes(files::array(bytes, 8));
+    if found > VERSION {
+        return Err(Error::NewerFormat { file: name.to_owned(), found, supported: VERSION });
+    }
+    if u32::from_le_bytes(files::array(bytes, CRC_AT)) != crc32fast::hash(&bytes[..CRC_AT]) {
+        return Err(Error::corrupt(name, CRC_AT as u64, "the header's checksum is another"));
+    }
+    let number = |at: usize| u64::from_le_bytes(files::array(bytes, at));
+    let layout = if bytes[12] == 1 { Layout::Blocked } else { Layout::Standard };
+    let family = HashFamily::ALL.into_iter().find(|family| family.code() == bytes[13]);
+    let (bits, probes) = (number(32), u32::from(u16::from_le_bytes(files::array(bytes, 14))));
+    let forged = |what: &str| Error::corrupt(name, 12, what);
+    let shape = Shape::new(layout, bits, probes).map_err(|_| forged("no filter has this shape"))?;
+    let family = family.ok_or_else(|| forged("no hash family has this number"))?;
+    let design = Design { shape, family, seed: number(40), capacity: number(48) };
+    design.check().map_err(|_| forged("no filter has this shape with this hash family"))?;
+    if bits % LINE_BITS != 0 || bytes[12] > 1 {
+        return Err(forged("no filter has this shape"));
+    }
+    Ok((design, files::array(bytes, 16), number(56)))
+}
+
+fn part_bytes(words: &Words, part: usize, id: [u8; 16]) -> Vec<u8> {
+    let first = part * PART_SECTORS;
+    let sectors = (words.len() - first * SECTOR_WORDS).div_ceil(SECTOR_WORDS).min(PART_SECTORS);
+    let mut bytes = Vec::with_capacity(sectors * SECTOR_BYTES);
+    for number in first..first + sectors {
+        let start = bytes.len();
+        for at in number * SECTOR_WORDS..(number + 1) * SECTOR_WORDS {
+            let word = if at < words.len() { words.load(at) } else { 0 };
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        bytes.extend_from_slice(&[0; 4]);
+        let crc = sector_crc(&bytes[start..], number, id);
+        bytes.extend_from_slice(&crc.to_le_bytes());
+    }
+    bytes
+}
+
+fn take_sector(words: &Words, number: usize, sector: &[u8; SECTOR_BYTES], id: [u8; 16], name: &str) -> Result<()> {
+    if u32::from_le_bytes(files::array(sector, CRC_AT)) != sector_crc(&sector[..CRC_AT], number, id) {
+        let offset = ((1 + number) * SECTOR_BYTES) as u64;
+        return Err(Error::corrupt(name, offset, "this sector of 512 bytes is not what was written"));
+    }
+    let first = number * SECTOR_WORDS;
+    for i in 0..SECTOR_WORDS.min(words.len() - first) {
+        words.store(first + i, u64::from_le_bytes(files::array(sector, 8 * i)));
+    }
+    Ok(())
+}
+
+fn sector_crc(bytes: &[u8], number: usize, id: [u8; 16]) -> u32 {
+    let mut hasher = Hasher::new();
+    hasher.update(&id);
+    hasher.update(&(number as u64).to_le_bytes());
+    hasher.update(bytes);
+    hasher.finalize()
+}

@@ -1,0 +1,295 @@
+//! `GrowingFilter`: errs at a rate that is chosen, for a number of URLs that nobody knows.
+//!
+//! A Bloom filter cannot grow, since it does not know its keys; rows of ever larger ones need more bits and more probes with each.
+//! So this keeps fingerprints: some bits of each URL's hash, exactly, in compressed [`bucket`]s that are split as they fill
+//! ([`layer`]). Nothing is sized beforehand, so nothing is wasted on growth to come, and a split stops nobody for more than
+//! microseconds. A fingerprint of F bits errs at n / 2^F; when n has used up its F, the layer is closed and another
+//! with longer fingerprints begins, which may have half of the errors that are left: so the rate is kept for ever.
+//!
+//! Layers grow by a factor that depends on the rate: as much as the spare bits allow while the whole stays within 1.3 times the bits of a Bloom
+//! filter that was made for just this many URLs (docs/SEEN.md has the measured curve).
+//!
+//! Invariants: the shard of a URL, by its hash, is locked while it is looked up and inserted; a fingerprint is in one layer at most.
+
+mod bucket;
+mod file;
+mod layer;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use filemap_io::{Dir, Lock};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::error::{Error, Result};
+use crate::files::{self, Poison, guard};
+use crate::seen::{SeenSet, SeenStats, Verdict};
+use layer::Layer;
+
+pub(crate) use file::MAGIC as GROWING_MAGIC;
+
+/// Bits of the hash that name a shard: its lowest.
+const SHARD_BITS: u32 = 6;
+const SHARDS: usize = 1 << SHARD_BITS;
+/// URLs for which the first layer's fingerprints are long enough: fewer would only be more layers.
+const FIRST_LOG2: u32 = 20;
+/// Bits of a fingerprint: those of the hash that name no shard.
+const FINGERPRINT_BITS_MAX: u32 = 64 - SHARD_BITS;
+
+/// A filter that grows. In memory, or with a file that [`SeenSet::sync`] writes anew.
+#[derive(Debug)]
+pub struct GrowingFilter {
+    design: Design,
+    shards: Vec<Mutex<Vec<Layer>>>,
+    urls: AtomicU64,
+    urls_before: u64,
+    poison: Poison,
+    store: Option<Store>,
+}
+
+#[derive(Debug)]
+struct Store {
+    dir: Arc<dyn Dir>,
+    name: String,
+    /// What was inserted since the last sync, if anything.
+    is_changed: AtomicBool,
+    syncing: Mutex<Written>,
+    _lock: Box<dyn Lock>,
+}
+
+/// What the file has: its length in bytes, and the number of the save that wrote it.
+#[derive(Clone, Copy, Debug)]
+struct Written {
+    bytes: u64,
+    save: u64,
+}
+
+/// What decides a filter's fingerprints.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Design {
+    rate: f64,
+    seed: u64,
+}
+
+impl Design {
+    fn new(rate: f64, seed: u64) -> Result<Design> {
+        if !(1e-9..=0.1).contains(&rate) {
+            return Err(Error::option("rate", format!("{rate} is not 1e-9 to 0.1")));
+        }
+        Ok(Design { rate, seed })
+    }
+
+    /// By what power of two a layer is larger than the one before.
+    fn growth_log2(&self) -> u32 {
+        // A Bloom filter has 1.44 bits for each bit of the rate, of which 1.3 times may be taken; a bucket takes 3.3 more than
+        // the bits of the rate, and the first layer has one more for having half of the errors.
+        let spare = (1.3 * std::f64::consts::LOG2_E - 1.0) * -self.rate.log2() - 4.3;
+        (spare as u32).clamp(2, 8)
+    }
+
+    /// Keys that a shard's layer takes, as a power of two, and the bits of its fingerprints: the layer may have 1/2, 1/4 and so on of
+    /// the rate.
+    fn layer(&self, number: u32) -> (u32, u32) {
+        let keys_log2 = FIRST_LOG2 - SHARD_BITS + self.growth_log2() * number;
+        let rate_bits = -self.rate.log2() + f64::from(number + 1);
+        (keys_log2, (f64::from(keys_log2) + rate_bits).ceil() as u32)
+    }
+}
+
+impl GrowingFilter {
+    /// An empty filter without a file, that errs at most at `rate` (1e-9 to 0.1) however many URLs it is given. See
+    /// [`crate::BloomOptions::seed`] for the seed.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`].
+    pub fn in_memory(rate: f64, seed: u64) -> Result<GrowingFilter> {
+        Ok(GrowingFilter::with(Design::new(rate, seed)?, (0..SHARDS).map(|_| Vec::new()).collect(), None))
+    }
+
+    /// An empty filter with the new file `name`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`]; [`Error::Locked`]; [`Error::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a
+    /// file of that name.
+    pub fn create(dir: Arc<dyn Dir>, name: &str, rate: f64, seed: u64) -> Result<GrowingFilter> {
+        let design = Design::new(rate, seed)?;
+        let lock = files::lock(&*dir, name)?;
+        if files::exists(&*dir, name)? {
+            return Err(Error::io("create", name)(std::io::ErrorKind::AlreadyExists.into()));
+        }
+        let set = GrowingFilter::with(design, (0..SHARDS).map(|_| Vec::new()).collect(), None);
+        let bytes = file::write(&*dir, name, &set, 0)?;
+        Ok(set.stored(dir, name, lock, Written { bytes, save: 0 }))
+    }
+
+    /// Opens a filter: reads all of it, and checks it.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] with the offset of the damaged part; [`Error::NewerFormat`]; [`Error::Locked`]; [`Error::Io`].
+    pub fn open(dir: Arc<dyn Dir>, name: &str) -> Result<GrowingFilter> {
+        let lock = files::lock(&*dir, name)?;
+        let file::Stored { design, shards, save, len } = file::read(&*dir, name)?;
+        Ok(GrowingFilter::with(design, shards, None).stored(dir, name, lock, Written { bytes: len, save }))
+    }
+
+    /// A copy in memory of the filter in the file `name`, as its last sync left it. Takes no lock: another process may be inserting. What is
+    /// inserted into the copy stays in memory.
+    ///
+    /// # Errors
+    /// As [`GrowingFilter::open`], but never [`Error::Locked`].
+    pub fn load(dir: &dyn Dir, name: &str) -> Result<GrowingFilter> {
+        let file::Stored { design, shards, .. } = file::read(dir, name)?;
+        Ok(GrowingFilter::with(design, shards, None))
+    }
+
+    /// The rate that was chosen.
+    pub fn rate(&self) -> f64 {
+        self.design.rate
+    }
+
+    /// The hash's seed.
+    pub fn seed(&self) -> u64 {
+        self.design.seed
+    }
+
+    fn with(design: Design, shards: Vec<Vec<Layer>>, store: Option<Store>) -> GrowingFilter {
+        let urls = shards.iter().flatten().map(Layer::keys).sum();
+        GrowingFilter {
+            design,
+            shards: shards.into_iter().map(Mutex::new).collect(),
+            urls: AtomicU64::new(urls),
+            urls_before: urls,
+            poison: Poison::default(),
+            store,
+        }
+    }
+
+    fn stored(self, dir: Arc<dyn Dir>, name: &str, lock: Box<dyn Lock>, written: Written) -> GrowingFilter {
+        let is_changed = AtomicBool::new(false);
+        let store = Store { dir, name: name.to_owned(), is_changed, syncing: Mutex::new(written), _lock: lock };
+        GrowingFilter { store: Some(store), ..self }
+    }
+
+    /// As [`SeenSet::sync`], and what is written bears this number from now on.
+    pub(crate) fn sync_as(&self, save: Option<u64>) -> Result<()> {
+        let Some(store) = &self.store else { return Ok(()) };
+        let mut written = guard(&store.syncing);
+        self.poison.guard(|| {
+            if store.is_changed.swap(false, Ordering::SeqCst) || save.is_some() {
+                let save = save.unwrap_or(written.save);
+                *written = Written { bytes: file::write(&*store.dir, &store.name, self, save)?, save };
+            }
+            Ok(())
+        })
+    }
+
+    /// The number that its file bears.
+    pub(crate) fn save_number(&self) -> u64 {
+        self.store.as_ref().map_or(0, |store| guard(&store.syncing).save)
+    }
+
+    #[inline]
+    fn place(&self, url: &[u8]) -> (&Mutex<Vec<Layer>>, u64) {
+        let hash = xxh3_64_with_seed(url, self.design.seed);
+        (&self.shards[hash as usize % SHARDS], hash)
+    }
+
+    /// Over all shards: for each layer its keys, and the bits of its fingerprints with those that name the shard.
+    fn layers(&self) -> Vec<(f64, u32)> {
+        let mut layers: Vec<(f64, u32)> = Vec::new();
+        for shard in &self.shards {
+            for (number, layer) in guard(shard).iter().enumerate() {
+                if layers.len() == number {
+                    layers.push((0.0, layer.bits() + SHARD_BITS));
+                }
+                layers[number].0 += layer.keys() as f64;
+            }
+        }
+        layers
+    }
+}
+
+impl SeenSet for GrowingFilter {
+    /// [`Error::Full`] when fingerprints of 58 bits are used up: far beyond what memory holds.
+    fn check_and_insert(&self, url: &[u8]) -> Result<Verdict> {
+        self.poison.check()?;
+        let (shard, hash) = self.place(url);
+        let mut layers = guard(shard);
+        if layers.iter().any(|layer| layer.contains(hash)) {
+            return Ok(Verdict::ProbablySeen);
+        }
+        let is_full = |number: usize, layer: &Layer| layer.keys() >> self.design.layer(number as u32).0 > 0;
+        if layers.last().is_none_or(|layer| is_full(layers.len() - 1, layer)) {
+            let (_, bits) = self.design.layer(layers.len() as u32);
+            if bits > FINGERPRINT_BITS_MAX {
+                let what = format!("its rate would need fingerprints of {bits} bits");
+                return Err(Error::Full { file: "the growing filter".to_owned(), what });
+            }
+            layers.push(Layer::new(bits));
+        }
+        if let Some(layer) = layers.last_mut() {
+            layer.insert(hash);
+        }
+        drop(layers);
+        self.urls.fetch_add(1, Ordering::Relaxed);
+        if let Some(store) = &self.store
+            && !store.is_changed.load(Ordering::SeqCst)
+        {
+            store.is_changed.store(true, Ordering::SeqCst);
+        }
+        Ok(Verdict::New)
+    }
+
+    fn contains(&self, url: &[u8]) -> Result<Verdict> {
+        let (shard, hash) = self.place(url);
+        let is_there = guard(shard).iter().any(|layer| layer.contains(hash));
+        Ok(if is_there { Verdict::ProbablySeen } else { Verdict::New })
+    }
+
+    fn len(&self) -> u64 {
+        self.urls.load(Ordering::Relaxed)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let shards = self.shards.iter().map(|shard| guard(shard).iter().map(Layer::memory_bytes).sum::<u64>());
+        shards.sum::<u64>() + (SHARDS * size_of::<Mutex<Vec<Layer>>>()) as u64
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        self.store.as_ref().map_or(0, |store| guard(&store.syncing).bytes)
+    }
+
+    /// Exact, for a hash without flaws: each layer errs at its keys over its fingerprints.
+    fn false_positive_rate(&self) -> f64 {
+        self.layers().iter().map(|(keys, bits)| keys * (-f64::from(*bits)).exp2()).sum()
+    }
+
+    fn expected_loss(&self) -> f64 {
+        let (mut loss, mut rate_before) = (0.0, 0.0);
+        for (keys, bits) in self.layers() {
+            let rate = keys * (-f64::from(bits)).exp2();
+            loss += keys * (rate_before + rate / 2.0);
+            rate_before += rate;
+        }
+        loss
+    }
+
+    /// Writes the whole file anew, if anything was inserted: for a large filter not a thing to do every second.
+    fn sync(&self) -> Result<()> {
+        self.sync_as(None)
+    }
+
+    fn stats(&self) -> SeenStats {
+        SeenStats {
+            urls: self.len(),
+            inserted: self.len() - self.urls_before,
+            memory_bytes: self.memory_bytes(),
+            disk_bytes: self.disk_bytes(),
+            false_positive_rate: self.false_positive_rate(),
+            expected_loss: self.expected_loss(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! The hash functions of Bloom filters: one of today, and three that programs have used for decades.
+//!
+//! The old three are here because filters made with them exist, and to show what they cost: their values are held by golden
+//! tests, their false-positive rates on real URLs stand in docs/SEEN.md. They take bytes as C's signed `char`, begin at 0,
+//! and give 31 bits.
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Which function makes a filter's probes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HashFamily {
+    /// XXH3, 64 bits, with the filter's seed.
+    #[default]
+    Xxh3,
+    /// BKDR with the factor 13131; steps by AP.
+    Bkdr,
+    /// Arash Partow's; steps by DJB.
+    Ap,
+    /// Bernstein's; steps by BKDR.
+    Djb,
+}
+
+impl HashFamily {
+    pub(super) const ALL: [HashFamily; 4] = [HashFamily::Xxh3, HashFamily::Bkdr, HashFamily::Ap, HashFamily::Djb];
+
+    /// The name by which people choose it: `xxh3`, `bkdr`, `ap`, `djb`.
+    pub fn name(self) -> &'static str {
+        match self {
+            HashFamily::Xxh3 => "xxh3",
+            HashFamily::Bkdr => "bkdr",
+            HashFamily::Ap => "ap",
+            HashFamily::Djb => "djb",
+        }
+    }
+
+    /// The number that files have for it.
+    pub(super) fn code(self) -> u8 {
+        match self {
+            HashFamily::Xxh3 => 0,
+            HashFamily::Bkdr => 1,
+            HashFamily::Ap => 2,
+            HashFamily::Djb => 3,
+        }
+    }
+
+    /// The filter's hash of a URL: 64 bits, or two values of 31 bits, the first in the low half.
+    #[inline]
+    pub(super) fn hash(self, url: &[u8], seed: u64) -> u64 {
+        let two = |first: u32, step: u32| u64::from(first) | u64::from(step) << 32;
+        match self {
+            HashFamily::Xxh3 => xxh3_64_with_seed(url, seed),
+            HashFamily::Bkdr => two(bkdr(url), ap(url)),
+            HashFamily::Ap => two(ap(url), djb(url)),
+            HashFamily::Djb => two(djb(url), bkdr(url)),
+        }
+    }
+}
+
+const MASK: u32 = 0x7fff_ffff;
+
+/// A byte as C's signed `char`, widened.
+#[inline]
+fn signed(byte: u8) -> u32 {
+    i32::from(byte as i8) as u32
+}
+
+/// The BKDR hash (Kernighan and Ritchie) with the factor 13131, 31 bits.
+pub fn bkdr(url: &[u8]) -> u32 {
+    url.iter().fold(0u32, |hash, &byte| hash.wrapping_mul(13131).wrapping_add(signed(byte))) & MASK
+}
+
+/// Arash Partow's hash, begun at 0, 31 bits.
+pub fn ap(url: &[u8]) -> u32 {
+    let step = |hash: u32, (i, &byte): (usize, &u8)| match i & 1 {
+        0 => hash ^ ((hash << 7) ^ signed(byte) ^ (hash >> 3)),
+        _ => hash ^ !((hash << 11) ^ signed(byte) ^ (hash >> 5)),
+    };
+    url.iter().enumerate().fold(0u32, step) & MASK
+}
+
+/// Daniel J. Bernstein's hash, begun at 0, 31 bits.
+pub fn djb(url: &[u8]) -> u32 {
+    let step = |hash: u32, &byte: &u8| hash.wrapping_add((hash << 5).wrapping_add(signed(byte)));
+    url.iter().fold(0u32, step) & MASK
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_old_functions_give_their_golden_values() {
+        let ascii = b"http://www.ouc.edu.cn/";
+        assert_eq!([bkdr(ascii), ap(ascii), djb(ascii)], [1_424_505_542, 910_843_511, 1_950_587_180]);
+        let signed = b"http://x/\xe4\xb8\xad";
+        assert_eq!([bkdr(signed), ap(signed), djb(signed)], [15_174_736, 1_924_752_086, 992_861_640]);
+    }
+
+    #[test]
+    fn every_family_has_its_own_number() {
+        for (code, family) in HashFamily::ALL.into_iter().enumerate() {
+            assert_eq!(usize::from(family.code()), code);
+        }
+    }
+}

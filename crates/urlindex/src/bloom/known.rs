@@ -1,0 +1,175 @@
+//! The exact list of URLs that a filter is known to be wrong about, kept in a small file beside the filter's.
+//!
+//! The usual remedy: a filter cannot take a URL back, but a short list can say of which URLs it must not be believed. The
+//! file is `NAME.known`: magic `FMKNOWN1`, 2 bytes version, 2 and 4 bytes 0, 16 bytes of the filter's id, 8 bytes the number of
+//! URLs, then each URL after its length (2 bytes), at last the CRC-32 of all before; numbers are little-endian. It is only
+//! ever replaced as a whole. No file means no URL.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use filemap_io::{Access, Dir};
+
+use super::file::BloomFile;
+use crate::error::{Error, Result};
+use crate::files::{self, guard};
+
+/// A list that is longer asks for another filter.
+const URLS_MAX: usize = 1 << 16;
+const URL_BYTES_MAX: usize = u16::MAX as usize;
+const MAGIC: [u8; 8] = *b"FMKNOWN1";
+const VERSION: u16 = 1;
+const HEADER_BYTES: usize = 40;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// How many there are: most filters have none, and need no lock to know.
+    count: AtomicU64,
+    list: Mutex<List>,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    urls: BTreeSet<Box<[u8]>>,
+    is_changed: bool,
+    file_bytes: u64,
+}
+
+impl Known {
+    pub(super) fn note(&self, url: &[u8]) -> Result<()> {
+        if url.len() > URL_BYTES_MAX {
+            return Err(Error::UrlLength { len: url.len(), max: URL_BYTES_MAX });
+        }
+        let mut list = guard(&self.list);
+        if list.urls.len() >= URLS_MAX {
+            let what = format!("{URLS_MAX} URLs are known to be called seen wrongly; make a filter with a lower rate");
+            return Err(Error::Full { file: "the list of known false positives".to_owned(), what });
+        }
+        list.is_changed |= list.urls.insert(url.into());
+        self.count.store(list.urls.len() as u64, Ordering::Release);
+        Ok(())
+    }
+
+    pub(super) fn has(&self, url: &[u8]) -> bool {
+        self.count.load(Ordering::Acquire) > 0 && guard(&self.list).urls.contains(url)
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// All of them.
+    pub(super) fn urls(&self) -> Vec<Box<[u8]>> {
+        guard(&self.list).urls.iter().cloned().collect()
+    }
+
+    /// Strikes a URL off; whether it was there. Of several callers one is told so.
+    pub(super) fn take(&self, url: &[u8]) -> bool {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        let mut list = guard(&self.list);
+        let was_there = list.urls.remove(url);
+        list.is_changed |= was_there;
+        self.count.store(list.urls.len() as u64, Ordering::Release);
+        was_there
+    }
+
+    pub(super) fn memory_bytes(&self) -> u64 {
+        guard(&self.list).urls.iter().map(|url| url.len() as u64 + 32).sum()
+    }
+
+    pub(super) fn disk_bytes(&self) -> u64 {
+        guard(&self.list).file_bytes
+    }
+
+    /// Writes the list if it has changed, durably.
+    pub(super) fn write(&self, dir: &dyn Dir, filter: &BloomFile) -> Result<()> {
+        let (bytes, name) = {
+            let mut list = guard(&self.list);
+            if !list.is_changed {
+                return Ok(());
+            }
+            list.is_changed = false;
+            let bytes = encode(&list.urls, filter.id());
+            list.file_bytes = bytes.len() as u64;
+            (bytes, file_name(filter.name()))
+        };
+        files::replace(dir, &name, |file, new| file.write_at(&bytes, 0).map_err(Error::io("write", new)))
+    }
+
+    /// Reads the list of the filter `name`.
+    pub(super) fn read(dir: &dyn Dir, name: &str, id: [u8; 16]) -> Result<Known> {
+        let name = file_name(name);
+        let file = match dir.open(&name, Access::Read) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Known::default()),
+            Err(error) => return Err(Error::io("open", &name)(error)),
+        };
+        let len = file.len().map_err(Error::io("length", &name))?;
+        let longest = HEADER_BYTES + URLS_MAX * (2 + URL_BYTES_MAX) + 4;
+        if len > longest as u64 {
+            return Err(Error::corrupt(&name, len, "no list is that long"));
+        }
+        let mut bytes = vec![0; len as usize];
+        files::read_exact(&*file, &name, &mut bytes, 0)?;
+        let urls = decode(&bytes, &name, id)?;
+        let count = AtomicU64::new(urls.len() as u64);
+        Ok(Known { count, list: Mutex::new(List { urls, is_changed: false, file_bytes: len }) })
+    }
+}
+
+fn file_name(name: &str) -> String {
+    format!("{name}.known")
+}
+
+fn encode(urls: &BTreeSet<Box<[u8]>>, id: [u8; 16]) -> Vec<u8> {
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&[0; 6]);
+    bytes.extend_from_slice(&id);
+    bytes.extend_from_slice(&(urls.len() as u64).to_le_bytes());
+    for url in urls {
+        bytes.extend_from_slice(&(url.len() as u16).to_le_bytes());
+        bytes.extend_from_slice(url);
+    }
+    let crc = crc32fast::hash(&bytes);
+    bytes.extend_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+fn decode(bytes: &[u8], name: &str, id: [u8; 16]) -> Result<BTreeSet<Box<[u8]>>> {
+    let corrupt = |at: usize, what: &str| Err(Error::corrupt(name, at as u64, what));
+    let Some((held, crc)) = bytes.split_last_chunk::<4>().filter(|(held, _)| held.len() >= HEADER_BYTES) else {
+        return corrupt(bytes.len(), "the file ends in its header");
+    };
+    if held[..8] != MAGIC {
+        return corrupt(0, "this is no list of known false positives");
+    }
+    let found = u16::from_le_bytes(files::array(held, 8));
+    if found > VERSION {
+        return Err(Error::NewerFormat { file: name.to_owned(), found, supported: VERSION });
+    }
+    if crc32fast::hash(held) != u32::from_le_bytes(*crc) {
+        return corrupt(held.len(), "the checksum is another");
+    }
+    if held[16..32] != id {
+        return corrupt(16, "this is the list of another filter");
+    }
+    let mut urls = BTreeSet::new();
+    let mut rest = &held[HEADER_BYTES..];
+    while let Some((len, after)) = rest.split_first_chunk::<2>() {
+        let Some((url, after)) = after.split_at_checked(usize::from(u16::from_le_bytes(*len))) else {
+            return corrupt(held.len() - rest.len(), "a URL reaches past the end");
+        };
+        urls.insert(url.into());
+        rest = after;
+    }
+    if !rest.is_empty() || urls.len() as u64 != u64::from_le_bytes(files::array(held, 32)) {
+        return corrupt(32, "there are other URLs than the header counts");
+    }
+    Ok(urls)
+}

@@ -1,0 +1,277 @@
+//! Bloom filters: sets that err in one direction only, at a rate that is chosen, in a few bits a URL.
+//!
+//! * [`BloomFilter`]: for a number of URLs that is known beforehand; standard, or blocked (one cache miss a test).
+//! * [`GrowingFilter`](growing::GrowingFilter): for one that is not.
+
+//!
+//! `shape` has the arithmetic, `hash` the functions, `words` the bits, `file` the file, `known` the list of URLs that a filter
+//! is known to be wrong about, `merge` the union of two filters.
+//!
+//! Invariants: bits are only ever set, in memory first, and written by `sync`; a URL whose bits are only partly in the file is not
+//! seen after a crash, unless others have the rest. Of concurrent inserts of one URL exactly one sets its bits: they take
+//! turns on a lock that its hash chooses.
+
+mod file;
+pub(crate) mod growing;
+
+pub(crate) mod hash;
+mod known;
+mod merge;
+mod options;
+pub(crate) mod shape;
+mod words;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use filemap_io::{Dir, Lock};
+
+use crate::error::{Error, Result};
+use crate::files::{self, Poison, guard};
+use crate::seen::{SeenSet, SeenStats, Verdict};
+use file::BloomFile;
+use hash::HashFamily;
+use known::Known;
+use options::Design;
+use shape::Layout;
+use words::{Probes, Words};
+
+pub(crate) use file::MAGIC as BLOOM_MAGIC;
+pub use options::BloomOptions;
+
+/// Locks that concurrent inserts take turns on.
+const TURNS: usize = 1024;
+
+/// A Bloom filter, in memory or with a file.
+///
+/// With a file, an insert is durable after [`SeenSet::sync`], which writes the parts of the file that have changed in place;
+/// until then it is in memory, and a killed process forgets it.
+#[derive(Debug)]
+pub struct BloomFilter {
+    design: Design,
+    words: Words,
+    turns: Vec<Mutex<()>>,
+    urls: AtomicU64,
+    /// Of them, those that were there when it was opened.
+    urls_before: u64,
+    known: Known,
+    poison: Poison,
+    store: Option<Store>,
+}
+
+/// The files of a filter that has any.
+#[derive(Debug)]
+struct Store {
+    dir: Arc<dyn Dir>,
+    file: BloomFile,
+    syncing: Mutex<()>,
+    _lock: Box<dyn Lock>,
+}
+
+impl BloomFilter {
+    /// An empty filter without a file.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`].
+    pub fn in_memory(options: BloomOptions) -> Result<BloomFilter> {
+        let design = options.design()?;
+        let words = Words::new(design.shape.bits, file::PART_WORDS);
+        Ok(BloomFilter::with(design, words, 0, Known::default(), None))
+    }
+
+    /// An empty filter in the new file `name`, whose space it takes at once.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`]; [`Error::Locked`]; [`Error::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a
+    /// file of that name.
+    pub fn create(dir: Arc<dyn Dir>, name: &str, options: BloomOptions) -> Result<BloomFilter> {
+        let design = options.design()?;
+        let lock = files::lock(&*dir, name)?;
+        if files::exists(&*dir, name)? {
+            return Err(Error::io("create", name)(std::io::ErrorKind::AlreadyExists.into()));
+        }
+        files::check_space(&*dir, name, design.shape.bits / 8)?;
+        let words = Words::new(design.shape.bits, file::PART_WORDS);
+        let file = BloomFile::create(&*dir, name, &design, &words)?;
+        let store = Store { dir, file, syncing: Mutex::new(()), _lock: lock };
+        Ok(BloomFilter::with(design, words, 0, Known::default(), Some(store)))
+    }
+
+    /// Opens a filter: reads all of it, and checks it.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] with the first bad sector's offset; [`Error::NewerFormat`]; [`Error::Locked`]; [`Error::Io`].
+    pub fn open(dir: Arc<dyn Dir>, name: &str) -> Result<BloomFilter> {
+        let lock = files::lock(&*dir, name)?;
+        let (file, design, urls, words) = BloomFile::open(&*dir, name)?;
+        let known = Known::read(&*dir, name, file.id())?;
+        let store = Store { dir, file, syncing: Mutex::new(()), _lock: lock };
+        Ok(BloomFilter::with(design, words, urls, known, Some(store)))
+    }
+
+    /// A copy in memory of the filter in the file `name`, as its last sync left it. Takes no lock: another process may be inserting. What is
+    /// inserted into the copy stays in memory.
+    ///
+    /// # Errors
+    /// As [`BloomFilter::open`], but never [`Error::Locked`].
+    pub fn load(dir: &dyn Dir, name: &str) -> Result<BloomFilter> {
+        let (file, design, urls, words) = BloomFile::open_read_only(dir, name)?;
+        let known = Known::read(dir, name, file.id())?;
+        Ok(BloomFilter::with(design, words, urls, known, None))
+    }
+
+    fn with(design: Design, words: Words, urls: u64, known: Known, store: Option<Store>) -> BloomFilter {
+        BloomFilter {
+            design,
+            words,
+            turns: (0..TURNS).map(|_| Mutex::new(())).collect(),
+            urls: AtomicU64::new(urls),
+            urls_before: urls,
+            known,
+            poison: Poison::default(),
+            store,
+        }
+    }
+
+    /// How many URLs the filter is meant for. It takes more, at a higher rate.
+    pub fn capacity(&self) -> u64 {
+        self.design.capacity
+    }
+
+    /// Bits and probes.
+    pub fn shape(&self) -> (u64, u32) {
+        (self.design.shape.bits, self.design.shape.probes)
+    }
+
+    /// Where the probes of a URL fall.
+    pub fn layout(&self) -> Layout {
+        self.design.shape.layout
+    }
+
+    /// The hash functions, and their seed.
+    pub fn hashing(&self) -> (HashFamily, u64) {
+        (self.design.family, self.design.seed)
+    }
+
+    /// How many URLs are on the list of known false positives.
+    pub fn known_false_positives(&self) -> u64 {
+        self.known.len()
+    }
+
+    /// The rate that theory gives a filter of this shape that holds `urls` URLs.
+    pub fn theoretical_rate(&self, urls: u64) -> f64 {
+        self.design.shape.rate(urls as f64)
+    }
+
+    /// Remembers that the filter is wrong about `url`: it is called new from now on, until it is inserted. The list is exact, and kept in
+    /// a file beside the filter's; it is for the few URLs that matter, at most 65,536.
+    ///
+    /// Returns whether that was so: a URL that the filter calls new is not noted. Give only URLs that you know were never
+    /// inserted: one that was would be forgotten.
+    ///
+    /// # Errors
+    /// [`Error::Full`]; [`Error::UrlLength`] over 65,535 bytes; [`Error::Poisoned`].
+    pub fn note_false_positive(&self, url: &[u8]) -> Result<bool> {
+        self.poison.check()?;
+        if !self.words.has::<false>(&self.probes(self.hash(url))) {
+            return Ok(false);
+        }
+        self.known.note(url)?;
+        Ok(true)
+    }
+
+    #[inline]
+    fn hash(&self, url: &[u8]) -> u64 {
+        self.design.family.hash(url, self.design.seed)
+    }
+
+    #[inline]
+    fn probes(&self, hash: u64) -> Probes {
+        match self.design.family {
+            HashFamily::Xxh3 => Probes::of_hash(&self.design.shape, hash),
+            _ => Probes::of_pair(&self.design.shape, hash),
+        }
+    }
+
+    /// As [`SeenSet::sync`], and what is written bears this number from now on: all of it, or that of the save before.
+    pub(crate) fn sync_as(&self, save: Option<u64>) -> Result<()> {
+        let Some(store) = &self.store else { return Ok(()) };
+        let _turn = guard(&store.syncing);
+        self.poison.guard(|| {
+            store.file.sync(&self.design, self.len(), &self.words, save)?;
+            self.known.write(&*store.dir, &store.file)
+        })
+    }
+
+    /// The number that its file bears.
+    pub(crate) fn save_number(&self) -> u64 {
+        self.store.as_ref().map_or(0, |store| store.file.save())
+    }
+
+    fn count_new(&self) -> Verdict {
+        self.urls.fetch_add(1, Ordering::Relaxed);
+        Verdict::New
+    }
+}
+
+impl SeenSet for BloomFilter {
+    fn check_and_insert(&self, url: &[u8]) -> Result<Verdict> {
+        self.poison.check()?;
+        let hash = self.hash(url);
+        let probes = self.probes(hash);
+        if !self.words.has::<true>(&probes) {
+            let _turn = guard(&self.turns[hash as usize % TURNS]);
+            if self.words.insert(&probes) {
+                return Ok(self.count_new());
+            }
+        }
+        // All its bits are set: it was inserted, or it looks so.
+        Ok(if self.known.take(url) { self.count_new() } else { Verdict::ProbablySeen })
+    }
+
+    fn contains(&self, url: &[u8]) -> Result<Verdict> {
+        let is_there = self.words.has::<false>(&self.probes(self.hash(url))) && !self.known.has(url);
+        Ok(if is_there { Verdict::ProbablySeen } else { Verdict::New })
+    }
+
+    fn len(&self) -> u64 {
+        self.urls.load(Ordering::Relaxed)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.words.memory_bytes() + (TURNS * size_of::<Mutex<()>>()) as u64 + self.known.memory_bytes()
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        self.store.as_ref().map_or(0, |store| store.file.len() + self.known.disk_bytes())
+    }
+
+    /// From the bits that are set, not from theory: a poor hash shows. Reads the whole filter.
+    fn false_positive_rate(&self) -> f64 {
+        self.words.rate(&self.design.shape)
+    }
+
+    fn expected_loss(&self) -> f64 {
+        self.design.shape.loss(self.len() as f64)
+    }
+
+    /// Of the count of URLs the same is true as of the URLs: those inserted after the last sync may or may not be in it after
+    /// a crash.
+    fn sync(&self) -> Result<()> {
+        self.sync_as(None)
+    }
+
+    fn stats(&self) -> SeenStats {
+        SeenStats {
+            urls: self.len(),
+            inserted: self.len() - self.urls_before,
+            memory_bytes: self.memory_bytes(),
+            disk_bytes: self.disk_bytes(),
+            false_positive_rate: self.false_positive_rate(),
+            expected_loss: self.expected_loss(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

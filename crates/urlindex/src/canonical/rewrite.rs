@@ -1,0 +1,320 @@
+//! What each rule does to the parts of a URL. One function a rule; each says whether it changed anything.
+//!
+//! A rule allocates only what it changes. Applying one twice is applying it once, alone; together they are applied until
+//! none changes anything (see `crawl`).
+
+use std::borrow::Cow;
+
+use super::parameters;
+use super::parts::{EMPTY, INVALID, LISTED, PERCENT, Parts, SESSION, SLASHES, UNSORTED, UPPER};
+use super::rule::Rule;
+
+/// Applies one rule; whether it changed anything. What a rule before it brought in may wait for the next round.
+pub(super) fn apply(rule: Rule, parts: &mut Parts<'_>, dropped: &[String]) -> bool {
+    match rule {
+        Rule::DefaultPort => {
+            let default = if parts.scheme == "http" { "80" } else { "443" };
+            parts.port.take_if(|port| *port == default).is_some()
+        }
+        Rule::Fragment => parts.fragment.take().is_some(),
+        Rule::UserInfo => parts.user.take().is_some(),
+        Rule::HostDot => host_dot(parts),
+        Rule::Www => www(parts),
+        Rule::Scheme => {
+            let is_https = parts.scheme == "https";
+            // The default port of one scheme is not that of the other.
+            let is_plain = is_https && parts.port.is_none();
+            if is_plain {
+                parts.scheme = "http";
+            }
+            is_plain
+        }
+        Rule::PercentCase => parts.has(PERCENT) && each_text(parts, percent_case),
+        Rule::PercentUnreserved => parts.has(PERCENT) && each_text(parts, percent_unreserved),
+        Rule::EmptySegments => parts.has(SLASHES) && put(&mut parts.path, empty_segments),
+        Rule::RepeatedSegments => put(&mut parts.path, repeated_segments),
+        Rule::SessionIds => {
+            let in_path = parts.has(SESSION) && put(&mut parts.path, path_sessions);
+            parts.has(LISTED) && parameters::keep(parts, |name, value| !parameters::is_session(name, value)) || in_path
+        }
+        Rule::Tracking => {
+            if !parts.has(LISTED) && dropped.is_empty() {
+                return false;
+            }
+            let is_dropped = |name: &str| dropped.iter().any(|dropped| dropped.eq_ignore_ascii_case(name));
+            parameters::keep(parts, |name, _| !parameters::is_tracking(name) && !is_dropped(name))
+        }
+        Rule::EmptyParameters => parts.has(EMPTY) && parameters::drop_empty(parts),
+        Rule::SortedParameters => parts.has(UNSORTED) && parameters::sort(parts),
+        Rule::Query => parts.query.take().is_some(),
+        Rule::IndexFile => put(&mut parts.path, index_file),
+        Rule::TrailingSlash => put(&mut parts.path, trailing_slash),
+        Rule::LowerCase => parts.has(UPPER) && each_text(parts, lower_case),
+        Rule::Surt => surt(parts),
+        Rule::PercentInvalid => parts.has(PERCENT | INVALID) && each_text(parts, percent_invalid),
+    }
+}
+
+fn put(part: &mut Cow<'_, str>, rule: impl Fn(&str) -> Option<String>) -> bool {
+    let Some(new) = rule(part) else { return false };
+    *part = Cow::Owned(new);
+    true
+}
+
+fn each_text(parts: &mut Parts<'_>, rule: fn(&str) -> Option<String>) -> bool {
+    let in_path = put(&mut parts.path, rule);
+    parts.query.as_mut().is_some_and(|query| put(query, rule)) | in_path
+}
+
+fn host_dot(parts: &mut Parts<'_>) -> bool {
+    put(&mut parts.host, |host| host.strip_suffix('.').filter(|rest| !rest.is_empty()).map(str::to_owned))
+}
+
+fn www(parts: &mut Parts<'_>) -> bool {
+    put(&mut parts.host, |host| {
+        let rest = host.strip_prefix("www")?.trim_start_matches(|c: char| c.is_ascii_digit()).strip_prefix('.')?;
+        let is_name = rest.trim_end_matches('.').contains('.') && !rest.starts_with('.');
+        is_name.then(|| rest.to_owned())
+    })
+}
+
+/// The places of whole escapes: the `%` and two hexadecimal digits.
+fn escapes(text: &str) -> impl Iterator<Item = (usize, [u8; 2])> {
+    let bytes = text.as_bytes();
+    let is_hex = |pair: &[u8; 2]| pair.iter().all(u8::is_ascii_hexdigit);
+    let percents = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'%').map(|(at, _)| at);
+    percents.filter_map(move |at| Some((at, *bytes[at + 1..].first_chunk::<2>().filter(|pair| is_hex(pair))?)))
+}
+
+fn percent_case(text: &str) -> Option<String> {
+    let is_lower = |pair: [u8; 2]| pair.iter().any(u8::is_ascii_lowercase);
+    escapes(text).find(|(_, pair)| is_lower(*pair))?;
+    let mut new = text.to_owned();
+    for (at, _) in escapes(text) {
+        new[at..at + 3].make_ascii_uppercase();
+    }
+    Some(new)
+}
+
+fn percent_invalid(text: &str) -> Option<String> {
+    let begins_escape =
+        |at: usize| text.as_bytes()[at + 1..].first_chunk::<2>().is_some_and(|p| p.iter().all(u8::is_ascii_hexdigit));
+    let is_invalid = |(at, c): (usize, char)| match c {
+        '%' => !begins_escape(at),
+        c => matches!(c, '[' | ']' | '{' | '}' | '|' | '\\' | '^' | '`'),
+    };
+    text.char_indices().find(|&place| is_invalid(place))?;
+    let mut new = String::with_capacity(text.len() + 8);
+    for (at, c) in text.char_indices() {
+        match is_invalid((at, c)) {
+            true => new.push_str(&format!("%{:02X}", c as u32)),
+            false => new.push(c),
+        }
+    }
+    Some(new)
+}
+
+fn percent_unreserved(text: &str) -> Option<String> {
+    let unreserved = |pair: [u8; 2]| {
+        let byte = u8::from_str_radix(std::str::from_utf8(&pair).ok()?, 16).ok()?;
+        (byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)).then_some(byte)
+    };
+    escapes(text).find(|(_, pair)| unreserved(*pair).is_some())?;
+    let (mut new, mut done) = (String::with_capacity(text.len()), 0);
+    for (at, pair) in escapes(text) {
+        if let Some(byte) = unreserved(pair) {
+            new.push_str(&text[done..at]);
+            new.push(char::from(byte));
+            done = at + 3;
+        }
+    }
+    new.push_str(&text[done..]);
+    Some(new)
+}
+
+fn empty_segments(path: &str) -> Option<String> {
+    path.as_bytes().windows(2).find(|pair| pair[0] == b'/' && pair[1] == b'/')?;
+    let mut new = String::with_capacity(path.len());
+    for c in path.chars().filter(|c| c.is_ascii()) {
+        if c != '/' || !new.ends_with('/') {
+            new.push(c);
+        }
+    }
+    Some(new)
+}
+
+/// Segments that may repeat together, and how often they must.
+const RUN_SEGMENTS_MAX: usize = 4;
+const RUN_TIMES: usize = 3;
+
+fn repeated_segments(path: &str) -> Option<String> {
+    let segments: Vec<&str> = path[1..].split('/').collect();
+    let mut kept: Vec<&str> = Vec::with_capacity(segments.len());
+    let mut at = 0;
+    while at < segments.len() {
+        let rest = &segments[at..];
+        let times = |run: usize| rest.chunks_exact(run).take_while(|chunk| *chunk == &rest[..run]).count();
+        let run = (1..=RUN_SEGMENTS_MAX.min(rest.len())).find(|&run| !rest[0].is_empty() && times(run) >= RUN_TIMES);
+        let (run, times) = run.map_or((1, 1), |run| (run, times(run)));
+        kept.extend_from_slice(&rest[..run]);
+        at += run * times;
+    }
+    (kept.len() < segments.len()).then(|| format!("/{}", kept.join("/")))
+}
+
+/// Drops `;jsessionid=...` of each segment, and segments such as `(S(...))`.
+fn path_sessions(path: &str) -> Option<String> {
+    path.find([';', '('])?;
+    let is_cookieless = |segment: &str| {
+        let inner = segment.strip_prefix('(').and_then(|rest| rest.strip_suffix("))"));
+        inner.is_some_and(|inner| {
+            let form = inner.as_bytes().get(..2);
+            matches!(form, Some(b"S(" | b"A(" | b"F(")) && inner.len() >= 22 && !inner.contains(['.', ','])
+        })
+    };
+    let segments: Vec<Cow<'_, str>> =
+        path[1..].split('/').filter(|segment| !is_cookieless(segment)).map(without_session).collect();
+    let new = format!("/{}", segments.join("/"));
+    (new != path).then_some(new)
+}
+
+fn without_session(segment: &str) -> Cow<'_, str> {
+    if !segment.contains(';') {
+        return Cow::Borrowed(segment);
+    }
+    let is_kept = |parameter: &&str| {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        !parameters::is_session(name, value)
+    };
+    let mut parts = segment.split(';');
+    let first = parts.next().unwrap_or_default();
+    Cow::Owned(std::iter::once(first).chain(parts.filter(is_kept)).collect::<Vec<_>>().join(";"))
+}
+
+const INDEX_FILES: [&str; 14] = [
+    "index.html",
+    "index.htm",
+    "index.shtml",
+    "index.xhtml",
+    "index.php",
+    "index.php3",
+    "index.asp",
+    "index.aspx",
+    "index.jsp",
+    "index.cgi",
+    "default.asp",
+    "default.aspx",
+    "default.htm",
+    "default.html",
+];
+
+fn index_file(path: &str) -> Option<String> {
+    let (directory, name) = path.rsplit_once('/')?;
+    INDEX_FILES.iter().any(|index| index.eq_ignore_ascii_case(name)).then(|| format!("{directory}/"))
+}
+
+fn trailing_slash(path: &str) -> Option<String> {
+    let kept = path.trim_end_matches('/');
+    (kept.len() < path.len() && path.len() > 1).then(|| if kept.is_empty() { "/".to_owned() } else { kept.to_owned() })
+}
+
+/// Escapes keep their case: `PercentCase` has it.
+fn lower_case(text: &str) -> Option<String> {
+    let mut new = text.to_ascii_lowercase();
+    for (at, pair) in escapes(text) {
+        new.replace_range(at + 1..at + 3, std::str::from_utf8(&pair).ok()?);
+    }
+    (new != text).then_some(new)
+}
+
+fn surt(parts: &mut Parts<'_>) -> bool {
+    put(&mut parts.host, |host| {
+        let is_address = host.parse::<std::net::Ipv4Addr>().is_ok();
+        match host {
+            host if host.starts_with(['(', '[']) => None,
+            host if is_address => Some(format!("({host})")),
+            host => {
+                let labels: Vec<&str> = host.rsplit('.').collect();
+                Some(format!("({},)", labels.join(",")))
+            }
+        }
+    })
+}
+
+/// The URL that a key in the order of domains stands for: `http://(com,example,www,)/x` is `http://www.example.com/x`. Other bytes
+/// stay as they are.
+pub fn url_of_surt(key: &[u8]) -> Cow<'_, [u8]> {
+    let turned = std::str::from_utf8(key).ok().and_then(|text| {
+        let mut parts = Parts::of(text)?;
+        let inner = parts.host.strip_prefix('(')?.strip_suffix(')')?.to_owned();
+        let labels: Vec<&str> = inner.strip_suffix(',').map_or(vec![&*inner], |labels| labels.rsplit(',').collect());
+        parts.host = Cow::Owned(labels.join("."));
+        Some(parts.text().into_bytes())
+    });
+    turned.map_or(Cow::Borrowed(key), Cow::Owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(rule: Rule, url: &str) -> String {
+        let mut parts = Parts::of(url).expect("an http URL");
+        let changed = apply(rule, &mut parts, &["mine".to_owned()]);
+        let text = parts.text();
+        assert_eq!(changed, text != url, "{url}: {text}");
+        text
+    }
+
+    #[test]
+    fn each_rule_changes_what_it_says_and_nothing_else() {
+        let cases = [
+            (Rule::DefaultPort, "https://a:443/", "https://a/"),
+            (Rule::DefaultPort, "https://a:80/", "https://a:80/"),
+            (Rule::Fragment, "http://a/?q#f", "http://a/?q"),
+            (Rule::UserInfo, "http://u:p@a/", "http://a/"),
+            (Rule::HostDot, "http://a.b./", "http://a.b/"),
+            (Rule::Www, "http://www.a.b/", "http://a.b/"),
+            (Rule::Www, "http://www12.a.b/", "http://a.b/"),
+            (Rule::Www, "http://www.com/", "http://www.com/"),
+            (Rule::Www, "http://wwwa.b.c/", "http://wwwa.b.c/"),
+            (Rule::Scheme, "https://a/", "http://a/"),
+            (Rule::Scheme, "https://a:80/", "https://a:80/"),
+            (Rule::PercentCase, "http://a/%2f%zz%c3?%2f", "http://a/%2F%zz%C3?%2F"),
+            (Rule::PercentUnreserved, "http://a/%41%7e%2F?%2D%25", "http://a/A~%2F?-%25"),
+            (Rule::PercentInvalid, "http://a/%/%4/%zz%41?[x]=%", "http://a/%25/%254/%25zz%41?%5Bx%5D=%25"),
+            (Rule::EmptySegments, "http://a//b///c//?d//e", "http://a/b/c/?d//e"),
+            (Rule::RepeatedSegments, "http://a/x/y/x/y/x/y/z", "http://a/x/y/z"),
+            (Rule::RepeatedSegments, "http://a/x/y/x/y/z", "http://a/x/y/x/y/z"),
+            (Rule::RepeatedSegments, "http://a/q/x/x/x/x", "http://a/q/x"),
+            (Rule::SessionIds, "http://a/b;jsessionid=12;v=1/c?PHPSESSID=x&y=1", "http://a/b;v=1/c?y=1"),
+            (Rule::SessionIds, "http://a/(S(4hqa0555fwsecu455xqckv45))/b", "http://a/b"),
+            (Rule::SessionIds, "http://a/(x)/b;c?sid=7", "http://a/(x)/b;c?sid=7"),
+            (Rule::Tracking, "http://a/?utm_source=x&b=1&fbclid=2&MINE=3", "http://a/?b=1"),
+            (Rule::EmptyParameters, "http://a/?&b=&=1&c=2&", "http://a/?b&c=2"),
+            (Rule::EmptyParameters, "http://a/?", "http://a/"),
+            (Rule::SortedParameters, "http://a/?b=2&a=2&b=1&a", "http://a/?a=2&a&b=2&b=1"),
+            (Rule::Query, "http://a/?b", "http://a/"),
+            (Rule::IndexFile, "http://a/b/Index.HTML?x", "http://a/b/?x"),
+            (Rule::IndexFile, "http://a/b/index.html/", "http://a/b/index.html/"),
+            (Rule::TrailingSlash, "http://a/b//", "http://a/b"),
+            (Rule::TrailingSlash, "http://a/", "http://a/"),
+            (Rule::LowerCase, "http://a/B%2F?C", "http://a/b%2F?c"),
+            (Rule::Surt, "http://u@www.a.b:81/x", "http://u@(b,a,www,):81/x"),
+            (Rule::Surt, "http://1.2.3.4/x", "http://(1.2.3.4)/x"),
+            (Rule::Surt, "http://[::1]/x", "http://[::1]/x"),
+        ];
+        for (rule, url, expected) in cases {
+            assert_eq!(after(rule, url), expected, "{}", rule.name());
+            assert_eq!(after(rule, expected), expected, "{} twice", rule.name());
+        }
+    }
+
+    #[test]
+    fn a_key_in_the_order_of_domains_leads_back_to_its_url() {
+        for url in ["http://www.a.b:81/x", "http://1.2.3.4/", "https://u@a.b/", "http://[::1]/"] {
+            assert_eq!(&*url_of_surt(after(Rule::Surt, url).as_bytes()), url.as_bytes());
+        }
+        assert_eq!(&*url_of_surt(b"\xff"), b"\xff");
+    }
+}

@@ -1,0 +1,268 @@
+//! Batches: many URLs at once, answered in the order in which they came after one pass through the runs.
+//!
+//! A batch keeps 16 bytes a URL: its fingerprint and its place of arrival, in one number of 128 bits. Sorted, they stand as
+//! the runs do, so that each run is read once from front to end (only the blocks that are needed, if they are few), and what is new is
+//! in the order in which a run is written. That is what makes a billion URLs cheap: no test has a seek of its own.
+
+use std::cmp::Ordering;
+use std::panic::resume_unwind;
+use std::sync::Mutex;
+use std::thread::Builder;
+
+use super::front::Front;
+use super::key::{DECIDED, FingerprintBits, SEEN};
+use super::sort::sort;
+use super::state::{Level, State};
+use crate::error::{Error, Result};
+use crate::files::guard;
+use crate::seen::Verdict;
+
+/// A record says that it is not the first of its URL.
+const AGAIN: u128 = 1 << 34;
+/// URLs of a batch: their places have 32 bits.
+const URLS_MAX: usize = u32::MAX as usize;
+/// With fewer records than one in so many blocks, filters and single reads are cheaper than a pass.
+const BLOCKS_PER_RECORD: u64 = 8;
+/// With so many records for each block, all blocks are read whatever stands in front, and asking that is the larger cost.
+const RECORDS_PER_BLOCK: u64 = 16;
+/// With fewer records than one in so many slots, the table is asked for each of them.
+const SLOTS_PER_RECORD: usize = 32;
+/// Threads that look up a batch, and how many records each has at least: a thread is 20 us.
+const THREADS_MAX: usize = 8;
+const RECORDS_PER_THREAD: usize = 1 << 16;
+
+/// URLs that are to be tested together. Made by [`crate::DiskUrlSet::batch`], for this set and those like it.
+#[derive(Debug)]
+pub struct UrlBatch {
+    pub(super) bits: FingerprintBits,
+    pub(super) seed: u64,
+    pub(super) records: Vec<u128>,
+}
+
+impl UrlBatch {
+    /// Adds a URL; its text is not kept.
+    ///
+    /// # Errors
+    /// [`Error::Full`] at 4,294,967,295 URLs.
+    #[inline]
+    pub fn push(&mut self, url: &[u8]) -> Result<()> {
+        self.push_fingerprint(self.bits.of(url, self.seed))
+    }
+
+    #[inline]
+    pub(crate) fn push_fingerprint(&mut self, fingerprint: u128) -> Result<()> {
+        if self.records.len() == URLS_MAX {
+            return Err(Error::Full { file: "the batch".to_owned(), what: format!("it has {URLS_MAX} URLs") });
+        }
+        self.records.push(fingerprint | self.records.len() as u128);
+        Ok(())
+    }
+
+    /// How many URLs it has.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Makes room for so many URLs in all, exactly: it grows by doubling otherwise.
+    pub fn reserve(&mut self, urls: usize) {
+        self.records.reserve_exact(urls.saturating_sub(self.records.len()));
+    }
+
+    /// Takes all URLs out; the memory stays.
+    pub fn clear(&mut self) {
+        self.records.clear();
+    }
+}
+
+/// The answers to a batch: a bit each, in the order in which its URLs came.
+#[derive(Clone, Debug, Default)]
+pub struct Answers {
+    new: Vec<u64>,
+    len: usize,
+}
+
+impl Answers {
+    fn of(len: usize) -> Answers {
+        Answers { new: vec![0; len.div_ceil(64)], len }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The answer to the URL that came as number `number`, from 0; `None` past the last.
+    pub fn get(&self, number: usize) -> Option<Verdict> {
+        let is_new = (number < self.len).then(|| self.new[number / 64] >> (number % 64) & 1 == 1)?;
+        Some(if is_new { Verdict::New } else { Verdict::Seen })
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Verdict> + '_ {
+        (0..self.len).filter_map(|number| self.get(number))
+    }
+
+    /// How many were new.
+    pub fn new_count(&self) -> u64 {
+        self.new.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+}
+
+/// Looks a batch's records up and sorts them on the way: each URL's first record says then whether it is in the set.
+pub(super) fn look_up(state: &mut State, records: &mut [u128]) -> Result<()> {
+    state.counters.batch_tests += records.len() as u64;
+    sort(records);
+    let mask = state.manifest.bits.mask();
+    let mut before = None;
+    for record in records.iter_mut() {
+        let fingerprint = *record & mask;
+        if before == Some(fingerprint) {
+            *record |= AGAIN | DECIDED;
+        }
+        before = Some(fingerprint);
+    }
+    look_up_in_table(state, records);
+    let threads = threads(records.len());
+    let part = records.len().div_ceil(threads).max(1);
+    let (levels, front) = (&state.levels, state.front.as_deref());
+    in_parts(records, part, threads - 1, |part| look_up_in_runs(levels, front, mask, part))
+}
+
+/// Gives `work` the records part by part, on this thread and so many helpers; what a helper would do that the system refuses, this
+/// thread does.
+fn in_parts(
+    records: &mut [u128],
+    part: usize,
+    helpers: usize,
+    work: impl Fn(&mut [u128]) -> Result<()> + Sync,
+) -> Result<()> {
+    let parts = Mutex::new(records.chunks_mut(part));
+    let work_off = || loop {
+        let next = guard(&parts).next();
+        match next {
+            Some(part) => work(part)?,
+            None => return Ok(()),
+        }
+    };
+    std::thread::scope(|scope| {
+        let helpers = (0..helpers).map_while(|_| Builder::new().spawn_scoped(scope, work_off).ok());
+        let helpers: Vec<_> = helpers.collect();
+        let own = work_off();
+        let all = helpers.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        all.fold(own, Result::and)
+    })
+}
+
+/// How many threads look so many records up: they are in order, so each has its own part of every run.
+fn threads(records: usize) -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    processors.min(THREADS_MAX).min(records / RECORDS_PER_THREAD).max(1)
+}
+
+fn look_up_in_runs(levels: &[Level], front: Option<&dyn Front>, mask: u128, records: &mut [u128]) -> Result<()> {
+    let mut undecided = records.len();
+    if let Some(front) = front
+        && levels.iter().any(|level| level.run.info.blocks * RECORDS_PER_BLOCK > records.len() as u64)
+    {
+        undecided = 0;
+        for record in records.iter_mut().filter(|record| **record & DECIDED == 0) {
+            let is_new = front.is_new(*record & mask)?;
+            *record |= if is_new { DECIDED } else { 0 };
+            undecided += usize::from(!is_new);
+        }
+    }
+    for level in levels.iter().rev() {
+        if undecided as u64 * BLOCKS_PER_RECORD >= level.run.info.blocks {
+            level.run.find_all(records)?;
+            continue;
+        }
+        for record in records.iter_mut().filter(|record| **record & DECIDED == 0) {
+            let fingerprint = *record & mask;
+            if level.filter.as_ref().is_none_or(|filter| filter.may_have(fingerprint))
+                && let Some(is_grave) = level.run.find(fingerprint)?
+            {
+                *record |= if is_grave { DECIDED } else { DECIDED | SEEN };
+            }
+        }
+    }
+    Ok(())
+}
+
+fn look_up_in_table(state: &mut State, records: &mut [u128]) {
+    let decide = |is_grave: bool| if is_grave { DECIDED } else { DECIDED | SEEN };
+    let bits = state.manifest.bits;
+    // Going through a large table costs more than asking it for a few.
+    if (state.table.len() / 4).max(state.table.capacity() / SLOTS_PER_RECORD) > records.len() {
+        for record in records.iter_mut().filter(|record| **record & DECIDED == 0) {
+            *record |= state.table.ask(*record & bits.mask()).map_or(0, decide);
+        }
+        return;
+    }
+    let mut entries = state.table.sorted().into_iter().peekable();
+    for record in records.iter_mut().filter(|record| **record & DECIDED == 0) {
+        while let Some(entry) = entries.peek() {
+            match (entry & bits.mask()).cmp(&(*record & bits.mask())) {
+                Ordering::Less => drop(entries.next()),
+                Ordering::Equal => {
+                    *record |= decide(entry & bits.grave() != 0);
+                    break;
+                }
+                Ordering::Greater => break,
+            }
+        }
+    }
+}
+
+/// The answers to records that were looked up. If URLs are to be inserted, a second one of a URL is seen, and the new ones' fingerprints
+/// are moved to the beginning; how many they are.
+pub(super) fn answers(bits: FingerprintBits, records: &mut [u128], inserts: bool) -> (Answers, usize) {
+    let mut answers = Answers::of(records.len());
+    let (mut new, mut first_is_new) = (0, false);
+    for i in 0..records.len() {
+        let record = records[i];
+        let is_first = record & AGAIN == 0;
+        if is_first {
+            first_is_new = record & SEEN == 0;
+        }
+        if first_is_new && (is_first || !inserts) {
+            let place = (record & (DECIDED - 1)) as usize;
+            answers.new[place / 64] |= 1 << (place % 64);
+        }
+        if inserts && is_first && first_is_new {
+            // Behind the record that is being read, always.
+            records[new] = record & bits.mask();
+            new += 1;
+        }
+    }
+    (answers, new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_is_worked_off_once_however_many_helpers_there_are() {
+        for helpers in [0, 1, 7] {
+            let mut records = vec![1; 1_000];
+            let double = |part: &mut [u128]| {
+                part.iter_mut().for_each(|record| *record *= 2);
+                Ok(())
+            };
+            in_parts(&mut records, 30, helpers, double).expect("worked off");
+            assert!(records.iter().all(|record| *record == 2));
+            let failed = in_parts(&mut records, 30, helpers, |_| Err(Error::corrupt("f", 1, "x")));
+            assert!(matches!(failed, Err(Error::Corrupt { .. })));
+        }
+    }
+}

@@ -1,0 +1,418 @@
+//! A block of a run: some hundred entries in order, in 4096 bytes under one checksum.
+//!
+//! Elias and Fano's way (1971): of n values over a range u the high bits are written in unary, the low log2(u / n) bits side by side,
+//! which takes 2 + log2(u / n) bits a value however the values lie. Golomb-Rice coded gaps would take as much (1.5 + log2) and would
+//! have to be read from the front: here a look-up counts zeros in about 20 words and compares one or two low parts, so that a
+//! batch that meets 20 entries of a block does not pay for the other 600.
+//!
+//! | offset | size | meaning |
+//! |---|---|---|
+//! | 0 | 4 | CRC-32 of the run's salt, the block's number (8 bytes) and bytes 4 to 4095 |
+//! | 4 | 2 | n, the number of values: 1 to 1024 |
+//! | 6 | 1 | l, the bits of a low part: 1 to 100 |
+//! | 7 | 1 | 0 |
+//! | 8 | 2 | h, the words of the high parts |
+//! | 10 | 6 | 0 |
+//! | 16 | 16 | base: the first value without its lowest bit |
+//! | 32 | 8 h | high parts: for each value v a 1 at bit ((v - base) >> l) + its number |
+//! | 32 + 8 h | n l / 8 | low parts, the first in the lowest bits; zeros to the end |
+//!
+//! A value is a fingerprint and, lowest, the mark of a grave. All numbers are little-endian.
+
+use crc32fast::Hasher;
+
+use crate::files::array;
+
+/// Bytes of a block.
+pub(super) const BLOCK_BYTES: usize = 4096;
+/// Bytes that must lie behind a block in memory: what the loads of its last values may touch.
+pub(super) const PADDING_BYTES: usize = 16;
+/// Values in a block at most.
+pub(super) const VALUES_MAX: usize = 1024;
+const HEADER_BYTES: usize = 32;
+/// Words of the high parts at most.
+const WORDS_MAX: usize = (BLOCK_BYTES - HEADER_BYTES) / 8;
+const LOW_BITS_MAX: u32 = 100;
+
+/// What makes a run's checksums its own.
+pub(super) type Salt = [u8; 24];
+
+/// The bits of a low part, the words of the high parts, and the bytes of a block of the first `count` of these values.
+fn shape(values: &[u128], count: usize) -> (u32, usize, usize) {
+    let span = values[count - 1] - (values[0] & !1);
+    // At least 1, so that a grave differs from what it stands for in its low part only.
+    let low = (span / count as u128).checked_ilog2().unwrap_or(0).max(1);
+    // Not more than 4 * count, since 2^low is more than half of span / count; 3 for the lower bound of `low`.
+    let words = ((span >> low) as usize + count).div_ceil(64);
+    (low, words, HEADER_BYTES + 8 * words + (count * low as usize).div_ceil(8))
+}
+
+/// Writes as many of these values (in order, no two alike, at most [`VALUES_MAX`]) as a block takes, and says how many.
+///
+/// # Panics
+/// If there are none.
+pub(super) fn encode(values: &[u128], salt: &Salt, number: u64, block: &mut [u8]) -> usize {
+    // `fits` values do, `not` do not.
+    let (mut fits, mut not) = (1, values.len() + 1);
+    while fits + 1 < not {
+        // Most blocks of a run hold about as many: but where the density changes, halving finds it.
+        let middle = fits.midpoint(not);
+        if shape(values, middle).2 <= BLOCK_BYTES { fits = middle } else { not = middle }
+    }
+    let (low, words, _) = shape(values, fits);
+    let base = values[0] & !1;
+    block.fill(0);
+    block[4..6].copy_from_slice(&(fits as u16).to_le_bytes());
+    block[6] = low as u8;
+    block[8..10].copy_from_slice(&(words as u16).to_le_bytes());
+    block[16..32].copy_from_slice(&base.to_le_bytes());
+    let (highs, lows) = block[HEADER_BYTES..].split_at_mut(8 * words);
+    for (i, value) in values[..fits].iter().enumerate() {
+        let at = ((value - base) >> low) as usize + i;
+        highs[at / 8] |= 1 << (at % 8);
+    }
+    let mut writer = BitWriter { bytes: lows, at: 0, held: 0, bits: 0 };
+    let mask = (1u128 << low) - 1;
+    for value in &values[..fits] {
+        let part = (value - base) & mask;
+        writer.push(part as u64, low.min(64));
+        if low > 64 {
+            writer.push((part >> 64) as u64, low - 64);
+        }
+    }
+    writer.end();
+    let crc = checksum(salt, number, block);
+    block[..4].copy_from_slice(&crc.to_le_bytes());
+    fits
+}
+
+fn checksum(salt: &Salt, number: u64, block: &[u8]) -> u32 {
+    let mut hasher = Hasher::new();
+    hasher.update(salt);
+    hasher.update(&number.to_le_bytes());
+    hasher.update(&block[4..BLOCK_BYTES]);
+    hasher.finalize()
+}
+
+/// Writes bits one after the other, in whole words.
+struct BitWriter<'a> {
+    bytes: &'a mut [u8],
+    at: usize,
+    held: u128,
+    bits: u32,
+}
+
+impl BitWriter<'_> {
+    #[inline]
+    fn push(&mut self, value: u64, bits: u32) {
+        self.held |= u128::from(value) << self.bits;
+        self.bits += bits;
+        if self.bits >= 64 {
+            self.bytes[self.at..self.at + 8].copy_from_slice(&(self.held as u64).to_le_bytes());
+            self.at += 8;
+            self.held >>= 64;
+            self.bits -= 64;
+        }
+    }
+
+    fn end(self) {
+        let rest = (self.bits as usize).div_ceil(8);
+        self.bytes[self.at..self.at + rest].copy_from_slice(&self.held.to_le_bytes()[..rest]);
+    }
+}
+
+/// A block that was read and whose checksum is right.
+#[derive(Clone, Copy)]
+pub(super) struct Block<'a> {
+    /// The block and what pads it.
+    bytes: &'a [u8],
+    count: usize,
+    low: u32,
+    words: usize,
+    base: u128,
+}
+
+impl<'a> Block<'a> {
+    /// Looks at a block, and the padding behind it: `None` if this is not what was written as block `number` of the run.
+    pub(super) fn of(bytes: &'a [u8], salt: &Salt, number: u64) -> Option<Block<'a>> {
+        if u32::from_le_bytes(array(bytes, 0)) != checksum(salt, number, bytes) {
+            return None;
+        }
+        let count = usize::from(u16::from_le_bytes(array(bytes, 4)));
+        let low = u32::from(bytes[6]);
+        let words = usize::from(u16::from_le_bytes(array(bytes, 8)));
+        let base = u128::from_le_bytes(array(bytes, 16));
+        let is_possible = (1..=VALUES_MAX).contains(&count) && (1..=LOW_BITS_MAX).contains(&low);
+        let end = HEADER_BYTES + 8 * words + (count * low as usize).div_ceil(8);
+        if !is_possible || end > BLOCK_BYTES {
+            return None;
+        }
+        let block = Block { bytes, count, low, words, base };
+        let ones: u32 = (0..words).map(|word| block.word(word).count_ones()).sum();
+        (ones as usize == count).then_some(block)
+    }
+
+    #[inline]
+    fn word(&self, number: usize) -> u64 {
+        u64::from_le_bytes(array(self.bytes, HEADER_BYTES + 8 * number))
+    }
+
+    /// The low part of a value.
+    #[inline]
+    fn low(&self, number: usize) -> u128 {
+        let at = number * self.low as usize;
+        let held = u128::from_le_bytes(array(self.bytes, HEADER_BYTES + 8 * self.words + at / 8));
+        held >> (at % 8) & ((1 << self.low) - 1)
+    }
+
+    /// How many values it has.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// How many ones of the high parts stand side by side from here on.
+    #[inline]
+    fn ones_from(&self, start: usize) -> usize {
+        let mut at = start;
+        while at < 64 * self.words {
+            let ones = (self.word(at / 64) >> (at % 64)).trailing_ones() as usize;
+            at += ones;
+            if ones == 0 || !at.is_multiple_of(64) {
+                break;
+            }
+        }
+        at - start
+    }
+
+    /// The first value without its lowest bit.
+    pub(super) fn base(&self) -> u128 {
+        self.base
+    }
+
+    /// Appends all values.
+    pub(super) fn decode(&self, values: &mut Vec<u128>) {
+        values.reserve(self.count);
+        let mut number = 0;
+        for word in 0..self.words {
+            let mut ones = self.word(word);
+            while ones != 0 {
+                let at = word * 64 + ones.trailing_zeros() as usize;
+                let high = (at - number) as u128;
+                values.push(self.base.wrapping_add(high << self.low | self.low(number)));
+                ones &= ones - 1;
+                number += 1;
+            }
+        }
+    }
+
+    /// For look-ups in ascending order.
+    pub(super) fn cursor(self) -> Cursor<'a> {
+        let mut zeros = [u16::MAX; WORDS_MAX + 1];
+        let mut sum = 0;
+        for (word, zeros) in zeros[..=self.words].iter_mut().enumerate() {
+            *zeros = sum;
+            sum += if word < self.words { self.word(word).count_zeros() as u16 } else { 0 };
+        }
+        Cursor { block: self, word: 0, zeros }
+    }
+}
+
+/// Where the look-ups in a block have come to.
+pub(super) struct Cursor<'a> {
+    block: Block<'a>,
+    word: usize,
+    /// Zeros of the high parts before each word, and in all: counted once, since counting is slow where the processor's
+    /// instruction for it may not be used.
+    zeros: [u16; WORDS_MAX + 1],
+}
+
+impl Cursor<'_> {
+    /// Whether a value is there, given without the mark of a grave: `Some(true)` if it is a grave. Values must ascend from call to
+    /// call.
+    #[inline]
+    pub(super) fn find(&mut self, value: u128) -> Option<bool> {
+        let block = self.block;
+        let relative = value.checked_sub(block.base)?;
+        let high = relative >> block.low;
+        if high > u128::from(self.zeros[block.words]) {
+            return None;
+        }
+        let high = high as usize;
+        // The ones of `high` stand after that many zeros.
+        while usize::from(self.zeros[self.word + 1]) < high {
+            self.word += 1;
+        }
+        let start = match high - usize::from(self.zeros[self.word]) {
+            0 => 64 * self.word,
+            left => 64 * self.word + select(!block.word(self.word), left as u64) + 1,
+        };
+        let low = relative & ((1 << block.low) - 1);
+        // A host's URLs lie so close together, and so far from the next host's, that they often have one high part.
+        let (mut first, mut rest) = (start - high, block.ones_from(start));
+        while rest > 0 {
+            let half = rest / 2;
+            let other = block.low(first + half);
+            if other | 1 == low | 1 {
+                return Some(other & 1 == 1);
+            }
+            if other < low {
+                (first, rest) = (first + half + 1, rest - half - 1);
+            } else {
+                rest = half;
+            }
+        }
+        None
+    }
+}
+
+/// Ones in every byte.
+const BYTES: u64 = 0x0101_0101_0101_0101;
+
+/// For each byte, the places of its ones.
+const ONES: [[u8; 8]; 256] = {
+    let mut all = [[0; 8]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut bit, mut rank) = (0, 0);
+        while bit < 8 {
+            if byte >> bit & 1 == 1 {
+                all[byte][rank] = bit;
+                rank += 1;
+            }
+            bit += 1;
+        }
+        byte += 1;
+    }
+    all
+};
+
+/// The place of the `rank`th 1 of a word, which has so many; ranks begin at 1. Broadword selection (Vigna 2008): sums of bytes, side
+/// by side, say which byte it is in.
+#[inline]
+fn select(word: u64, rank: u64) -> usize {
+    let pairs = word - (word >> 1 & (0x55 * BYTES));
+    let nibbles = (pairs & (0x33 * BYTES)) + (pairs >> 2 & (0x33 * BYTES));
+    let sums = ((nibbles + (nibbles >> 4)) & (0x0f * BYTES)).wrapping_mul(BYTES);
+    // The first byte up to which there are `rank` ones.
+    let reached = ((sums | (0x80 * BYTES)) - rank * BYTES) & (0x80 * BYTES);
+    let start = reached.trailing_zeros() as usize & 56;
+    let before = (sums << 8) >> start & 0xff;
+    let byte = (word >> start & 0xff) as usize;
+    start + usize::from(ONES[byte][(rank - before - 1) as usize & 7])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SALT: Salt = [3; 24];
+
+    fn sorted(rng: &mut fastrand::Rng, count: usize, bits: u32) -> Vec<u128> {
+        let mut values: Vec<u128> = (0..count).map(|_| rng.u128(..) >> (128 - bits)).collect();
+        values.sort_unstable();
+        // As in a run: a fingerprint stands once, grave or not.
+        values.dedup_by_key(|value| *value >> 1);
+        values
+    }
+
+    fn blank() -> Vec<u8> {
+        vec![0; BLOCK_BYTES + PADDING_BYTES]
+    }
+
+    #[test]
+    fn what_was_encoded_is_decoded_and_found_and_nothing_else() {
+        let mut rng = fastrand::Rng::with_seed(1);
+        for (count, bits) in [(1, 81), (2, 81), (40, 81), (1024, 81), (1024, 60), (1024, 13), (700, 65), (5, 2)] {
+            let values = sorted(&mut rng, count, bits);
+            let mut bytes = blank();
+            let taken = encode(&values, &SALT, 9, &mut bytes[..BLOCK_BYTES]);
+            let block = Block::of(&bytes, &SALT, 9).expect("whole");
+            let mut decoded = Vec::new();
+            block.decode(&mut decoded);
+            assert_eq!(decoded, values[..taken], "{count} of {bits} bits");
+            let mut cursor = block.cursor();
+            for value in &values[..taken] {
+                assert_eq!(cursor.find(value & !1), Some(value & 1 == 1), "{count} of {bits} bits");
+            }
+            let mut strangers: Vec<u128> = (0..500).map(|_| rng.u128(..) >> (128 - bits) & !1).collect();
+            strangers.extend(values.iter().flat_map(|value| [(value & !1) + 2, (value & !1).saturating_sub(2)]));
+            strangers.sort_unstable();
+            let mut cursor = block.cursor();
+            for value in strangers {
+                let expected = values[..taken].iter().find(|other| **other >> 1 == value >> 1);
+                assert_eq!(cursor.find(value), expected.map(|other| other & 1 == 1), "{count} of {bits} bits");
+            }
+        }
+    }
+
+    #[test]
+    fn the_place_of_a_one_is_found_by_its_rank() {
+        let mut rng = fastrand::Rng::with_seed(5);
+        for _ in 0..2_000 {
+            let word = match rng.u8(..3) {
+                0 => rng.u64(..),
+                1 => rng.u64(..) & rng.u64(..) & rng.u64(..),
+                _ => u64::MAX << rng.u32(..64),
+            };
+            let places: Vec<usize> = (0..64).filter(|bit| word >> bit & 1 == 1).collect();
+            for (i, place) in places.iter().enumerate() {
+                assert_eq!(select(word, i as u64 + 1), *place, "{word:x}");
+            }
+        }
+    }
+
+    #[test]
+    fn values_take_the_bits_that_theory_says() {
+        let mut rng = fastrand::Rng::with_seed(2);
+        // As dense as a billion fingerprints of 80 bits.
+        let mut at = 0u128;
+        let values: Vec<u128> = (0..VALUES_MAX)
+            .map(|_| {
+                at += 2 + (rng.u128(..) % (2 << 50)) / 2 * 2;
+                at
+            })
+            .collect();
+        let taken = encode(&values, &SALT, 0, &mut blank()[..BLOCK_BYTES]);
+        assert!((605..640).contains(&taken), "{taken}");
+    }
+
+    #[test]
+    fn any_flipped_bit_and_any_other_place_is_found() {
+        let values = sorted(&mut fastrand::Rng::with_seed(3), 900, 81);
+        let mut bytes = blank();
+        encode(&values, &SALT, 9, &mut bytes[..BLOCK_BYTES]);
+        assert!(Block::of(&bytes, &SALT, 8).is_none() && Block::of(&bytes, &[4; 24], 9).is_none());
+        for at in 0..BLOCK_BYTES {
+            bytes[at] ^= 1 << (at % 8);
+            assert!(Block::of(&bytes, &SALT, 9).is_none(), "byte {at}");
+            bytes[at] ^= 1 << (at % 8);
+        }
+    }
+
+    #[test]
+    fn bytes_with_a_right_checksum_never_panic_whatever_they_say() {
+        let mut rng = fastrand::Rng::with_seed(4);
+        for _ in 0..3_000 {
+            let mut bytes = blank();
+            rng.fill(&mut bytes[..BLOCK_BYTES]);
+            bytes[4..6].copy_from_slice(&rng.u16(..600).to_le_bytes());
+            bytes[6] = rng.u8(..104);
+            bytes[8..10].copy_from_slice(&rng.u16(..30).to_le_bytes());
+            let words = usize::from(u16::from_le_bytes(array(&bytes, 8)));
+            let ones: u32 = bytes[32..32 + 8 * words].iter().map(|byte| byte.count_ones()).sum();
+            if rng.bool() {
+                bytes[4..6].copy_from_slice(&(ones as u16).to_le_bytes());
+            }
+            let crc = checksum(&SALT, 0, &bytes);
+            bytes[..4].copy_from_slice(&crc.to_le_bytes());
+            if let Some(block) = Block::of(&bytes, &SALT, 0) {
+                let mut values = Vec::new();
+                block.decode(&mut values);
+                let mut cursor = block.cursor();
+                values.sort_unstable();
+                let found = values.iter().filter(|value| cursor.find(**value & !1).is_some()).count();
+                assert!(found <= values.len());
+            }
+        }
+    }
+}

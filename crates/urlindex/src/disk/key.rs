@@ -1,0 +1,210 @@
+//! Fingerprints: what the set keeps of a URL, and how its parts lie in 128 bits.
+//!
+//! | bits, from the highest | meaning |
+//! |---|---|
+//! | 24 | class: of the host's XXH3 hash (of the whole text's, where it has no host, as a digest has none) |
+//! | 56, or 40 | of the whole URL's XXH3 hash (128-bit variant, its low half) |
+//! | 1 | whether this is a grave: the URL was forgotten |
+//! | the rest | 0 on disk; a batch keeps the place of arrival there, the table and others their marks |
+//!
+//! One host's URLs lie together in the order of fingerprints: a crawl asks for them together, and they share blocks.
+
+use std::fmt;
+
+use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
+
+/// Bits of the host's class.
+pub(super) const CLASS_BITS: u32 = 24;
+
+/// A record of a batch has its place of arrival below this mark, which says that its answer is known.
+pub(super) const DECIDED: u128 = 1 << 32;
+/// The answer, of a record that is decided: the URL is in the set.
+pub(super) const SEEN: u128 = 1 << 33;
+
+/// How long fingerprints are, and so how often two URLs have the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FingerprintBits {
+    /// 24 bits of host and 40 of URL: about 2 bytes a URL less. Read [`crate::SeenSet::expected_loss`].
+    Bits64,
+    /// 24 bits of host and 56 of URL: as good as exact.
+    #[default]
+    Bits80,
+}
+
+impl FingerprintBits {
+    /// How many they are.
+    pub fn bits(self) -> u32 {
+        match self {
+            FingerprintBits::Bits64 => 64,
+            FingerprintBits::Bits80 => 80,
+        }
+    }
+
+    /// How many URLs are, in expectation, called seen though they are new, once `urls` have come of hosts that have `urls_per_host` each.
+    /// Those of one host differ only in the bits of the URL, so that large hosts lose most.
+    pub fn expected_loss(self, urls: f64, urls_per_host: f64) -> f64 {
+        // Hosts share their classes by chance.
+        let urls_per_class = urls_per_host + urls / f64::from(1u32 << CLASS_BITS);
+        urls * urls_per_class.min(urls) / 2.0 * (-f64::from(self.url_bits())).exp2()
+    }
+
+    pub(super) fn of_bits(bits: u32) -> Option<FingerprintBits> {
+        [FingerprintBits::Bits64, FingerprintBits::Bits80].into_iter().find(|known| known.bits() == bits)
+    }
+
+    /// Bits of the URL beside those of its host's class.
+    pub(super) fn url_bits(self) -> u32 {
+        self.bits() - CLASS_BITS
+    }
+
+    /// By how much an entry is shifted to become a value: the fingerprint and, lowest, the mark of a grave.
+    #[inline]
+    pub(super) fn shift(self) -> u32 {
+        127 - self.bits()
+    }
+
+    /// The mark of a grave.
+    #[inline]
+    pub(super) fn grave(self) -> u128 {
+        1 << self.shift()
+    }
+
+    /// The bits of a fingerprint.
+    #[inline]
+    pub(crate) fn mask(self) -> u128 {
+        !(u128::MAX >> self.bits())
+    }
+
+    /// A URL's fingerprint.
+    #[inline]
+    pub(super) fn of(self, url: &[u8], seed: u64) -> u128 {
+        let whole = xxh3_128_with_seed(url, seed);
+        let class = match host_of(url) {
+            Some(host) => xxh3_64_with_seed(host, seed),
+            None => (whole >> 64) as u64,
+        };
+        let class = u128::from(class >> (64 - CLASS_BITS));
+        (class << (128 - CLASS_BITS) | u128::from(whole as u64) << (64 - CLASS_BITS)) & self.mask()
+    }
+}
+
+/// What ends a plain host: 1; what makes it one that is not plain: 2.
+const KINDS: [u8; 256] = {
+    let mut kinds = [0; 256];
+    let (ends, others) = (b"/?#\\", b"@:[");
+    let mut i = 0;
+    while i < 4 {
+        kinds[ends[i] as usize] = 1;
+        i += 1;
+    }
+    i = 0;
+    while i < 3 {
+        kinds[others[i] as usize] = 2;
+        i += 1;
+    }
+    kinds
+};
+
+/// As [`crate::host`], in less time for what nearly all URLs are like.
+#[inline]
+fn host_of(url: &[u8]) -> Option<&[u8]> {
+    let rest = url.strip_prefix(b"https://").or_else(|| url.strip_prefix(b"http://"));
+    let Some(rest) = rest else { return crate::host(url) };
+    match rest.iter().position(|byte| KINDS[usize::from(*byte)] != 0) {
+        Some(end) if end > 0 && KINDS[usize::from(rest[end])] == 1 => Some(&rest[..end]),
+        _ => crate::host(url),
+    }
+}
+
+/// The class of an entry.
+#[inline]
+pub(super) fn class(entry: u128) -> u32 {
+    (entry >> (128 - CLASS_BITS)) as u32
+}
+
+/// A hash of an entry's fingerprint whose bits are all good: those of the fingerprint itself are not, if all URLs are of one
+/// host.
+#[inline]
+pub(super) fn mixed(fingerprint: u128) -> u64 {
+    // The finaliser of SplitMix64 (Stafford's variant 13); the class only turns it.
+    let z = (fingerprint >> 40) as u64 ^ (fingerprint >> 104) as u64;
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// What a [`crate::DiskUrlSet`] keeps of a URL. In the order of fingerprints one host's URLs lie together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint(pub(super) u128);
+
+impl Fingerprint {
+    /// Its bits, the first in the highest; those that it has not are 0.
+    pub fn to_u128(self) -> u128 {
+        self.0
+    }
+}
+
+/// Twenty hexadecimal digits; the last four are 0 if it has 64 bits.
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:020x}", self.0 >> 48)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_of_one_host_share_their_class_and_nothing_else() {
+        for bits in [FingerprintBits::Bits64, FingerprintBits::Bits80] {
+            let [a, b, other] =
+                [&b"http://a.example/1"[..], b"http://a.example/2", b"http://b.example/1"].map(|url| bits.of(url, 7));
+            assert_eq!(class(a), class(b));
+            assert!(class(a) != class(other) && a != b);
+            assert_eq!(a & !bits.mask(), 0);
+            assert_ne!(bits.of(b"http://a.example/1", 8), a);
+        }
+    }
+
+    #[test]
+    fn a_text_without_a_host_has_a_class_of_its_own() {
+        let bits = FingerprintBits::Bits80;
+        let classes: std::collections::HashSet<u32> =
+            (0..100u32).map(|i| class(bits.of(&i.to_le_bytes(), 0))).collect();
+        assert!(classes.len() > 95);
+    }
+
+    #[test]
+    fn the_short_way_to_a_host_is_the_long_one() {
+        let urls = [
+            "http://a.example/x@y:z",
+            "https://a.example",
+            "http://u@a.example/",
+            "http://a.example:80/",
+            "http:///x",
+            "http://",
+            "https://a.example?q",
+            "http://[::1]/",
+            "ftp://a.example/",
+            "HTTP://a.example/",
+            "http://a.example#@b",
+            "http://a\\b",
+        ];
+        for url in urls {
+            assert_eq!(host_of(url.as_bytes()), crate::host(url.as_bytes()), "{url}");
+        }
+    }
+
+    /// Files name URLs by these: they must never change.
+    #[test]
+    fn fingerprints_are_the_golden_ones() {
+        let url = b"http://www.ouc.edu.cn/";
+        let [short, long] =
+            [FingerprintBits::Bits64, FingerprintBits::Bits80].map(|bits| Fingerprint(bits.of(url, 0)).to_string());
+        assert_eq!(long[..16], short[..16]);
+        assert_eq!(short[16..], *"0000");
+        assert_eq!(long, "415996feecd8f2d203a1");
+    }
+}

@@ -1,0 +1,356 @@
+//! The log: what is in the table and in no run yet, so that a sync need not write a run.
+//!
+//! | offset | size | meaning |
+//! |---|---|---|
+//! | 0 | 8 | magic `FMDLOG01` |
+//! | 8 | 2, 2 | the version that a reader, and a writer, must know |
+//! | 12 | 4 | bits of a fingerprint |
+//! | 16 | 16, 8 | the set's id; the log's number |
+//! | 40 | 468 | 0 |
+//! | 508 | 4 | CRC-32 of the 508 bytes before |
+//! | 512 | 512 each | sectors |
+//!
+//! A sector:
+//!
+//! | offset | size | meaning |
+//! |---|---|---|
+//! | 0 | 4 | CRC-32 of the set's id, the log's number, the sector's number (8 bytes each) and bytes 4 to 511 |
+//! | 4 | 2 | n, the number of entries: 0 to 45 |
+//! | 6 | 2 | 0 |
+//! | 8 | 8 | how many sectors were durable before this one was written |
+//! | 16 | 11 n | entries: a fingerprint, its highest byte first, and a byte that is 1 if it was forgotten |
+//!
+//! All numbers but fingerprints are little-endian. A sector of 512 bytes reaches the device whole or not at all, so the last one is written
+//! again when it has more entries, and is either sector after a crash.
+//!
+//! Recovery takes sectors up to the first that is not whole (or not full): what follows was never synced, unless a later sector says that
+//! this one was durable; then it is rot, and an error. A log that is closed ends with an empty sector that says so of all.
+//!
+//! Who reads beside a writer may get half of what it is writing over the last sector, whose entries were synced long ago. So such a reader
+//! reads a sector that is not whole again, until it is or stays as it is; and one that was not full again, if others follow.
+
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
+
+use crc32fast::Hasher;
+use filemap_io::{Access, Advice, File};
+
+use super::key::FingerprintBits;
+use super::planted::{self, Mistake};
+use super::run::Home;
+use super::traffic::Traffic;
+use crate::error::{Error, Result};
+use crate::files::{self, array};
+
+const MAGIC: [u8; 8] = *b"FMDLOG01";
+const VERSION: u16 = 1;
+const SECTOR_BYTES: usize = 512;
+const CRC_AT: usize = SECTOR_BYTES - 4;
+const ENTRIES_AT: usize = 16;
+const ENTRY_BYTES: usize = 11;
+const ENTRIES: usize = (SECTOR_BYTES - ENTRIES_AT) / ENTRY_BYTES;
+/// Full sectors wait for a sync, or for so many bytes of them.
+const BUFFER_BYTES: usize = 256 << 10;
+/// Bytes read at once by recovery.
+const READ_BYTES: usize = 256 << 10;
+/// How long a writer may take for a sector that it has begun to write, before it is read again.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// An open log.
+#[derive(Debug)]
+pub(super) struct Log {
+    name: String,
+    file: Arc<dyn File>,
+    id: [u8; 16],
+    number: u64,
+    bits: FingerprintBits,
+    traffic: Arc<Traffic>,
+    /// Full sectors that are not written yet; the first has the number `written`.
+    buffer: Vec<u8>,
+    written: u64,
+    /// Entries of the sector after those.
+    last: Vec<u128>,
+    /// Sectors that were durable at the last sync.
+    durable: u64,
+    /// Whether anything came since.
+    is_changed: bool,
+}
+
+impl Log {
+    /// A new log of this number, or of the next one whose name is free, durable but for its name.
+    pub(super) fn create(home: &Home, number: u64) -> Result<Log> {
+        let (number, name, file) = home.create(number, |number| home.log_name(number))?;
+        file.write_at(&header(home, number), 0).map_err(Error::io("write", &name))?;
+        file.sync().map_err(Error::io("sync", &name))?;
+        home.traffic.written(SECTOR_BYTES as u64);
+        Ok(Log::with(home, number, name, file))
+    }
+
+    fn with(home: &Home, number: u64, name: String, file: Arc<dyn File>) -> Log {
+        Log {
+            name,
+            file,
+            id: home.id,
+            number,
+            bits: home.bits,
+            traffic: Arc::clone(&home.traffic),
+            buffer: Vec::new(),
+            written: 0,
+            last: Vec::new(),
+            durable: 0,
+            is_changed: false,
+        }
+    }
+
+    /// Opens a log, and gives `replay` what it holds in the order in which it came. One that is opened to be written loses what a crash
+    /// left behind that.
+    pub(super) fn open(home: &Home, number: u64, access: Access, mut replay: impl FnMut(u128)) -> Result<Log> {
+        let name = home.log_name(number);
+        let file = home.open(&name, access)?;
+        if access != Access::Read {
+            // What the cache holds and the device does not (after a sync that failed) must not be taken for durable.
+            file.sync().map_err(Error::io("sync", &name))?;
+            file.advise(Advice::DropCache, 0, 0);
+        }
+        let mut log = Log::with(home, number, name, file);
+        log.check_header(home)?;
+        let len = log.file.len().map_err(Error::io("length", &log.name))?;
+        let whole = len / SECTOR_BYTES as u64 - 1;
+        // The first sector that is not whole, or comes after one that is not full.
+        let mut end = None;
+        log.sectors(whole, |log, number, sector| {
+            let mut decoded = log.decode(number, sector);
+            if access == Access::Read && end.is_none() {
+                if number > 0 && log.last.len() < ENTRIES {
+                    log.take_up(number - 1, &mut replay)?;
+                }
+                if decoded.is_none() {
+                    decoded = log.settled(number, sector)?;
+                }
+            }
+            let Some((durable, entries)) = decoded else {
+                end.get_or_insert(number);
+                return Ok(());
+            };
+            if let Some(bad) = end.filter(|bad| *bad < durable) {
+                return Err(Error::corrupt(
+                    &log.name,
+                    (1 + bad) * SECTOR_BYTES as u64,
+                    "a sector's checksum is another",
+                ));
+            }
+            if end.is_some() || log.last.len() < ENTRIES && number > 0 {
+                end.get_or_insert(number);
+                return Ok(());
+            }
+            log.last = entries;
+            log.last.iter().for_each(|entry| replay(*entry));
+            Ok(())
+        })?;
+        let sectors = end.unwrap_or(whole);
+        if access != Access::Read {
+            log.file.set_len((1 + sectors) * SECTOR_BYTES as u64).map_err(Error::io("set length", &log.name))?;
+            log.file.sync().map_err(Error::io("sync", &log.name))?;
+        }
+        log.durable = sectors;
+        log.written = sectors.saturating_sub(u64::from(log.last.len() < ENTRIES));
+        if log.last.len() == ENTRIES {
+            log.last.clear();
+        }
+        Ok(log)
+    }
+
+    /// Reads a sector that was not whole until it is, or the same bytes come twice.
+    fn settled(&self, number: u64, before: &[u8]) -> Result<Option<(u64, Vec<u128>)>> {
+        let mut before = before.to_vec();
+        loop {
+            sleep(PAUSE);
+            let mut sector = [0; SECTOR_BYTES];
+            files::read_exact(&*self.file, &self.name, &mut sector, (1 + number) * SECTOR_BYTES as u64)?;
+            self.traffic.read(SECTOR_BYTES as u64);
+            let decoded = self.decode(number, &sector);
+            if decoded.is_some() || sector[..] == before[..] {
+                return Ok(decoded);
+            }
+            before = sector.to_vec();
+        }
+    }
+
+    /// Replays what has come to the sector before, which was not full and which others follow.
+    fn take_up(&mut self, number: u64, replay: &mut impl FnMut(u128)) -> Result<()> {
+        let Some((_, entries)) = self.settled(number, &[])? else { return Ok(()) };
+        if let Some(new) = entries.strip_prefix(&self.last[..]) {
+            new.iter().for_each(|entry| replay(*entry));
+            self.last = entries;
+        }
+        Ok(())
+    }
+
+    fn sectors(&mut self, whole: u64, mut each: impl FnMut(&mut Log, u64, &[u8]) -> Result<()>) -> Result<()> {
+        let mut buffer = vec![0; READ_BYTES];
+        let mut number = 0;
+        while number < whole {
+            let bytes = ((whole - number) as usize * SECTOR_BYTES).min(READ_BYTES);
+            files::read_exact(&*self.file, &self.name, &mut buffer[..bytes], (1 + number) * SECTOR_BYTES as u64)?;
+            self.traffic.read(bytes as u64);
+            for sector in buffer[..bytes].chunks_exact(SECTOR_BYTES) {
+                each(self, number, sector)?;
+                number += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_header(&self, home: &Home) -> Result<()> {
+        let mut bytes = [0; SECTOR_BYTES];
+        files::read_exact(&*self.file, &self.name, &mut bytes, 0)?;
+        if bytes[..8] != MAGIC {
+            return Err(Error::corrupt(&self.name, 0, "this is no log of a set"));
+        }
+        let found = u16::from_le_bytes(array(&bytes, 8));
+        if found > VERSION {
+            return Err(Error::NewerFormat { file: self.name.clone(), found, supported: VERSION });
+        }
+        if bytes != header(home, self.number) {
+            return Err(Error::corrupt(&self.name, CRC_AT as u64, "the header is not the one of this set's log"));
+        }
+        Ok(())
+    }
+
+    /// Adds an entry, which is durable after the next sync.
+    pub(super) fn append(&mut self, entry: u128) -> Result<()> {
+        self.is_changed = true;
+        self.last.push(entry);
+        if self.last.len() == ENTRIES {
+            let sector = self.encode(self.next_number());
+            self.buffer.extend_from_slice(&sector);
+            self.last.clear();
+            if self.buffer.len() >= BUFFER_BYTES {
+                self.write_buffer()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of the sector that `last` will be.
+    fn next_number(&self) -> u64 {
+        self.written + (self.buffer.len() / SECTOR_BYTES) as u64
+    }
+
+    fn write_buffer(&mut self) -> Result<()> {
+        self.write(&self.buffer, self.written)?;
+        self.written = self.next_number();
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn write(&self, bytes: &[u8], sector: u64) -> Result<()> {
+        self.traffic.written(bytes.len() as u64);
+        self.file.write_at(bytes, (1 + sector) * SECTOR_BYTES as u64).map_err(Error::io("write", &self.name))
+    }
+
+    /// Makes everything durable that was added.
+    pub(super) fn sync(&mut self) -> Result<()> {
+        if !self.is_changed {
+            return Ok(());
+        }
+        self.write_buffer()?;
+        let mut sectors = self.written;
+        if !self.last.is_empty() {
+            self.write(&self.encode(self.written), self.written)?;
+            sectors += 1;
+        }
+        if !planted::has(Mistake::LogNotSynced) {
+            self.file.sync().map_err(Error::io("sync", &self.name))?;
+        }
+        (self.durable, self.is_changed) = (sectors, false);
+        Ok(())
+    }
+
+    /// Syncs, and notes that all is durable: so that rot in the last sectors is told from a crash.
+    pub(super) fn close(&mut self) -> Result<()> {
+        self.sync()?;
+        if self.durable == 0 {
+            return Ok(());
+        }
+        let entries = std::mem::take(&mut self.last);
+        let mark = self.encode(self.durable);
+        self.last = entries;
+        self.write(&mark, self.durable)?;
+        self.file.sync().map_err(Error::io("sync", &self.name))
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(super) fn disk_bytes(&self) -> u64 {
+        (1 + self.written + u64::from(!self.last.is_empty())) * SECTOR_BYTES as u64
+    }
+
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.buffer.capacity() as u64
+    }
+
+    fn checksum(&self, sector: u64, bytes: &[u8]) -> u32 {
+        let mut hasher = Hasher::new();
+        hasher.update(&self.id);
+        hasher.update(&self.number.to_le_bytes());
+        hasher.update(&sector.to_le_bytes());
+        hasher.update(&bytes[4..]);
+        hasher.finalize()
+    }
+
+    /// The sector of the entries in `last`.
+    fn encode(&self, number: u64) -> [u8; SECTOR_BYTES] {
+        let mut bytes = [0; SECTOR_BYTES];
+        bytes[4..6].copy_from_slice(&(self.last.len() as u16).to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.durable.to_le_bytes());
+        for (entry, place) in self.last.iter().zip(bytes[ENTRIES_AT..].as_chunks_mut::<ENTRY_BYTES>().0) {
+            place[..10].copy_from_slice(&entry.to_be_bytes()[..10]);
+            // In 64 bits the mark of a grave lies among those ten bytes: the byte behind them says it for both.
+            place[8..10].iter_mut().for_each(|byte| *byte &= if self.bits.bits() == 64 { 0 } else { 0xff });
+            place[10] = u8::from(entry & self.bits.grave() != 0);
+        }
+        let crc = self.checksum(number, &bytes);
+        bytes[..4].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// How many sectors were durable, and the entries; `None` if it is not whole.
+    fn decode(&self, number: u64, bytes: &[u8]) -> Option<(u64, Vec<u128>)> {
+        if u32::from_le_bytes(array(bytes, 0)) != self.checksum(number, bytes) {
+            return None;
+        }
+        let count = usize::from(u16::from_le_bytes(array(bytes, 4)));
+        if count > ENTRIES {
+            return None;
+        }
+        let entry = |place: &[u8; ENTRY_BYTES]| {
+            let mut whole = [0; 16];
+            whole[..10].copy_from_slice(&place[..10]);
+            let fingerprint = u128::from_be_bytes(whole) & self.bits.mask();
+            fingerprint | if place[10] == 1 { self.bits.grave() } else { 0 }
+        };
+        let entries = bytes[ENTRIES_AT..].as_chunks::<ENTRY_BYTES>().0[..count].iter().map(entry).collect();
+        Some((u64::from_le_bytes(array(bytes, 8)), entries))
+    }
+}
+
+pub(super) fn header(home: &Home, number: u64) -> [u8; SECTOR_BYTES] {
+    let mut bytes = [0; SECTOR_BYTES];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[10..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[12..16].copy_from_slice(&home.bits.bits().to_le_bytes());
+    bytes[16..32].copy_from_slice(&home.id);
+    bytes[32..40].copy_from_slice(&number.to_le_bytes());
+    let crc = crc32fast::hash(&bytes[..CRC_AT]);
+    bytes[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}

@@ -1,0 +1,444 @@
+//! `DiskUrlSet`: an exact set of a billion URLs in bounded memory.
+//!
+//! A URL is kept as a fingerprint of 80 bits ([`key`]). Where a test finds it, in this order:
+//!
+//! 1. in the [`table`] of what was added lately, whose trace on disk is the [`log`];
+//! 2. in the [`cache`] of popular URLs;
+//! 3. in one of a few sorted [`run`]s, of which the [`filter`]s say where it is not: one read of a [`block`] of 4096 bytes.
+//!
+//! A full table is merged ([`merge`]) into a run; [`state`] has the order of things, in which no crash loses anything, and the [`manifest`]
+//! says which files are alive. [`batch`]es go through the runs from front to end.
+//!
+//! # What it costs at N = 1e9, in 1 GiB
+//!
+//! *Disk*: a fingerprint of 81 bits (one says whether it was forgotten) among 1e9 takes 2 + 81 - 29.9 bits: 6.64 bytes, 6.75 with blocks' headers,
+//! slack and index; fewer URLs lie less dense (7.6 bytes at 1e6). While the largest run is merged, its old files stand beside the
+//! new one: twice that for a time.
+//!
+//! *Memory*: the batch, 16 bytes a URL: 30 M URLs take 480 MB. The index of blocks: 8 bytes for each 615 URLs, 13 MB. What
+//! `memory_bytes` says for table, cache and filters: 128 MB do for batches, which need none of the three. A filter for a billion URLs
+//! would take more than the gigabyte, and a batch would have no use for it.
+//!
+//! *Time and I/O of a test in batches of B*: every batch reads every run, 6.7 n / B bytes a test while the set holds n; over the whole run, n
+//! is N / 2 in the mean: 112 bytes at B = 30 M, 224 in the last batch. An entry is written when it comes, and again about
+//! log2(N / B) / 2 = 2.5 times as runs are merged, 13 bytes for reading and writing each: 40 bytes. The sum is under 300 bytes a test at the end,
+//! sequential. Of processor time: hash 30 ns, sort 45 ns, a look-up in each of log2(N / B) / 2 runs at 20 ns (Elias and Fano's code
+//! is searched, not decoded), merges 2.5 times 15 ns. All runs being read, not decoded, is what keeps the tests of a large set as
+//! fast as those of a small one: checksums and copies of 224 bytes are 40 ns.
+//!
+//! *One at a time at 1e8*: a new URL is told by the filters (16 bits a URL and run: two errors in a thousand tests of a run), a popular one by
+//! the cache; the rest costs one read.
+//!
+//! # How sure the answers are
+//!
+//! Two URLs are taken for one if their 56 (40) bits of URL and 24 of host are alike. Where hosts are many and small that is as
+//! rare as 80 bits promise (4e-7 URLs lost of 1e9); but all URLs of one host share the 24 bits: 1e9 URLs of a single host lose 7. So the
+//! chances are computed from the numbers of URLs that are in each host's class, never from N alone.
+//!
+//! # Threads
+//!
+//! One lock: tests of one URL take turns, and wait while a batch is looked up or a table is merged. That keeps the exactly-one-`New`
+//! rule plain; a crawler's threads collect their links and test them together. A large batch is looked up by several threads, each of
+//! which has a part of the records and so a part of every run.
+//!
+//! # What was tried
+//!
+//! Searching every block was slow for a batch as dense as the run (47 ns a look-up): such blocks are decoded and gone through. Counting ones was slow
+//! without the processor's instruction, which needs `unsafe` here: zeros are counted once a block. A host's URLs are a clump in the order of
+//! fingerprints, and share their high parts: those are searched by halving. Filters made of every batch took a third of its time:
+//! they are made from the first test of one URL on.
+
+mod batch;
+mod block;
+mod cache;
+mod filter;
+mod front;
+mod iter;
+mod key;
+mod log;
+mod manifest;
+mod merge;
+mod options;
+pub(crate) mod planted;
+mod reader;
+mod run;
+mod snapshot;
+mod sort;
+mod state;
+mod strangers;
+mod table;
+mod traffic;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use filemap_io::{Dir, Lock};
+
+use crate::error::{Error, Result};
+use crate::files::{self, Poison, guard};
+use crate::seen::{SeenSet, SeenStats, Verdict};
+pub(crate) use front::Front;
+pub(crate) use manifest::Keys;
+use manifest::Manifest;
+use run::Home;
+use state::State;
+use traffic::Traffic;
+
+pub(crate) use manifest::MAGIC as DISK_MAGIC;
+
+pub use batch::{Answers, UrlBatch};
+pub use iter::Fingerprints;
+pub use key::{Fingerprint, FingerprintBits};
+pub use options::DiskOptions;
+
+/// An exact set of URLs on disk. See the module.
+///
+/// An insert is durable after [`SeenSet::sync`], which writes the log's end; until then a killed process may forget it.
+#[derive(Debug)]
+pub struct DiskUrlSet {
+    state: Mutex<State>,
+    poison: Poison,
+    bits: FingerprintBits,
+    seed: u64,
+    /// None: it is open to be read.
+    lock: Option<Box<dyn Lock>>,
+}
+
+/// How a set's tests were answered and what they cost, since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct DiskStats {
+    /// Tests of one URL.
+    pub tests: u64,
+    /// Tests in batches.
+    pub batch_tests: u64,
+    /// Of the tests of one URL, those that found it in the table of recent additions.
+    pub table_hits: u64,
+    /// Of the tests of one URL, those that found it in the cache of popular ones.
+    pub cache_hits: u64,
+    /// Reads of a block for one URL.
+    pub block_reads: u64,
+    /// Bytes read, all reads together.
+    pub read_bytes: u64,
+    /// Bytes written, all writes together.
+    pub written_bytes: u64,
+    /// Runs that the set consists of.
+    pub runs: u64,
+    /// Of a set with a greatest age: by how many ms what is inserted now is dated too late, because the clock was ahead once. That much later
+    /// it is forgotten. If it is too much, merge the set into a new one ([`DiskUrlSet::merge_from`]), in which all is as young as that.
+    pub ahead_ms: u64,
+}
+
+impl DiskUrlSet {
+    /// An empty set in the new file `name`, beside which it keeps others whose names begin with it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`]; [`Error::Locked`]; [`Error::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a
+    /// file of that name, or one with URLs of a set of that name whose manifest is gone.
+    pub fn create(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<DiskUrlSet> {
+        DiskUrlSet::create_of(Keys::Urls, dir, name, options)
+    }
+
+    /// As [`DiskUrlSet::create`], of URLs or of digests.
+    pub(crate) fn create_of(keys: Keys, dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<DiskUrlSet> {
+        options.budget()?;
+        let lock = files::lock(&*dir, name)?;
+        if files::exists(&*dir, name)? {
+            return Err(Error::io("create", name)(std::io::ErrorKind::AlreadyExists.into()));
+        }
+        let (id, bits, seed) = (files::new_id(&*dir)?, options.bits, options.seed);
+        let log_generation = match options.max_age_ms {
+            0 => 0,
+            max_age_ms => options::generation((options.clock)(), max_age_ms),
+        };
+        let manifest = Manifest {
+            bits,
+            keys,
+            id,
+            seed,
+            max_age_ms: options.max_age_ms,
+            next_number: 2,
+            log_number: 1,
+            log_generation,
+            urls: 0,
+            graves_ever: 0,
+            branch: files::new_number(&*dir)?,
+            runs: Vec::new(),
+        };
+        let home = Home { dir, name: name.to_owned(), id, bits, traffic: Arc::new(Traffic::default()) };
+        let state = State::create(home, manifest, &options)?;
+        Ok(DiskUrlSet { state: Mutex::new(state), poison: Poison::default(), bits, seed, lock: Some(lock) })
+    }
+
+    /// Opens a set: reads its manifest, the indexes of its runs and its log, and removes what a crash left of them. Of the options, those that
+    /// were decided when it was made are not looked at. The filters are made at the first test of one URL that is not found in memory, from
+    /// the runs: 1e8 URLs take a few seconds then.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] with file and offset; [`Error::NewerFormat`]; [`Error::Locked`]; [`Error::InvalidOption`]; [`Error::Unsupported`]
+    /// if it is a [`crate::ContentSeen`]; [`Error::Io`].
+    pub fn open(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<DiskUrlSet> {
+        DiskUrlSet::open_of(Keys::Urls, dir, name, options)
+    }
+
+    /// As [`DiskUrlSet::open`], of URLs or of digests.
+    pub(crate) fn open_of(keys: Keys, dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<DiskUrlSet> {
+        options.budget()?;
+        let lock = files::lock(&*dir, name)?;
+        let manifest = Manifest::read(&*dir, name)?;
+        manifest.check_keys(keys, name)?;
+        let (id, bits, seed) = (manifest.id, manifest.bits, manifest.seed);
+        let home = Home { dir, name: name.to_owned(), id, bits, traffic: Arc::new(Traffic::default()) };
+        let state = State::open(home, manifest, &options)?;
+        Ok(DiskUrlSet { state: Mutex::new(state), poison: Poison::default(), bits, seed, lock: Some(lock) })
+    }
+
+    /// # Errors
+    /// `ReadOnly`; `Poisoned`.
+    fn check_writable(&self) -> Result<()> {
+        if self.lock.is_none() {
+            return Err(Error::ReadOnly { file: guard(&self.state).home.name.clone() });
+        }
+        self.poison.check()
+    }
+
+    /// The state, as old as it should be: without the URLs that are too old.
+    fn state(&self) -> Result<MutexGuard<'_, State>> {
+        let mut state = guard(&self.state);
+        if self.lock.is_none() {
+            state.leave_out_old()?;
+            return Ok(state);
+        }
+        // A set that takes no more URLs keeps those that it has.
+        if state.is_time() && self.poison.check().is_ok() {
+            self.poison.guard(|| state.keep_time())?;
+        }
+        Ok(state)
+    }
+
+    /// What the set keeps of a URL.
+    pub fn fingerprint(&self, url: &[u8]) -> Fingerprint {
+        Fingerprint(self.bits.of(url, self.seed))
+    }
+
+    /// How long its fingerprints are.
+    pub fn fingerprint_bits(&self) -> FingerprintBits {
+        self.bits
+    }
+
+    /// The seed that it was made with.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The age at which it forgets; none if it never does.
+    pub fn max_age(&self) -> Option<Duration> {
+        let max_age_ms = guard(&self.state).manifest.max_age_ms;
+        (max_age_ms > 0).then(|| Duration::from_millis(max_age_ms))
+    }
+
+    /// An empty batch for this set. It takes 16 bytes of memory a URL, beside what the set takes: its size is the caller's to choose,
+    /// and the larger, the fewer bytes are read for a URL.
+    pub fn batch(&self) -> UrlBatch {
+        UrlBatch { bits: self.bits, seed: self.seed, records: Vec::new() }
+    }
+
+    /// [`SeenSet::check_and_insert`] of all URLs of a batch, in the order in which they came; the batch is empty then. If many of them
+    /// are new (half a table) they are durable at once.
+    ///
+    /// # Errors
+    /// As [`SeenSet::check_and_insert`]; some of the URLs may be inserted then. [`Error::InvalidOption`] if the batch was made for a set
+    /// with other fingerprints.
+    pub fn check_and_insert_all(&self, batch: &mut UrlBatch) -> Result<Answers> {
+        self.check_writable()?;
+        self.answer(batch, true)
+    }
+
+    /// [`SeenSet::contains`] of all URLs of a batch; the batch is empty then.
+    ///
+    /// # Errors
+    /// As [`SeenSet::contains`]; [`Error::InvalidOption`] if the batch was made for a set with other fingerprints.
+    pub fn contains_all(&self, batch: &mut UrlBatch) -> Result<Answers> {
+        self.answer(batch, false)
+    }
+
+    fn answer(&self, batch: &mut UrlBatch, inserts: bool) -> Result<Answers> {
+        if (batch.bits, batch.seed) != (self.bits, self.seed) {
+            return Err(Error::option("batch", "it was made for a set with other fingerprints"));
+        }
+        let mut state = self.state()?;
+        let looked_up = batch::look_up(&mut state, &mut batch.records);
+        let (answers, new) = batch::answers(self.bits, &mut batch.records, inserts);
+        let done = looked_up.and_then(|()| match inserts {
+            true => self.poison.guard(|| state.add_all(&batch.records[..new])),
+            false => Ok(()),
+        });
+        batch.clear();
+        done.map(|()| answers)
+    }
+
+    /// Forgets a URL: it is new again. Whether it was there. Durable after [`SeenSet::sync`].
+    ///
+    /// # Errors
+    /// As [`SeenSet::check_and_insert`].
+    pub fn forget(&self, url: &[u8]) -> Result<bool> {
+        self.forget_fingerprint(self.bits.of(url, self.seed))
+    }
+
+    pub(crate) fn forget_fingerprint(&self, fingerprint: u128) -> Result<bool> {
+        self.check_writable()?;
+        let mut state = self.state()?;
+        let was_there = state.test(fingerprint)?;
+        if was_there {
+            self.poison.guard(|| state.add(fingerprint, true))?;
+        }
+        Ok(was_there)
+    }
+
+    /// [`DiskUrlSet::forget`] of many URLs, in order, looked up as a batch: of each whether it was there, which of one that comes twice only
+    /// the first can have been.
+    ///
+    /// # Errors
+    /// As [`DiskUrlSet::forget`]; some of them may be forgotten then.
+    pub fn forget_all(&self, urls: &[&[u8]]) -> Result<Vec<bool>> {
+        self.check_writable()?;
+        let mut batch = self.batch();
+        urls.iter().try_for_each(|url| batch.push(url))?;
+        let mut state = self.state()?;
+        batch::look_up(&mut state, &mut batch.records)?;
+        let (answers, _) = batch::answers(self.bits, &mut batch.records, false);
+        let mut graves = BTreeSet::new();
+        let forget =
+            |(url, verdict): (&&[u8], Verdict)| !verdict.is_new() && graves.insert(self.bits.of(url, self.seed));
+        let were_there = urls.iter().zip(answers.iter()).map(forget).collect();
+        self.poison.guard(|| graves.iter().try_for_each(|fingerprint| state.add(*fingerprint, true)))?;
+        Ok(were_there)
+    }
+
+    /// How tests were answered and what they cost.
+    pub fn disk_stats(&self) -> DiskStats {
+        let state = guard(&self.state);
+        let (block_reads, read_bytes, written_bytes) = state.home.traffic.counts();
+        let counters = state.counters;
+        DiskStats {
+            tests: counters.tests,
+            batch_tests: counters.batch_tests,
+            table_hits: counters.table_hits,
+            cache_hits: counters.cache_hits,
+            block_reads,
+            read_bytes,
+            written_bytes,
+            runs: state.levels.len() as u64,
+            ahead_ms: state.ahead_ms(),
+        }
+    }
+
+    pub(crate) fn check_and_insert_fingerprint(&self, fingerprint: u128) -> Result<Verdict> {
+        self.check_writable()?;
+        let mut state = self.state()?;
+        if state.test(fingerprint)? {
+            return Ok(Verdict::Seen);
+        }
+        self.poison.guard(|| state.add(fingerprint, false))?;
+        Ok(Verdict::New)
+    }
+
+    pub(crate) fn contains_fingerprint(&self, fingerprint: u128) -> Result<Verdict> {
+        Ok(if self.state()?.test(fingerprint)? { Verdict::Seen } else { Verdict::New })
+    }
+
+    /// The rate of errors and the loss. Goes through the table.
+    fn errors(&self, state: &State) -> (f64, f64) {
+        // That two URLs of one class have the same bits of URL.
+        let chance = (-f64::from(self.bits.url_bits())).exp2();
+        let squares = state.squares();
+        (squares / (state.urls.max(1) as f64) * chance, squares / 2.0 * chance)
+    }
+}
+
+impl SeenSet for DiskUrlSet {
+    fn check_and_insert(&self, url: &[u8]) -> Result<Verdict> {
+        self.check_and_insert_fingerprint(self.bits.of(url, self.seed))
+    }
+
+    fn contains(&self, url: &[u8]) -> Result<Verdict> {
+        self.contains_fingerprint(self.bits.of(url, self.seed))
+    }
+
+    /// As [`DiskUrlSet::check_and_insert_all`]: there are no verdicts after an error.
+    fn check_and_insert_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
+        verdicts.clear();
+        let mut batch = self.batch();
+        batch.reserve(urls.len());
+        urls.iter().try_for_each(|url| batch.push(url))?;
+        verdicts.extend(self.check_and_insert_all(&mut batch)?.iter());
+        Ok(())
+    }
+
+    fn contains_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
+        verdicts.clear();
+        let mut batch = self.batch();
+        batch.reserve(urls.len());
+        urls.iter().try_for_each(|url| batch.push(url))?;
+        verdicts.extend(self.contains_all(&mut batch)?.iter());
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        guard(&self.state).urls
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        guard(&self.state).memory_bytes()
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        guard(&self.state).disk_bytes()
+    }
+
+    /// For a URL whose host is like those of the URLs in the set: see the module.
+    fn false_positive_rate(&self) -> f64 {
+        self.errors(&guard(&self.state)).0
+    }
+
+    /// Of the URLs that the set holds: those that came and are forgotten do not count. An upper bound, and close.
+    fn expected_loss(&self) -> f64 {
+        self.errors(&guard(&self.state)).1
+    }
+
+    fn sync(&self) -> Result<()> {
+        if self.lock.is_none() {
+            return Ok(());
+        }
+        let mut state = guard(&self.state);
+        self.poison.guard(|| state.log.sync())
+    }
+
+    fn stats(&self) -> SeenStats {
+        let state = guard(&self.state);
+        let (false_positive_rate, expected_loss) = self.errors(&state);
+        SeenStats {
+            urls: state.urls,
+            inserted: state.counters.inserted,
+            memory_bytes: state.memory_bytes(),
+            disk_bytes: state.disk_bytes(),
+            false_positive_rate,
+            expected_loss,
+        }
+    }
+}
+
+impl Drop for DiskUrlSet {
+    /// Makes all inserts durable, if it can: who must know calls [`SeenSet::sync`].
+    fn drop(&mut self) {
+        if self.lock.is_none() {
+            return;
+        }
+        let mut state = guard(&self.state);
+        let _ = self.poison.guard(|| state.log.close());
+    }
+}
+
+#[cfg(test)]
+mod tests;

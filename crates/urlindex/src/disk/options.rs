@@ -1,0 +1,144 @@
+//! How a set on disk is made: its fingerprints, its memory, the age at which it forgets.
+//!
+//! Age goes by generations of an eighth of the greatest age: entries of one generation are never merged with those of another, and
+//! a whole run is dropped at once. So a URL is called new again between 1 and 9/8 of that age after it was inserted, and forgetting a
+//! generation costs the removal of a file.
+//!
+//! Generations never go back. If the clock was ahead once, what comes after that is dated as late as what came then, and nothing of it
+//! is forgotten before the clock has come so far: too late rather than too early. [`crate::DiskStats::ahead_ms`] tells it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::key::FingerprintBits;
+use crate::error::{Error, Result};
+
+/// The least memory that makes sense.
+const MEMORY_BYTES_MIN: u64 = 64 << 10;
+/// Generations in the greatest age.
+const GENERATIONS: u64 = 8;
+
+/// What a [`crate::DiskUrlSet`] is to be like.
+///
+/// The memory and the clock may be others each time a set is opened; what else there is, is decided when it is made.
+#[derive(Clone)]
+pub struct DiskOptions {
+    pub(super) memory_bytes: u64,
+    pub(super) bits: FingerprintBits,
+    pub(super) seed: u64,
+    pub(super) max_age_ms: u64,
+    pub(super) clock: Clock,
+}
+
+pub(super) type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+impl Default for DiskOptions {
+    fn default() -> DiskOptions {
+        DiskOptions::new()
+    }
+}
+
+impl fmt::Debug for DiskOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DiskOptions")
+            .field("memory_bytes", &self.memory_bytes)
+            .field("bits", &self.bits)
+            .finish_non_exhaustive()
+    }
+}
+
+impl DiskOptions {
+    /// Fingerprints of 80 bits, 256 MiB of memory, nothing is forgotten.
+    pub fn new() -> DiskOptions {
+        let clock = || SystemTime::UNIX_EPOCH.elapsed().map_or(0, |age| age.as_millis() as u64);
+        let bits = FingerprintBits::Bits80;
+        DiskOptions { memory_bytes: 256 << 20, bits, seed: 0, max_age_ms: 0, clock: Arc::new(clock) }
+    }
+
+    /// Memory for the table of recent additions (an eighth), the cache of popular URLs (three eighths; none below 6 MiB in all) and the
+    /// filters (a half); at least 64 KiB. Beside it stand the index of blocks (13 MB for a billion URLs), buffers of some MB while runs
+    /// are merged, and 16 bytes for each URL of a batch.
+    #[must_use]
+    pub fn memory_bytes(self, memory_bytes: u64) -> DiskOptions {
+        DiskOptions { memory_bytes, ..self }
+    }
+
+    /// The length of fingerprints.
+    #[must_use]
+    pub fn fingerprint_bits(self, bits: FingerprintBits) -> DiskOptions {
+        DiskOptions { bits, ..self }
+    }
+
+    /// The hash's seed, 0 by default. Where others choose the URLs, give a random one: or they can choose URLs that fall together. Only
+    /// sets of one seed can be merged.
+    #[must_use]
+    pub fn seed(self, seed: u64) -> DiskOptions {
+        DiskOptions { seed, ..self }
+    }
+
+    /// Forget each URL at this age or up to an eighth of it later (at least 8 ms, by whole milliseconds). Testing a URL does not
+    /// make it younger.
+    #[must_use]
+    pub fn max_age(self, age: Duration) -> DiskOptions {
+        DiskOptions { max_age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX).max(GENERATIONS), ..self }
+    }
+
+    /// What tells the time, in ms since any moment that stays the same while the set exists; the system's clock by default. A clock that goes
+    /// back makes nothing older or younger; one that was far ahead keeps URLs for as much longer ([`crate::DiskStats::ahead_ms`]).
+    #[must_use]
+    pub fn clock(self, now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> DiskOptions {
+        DiskOptions { clock: Arc::new(now_ms), ..self }
+    }
+
+    pub(super) fn budget(&self) -> Result<Budget> {
+        if self.memory_bytes < MEMORY_BYTES_MIN {
+            return Err(Error::option(
+                "memory_bytes",
+                format!("{} is less than {MEMORY_BYTES_MIN}", self.memory_bytes),
+            ));
+        }
+        let eighth = self.memory_bytes / 8;
+        Ok(Budget { table_bytes: eighth, cache_bytes: 3 * eighth, filter_bytes: 4 * eighth })
+    }
+}
+
+/// Who gets how much of the memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Budget {
+    pub(super) table_bytes: u64,
+    pub(super) cache_bytes: u64,
+    pub(super) filter_bytes: u64,
+}
+
+/// The generation of what comes at this time.
+pub(super) fn generation(now_ms: u64, max_age_ms: u64) -> u64 {
+    now_ms / (max_age_ms / GENERATIONS).max(1)
+}
+
+/// When a generation begins.
+pub(super) fn start_ms(generation: u64, max_age_ms: u64) -> u64 {
+    generation.saturating_mul((max_age_ms / GENERATIONS).max(1))
+}
+
+/// Whether all of a generation is older than the greatest age.
+pub(super) fn is_expired(generation: u64, now_ms: u64, max_age_ms: u64) -> bool {
+    start_ms(generation.saturating_add(1), max_age_ms).saturating_add(max_age_ms) <= now_ms
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generation_expires_when_its_youngest_is_old_enough() {
+        let max_age_ms = 80;
+        assert_eq!(generation(79, max_age_ms), 7);
+        assert!(!is_expired(7, 159, max_age_ms) && is_expired(7, 160, max_age_ms));
+        for inserted in 0..200 {
+            let of = generation(inserted, max_age_ms);
+            let expires = (inserted..).find(|now| is_expired(of, *now, max_age_ms)).expect("some time");
+            assert!((80..=90).contains(&(expires - inserted)), "{inserted}: {expires}");
+        }
+    }
+}

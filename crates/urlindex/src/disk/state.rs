@@ -1,0 +1,483 @@
+//! What a set holds in memory and on disk, and how a URL passes through it: table, cache, filters, runs.
+//!
+//! A roll turns the table (and what a large batch brings) into a run, merged with those runs at the young end that are no larger than what
+//! is merged already: so each run is larger than all younger ones together, N URLs lie in at most log2 of N over the table's size runs, and
+//! an entry is written again about half as often as that.
+//!
+//! The order of a roll, in which no crash loses anything: the run is written and synced, a new log too; the directory is synced, so that
+//! both have their names; the manifest is replaced by one that names them; only then are the files removed that it no longer
+//! names. Memory follows the manifest: if anything fails before, it is as it was.
+
+use std::sync::Arc;
+
+use filemap_io::Access;
+
+use super::cache::Cache;
+use super::filter::{Filter, Plan};
+use super::front::Front;
+use super::key::class;
+use super::log::Log;
+use super::manifest::Manifest;
+use super::merge::{RunReader, Source};
+use super::options::{Budget, Clock, DiskOptions, generation, is_expired, start_ms};
+use super::planted::{self, Mistake};
+use super::run::{Home, Run, RunInfo, RunWriter};
+use super::strangers;
+use super::table::Table;
+use crate::error::{Error, Result};
+use crate::files;
+
+/// A log is as long as its table, unless URLs are inserted and forgotten in turn: then it is rolled at so many times that.
+const LOG_ENTRIES_PER_SLOT: u64 = 4;
+const LOG_ENTRY_BYTES: u64 = 12;
+
+/// A run and what keeps tests from reading it.
+#[derive(Debug)]
+pub(super) struct Level {
+    pub(super) run: Arc<Run>,
+    pub(super) filter: Option<Filter>,
+}
+
+/// How tests were answered, since the set was opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counters {
+    pub(super) tests: u64,
+    pub(super) batch_tests: u64,
+    pub(super) inserted: u64,
+    pub(super) table_hits: u64,
+    pub(super) cache_hits: u64,
+}
+
+/// See the module.
+pub(super) struct State {
+    pub(super) home: Home,
+    pub(super) manifest: Manifest,
+    budget: Budget,
+    clock: Clock,
+    pub(super) table: Table,
+    pub(super) cache: Cache,
+    pub(super) log: Log,
+    /// The oldest first.
+    pub(super) levels: Vec<Level>,
+    pub(super) urls: u64,
+    pub(super) counters: Counters,
+    /// Whether all runs have the filters that there is room for: from the first test of one URL on. Batches have no use for them, and
+    /// making them is a third of a batch's time.
+    has_filters: bool,
+    /// What may stand in front of the set: it is given every URL before the log is.
+    pub(super) front: Option<Arc<dyn Front>>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("urls", &self.urls).field("manifest", &self.manifest).finish_non_exhaustive()
+    }
+}
+
+impl State {
+    /// A new set, durable. `manifest` is that of an empty one.
+    pub(super) fn create(home: Home, manifest: Manifest, options: &DiskOptions) -> Result<State> {
+        let budget = options.budget()?;
+        strangers::make_room(&home, &[])?;
+        let log = Log::create(&home, manifest.log_number)?;
+        let manifest = Manifest { next_number: log.number() + 1, log_number: log.number(), ..manifest };
+        home.dir.sync().map_err(Error::io("sync of the directory", &home.name))?;
+        manifest.write(&*home.dir, &home.name)?;
+        Ok(State::with(home, manifest, budget, options, log, Vec::new(), None))
+    }
+
+    /// The set that the manifest describes.
+    pub(super) fn open(home: Home, manifest: Manifest, options: &DiskOptions) -> Result<State> {
+        // It may have been renamed by a process whose sync of the directory failed: what an older one names must stay till then.
+        if !planted::has(Mistake::OpenNotSynced) {
+            home.dir.sync().map_err(Error::io("sync of the directory", &home.name))?;
+        }
+        strangers::remove_left(&home, &manifest)?;
+        State::load(home, manifest, options, Access::Write)
+    }
+
+    /// The set that the manifest describes, as it lies there.
+    pub(super) fn load(home: Home, manifest: Manifest, options: &DiskOptions, access: Access) -> Result<State> {
+        let budget = options.budget()?;
+        let open = |info: &RunInfo| Ok(Level { run: Arc::new(Run::open(&home, *info)?), filter: None });
+        let levels = manifest.runs.iter().map(open).collect::<Result<Vec<Level>>>()?;
+        let mut entries = Vec::new();
+        let log = Log::open(&home, manifest.log_number, access, |entry| entries.push(entry))?;
+        // The log may have been written with more memory; who only reads adds nothing to it.
+        let table_bytes = if access == Access::Read { 0 } else { budget.table_bytes };
+        let table = Table::new(manifest.bits, table_bytes.max(Table::bytes_for(entries.len())));
+        let mut state = State::with(home, manifest, budget, options, log, levels, Some(table));
+        for entry in entries {
+            let is_grave = entry & state.manifest.bits.grave() != 0;
+            state.table.put(entry & state.manifest.bits.mask(), is_grave);
+            state.count_one(is_grave);
+        }
+        Ok(state)
+    }
+
+    fn with(
+        home: Home,
+        manifest: Manifest,
+        budget: Budget,
+        options: &DiskOptions,
+        log: Log,
+        levels: Vec<Level>,
+        table: Option<Table>,
+    ) -> State {
+        let bits = manifest.bits;
+        State {
+            table: table.unwrap_or_else(|| Table::new(bits, budget.table_bytes)),
+            cache: Cache::new(bits, budget.cache_bytes),
+            urls: manifest.urls,
+            counters: Counters::default(),
+            clock: Arc::clone(&options.clock),
+            has_filters: false,
+            front: None,
+            home,
+            manifest,
+            budget,
+            log,
+            levels,
+        }
+    }
+
+    fn count_one(&mut self, is_grave: bool) {
+        if is_grave {
+            self.urls = self.urls.saturating_sub(1);
+            self.manifest.graves_ever = self.manifest.graves_ever.saturating_add(1);
+        } else {
+            self.urls += 1;
+        }
+    }
+
+    /// Whether a fingerprint is in the set.
+    pub(super) fn test(&mut self, fingerprint: u128) -> Result<bool> {
+        self.counters.tests += 1;
+        if let Some(is_grave) = self.table.ask(fingerprint) {
+            self.counters.table_hits += u64::from(!is_grave);
+            return Ok(!is_grave);
+        }
+        if self.cache.ask(fingerprint) {
+            self.counters.cache_hits += 1;
+            return Ok(true);
+        }
+        if let Some(front) = &self.front
+            && front.is_new(fingerprint)?
+        {
+            return Ok(false);
+        }
+        self.make_filters()?;
+        self.find(fingerprint)
+    }
+
+    /// Whether a fingerprint that is not in the table is in the runs.
+    pub(super) fn find(&mut self, fingerprint: u128) -> Result<bool> {
+        for level in self.levels.iter().rev() {
+            if level.filter.as_ref().is_some_and(|filter| !filter.may_have(fingerprint)) {
+                continue;
+            }
+            if let Some(is_grave) = level.run.find(fingerprint)? {
+                if !is_grave {
+                    self.cache.put(fingerprint);
+                }
+                return Ok(!is_grave);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Adds a fingerprint that is not in the set, or the grave of one that is.
+    pub(super) fn add(&mut self, fingerprint: u128, is_grave: bool) -> Result<()> {
+        let log_bytes_max = LOG_ENTRIES_PER_SLOT * LOG_ENTRY_BYTES * self.table.capacity() as u64 + (64 << 10);
+        if self.table.len() == self.table.capacity() || self.log.disk_bytes() > log_bytes_max {
+            self.roll(&[], self.manifest.log_generation)?;
+        }
+        self.tell_front(if is_grave { &[] } else { std::slice::from_ref(&fingerprint) })?;
+        self.log.append(fingerprint | if is_grave { self.manifest.bits.grave() } else { 0 })?;
+        self.table.put(fingerprint, is_grave);
+        if is_grave {
+            self.cache.remove(fingerprint);
+        } else {
+            self.counters.inserted += 1;
+        }
+        self.count_one(is_grave);
+        Ok(())
+    }
+
+    /// Gives what is about to be added to what stands in front.
+    fn tell_front(&self, new: &[u128]) -> Result<()> {
+        match &self.front {
+            Some(front) => new.iter().try_for_each(|fingerprint| front.insert(*fingerprint)),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds fingerprints in order that are not in the set.
+    pub(super) fn add_all(&mut self, new: &[u128]) -> Result<()> {
+        if new.len() < self.table.capacity() / 2 {
+            return new.iter().try_for_each(|fingerprint| self.add(*fingerprint, false));
+        }
+        self.tell_front(new)?;
+        self.urls += new.len() as u64;
+        self.roll(new, self.manifest.log_generation).inspect_err(|_| self.urls -= new.len() as u64)?;
+        self.counters.inserted += new.len() as u64;
+        Ok(())
+    }
+
+    /// Writes what the table holds, and `new`, which is in order, to a run; begins a new log. See the module.
+    pub(super) fn roll(&mut self, new: &[u128], next_generation: u64) -> Result<()> {
+        let recent = self.table.sorted();
+        let first = self.first_to_merge((recent.len() + new.len()) as u64);
+        let mut next = self.manifest.clone();
+        (next.urls, next.log_generation) = (self.urls, next_generation);
+        next.runs.truncate(first);
+        let written = self.write_run(next.next_number, &recent, new, first)?;
+        drop(recent);
+        next.runs.extend(written.as_ref().map(|(info, _)| *info));
+        if planted::has(Mistake::LogRemovedFirst) {
+            files::remove(&*self.home.dir, self.log.name())?;
+        }
+        let log = Log::create(&self.home, 1 + written.as_ref().map_or(next.next_number, |(info, _)| info.number))?;
+        (next.next_number, next.log_number) = (log.number() + 1, log.number());
+        if !planted::has(Mistake::NamesNotSynced) {
+            self.home.dir.sync().map_err(Error::io("sync of the directory", &self.home.name))?;
+        }
+        let run = written.map(|(info, filter)| Ok((Run::open(&self.home, info)?, filter))).transpose()?;
+        next.write(&*self.home.dir, &self.home.name)?;
+        let old_log = std::mem::replace(&mut self.log, log);
+        self.manifest = next;
+        self.table.urls().for_each(|(fingerprint, is_popular)| {
+            if is_popular { self.cache.put(fingerprint) } else { self.cache.put_if_free(fingerprint) }
+        });
+        self.table.reset(self.budget.table_bytes);
+        let merged = self.levels.split_off(first);
+        self.levels.extend(run.map(|(run, filter)| Level { run: Arc::new(run), filter }));
+        // What cannot be removed now is removed when the set is opened again.
+        let _ = files::remove(&*self.home.dir, old_log.name());
+        for level in merged {
+            let _ = files::remove(&*self.home.dir, level.run.name());
+        }
+        Ok(())
+    }
+
+    /// The first of the runs that so many new entries are to be merged with.
+    fn first_to_merge(&self, mut entries: u64) -> usize {
+        let mut first = self.levels.len();
+        while let Some(level) = first.checked_sub(1).map(|before| &self.levels[before])
+            && level.run.info.generation == self.manifest.log_generation
+            && level.run.info.entries() <= entries
+        {
+            entries += level.run.info.entries();
+            first -= 1;
+        }
+        first
+    }
+
+    /// Merges the runs from `first` on, the table's entries and the new ones; `None` if nothing is left of them.
+    fn write_run(
+        &mut self,
+        number: u64,
+        recent: &[u128],
+        new: &[u128],
+        first: usize,
+    ) -> Result<Option<(RunInfo, Option<Filter>)>> {
+        let merged: u64 = self.levels[first..].iter().map(|level| level.run.info.entries()).sum();
+        let entries = merged + (recent.len() + new.len()) as u64;
+        if entries == 0 {
+            return Ok(None);
+        }
+        // Their filters make room for the new one; if this fails, look-ups read.
+        self.levels[first..].iter_mut().for_each(|level| level.filter = None);
+        let has_filter = self.has_filters && first >= self.first_with_filter();
+        let mut filter = if has_filter { self.new_filter(entries) } else { None };
+        let mut sources = vec![Source::Memory(new), Source::Memory(recent)];
+        let runs = self.levels[first..].iter().rev();
+        sources.extend(runs.map(|level| Source::Run(RunReader::new(Arc::clone(&level.run)))));
+        let bits = self.manifest.bits;
+        let mut source = Source::merged(sources, bits);
+        let mut writer = RunWriter::create(&self.home, number, self.manifest.log_generation)?;
+        for_each_part(&mut source, |entries| {
+            // Under the oldest run there is nothing that a grave could hide.
+            if first == 0 {
+                entries.retain(|entry| entry & bits.grave() == 0);
+            }
+            if let Some(filter) = &mut filter {
+                entries.iter().for_each(|entry| filter.insert(entry & bits.mask()));
+            }
+            entries.iter().try_for_each(|entry| writer.push(*entry))
+        })?;
+        Ok(writer.end()?.map(|info| (info, filter)))
+    }
+
+    /// An empty filter for a run of so many entries, if there is room for one; the others are folded to make it.
+    fn new_filter(&mut self, entries: u64) -> Option<Filter> {
+        let mut new = Some(Plan::of(entries));
+        loop {
+            let plans = self.levels.iter().map(|level| level.filter.as_ref().map(Filter::plan));
+            let bytes: u64 = plans.chain([new]).flatten().map(Plan::memory_bytes).sum();
+            if bytes <= self.budget.filter_bytes {
+                return new.map(|plan| Filter::new(entries, plan));
+            }
+            let bits = |level: &Level| level.filter.as_ref().map(|filter| filter.plan().bits_per_key());
+            let richest = (0..self.levels.len()).max_by_key(|number| bits(&self.levels[*number]));
+            let of_richest = richest.and_then(|number| bits(&self.levels[number]));
+            if new.map(Plan::bits_per_key) >= of_richest {
+                new = new?.folded();
+                continue;
+            }
+            let filter = richest.map(|number| &mut self.levels[number].filter);
+            if let Some(place) = filter
+                && let Some(filter) = place
+            {
+                if filter.plan().folded().is_some() { filter.fold() } else { *place = None }
+            }
+        }
+    }
+
+    /// The first run that is to have a filter. What stands in front does for the oldest, which has most URLs: what comes so far is
+    /// nearly always in it.
+    fn first_with_filter(&self) -> usize {
+        usize::from(self.front.is_some())
+    }
+
+    /// Makes the filters of the runs that were there before the first test of one URL, by reading them.
+    fn make_filters(&mut self) -> Result<()> {
+        if self.has_filters {
+            return Ok(());
+        }
+        for number in self.first_with_filter()..self.levels.len() {
+            let run = Arc::clone(&self.levels[number].run);
+            let Some(mut filter) = self.new_filter(run.info.entries()) else { continue };
+            let mask = self.manifest.bits.mask();
+            for_each_part(&mut Source::Run(RunReader::new(run)), |entries| {
+                entries.iter().for_each(|entry| filter.insert(entry & mask));
+                Ok(())
+            })?;
+            self.levels[number].filter = Some(filter);
+        }
+        self.has_filters = true;
+        Ok(())
+    }
+
+    /// Whether it is time for [`State::keep_time`].
+    pub(super) fn is_time(&self) -> bool {
+        let max_age_ms = self.manifest.max_age_ms;
+        if max_age_ms == 0 {
+            return false;
+        }
+        let now_ms = (self.clock)();
+        let oldest = self.levels.first().map(|level| level.run.info.generation);
+        generation(now_ms, max_age_ms) > self.manifest.log_generation
+            || oldest.is_some_and(|oldest| is_expired(oldest, now_ms, max_age_ms))
+    }
+
+    /// How far what comes now is dated ahead of the clock.
+    pub(super) fn ahead_ms(&self) -> u64 {
+        match self.manifest.max_age_ms {
+            0 => 0,
+            max_age_ms => start_ms(self.manifest.log_generation, max_age_ms).saturating_sub((self.clock)()),
+        }
+    }
+
+    /// Begins a generation, if it is time for one, and drops the runs that are too old.
+    pub(super) fn keep_time(&mut self) -> Result<()> {
+        let max_age_ms = self.manifest.max_age_ms;
+        let now_ms = (self.clock)();
+        // A clock that goes back begins no generation.
+        let current = generation(now_ms, max_age_ms).max(self.manifest.log_generation);
+        let is_old = |level: &Level| is_expired(level.run.info.generation, now_ms, max_age_ms);
+        // The table first: its graves may be those of URLs that are about to be dropped.
+        if current > self.manifest.log_generation || self.table.len() > 0 {
+            self.roll(&[], current)?;
+        }
+        let old = self.levels.iter().take_while(|level| is_old(level)).count();
+        if old == 0 {
+            return Ok(());
+        }
+        let mut next = self.manifest.clone();
+        next.runs.drain(..old);
+        next.urls = self.count(old)?;
+        next.write(&*self.home.dir, &self.home.name)?;
+        self.urls = next.urls;
+        self.manifest = next;
+        self.cache.clear();
+        for level in self.levels.drain(..old) {
+            let _ = files::remove(&*self.home.dir, level.run.name());
+        }
+        Ok(())
+    }
+
+    /// Leaves out what is too old, in memory only: [`State::keep_time`] of who only reads.
+    pub(super) fn leave_out_old(&mut self) -> Result<()> {
+        let max_age_ms = self.manifest.max_age_ms;
+        if max_age_ms == 0 {
+            return Ok(());
+        }
+        let now_ms = (self.clock)();
+        let is_old = |generation: u64| is_expired(generation, now_ms, max_age_ms);
+        let old = self.levels.iter().take_while(|level| is_old(level.run.info.generation)).count();
+        let is_table_old = self.table.len() > 0 && is_old(self.manifest.log_generation);
+        if old == 0 && !is_table_old {
+            return Ok(());
+        }
+        self.levels.drain(..old);
+        if is_table_old {
+            self.table.reset(0);
+        }
+        self.cache.clear();
+        self.urls = self.count(0)?;
+        Ok(())
+    }
+
+    /// How many URLs the table and the runs from `first` on hold. If any URL was ever forgotten, they are read for it.
+    fn count(&self, first: usize) -> Result<u64> {
+        let levels = &self.levels[first..];
+        if self.manifest.graves_ever == 0 {
+            return Ok(self.table.len() as u64 + levels.iter().map(|level| level.run.info.urls).sum::<u64>());
+        }
+        let mut sources = vec![Source::Owned(self.table.sorted().into_iter())];
+        sources.extend(levels.iter().rev().map(|level| Source::Run(RunReader::new(Arc::clone(&level.run)))));
+        let (mut urls, grave) = (0, self.manifest.bits.grave());
+        for_each_part(&mut Source::merged(sources, self.manifest.bits), |entries| {
+            urls += entries.iter().filter(|entry| **entry & grave == 0).count() as u64;
+            Ok(())
+        })?;
+        Ok(urls)
+    }
+
+    /// An upper bound of the sum of the squares of the numbers of URLs in each class, close if all runs are of like URLs (Cauchy and
+    /// Schwarz).
+    pub(super) fn squares(&self) -> f64 {
+        let mut in_table = 0.0;
+        for urls in self.table.sorted().chunk_by(|a, b| class(*a) == class(*b)) {
+            in_table += (urls.len() as f64).powi(2);
+        }
+        let roots = self.levels.iter().map(|level| level.run.info.squares.sqrt()).sum::<f64>();
+        (roots + in_table.sqrt()).powi(2)
+    }
+
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let filters = self.levels.iter().filter_map(|level| level.filter.as_ref()).map(|f| f.plan().memory_bytes());
+        let indexes = self.levels.iter().map(|level| level.run.memory_bytes());
+        let fixed = self.table.memory_bytes() + self.cache.memory_bytes() + self.log.memory_bytes();
+        fixed + filters.sum::<u64>() + indexes.sum::<u64>()
+    }
+
+    pub(super) fn disk_bytes(&self) -> u64 {
+        let runs = self.levels.iter().map(|level| level.run.info.disk_bytes());
+        runs.sum::<u64>() + self.log.disk_bytes() + self.manifest.disk_bytes()
+    }
+}
+
+/// Gives `work` all that a source has, part by part.
+fn for_each_part(source: &mut Source<'_>, mut work: impl FnMut(&mut Vec<u128>) -> Result<()>) -> Result<()> {
+    let mut entries = Vec::new();
+    loop {
+        entries.clear();
+        source.fill(&mut entries)?;
+        if entries.is_empty() {
+            return Ok(());
+        }
+        work(&mut entries)?;
+    }
+}

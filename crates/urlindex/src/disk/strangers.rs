@@ -1,0 +1,125 @@
+//! Files that bear names as a set's own do, and that its manifest does not name: what a crash left, or somebody else's.
+//!
+//! A name proves nothing: `crawl.20240501.log` may be any program's. A file is the set's if its first bytes say so: its kind, the set's id
+//! (16 random bytes), its number. Every run and log has them durably before anything else is written to it; a creation that was cut
+//! short leaves no more than a piece of such a header.
+//!
+//! Invariants: a file is removed only if it is this set's or such a piece; where a set is made, only if it holds no URL, or holds what is about
+//! to be put there. Files that stay are in nobody's way: a number whose name is taken is passed over ([`Home::create`]).
+
+use std::io;
+use std::sync::Arc;
+
+use filemap_io::Access;
+
+use super::log;
+use super::manifest::Manifest;
+use super::run::{self, Home, Run, RunInfo};
+use crate::error::{Error, Result};
+use crate::files;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Run,
+    Log,
+}
+
+/// A file that bears such a name.
+struct Candidate {
+    name: String,
+    kind: Kind,
+    number: u64,
+}
+
+impl Candidate {
+    /// `None` if the set gives no file that name.
+    fn of(home: &Home, name: String) -> Option<Candidate> {
+        let (digits, kind) = name.strip_prefix(&home.name)?.strip_prefix('.')?.split_once('.')?;
+        let number = digits.parse().ok()?;
+        let (kind, exact) = match kind {
+            "run" => (Kind::Run, home.run_name(number)),
+            "log" => (Kind::Log, home.log_name(number)),
+            _ => return None,
+        };
+        (exact == name).then_some(Candidate { name, kind, number })
+    }
+
+    fn all(home: &Home) -> Result<Vec<Candidate>> {
+        let names = home.dir.list().map_err(Error::io("list", &home.name))?;
+        Ok(names.into_iter().filter_map(|name| Candidate::of(home, name)).collect())
+    }
+
+    /// The header with which this set begins such a file.
+    fn header(&self, home: &Home) -> Vec<u8> {
+        match self.kind {
+            Kind::Run => run::header(home, &RunInfo { number: self.number, ..RunInfo::default() }, 0),
+            Kind::Log => log::header(home, self.number).to_vec(),
+        }
+    }
+
+    /// The file's first bytes, as many as a header has, and whether there are more; `None` if it is no file that may be read.
+    fn start(&self, home: &Home, header_bytes: usize) -> Result<Option<(Vec<u8>, bool)>> {
+        let file = match home.dir.open(&self.name, Access::Read) {
+            Ok(file) => file,
+            Err(error) if is_no_file(error.kind()) => return Ok(None),
+            Err(error) => return Err(Error::io("open", &self.name)(error)),
+        };
+        let mut start = vec![0; header_bytes];
+        let read = file.read_at(&mut start, 0).map_err(Error::io("read", &self.name))?;
+        start.truncate(read);
+        let len = file.len().map_err(Error::io("length", &self.name))?;
+        Ok(Some((start, len > header_bytes as u64)))
+    }
+}
+
+/// How a link, a folder, another user's file and one that is gone by now are refused.
+fn is_no_file(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{InvalidInput, NotFound, PermissionDenied};
+    matches!(kind, InvalidInput | NotFound | PermissionDenied)
+}
+
+/// Removes what a crash left of the set that this manifest describes. A roll gives at most two numbers, so nothing beyond them can be its.
+pub(super) fn remove_left(home: &Home, manifest: &Manifest) -> Result<()> {
+    for file in Candidate::all(home)? {
+        let is_alive = match file.kind {
+            Kind::Run => manifest.runs.iter().any(|run| run.number == file.number),
+            Kind::Log => manifest.log_number == file.number,
+        };
+        if is_alive || file.number > manifest.next_number + 1 {
+            continue;
+        }
+        let header = file.header(home);
+        let Some((start, has_more)) = file.start(home, header.len())? else { continue };
+        let is_ours = start.len() >= run::OWNER_BYTES && start[..run::OWNER_BYTES] == header[..run::OWNER_BYTES];
+        let is_piece = start.iter().zip(&header).all(|(byte, wanted)| *byte == 0 || byte == wanted);
+        if is_ours || (is_piece && !has_more) {
+            files::remove(&*home.dir, &file.name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Looks whether a set may be made here of copies of these runs, and removes what a making that was cut short left.
+///
+/// # Errors
+/// `Io`, of the kind [`io::ErrorKind::AlreadyExists`], if there is a file with URLs of a set whose manifest is gone: nothing was removed then.
+pub(super) fn make_room(home: &Home, copies: &[Arc<Run>]) -> Result<()> {
+    let mut left = Vec::new();
+    for file in Candidate::all(home)? {
+        let header = file.header(home);
+        let Some((start, has_more)) = file.start(home, header.len())? else { continue };
+        let is_of_a_set = start.iter().zip(&header[..8]).all(|(byte, wanted)| byte == wanted);
+        let copied = copies.iter().find(|run| file.kind == Kind::Run && run.info.number == file.number);
+        if !has_more && (is_of_a_set || start.iter().all(|byte| *byte == 0)) {
+            left.push(file.name);
+        } else if let Some(run) = copied
+            && run.header()? == start
+        {
+            left.push(file.name);
+        } else if is_of_a_set {
+            let there = io::Error::new(io::ErrorKind::AlreadyExists, "it holds URLs of a set whose manifest is gone");
+            return Err(Error::io("create", &file.name)(there));
+        }
+    }
+    left.iter().try_for_each(|name| files::remove(&*home.dir, name))
+}

@@ -1,0 +1,168 @@
+//! Damage: bytes of a file that are not what was written, one at a time and many.
+
+use super::*;
+
+/// A set with two runs and a log, closed; the URLs below 1,900 are in it, but for those that 10 divides.
+fn closed() -> SimDisk {
+    let disk = SimDisk::new(1);
+    let set = DiskUrlSet::create(disk.dir(), "seen", options()).expect("made");
+    insert_batch(&set, 0..1_200);
+    insert_batch(&set, 1_200..1_800);
+    (1_800..1_900).for_each(|i| assert!(insert(&set, i)));
+    (0..50).for_each(|i| assert!(set.forget(&url(10 * i)).expect("forgotten")));
+    assert_eq!(set.disk_stats().runs, 2);
+    drop(set);
+    disk
+}
+
+fn is_right(i: u64, is_seen: bool) -> bool {
+    is_seen == (i < 1_900 && (!i.is_multiple_of(10) || i >= 500))
+}
+
+/// Opens a damaged set and asks for everything: right answers, or an error that names the file and the place.
+fn judge(disk: &SimDisk, file: &str, at: usize) -> bool {
+    let what = |error: Error| match error {
+        Error::Corrupt { file: named, offset, .. } => {
+            assert_eq!(named, file, "byte {at}");
+            assert!(offset <= disk.bytes(file).expect("the file").len() as u64);
+            assert!(
+                file == "seen" || offset / 4096 == at as u64 / 4096 || offset >= 4096,
+                "byte {at} of {file}: {offset}"
+            );
+        }
+        Error::NewerFormat { .. } => assert!((8..10).contains(&at), "byte {at}"),
+        other => panic!("byte {at} of {file}: {other}"),
+    };
+    let set = match DiskUrlSet::open(disk.dir(), "seen", options()) {
+        Ok(set) => set,
+        Err(error) => {
+            what(error);
+            return true;
+        }
+    };
+    let mut is_found = false;
+    for i in (0..2_500).step_by(13).chain([0, 10, 490]) {
+        match set.contains(&url(i)) {
+            Ok(verdict) => assert!(is_right(i, !verdict.is_new()), "byte {at} of {file}: URL {i} is {verdict:?}"),
+            Err(error) => {
+                what(error);
+                is_found = true;
+            }
+        }
+    }
+    is_found
+}
+
+#[test]
+fn any_flipped_byte_is_an_error_with_its_place_or_changes_no_answer() {
+    let disk = closed();
+    let whole: Vec<(String, Vec<u8>)> =
+        disk.names().into_iter().map(|name| (name.clone(), disk.bytes(&name).expect("there"))).collect();
+    let restore = || whole.iter().for_each(|(name, bytes)| disk.set_bytes(name, bytes));
+    for (name, bytes) in &whole {
+        let (mut found, mut tried) = (0, 0);
+        for at in (0..bytes.len()).filter(|at| bytes.len() < 3_000 || at % 7 == 0 || *at < 100) {
+            restore();
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1 << (at % 8);
+            disk.set_bytes(name, &damaged);
+            found += usize::from(judge(&disk, name, at));
+            tried += 1;
+        }
+        if name == "seen.lock" {
+            continue;
+        }
+        // All but the mark of a closed log, whose sector is the log's last.
+        let unseen = if name.ends_with(".log") { 512 } else { 0 };
+        assert!(found + unseen >= tried, "{name}: {found} of {tried}");
+    }
+    restore();
+    assert!(!judge(&disk, "", 0));
+}
+
+#[test]
+fn files_that_are_cut_off_swapped_or_gone_are_errors() {
+    let disk = closed();
+    let files: Vec<String> =
+        disk.names().into_iter().filter(|name| name.ends_with(".run") || name.ends_with(".log")).collect();
+    assert_eq!(files.len(), 3, "{files:?}");
+    for name in &files {
+        let whole = disk.bytes(name).expect("there");
+        disk.set_bytes(name, &whole[..whole.len() - 1024]);
+        let opened = DiskUrlSet::open(disk.dir(), "seen", options());
+        assert!(
+            matches!(&opened, Err(Error::Corrupt { file, .. }) if file == name) || name.ends_with(".log"),
+            "{opened:?}"
+        );
+        drop(opened);
+        disk.set_bytes(name, &whole);
+    }
+    let (a, b) = (disk.bytes(&files[0]).expect("there"), disk.bytes(&files[1]).expect("there"));
+    disk.set_bytes(&files[0], &b);
+    disk.set_bytes(&files[1], &a);
+    assert!(matches!(DiskUrlSet::open(disk.dir(), "seen", options()), Err(Error::Corrupt { .. })));
+    disk.set_bytes(&files[0], &a);
+    disk.set_bytes(&files[1], &b);
+    disk.remove(&files[0]);
+    let opened = DiskUrlSet::open(disk.dir(), "seen", options());
+    assert!(matches!(&opened, Err(Error::Corrupt { file, offset: 0, .. }) if *file == files[0]), "{opened:?}");
+}
+
+#[test]
+fn blocks_of_noise_never_panic() {
+    let disk = closed();
+    let run = disk.names().into_iter().find(|name| name.ends_with(".run")).expect("a run");
+    let whole = disk.bytes(&run).expect("there");
+    let mut rng = fastrand::Rng::with_seed(1);
+    for _ in 0..200 {
+        let mut damaged = whole.clone();
+        let (start, len) = (rng.usize(..whole.len()), rng.usize(1..6_000));
+        let end = (start + len).min(whole.len());
+        rng.fill(&mut damaged[start..end]);
+        disk.set_bytes(&run, &damaged);
+        assert!(judge(&disk, &run, start) || damaged == whole);
+    }
+}
+
+/// Found by the fuzz target `seen`: numbers that no set has, under a right checksum, were computed with.
+#[test]
+fn numbers_that_no_set_has_are_damage_though_the_checksum_is_right() {
+    let disk = closed();
+    let whole = disk.bytes("seen").expect("there");
+    // The next number, the log's, the URLs; and of the first run number, blocks, URLs, graves and squares.
+    for at in [48, 56, 72, 104, 104 + 16, 104 + 24, 104 + 32, 104 + 40] {
+        for value in [u64::MAX, u64::MAX / 2, f64::NAN.to_bits()] {
+            let mut forged = whole.clone();
+            forged[at..at + 8].copy_from_slice(&value.to_le_bytes());
+            let crc_at = forged.len() - 4;
+            let crc = crc32fast::hash(&forged[..crc_at]);
+            forged[crc_at..].copy_from_slice(&crc.to_le_bytes());
+            disk.set_bytes("seen", &forged);
+            let opened = DiskUrlSet::open(disk.dir(), "seen", options());
+            assert!(matches!(&opened, Err(Error::Corrupt { file, .. }) if file == "seen"), "{at}: {opened:?}");
+        }
+    }
+}
+
+/// A merge of such a run would subtract the larger from the smaller.
+#[test]
+fn entries_out_of_order_are_damage_though_the_checksum_is_right() {
+    let disk = closed();
+    let run = disk.names().into_iter().find(|name| name.ends_with(".run")).expect("a run");
+    let mut forged = disk.bytes(&run).expect("there");
+    let salt = forged[16..40].to_vec();
+    // Two blocks change places, each with the checksum of where it is then.
+    let (first, second) = forged[4096..3 * 4096].split_at_mut(4096);
+    first.swap_with_slice(second);
+    for number in 0..2u64 {
+        let block = &mut forged[4096 * (1 + number as usize)..][..4096];
+        let crc = crc32fast::hash(&[&salt, &number.to_le_bytes()[..], &block[4..]].concat());
+        block[..4].copy_from_slice(&crc.to_le_bytes());
+    }
+    disk.set_bytes(&run, &forged);
+    let set = DiskUrlSet::open(disk.dir(), "seen", options()).expect("opened");
+    let read = set.fingerprints().expect("begun").try_for_each(|fingerprint| fingerprint.map(drop));
+    assert!(matches!(&read, Err(Error::Corrupt { file, offset: 8192, .. }) if *file == run), "{read:?}");
+    let merged = (0..5_000).map(|i| 2_000 + i).try_for_each(|i| set.insert(&url(i)));
+    assert!(matches!(&merged, Err(Error::Corrupt { .. })), "{merged:?}");
+}

@@ -1,0 +1,87 @@
+//! What one stored set can take up of another.
+//!
+//! Bits and fingerprints go into those of the same meaning; texts, which a trie has, go into any set. Nothing else can be done honestly.
+
+use super::{AnySet, StoredSet};
+use crate::disk::DiskUrlSet;
+use crate::error::{Error, Result};
+use crate::seen::SeenSet;
+use crate::trie::UrlTrie;
+
+/// Texts that a set on disk is given at once.
+const INSERTED_AT_ONCE: usize = 1 << 20;
+
+/// What came of a merge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Merged {
+    /// By how many URLs the set counts more ([`SeenSet::len`]); of a Bloom filter an estimate.
+    pub added: u64,
+}
+
+impl StoredSet {
+    /// Whether [`StoredSet::merge`] can take up a set like this one. Changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`], with the reason.
+    pub fn check_mergeable(&self, from: &StoredSet) -> Result<()> {
+        let why = match (&self.set, &from.set) {
+            (_, AnySet::Trie(_)) => return Ok(()),
+            (AnySet::Md5Bitmap(set), AnySet::Md5Bitmap(other)) => return set.check_alike(other),
+            (AnySet::Bloom(set), AnySet::Bloom(other)) => return set.check_alike(other),
+            (AnySet::Growing(_), AnySet::Growing(_)) => {
+                "a growing filter has no more of a URL than a fingerprint, which is too short for the layers to come"
+                    .to_owned()
+            }
+            (AnySet::Disk(set), AnySet::Disk(other)) if set.is_alike(other) => return Ok(()),
+            (AnySet::Disk(set), AnySet::Disk(other)) => {
+                let of =
+                    |set: &DiskUrlSet| format!("{} bits with the seed {}", set.fingerprint_bits().bits(), set.seed());
+                format!("{} has fingerprints of {}, and it has some of {}", from.name, of(other), of(set))
+            }
+            (_, AnySet::Disk(_)) => {
+                let ours = self.kind().name();
+                format!("{} has fingerprints and no texts, and {ours} has no use for them", from.name)
+            }
+            (_, AnySet::Md5Bitmap(_) | AnySet::Bloom(_) | AnySet::Growing(_)) => {
+                let (theirs, ours) = (from.kind().name(), self.kind().name());
+                format!("{} has no texts ({theirs}), and {ours} has no use for its bits", from.name)
+            }
+        };
+        let why = format!("{why}. Insert the URLs themselves");
+        Err(Error::Unsupported { file: self.name.clone(), op: "take that set up", why })
+    }
+
+    /// Takes up all URLs of another set: they are seen here from now on. A bitmap takes a bitmap of as many slots, a Bloom filter one
+    /// of the same shape and seed, a set on disk one with fingerprints of the same length and seed (as if its URLs came now, where there is
+    /// a greatest age), and every set a trie. Both must have URLs that were made canonical by one rule, which is for the caller
+    /// to check ([`StoredSet::canonicalizer`]). Durable after [`SeenSet::sync`].
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`], with the reason; and as [`SeenSet::check_and_insert`]. What was taken up before an error stays.
+    pub fn merge(&self, from: &StoredSet) -> Result<Merged> {
+        self.check_writable()?;
+        self.check_mergeable(from)?;
+        let before = self.len();
+        match (&self.set, &from.set) {
+            (AnySet::Disk(set), AnySet::Trie(trie)) => insert_texts(set, trie)?,
+            (AnySet::Disk(set), AnySet::Disk(other)) => set.merge_from(other).map(drop)?,
+            (_, AnySet::Trie(trie)) => trie.iter().try_for_each(|url| self.insert(&url))?,
+            (AnySet::Md5Bitmap(set), AnySet::Md5Bitmap(other)) => set.merge(other).map(|_| ())?,
+            (AnySet::Bloom(set), AnySet::Bloom(other)) => set.merge(other)?,
+            // Refused above.
+            _ => {}
+        }
+        Ok(Merged { added: self.len().saturating_sub(before) })
+    }
+}
+
+fn insert_texts(set: &DiskUrlSet, trie: &UrlTrie) -> Result<()> {
+    let mut batch = set.batch();
+    for url in trie.iter() {
+        batch.push(&url)?;
+        if batch.len() == INSERTED_AT_ONCE {
+            set.check_and_insert_all(&mut batch)?;
+        }
+    }
+    set.check_and_insert_all(&mut batch).map(drop)
+}

@@ -1,0 +1,427 @@
+//! `StoredSet`: a seen set by the path of its file, whatever its kind: made, opened, asked, merged, closed.
+//!
+//! For programs that are given a path and do not know what lies there. [`kind`] tells that by the files, never by a word of the
+//! caller's; [`note`] remembers by which rule the URLs in the set were made canonical, since two rules in one set would make it call URLs
+//! new that it has.
+//!
+//! The files of a set `NAME`: `NAME` itself; `NAME.canon`, the note; `NAME.lock`; of a bitmap `NAME.meta`; of a Bloom filter
+//! `NAME.known`, if it has such a list; of a set on disk its runs and its log, `NAME.000001.run` and so on.
+//!
+//! Invariants: nothing is made where something is; a set that is open to be read changes no file and takes no lock; a trie, which is in
+//! memory, is in its file after [`SeenSet::sync`] as the others are.
+
+mod kind;
+mod merge;
+mod note;
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use filemap_io::{Access, Dir, Lock, OsDir};
+
+use crate::bitmap::Md5Bitmap;
+use crate::bloom::growing::GrowingFilter;
+use crate::bloom::{BloomFilter, BloomOptions};
+use crate::canonical::Canonicalizer;
+use crate::disk::{DiskOptions, DiskUrlSet};
+use crate::error::{Error, Result};
+use crate::files::{self, Poison, guard};
+use crate::seen::{SeenSet, SeenStats, Verdict};
+use crate::trie::UrlTrie;
+
+pub use kind::SetKind;
+pub use merge::Merged;
+
+/// What a new set is to be.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum NewSet {
+    /// An [`Md5Bitmap`] of 2^`bits` slots.
+    Md5Bitmap {
+        /// 16 to 36.
+        bits: u32,
+    },
+    /// A [`BloomFilter`].
+    Bloom(BloomOptions),
+    /// A [`GrowingFilter`].
+    Growing {
+        /// 1e-9 to 0.1.
+        rate: f64,
+        /// The hash's seed.
+        seed: u64,
+    },
+    /// A [`UrlTrie`].
+    Trie,
+    /// A [`DiskUrlSet`].
+    Disk(DiskOptions),
+}
+
+/// A set of one of the kinds, for what only that kind can tell.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum AnySet {
+    /// The MD5 bitmap.
+    Md5Bitmap(Md5Bitmap),
+    /// A Bloom filter.
+    Bloom(BloomFilter),
+    /// A filter that grows.
+    Growing(GrowingFilter),
+    /// The exact set of texts.
+    Trie(UrlTrie),
+    /// The exact set of fingerprints, on disk.
+    Disk(Box<DiskUrlSet>),
+}
+
+/// A seen set in files. See the module.
+///
+/// ```
+/// use urlindex::{NewSet, SeenSet, StoredSet, Verdict, Whatwg};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("seen.trie");
+/// let set = StoredSet::create(&path, NewSet::Trie, &Whatwg).unwrap();
+/// set.insert(b"http://example.com/").unwrap();
+/// set.close().unwrap();
+///
+/// let set = StoredSet::open_read_only(&path).unwrap();
+/// assert_eq!(set.contains(b"http://example.com/").unwrap(), Verdict::Seen);
+/// assert_eq!(set.canonicalizer().unwrap().unwrap().name(), "whatwg");
+/// ```
+#[derive(Debug)]
+pub struct StoredSet {
+    dir: Arc<dyn Dir>,
+    name: String,
+    set: AnySet,
+    is_read_only: bool,
+    /// Of a trie: its changes that its file has.
+    saved: AtomicU64,
+    saving: Mutex<()>,
+    poison: Poison,
+    /// Of a trie: the others hold their own.
+    _lock: Option<Box<dyn Lock>>,
+}
+
+impl StoredSet {
+    /// Makes an empty set of URLs that `canonicalizer` made canonical, in new files beside each other.
+    ///
+    /// # Errors
+    /// [`Error::Io`] with [`std::io::ErrorKind::AlreadyExists`] if any of its files is there; [`Error::InvalidOption`];
+    /// [`Error::Locked`]; [`Error::Io`].
+    pub fn create(path: &Path, new: NewSet, canonicalizer: &dyn Canonicalizer) -> Result<StoredSet> {
+        let (dir, name) = place(path)?;
+        StoredSet::create_in(dir, &name, new, canonicalizer)
+    }
+
+    fn create_in(dir: Arc<dyn Dir>, name: &str, new: NewSet, canonicalizer: &dyn Canonicalizer) -> Result<StoredSet> {
+        note::check(canonicalizer)?;
+        for file in files_of(name) {
+            check_absent(&*dir, &file)?;
+        }
+        let (set, lock) = match new {
+            NewSet::Md5Bitmap { bits } => (AnySet::Md5Bitmap(Md5Bitmap::create(Arc::clone(&dir), name, bits)?), None),
+            NewSet::Bloom(options) => (AnySet::Bloom(BloomFilter::create(Arc::clone(&dir), name, options)?), None),
+            NewSet::Growing { rate, seed } => {
+                (AnySet::Growing(GrowingFilter::create(Arc::clone(&dir), name, rate, seed)?), None)
+            }
+            NewSet::Trie => {
+                let lock = files::lock(&*dir, name)?;
+                check_absent(&*dir, name)?;
+                let trie = UrlTrie::new();
+                trie.save(&*dir, name)?;
+                (AnySet::Trie(trie), Some(lock))
+            }
+            NewSet::Disk(options) => (on_disk(DiskUrlSet::create(Arc::clone(&dir), name, options)?), None),
+        };
+        let set = StoredSet::with(dir, name, set, lock, false);
+        set.note_canonicalizer(canonicalizer)?;
+        Ok(set)
+    }
+
+    /// Takes up a file of bare words of an MD5 bitmap that another program made, whose URLs were made canonical as
+    /// `canonicalizer` does it: it gets its sidecar and its note.
+    ///
+    /// # Errors
+    /// As [`Md5Bitmap::adopt`]; [`Error::InvalidOption`] if no program could find the rule again by its name.
+    pub fn adopt(path: &Path, canonicalizer: &dyn Canonicalizer) -> Result<StoredSet> {
+        note::check(canonicalizer)?;
+        let (dir, name) = place(path)?;
+        let set = AnySet::Md5Bitmap(Md5Bitmap::adopt(Arc::clone(&dir), &name)?);
+        let set = StoredSet::with(dir, &name, set, None, false);
+        set.note_canonicalizer(canonicalizer)?;
+        Ok(set)
+    }
+
+    /// Opens a set to change it.
+    ///
+    /// # Errors
+    /// [`Error::Io`], with [`std::io::ErrorKind::NotFound`] if it is absent: nothing is made then; [`Error::NotASet`];
+    /// [`Error::Locked`]; [`Error::Corrupt`]; [`Error::NewerFormat`].
+    pub fn open(path: &Path) -> Result<StoredSet> {
+        StoredSet::open_with(path, DiskOptions::new())
+    }
+
+    /// As [`StoredSet::open`]; a set on disk gets the memory and the clock of these options. Other kinds take what they take.
+    ///
+    /// # Errors
+    /// As [`StoredSet::open`]; [`Error::InvalidOption`].
+    pub fn open_with(path: &Path, options: DiskOptions) -> Result<StoredSet> {
+        let (dir, name) = place(path)?;
+        StoredSet::open_in(dir, &name, options)
+    }
+
+    fn open_in(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<StoredSet> {
+        let (set, lock) = match SetKind::of_files(&*dir, name)? {
+            SetKind::Md5Bitmap => (AnySet::Md5Bitmap(Md5Bitmap::open(Arc::clone(&dir), name)?), None),
+            SetKind::Bloom => (AnySet::Bloom(BloomFilter::open(Arc::clone(&dir), name)?), None),
+            SetKind::Growing => (AnySet::Growing(GrowingFilter::open(Arc::clone(&dir), name)?), None),
+            SetKind::Trie => {
+                let lock = files::lock(&*dir, name)?;
+                (AnySet::Trie(UrlTrie::load(&*dir, name)?), Some(lock))
+            }
+            SetKind::Disk => (on_disk(DiskUrlSet::open(Arc::clone(&dir), name, options)?), None),
+        };
+        Ok(StoredSet::with(dir, name, set, lock, false))
+    }
+
+    /// Opens a set to be read, without a lock: while another process has it open for writing, this has what was last synced (a bitmap:
+    /// what was inserted).
+    ///
+    /// # Errors
+    /// As [`StoredSet::open`], but never [`Error::Locked`].
+    pub fn open_read_only(path: &Path) -> Result<StoredSet> {
+        StoredSet::open_read_only_with(path, DiskOptions::new())
+    }
+
+    /// As [`StoredSet::open_read_only`]; a set on disk gets the memory and the clock of these options.
+    ///
+    /// # Errors
+    /// As [`StoredSet::open_read_only`]; [`Error::InvalidOption`].
+    pub fn open_read_only_with(path: &Path, options: DiskOptions) -> Result<StoredSet> {
+        let (dir, name) = place(path)?;
+        StoredSet::read_in(dir, &name, options)
+    }
+
+    fn read_in(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<StoredSet> {
+        let set = match SetKind::of_files(&*dir, name)? {
+            SetKind::Md5Bitmap => AnySet::Md5Bitmap(Md5Bitmap::open_read_only(Arc::clone(&dir), name)?),
+            SetKind::Bloom => AnySet::Bloom(BloomFilter::load(&*dir, name)?),
+            SetKind::Growing => AnySet::Growing(GrowingFilter::load(&*dir, name)?),
+            SetKind::Trie => AnySet::Trie(UrlTrie::load(&*dir, name)?),
+            SetKind::Disk => on_disk(DiskUrlSet::open_read_only(Arc::clone(&dir), name, options)?),
+        };
+        Ok(StoredSet::with(dir, name, set, None, true))
+    }
+
+    fn with(dir: Arc<dyn Dir>, name: &str, set: AnySet, lock: Option<Box<dyn Lock>>, is_read_only: bool) -> StoredSet {
+        let saved = AtomicU64::new(0);
+        let (name, saving, poison) = (name.to_owned(), Mutex::new(()), Poison::default());
+        StoredSet { dir, name, set, is_read_only, saved, saving, poison, _lock: lock }
+    }
+
+    /// Which kind of set this is.
+    pub fn kind(&self) -> SetKind {
+        match &self.set {
+            AnySet::Md5Bitmap(_) => SetKind::Md5Bitmap,
+            AnySet::Bloom(_) => SetKind::Bloom,
+            AnySet::Growing(_) => SetKind::Growing,
+            AnySet::Trie(_) => SetKind::Trie,
+            AnySet::Disk(_) => SetKind::Disk,
+        }
+    }
+
+    /// The set as what it is. Insert through the [`StoredSet`] only, which knows whether it is open to be read.
+    pub fn any(&self) -> &AnySet {
+        &self.set
+    }
+
+    /// By which rule the URLs in the set were made canonical; `None` if there is no note of it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownCanonicalizer`]; [`Error::Corrupt`]; [`Error::Io`].
+    pub fn canonicalizer(&self) -> Result<Option<Arc<dyn Canonicalizer>>> {
+        note::read(&*self.dir, &self.name)
+    }
+
+    /// Notes, durably, by which rule the URLs in the set were made canonical.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; [`Error::Io`]; [`Error::InvalidOption`] if no program could find the rule again by its name.
+    pub fn note_canonicalizer(&self, canonicalizer: &dyn Canonicalizer) -> Result<()> {
+        self.check_writable()?;
+        note::write(&*self.dir, &self.name, canonicalizer)
+    }
+
+    /// Takes URLs back, in order: they are new from now on, until they are inserted. Of each, whether it was seen before; of one that comes
+    /// twice only the first can have been. A trie drops their texts, which
+    /// builds it anew ([`UrlTrie::retain`]); a Bloom filter puts them on its list of known false positives, which has at most 65,536 URLs; a
+    /// set on disk remembers that they are gone until they reach its oldest run.
+    /// Durable after [`SeenSet::sync`].
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the kind cannot; [`Error::Full`]; [`Error::ReadOnly`]; [`Error::Poisoned`].
+    pub fn forget(&self, urls: &[&[u8]]) -> Result<Vec<bool>> {
+        self.check_writable()?;
+        let why = match &self.set {
+            AnySet::Trie(trie) => {
+                let mut gone: HashSet<&[u8]> = HashSet::new();
+                let were_seen: Result<Vec<bool>> =
+                    urls.iter().map(|url| Ok(!trie.contains(url)?.is_new() && gone.insert(*url))).collect();
+                if !gone.is_empty() {
+                    trie.retain(|url| !gone.contains(url));
+                }
+                return were_seen;
+            }
+            AnySet::Bloom(filter) => {
+                let forget = |url: &&[u8]| Ok(!filter.contains(url)?.is_new() && filter.note_false_positive(url)?);
+                return urls.iter().map(forget).collect();
+            }
+            AnySet::Disk(set) => return set.forget_all(urls),
+            AnySet::Md5Bitmap(_) => "a URL's bit may be that of others too, which would be forgotten with it",
+            AnySet::Growing(_) => "a URL's fingerprint may be that of others too, which would be forgotten with it",
+        };
+        let why = format!("{why}. A trie, a Bloom filter and a set on disk can; or fill a new set");
+        Err(Error::Unsupported { file: self.name.clone(), op: "forget a URL", why })
+    }
+
+    /// Syncs, and closes the set so that damage to it is found when it is opened again ([`Md5Bitmap::close`]).
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Poisoned`].
+    pub fn close(self) -> Result<()> {
+        self.sync()?;
+        match self.set {
+            AnySet::Md5Bitmap(set) => set.close(),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        if self.is_read_only {
+            return Err(Error::ReadOnly { file: self.name.clone() });
+        }
+        self.poison.check()
+    }
+
+    fn save(&self, trie: &UrlTrie) -> Result<()> {
+        let _turn = guard(&self.saving);
+        let changes = trie.changes();
+        if self.saved.load(Ordering::SeqCst) == changes {
+            return Ok(());
+        }
+        // Inserts that come meanwhile may be in the file or not: then there are more changes, and it is written again.
+        self.poison.guard(|| trie.save(&*self.dir, &self.name))?;
+        self.saved.store(changes, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+impl AnySet {
+    /// The set by its trait.
+    pub fn seen(&self) -> &dyn SeenSet {
+        match self {
+            AnySet::Md5Bitmap(set) => set,
+            AnySet::Bloom(set) => set,
+            AnySet::Growing(set) => set,
+            AnySet::Trie(set) => set,
+            AnySet::Disk(set) => &**set,
+        }
+    }
+}
+
+impl SeenSet for StoredSet {
+    fn check_and_insert(&self, url: &[u8]) -> Result<Verdict> {
+        self.check_writable()?;
+        self.set.seen().check_and_insert(url)
+    }
+
+    fn contains(&self, url: &[u8]) -> Result<Verdict> {
+        self.set.seen().contains(url)
+    }
+
+    fn insert(&self, url: &[u8]) -> Result<()> {
+        self.check_writable()?;
+        self.set.seen().insert(url)
+    }
+
+    fn check_and_insert_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
+        self.check_writable()?;
+        self.set.seen().check_and_insert_batch(urls, verdicts)
+    }
+
+    fn contains_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
+        self.set.seen().contains_batch(urls, verdicts)
+    }
+
+    fn len(&self) -> u64 {
+        self.set.seen().len()
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.set.seen().memory_bytes()
+    }
+
+    /// The lengths of all its files; those that cannot be looked at are left out.
+    fn disk_bytes(&self) -> u64 {
+        let files = files_of(&self.name);
+        let len = |file: &String| self.dir.open(file, Access::Read).and_then(|file| file.len());
+        let found: u64 = files.iter().filter_map(|file| len(file).ok()).sum();
+        match &self.set {
+            // Its manifest is among both.
+            AnySet::Disk(set) => (found + set.disk_bytes()).saturating_sub(len(&self.name).unwrap_or(0)),
+            _ => found,
+        }
+    }
+
+    fn false_positive_rate(&self) -> f64 {
+        self.set.seen().false_positive_rate()
+    }
+
+    fn expected_loss(&self) -> f64 {
+        self.set.seen().expected_loss()
+    }
+
+    /// A trie is written anew as a whole, if it has changed.
+    fn sync(&self) -> Result<()> {
+        match &self.set {
+            _ if self.is_read_only => Ok(()),
+            AnySet::Trie(trie) => self.save(trie),
+            set => set.seen().sync(),
+        }
+    }
+
+    fn stats(&self) -> SeenStats {
+        SeenStats { disk_bytes: self.disk_bytes(), ..self.set.seen().stats() }
+    }
+}
+
+fn on_disk(set: DiskUrlSet) -> AnySet {
+    AnySet::Disk(Box::new(set))
+}
+
+/// The directory and the name of a path.
+fn place(path: &Path) -> Result<(Arc<dyn Dir>, String)> {
+    let name = path.file_name().and_then(|name| name.to_str()).filter(|name| !name.is_empty());
+    let Some(name) = name else {
+        return Err(Error::option("path", format!("{} names no file, or one whose name is no text", path.display())));
+    };
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let dir = OsDir::open(parent).map_err(Error::io("open", &parent.display().to_string()))?;
+    Ok((Arc::new(dir), name.to_owned()))
+}
+
+/// All files that a set of this name may have, but its lock.
+fn files_of(name: &str) -> [String; 4] {
+    [name.to_owned(), format!("{name}.meta"), format!("{name}.known"), note::file_name(name)]
+}
+
+fn check_absent(dir: &dyn Dir, file: &str) -> Result<()> {
+    if files::exists(dir, file)? {
+        return Err(Error::io("create", file)(std::io::ErrorKind::AlreadyExists.into()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

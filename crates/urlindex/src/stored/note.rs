@@ -1,0 +1,71 @@
+//! The note beside a set that says by which rule its URLs were made canonical: `NAME.canon`.
+//!
+//! One line of text: `FMCANON1`, the canonicaliser's name, its version, and the CRC-32 of all before the last space in hexadecimal digits. The file
+//! is only ever replaced as a whole.
+
+use std::sync::Arc;
+
+use filemap_io::{Access, Dir};
+
+use crate::canonical::{self, Canonicalizer};
+use crate::error::{Error, Result};
+use crate::files;
+
+const MAGIC: &str = "FMCANON1";
+const BYTES_MAX: u64 = 256;
+
+/// The note's name.
+pub(super) fn file_name(name: &str) -> String {
+    format!("{name}.canon")
+}
+
+/// # Errors
+/// `InvalidOption` if the rule could not be found again.
+pub(super) fn check(canonicalizer: &dyn Canonicalizer) -> Result<()> {
+    let (rule, version) = (canonicalizer.name(), canonicalizer.version());
+    match canonical::named(rule, version) {
+        Some(_) => Ok(()),
+        None => Err(Error::option("canonicalizer", format!("`{rule}` cannot be found again by its name"))),
+    }
+}
+
+/// # Errors
+/// As [`check`]; `Io`.
+pub(super) fn write(dir: &dyn Dir, name: &str, canonicalizer: &dyn Canonicalizer) -> Result<()> {
+    check(canonicalizer)?;
+    let (rule, version) = (canonicalizer.name(), canonicalizer.version());
+    let text = format!("{MAGIC} {rule} {version}");
+    let line = format!("{text} {:08x}\n", crc32fast::hash(text.as_bytes()));
+    files::replace(dir, &file_name(name), |file, new| {
+        file.write_at(line.as_bytes(), 0).map_err(Error::io("write", new))
+    })
+}
+
+/// # Errors
+/// `UnknownCanonicalizer`; `Corrupt`; `Io`.
+pub(super) fn read(dir: &dyn Dir, name: &str) -> Result<Option<Arc<dyn Canonicalizer>>> {
+    let note = file_name(name);
+    if !files::exists(dir, &note)? {
+        return Ok(None);
+    }
+    let file = dir.open(&note, Access::Read).map_err(Error::io("open", &note))?;
+    let len = file.len().map_err(Error::io("length", &note))?.min(BYTES_MAX);
+    let mut bytes = vec![0; len as usize];
+    files::read_exact(&*file, &note, &mut bytes, 0)?;
+    let corrupt = || Error::corrupt(&note, 0, "this is no note of a canonicaliser");
+    let (rule, version) = parse(&bytes).ok_or_else(corrupt)?;
+    match canonical::named(&rule, version) {
+        Some(canonicalizer) => Ok(Some(canonicalizer)),
+        None => Err(Error::UnknownCanonicalizer { file: name.to_owned(), name: rule, version }),
+    }
+}
+
+fn parse(bytes: &[u8]) -> Option<(String, u32)> {
+    let line = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
+    let (text, crc) = line.rsplit_once(' ')?;
+    if crc != format!("{:08x}", crc32fast::hash(text.as_bytes())) {
+        return None;
+    }
+    let (rule, version) = text.strip_prefix(MAGIC)?.strip_prefix(' ')?.rsplit_once(' ')?;
+    Some((rule.to_owned(), version.parse().ok()?))
+}

@@ -1,0 +1,215 @@
+//! Stored sets of every kind: told by their files, read beside a writer, merged, forgotten, remembered, after crashes.
+
+use super::*;
+use crate::{CrawlRules, Exact, Rule, RuleSet, Whatwg};
+use filemap_io::sim::{Level, Loss, SimDisk};
+
+fn url(i: u64) -> Vec<u8> {
+    format!("http://example.com/page/{i}").into_bytes()
+}
+
+/// Little memory, so that there are runs.
+fn options() -> DiskOptions {
+    DiskOptions::new().memory_bytes(64 << 10)
+}
+
+fn open_in(dir: Arc<dyn Dir>) -> Result<StoredSet> {
+    StoredSet::open_in(dir, "seen", options())
+}
+
+fn read_in(dir: Arc<dyn Dir>, name: &str) -> Result<StoredSet> {
+    StoredSet::read_in(dir, name, options())
+}
+
+/// One of each kind.
+fn kinds() -> [NewSet; 5] {
+    let bloom = NewSet::Bloom(BloomOptions::new(2_000, 1e-9));
+    [
+        NewSet::Md5Bitmap { bits: 24 },
+        bloom,
+        NewSet::Growing { rate: 1e-9, seed: 0 },
+        NewSet::Trie,
+        NewSet::Disk(options()),
+    ]
+}
+
+fn filled(disk: &SimDisk, name: &str, new: NewSet, urls: std::ops::Range<u64>) -> StoredSet {
+    let set = StoredSet::create_in(disk.dir(), name, new, &Whatwg).expect("made");
+    urls.for_each(|i| set.insert(&url(i)).expect("inserted"));
+    set
+}
+
+fn has(set: &StoredSet, i: u64) -> bool {
+    !set.contains(&url(i)).expect("known").is_new()
+}
+
+#[test]
+fn the_kind_is_told_by_the_files_and_what_was_inserted_is_there() {
+    let names = ["md5-bitmap", "bloom", "growing", "trie", "disk"];
+    for (new, name) in kinds().into_iter().zip(names) {
+        let disk = SimDisk::new(1);
+        filled(&disk, "seen", new.clone(), 0..1_000).close().expect("closed");
+        for set in [read_in(disk.dir(), "seen"), open_in(disk.dir())] {
+            let set = set.expect("opened");
+            assert_eq!((set.kind().name(), set.len()), (name, 1_000));
+            assert!((0..1_000).all(|i| has(&set, i)) && !has(&set, 1_000));
+            let len = disk.bytes("seen").expect("the file").len() as u64;
+            assert!(set.disk_bytes() > len && set.stats().disk_bytes == set.disk_bytes());
+        }
+        let again = StoredSet::create_in(disk.dir(), "seen", new, &Whatwg);
+        assert!(matches!(&again, Err(Error::Io { op: "create", .. })), "{again:?}");
+    }
+}
+
+#[test]
+fn a_reader_needs_no_lock_and_changes_nothing() {
+    for new in kinds() {
+        let disk = SimDisk::new(1);
+        let writer = filled(&disk, "seen", new, 0..100);
+        writer.sync().expect("synced");
+        let reader = read_in(disk.dir(), "seen").expect("opened beside the writer");
+        assert!((0..100).all(|i| has(&reader, i)));
+        assert!(matches!(open_in(disk.dir()), Err(Error::Locked { .. })), "{:?}", reader.kind());
+        assert!(matches!(reader.check_and_insert(&url(7)), Err(Error::ReadOnly { .. })));
+        assert!(matches!(reader.forget(&[]), Err(Error::ReadOnly { .. })));
+        assert!(matches!(reader.merge(&reader), Err(Error::ReadOnly { .. })));
+        let before = disk.bytes("seen");
+        reader.close().expect("nothing to do");
+        assert_eq!(disk.bytes("seen"), before);
+    }
+}
+
+#[test]
+fn other_files_and_none_are_told_apart_and_nothing_is_made() {
+    let disk = SimDisk::new(1);
+    let absent = open_in(disk.dir());
+    assert!(matches!(&absent, Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound));
+    assert!(disk.dir().list().expect("listed").is_empty(), "not even a lock");
+    for bytes in [&b""[..], b"dear", b"SQLite format 3\0 and so on"] {
+        disk.set_bytes("seen", bytes);
+        assert!(matches!(open_in(disk.dir()), Err(Error::NotASet { .. })));
+    }
+    let stale = StoredSet::create_in(disk.dir(), "seen", NewSet::Trie, &Whatwg);
+    assert!(stale.is_err());
+    // A note that was left behind is not taken for that of the new set.
+    disk.set_bytes("other.canon", b"x");
+    assert!(StoredSet::create_in(disk.dir(), "other", NewSet::Trie, &Whatwg).is_err());
+}
+
+#[test]
+fn a_bitmap_whose_urls_spell_a_magic_stays_a_bitmap() {
+    let disk = SimDisk::new(1);
+    filled(&disk, "seen", NewSet::Md5Bitmap { bits: 16 }, 0..0).sync().expect("synced");
+    let mut words = disk.bytes("seen").expect("the file");
+    words[..8].copy_from_slice(b"FMTRIE01");
+    disk.set_bytes("seen", &words);
+    assert_eq!(open_in(disk.dir()).expect("opened").kind(), SetKind::Md5Bitmap);
+}
+
+#[test]
+fn the_canonicaliser_is_remembered_and_a_damaged_note_is_found() {
+    let disk = SimDisk::new(1);
+    let rules = CrawlRules::new(RuleSet::CRAWL.with(Rule::Www));
+    let all: [&dyn Canonicalizer; 4] = [&Whatwg, &Exact, &CrawlRules::surt(), &rules];
+    let set = StoredSet::create_in(disk.dir(), "seen", NewSet::Trie, &Whatwg).expect("made");
+    for canonicalizer in all {
+        set.note_canonicalizer(canonicalizer).expect("noted");
+        let found = set.canonicalizer().expect("read").expect("noted");
+        assert_eq!((found.name(), found.version()), (canonicalizer.name(), canonicalizer.version()));
+    }
+    let custom = CrawlRules::crawl().dropping(["q".to_owned()]);
+    assert!(matches!(set.note_canonicalizer(&custom), Err(Error::InvalidOption { .. })));
+    for new in kinds() {
+        let refused = StoredSet::create_in(disk.dir(), "other", new, &custom);
+        assert!(matches!(refused, Err(Error::InvalidOption { .. })));
+        assert!(disk.names().iter().all(|name| !name.starts_with("other")), "nothing was made");
+    }
+    let whole = disk.bytes("seen.canon").expect("the note");
+    for at in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1;
+        disk.set_bytes("seen.canon", &damaged);
+        assert!(matches!(set.canonicalizer(), Err(Error::Corrupt { .. })), "byte {at}");
+    }
+    let text = "FMCANON1 later 7";
+    disk.set_bytes("seen.canon", format!("{text} {:08x}\n", crc32fast::hash(text.as_bytes())).as_bytes());
+    assert!(matches!(set.canonicalizer(), Err(Error::UnknownCanonicalizer { version: 7, .. })));
+    disk.dir().remove("seen.canon").expect("removed");
+    assert!(set.canonicalizer().expect("read").is_none());
+}
+
+#[test]
+fn sets_take_up_what_they_can_and_say_why_they_cannot() {
+    for (into, new) in kinds().into_iter().enumerate() {
+        for (from, other) in kinds().into_iter().enumerate() {
+            let disk = SimDisk::new(1);
+            let set = filled(&disk, "into", new.clone(), 0..600);
+            filled(&disk, "from", other, 400..1_000).close().expect("closed");
+            let other = read_in(disk.dir(), "from").expect("opened");
+            let merged = set.merge(&other);
+            let can = from == 3 || (into == from && into != 2);
+            if !can {
+                assert!(matches!(&merged, Err(Error::Unsupported { why, .. }) if !why.is_empty()), "{merged:?}");
+                assert!(!has(&set, 999), "nothing was changed");
+                continue;
+            }
+            let added = merged.expect("taken up").added;
+            assert!((396..=404).contains(&added), "{added} of {into} and {from}");
+            set.close().expect("closed");
+            let set = read_in(disk.dir(), "into").expect("opened");
+            assert!((0..1_000).all(|i| has(&set, i)), "{into} and {from}");
+        }
+    }
+}
+
+#[test]
+fn a_forgotten_url_is_new_once_more_and_the_others_stay() {
+    for (nth, new) in kinds().into_iter().enumerate() {
+        let disk = SimDisk::new(1);
+        let set = filled(&disk, "seen", new, 0..1_000);
+        let (first, absent) = (url(1), url(5_000));
+        let forgotten = set.forget(&[&first, &absent, &first]);
+        if nth == 0 || nth == 2 {
+            assert!(matches!(&forgotten, Err(Error::Unsupported { op: "forget a URL", .. })), "{forgotten:?}");
+            continue;
+        }
+        assert_eq!(forgotten.expect("forgotten"), [true, false, false], "of one that comes twice the first is true");
+        set.close().expect("closed");
+        let set = open_in(disk.dir()).expect("opened");
+        assert!((0..1_000).all(|i| has(&set, i) == (i != 1)));
+        assert_eq!(set.check_and_insert(&first).expect("inserted"), Verdict::New);
+        set.close().expect("closed");
+        let set = read_in(disk.dir(), "seen").expect("opened");
+        assert!((0..1_000).all(|i| has(&set, i)), "inserted after it was forgotten, though the number is the old one");
+    }
+}
+
+#[test]
+fn whatever_the_power_loss_what_was_synced_is_there() {
+    for (nth, new) in kinds().into_iter().enumerate() {
+        for seed in 0..8 {
+            let disk = SimDisk::new(seed);
+            let set = filled(&disk, "seen", new.clone(), 0..200);
+            set.sync().expect("synced");
+            (200..300).for_each(|i| set.insert(&url(i)).expect("inserted"));
+            let crashed = disk.crash(Level::Adversarial, Loss::ALL[seed as usize % 4], seed);
+            let set = open_in(crashed.dir()).expect("opens by itself");
+            assert!((0..200).all(|i| has(&set, i)), "kind {nth}, seed {seed}");
+            assert_eq!(set.canonicalizer().expect("read").expect("noted").name(), "whatwg");
+        }
+    }
+}
+
+/// One URL gone and another come: as many as there were.
+#[test]
+fn a_trie_is_saved_when_it_changed_though_it_has_as_many_urls() {
+    let disk = SimDisk::new(1);
+    let set = filled(&disk, "seen", NewSet::Trie, 0..10);
+    set.sync().expect("synced");
+    let AnySet::Trie(trie) = set.any() else { panic!("a trie was made") };
+    assert_eq!(trie.retain(|text| text != url(3)), 1);
+    set.insert(&url(10)).expect("inserted");
+    set.sync().expect("synced");
+    let reader = read_in(disk.dir(), "seen").expect("opened");
+    assert!((0..11).all(|i| has(&reader, i) == (i != 3)));
+}

@@ -1,0 +1,46 @@
+//! Walks through a trie in order, a leaf at a time, so that inserts need not wait for the end of it.
+
+use super::UrlTrie;
+
+/// URLs of a [`UrlTrie`] in the order of their bytes.
+#[derive(Debug)]
+pub struct UrlTrieIter<'a> {
+    trie: &'a UrlTrie,
+    prefix: Vec<u8>,
+    /// The last URL that was taken from the trie, or where to begin.
+    last: Vec<u8>,
+    has_begun: bool,
+    /// Whether a URL past the prefix was met.
+    is_over: bool,
+    /// The rest of one leaf, in reverse.
+    pending: Vec<Vec<u8>>,
+}
+
+impl<'a> UrlTrieIter<'a> {
+    pub(super) fn new(trie: &'a UrlTrie, prefix: Vec<u8>) -> UrlTrieIter<'a> {
+        UrlTrieIter { trie, last: prefix.clone(), prefix, has_begun: false, is_over: false, pending: Vec::new() }
+    }
+}
+
+impl Iterator for UrlTrieIter<'_> {
+    type Item = Vec<u8>;
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        if self.is_over {
+            return None;
+        }
+        if self.pending.is_empty() {
+            self.trie.read().some_after(&self.last, !self.has_begun, &mut self.pending);
+            self.has_begun = true;
+            self.last.clone_from(self.pending.last()?);
+            self.pending.reverse();
+        }
+        let url = self.pending.pop()?;
+        if url.starts_with(&self.prefix) {
+            return Some(url);
+        }
+        self.pending.clear();
+        self.is_over = true;
+        None
+    }
+}

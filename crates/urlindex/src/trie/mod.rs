@@ -1,0 +1,179 @@
+//! `UrlTrie`: an exact set of URL texts in memory that shares prefixes, and so holds them in order.
+//!
+//! The generalised list keeps URLs as a trie of equal nodes, one for each letter, grown while crawling. This is that idea with
+//! path compression and no pointers inside: the trie is cut into [`block`]s of about a kilobyte, in each of which it is written down in
+//! the order of a walk through it; blocks lie in an [`arena`], and a [`tree`] of blocks leads to the one a URL belongs to. It takes
+//! little more than the bytes in which each URL differs from its neighbour.
+//!
+//! A prefix of a URL that is there is not there itself (the original calls it seen).
+//!
+//! The set is in memory only: [`UrlTrie::save`] writes a [`file`](mod@file) of it, [`UrlTrie::load`] reads one.
+
+mod arena;
+mod block;
+mod file;
+mod iter;
+mod tree;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+
+use filemap_io::Dir;
+
+use crate::error::{Error, Result};
+use crate::seen::{SeenSet, SeenStats, Verdict};
+use tree::{KEY_BYTES_MAX, Tree};
+
+pub(crate) use file::MAGIC as TRIE_MAGIC;
+pub use iter::UrlTrieIter;
+
+/// An exact set of URLs in memory. See the module.
+///
+/// ```
+/// use urlindex::{SeenSet, UrlTrie, Verdict};
+///
+/// let set = UrlTrie::new();
+/// assert_eq!(set.check_and_insert(b"http://example.com/a/b").unwrap(), Verdict::New);
+/// assert_eq!(set.contains(b"http://example.com/a").unwrap(), Verdict::New);
+/// set.insert(b"http://example.com/a").unwrap();
+/// let urls: Vec<Vec<u8>> = set.prefix(b"http://example.com/").collect();
+/// assert_eq!(urls, [&b"http://example.com/a"[..], b"http://example.com/a/b"]);
+/// ```
+#[derive(Debug, Default)]
+pub struct UrlTrie {
+    tree: RwLock<Tree>,
+    inserted: AtomicU64,
+    /// URLs that came or went since it was made or loaded.
+    changes: AtomicU64,
+}
+
+impl UrlTrie {
+    /// An empty set.
+    pub fn new() -> UrlTrie {
+        UrlTrie::default()
+    }
+
+    /// All URLs, in the order of their bytes. Inserts may go on meanwhile: what is there from beginning to end comes once.
+    pub fn iter(&self) -> UrlTrieIter<'_> {
+        UrlTrieIter::new(self, Vec::new())
+    }
+
+    /// The URLs that begin with `prefix`, in order.
+    pub fn prefix(&self, prefix: &[u8]) -> UrlTrieIter<'_> {
+        UrlTrieIter::new(self, prefix.to_vec())
+    }
+
+    /// The `http` and `https` URLs of a host, whatever their ports; those with a user before the host are not found. For canonical URLs
+    /// give the host in canonical form ([`crate::canonical_host`]).
+    pub fn host(&self, host: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
+        let wanted = host.to_vec();
+        let of_scheme = |scheme: &[u8]| self.prefix(&[scheme, host].concat());
+        let candidates = of_scheme(b"http://").chain(of_scheme(b"https://"));
+        candidates.filter(move |url| crate::host(url) == Some(wanted.as_slice()))
+    }
+
+    /// Writes the set to the file `name`, which is the old one or the new one whatever happens. Returns how many URLs it has.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn save(&self, dir: &dyn Dir, name: &str) -> Result<u64> {
+        file::save(dir, name, self.iter())
+    }
+
+    /// The set that was written to the file `name`.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] with the offset of the bad frame; [`Error::NewerFormat`]; [`Error::Io`].
+    pub fn load(dir: &dyn Dir, name: &str) -> Result<UrlTrie> {
+        let mut tree = Tree::default();
+        file::load(dir, name, |url| tree.insert(url))?;
+        Ok(UrlTrie { tree: RwLock::new(tree), ..UrlTrie::default() })
+    }
+
+    /// Keeps only the URLs of which `keep` is true; how many were dropped. Builds the trie anew, which takes a walk through it and the
+    /// memory of both; inserts wait meanwhile.
+    pub fn retain(&self, mut keep: impl FnMut(&[u8]) -> bool) -> u64 {
+        let mut tree = self.tree.write().unwrap_or_else(PoisonError::into_inner);
+        let (mut kept, mut some, mut last) = (Tree::default(), Vec::new(), Vec::new());
+        let mut is_first = true;
+        loop {
+            tree.some_after(&last, is_first, &mut some);
+            is_first = false;
+            let Some(end) = some.last() else { break };
+            last.clone_from(end);
+            for url in some.drain(..).filter(|url| keep(url)) {
+                kept.insert(&url);
+            }
+        }
+        let dropped = tree.len() - kept.len();
+        *tree = kept;
+        self.changes.fetch_add(dropped, Ordering::SeqCst);
+        dropped
+    }
+
+    /// How many URLs came or went since it was made or loaded.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Tree> {
+        self.tree.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check_length(url: &[u8]) -> Result<()> {
+        match url.len() {
+            1..=KEY_BYTES_MAX => Ok(()),
+            len => Err(Error::UrlLength { len, max: KEY_BYTES_MAX }),
+        }
+    }
+}
+
+impl SeenSet for UrlTrie {
+    fn check_and_insert(&self, url: &[u8]) -> Result<Verdict> {
+        UrlTrie::check_length(url)?;
+        if !self.tree.write().unwrap_or_else(PoisonError::into_inner).insert(url) {
+            return Ok(Verdict::Seen);
+        }
+        self.inserted.fetch_add(1, Ordering::Relaxed);
+        self.changes.fetch_add(1, Ordering::SeqCst);
+        Ok(Verdict::New)
+    }
+
+    fn contains(&self, url: &[u8]) -> Result<Verdict> {
+        Ok(if self.read().contains(url) { Verdict::Seen } else { Verdict::New })
+    }
+
+    fn len(&self) -> u64 {
+        self.read().len()
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.read().memory_bytes()
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        0
+    }
+
+    fn false_positive_rate(&self) -> f64 {
+        0.0
+    }
+
+    fn expected_loss(&self) -> f64 {
+        0.0
+    }
+
+    /// Does nothing: the set is in memory. [`UrlTrie::save`] writes it.
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn stats(&self) -> SeenStats {
+        let inserted = self.inserted.load(Ordering::Relaxed);
+        let tree = self.read();
+        SeenStats { urls: tree.len(), inserted, memory_bytes: tree.memory_bytes(), ..SeenStats::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

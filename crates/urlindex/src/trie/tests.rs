@@ -1,0 +1,199 @@
+//! The trie against an ordered set of texts; its queries, its file, crashes and damage.
+
+use super::*;
+use filemap_io::sim::{Level, Loss, SimDisk};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+fn url(rng: &mut fastrand::Rng) -> Vec<u8> {
+    let host = rng.u32(..200);
+    let path: String = (0..rng.usize(..4)).map(|_| format!("/{}", rng.u32(..40))).collect();
+    format!("http{}://host{host}.example{path}", if rng.bool() { "s" } else { "" }).into_bytes()
+}
+
+#[test]
+fn a_hundred_thousand_urls_are_there_in_order_and_no_others() {
+    let mut rng = fastrand::Rng::with_seed(3);
+    let (trie, mut expected) = (UrlTrie::new(), BTreeSet::new());
+    for _ in 0..100_000 {
+        let url = url(&mut rng);
+        let is_new = expected.insert(url.clone());
+        assert_eq!(trie.check_and_insert(&url).expect("inserted").is_new(), is_new);
+    }
+    assert_eq!(trie.len(), expected.len() as u64);
+    assert!(trie.iter().eq(expected.iter().cloned()));
+    for _ in 0..100_000 {
+        let mut url = url(&mut rng);
+        url.truncate(rng.usize(..=url.len()));
+        assert_eq!(trie.contains(&url).expect("known") == Verdict::Seen, expected.contains(&url));
+        if rng.u8(..100) == 0 {
+            let from = expected.range(url.clone()..).take_while(|u| u.starts_with(&url));
+            assert!(trie.prefix(&url).eq(from.cloned()), "{}", String::from_utf8_lossy(&url));
+        }
+    }
+}
+
+#[test]
+fn a_prefix_of_a_url_that_is_there_is_new() {
+    let trie = UrlTrie::new();
+    trie.insert(b"http://example.com/abc").expect("inserted");
+    for len in 1..22 {
+        assert_eq!(trie.contains(&b"http://example.com/abc"[..len]).expect("known"), Verdict::New, "{len} bytes");
+    }
+    assert_eq!(trie.contains(b"http://example.com/abcd").expect("known"), Verdict::New);
+    assert_eq!(trie.check_and_insert(b"http://example.com/ab").expect("inserted"), Verdict::New);
+    assert_eq!(trie.check_and_insert(b"http://example.com/ab").expect("inserted"), Verdict::Seen);
+}
+
+#[test]
+fn a_host_has_its_urls_and_no_others() {
+    let trie = UrlTrie::new();
+    let urls = [
+        "http://a.com/",
+        "http://a.com.b/",
+        "http://a.com:81/x",
+        "https://a.com/y",
+        "http://a.co/",
+        "http://a.com",
+        "ftp://a.com/",
+    ];
+    urls.iter().for_each(|url| trie.insert(url.as_bytes()).expect("inserted"));
+    let found: Vec<String> = trie.host(b"a.com").map(|url| String::from_utf8(url).expect("ASCII")).collect();
+    assert_eq!(found, ["http://a.com", "http://a.com/", "http://a.com:81/x", "https://a.com/y"]);
+}
+
+#[test]
+fn a_walk_ends_once_and_for_all() {
+    let trie = UrlTrie::new();
+    ["a", "ab", "b", "c"].iter().for_each(|url| trie.insert(url.as_bytes()).expect("inserted"));
+    let mut walk = trie.prefix(b"a");
+    assert_eq!((walk.next(), walk.next(), walk.next()), (Some(b"a".to_vec()), Some(b"ab".to_vec()), None));
+    trie.insert(b"ac").expect("inserted");
+    assert_eq!((walk.next(), walk.next()), (None, None));
+    assert_eq!(UrlTrie::new().iter().next(), None);
+}
+
+#[test]
+fn long_urls_are_taken_up_to_the_limit() {
+    let trie = UrlTrie::new();
+    for len in [1, 254, 255, 256, 5_000, 65_534, 65_535] {
+        for last in [b'a', b'b', b'c'] {
+            let mut url = vec![b'x'; len];
+            url[len - 1] = last;
+            assert_eq!(trie.check_and_insert(&url).expect("inserted"), Verdict::New, "{len}");
+            assert_eq!(trie.check_and_insert(&url).expect("inserted"), Verdict::Seen, "{len}");
+        }
+    }
+    assert_eq!(trie.iter().count(), 21);
+    for len in [0, 65_536] {
+        assert!(matches!(trie.insert(&vec![b'x'; len]), Err(Error::UrlLength { .. })));
+    }
+}
+
+#[test]
+fn of_concurrent_inserts_of_one_url_exactly_one_is_new() {
+    let trie = UrlTrie::new();
+    let url = |i: usize| format!("http://example.com/{i}").into_bytes();
+    let new: usize = std::thread::scope(|scope| {
+        let insert = || (0..5_000).filter(|&i| trie.check_and_insert(&url(i)).expect("inserted").is_new()).count();
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(insert)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+    });
+    assert_eq!((new, trie.len()), (5_000, 5_000));
+}
+
+fn filled(urls: u64) -> UrlTrie {
+    let trie = UrlTrie::new();
+    (0..urls)
+        .for_each(|i| trie.insert(format!("http://example.com/{}", i * 7919 % urls).as_bytes()).expect("inserted"));
+    trie
+}
+
+#[test]
+fn a_trie_is_loaded_as_it_was_saved() {
+    let disk = SimDisk::new(1);
+    for urls in [0, 1, 50_000] {
+        let trie = filled(urls);
+        assert_eq!(trie.save(&*disk.dir(), "trie").expect("saved"), urls);
+        let loaded = UrlTrie::load(&*disk.dir(), "trie").expect("loaded");
+        assert_eq!(loaded.len(), urls);
+        assert!(loaded.iter().eq(trie.iter()));
+        assert!(loaded.memory_bytes() <= trie.memory_bytes());
+    }
+}
+
+#[test]
+fn a_crash_while_saving_leaves_the_old_file_or_the_new() {
+    let disk = SimDisk::new(1);
+    filled(100).save(&*disk.dir(), "trie").expect("saved");
+    let found = Arc::new(Mutex::new(BTreeSet::new()));
+    let lens = Arc::clone(&found);
+    disk.observe(Some(Box::new(move |snapshot| {
+        for seed in 0..40 {
+            let crashed = snapshot.crash(Level::Adversarial, Loss::ALL[seed as usize % 4], seed);
+            let loaded = UrlTrie::load(&*crashed.dir(), "trie").expect("whole");
+            lens.lock().expect("one thread").insert(loaded.len());
+        }
+    })));
+    filled(200).save(&*disk.dir(), "trie").expect("saved");
+    disk.observe(None);
+    assert_eq!(*found.lock().expect("one thread"), BTreeSet::from([100, 200]));
+}
+
+#[test]
+fn any_flipped_byte_of_the_file_is_found() {
+    let disk = SimDisk::new(1);
+    filled(50).save(&*disk.dir(), "trie").expect("saved");
+    let whole = disk.bytes("trie").expect("the file");
+    for at in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x20;
+        disk.set_bytes("trie", &damaged);
+        match UrlTrie::load(&*disk.dir(), "trie") {
+            Err(Error::Corrupt { file, offset, .. }) => {
+                assert!(file == "trie" && offset <= whole.len() as u64, "byte {at}")
+            }
+            Err(Error::NewerFormat { .. }) => assert!((8..10).contains(&at)),
+            other => panic!("byte {at}: {other:?}"),
+        }
+    }
+    for len in 0..whole.len() {
+        disk.set_bytes("trie", &whole[..len]);
+        assert!(matches!(UrlTrie::load(&*disk.dir(), "trie"), Err(Error::Corrupt { .. })), "{len} bytes");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_texts_are_a_set_in_order(texts in proptest::collection::vec("[ab]{1,6}|[a-c]{200,300}|\\PC{1,40}", 1..200)) {
+        let (trie, mut expected) = (UrlTrie::new(), BTreeSet::new());
+        for text in &texts {
+            let is_new = expected.insert(text.clone().into_bytes());
+            prop_assert_eq!(trie.check_and_insert(text.as_bytes()).expect("inserted").is_new(), is_new);
+        }
+        prop_assert!(trie.iter().eq(expected.into_iter()));
+    }
+}
+
+#[test]
+fn a_trie_keeps_what_it_is_told_to_keep() {
+    let mut rng = fastrand::Rng::with_seed(9);
+    let (trie, mut expected) = (UrlTrie::new(), BTreeSet::new());
+    for _ in 0..20_000 {
+        let url = url(&mut rng);
+        trie.insert(&url).expect("inserted");
+        expected.insert(url);
+    }
+    let all = expected.len();
+    let is_kept = |url: &[u8]| !url.len().is_multiple_of(3);
+    let dropped = trie.retain(is_kept);
+    expected.retain(|url| is_kept(url));
+    assert_eq!((dropped as usize, trie.len() as usize), (all - expected.len(), expected.len()));
+    assert!(trie.iter().eq(expected.iter().cloned()));
+    assert_eq!(trie.retain(|_| true), 0);
+    assert_eq!(trie.retain(|_| false), expected.len() as u64);
+    assert!(trie.is_empty() && trie.check_and_insert(b"http://a/").expect("inserted").is_new());
+}

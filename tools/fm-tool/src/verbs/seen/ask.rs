@@ -1,0 +1,441 @@
+//! `seen add` and `seen check`: one URL a line in, one verdict a line out, by the million.
+//!
+//! Lines are worked off in runs of [`TOGETHER`]: made canonical, asked of the set in one batch, answered in order. A set on disk, which is
+//! the faster the more it is asked at once, is asked of up to [`GATHERED`] lines. What was read is answered before more is waited
+//! for, so that a crawler can write a URL and wait for its verdict.
+//!
+//! Invariants: whatever ends an `add`, what it answered is synced before it ends; a line is answered once or, if it is empty, not at all.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use urlindex::{AnySet, Canonicalizer, DiskUrlSet, SeenSet, StoredSet, UrlError, Verdict};
+
+use crate::cli::Shared;
+use crate::interrupt::{self, Input};
+use crate::lines::{self, Blocks, LINE_BYTES_MAX};
+use crate::outcome::{Failure, Outcome};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::seen_set::{self, CanonicalArg, MemoryArg};
+use crate::{json, words};
+
+const NOTES: &str = "\
+One URL a line, one answer a line: `new`, `seen` (certainly), `probably-seen` or `invalid`, a tab, and the line as it came. Lines may end in \
+\\n or \\r\\n and hold any bytes; empty ones are passed over without an answer. A line that is no URL, or is over 65535 bytes (of which only \
+the beginning is printed), is invalid: the first ten are told on standard error, all are counted, and the end is 2. URLs are made canonical by the \
+rules that the set remembers. A set on disk is asked of all lines that come without a pause of 5 ms, up to 32 MiB of them and for 250 ms at \
+most, but never of more than 524,288 at once; who writes a line at a time is answered at once.";
+
+const ADD_HELP: &str = "\
+What was answered is durable when the command ends, by Ctrl-C too, and after every N lines with --sync-every (with 1, before each answer; a \
+growing filter and a trie are written as a whole each time). If whoever reads the answers goes away, it stops. A new URL is marked when it is \
+answered: to lose none when what comes after fails, ask with `check`, and `add` what was fetched.
+
+Example:
+  fm-tool seen add seen.bloom --new-only < links.txt > frontier.txt
+  fm-tool seen add seen.trie monday.txt tuesday.txt --count";
+
+const CHECK_HELP: &str = "\
+Changes nothing and takes no lock: another process may be adding; of what it adds this sees what was synced before it began (of a bitmap, \
+everything).
+
+Example:
+  fm-tool seen check seen.bloom --new-only < links.txt";
+
+/// Add URLs, and tell which of them are new
+#[derive(clap::Args)]
+#[command(after_help = format!("{NOTES}\n\n{ADD_HELP}"))]
+pub struct AddArgs {
+    #[command(flatten)]
+    lists: Lists,
+    /// Make it durable after every N lines, not only at the end
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    sync_every: Option<u64>,
+}
+
+/// Tell which URLs are new, and add none
+#[derive(clap::Args)]
+#[command(after_help = format!("{NOTES}\n\n{CHECK_HELP}"))]
+pub struct CheckArgs {
+    #[command(flatten)]
+    lists: Lists,
+}
+
+/// What is asked, and how it is answered.
+#[derive(clap::Args)]
+struct Lists {
+    /// The set's file
+    set: PathBuf,
+    /// Lists of URLs, one a line; - or nothing is standard input
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Print only the new URLs, as they came, and no verdicts
+    #[arg(short, long)]
+    new_only: bool,
+    /// Print only how many there were of each
+    #[arg(short, long, conflicts_with = "new_only")]
+    count: bool,
+    #[command(flatten)]
+    canonical: CanonicalArg,
+    #[command(flatten)]
+    memory: MemoryArg,
+}
+
+/// Lines that are asked together.
+const TOGETHER: usize = 1024;
+/// Lines that a set on disk is asked together at most. A block may have sixteen million, if they are short, each of which takes 90 bytes
+/// until it is answered.
+const GATHERED: usize = 1 << 19;
+/// With no more of them a set on disk may be asked one by one.
+const FEW: usize = 64;
+/// What a set on disk reads for one URL.
+const BLOCK_BYTES: u64 = 4096;
+/// Invalid lines of a file that are told one by one.
+const TOLD: u64 = 10;
+
+/// Runs `add`.
+pub fn add(args: &AddArgs, shared: &Shared) -> Result<Outcome, Failure> {
+    let lists = &args.lists;
+    check_files(&lists.files)?;
+    let set = seen_set::to_change_within(&lists.set, &lists.memory)?;
+    let canonicalizer = seen_set::noted_canonicalizer(&set, &lists.set, lists.canonical.canonical.as_ref())?;
+    let mut asker = Asker::new(set, canonicalizer, lists, shared);
+    (asker.is_adding, asker.sync_every) = (true, args.sync_every.unwrap_or(u64::MAX));
+    asker.run(shared)
+}
+
+/// Runs `check`.
+pub fn check(args: &CheckArgs, shared: &Shared) -> Result<Outcome, Failure> {
+    let lists = &args.lists;
+    check_files(&lists.files)?;
+    let set = seen_set::to_read_within(&lists.set, &lists.memory)?;
+    let canonicalizer = seen_set::canonicalizer(&set, &lists.set, lists.canonical.canonical.as_ref())?;
+    Asker::new(set, canonicalizer, lists, shared).run(shared)
+}
+
+/// Refuses what cannot be read before anything is changed.
+fn check_files(files: &[PathBuf]) -> Result<(), Failure> {
+    for path in files.iter().filter(|path| *path != Path::new("-")) {
+        let about = std::fs::metadata(path).map_err(|error| Failure::io("open", path, &error))?;
+        if about.is_dir() {
+            return Err(Failure::Usage(format!("{} is a folder; name the files in it", path.display())));
+        }
+    }
+    Ok(())
+}
+
+/// How many lines were answered, and how.
+#[derive(Default)]
+struct Tally {
+    new: u64,
+    seen: u64,
+    probably_seen: u64,
+    invalid: u64,
+}
+
+impl Tally {
+    fn lines(&self) -> u64 {
+        self.new + self.seen + self.probably_seen + self.invalid
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "lines": self.lines(),
+            "new": self.new,
+            "seen": self.seen,
+            "probably_seen": self.probably_seen,
+            "invalid": self.invalid,
+        })
+    }
+
+    fn words(&self) -> String {
+        let parts =
+            [(self.new, "new"), (self.seen, "seen"), (self.probably_seen, "probably seen"), (self.invalid, "invalid")];
+        let parts = parts.iter().filter(|(number, _)| *number > 0).map(|(number, what)| format!("{number} {what}"));
+        let parts: Vec<String> = parts.collect();
+        let colon = if parts.is_empty() { "" } else { ": " };
+        format!("{}{colon}{}", words::count(self.lines(), "line"), parts.join(", "))
+    }
+}
+
+/// Asks a set, and prints its answers.
+struct Asker<'a> {
+    set: StoredSet,
+    canonicalizer: Arc<dyn Canonicalizer>,
+    lists: &'a Lists,
+    is_adding: bool,
+    /// Whether lines are printed at all.
+    is_printing: bool,
+    sync_every: u64,
+    unsynced: u64,
+    out: Output,
+    progress: Progress,
+    verdicts: Vec<Verdict>,
+    tally: Tally,
+    /// Of the file that is being read.
+    source: String,
+    line: u64,
+    invalid_before: u64,
+}
+
+impl<'a> Asker<'a> {
+    fn new(set: StoredSet, canonicalizer: Arc<dyn Canonicalizer>, lists: &'a Lists, shared: &Shared) -> Self {
+        let out = Output::stdout(shared.json);
+        let is_printing = !lists.count && (!shared.quiet || shared.json);
+        let progress = Progress::records(shared, None, "URLs").unless_printing(is_printing && out.is_terminal());
+        Asker {
+            set,
+            canonicalizer,
+            lists,
+            is_adding: false,
+            is_printing,
+            sync_every: u64::MAX,
+            unsynced: 0,
+            out,
+            progress,
+            verdicts: Vec::with_capacity(TOGETHER),
+            tally: Tally::default(),
+            source: String::new(),
+            line: 0,
+            invalid_before: 0,
+        }
+    }
+
+    /// Works off all lists, and closes the set whatever happened.
+    fn run(mut self, shared: &Shared) -> Result<Outcome, Failure> {
+        interrupt::listen();
+        let stdin = [PathBuf::from("-")];
+        let lists = self.lists;
+        let files = if lists.files.is_empty() { &stdin[..] } else { &lists.files[..] };
+        let done = files.iter().take_while(|_| !interrupt::asked()).try_for_each(|path| self.file(path, shared));
+        let Asker { set, mut out, progress, tally, .. } = self;
+        drop(progress);
+        let costs = if let AnySet::Disk(disk) = set.any() { Some(costs(disk)) } else { None };
+        // What was answered is durable, whatever stopped the rest.
+        let closed = set.close().map_err(|error| seen_set::failure(&lists.set, error));
+        match done {
+            // That nobody reads on is no error; that it is not durable is.
+            Err(Failure::PipeClosed) => closed.and(Err(Failure::PipeClosed))?,
+            done => done.and(closed)?,
+        }
+        if lists.count {
+            if shared.json { out.json(&tally.json())? } else { out.line(tally.words())? }
+        }
+        out.finish()?;
+        let outcome = if tally.invalid > 0 { Outcome::Refused } else { Outcome::Done };
+        if interrupt::asked() {
+            return Ok(outcome.and(interrupt::outcome(format_args!("{}; what was answered stays", tally.words()))));
+        }
+        if !lists.count && !shared.json && !shared.quiet {
+            words::say(tally.words());
+        }
+        if let Some(costs) = costs.filter(|_| !shared.json && !shared.quiet && tally.lines() > 0) {
+            words::say(costs);
+        }
+        Ok(outcome)
+    }
+
+    fn file(&mut self, path: &Path, shared: &Shared) -> Result<(), Failure> {
+        let fail = |error| Failure::io("open", path, &error);
+        let input = if path == Path::new("-") {
+            if io::stdin().is_terminal() && !shared.quiet {
+                words::say("reading URLs from standard input; end them with Ctrl-D");
+            }
+            self.source = "standard input".to_owned();
+            Input::stdin().map_err(fail)?
+        } else {
+            self.source = path.display().to_string();
+            Input::file(File::open(path).map_err(fail)?)
+        };
+        (self.line, self.invalid_before) = (0, self.tally.invalid);
+        let gathers = matches!(self.set.any(), AnySet::Disk(_));
+        let mut blocks = if gathers { Blocks::gathered(input) } else { Blocks::new(input) };
+        let most = if gathers { GATHERED } else { TOGETHER };
+        let together = usize::try_from(self.sync_every).unwrap_or(most).min(most);
+        while let Some(block) = blocks.next().map_err(|error| Failure::io("read", path, &error))? {
+            let mut run: Vec<(u64, &[u8])> = Vec::with_capacity(together.min(TOGETHER));
+            for line in lines::lines(block) {
+                self.line += 1;
+                if !line.is_empty() {
+                    run.push((self.line, line));
+                }
+                if run.len() == together {
+                    self.answer(&run)?;
+                    run.clear();
+                    if interrupt::asked() {
+                        return Ok(());
+                    }
+                }
+            }
+            self.answer(&run)?;
+            self.out.flush()?;
+        }
+        self.tell_more();
+        Ok(())
+    }
+
+    /// Asks the set of some lines, each with its number, and answers them.
+    fn answer(&mut self, run: &[(u64, &[u8])]) -> Result<(), Failure> {
+        let keys: Vec<Option<Cow<'_, [u8]>>> = run.iter().map(|(_, line)| self.key(line).ok()).collect();
+        let asked: Vec<&[u8]> = keys.iter().filter_map(Option::as_deref).collect();
+        let answered = self.ask(&asked);
+        self.unsynced += run.len() as u64;
+        if self.unsynced >= self.sync_every && answered.is_ok() {
+            self.unsynced = 0;
+            self.set.sync().map_err(|error| seen_set::failure(&self.lists.set, error))?;
+        }
+        let verdicts = std::mem::take(&mut self.verdicts);
+        let mut next = verdicts.iter();
+        for ((number, line), key) in run.iter().zip(&keys) {
+            if key.is_none() {
+                self.print_invalid(*number, line)?;
+                continue;
+            }
+            match next.next() {
+                Some(verdict) => self.print(line, *verdict)?,
+                // The set failed here.
+                None => break,
+            }
+        }
+        self.verdicts = verdicts;
+        self.progress.add_many(run.len() as u64);
+        answered.map_err(|error| seen_set::failure(&self.lists.set, error))
+    }
+
+    fn ask(&mut self, urls: &[&[u8]]) -> urlindex::Result<()> {
+        if urls.len() <= FEW && self.is_worth_filters() {
+            self.verdicts.clear();
+            for url in urls {
+                let verdict = if self.is_adding { self.set.check_and_insert(url) } else { self.set.contains(url) };
+                self.verdicts.push(verdict?);
+            }
+            return Ok(());
+        }
+        match self.is_adding {
+            true => self.set.check_and_insert_batch(urls, &mut self.verdicts),
+            false => self.set.contains_batch(urls, &mut self.verdicts),
+        }
+    }
+
+    /// Whether a set on disk is to be asked one URL at a time, by its cache and its filters. To make the filters it reads all of itself:
+    /// that is worth it once reading without them has cost as much.
+    fn is_worth_filters(&self) -> bool {
+        let AnySet::Disk(disk) = self.set.any() else { return false };
+        let stats = disk.disk_stats();
+        stats.tests > 0 || stats.block_reads * BLOCK_BYTES > disk.disk_bytes()
+    }
+
+    /// The key of a line, or why there is none.
+    #[inline]
+    fn key<'l>(&self, line: &'l [u8]) -> Result<Cow<'l, [u8]>, Invalid> {
+        if line.len() > LINE_BYTES_MAX {
+            return Err(Invalid::Line);
+        }
+        let key = self.canonicalizer.canonical(line).map_err(Invalid::Url)?;
+        if key.len() > LINE_BYTES_MAX {
+            return Err(Invalid::Key { bytes: key.len() });
+        }
+        Ok(key)
+    }
+
+    fn print(&mut self, line: &[u8], verdict: Verdict) -> Result<(), Failure> {
+        let (count, word) = match verdict {
+            Verdict::New => (&mut self.tally.new, "new"),
+            Verdict::Seen => (&mut self.tally.seen, "seen"),
+            Verdict::ProbablySeen => (&mut self.tally.probably_seen, "probably-seen"),
+        };
+        *count += 1;
+        if !self.is_printing || (self.lists.new_only && !verdict.is_new()) {
+            return Ok(());
+        }
+        if self.out.is_json() {
+            return self.out.json(&object(line, word, None));
+        }
+        if !self.lists.new_only {
+            self.out.bytes(word.as_bytes())?;
+            self.out.bytes(b"\t")?;
+        }
+        self.out.shown(line)?;
+        self.out.bytes(b"\n")
+    }
+
+    /// Why a line is invalid is asked only now, of those that it is told of: nothing is kept of the others.
+    fn print_invalid(&mut self, number: u64, line: &[u8]) -> Result<(), Failure> {
+        self.tally.invalid += 1;
+        let why = || self.key(line).err().map(|why| why.to_string()).unwrap_or_default();
+        if self.tally.invalid - self.invalid_before <= TOLD {
+            let (source, why) = (&self.source, why());
+            self.progress.aside(|| words::complain(format_args!("{source}: line {number}: {why}")));
+        }
+        if !self.is_printing || self.lists.new_only {
+            return Ok(());
+        }
+        let shown = &line[..line.len().min(LINE_BYTES_MAX)];
+        if self.out.is_json() {
+            let object = object(shown, "invalid", Some(&why()));
+            return self.out.json(&object);
+        }
+        self.out.bytes(b"invalid\t")?;
+        self.out.shown(shown)?;
+        self.out.bytes(b"\n")
+    }
+
+    /// Says how many lines of a file more were invalid than were told.
+    fn tell_more(&self) {
+        let invalid = self.tally.invalid - self.invalid_before;
+        if invalid > TOLD {
+            let (source, more) = (&self.source, words::count(invalid - TOLD, "more line"));
+            self.progress.aside(|| words::complain(format_args!("{source}: {more} invalid, {invalid} in all")));
+        }
+    }
+}
+
+/// Why a line has no key.
+enum Invalid {
+    Line,
+    Key { bytes: usize },
+    Url(UrlError),
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Invalid::Line => write!(f, "the line has over {LINE_BYTES_MAX} bytes"),
+            Invalid::Key { bytes } => {
+                write!(f, "its canonical form has {bytes} bytes, {LINE_BYTES_MAX} are the limit")
+            }
+            Invalid::Url(error) => error.fmt(f),
+        }
+    }
+}
+
+/// What the tests of a set on disk have cost.
+fn costs(disk: &DiskUrlSet) -> String {
+    let stats = disk.disk_stats();
+    let (read, written) = (words::size(stats.read_bytes), words::size(stats.written_bytes));
+    let mut costs = format!("{}; {read} read, {written} written", words::count(stats.runs, "run"));
+    if disk.max_age().is_some_and(|age| u128::from(stats.ahead_ms) > age.as_millis()) {
+        costs += &format!("; dated {} s ahead of the clock, and forgotten as much later", stats.ahead_ms / 1000);
+    }
+    if stats.tests > 0 {
+        let percent = |hits: u64| 100.0 * hits as f64 / stats.tests as f64;
+        let (table, cache) = (percent(stats.table_hits), percent(stats.cache_hits));
+        let (tests, reads) = (words::count(stats.tests, "test"), words::count(stats.block_reads, "block"));
+        costs += &format!(
+            "; {tests} one at a time: {table:.1}% found by the table, {cache:.1}% by the cache, {reads} read for one URL"
+        );
+    }
+    costs
+}
+
+fn object(line: &[u8], verdict: &str, why: Option<&str>) -> Value {
+    let verdict = ("verdict".to_owned(), Value::from(verdict));
+    let why = why.map(|why| ("why".to_owned(), Value::from(why)));
+    Value::Object([json::field("url", line), verdict].into_iter().chain(why).collect())
+}

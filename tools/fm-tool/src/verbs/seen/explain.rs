@@ -1,0 +1,102 @@
+//! `seen explain`: what makes a URL canonical, rule by rule: the answer to why one was taken for another.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use urlindex::Explanation;
+
+use crate::canonical::{self, Canonical};
+use crate::cli::Shared;
+use crate::outcome::{Failure, Outcome};
+use crate::output::Output;
+use crate::urls::UrlArgs;
+use crate::{json, seen_set, words};
+
+/// Show what canonicalisation makes of a URL, rule by rule
+#[derive(clap::Args)]
+#[command(
+    after_help = "Without --canonical and --set: what each preset makes of it. `whatwg` among the rules is the URL standard's own parsing.\n\n\
+    Example:\n  fm-tool seen explain 'HTTP://www.Example.com:80/a/../b?utm_source=x#top' --canonical crawl,+www"
+)]
+pub struct Args {
+    #[command(flatten)]
+    urls: UrlArgs,
+    /// Explain these: whatwg, crawl, surt or exact, with rules switched as in crawl,+www,-tracking; may be given again
+    #[arg(long, value_name = "RULES", value_parser = Canonical::parse)]
+    canonical: Vec<Canonical>,
+    /// Explain those of this set
+    #[arg(long, value_name = "SET", conflicts_with = "canonical")]
+    set: Option<PathBuf>,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let canonicals = canonicals(args)?;
+    let urls = args.urls.open()?;
+    let mut out = Output::stdout(shared.json);
+    let mut outcome = Outcome::Done;
+    for url in urls {
+        let url = url?;
+        for (name, canonical) in &canonicals {
+            let explained = canonical.explain(url.bytes());
+            if explained.key.is_err() {
+                outcome = outcome.and(Outcome::Refused);
+            }
+            if out.is_json() {
+                out.json(&line(url.bytes(), name, &explained))?;
+            } else {
+                print(url.bytes(), name, &explained, &mut out)?;
+            }
+        }
+    }
+    out.finish()?;
+    Ok(outcome)
+}
+
+/// Which to explain, with their names.
+fn canonicals(args: &Args) -> Result<Vec<(String, Canonical)>, Failure> {
+    let named =
+        |text: &str| Canonical::parse(text).map(|canonical| (text.to_owned(), canonical)).map_err(Failure::Usage);
+    if let Some(path) = &args.set {
+        let set = seen_set::to_read(path)?;
+        return Ok(vec![named(&canonical::words(&*seen_set::canonicalizer(&set, path, None)?))?]);
+    }
+    if args.canonical.is_empty() {
+        return ["whatwg", "crawl", "surt"].into_iter().map(named).collect();
+    }
+    let name = |canonical: &Canonical| canonical::words(&*canonical.canonicalizer());
+    Ok(args.canonical.iter().map(|canonical| (name(canonical), canonical.clone())).collect())
+}
+
+fn print(url: &[u8], name: &str, explained: &Explanation, out: &mut Output) -> Result<(), Failure> {
+    out.bytes(format!("{name:20}  ").as_bytes())?;
+    out.shown(url)?;
+    out.line("")?;
+    for step in &explained.steps {
+        out.bytes(format!("  {:18}  ", step.rule).as_bytes())?;
+        out.shown(step.after.as_bytes())?;
+        out.line("")?;
+    }
+    match &explained.key {
+        Err(error) => {
+            out.flush()?;
+            words::complain(format_args!("{name}: {}: {error}", String::from_utf8_lossy(url)));
+        }
+        Ok(_) if explained.steps.is_empty() => out.line("  (nothing changes)")?,
+        Ok(_) => {}
+    }
+    Ok(())
+}
+
+fn line(url: &[u8], name: &str, explained: &Explanation) -> Value {
+    let step = |step: &urlindex::Step| json!({ "rule": step.rule, "before": step.before, "after": step.after });
+    let steps: Vec<Value> = explained.steps.iter().map(step).collect();
+    let end = match &explained.key {
+        Ok(key) => json::field("key", key),
+        Err(error) => ("error".to_owned(), Value::from(error.to_string())),
+    };
+    let canonical = ("canonicalizer".to_owned(), Value::from(name));
+    Value::Object(
+        [json::field("url", url), canonical, ("steps".to_owned(), Value::from(steps)), end].into_iter().collect(),
+    )
+}

@@ -1,0 +1,147 @@
+//! `seen stat`: what a set is, what it holds, what it costs, how often it errs.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+use urlindex::{AnySet, SeenSet, StoredSet};
+
+use crate::canonical;
+use crate::cli::Shared;
+use crate::outcome::{Failure, Outcome};
+use crate::output::Output;
+use crate::plain::plain;
+use crate::{seen_set, words};
+
+/// Print what a set is, what it costs and how often it errs
+#[derive(clap::Args)]
+#[command(
+    after_help = "false_positive_rate is the share of new URLs that it would call seen now, expected_loss how many it has called so since it was \
+    made. The set is read and checked as a whole, of a set on disk only the indexes and the log; how many tests its table and its cache answered, \
+    and what it read and wrote, is said by `add` and `check` at their end. Another process may be adding to it.\n\n\
+    Example:\n  fm-tool seen stat seen.bloom --json"
+)]
+pub struct Args {
+    /// The set's file
+    set: PathBuf,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let set = seen_set::to_read(&args.set)?;
+    let fields = fields(&set, &args.set)?;
+    let mut out = Output::stdout(shared.json);
+    if out.is_json() {
+        out.json(&Value::Object(fields))?;
+    } else {
+        let width = fields.keys().map(String::len).max().unwrap_or(0);
+        for (name, value) in &fields {
+            out.line(format!("{name:width$}  {}", shown(name, value)))?;
+        }
+    }
+    out.finish()?;
+    Ok(Outcome::Done)
+}
+
+/// All fields, as one JSON object.
+pub fn fields(set: &StoredSet, path: &Path) -> Result<Map<String, Value>, Failure> {
+    let noted = set.canonicalizer().map_err(|error| seen_set::failure(path, error))?;
+    let stats = set.stats();
+    let about = json!({
+        "path": path.display().to_string(),
+        "kind": set.kind().name(),
+        "canonicalizer": noted.map(|noted| canonical::words(&*noted)),
+        "urls": stats.urls,
+        "memory_bytes": stats.memory_bytes,
+        "disk_bytes": stats.disk_bytes,
+        "false_positive_rate": stats.false_positive_rate,
+        "expected_loss": stats.expected_loss,
+    });
+    let parameters = match set.any() {
+        AnySet::Md5Bitmap(bitmap) => json!({ "slots": 1_u64 << bitmap.bits(), "slots_log2": bitmap.bits() }),
+        AnySet::Bloom(filter) => {
+            let ((bits, probes), (family, seed)) = (filter.shape(), filter.hashing());
+            json!({
+                "capacity": filter.capacity(),
+                "rate_at_capacity": filter.theoretical_rate(filter.capacity()),
+                "bits": bits,
+                "probes": probes,
+                "layout": filter.layout().name(),
+                "family": family.name(),
+                "seed": seed,
+                "known_false_positives": filter.known_false_positives(),
+            })
+        }
+        AnySet::Disk(disk) => {
+            let (age, about) = (disk.max_age(), disk.disk_stats());
+            json!({
+                "fingerprint_bits": disk.fingerprint_bits().bits(),
+                "seed": disk.seed(),
+                "max_age_ms": age.map(|age| age.as_millis() as u64),
+                "ahead_ms": age.map(|_| about.ahead_ms),
+                "runs": about.runs,
+                "disk_bytes_per_url": (stats.urls > 0).then(|| stats.disk_bytes as f64 / stats.urls as f64),
+            })
+        }
+        AnySet::Growing(filter) => json!({ "rate": filter.rate(), "seed": filter.seed() }),
+        _ => json!({}),
+    };
+    let objects = [about, parameters].into_iter().filter_map(|value| match value {
+        Value::Object(fields) => Some(fields),
+        _ => None,
+    });
+    Ok(objects.flatten().collect())
+}
+
+/// A rate as people read it.
+pub fn rate(rate: f64) -> String {
+    // Three digits that say something, without zeros at their end.
+    let short = |digits: &str| digits.trim_end_matches('0').trim_end_matches('.').to_owned();
+    if rate <= 0.0 {
+        return "0".to_owned();
+    }
+    if rate >= 9.995e-4 {
+        return short(&format!("{rate:.*}", (2.0 - rate.log10().floor()).clamp(1.0, 5.0) as usize));
+    }
+    let text = format!("{rate:.2e}");
+    text.split_once('e').map_or_else(String::new, |(digits, power)| format!("{}e{power}", short(digits)))
+}
+
+fn shown(name: &str, value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => plain(text.as_bytes()),
+        Value::Number(number) => match (number.as_u64(), number.as_f64()) {
+            (Some(bytes), _) if name.ends_with("_bytes") && bytes >= 1000 => {
+                format!("{bytes} ({})", words::size(bytes))
+            }
+            (Some(whole), _) => whole.to_string(),
+            (None, Some(loss)) if name == "expected_loss" && loss >= 100.0 => format!("{loss:.0}"),
+            (None, Some(number)) => rate(number),
+            _ => number.to_string(),
+        },
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_short_however_small() {
+        for (number, text) in [
+            (0.0, "0"),
+            (0.0365, "0.0365"),
+            (0.00372, "0.00372"),
+            (1.0, "1"),
+            (0.5, "0.5"),
+            (0.001, "0.001"),
+            (0.000_999_83, "0.001"),
+            (99.96, "100"),
+            (0.00012345, "1.23e-4"),
+            (1e-9, "1e-9"),
+        ] {
+            assert_eq!(rate(number), text);
+        }
+    }
+}
