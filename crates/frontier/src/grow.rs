@@ -1,0 +1,36 @@
+//! Columns and heaps that grow by an eighth: a page table of a hundred million rows must not be copied into twice its size.
+
+use std::collections::BinaryHeap;
+
+/// Appends to a column. It is copied when it is full, about nine times an element in all.
+#[inline]
+pub(crate) fn push<T>(column: &mut Vec<T>, value: T) {
+    if column.len() == column.capacity() {
+        column.reserve_exact((column.len() / 8).max(64));
+    }
+    column.push(value);
+}
+
+/// Adds to a heap, which grows alike.
+#[inline]
+pub(crate) fn push_heap<T: Ord>(heap: &mut BinaryHeap<T>, value: T) {
+    if heap.len() == heap.capacity() {
+        heap.reserve_exact((heap.len() / 8).max(4));
+    }
+    heap.push(value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_is_never_more_than_an_eighth_empty() {
+        let mut column = Vec::new();
+        for i in 0..100_000u32 {
+            push(&mut column, i);
+            assert!(column.capacity() <= column.len() + (column.len() / 8).max(64));
+        }
+        assert!(column.iter().copied().eq(0..100_000));
+    }
+}
