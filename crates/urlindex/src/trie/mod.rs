@@ -11,8 +11,11 @@
 
 mod arena;
 mod block;
+mod code;
 mod file;
 mod iter;
+mod symbols;
+mod training;
 mod tree;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -77,7 +80,8 @@ impl UrlTrie {
     /// # Errors
     /// [`Error::Io`].
     pub fn save(&self, dir: &dyn Dir, name: &str) -> Result<u64> {
-        file::save(dir, name, self.iter())
+        let learnt = self.read().learnt();
+        file::save(dir, name, &learnt, self.iter())
     }
 
     /// The set that was written to the file `name`.
@@ -85,8 +89,7 @@ impl UrlTrie {
     /// # Errors
     /// [`Error::Corrupt`] with the offset of the bad frame; [`Error::NewerFormat`]; [`Error::Io`].
     pub fn load(dir: &dyn Dir, name: &str) -> Result<UrlTrie> {
-        let mut tree = Tree::default();
-        file::load(dir, name, |url| tree.insert(url))?;
+        let tree = file::load(dir, name, Tree::new, Tree::insert)?;
         Ok(UrlTrie { tree: RwLock::new(tree), ..UrlTrie::default() })
     }
 
@@ -94,7 +97,7 @@ impl UrlTrie {
     /// memory of both; inserts wait meanwhile.
     pub fn retain(&self, mut keep: impl FnMut(&[u8]) -> bool) -> u64 {
         let mut tree = self.tree.write().unwrap_or_else(PoisonError::into_inner);
-        let (mut kept, mut some, mut last) = (Tree::default(), Vec::new(), Vec::new());
+        let (mut kept, mut some, mut last) = (Tree::new(&tree.learnt()), Vec::new(), Vec::new());
         let mut is_first = true;
         loop {
             tree.some_after(&last, is_first, &mut some);
