@@ -1,17 +1,19 @@
 //! One block: a piece of the trie, its keys in order, each written as how much it shares with the one before and the rest.
 //!
 //! That is a path-compressed trie in the order of a walk through it: an entry's *shared* is the depth of the node at which it
-//! leaves the path before, its *rest* the edge, in the block's [`Code`]. No pointer stands in a leaf.
+//! leaves the path before, its *rest* the edge: its *head*, by which the children of a node differ, as it is, and what follows in the
+//! block's [`Code`]. No pointer stands in a leaf.
 //!
 //! Every key that is sought in a block begins with the bytes that the texts around the block, in the block above, begin with. The block does
 //! not have these: its first entry counts them as shared.
 //!
-//! A block is: the number of its code, what it is (1 inner, 2 wide), the number of its entries (2 bytes); then what each shares,
-//! then the lengths of the rests as they are written (a byte each, or four if one does not fit), in an inner block the number of the block
-//! that holds the keys from each one on (4 bytes), and the rests. So entries that are passed over cost two bytes each to look at.
+//! A block is: the number of its code, what it is (1 inner, 2 wide, 4 the first entry has no rest, and so no head), the number of its entries
+//! (2 bytes); then what each shares, then the lengths of what follows the heads as it is written (a byte each, or four if one does not
+//! fit), the heads, in an inner block the number of the block that holds the keys from each one on (4 bytes), and what follows the heads.
 //!
-//! A search compares no key as a whole: while it goes on it knows how many bytes the entry before shares with the key that is sought, and
-//! an entry that shares more than that with its predecessor cannot be nearer.
+//! A search compares no key as a whole: while it goes on it knows how many bytes the entry before shares with the key that is sought. An entry
+//! that shares more than that with its predecessor cannot be nearer; one that shares as much and has a lesser head is passed over, too. So
+//! only edges that lead to the key are read, and decoded; all others cost a look at three bytes.
 
 use super::arena::BlockId;
 use super::code::{Code, CodeId, Comparison};
@@ -19,6 +21,7 @@ use super::code::{Code, CodeId, Comparison};
 const HEADER_BYTES: usize = 4;
 const INNER: u8 = 1;
 const WIDE: u8 = 2;
+const FIRST_EMPTY: u8 = 4;
 /// Bytes of a length in a wide block.
 const WIDE_BYTES: usize = 4;
 
@@ -39,6 +42,9 @@ pub(super) struct Block<'a> {
     width: usize,
     shared: &'a [u8],
     lens: &'a [u8],
+    heads: &'a [u8],
+    /// Whether the first entry has no head.
+    is_first_empty: bool,
     children: &'a [u8],
     rests: &'a [u8],
 }
@@ -66,8 +72,10 @@ impl<'a> Block<'a> {
         let width = if flags & WIDE == 0 { 1 } else { WIDE_BYTES };
         let (shared, rest) = bytes[HEADER_BYTES..].split_at(len * width);
         let (lens, rest) = rest.split_at(len * width);
+        let (heads, rest) = rest.split_at(len);
         let (children, rests) = rest.split_at(children_len);
-        Block { code, kind, len, width, shared, lens, children, rests }
+        let is_first_empty = flags & FIRST_EMPTY != 0;
+        Block { code, kind, len, width, shared, lens, heads, is_first_empty, children, rests }
     }
 
     /// How many bytes all keys that belong here begin with.
@@ -94,7 +102,13 @@ impl<'a> Block<'a> {
         self.child(position.number.saturating_sub(1))
     }
 
-    /// The rests as they are written.
+    /// The head of an entry, if it has one.
+    fn head(&self, number: usize) -> Option<u8> {
+        let is_empty = self.is_first_empty && number == 0;
+        (!is_empty).then(|| self.heads[number])
+    }
+
+    /// What follows the heads, as it is written.
     pub(super) fn edges(&self) -> impl Iterator<Item = &'a [u8]> {
         let (lens, width, mut rests) = (self.lens, self.width, self.rests);
         (0..self.len).map(move |number| {
@@ -109,6 +123,7 @@ impl<'a> Block<'a> {
         let mut key = like[..self.prefix_len()].to_vec();
         for (number, edge) in self.edges().enumerate() {
             key.truncate(self.shared(number));
+            key.extend(self.head(number));
             code.decode(edge, &mut key);
             if !each(number, &key) {
                 return;
@@ -130,10 +145,10 @@ impl<'a> Block<'a> {
 
     /// The entry about which there are as many bytes before as after; never the first.
     pub(super) fn middle(&self) -> usize {
-        let mut offset = 0;
+        let (mut offset, entry_bytes) = (0, 2 * self.width + 1);
         let before_half = |number: &usize| {
             offset += self.rest_len(*number);
-            (offset + number * 2 * self.width) * 2 < self.rests.len() + self.len * 2 * self.width
+            (offset + number * entry_bytes) * 2 < self.rests.len() + self.len * entry_bytes
         };
         (0..self.len).take_while(before_half).count().clamp(1, self.len - 1)
     }
@@ -149,56 +164,78 @@ impl<'a> Block<'a> {
         let (all_shared, all_lens) = (self.shared.as_chunks::<W>().0, self.lens.as_chunks::<W>().0);
         let shared = all_shared.first().map_or(0, value);
         let mut position = Position { number: 0, offset: 0, shared, shared_after: 0, is_found: false };
-        loop {
-            let entries = all_shared[position.number..].iter().zip(&all_lens[position.number..]);
-            for (_, len) in entries.take_while(|(shared, _)| value(shared) > position.shared) {
-                position.number += 1;
-                position.offset += value(len);
+        if self.is_first_empty {
+            (position.number, position.is_found) = (1, key.len() == shared);
+        }
+        while !position.is_found {
+            // Whatever there is comes after a key that is over.
+            let (at, head) = (position.shared, key.get(position.shared).map_or(0, |head| *head));
+            let is_over = key.len() == at;
+            let from = position.number;
+            let entries = all_shared[from..].iter().zip(&all_lens[from..]).zip(&self.heads[from..]);
+            let (mut passed, mut offset) = (0, position.offset);
+            for ((shared, len), other) in entries {
+                let shared = value(shared);
+                if shared <= at && (shared < at || is_over || *other >= head) {
+                    break;
+                }
+                passed += 1;
+                offset += value(len);
             }
+            (position.number, position.offset) = (from + passed, offset);
             let Some(shared) = all_shared.get(position.number).map(value) else { return position };
-            if shared < position.shared {
-                position.shared_after = shared;
+            position.shared_after = shared;
+            if shared < at || is_over || self.heads[position.number] != head {
                 return position;
             }
-            let end = position.offset + value(&all_lens[position.number]);
-            let Comparison { common, next } = code.compare(&self.rests[position.offset..end], &key[shared..]);
-            let shared = shared + common;
+            let end = offset + value(&all_lens[position.number]);
+            let Comparison { common, next } = code.compare(&self.rests[offset..end], &key[at + 1..]);
+            let shared = at + 1 + common;
             if next.is_some_and(|next| key.get(shared).is_none_or(|byte| next > *byte)) {
                 position.shared_after = shared;
                 return position;
             }
-            position = Position { number: position.number + 1, offset: end, shared, ..position };
-            if next.is_none() && shared == key.len() {
-                position.is_found = true;
-                return position;
-            }
+            let is_found = next.is_none() && shared == key.len();
+            position = Position { number: position.number + 1, offset: end, shared, shared_after: 0, is_found };
         }
+        position
     }
 
     /// The block with another key at its place.
     pub(super) fn with(&self, position: &Position, key: &[u8], child: BlockId, code: &Code, out: &mut Vec<u8>) {
         let Position { number, offset, shared, shared_after, .. } = *position;
         let mut edges = Vec::with_capacity(key.len() - shared + 64);
-        code.encode(&key[shared..], &mut edges);
-        let (mut shares, mut lens) = (vec![shared], vec![edges.len()]);
+        let rest = key[shared..].split_first();
+        let (mut new, mut heads) = (1, [rest.map_or(0, |(head, _)| *head), 0]);
+        code.encode(rest.map_or(&[], |(_, after)| after), &mut edges);
+        let (mut shares, mut lens) = ([shared, 0], [edges.len(), 0]);
         // The entry after it is written anew, as it may share more with the key than with the one before.
         let (mut after, mut rest_start) = (number, offset);
         if number < self.len {
             let edge = &self.rests[offset..offset + self.rest_len(number)];
             (after, rest_start) = (number + 1, offset + edge.len());
-            code.shorten(edge, shared_after - self.shared(number), &mut edges);
-            shares.push(shared_after);
-            lens.push(edges.len() - lens[0]);
+            new = 2;
+            heads[1] = match (shared_after - self.shared(number)).checked_sub(1) {
+                Some(gone) => code.split(edge, gone, &mut edges),
+                None => {
+                    edges.extend_from_slice(edge);
+                    self.heads[number]
+                }
+            };
+            (shares[1], lens[1]) = (shared_after, edges.len() - lens[0]);
         }
         let is_wide = self.width > 1 || shares.iter().chain(&lens).any(|length| *length > usize::from(u8::MAX));
         let width = if is_wide { WIDE_BYTES } else { 1 };
         out.clear();
-        push_header(out, self.code, self.kind, is_wide, self.len + 1);
-        for (old, new) in [(self.shared, &shares), (self.lens, &lens)] {
+        push_header(out, self.code, self.kind, is_wide, self.is_first_empty || rest.is_none(), self.len + 1);
+        for (old, lengths) in [(self.shared, &shares[..new]), (self.lens, &lens[..new])] {
             self.push_lengths(old, 0..number, width, out);
-            new.iter().for_each(|length| push_length(out, *length, width));
+            lengths.iter().for_each(|length| push_length(out, *length, width));
             self.push_lengths(old, after..self.len, width, out);
         }
+        out.extend_from_slice(&self.heads[..number]);
+        out.extend_from_slice(&heads[..new]);
+        out.extend_from_slice(&self.heads[after..]);
         if self.kind == Kind::Inner {
             out.extend_from_slice(&self.children[..number * 4]);
             out.extend_from_slice(&child.to_le_bytes());
@@ -233,15 +270,17 @@ impl<'a> Block<'a> {
             let shared = self.shared(number);
             if number < numbers.start || first {
                 key.truncate(shared);
+                key.extend(self.head(number));
                 old.decode(edge, &mut key);
                 if number >= numbers.start {
                     first = false;
                     part.push(prefix_len, &key[prefix_len..], self.child(number), new);
                 }
             } else if self.code == id {
-                part.push_written(shared, edge, self.child(number));
+                part.push_written(shared, self.heads[number], edge, self.child(number));
             } else {
                 rest.clear();
+                rest.push(self.heads[number]);
                 old.decode(edge, &mut rest);
                 part.push(shared, &rest, self.child(number), new);
             }
@@ -256,30 +295,42 @@ pub(super) struct Parts {
     kind: Kind,
     shared: Vec<usize>,
     lens: Vec<usize>,
+    heads: Vec<u8>,
+    is_first_empty: bool,
     children: Vec<u8>,
     rests: Vec<u8>,
 }
 
 impl Parts {
     pub(super) fn new(code: CodeId, kind: Kind) -> Parts {
-        Parts { code, kind, shared: Vec::new(), lens: Vec::new(), children: Vec::new(), rests: Vec::new() }
+        let (shared, lens, heads) = (Vec::new(), Vec::new(), Vec::new());
+        Parts { code, kind, shared, lens, heads, is_first_empty: false, children: Vec::new(), rests: Vec::new() }
     }
 
-    /// `code` must be the one whose number was given.
+    /// `code` must be the one whose number was given. Only a first entry may have no rest.
     pub(super) fn push(&mut self, shared: usize, rest: &[u8], child: BlockId, code: &Code) {
         let before = self.rests.len();
-        code.encode(rest, &mut self.rests);
-        self.push_entry(shared, self.rests.len() - before, child);
+        match rest.split_first() {
+            Some((head, after)) => {
+                code.encode(after, &mut self.rests);
+                self.push_entry(shared, *head, self.rests.len() - before, child);
+            }
+            None => {
+                self.is_first_empty = true;
+                self.push_entry(shared, 0, 0, child);
+            }
+        }
     }
 
-    fn push_written(&mut self, shared: usize, edge: &[u8], child: BlockId) {
+    fn push_written(&mut self, shared: usize, head: u8, edge: &[u8], child: BlockId) {
         self.rests.extend_from_slice(edge);
-        self.push_entry(shared, edge.len(), child);
+        self.push_entry(shared, head, edge.len(), child);
     }
 
-    fn push_entry(&mut self, shared: usize, len: usize, child: BlockId) {
+    fn push_entry(&mut self, shared: usize, head: u8, len: usize, child: BlockId) {
         self.shared.push(shared);
         self.lens.push(len);
+        self.heads.push(head);
         if self.kind == Kind::Inner {
             self.children.extend_from_slice(&child.to_le_bytes());
         }
@@ -288,18 +339,20 @@ impl Parts {
     pub(super) fn bytes(&self) -> Vec<u8> {
         let is_wide = self.shared.iter().chain(&self.lens).any(|length| *length > usize::from(u8::MAX));
         let width = if is_wide { WIDE_BYTES } else { 1 };
-        let lengths_len = 2 * self.lens.len() * width;
+        let lengths_len = self.lens.len() * (2 * width + 1);
         let mut out = Vec::with_capacity(HEADER_BYTES + lengths_len + self.children.len() + self.rests.len());
-        push_header(&mut out, self.code, self.kind, is_wide, self.lens.len());
+        push_header(&mut out, self.code, self.kind, is_wide, self.is_first_empty, self.lens.len());
         self.shared.iter().chain(&self.lens).for_each(|length| push_length(&mut out, *length, width));
+        out.extend_from_slice(&self.heads);
         out.extend_from_slice(&self.children);
         out.extend_from_slice(&self.rests);
         out
     }
 }
 
-fn push_header(out: &mut Vec<u8>, code: CodeId, kind: Kind, is_wide: bool, len: usize) {
-    let flags = if kind == Kind::Inner { INNER } else { 0 } | if is_wide { WIDE } else { 0 };
+fn push_header(out: &mut Vec<u8>, code: CodeId, kind: Kind, is_wide: bool, is_first_empty: bool, len: usize) {
+    let flag = |flag, is_set| if is_set { flag } else { 0 };
+    let flags = flag(INNER, kind == Kind::Inner) | flag(WIDE, is_wide) | flag(FIRST_EMPTY, is_first_empty);
     out.extend_from_slice(&[code, flags]);
     out.extend_from_slice(&(len as u16).to_le_bytes());
 }

@@ -55,11 +55,14 @@ impl Code {
         }
     }
 
-    /// Appends an edge without the first `bytes` of its text.
-    pub(super) fn shorten(&self, edge: &[u8], bytes: usize, shorter: &mut Vec<u8>) {
+    /// The byte at `at` of an edge's text; appends, as an edge, what follows it.
+    pub(super) fn split(&self, edge: &[u8], at: usize, after: &mut Vec<u8>) -> u8 {
         match self {
-            Code::Raw => shorter.extend_from_slice(&edge[bytes..]),
-            Code::Symbols(symbols) => symbols.shorten(edge, bytes, shorter),
+            Code::Raw => {
+                after.extend_from_slice(&edge[at + 1..]);
+                edge[at]
+            }
+            Code::Symbols(symbols) => symbols.split(edge, at, after),
         }
     }
 

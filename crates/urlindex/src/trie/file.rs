@@ -246,3 +246,45 @@ fn check_header(bytes: &[u8; HEADER_BYTES], name: &str) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use filemap_io::sim::SimDisk;
+
+    /// A file with these frames, whatever is in them.
+    fn file_of(frames: &[&[u8]]) -> Vec<u8> {
+        let mut bytes = header().to_vec();
+        for frame in frames {
+            let (at, len) = (bytes.len() as u64, (frame.len() as u32).to_le_bytes());
+            bytes.extend_from_slice(&len);
+            bytes.extend_from_slice(&frame_crc(at, len, frame).to_le_bytes());
+            bytes.extend_from_slice(frame);
+        }
+        bytes
+    }
+
+    #[test]
+    fn frames_whose_checksums_are_right_but_which_no_trie_wrote_are_corrupt() {
+        let disk = SimDisk::new(1);
+        let words = (0..=255).map(Symbol::byte).chain(Symbol::of(b"http://"));
+        let symbols = Symbols::new(&words.collect::<Vec<_>>()).expect("a table");
+        let table = Learnt { symbols: Some(Arc::new(symbols)), train_at: 9 }.bytes();
+        let raw = 9u64.to_le_bytes();
+        let mut rng = fastrand::Rng::with_seed(3);
+        let load = |frames: &[&[u8]]| {
+            disk.set_bytes("trie", &file_of(frames));
+            load(&*disk.dir(), "trie", |_| (), |(), _| true)
+        };
+        for round in 0..3_000 {
+            let frame: Vec<u8> =
+                (0..rng.usize(1..30)).map(|_| if rng.bool() { rng.u8(..9) } else { rng.u8(..) }).collect();
+            let first: &[u8] = if round % 2 == 0 { &table } else { &raw };
+            // The last frame is missing in any case.
+            assert!(matches!(load(&[first, &frame]), Err(Error::Corrupt { .. })), "{frame:?}");
+            assert!(matches!(load(&[&frame]), Err(Error::Corrupt { .. })), "{frame:?}");
+            let torn = &table[..rng.usize(9..table.len())];
+            assert!(matches!(load(&[torn, &frame]), Err(Error::Corrupt { .. })));
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! A static table of symbols: pieces of text of up to 16 bytes that stand often in the edges of a trie, each with a code of its own.
+//! A static table of symbols: pieces of text of up to 15 bytes that stand often in the edges of a trie, each with a code of its own.
 //!
 //! This is FSST (Boncz, Neumann, Leis, VLDB 2020), with codes of two lengths: the 192 commonest symbols have a code of one byte, up
 //! to 16,384 others one of two. So the words of URLs have codes too, not their syllables only. Every byte is a symbol, so that any text can be
@@ -13,9 +13,11 @@ pub(super) const SHORT_CODES: usize = 192;
 /// All codes.
 pub(super) const CODES_MAX: usize = SHORT_CODES + (256 - SHORT_CODES) * 256;
 /// The longest symbol.
-pub(super) const SYMBOL_BYTES_MAX: usize = 16;
+pub(super) const SYMBOL_BYTES_MAX: usize = 15;
+/// Where a symbol's length stands above its text, in bits.
+const LEN_SHIFT: u32 = 120;
 
-/// A text of 1 to 16 bytes.
+/// A text of 1 to 15 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Symbol {
     /// Its bytes, the first one lowest; 0 above them.
@@ -49,8 +51,8 @@ impl Symbol {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Symbols {
+    /// The length of each in the highest byte, so that there is one place to look, its text below, the first byte lowest.
     texts: Vec<u128>,
-    lens: Vec<u8>,
     finder: Finder,
 }
 
@@ -58,20 +60,22 @@ impl Symbols {
     /// A table of these symbols, the commonest first; `None` if a byte has none, one is there twice, or there are too many.
     pub(super) fn new(symbols: &[Symbol]) -> Option<Symbols> {
         let finder = Finder::new(symbols)?;
-        let (texts, lens) = symbols.iter().map(|symbol| (symbol.text, symbol.len)).unzip();
-        Some(Symbols { texts, lens, finder })
+        let texts = symbols.iter().map(|symbol| symbol.text | u128::from(symbol.len) << LEN_SHIFT).collect();
+        Some(Symbols { texts, finder })
     }
 
     /// The symbols, in the order of their codes.
     pub(super) fn iter(&self) -> impl Iterator<Item = Symbol> + '_ {
-        self.texts.iter().zip(&self.lens).map(|(&text, &len)| Symbol { text, len })
+        let text_mask = (1 << LEN_SHIFT) - 1;
+        self.texts.iter().map(move |text| Symbol { text: text & text_mask, len: (text >> LEN_SHIFT) as u8 })
     }
 
     /// Takes the first code of an edge: the symbol and what follows.
     #[inline]
     fn first<'a>(&self, edge: &'a [u8]) -> Option<(u128, usize, &'a [u8])> {
         let (number, rest) = first_code(edge)?;
-        Some((self.texts[number], usize::from(self.lens[number]), rest))
+        let symbol = self.texts[number];
+        Some((symbol, (symbol >> LEN_SHIFT) as usize, rest))
     }
 
     #[inline]
@@ -80,6 +84,7 @@ impl Symbols {
         while let Some((symbol, len, rest)) = self.first(edge) {
             let left = &text[common..];
             let differing = symbol ^ head(left);
+            // The length differs from whatever the text has there, or the symbol ends before it.
             let alike = (differing.trailing_zeros() as usize / 8).min(left.len());
             if alike < len {
                 return Comparison { common: common + alike, next: Some((symbol >> (8 * alike)) as u8) };
@@ -101,7 +106,8 @@ impl Symbols {
     pub(super) fn try_decode(&self, mut edge: &[u8], text: &mut Vec<u8>) -> Option<()> {
         while !edge.is_empty() {
             let (number, rest) = first_code(edge)?;
-            text.extend_from_slice(&self.texts.get(number)?.to_le_bytes()[..usize::from(*self.lens.get(number)?)]);
+            let symbol = self.texts.get(number)?.to_le_bytes();
+            text.extend_from_slice(&symbol[..usize::from(symbol[SYMBOL_BYTES_MAX])]);
             edge = rest;
         }
         Some(())
@@ -124,21 +130,24 @@ impl Symbols {
         }
     }
 
-    pub(super) fn shorten(&self, mut edge: &[u8], mut bytes: usize, shorter: &mut Vec<u8>) {
-        while bytes > 0 {
-            let Some((symbol, len, rest)) = self.first(edge) else { return };
+    /// The byte at `at` of an edge's text; appends, as an edge, what follows it.
+    pub(super) fn split(&self, mut edge: &[u8], mut at: usize, after: &mut Vec<u8>) -> u8 {
+        while let Some((symbol, len, rest)) = self.first(edge) {
             edge = rest;
-            if len > bytes {
-                self.encode(&symbol.to_le_bytes()[bytes..len], shorter);
+            if at < len {
+                let text = symbol.to_le_bytes();
+                self.encode(&text[at + 1..len], after);
+                after.extend_from_slice(edge);
+                return text[at];
             }
-            bytes = bytes.saturating_sub(len);
+            at -= len;
         }
-        shorter.extend_from_slice(edge);
+        0
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
-        let finder = self.finder.slots.capacity() * 8 + self.finder.symbols.capacity() * 2;
-        (self.texts.capacity() * 16 + self.lens.capacity() + finder + size_of::<Symbols>()) as u64
+        let finder = self.finder.slots.capacity() * 8;
+        (self.texts.capacity() * 16 + finder + size_of::<Symbols>()) as u64
     }
 }
 
@@ -180,92 +189,94 @@ const NONE: u16 = u16::MAX;
 /// Finds the longest symbol that a text begins with: a trie of the symbols, its edges in a hash table.
 #[derive(Debug)]
 struct Finder {
-    /// Open addressing; a slot is a node and a byte (32 bits) and the node that they lead to (32 bits, never 0), or 0.
+    /// Open addressing. A slot is a node (20 bits) and a byte (8), the node that they lead to (20 bits, never 0) and the symbol that ends
+    /// there (16); or 0.
     slots: Vec<u64>,
-    /// The symbol that ends at each node. Nodes up to 255 are those of the single bytes.
-    symbols: Vec<u16>,
+    /// The symbols of the single bytes, whose nodes are 0 to 255.
+    bytes: [u16; 256],
+    nodes: u32,
 }
+
+const KEY_SHIFT: u32 = 36;
+const CHILD_SHIFT: u32 = 16;
+const NODES_MAX: u32 = 1 << 20;
+const _: () = assert!(256 + CODES_MAX * SYMBOL_BYTES_MAX < NODES_MAX as usize);
 
 impl Finder {
     fn new(symbols: &[Symbol]) -> Option<Finder> {
         if symbols.len() > CODES_MAX {
             return None;
         }
-        let mut finder = Finder { slots: vec![0; 1024], symbols: vec![NONE; 256] };
+        let mut finder = Finder { slots: vec![0; 1024], bytes: [NONE; 256], nodes: 256 };
         for (number, symbol) in symbols.iter().enumerate() {
             let mut bytes = symbol.bytes();
-            let first = u32::from(bytes.next()?);
-            let node = bytes.fold(first, |node, byte| finder.child_or_new(node, byte));
-            let place = &mut finder.symbols[node as usize];
-            if *place != NONE {
+            let first = bytes.next()?;
+            let (mut node, mut at) = (u32::from(first), None);
+            for byte in bytes {
+                let slot = finder.slot_of_child(node, byte);
+                (node, at) = (child_of(finder.slots[slot]), Some(slot));
+            }
+            let old = at.map_or(finder.bytes[usize::from(first)], |at| finder.slots[at] as u16);
+            if old != NONE {
                 return None;
             }
-            *place = number as u16;
+            match at {
+                None => finder.bytes[usize::from(first)] = number as u16,
+                Some(at) => finder.slots[at] = finder.slots[at] & !u64::from(u16::MAX) | number as u64,
+            }
         }
-        finder.symbols.shrink_to_fit();
-        finder.symbols[..256].iter().all(|symbol| *symbol != NONE).then_some(finder)
+        finder.bytes.iter().all(|symbol| *symbol != NONE).then_some(finder)
     }
 
     #[inline]
     fn longest(&self, text: &[u8]) -> (u16, usize) {
         let mut node = u32::from(text[0]);
-        let mut longest = (self.symbols[node as usize], 1);
+        let mut longest = (self.bytes[node as usize], 1);
         for (at, byte) in text.iter().enumerate().skip(1) {
-            let Some(next) = self.child(node, *byte) else { break };
-            node = next;
-            let symbol = self.symbols[node as usize];
-            if symbol != NONE {
-                longest = (symbol, at + 1);
+            let slot = self.slots[self.find(node << 8 | u32::from(*byte))];
+            if slot == 0 {
+                break;
+            }
+            node = child_of(slot);
+            if slot as u16 != NONE {
+                longest = (slot as u16, at + 1);
             }
         }
         longest
     }
 
+    /// Where the slot of a key is, or an empty one for it.
     #[inline]
-    fn slot(&self, key: u32) -> usize {
+    fn find(&self, key: u32) -> usize {
         // The high bits of a product depend on all bits of the key.
-        (key.wrapping_mul(0x9e37_79b1) >> (32 - self.slots.len().ilog2())) as usize
-    }
-
-    #[inline]
-    fn child(&self, node: u32, byte: u8) -> Option<u32> {
-        let key = node << 8 | u32::from(byte);
-        let mut at = self.slot(key);
-        loop {
-            let slot = self.slots[at];
-            if slot >> 32 == u64::from(key) && slot != 0 {
-                return Some(slot as u32);
-            }
-            if slot == 0 {
-                return None;
-            }
+        let mut at = (key.wrapping_mul(0x9e37_79b1) >> (32 - self.slots.len().ilog2())) as usize;
+        while self.slots[at] != 0 && self.slots[at] >> KEY_SHIFT != u64::from(key) {
             at = (at + 1) & (self.slots.len() - 1);
         }
+        at
     }
 
-    fn child_or_new(&mut self, node: u32, byte: u8) -> u32 {
-        if let Some(child) = self.child(node, byte) {
-            return child;
-        }
-        if (self.symbols.len() - 256) * 2 >= self.slots.len() {
+    /// Where the slot is that leads on from a node, which is made if there is none.
+    fn slot_of_child(&mut self, node: u32, byte: u8) -> usize {
+        if (self.nodes as usize - 256) * 2 >= self.slots.len() {
             let longer = vec![0; self.slots.len() * 2];
             for slot in std::mem::replace(&mut self.slots, longer).into_iter().filter(|slot| *slot != 0) {
-                self.put(slot);
+                let at = self.find((slot >> KEY_SHIFT) as u32);
+                self.slots[at] = slot;
             }
         }
-        let child = self.symbols.len() as u32;
-        self.symbols.push(NONE);
-        self.put(u64::from(node << 8 | u32::from(byte)) << 32 | u64::from(child));
-        child
-    }
-
-    fn put(&mut self, slot: u64) {
-        let mut at = self.slot((slot >> 32) as u32);
-        while self.slots[at] != 0 {
-            at = (at + 1) & (self.slots.len() - 1);
+        let key = node << 8 | u32::from(byte);
+        let at = self.find(key);
+        if self.slots[at] == 0 {
+            self.slots[at] = u64::from(key) << KEY_SHIFT | u64::from(self.nodes) << CHILD_SHIFT | u64::from(NONE);
+            self.nodes += 1;
         }
-        self.slots[at] = slot;
+        at
     }
+}
+
+fn child_of(slot: u64) -> u32 {
+    (slot >> CHILD_SHIFT) as u32 & (NODES_MAX - 1)
 }
 
 #[cfg(test)]
@@ -279,8 +290,8 @@ mod tests {
     }
 
     #[test]
-    fn any_text_is_written_compared_and_shortened_as_itself() {
-        let symbols = table(&["http://", "ab", "abab", "abababababababab", "/index.html", "\0\0", "\0\0\0"]);
+    fn any_text_is_written_compared_and_split_as_itself() {
+        let symbols = table(&["http://", "ab", "abab", "ababababababaab", "/index.html", "\0\0", "\0\0\0"]);
         let mut rng = fastrand::Rng::with_seed(11);
         let piece = |rng: &mut fastrand::Rng| match rng.u8(..4) {
             0 => b"ab".to_vec(),
@@ -295,10 +306,12 @@ mod tests {
             symbols.decode(&edge, &mut again);
             assert_eq!(again, text);
             let gone = rng.usize(..=text.len());
-            let (mut shorter, mut rest) = (Vec::new(), Vec::new());
-            symbols.shorten(&edge, gone, &mut shorter);
-            symbols.decode(&shorter, &mut rest);
-            assert_eq!(rest, text[gone..]);
+            if gone < text.len() {
+                let (mut after, mut rest) = (Vec::new(), Vec::new());
+                assert_eq!(symbols.split(&edge, gone, &mut after), text[gone]);
+                symbols.decode(&after, &mut rest);
+                assert_eq!(rest, text[gone + 1..]);
+            }
             let mut other = text[..gone].to_vec();
             other.extend((0..rng.usize(..4)).flat_map(|_| piece(&mut rng)));
             let common = super::super::code::common(&text, &other);
@@ -313,7 +326,7 @@ mod tests {
         assert!(Symbols::new(&all).is_some() && Symbols::new(&all[1..]).is_none());
         let twice = [&all[..], &[Symbol::byte(7)]].concat();
         assert!(Symbols::new(&twice).is_none());
-        assert!(Symbol::of(b"").is_none() && Symbol::of(&[1; 17]).is_none());
-        assert!(Symbol::of(&[1; 16]).and_then(|symbol| symbol.joined(Symbol::byte(0))).is_none());
+        assert!(Symbol::of(b"").is_none() && Symbol::of(&[1; 16]).is_none());
+        assert!(Symbol::of(&[1; 15]).and_then(|symbol| symbol.joined(Symbol::byte(0))).is_none());
     }
 }

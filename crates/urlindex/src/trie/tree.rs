@@ -32,6 +32,8 @@ const TRAIN_KEYS: u64 = 1 << 14;
 const TRAIN_GROWTH: u64 = 8;
 /// A table has one symbol more for so many keys: it takes up to a hundred bytes for each.
 const KEYS_PER_SYMBOL: u64 = 64;
+/// With more symbols edges are shorter, but the table leaves the processor's cache.
+const SYMBOLS_MAX: usize = 8000;
 /// Bytes of edges that a table is made of.
 const SAMPLE_BYTES: usize = 1 << 20;
 /// No more tables than a block can name.
@@ -123,18 +125,20 @@ impl Tree {
             id = block.child_of(&block.find(&Code::Raw, key));
         }
         let block = self.block(id);
-        if self.find(block, key).is_found {
+        let mut position = self.find(block, key);
+        if position.is_found {
             return false;
         }
         let newest = (self.codes.len() - 1) as CodeId;
         if block.code != newest {
             let rewritten = block.part(0..block.len, block.prefix_len(), &self.codes, newest);
             self.arena.replace(id, &rewritten);
+            position = self.find(self.block(id), key);
         }
         self.keys += 1;
         let mut level = self.depth;
         path[level] = id;
-        let mut is_last = self.put(id, key, 0);
+        let mut is_last = self.put(id, &position, key, 0);
         // Each cut puts an entry into the block above, which may be too long then.
         while let Some((separator, right)) = self.cut_if_long(&path[..=level], key, is_last) {
             if level == 0 {
@@ -142,7 +146,8 @@ impl Tree {
                 break;
             }
             level -= 1;
-            is_last = self.put(path[level], &separator, right);
+            let position = self.find(self.block(path[level]), &separator);
+            is_last = self.put(path[level], &position, &separator, right);
         }
         if self.keys >= self.train_at {
             self.train();
@@ -150,13 +155,12 @@ impl Tree {
         true
     }
 
-    /// Puts a key, which is not there, into a block; whether it is the last one there.
-    fn put(&mut self, id: BlockId, key: &[u8], child: BlockId) -> bool {
+    /// Puts a key into a block at its place there; whether it is the last one there.
+    fn put(&mut self, id: BlockId, position: &Position, key: &[u8], child: BlockId) -> bool {
         let mut scratch = std::mem::take(&mut self.scratch);
         let block = self.block(id);
-        let position = self.find(block, key);
         let is_last = position.number == block.len;
-        block.with(&position, key, child, self.code(&block), &mut scratch);
+        block.with(position, key, child, self.code(&block), &mut scratch);
         self.arena.replace(id, &scratch);
         scratch.shrink_to(4 * BLOCK_BYTES);
         self.scratch = scratch;
@@ -227,7 +231,7 @@ impl Tree {
                 sample.push(text);
             }
         }
-        let symbols_max = usize::try_from(self.keys / KEYS_PER_SYMBOL).unwrap_or(usize::MAX);
+        let symbols_max = usize::try_from(self.keys / KEYS_PER_SYMBOL).unwrap_or(usize::MAX).min(SYMBOLS_MAX);
         if let Some(symbols) = training::train(&sample, symbols_max) {
             self.codes.push(Code::Symbols(Arc::new(symbols)));
         }
@@ -291,5 +295,38 @@ mod tests {
             assert!(tree.depth <= 6, "{longest}: {}", tree.depth);
             assert!(keys.iter().all(|key| tree.contains(key)));
         }
+    }
+
+    #[test]
+    fn keys_of_any_bytes_stay_in_order_while_tables_follow_one_another() {
+        let mut rng = fastrand::Rng::with_seed(8);
+        let words = [&b"http://"[..], b"/index", b"\0", b"\xff\xff", b"abababababababab", b"%2F"];
+        let (mut tree, mut keys) = (Tree::default(), std::collections::BTreeSet::new());
+        for round in 0..6_000u64 {
+            let word = |rng: &mut fastrand::Rng| match rng.usize(..9) {
+                number if number < words.len() => words[number].to_vec(),
+                6 => vec![rng.u8(..); rng.usize(1..3)],
+                7 => vec![b'a'; if rng.u8(..50) == 0 { rng.usize(1..2_000) } else { 1 }],
+                _ => rng.u8(..100).to_string().into_bytes(),
+            };
+            let mut key: Vec<u8> = (0..rng.usize(1..8)).flat_map(|_| word(&mut rng)).collect();
+            assert_eq!(tree.contains(&key), keys.contains(&key));
+            assert_eq!(tree.insert(&key), keys.insert(key.clone()));
+            assert!(tree.contains(&key));
+            key.pop();
+            assert_eq!(tree.contains(&key), keys.contains(&key));
+            if round % 1_500 == 1_400 {
+                tree.train();
+            }
+        }
+        assert_eq!((tree.codes.len(), tree.len()), (5, keys.len() as u64));
+        let (mut all, mut some, mut last) = (Vec::new(), Vec::new(), Vec::new());
+        loop {
+            tree.some_after(&last, all.is_empty(), &mut some);
+            let Some(end) = some.last() else { break };
+            last.clone_from(end);
+            all.append(&mut some);
+        }
+        assert!(all.iter().eq(&keys), "{} of {}", all.len(), keys.len());
     }
 }
