@@ -1,9 +1,11 @@
 //! `UrlTrie`: an exact set of URL texts in memory that shares prefixes, and so holds them in order.
 //!
 //! The generalised list keeps URLs as a trie of equal nodes, one for each letter, grown while crawling. This is that idea with
-//! path compression and no pointers inside: the trie is cut into [`block`]s of about a kilobyte, in each of which it is written down in
-//! the order of a walk through it; blocks lie in an [`arena`], and a [`tree`] of blocks leads to the one a URL belongs to. It takes
-//! little more than the bytes in which each URL differs from its neighbour.
+//! path compression and no pointers inside: the trie is cut into [`block`]s of two kilobytes or so, in each of which it is written down in
+//! the order of a walk through it; blocks lie in an [`arena`], and a [`tree`] of blocks leads to the one a URL belongs to. The bytes
+//! in which each URL differs from its neighbour are written in the [`code`]s of a table of [`symbols`], in about half of their number;
+//! the table is made ([`training`]) of the trie's own edges, and anew each time that it has grown by eight; the insert to which that falls
+//! waits for it, and all others with it.
 //!
 //! A prefix of a URL that is there is not there itself (the original calls it seen).
 //!
