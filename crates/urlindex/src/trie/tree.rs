@@ -4,7 +4,8 @@
 //! [`Code`] when something is put into them, inner blocks always raw: they are few, and every search reads some.
 //!
 //! Invariants: the keys of a block lie between its own separator and the next one in the block above; all leaves have the
-//! same depth; no block is empty, but the root of an empty trie; the first entry of a block in the leftmost path is its separator, too.
+//! same depth; no block is empty, but the root of an empty trie; the first entry of an inner block is its own separator (of
+//! those in the leftmost path, the empty text).
 
 use std::sync::Arc;
 
