@@ -101,7 +101,7 @@ fn a_bitmap_whose_urls_spell_a_magic_stays_a_bitmap() {
     let disk = SimDisk::new(1);
     filled(&disk, "seen", NewSet::Md5Bitmap { bits: 16 }, 0..0).sync().expect("synced");
     let mut words = disk.bytes("seen").expect("the file");
-    words[..8].copy_from_slice(b"FMTRIE01");
+    words[..8].copy_from_slice(b"FMTRIE02");
     disk.set_bytes("seen", &words);
     assert_eq!(open_in(disk.dir()).expect("opened").kind(), SetKind::Md5Bitmap);
 }

@@ -19,8 +19,6 @@ struct Place {
     /// In units, over all slabs.
     at: u32,
     bytes: u32,
-    /// The next block in the order of the keys, for leaves; itself, for the last.
-    next: BlockId,
 }
 
 /// See the module.
@@ -35,53 +33,30 @@ pub(super) struct Arena {
 }
 
 impl Arena {
-    /// A new block with these bytes. `next` is `None` for the last in order.
-    pub(super) fn add(&mut self, bytes: &[u8], next: Option<BlockId>) -> BlockId {
+    /// How many blocks there are; they are numbered from 0 on.
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// A new block with these bytes.
+    pub(super) fn add(&mut self, bytes: &[u8]) -> BlockId {
         let id = self.places.len() as BlockId;
         let at = self.allocate(units(bytes.len()));
-        self.places.push(Place { at, bytes: bytes.len() as u32, next: next.unwrap_or(id) });
+        self.places.push(Place { at, bytes: bytes.len() as u32 });
         self.at_mut(at, bytes.len()).copy_from_slice(bytes);
         id
     }
 
     #[inline]
     pub(super) fn bytes(&self, id: BlockId) -> &[u8] {
-        let Place { at, bytes, .. } = self.places[id as usize];
+        let Place { at, bytes } = self.places[id as usize];
         let (slab, offset) = split(at);
         &self.slabs[slab][offset..offset + bytes as usize]
     }
 
-    /// The block after this one in the order of the keys.
-    pub(super) fn next(&self, id: BlockId) -> Option<BlockId> {
-        Some(self.places[id as usize].next).filter(|next| *next != id)
-    }
-
-    pub(super) fn set_next(&mut self, id: BlockId, next: BlockId) {
-        self.places[id as usize].next = next;
-    }
-
-    /// Replaces `removed` bytes at `offset` of a block by `with`, and moves it if it needs another place for that.
-    pub(super) fn splice(&mut self, id: BlockId, offset: usize, removed: usize, with: &[u8]) {
-        let Place { at, bytes, .. } = self.places[id as usize];
-        let (old, kept) = (bytes as usize, offset + removed);
-        let new = old - removed + with.len();
-        if units(new) == units(old) {
-            let block = self.at_mut(at, old.max(new));
-            block.copy_within(kept..old, offset + with.len());
-            block[offset..offset + with.len()].copy_from_slice(with);
-        } else {
-            let mut moved = Vec::with_capacity(new);
-            moved.extend_from_slice(&self.bytes(id)[..offset]);
-            moved.extend_from_slice(with);
-            moved.extend_from_slice(&self.bytes(id)[kept..]);
-            self.replace(id, &moved);
-        }
-        self.places[id as usize].bytes = new as u32;
-    }
-
     /// Gives a block other bytes.
     pub(super) fn replace(&mut self, id: BlockId, with: &[u8]) {
-        let Place { mut at, bytes, .. } = self.places[id as usize];
+        let Place { mut at, bytes } = self.places[id as usize];
         if units(with.len()) != units(bytes as usize) {
             self.release(at, units(bytes as usize));
             at = self.allocate(units(with.len()));
@@ -145,16 +120,13 @@ mod tests {
         for _ in 0..20_000 {
             if expected.len() < 50 || rng.u8(..100) == 0 {
                 let bytes = vec![rng.u8(..); rng.usize(..300)];
-                assert_eq!(arena.add(&bytes, None) as usize, expected.len());
+                assert_eq!(arena.add(&bytes) as usize, expected.len());
                 expected.push(bytes);
                 continue;
             }
             let id = rng.usize(..expected.len());
-            let offset = rng.usize(..=expected[id].len());
-            let removed = rng.usize(..=expected[id].len() - offset);
-            let with = vec![rng.u8(..); rng.usize(..150)];
-            expected[id].splice(offset..offset + removed, with.iter().copied());
-            arena.splice(id as BlockId, offset, removed, &with);
+            expected[id] = vec![rng.u8(..); rng.usize(..600)];
+            arena.replace(id as BlockId, &expected[id]);
         }
         for (id, bytes) in expected.iter().enumerate() {
             assert_eq!(arena.bytes(id as BlockId), bytes);

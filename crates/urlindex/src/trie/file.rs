@@ -1,43 +1,70 @@
-//! The file of a trie: its URLs in order, written as in a block, in frames that each have a checksum.
+//! The file of a trie: its URLs in order, written much as in a block, in frames that each have a checksum.
 //!
 //! | offset | size | meaning |
 //! |---|---|---|
-//! | 0 | 8 | magic `FMTRIE01` |
+//! | 0 | 8 | magic `FMTRIE02` |
 //! | 8 | 2, 2 | the version that a reader, and a writer, must know |
 //! | 12 | 4 | CRC-32 of the 12 bytes before |
 //! | 16 | | frames |
 //!
-//! A frame is its length (4 bytes), the CRC-32 of its offset in the file (8 bytes), of that length and of its bytes, and its bytes:
-//! entries, of which the first shares nothing. The last frame has a length of 0 and, in the place of entries, the number of URLs (8
-//! bytes, under its checksum). All numbers are little-endian. The file is only ever replaced as a whole.
+//! A frame is its length (4 bytes), the CRC-32 of its offset in the file (8 bytes), of that length and of its bytes, and its bytes. In
+//! the first frame these are the number of URLs with which the trie makes its next table (8 bytes) and its table of symbols: for each
+//! its length (1 byte) and its text; there may be none. Then come frames of entries: how many bytes a URL shares with the one before (in the
+//! first entry of a frame none), the length of the rest as it is written (each one byte, or 255 and four bytes), and the rest, in codes of
+//! the table if there is one. The last frame has a length of 0 and, in the place of entries, the number of URLs (8 bytes, under
+//! its checksum). All numbers are little-endian. The file is only ever replaced as a whole.
+
+use std::sync::Arc;
 
 use crc32fast::Hasher;
 use filemap_io::{Access, Dir, File};
 
-use super::block::{self, Kind};
+use super::code;
+use super::symbols::{self, Symbol, Symbols};
 use super::tree::KEY_BYTES_MAX;
 use crate::error::{Error, Result};
 use crate::files;
 
-pub(crate) const MAGIC: [u8; 8] = *b"FMTRIE01";
+pub(crate) const MAGIC: [u8; 8] = *b"FMTRIE02";
 const VERSION: u16 = 1;
 const HEADER_BYTES: usize = 16;
 const FRAME_HEADER_BYTES: usize = 8;
 /// A frame is ended once it is longer.
 const FRAME_BYTES: usize = 256 << 10;
-const FRAME_BYTES_MAX: usize = FRAME_BYTES + KEY_BYTES_MAX + 16;
+/// A byte of a URL takes up to two.
+const FRAME_BYTES_MAX: usize = FRAME_BYTES + 2 * KEY_BYTES_MAX + 16;
+const _: () = assert!(8 + symbols::CODES_MAX * (1 + symbols::SYMBOL_BYTES_MAX) <= FRAME_BYTES_MAX);
+/// A length that does not fit one byte.
+const WIDE: u8 = 255;
+
+/// What a file begins with: how its URLs are written, and what its trie has learnt.
+#[derive(Debug)]
+pub(super) struct Learnt {
+    /// The table that edges are written with; `None` if they are not.
+    pub(super) symbols: Option<Arc<Symbols>>,
+    /// How many URLs there are when another table is made.
+    pub(super) train_at: u64,
+}
 
 /// Writes URLs that come in order; how many they were.
-pub(super) fn save(dir: &dyn Dir, name: &str, urls: impl Iterator<Item = Vec<u8>>) -> Result<u64> {
+pub(super) fn save(dir: &dyn Dir, name: &str, learnt: &Learnt, urls: impl Iterator<Item = Vec<u8>>) -> Result<u64> {
     let mut count = 0u64;
     files::replace(dir, name, |file, new| {
         let write = |bytes: &[u8], at: u64| file.write_at(bytes, at).map_err(Error::io("write", new));
         write(&header(), 0)?;
-        let mut at = HEADER_BYTES as u64;
-        let (mut entries, mut before) = (Vec::new(), Vec::new());
+        let table = learnt.bytes();
+        let mut at = write_frame(&write, HEADER_BYTES as u64, &table, table.len())?;
+        let (mut entries, mut edge, mut before) = (Vec::new(), Vec::new(), Vec::new());
         for url in urls {
-            let shared = if entries.is_empty() { 0 } else { block::common(&before, &url) };
-            block::push(&mut entries, shared, &url[shared..], 0, Kind::Leaf);
+            let shared = if entries.is_empty() { 0 } else { code::common(&before, &url) };
+            edge.clear();
+            match &learnt.symbols {
+                Some(symbols) => symbols.encode(&url[shared..], &mut edge),
+                None => edge.extend_from_slice(&url[shared..]),
+            }
+            push_length(&mut entries, shared);
+            push_length(&mut entries, edge.len());
+            entries.extend_from_slice(&edge);
             (before, count) = (url, count + 1);
             if entries.len() > FRAME_BYTES {
                 at = write_frame(&write, at, &entries, entries.len())?;
@@ -52,6 +79,72 @@ pub(super) fn save(dir: &dyn Dir, name: &str, urls: impl Iterator<Item = Vec<u8>
     Ok(count)
 }
 
+impl Learnt {
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = self.train_at.to_le_bytes().to_vec();
+        for symbol in self.symbols.iter().flat_map(|symbols| symbols.iter()) {
+            bytes.push(symbol.len);
+            bytes.extend(symbol.bytes());
+        }
+        bytes
+    }
+
+    /// `None` if these are no such bytes.
+    fn of(bytes: &[u8]) -> Option<Learnt> {
+        let (train_at, mut rest) = bytes.split_first_chunk::<8>()?;
+        let mut symbols = Vec::new();
+        while let Some((&len, after)) = rest.split_first() {
+            let (text, after) = after.split_at_checked(usize::from(len))?;
+            symbols.push(Symbol::of(text)?);
+            rest = after;
+        }
+        let symbols = if symbols.is_empty() { None } else { Some(Arc::new(Symbols::new(&symbols)?)) };
+        Some(Learnt { symbols, train_at: u64::from_le_bytes(*train_at) })
+    }
+}
+
+/// A length is a byte, or 255 and four.
+fn push_length(bytes: &mut Vec<u8>, length: usize) {
+    match u8::try_from(length).ok().filter(|length| *length != WIDE) {
+        Some(length) => bytes.push(length),
+        None => {
+            bytes.push(WIDE);
+            bytes.extend_from_slice(&(length as u32).to_le_bytes());
+        }
+    }
+}
+
+/// Takes a length off the bytes.
+fn length(bytes: &mut &[u8]) -> Option<usize> {
+    let (&byte, rest) = bytes.split_first()?;
+    *bytes = rest;
+    if byte != WIDE {
+        return Some(usize::from(byte));
+    }
+    let (length, rest) = rest.split_first_chunk::<4>()?;
+    *bytes = rest;
+    Some(u32::from_le_bytes(*length) as usize)
+}
+
+/// Takes an entry off the bytes, and makes the key before it the entry's. `None` if these are no entry's bytes.
+fn take_entry(bytes: &mut &[u8], key: &mut Vec<u8>, symbols: Option<&Symbols>) -> Option<()> {
+    let shared = length(bytes)?;
+    let len = length(bytes)?;
+    let (edge, rest) = bytes.split_at_checked(len)?;
+    *bytes = rest;
+    if shared > key.len() {
+        return None;
+    }
+    key.truncate(shared);
+    match symbols {
+        Some(symbols) => symbols.try_decode(edge, key),
+        None => {
+            key.extend_from_slice(edge);
+            Some(())
+        }
+    }
+}
+
 fn write_frame(write: &impl Fn(&[u8], u64) -> Result<()>, at: u64, bytes: &[u8], len: usize) -> Result<u64> {
     let len = (len as u32).to_le_bytes();
     let frame = [&len[..], &frame_crc(at, len, bytes).to_le_bytes(), bytes].concat();
@@ -59,13 +152,22 @@ fn write_frame(write: &impl Fn(&[u8], u64) -> Result<()>, at: u64, bytes: &[u8],
     Ok(at + frame.len() as u64)
 }
 
-/// Reads all URLs; `insert` says whether one is new.
-pub(super) fn load(dir: &dyn Dir, name: &str, mut insert: impl FnMut(&[u8]) -> bool) -> Result<()> {
+/// Reads a file: gives `begin` what it begins with, and `insert`, to which that leads, all URLs; it says whether one is new.
+pub(super) fn load<T>(
+    dir: &dyn Dir,
+    name: &str,
+    begin: impl FnOnce(&Learnt) -> T,
+    mut insert: impl FnMut(&mut T, &[u8]) -> bool,
+) -> Result<T> {
     let file = dir.open(name, Access::Read).map_err(Error::io("open", name))?;
     let mut start = [0; HEADER_BYTES];
     files::read_exact(&*file, name, &mut start, 0)?;
     check_header(&start, name)?;
     let (mut at, mut count) = (HEADER_BYTES as u64, 0u64);
+    let (table, _) = read_frame(&*file, name, at)?;
+    let learnt = Learnt::of(&table).ok_or_else(|| Error::corrupt(name, at, "the frame holds no table of symbols"))?;
+    at += (FRAME_HEADER_BYTES + table.len()) as u64;
+    let mut loaded = begin(&learnt);
     let mut before = Vec::new();
     loop {
         let (bytes, is_last) = read_frame(&*file, name, at)?;
@@ -78,24 +180,19 @@ pub(super) fn load(dir: &dyn Dir, name: &str, mut insert: impl FnMut(&[u8]) -> b
                     corrupt("there are other URLs than it counts")
                 }
                 () if len != next => corrupt("bytes follow the last frame"),
-                () => Ok(()),
+                () => Ok(loaded),
             };
         }
-        let (mut offset, mut key) = (0, Vec::new());
-        while let Some(entry) = block::entry(&bytes, offset, Kind::Leaf) {
-            if entry.shared > key.len() || (offset == 0 && entry.shared > 0) {
-                return corrupt("a URL shares more than there is");
+        let (mut rest, mut key) = (bytes.as_slice(), Vec::new());
+        while !rest.is_empty() {
+            if take_entry(&mut rest, &mut key, learnt.symbols.as_deref()).is_none() {
+                return corrupt("the frame does not consist of URLs");
             }
-            key.truncate(entry.shared);
-            key.extend_from_slice(entry.rest);
-            if key <= before || key.len() > KEY_BYTES_MAX || !insert(&key) {
+            if key <= before || key.len() > KEY_BYTES_MAX || !insert(&mut loaded, &key) {
                 return corrupt("the URLs are not in order");
             }
             before.clone_from(&key);
-            (offset, count) = (entry.end, count + 1);
-        }
-        if offset != bytes.len() {
-            return corrupt("the frame does not end with a URL");
+            count += 1;
         }
         at = next;
     }
@@ -148,4 +245,46 @@ fn check_header(bytes: &[u8; HEADER_BYTES], name: &str) -> Result<()> {
         return Err(Error::corrupt(name, 12, "the header's checksum is another"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use filemap_io::sim::SimDisk;
+
+    /// A file with these frames, whatever is in them.
+    fn file_of(frames: &[&[u8]]) -> Vec<u8> {
+        let mut bytes = header().to_vec();
+        for frame in frames {
+            let (at, len) = (bytes.len() as u64, (frame.len() as u32).to_le_bytes());
+            bytes.extend_from_slice(&len);
+            bytes.extend_from_slice(&frame_crc(at, len, frame).to_le_bytes());
+            bytes.extend_from_slice(frame);
+        }
+        bytes
+    }
+
+    #[test]
+    fn frames_whose_checksums_are_right_but_which_no_trie_wrote_are_corrupt() {
+        let disk = SimDisk::new(1);
+        let words = (0..=255).map(Symbol::byte).chain(Symbol::of(b"http://"));
+        let symbols = Symbols::new(&words.collect::<Vec<_>>()).expect("a table");
+        let table = Learnt { symbols: Some(Arc::new(symbols)), train_at: 9 }.bytes();
+        let raw = 9u64.to_le_bytes();
+        let mut rng = fastrand::Rng::with_seed(3);
+        let load = |frames: &[&[u8]]| {
+            disk.set_bytes("trie", &file_of(frames));
+            load(&*disk.dir(), "trie", |_| (), |(), _| true)
+        };
+        for round in 0..3_000 {
+            let frame: Vec<u8> =
+                (0..rng.usize(1..30)).map(|_| if rng.bool() { rng.u8(..9) } else { rng.u8(..) }).collect();
+            let first: &[u8] = if round % 2 == 0 { &table } else { &raw };
+            // The last frame is missing in any case.
+            assert!(matches!(load(&[first, &frame]), Err(Error::Corrupt { .. })), "{frame:?}");
+            assert!(matches!(load(&[&frame]), Err(Error::Corrupt { .. })), "{frame:?}");
+            let torn = &table[..rng.usize(9..table.len())];
+            assert!(matches!(load(&[torn, &frame]), Err(Error::Corrupt { .. })));
+        }
+    }
 }

@@ -1,9 +1,11 @@
 //! `UrlTrie`: an exact set of URL texts in memory that shares prefixes, and so holds them in order.
 //!
 //! The generalised list keeps URLs as a trie of equal nodes, one for each letter, grown while crawling. This is that idea with
-//! path compression and no pointers inside: the trie is cut into [`block`]s of about a kilobyte, in each of which it is written down in
-//! the order of a walk through it; blocks lie in an [`arena`], and a [`tree`] of blocks leads to the one a URL belongs to. It takes
-//! little more than the bytes in which each URL differs from its neighbour.
+//! path compression and no pointers inside: the trie is cut into [`block`]s of two kilobytes or so, in each of which it is written down in
+//! the order of a walk through it; blocks lie in an [`arena`], and a [`tree`] of blocks leads to the one a URL belongs to. The bytes
+//! in which each URL differs from its neighbour are written in the [`code`]s of a table of [`symbols`], in about half of their number;
+//! the table is made ([`training`]) of the trie's own edges, and anew each time that it has grown by eight; the insert to which that falls
+//! waits for it, and all others with it.
 //!
 //! A prefix of a URL that is there is not there itself (the original calls it seen).
 //!
@@ -11,8 +13,11 @@
 
 mod arena;
 mod block;
+mod code;
 mod file;
 mod iter;
+mod symbols;
+mod training;
 mod tree;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -77,7 +82,8 @@ impl UrlTrie {
     /// # Errors
     /// [`Error::Io`].
     pub fn save(&self, dir: &dyn Dir, name: &str) -> Result<u64> {
-        file::save(dir, name, self.iter())
+        let learnt = self.read().learnt();
+        file::save(dir, name, &learnt, self.iter())
     }
 
     /// The set that was written to the file `name`.
@@ -85,8 +91,7 @@ impl UrlTrie {
     /// # Errors
     /// [`Error::Corrupt`] with the offset of the bad frame; [`Error::NewerFormat`]; [`Error::Io`].
     pub fn load(dir: &dyn Dir, name: &str) -> Result<UrlTrie> {
-        let mut tree = Tree::default();
-        file::load(dir, name, |url| tree.insert(url))?;
+        let tree = file::load(dir, name, Tree::new, Tree::insert)?;
         Ok(UrlTrie { tree: RwLock::new(tree), ..UrlTrie::default() })
     }
 
@@ -94,7 +99,7 @@ impl UrlTrie {
     /// memory of both; inserts wait meanwhile.
     pub fn retain(&self, mut keep: impl FnMut(&[u8]) -> bool) -> u64 {
         let mut tree = self.tree.write().unwrap_or_else(PoisonError::into_inner);
-        let (mut kept, mut some, mut last) = (Tree::default(), Vec::new(), Vec::new());
+        let (mut kept, mut some, mut last) = (Tree::new(&tree.learnt()), Vec::new(), Vec::new());
         let mut is_first = true;
         loop {
             tree.some_after(&last, is_first, &mut some);

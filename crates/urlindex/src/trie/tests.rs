@@ -176,6 +176,20 @@ proptest! {
         }
         prop_assert!(trie.iter().eq(expected.into_iter()));
     }
+
+    #[test]
+    fn any_bytes_are_a_set_that_survives_its_file(
+        keys in proptest::collection::vec(proptest::collection::vec(0u8..=255, 1..300), 1..60)
+    ) {
+        let (trie, mut expected) = (UrlTrie::new(), BTreeSet::new());
+        for key in &keys {
+            let is_new = expected.insert(key.clone());
+            prop_assert_eq!(trie.check_and_insert(key).expect("inserted").is_new(), is_new);
+        }
+        let disk = SimDisk::new(1);
+        trie.save(&*disk.dir(), "trie").expect("saved");
+        prop_assert!(UrlTrie::load(&*disk.dir(), "trie").expect("loaded").iter().eq(expected.into_iter()));
+    }
 }
 
 #[test]

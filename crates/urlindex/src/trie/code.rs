@@ -1,0 +1,90 @@
+//! How the edges of a trie are written: as they are, or in the codes of a table of [`symbols`](super::symbols).
+//!
+//! A block names the code that it is written with by its number ([`CodeId`]). The codes of a trie stay as long as it does, as old
+//! blocks are written in old ones; only the newest is written with.
+
+use std::sync::Arc;
+
+use super::symbols::Symbols;
+
+/// The number of a code among those of its trie; 0 is [`Code::Raw`].
+pub(super) type CodeId = u8;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) enum Code {
+    Raw,
+    Symbols(Arc<Symbols>),
+}
+
+/// How an edge compares with a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Comparison {
+    /// How many bytes both begin with.
+    pub(super) common: usize,
+    /// The edge's byte after those; `None` if it has no more.
+    pub(super) next: Option<u8>,
+}
+
+impl Code {
+    /// Compares an edge with a text, decoding no more of it than is alike.
+    #[inline]
+    pub(super) fn compare(&self, edge: &[u8], text: &[u8]) -> Comparison {
+        match self {
+            Code::Raw => {
+                let common = common(edge, text);
+                Comparison { common, next: edge.get(common).copied() }
+            }
+            Code::Symbols(symbols) => symbols.compare(edge, text),
+        }
+    }
+
+    /// Appends the text of an edge.
+    pub(super) fn decode(&self, edge: &[u8], text: &mut Vec<u8>) {
+        match self {
+            Code::Raw => text.extend_from_slice(edge),
+            Code::Symbols(symbols) => symbols.decode(edge, text),
+        }
+    }
+
+    /// Appends a text as an edge.
+    pub(super) fn encode(&self, text: &[u8], edge: &mut Vec<u8>) {
+        match self {
+            Code::Raw => edge.extend_from_slice(text),
+            Code::Symbols(symbols) => symbols.encode(text, edge),
+        }
+    }
+
+    /// The byte at `at` of an edge's text; appends, as an edge, what follows it.
+    pub(super) fn split(&self, edge: &[u8], at: usize, after: &mut Vec<u8>) -> u8 {
+        match self {
+            Code::Raw => {
+                after.extend_from_slice(&edge[at + 1..]);
+                edge[at]
+            }
+            Code::Symbols(symbols) => symbols.split(edge, at, after),
+        }
+    }
+
+    pub(super) fn memory_bytes(&self) -> u64 {
+        match self {
+            Code::Raw => 0,
+            Code::Symbols(symbols) => symbols.memory_bytes(),
+        }
+    }
+}
+
+/// How many bytes two texts begin with alike.
+#[inline]
+pub(super) fn common(a: &[u8], b: &[u8]) -> usize {
+    // Eight at a time: the beginnings of two URLs are long.
+    let (a_words, b_words) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
+    for (i, (a, b)) in a_words.iter().zip(b_words).enumerate() {
+        let differing = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+        if differing != 0 {
+            return i * 8 + differing.trailing_zeros() as usize / 8;
+        }
+    }
+    let done = a_words.len().min(b_words.len()) * 8;
+    done + a[done..].iter().zip(&b[done..]).take_while(|(a, b)| a == b).count()
+}

@@ -1,0 +1,332 @@
+//! A static table of symbols: pieces of text of up to 15 bytes that stand often in the edges of a trie, each with a code of its own.
+//!
+//! This is FSST (Boncz, Neumann, Leis, VLDB 2020), with codes of two lengths: the 192 commonest symbols have a code of one byte, up
+//! to 16,384 others one of two. So the words of URLs have codes too, not their syllables only. Every byte is a symbol, so that any text can be
+//! written and there is no escape. A text is written greedily, by the longest symbol that fits.
+//!
+//! Invariants: every single byte is a symbol; no symbol is there twice; a symbol's code is its number.
+
+use super::code::Comparison;
+
+/// Codes of one byte.
+pub(super) const SHORT_CODES: usize = 192;
+/// All codes.
+pub(super) const CODES_MAX: usize = SHORT_CODES + (256 - SHORT_CODES) * 256;
+/// The longest symbol.
+pub(super) const SYMBOL_BYTES_MAX: usize = 15;
+/// Where a symbol's length stands above its text, in bits.
+const LEN_SHIFT: u32 = 120;
+
+/// A text of 1 to 15 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Symbol {
+    /// Its bytes, the first one lowest; 0 above them.
+    pub(super) text: u128,
+    pub(super) len: u8,
+}
+
+impl Symbol {
+    pub(super) fn byte(byte: u8) -> Symbol {
+        Symbol { text: u128::from(byte), len: 1 }
+    }
+
+    /// Both, one after the other; `None` if that is too long.
+    pub(super) fn joined(self, other: Symbol) -> Option<Symbol> {
+        let len = self.len + other.len;
+        let is_short = usize::from(len) <= SYMBOL_BYTES_MAX;
+        is_short.then(|| Symbol { text: self.text | other.text << (8 * self.len), len })
+    }
+
+    /// The symbol of these bytes; `None` if there are too many or none.
+    pub(super) fn of(bytes: &[u8]) -> Option<Symbol> {
+        let is_one = (1..=SYMBOL_BYTES_MAX).contains(&bytes.len());
+        is_one.then(|| Symbol { text: head(bytes), len: bytes.len() as u8 })
+    }
+
+    pub(super) fn bytes(&self) -> impl Iterator<Item = u8> + use<> {
+        self.text.to_le_bytes().into_iter().take(usize::from(self.len))
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Symbols {
+    /// The length of each in the highest byte, so that there is one place to look, its text below, the first byte lowest.
+    texts: Vec<u128>,
+    finder: Finder,
+}
+
+impl Symbols {
+    /// A table of these symbols, the commonest first; `None` if a byte has none, one is there twice, or there are too many.
+    pub(super) fn new(symbols: &[Symbol]) -> Option<Symbols> {
+        let finder = Finder::new(symbols)?;
+        let texts = symbols.iter().map(|symbol| symbol.text | u128::from(symbol.len) << LEN_SHIFT).collect();
+        Some(Symbols { texts, finder })
+    }
+
+    /// The symbols, in the order of their codes.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Symbol> + '_ {
+        let text_mask = (1 << LEN_SHIFT) - 1;
+        self.texts.iter().map(move |text| Symbol { text: text & text_mask, len: (text >> LEN_SHIFT) as u8 })
+    }
+
+    /// Takes the first code of an edge: the symbol and what follows.
+    #[inline]
+    fn first<'a>(&self, edge: &'a [u8]) -> Option<(u128, usize, &'a [u8])> {
+        let (number, rest) = first_code(edge)?;
+        let symbol = self.texts[number];
+        Some((symbol, (symbol >> LEN_SHIFT) as usize, rest))
+    }
+
+    #[inline]
+    pub(super) fn compare(&self, mut edge: &[u8], text: &[u8]) -> Comparison {
+        let mut common = 0;
+        while let Some((symbol, len, rest)) = self.first(edge) {
+            let left = &text[common..];
+            let differing = symbol ^ head(left);
+            // The length differs from whatever the text has there, or the symbol ends before it.
+            let alike = (differing.trailing_zeros() as usize / 8).min(left.len());
+            if alike < len {
+                return Comparison { common: common + alike, next: Some((symbol >> (8 * alike)) as u8) };
+            }
+            common += len;
+            edge = rest;
+        }
+        Comparison { common, next: None }
+    }
+
+    pub(super) fn decode(&self, mut edge: &[u8], text: &mut Vec<u8>) {
+        while let Some((symbol, len, rest)) = self.first(edge) {
+            text.extend_from_slice(&symbol.to_le_bytes()[..len]);
+            edge = rest;
+        }
+    }
+
+    /// As [`Symbols::decode`], of bytes that may be no edge: `None` then.
+    pub(super) fn try_decode(&self, mut edge: &[u8], text: &mut Vec<u8>) -> Option<()> {
+        while !edge.is_empty() {
+            let (number, rest) = first_code(edge)?;
+            let symbol = self.texts.get(number)?.to_le_bytes();
+            text.extend_from_slice(&symbol[..usize::from(symbol[SYMBOL_BYTES_MAX])]);
+            edge = rest;
+        }
+        Some(())
+    }
+
+    pub(super) fn encode(&self, mut text: &[u8], edge: &mut Vec<u8>) {
+        while !text.is_empty() {
+            let (number, len) = self.finder.longest(text);
+            push_code(edge, number);
+            text = &text[len..];
+        }
+    }
+
+    /// The numbers of the symbols that a text is written with.
+    pub(super) fn parse(&self, mut text: &[u8], numbers: &mut Vec<u16>) {
+        while !text.is_empty() {
+            let (number, len) = self.finder.longest(text);
+            numbers.push(number);
+            text = &text[len..];
+        }
+    }
+
+    /// The byte at `at` of an edge's text; appends, as an edge, what follows it.
+    pub(super) fn split(&self, mut edge: &[u8], mut at: usize, after: &mut Vec<u8>) -> u8 {
+        while let Some((symbol, len, rest)) = self.first(edge) {
+            edge = rest;
+            if at < len {
+                let text = symbol.to_le_bytes();
+                self.encode(&text[at + 1..len], after);
+                after.extend_from_slice(edge);
+                return text[at];
+            }
+            at -= len;
+        }
+        0
+    }
+
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let finder = self.finder.slots.capacity() * 8;
+        (self.texts.capacity() * 16 + finder + size_of::<Symbols>()) as u64
+    }
+}
+
+/// The first 16 bytes of a text, the first one lowest.
+#[inline]
+fn head(text: &[u8]) -> u128 {
+    match text.first_chunk::<16>() {
+        Some(bytes) => u128::from_le_bytes(*bytes),
+        None => {
+            let mut bytes = [0; 16];
+            bytes[..text.len()].copy_from_slice(text);
+            u128::from_le_bytes(bytes)
+        }
+    }
+}
+
+/// Takes the first code off: the symbol's number and what follows.
+#[inline]
+fn first_code(edge: &[u8]) -> Option<(usize, &[u8])> {
+    let (&code, rest) = edge.split_first()?;
+    let code = usize::from(code);
+    if code < SHORT_CODES {
+        return Some((code, rest));
+    }
+    let (&low, rest) = rest.split_first()?;
+    Some((SHORT_CODES + ((code - SHORT_CODES) << 8 | usize::from(low)), rest))
+}
+
+fn push_code(edge: &mut Vec<u8>, number: u16) {
+    match usize::from(number) {
+        short @ ..SHORT_CODES => edge.push(short as u8),
+        long => edge.extend([(SHORT_CODES + ((long - SHORT_CODES) >> 8)) as u8, (long - SHORT_CODES) as u8]),
+    }
+}
+
+/// No symbol, of a node.
+const NONE: u16 = u16::MAX;
+
+/// Finds the longest symbol that a text begins with: a trie of the symbols, its edges in a hash table.
+#[derive(Debug)]
+struct Finder {
+    /// Open addressing. A slot is a node (20 bits) and a byte (8), the node that they lead to (20 bits, never 0) and the symbol that ends
+    /// there (16); or 0.
+    slots: Vec<u64>,
+    /// The symbols of the single bytes, whose nodes are 0 to 255.
+    bytes: [u16; 256],
+    nodes: u32,
+}
+
+const KEY_SHIFT: u32 = 36;
+const CHILD_SHIFT: u32 = 16;
+const NODES_MAX: u32 = 1 << 20;
+const _: () = assert!(256 + CODES_MAX * SYMBOL_BYTES_MAX < NODES_MAX as usize);
+
+impl Finder {
+    fn new(symbols: &[Symbol]) -> Option<Finder> {
+        if symbols.len() > CODES_MAX {
+            return None;
+        }
+        let mut finder = Finder { slots: vec![0; 1024], bytes: [NONE; 256], nodes: 256 };
+        for (number, symbol) in symbols.iter().enumerate() {
+            let mut bytes = symbol.bytes();
+            let first = bytes.next()?;
+            let (mut node, mut at) = (u32::from(first), None);
+            for byte in bytes {
+                let slot = finder.slot_of_child(node, byte);
+                (node, at) = (child_of(finder.slots[slot]), Some(slot));
+            }
+            let old = at.map_or(finder.bytes[usize::from(first)], |at| finder.slots[at] as u16);
+            if old != NONE {
+                return None;
+            }
+            match at {
+                None => finder.bytes[usize::from(first)] = number as u16,
+                Some(at) => finder.slots[at] = finder.slots[at] & !u64::from(u16::MAX) | number as u64,
+            }
+        }
+        finder.bytes.iter().all(|symbol| *symbol != NONE).then_some(finder)
+    }
+
+    #[inline]
+    fn longest(&self, text: &[u8]) -> (u16, usize) {
+        let mut node = u32::from(text[0]);
+        let mut longest = (self.bytes[node as usize], 1);
+        for (at, byte) in text.iter().enumerate().skip(1) {
+            let slot = self.slots[self.find(node << 8 | u32::from(*byte))];
+            if slot == 0 {
+                break;
+            }
+            node = child_of(slot);
+            if slot as u16 != NONE {
+                longest = (slot as u16, at + 1);
+            }
+        }
+        longest
+    }
+
+    /// Where the slot of a key is, or an empty one for it.
+    #[inline]
+    fn find(&self, key: u32) -> usize {
+        // The high bits of a product depend on all bits of the key.
+        let mut at = (key.wrapping_mul(0x9e37_79b1) >> (32 - self.slots.len().ilog2())) as usize;
+        while self.slots[at] != 0 && self.slots[at] >> KEY_SHIFT != u64::from(key) {
+            at = (at + 1) & (self.slots.len() - 1);
+        }
+        at
+    }
+
+    /// Where the slot is that leads on from a node, which is made if there is none.
+    fn slot_of_child(&mut self, node: u32, byte: u8) -> usize {
+        if (self.nodes as usize - 256) * 2 >= self.slots.len() {
+            let longer = vec![0; self.slots.len() * 2];
+            for slot in std::mem::replace(&mut self.slots, longer).into_iter().filter(|slot| *slot != 0) {
+                let at = self.find((slot >> KEY_SHIFT) as u32);
+                self.slots[at] = slot;
+            }
+        }
+        let key = node << 8 | u32::from(byte);
+        let at = self.find(key);
+        if self.slots[at] == 0 {
+            self.slots[at] = u64::from(key) << KEY_SHIFT | u64::from(self.nodes) << CHILD_SHIFT | u64::from(NONE);
+            self.nodes += 1;
+        }
+        at
+    }
+}
+
+fn child_of(slot: u64) -> u32 {
+    (slot >> CHILD_SHIFT) as u32 & (NODES_MAX - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(words: &[&str]) -> Symbols {
+        let words = words.iter().map(|word| Symbol::of(word.as_bytes()).expect("short"));
+        let symbols: Vec<Symbol> = words.chain((0..=255).map(Symbol::byte)).collect();
+        Symbols::new(&symbols).expect("a table")
+    }
+
+    #[test]
+    fn any_text_is_written_compared_and_split_as_itself() {
+        let symbols = table(&["http://", "ab", "abab", "ababababababaab", "/index.html", "\0\0", "\0\0\0"]);
+        let mut rng = fastrand::Rng::with_seed(11);
+        let piece = |rng: &mut fastrand::Rng| match rng.u8(..4) {
+            0 => b"ab".to_vec(),
+            1 => b"/index.html".to_vec(),
+            2 => vec![0; rng.usize(..5)],
+            _ => vec![rng.u8(..)],
+        };
+        for _ in 0..20_000 {
+            let text: Vec<u8> = (0..rng.usize(..20)).flat_map(|_| piece(&mut rng)).collect();
+            let (mut edge, mut again) = (Vec::new(), Vec::new());
+            symbols.encode(&text, &mut edge);
+            symbols.decode(&edge, &mut again);
+            assert_eq!(again, text);
+            let gone = rng.usize(..=text.len());
+            if gone < text.len() {
+                let (mut after, mut rest) = (Vec::new(), Vec::new());
+                assert_eq!(symbols.split(&edge, gone, &mut after), text[gone]);
+                symbols.decode(&after, &mut rest);
+                assert_eq!(rest, text[gone + 1..]);
+            }
+            let mut other = text[..gone].to_vec();
+            other.extend((0..rng.usize(..4)).flat_map(|_| piece(&mut rng)));
+            let common = super::super::code::common(&text, &other);
+            let expected = Comparison { common, next: text.get(common).copied() };
+            assert_eq!(symbols.compare(&edge, &other), expected, "{text:?} {other:?}");
+        }
+    }
+
+    #[test]
+    fn a_table_in_which_a_byte_is_missing_or_a_symbol_is_there_twice_is_none() {
+        let all: Vec<Symbol> = (0..=255).map(Symbol::byte).collect();
+        assert!(Symbols::new(&all).is_some() && Symbols::new(&all[1..]).is_none());
+        let twice = [&all[..], &[Symbol::byte(7)]].concat();
+        assert!(Symbols::new(&twice).is_none());
+        assert!(Symbol::of(b"").is_none() && Symbol::of(&[1; 16]).is_none());
+        assert!(Symbol::of(&[1; 15]).and_then(|symbol| symbol.joined(Symbol::byte(0))).is_none());
+    }
+}
