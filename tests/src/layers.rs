@@ -9,6 +9,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("filemap-io", &[]),
     ("filemap-core", &["filemap-io"]),
     ("urlindex", &["filemap-io"]),
+    ("frontier", &["filemap-io", "urlindex"]),
     ("filemap", &["filemap-core", "urlindex"]),
     ("fm-tool", &["filemap", "filemap-core", "urlindex"]),
     ("fm-crawl", &["filemap", "filemap-core", "filemap-io", "frontier", "urlindex"]),

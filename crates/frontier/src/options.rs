@@ -1,0 +1,184 @@
+//! How a frontier is made and how it behaves: credit, the split of the budget, politeness, budgets, retries, recrawls.
+//!
+//! What decides how credit flows (tax, rent, window) is written down when a frontier is made, since its journal is replayed by the same
+//! rules; `open` takes it from there. All else may be another each time a frontier is opened.
+
+use crate::error::{Error, Result};
+
+/// Among whom the virtual page shares its credit when it is visited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Rent {
+    /// Pages that were fetched, and seeds. A trap's pages that nobody fetched get nothing.
+    #[default]
+    Crawled,
+    /// All pages that are known, as the textbook has it: a trap collects rent for every link that it invents.
+    Known,
+}
+
+/// When a page that was fetched is fetched again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recrawl {
+    /// The age at which a page is fetched for the second time.
+    pub first_ms: u64,
+    /// No page is due at a lower age than this, however often it changes. 0: a page is due again at once.
+    pub min_ms: u64,
+    /// Every page is due at this age, however seldom it changes.
+    pub max_ms: u64,
+}
+
+impl Recrawl {
+    /// First after a day, then between an hour and thirty days.
+    pub fn new() -> Recrawl {
+        Recrawl { first_ms: 24 * 3_600_000, min_ms: 3_600_000, max_ms: 30 * 24 * 3_600_000 }
+    }
+}
+
+impl Default for Recrawl {
+    fn default() -> Recrawl {
+        Recrawl::new()
+    }
+}
+
+/// What a [`crate::Frontier`] is to be like.
+#[derive(Clone, Debug)]
+pub struct FrontierOptions {
+    pub(crate) tax: f64,
+    pub(crate) rent: Rent,
+    pub(crate) window: f64,
+    pub(crate) refresh_share: f64,
+    pub(crate) delay_ms: u64,
+    pub(crate) connections: u16,
+    pub(crate) depth_max: u16,
+    pub(crate) pages_per_host_max: u32,
+    pub(crate) attempts_max: u8,
+    pub(crate) backoff_ms: u64,
+    pub(crate) backoff_max_ms: u64,
+    pub(crate) recrawl: Option<Recrawl>,
+    pub(crate) journal_bytes_min: u64,
+}
+
+impl Default for FrontierOptions {
+    fn default() -> FrontierOptions {
+        FrontierOptions::new()
+    }
+}
+
+impl FrontierOptions {
+    /// Tax 10%, rent among crawled pages and seeds, a window of 4; a fifth of the fetches for refreshes; one connection and one
+    /// request a second to a host; no budgets; five attempts, a minute and then twice as long between them, up to a day; no recrawl.
+    pub fn new() -> FrontierOptions {
+        FrontierOptions {
+            tax: 0.10,
+            rent: Rent::Crawled,
+            window: 4.0,
+            refresh_share: 0.2,
+            delay_ms: 1_000,
+            connections: 1,
+            depth_max: u16::MAX,
+            pages_per_host_max: u32::MAX,
+            attempts_max: 5,
+            backoff_ms: 60_000,
+            backoff_max_ms: 24 * 3_600_000,
+            recrawl: None,
+            journal_bytes_min: 64 << 20,
+        }
+    }
+
+    /// The part of a visited page's credit that goes to the virtual page: 0.01 to 0.99. Decided when the frontier is made.
+    #[must_use]
+    pub fn tax(self, tax: f64) -> FrontierOptions {
+        FrontierOptions { tax, ..self }
+    }
+
+    /// Who gets the virtual page's credit. Decided when the frontier is made.
+    #[must_use]
+    pub fn rent(self, rent: Rent) -> FrontierOptions {
+        FrontierOptions { rent, ..self }
+    }
+
+    /// The time window of the importance estimate, in times that all credit is handed on (at least 0.1): what was seen so long ago counts
+    /// for a half. Decided when the frontier is made.
+    #[must_use]
+    pub fn window(self, window: f64) -> FrontierOptions {
+        FrontierOptions { window, ..self }
+    }
+
+    /// The part of all fetches that goes to pages fetched before, while some are due and new ones wait: 0 to 1.
+    #[must_use]
+    pub fn refresh_share(self, refresh_share: f64) -> FrontierOptions {
+        FrontierOptions { refresh_share, ..self }
+    }
+
+    /// Between the begins of two fetches from one host, unless [`crate::Frontier::host_delay`] says another.
+    #[must_use]
+    pub fn delay_ms(self, delay_ms: u64) -> FrontierOptions {
+        FrontierOptions { delay_ms, ..self }
+    }
+
+    /// Fetches from one host that may be in flight at once; at least 1.
+    #[must_use]
+    pub fn connections(self, connections: u16) -> FrontierOptions {
+        FrontierOptions { connections, ..self }
+    }
+
+    /// Links from seeds to a page, at most: deeper pages are not entered. Seeds have depth 0.
+    #[must_use]
+    pub fn depth_max(self, depth_max: u16) -> FrontierOptions {
+        FrontierOptions { depth_max, ..self }
+    }
+
+    /// Pages of one host that are entered, at most; seeds always are.
+    #[must_use]
+    pub fn pages_per_host_max(self, pages_per_host_max: u32) -> FrontierOptions {
+        FrontierOptions { pages_per_host_max, ..self }
+    }
+
+    /// Attempts in a row, 1 to 15, after which a page that fails is given up (one that was fetched before waits until its next
+    /// recrawl instead).
+    #[must_use]
+    pub fn attempts_max(self, attempts_max: u8) -> FrontierOptions {
+        FrontierOptions { attempts_max, ..self }
+    }
+
+    /// The wait after the first failure, doubled with each further one up to `max_ms`.
+    #[must_use]
+    pub fn backoff_ms(self, backoff_ms: u64, max_ms: u64) -> FrontierOptions {
+        FrontierOptions { backoff_ms, backoff_max_ms: max_ms, ..self }
+    }
+
+    /// When pages are fetched again: `None` for never.
+    #[must_use]
+    pub fn recrawl(self, recrawl: Option<Recrawl>) -> FrontierOptions {
+        FrontierOptions { recrawl, ..self }
+    }
+
+    /// The journal is replaced by a snapshot when it is longer than this and than the last snapshot: at least 4 KiB.
+    #[must_use]
+    pub fn journal_bytes_min(self, journal_bytes_min: u64) -> FrontierOptions {
+        FrontierOptions { journal_bytes_min, ..self }
+    }
+
+    /// Refuses values that make no sense.
+    ///
+    /// # Errors
+    /// `InvalidOption`.
+    pub(crate) fn check(&self) -> Result<()> {
+        let within = |name, value: f64, from: f64, to: f64| match (from..=to).contains(&value) {
+            true => Ok(()),
+            false => Err(Error::option(name, format!("{value} is not within {from} to {to}"))),
+        };
+        within("tax", self.tax, 0.01, 0.99)?;
+        within("window", self.window, 0.1, 1e9)?;
+        within("refresh_share", self.refresh_share, 0.0, 1.0)?;
+        within("connections", f64::from(self.connections), 1.0, f64::from(u16::MAX))?;
+        within("attempts_max", f64::from(self.attempts_max), 1.0, 15.0)?;
+        within("journal_bytes_min", self.journal_bytes_min as f64, 4096.0, 1e15)?;
+        match self.recrawl {
+            Some(Recrawl { first_ms, min_ms, max_ms }) if min_ms > max_ms || first_ms > max_ms => {
+                Err(Error::option("recrawl", "the greatest age is below another of its ages"))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What a frontier says of itself when it is asked: of one page, of a host, of all.
+//!
+//! Plain data, made when it is asked for.
+
+use crate::outcome::{FailureKind, PageId};
+
+/// Where a page stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PageStatus {
+    /// It was discovered and waits for its first fetch.
+    Queued,
+    /// It failed and waits to be tried again.
+    Retrying,
+    /// It was handed out, and nothing was told of it yet.
+    InFlight,
+    /// It was fetched, and waits for its next recrawl, if there is to be one.
+    Fetched,
+    /// It was fetched, and its recrawl is due.
+    Due,
+    /// It was given up.
+    Gone,
+}
+
+/// What is known of a page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PageState {
+    /// The page.
+    pub page: PageId,
+    /// Where it stands.
+    pub status: PageStatus,
+    /// Whether it is a seed.
+    pub is_seed: bool,
+    /// Links from a seed, when it was discovered.
+    pub depth: u16,
+    /// Its host.
+    pub host: String,
+    /// The part of all credit that it holds now.
+    pub credit: f64,
+    /// The estimate of its importance; all pages have 1 together.
+    pub importance: f64,
+    /// Attempts in a row that failed.
+    pub failed_attempts: u8,
+    /// Why the last of them failed.
+    pub last_failure: Option<FailureKind>,
+    /// When it may be fetched next: `None` if at any time, or never.
+    pub due_ms: Option<u64>,
+}
+
+/// What is known of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostState {
+    /// Its name as it stands in URLs, without port; empty for URLs that have none.
+    pub host: String,
+    /// Pages of it that are known.
+    pub pages: u32,
+    /// Pages of it that may be fetched as soon as the host may.
+    pub ready: u32,
+    /// Fetches in flight.
+    pub in_flight: u32,
+    /// Nothing is fetched from it before this time.
+    pub next_at_ms: u64,
+    /// Between the begins of two fetches.
+    pub delay_ms: u64,
+}
+
+/// Numbers about a frontier.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stats {
+    /// Pages that are known.
+    pub pages: u32,
+    /// Pages that wait for their first fetch, retries among them.
+    pub queued: u32,
+    /// Pages whose recrawl is due.
+    pub due: u32,
+    /// Pages that were handed out and not told of yet.
+    pub in_flight: u32,
+    /// Pages that were fetched at least once.
+    pub fetched: u32,
+    /// Pages that were given up.
+    pub gone: u32,
+    /// Hosts that are known.
+    pub hosts: u32,
+    /// Fetches that were told as done since the frontier was made.
+    pub fetches: u64,
+    /// Those of them that were refreshes.
+    pub refreshes: u64,
+    /// Failures that were told.
+    pub failures: u64,
+    /// The part of all credit that the virtual page holds now.
+    pub virtual_credit: f64,
+    /// How often all credit was handed on.
+    pub turns: f64,
+    /// Memory that the frontier holds.
+    pub memory_bytes: u64,
+    /// Bytes of its files.
+    pub disk_bytes: u64,
+    /// Bytes of the journal among them.
+    pub journal_bytes: u64,
+}
