@@ -135,12 +135,8 @@ mod tests {
     #[test]
     fn links_are_resolved_and_each_comes_once() {
         let links = resolved(&["x", "./x#top", "/y", "//b.example", "?z", "#top", " HTTP://A.example:80/y "], None);
-        let wanted = [
-            "http://a.example/dir/x",
-            "http://a.example/y",
-            "http://b.example/",
-            "http://a.example/dir/page?z",
-        ];
+        let wanted =
+            ["http://a.example/dir/x", "http://a.example/y", "http://b.example/", "http://a.example/dir/page?z"];
         assert_eq!(links.urls, wanted);
     }
 
