@@ -156,7 +156,8 @@ impl Decoder {
         }
         let written = coding.writer().write_all(piece);
         let sink = coding.sink_mut();
-        if written.is_err() && sink.stop.is_none() {
+        // A decoder that takes no more has come to its end: what follows is ignored, as browsers do.
+        if written.is_err_and(|error| error.kind() != io::ErrorKind::WriteZero) && sink.stop.is_none() {
             sink.stop = Some(Stop::Damaged);
         }
         sink.stop.is_none()
