@@ -199,8 +199,10 @@ async fn ask_robots(crawl: &Crawl, url: &str, visit: &mut Visit) -> Result<Vec<S
         return Err(Failure::from(Reason::Robots).into());
     }
     if was_fetched {
-        let own = Duration::from_millis(crawl.settings.delay_ms());
-        tokio::time::sleep(own.max(delay.unwrap_or_default())).await;
+        // A request that the frontier knows nothing of: this page waits for its turn after it, and the next one after this.
+        let turn = Duration::from_millis(crawl.settings.delay_ms()).max(delay.unwrap_or_default());
+        tokio::time::sleep(turn).await;
+        visit.hold = Some(turn).filter(|turn| !turn.is_zero());
     }
     let is_told = robots.sitemaps.is_empty() || site.sitemaps_told.swap(true, Ordering::Relaxed);
     Ok(if is_told { Vec::new() } else { robots.sitemaps.clone() })
@@ -303,8 +305,9 @@ fn busy(crawl: &Crawl, answer: &Answer, visit: &mut Visit) -> Failure {
     if wanted.is_some_and(|wanted| wanted > most) {
         visit.met(Reason::RetryAfterLimit, 1);
     }
-    visit.hold = wanted.map(|wanted| wanted.min(most));
-    let retry_after_ms = visit.hold.map(|hold| hold.as_millis() as u64);
+    let hold = wanted.map(|wanted| wanted.min(most));
+    visit.hold = visit.hold.max(hold);
+    let retry_after_ms = hold.map(|hold| hold.as_millis() as u64);
     Failure { retry_after_ms, ..Failure::new(Reason::Busy, answer.status.to_string()) }
 }
 

@@ -64,7 +64,8 @@ fn tree_number(path: &str, pages: usize) -> Option<usize> {
 /// The body of a page of [`tree`].
 pub fn tree_page(number: usize, pages: usize) -> String {
     let links = (1..=4).map(|child| number * 4 + child).chain([number.saturating_sub(1)]).filter(|to| *to < pages);
-    let links: String = links.map(|to| format!("<p>and <a href='/p/{to}'>page {to}</a>")).collect();
+    let place = |to: usize| if to == 0 { "/".to_owned() } else { format!("/p/{to}") };
+    let links: String = links.map(|to| format!("<p>and <a href='{}'>page {to}</a>", place(to))).collect();
     format!("<html><title>{number}</title>{links}{}", format!("<p>This is what page {number} says. ").repeat(40))
 }
 
