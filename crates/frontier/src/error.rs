@@ -88,6 +88,12 @@ pub enum Error {
         /// The page's number.
         page: u32,
     },
+    /// There is no page of this number.
+    #[error("there is no page {page}: numbers are below the count of pages")]
+    NoSuchPage {
+        /// The number.
+        page: u32,
+    },
     /// The frontier has reached a limit of its format. It goes on handing out what it has.
     #[error("the frontier is full: {what}")]
     Full {

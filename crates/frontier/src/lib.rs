@@ -10,14 +10,33 @@
 //! Invariants: no URL is queued twice; what was committed is there after any crash; nothing that is done is handed out again before it
 //! is due; credit sums exactly.
 
+mod asked;
+mod blocks;
+mod buckets;
+mod credit;
 mod error;
+mod files;
 mod frontier;
+mod grow;
+mod hosts;
+mod journal;
+mod opic;
 mod options;
 mod outcome;
+mod pages;
+mod planted;
+mod queue;
+mod record;
+mod snapshot;
+mod state;
+#[cfg(test)]
+mod tests;
+mod texts;
 mod view;
 
 pub use error::{Error, Result};
 pub use frontier::Frontier;
+pub use opic::Opic;
 pub use options::{FrontierOptions, Recrawl, Rent};
 pub use outcome::{Assignment, Done, Failure, FailureKind, Fetched, Next, PageId};
 pub use view::{HostState, PageState, PageStatus, Stats};

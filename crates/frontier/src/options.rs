@@ -65,13 +65,13 @@ impl Default for FrontierOptions {
 }
 
 impl FrontierOptions {
-    /// Tax 10%, rent among crawled pages and seeds, a window of 4; a fifth of the fetches for refreshes; one connection and one
+    /// Tax 10%, rent among crawled pages and seeds, a window of 32; a fifth of the fetches for refreshes; one connection and one
     /// request a second to a host; no budgets; five attempts, a minute and then twice as long between them, up to a day; no recrawl.
     pub fn new() -> FrontierOptions {
         FrontierOptions {
             tax: 0.10,
             rent: Rent::Crawled,
-            window: 4.0,
+            window: 32.0,
             refresh_share: 0.2,
             delay_ms: 1_000,
             connections: 1,
@@ -97,7 +97,7 @@ impl FrontierOptions {
         FrontierOptions { rent, ..self }
     }
 
-    /// The time window of the importance estimate, in times that all credit is handed on (at least 0.1): what was seen so long ago counts
+    /// The time window of the importance estimate, in times that all credit is handed on (at least 0.1, and infinity for all time): what was seen so long ago counts
     /// for a half. Decided when the frontier is made.
     #[must_use]
     pub fn window(self, window: f64) -> FrontierOptions {
@@ -169,7 +169,7 @@ impl FrontierOptions {
             false => Err(Error::option(name, format!("{value} is not within {from} to {to}"))),
         };
         within("tax", self.tax, 0.01, 0.99)?;
-        within("window", self.window, 0.1, 1e9)?;
+        within("window", self.window, 0.1, f64::INFINITY)?;
         within("refresh_share", self.refresh_share, 0.0, 1.0)?;
         within("connections", f64::from(self.connections), 1.0, f64::from(u16::MAX))?;
         within("attempts_max", f64::from(self.attempts_max), 1.0, 15.0)?;

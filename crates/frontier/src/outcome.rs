@@ -17,10 +17,6 @@ impl PageId {
     pub fn number(self) -> u32 {
         self.0
     }
-
-    pub(crate) fn index(self) -> usize {
-        self.0 as usize
-    }
 }
 
 /// The answer of [`crate::Frontier::next`].

@@ -1,0 +1,161 @@
+//! What the frontier does with files whatever they hold: the lock, a whole file replaced at once, the latch after a failure.
+//!
+//! Invariants: a file replaced by [`replace`] is the old one or the new one after any crash; nothing is written after [`Poison`] is set.
+
+use std::io;
+use std::sync::OnceLock;
+
+use filemap_io::{Access, Dir, File, Lock, Locking};
+
+use crate::error::{Error, Result};
+use crate::planted::{self, Mistake};
+
+/// The latch after the first failed write or sync: the frontier takes nothing more from then on.
+#[derive(Debug, Default)]
+pub(crate) struct Poison {
+    cause: OnceLock<String>,
+}
+
+impl Poison {
+    /// # Errors
+    /// `Poisoned` once something has failed.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.cause.get() {
+            None => Ok(()),
+            Some(cause) => Err(Error::Poisoned { cause: cause.clone() }),
+        }
+    }
+
+    /// Remembers a failure, if there is one and it is the first.
+    ///
+    /// # Errors
+    /// What was given.
+    pub(crate) fn note<T>(&self, done: Result<T>) -> Result<T> {
+        done.inspect_err(|error| {
+            let _ = self.cause.set(error.to_string());
+        })
+    }
+}
+
+/// The lock that keeps a second handle out.
+///
+/// # Errors
+/// `Locked` if another handle has it.
+pub(crate) fn lock(dir: &dyn Dir, name: &str) -> Result<Box<dyn Lock>> {
+    match dir.lock(name).map_err(Error::io("lock", name))? {
+        Locking::Acquired(lock) => Ok(lock),
+        Locking::HeldBy(pid) => Err(Error::Locked { file: name.to_owned(), pid }),
+    }
+}
+
+/// Writes a whole file and gives it its name when it is durable. Until then it is `NAME.new`; what a crash left under that name is removed.
+///
+/// # Errors
+/// `Io`, of the call that failed: the old file is still there then.
+pub(crate) fn replace(dir: &dyn Dir, name: &str, write: impl FnOnce(&dyn File, &str) -> Result<()>) -> Result<()> {
+    remove_unfinished(dir, name)?;
+    let new = unfinished(name);
+    let file = dir.open(&new, Access::Create).map_err(Error::io("create", &new))?;
+    write(&*file, &new)?;
+    if !planted::has(Mistake::SnapshotNotSynced) {
+        file.sync().map_err(Error::io("sync", &new))?;
+    }
+    dir.rename(&new, name).map_err(Error::io("rename", &new))?;
+    dir.sync().map_err(Error::io("sync of the directory", name))
+}
+
+/// Removes what a crash left of the file being replaced.
+///
+/// # Errors
+/// `Io`.
+pub(crate) fn remove_unfinished(dir: &dyn Dir, name: &str) -> Result<()> {
+    remove(dir, &unfinished(name))
+}
+
+fn unfinished(name: &str) -> String {
+    format!("{name}.new")
+}
+
+/// Removes a file that may not be there.
+///
+/// # Errors
+/// `Io`.
+pub(crate) fn remove(dir: &dyn Dir, name: &str) -> Result<()> {
+    match dir.remove(name) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", name)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Fills `buf` from `offset`.
+///
+/// # Errors
+/// `Corrupt` if the file ends before; `Io`.
+pub(crate) fn read_exact(file: &dyn File, name: &str, buf: &mut [u8], offset: u64) -> Result<()> {
+    let mut filled = 0;
+    while filled < buf.len() {
+        match file.read_at(&mut buf[filled..], offset + filled as u64).map_err(Error::io("read", name))? {
+            0 => {
+                let what = format!("the file ends {} bytes too early", buf.len() - filled);
+                return Err(Error::corrupt(name, offset + filled as u64, what));
+            }
+            read => filled += read,
+        }
+    }
+    Ok(())
+}
+
+/// Sixteen random bytes: which frontier a file belongs to.
+///
+/// # Errors
+/// `Io`.
+pub(crate) fn new_id(dir: &dyn Dir) -> Result<[u8; 16]> {
+    let mut id = [0; 16];
+    dir.random(&mut id).map_err(Error::io("random bytes", "the system"))?;
+    Ok(id)
+}
+
+/// `N` bytes at `offset`, which lie within `bytes`.
+pub(crate) fn array<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
+    let mut array = [0; N];
+    array.copy_from_slice(&bytes[offset..offset + N]);
+    array
+}
+
+/// Bytes of a header, whatever the file.
+pub(crate) const HEADER_BYTES: usize = 512;
+const VERSION: u16 = 1;
+
+/// The header of a file: magic, versions, the frontier's id, a number, zeros, and a CRC-32 of all before it.
+pub(crate) fn header(magic: [u8; 8], id: &[u8; 16], number: u64) -> [u8; HEADER_BYTES] {
+    let mut bytes = [0; HEADER_BYTES];
+    bytes[..8].copy_from_slice(&magic);
+    bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[10..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[16..32].copy_from_slice(id);
+    bytes[32..40].copy_from_slice(&number.to_le_bytes());
+    let crc = crc32fast::hash(&bytes[..HEADER_BYTES - 4]);
+    bytes[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+/// The id and the number in a file's header.
+///
+/// # Errors
+/// `Corrupt`, `NewerFormat`, `Io`.
+pub(crate) fn read_header(file: &dyn File, name: &str, magic: [u8; 8]) -> Result<([u8; 16], u64)> {
+    let mut bytes = [0; HEADER_BYTES];
+    read_exact(file, name, &mut bytes, 0)?;
+    if bytes[..8] != magic {
+        return Err(Error::corrupt(name, 0, "this is no such file of a frontier"));
+    }
+    let found = u16::from_le_bytes(array(&bytes, 8));
+    if found > VERSION {
+        return Err(Error::NewerFormat { file: name.to_owned(), found, supported: VERSION });
+    }
+    let (id, number) = (array(&bytes, 16), u64::from_le_bytes(array(&bytes, 32)));
+    if bytes != header(magic, &id, number) {
+        return Err(Error::corrupt(name, 8, "the header's checksum is another"));
+    }
+    Ok((id, number))
+}

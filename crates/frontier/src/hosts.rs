@@ -1,0 +1,180 @@
+//! The hosts: their names, how politely they are asked, and which of their pages are ready.
+//!
+//! A host has two queues of pages, never fetched and due again, each a heap by class of credit. As in [`crate::buckets`] an entry is
+//! never moved: a page whose class changes gets another one, and an entry that is not true any more is dropped when it comes up.
+//!
+//! Invariant: each page in the status `Ready` or `Due` has an entry with its class in its host's queue of that kind.
+
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::Arc;
+
+use crate::credit::{Ledger, class};
+use crate::grow::push;
+use crate::pages::Pages;
+
+/// Entries of a queue beyond two for each page in it, before it is swept.
+const SLACK: usize = 64;
+
+/// A page in a queue: its class in the high half, and in the low half what lets older pages come first among equals.
+fn entry(class: u16, page: u32) -> u64 {
+    u64::from(class) << 32 | u64::from(!page)
+}
+
+fn of_entry(entry: u64) -> (u16, u32) {
+    ((entry >> 32) as u16, !(entry as u32))
+}
+
+/// A host.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) name: Arc<str>,
+    /// Pages of it that are known.
+    pub(crate) pages: u32,
+    /// Between the begins of two fetches, if it has a delay of its own.
+    pub(crate) delay_ms: Option<u64>,
+    /// Nothing is fetched before this.
+    pub(crate) hold_until_ms: u64,
+    /// When the last fetch began in this process.
+    pub(crate) began_ms: Option<u64>,
+    pub(crate) in_flight: u32,
+    queues: [BinaryHeap<u64>; 2],
+    /// Pages in each.
+    ready: [u32; 2],
+    /// The class under which the host stands among the open ones, by kind.
+    pub(crate) offered: [Option<u16>; 2],
+    /// The time of its entry among those that wait.
+    pub(crate) wakes_ms: Option<u64>,
+}
+
+impl Host {
+    fn new(name: Arc<str>) -> Host {
+        Host {
+            name,
+            pages: 0,
+            delay_ms: None,
+            hold_until_ms: 0,
+            began_ms: None,
+            in_flight: 0,
+            queues: [BinaryHeap::new(), BinaryHeap::new()],
+            ready: [0; 2],
+            offered: [None; 2],
+            wakes_ms: None,
+        }
+    }
+
+    /// Nothing is fetched from it before this time.
+    pub(crate) fn next_at_ms(&self, delay_ms: u64) -> u64 {
+        let delay_ms = self.delay_ms.unwrap_or(delay_ms);
+        self.hold_until_ms.max(self.began_ms.map_or(0, |began| began.saturating_add(delay_ms)))
+    }
+
+    pub(crate) fn ready(&self) -> u32 {
+        self.ready[0] + self.ready[1]
+    }
+
+    /// The class of the best page of a kind.
+    pub(crate) fn top(&mut self, kind: usize, pages: &Pages, ledger: &Ledger) -> Option<u16> {
+        while let Some((at, page)) = self.queues[kind].peek().map(|top| of_entry(*top)) {
+            if is_true(kind, at, page, pages, ledger) {
+                return Some(at);
+            }
+            self.queues[kind].pop();
+        }
+        None
+    }
+
+    /// Takes the best page of a kind; [`Host::top`] was just asked.
+    pub(crate) fn take(&mut self, kind: usize) -> Option<u32> {
+        let (_, page) = of_entry(self.queues[kind].pop()?);
+        self.ready[kind] -= 1;
+        Some(page)
+    }
+
+    /// Puts a page into a queue.
+    pub(crate) fn put(&mut self, kind: usize, page: u32, ledger: &Ledger) {
+        self.ready[kind] += 1;
+        self.queues[kind].push(entry(class(ledger.credit(page)), page));
+    }
+
+    /// Gives a page in a queue another entry: its class has changed.
+    pub(crate) fn put_again(&mut self, kind: usize, page: u32, pages: &Pages, ledger: &Ledger) {
+        self.queues[kind].push(entry(class(ledger.credit(page)), page));
+        if self.queues[kind].len() > 2 * self.ready[kind] as usize + SLACK {
+            let mut kept = std::mem::take(&mut self.queues[kind]).into_vec();
+            kept.sort_unstable();
+            kept.dedup();
+            kept.retain(|entry| is_true(kind, of_entry(*entry).0, of_entry(*entry).1, pages, ledger));
+            kept.shrink_to(kept.len() + kept.len() / 2);
+            self.queues[kind] = kept.into();
+        }
+    }
+
+    /// Empties the queues, before they are filled anew.
+    pub(crate) fn clear(&mut self) {
+        self.queues = [BinaryHeap::new(), BinaryHeap::new()];
+        (self.ready, self.offered, self.wakes_ms) = ([0; 2], [None; 2], None);
+    }
+}
+
+fn is_true(kind: usize, at: u16, page: u32, pages: &Pages, ledger: &Ledger) -> bool {
+    pages.status(page).queue() == Some(kind) && class(ledger.credit(page)) == at
+}
+
+/// All hosts, by number and by name.
+#[derive(Debug, Default)]
+pub(crate) struct Hosts {
+    hosts: Vec<Host>,
+    numbers: HashMap<Arc<str>, u32>,
+    name_bytes: u64,
+}
+
+impl Hosts {
+    /// The host of a URL, as far as politeness goes; empty if it has none.
+    pub(crate) fn name_of(url: &str) -> &str {
+        // The host is a part of the URL between ASCII bytes, so it is text too.
+        urlindex::host(url.as_bytes()).and_then(|host| std::str::from_utf8(host).ok()).unwrap_or("")
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<u32> {
+        self.numbers.get(name).copied()
+    }
+
+    /// The number of a host, which is added if it is not known.
+    pub(crate) fn enter(&mut self, name: &str) -> u32 {
+        if let Some(number) = self.find(name) {
+            return number;
+        }
+        let (number, name) = (self.hosts.len() as u32, Arc::<str>::from(name));
+        self.name_bytes += name.len() as u64 + 16;
+        push(&mut self.hosts, Host::new(Arc::clone(&name)));
+        self.numbers.insert(name, number);
+        number
+    }
+
+    pub(crate) fn get(&self, number: u32) -> &Host {
+        &self.hosts[number as usize]
+    }
+
+    pub(crate) fn get_mut(&mut self, number: u32) -> &mut Host {
+        &mut self.hosts[number as usize]
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.hosts.len() as u32
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Host> {
+        self.hosts.iter()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Host> {
+        self.hosts.iter_mut()
+    }
+
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let queues = |host: &Host| host.queues.iter().map(|queue| 8 * queue.capacity()).sum::<usize>();
+        let queues: usize = self.hosts.iter().map(queues).sum();
+        let entries = self.hosts.capacity() * size_of::<Host>() + self.numbers.capacity() * (size_of::<Arc<str>>() + 9);
+        (queues + entries) as u64 + self.name_bytes
+    }
+}

@@ -1,0 +1,241 @@
+//! The journal: what was told since the last snapshot, in batches.
+//!
+//! | offset | size | meaning |
+//! |---|---|---|
+//! | 0 | 512 | header, magic `FMFJRNL1`, with the journal's number |
+//! | 512 | | batches, each from a multiple of 512 on |
+//!
+//! A batch:
+//!
+//! | offset | size | meaning |
+//! |---|---|---|
+//! | 0 | 4 | CRC-32 of the frontier's id, the journal's number, the batch's offset (8 bytes each) and bytes 4 to 24 + n |
+//! | 4 | 4 | magic `FMFB` |
+//! | 8 | 8 | n, the records' length |
+//! | 16 | 8 | the file's length that was durable before this batch was written |
+//! | 24 | n | records ([`crate::record`]); zeros up to the next multiple of 512 |
+//!
+//! A commit is a batch and a sync. No sector is written twice, so that a batch that was durable stays as it is. Recovery takes batches up
+//! to the first that is not whole: what follows was never synced, unless a later batch says that this one was durable; then it is rot,
+//! and an error. A journal that is closed ends with an empty batch that says so of all.
+
+use std::sync::Arc;
+
+use crc32fast::Hasher;
+use filemap_io::{Access, Advice, Dir, File};
+
+use crate::error::{Error, Result};
+use crate::files::{self, HEADER_BYTES, array};
+use crate::planted::{self, Mistake};
+use crate::record::Record;
+
+const MAGIC: [u8; 8] = *b"FMFJRNL1";
+const BATCH_MAGIC: [u8; 4] = *b"FMFB";
+const BATCH_HEAD_BYTES: u64 = 24;
+const SECTOR_BYTES: u64 = 512;
+/// Records wait for a commit, or for so many bytes of them.
+const BUFFER_BYTES: usize = 4 << 20;
+
+/// The name of the journal of a number.
+pub(crate) fn name(number: u64) -> String {
+    format!("frontier.{number}.journal")
+}
+
+/// Whether a file is a journal of a frontier, by its name.
+pub(crate) fn is_name(file: &str) -> bool {
+    let number = file.strip_prefix("frontier.").and_then(|rest| rest.strip_suffix(".journal"));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// An open journal.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    name: String,
+    file: Arc<dyn File>,
+    id: [u8; 16],
+    number: u64,
+    /// Where the next batch goes.
+    end: u64,
+    /// The length that is durable.
+    durable: u64,
+    /// Records that are not written yet, behind the room for the batch's head.
+    buffer: Vec<u8>,
+}
+
+impl Journal {
+    /// A new journal, durable but for its name.
+    pub(crate) fn create(dir: &dyn Dir, id: [u8; 16], number: u64) -> Result<Journal> {
+        let name = name(number);
+        files::remove(dir, &name)?;
+        let file = dir.open(&name, Access::Create).map_err(Error::io("create", &name))?;
+        file.write_at(&files::header(MAGIC, &id, number), 0).map_err(Error::io("write", &name))?;
+        file.sync().map_err(Error::io("sync", &name))?;
+        Ok(Journal::with(file, name, id, number))
+    }
+
+    fn with(file: Arc<dyn File>, name: String, id: [u8; 16], number: u64) -> Journal {
+        let start = HEADER_BYTES as u64;
+        Journal { name, file, id, number, end: start, durable: start, buffer: empty_buffer() }
+    }
+
+    /// Opens a journal, and gives `replay` its records in the order in which they came. What a crash left behind them is cut off.
+    ///
+    /// # Errors
+    /// `Corrupt`, `NewerFormat`, `Io`, and what `replay` returns.
+    pub(crate) fn open(
+        dir: &dyn Dir,
+        id: [u8; 16],
+        number: u64,
+        mut replay: impl FnMut(Record<'_>) -> std::result::Result<(), String>,
+    ) -> Result<Journal> {
+        let name = name(number);
+        let file = dir.open(&name, Access::Write).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Error::corrupt(&name, 0, "the file is gone"),
+            _ => Error::io("open", &name)(error),
+        })?;
+        // What the cache holds and the device does not (after a sync that failed) must not be taken for durable.
+        file.sync().map_err(Error::io("sync", &name))?;
+        file.advise(Advice::DropCache, 0, 0);
+        let mut journal = Journal::with(file, name, id, number);
+        if files::read_header(&*journal.file, &journal.name, MAGIC)? != (id, number) {
+            return Err(Error::corrupt(&journal.name, 16, "the file is another journal"));
+        }
+        let len = journal.file.len().map_err(Error::io("length", &journal.name))?;
+        while let Some((payload, _)) = journal.batch(journal.end, len)? {
+            let mut rest = &payload[..];
+            while !rest.is_empty() {
+                let at = journal.end + BATCH_HEAD_BYTES + (payload.len() - rest.len()) as u64;
+                let bad = |what: &str| Error::corrupt(&journal.name, at, what);
+                let record = Record::decode(&mut rest).ok_or_else(|| bad("this is no record"))?;
+                replay(record).map_err(|what| bad(&what))?;
+            }
+            journal.end += batch_bytes(payload.len() as u64);
+        }
+        journal.check_rest(len)?;
+        journal.file.set_len(journal.end).map_err(Error::io("set length", &journal.name))?;
+        journal.file.sync().map_err(Error::io("sync", &journal.name))?;
+        journal.durable = journal.end;
+        Ok(journal)
+    }
+
+    /// The records of the batch at an offset, and what was durable before it; `None` if there is no whole one.
+    fn batch(&self, offset: u64, len: u64) -> Result<Option<(Vec<u8>, u64)>> {
+        if offset + BATCH_HEAD_BYTES > len {
+            return Ok(None);
+        }
+        let mut head = [0; BATCH_HEAD_BYTES as usize];
+        files::read_exact(&*self.file, &self.name, &mut head, offset)?;
+        let payload_bytes = u64::from_le_bytes(array(&head, 8));
+        if head[4..8] != BATCH_MAGIC || payload_bytes > len - offset - BATCH_HEAD_BYTES {
+            return Ok(None);
+        }
+        let mut payload = vec![0; payload_bytes as usize];
+        files::read_exact(&*self.file, &self.name, &mut payload, offset + BATCH_HEAD_BYTES)?;
+        let is_whole = u32::from_le_bytes(array(&head, 0)) == self.checksum(offset, &head[4..], &payload);
+        Ok(is_whole.then(|| (payload, u64::from_le_bytes(array(&head, 16)))))
+    }
+
+    /// Looks through what follows the last whole batch for one that says that more was durable.
+    fn check_rest(&self, len: u64) -> Result<()> {
+        let mut at = self.end + SECTOR_BYTES;
+        while at < len {
+            if let Some((_, durable)) = self.batch(at, len)?
+                && durable > self.end
+            {
+                return Err(Error::corrupt(&self.name, self.end, "a batch that was durable is not what was written"));
+            }
+            at += SECTOR_BYTES;
+        }
+        Ok(())
+    }
+
+    /// Adds a record, which is durable after the next commit.
+    pub(crate) fn append(&mut self, record: &Record<'_>) {
+        record.encode(&mut self.buffer);
+    }
+
+    /// Writes what waits in memory, if that is much.
+    pub(crate) fn flush_if_full(&mut self) -> Result<()> {
+        if self.buffer.len() >= BUFFER_BYTES { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        let payload_bytes = self.buffer.len() as u64 - BATCH_HEAD_BYTES;
+        self.buffer[4..8].copy_from_slice(&BATCH_MAGIC);
+        self.buffer[8..16].copy_from_slice(&payload_bytes.to_le_bytes());
+        self.buffer[16..24].copy_from_slice(&self.durable.to_le_bytes());
+        let (head, payload) = self.buffer.split_at(BATCH_HEAD_BYTES as usize);
+        let crc = self.checksum(self.end, &head[4..], payload);
+        self.buffer[..4].copy_from_slice(&crc.to_le_bytes());
+        self.buffer.resize(batch_bytes(payload_bytes) as usize, 0);
+        self.file.write_at(&self.buffer, self.end).map_err(Error::io("write", &self.name))?;
+        self.end += self.buffer.len() as u64;
+        self.buffer = empty_buffer();
+        Ok(())
+    }
+
+    /// Makes all records durable.
+    pub(crate) fn commit(&mut self) -> Result<()> {
+        if self.buffer.len() as u64 > BATCH_HEAD_BYTES {
+            self.write()?;
+        }
+        self.sync()
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        if self.durable == self.end {
+            return Ok(());
+        }
+        if !planted::has(Mistake::JournalNotSynced) {
+            self.file.sync().map_err(Error::io("sync", &self.name))?;
+        }
+        self.durable = self.end;
+        Ok(())
+    }
+
+    /// Commits, and notes that all is durable: so that rot in the last batch is told from a crash.
+    pub(crate) fn close(&mut self) -> Result<()> {
+        self.commit()?;
+        if self.end > HEADER_BYTES as u64 {
+            self.write()?;
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Bytes of the file, with those that wait.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.end + self.buffer.len() as u64 - BATCH_HEAD_BYTES
+    }
+
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.buffer.capacity() as u64
+    }
+
+    fn checksum(&self, offset: u64, head: &[u8], payload: &[u8]) -> u32 {
+        let mut hasher = Hasher::new();
+        hasher.update(&self.id);
+        hasher.update(&self.number.to_le_bytes());
+        hasher.update(&offset.to_le_bytes());
+        hasher.update(head);
+        hasher.update(payload);
+        hasher.finalize()
+    }
+}
+
+fn empty_buffer() -> Vec<u8> {
+    vec![0; BATCH_HEAD_BYTES as usize]
+}
+
+/// What a batch takes in the file.
+fn batch_bytes(payload_bytes: u64) -> u64 {
+    (BATCH_HEAD_BYTES + payload_bytes).next_multiple_of(SECTOR_BYTES)
+}

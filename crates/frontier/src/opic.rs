@@ -1,0 +1,186 @@
+//! On-line page importance of a graph in memory: the credit, and the order of visits, without hosts, files or time.
+//!
+//! For a graph that is there as a whole, and to try policies: [`crate::Frontier`] is the same ledger under queues of hosts. Pages are
+//! numbers from 0 on; whoever knows the links tells them at each visit, and none are kept.
+//!
+//! The budget is split: a part of the visits goes to pages that were visited before, the rest to those that were not. In each part the
+//! page with the most credit comes first, to a fifth: pages are queued by quarters of a doubling of credit.
+
+use crate::buckets::Buckets;
+use crate::credit::{Ledger, TOTAL, Totals, class};
+use crate::error::{Error, Result};
+use crate::grow::push;
+use crate::options::Rent;
+
+/// A page that was visited.
+const VISITED: u8 = 1;
+/// A page that gets rent though it was not.
+const SEED: u8 = 2;
+/// Entries of the queues beyond two for each page, before they are swept.
+const SLACK: usize = 1024;
+
+/// On-line importance in memory.
+#[derive(Clone, Debug)]
+pub struct Opic {
+    ledger: Ledger,
+    marks: Vec<u8>,
+    /// Pages never visited; pages visited before.
+    queues: [Buckets; 2],
+    rent: Rent,
+    refresh_share: f64,
+    visits: u64,
+    refreshes: u64,
+}
+
+impl Opic {
+    /// No pages. `tax` is 0.01 to 0.99, `refresh_share` 0 to 1; for `window` see [`crate::FrontierOptions::window`].
+    ///
+    /// # Errors
+    /// `InvalidOption`.
+    pub fn new(tax: f64, rent: Rent, window: f64, refresh_share: f64) -> Result<Opic> {
+        crate::FrontierOptions::new().tax(tax).window(window).refresh_share(refresh_share).check()?;
+        Ok(Opic {
+            ledger: Ledger::new(Totals::new(tax, window)),
+            marks: Vec::new(),
+            queues: [Buckets::new(), Buckets::new()],
+            rent,
+            refresh_share,
+            visits: 0,
+            refreshes: 0,
+        })
+    }
+
+    /// A graph all of whose pages are known and count as visited: they share the credit.
+    ///
+    /// # Errors
+    /// `InvalidOption`.
+    pub fn whole(pages: u32, tax: f64, window: f64) -> Result<Opic> {
+        let mut opic = Opic::new(tax, Rent::Crawled, window, 1.0)?;
+        for page in 0..pages {
+            opic.add();
+            opic.marks[page as usize] = VISITED;
+        }
+        opic.share_virtual();
+        Ok(opic)
+    }
+
+    /// Adds a page, without credit; its number.
+    pub fn add(&mut self) -> u32 {
+        let page = self.marks.len() as u32;
+        self.ledger.add(0, 0.0);
+        push(&mut self.marks, 0);
+        self.queues[0].push(class(0), page);
+        page
+    }
+
+    /// Makes pages start pages: they share what the virtual page holds, in the beginning all there is.
+    ///
+    /// # Errors
+    /// `InvalidOption` if there is no such page.
+    pub fn seed(&mut self, pages: &[u32]) -> Result<()> {
+        if let Some(page) = pages.iter().find(|page| **page as usize >= self.marks.len()) {
+            return Err(Error::option("pages", format!("there is no page {page}")));
+        }
+        pages.iter().for_each(|page| self.marks[*page as usize] |= SEED);
+        let Opic { ledger, marks, queues, .. } = self;
+        ledger.share_virtual(pages.iter().copied(), |page, before, after| requeue(queues, marks, page, before, after));
+        Ok(())
+    }
+
+    /// The page to visit now, and whether it was visited before. It stays where it is until [`Opic::visited`] is told.
+    pub fn next(&mut self) -> Option<(u32, bool)> {
+        let Opic { ledger, queues, marks, .. } = self;
+        let wants_refresh = (self.refreshes as f64) < self.refresh_share * (self.visits + 1) as f64;
+        for kind in [usize::from(wants_refresh), usize::from(!wants_refresh)] {
+            let is_true = |at: u16, page: u32| kind_of(marks, page) == kind && class(ledger.credit(page)) == at;
+            if let Some((_, page)) = queues[kind].peek(is_true) {
+                return Some((page, kind == 1));
+            }
+        }
+        None
+    }
+
+    /// Visits a page: its credit goes to its links, each of which is named once, and which were added before.
+    ///
+    /// # Errors
+    /// `InvalidOption` if there is no such page.
+    #[inline]
+    pub fn visited(&mut self, page: u32, links: &[u32]) -> Result<()> {
+        let pages = self.marks.len() as u32;
+        if let Some(page) = links.iter().chain([&page]).find(|page| **page >= pages) {
+            return Err(Error::option("links", format!("there is no page {page}")));
+        }
+        let Opic { ledger, marks, queues, .. } = self;
+        self.visits += 1;
+        self.refreshes += u64::from(marks[page as usize] & VISITED);
+        marks[page as usize] |= VISITED;
+        ledger.visit(page, links, 0, |link, before, after| requeue(queues, marks, link, before, after));
+        if self.ledger.is_rent_due() {
+            self.share_virtual();
+        }
+        if self.queues.iter().map(Buckets::len).sum::<usize>() > 2 * self.marks.len() + SLACK {
+            self.sweep();
+        }
+        Ok(())
+    }
+
+    fn share_virtual(&mut self) {
+        let Opic { ledger, marks, queues, .. } = self;
+        let all = self.rent == Rent::Known;
+        let members = (0..marks.len() as u32).filter(|page| all || marks[*page as usize] != 0);
+        ledger.share_virtual(members, |page, before, after| requeue(queues, marks, page, before, after));
+    }
+
+    /// Drops entries that are not true any more.
+    fn sweep(&mut self) {
+        let Opic { ledger, marks, queues, .. } = self;
+        for (kind, queue) in queues.iter_mut().enumerate() {
+            queue.sweep(|at, page| kind_of(marks, page) == kind && class(ledger.credit(page)) == at);
+        }
+    }
+
+    /// The estimate of a page's importance; all pages have 1 together.
+    pub fn importance(&self, page: u32) -> f64 {
+        self.ledger.importance(page)
+    }
+
+    /// The credit that a page holds, in units of which there are [`Opic::total`].
+    pub fn credit(&self, page: u32) -> u64 {
+        self.ledger.credit(page)
+    }
+
+    /// All credit there is.
+    pub fn total(&self) -> u64 {
+        TOTAL
+    }
+
+    /// The credit of all pages and the virtual page, added up: [`Opic::total`], always. O(pages).
+    pub fn sum(&self) -> u128 {
+        self.ledger.sum()
+    }
+
+    /// How often all credit was handed on.
+    pub fn turns(&self) -> f64 {
+        self.ledger.totals.turns
+    }
+
+    /// Memory that this holds.
+    pub fn memory_bytes(&self) -> u64 {
+        let queues: u64 = self.queues.iter().map(Buckets::memory_bytes).sum();
+        self.ledger.memory_bytes() + self.marks.capacity() as u64 + queues
+    }
+}
+
+#[inline]
+fn kind_of(marks: &[u8], page: u32) -> usize {
+    usize::from(marks[page as usize] & VISITED)
+}
+
+/// Gives a page another entry when its class has changed.
+#[inline]
+fn requeue(queues: &mut [Buckets; 2], marks: &[u8], page: u32, before: u64, after: u64) {
+    let now = class(after);
+    if now != class(before) || before == 0 {
+        queues[kind_of(marks, page)].push(now, page);
+    }
+}

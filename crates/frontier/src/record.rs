@@ -1,0 +1,260 @@
+//! What the journal holds: one record for each thing that was told. Encode beside decode.
+//!
+//! A record is a tag of one byte and fields. Numbers are LEB128: seven bits a byte, the lowest first, the highest bit of a byte says that
+//! another follows. A text is its length and its bytes, UTF-8. A list is its length and its elements; page numbers in a list rise, and
+//! each is written as the difference to the one before.
+//!
+//! | tag | record | fields |
+//! |---|---|---|
+//! | 1 | seeds | list of known pages, list of new URLs |
+//! | 2 | done | page, due, age, links lost, list of known pages, depth of new ones, list of new URLs |
+//! | 3 | failed | page, failure's code, attempts, due, 1 if the page is given up |
+//! | 4 | delay | host, 0 or 1 + milliseconds |
+//! | 5 | hold | host, milliseconds |
+//!
+//! *Due* is in seconds, 0 for never; *age* the step of the age at which a page is fetched again. A journal is replayed by the code that
+//! wrote it down, so a record holds what was decided, not what it was decided by.
+
+use crate::outcome::FailureKind;
+
+/// One thing that was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Record<'a> {
+    Seeds { known: Vec<u32>, new: Vec<&'a str> },
+    Done { page: u32, due_s: u32, age: u8, lost: u32, known: Vec<u32>, depth: u16, new: Vec<&'a str> },
+    Failed { page: u32, code: u8, attempts: u8, due_s: u32, is_gone: bool },
+    Delay { host: &'a str, delay_ms: Option<u64> },
+    Hold { host: &'a str, until_ms: u64 },
+}
+
+fn put_number(to: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        to.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    to.push(value as u8);
+}
+
+fn put_text(to: &mut Vec<u8>, text: &str) {
+    put_number(to, text.len() as u64);
+    to.extend_from_slice(text.as_bytes());
+}
+
+fn put_pages(to: &mut Vec<u8>, pages: &[u32]) {
+    put_number(to, pages.len() as u64);
+    let mut last = 0;
+    for page in pages {
+        put_number(to, u64::from(page - last));
+        last = *page;
+    }
+}
+
+fn put_texts(to: &mut Vec<u8>, texts: &[&str]) {
+    put_number(to, texts.len() as u64);
+    texts.iter().for_each(|text| put_text(to, text));
+}
+
+impl<'a> Record<'a> {
+    /// Appends the record's bytes. Lists of pages are sorted.
+    pub(crate) fn encode(&self, to: &mut Vec<u8>) {
+        match self {
+            Record::Seeds { known, new } => {
+                to.push(1);
+                put_pages(to, known);
+                put_texts(to, new);
+            }
+            Record::Done { page, due_s, age, lost, known, depth, new } => {
+                to.push(2);
+                [*page, *due_s, u32::from(*age), *lost].iter().for_each(|field| put_number(to, u64::from(*field)));
+                put_pages(to, known);
+                put_number(to, u64::from(*depth));
+                put_texts(to, new);
+            }
+            Record::Failed { page, code, attempts, due_s, is_gone } => {
+                to.push(3);
+                let fields = [*page, u32::from(*code), u32::from(*attempts), *due_s, u32::from(*is_gone)];
+                fields.iter().for_each(|field| put_number(to, u64::from(*field)));
+            }
+            Record::Delay { host, delay_ms } => {
+                to.push(4);
+                put_text(to, host);
+                put_number(to, delay_ms.map_or(0, |delay| delay.saturating_add(1)));
+            }
+            Record::Hold { host, until_ms } => {
+                to.push(5);
+                put_text(to, host);
+                put_number(to, *until_ms);
+            }
+        }
+    }
+
+    /// The first record of some bytes, which are what is left of it: `None` if they are none.
+    pub(crate) fn decode(bytes: &mut &'a [u8]) -> Option<Record<'a>> {
+        let mut from = Bytes { rest: bytes };
+        let record = match from.byte()? {
+            1 => Record::Seeds { known: from.pages()?, new: from.texts()? },
+            2 => Record::Done {
+                page: from.small()?,
+                due_s: from.small()?,
+                age: from.small().filter(|age| *age < 16)? as u8,
+                lost: from.small()?,
+                known: from.pages()?,
+                depth: u16::try_from(from.small()?).ok()?,
+                new: from.texts()?,
+            },
+            3 => Record::Failed {
+                page: from.small()?,
+                code: u8::try_from(from.small()?).ok().filter(|code| FailureKind::of_code(*code).is_some())?,
+                attempts: from.small().filter(|attempts| *attempts < 16)? as u8,
+                due_s: from.small()?,
+                is_gone: from.small().filter(|gone| *gone < 2)? == 1,
+            },
+            4 => Record::Delay { host: from.text()?, delay_ms: from.number()?.checked_sub(1) },
+            5 => Record::Hold { host: from.text()?, until_ms: from.number()? },
+            _ => return None,
+        };
+        *bytes = from.rest;
+        Some(record)
+    }
+}
+
+struct Bytes<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Bytes<'a> {
+    fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(*first)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                return None;
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn small(&mut self) -> Option<u32> {
+        u32::try_from(self.number()?).ok()
+    }
+
+    /// A length of things that take a byte each at least, so that no list is longer than the bytes that are there.
+    fn length(&mut self) -> Option<usize> {
+        usize::try_from(self.number()?).ok().filter(|len| *len <= self.rest.len())
+    }
+
+    fn text(&mut self) -> Option<&'a str> {
+        let len = self.length()?;
+        let (text, rest) = self.rest.split_at(len);
+        self.rest = rest;
+        std::str::from_utf8(text).ok()
+    }
+
+    fn pages(&mut self) -> Option<Vec<u32>> {
+        let len = self.length()?;
+        let mut last = 0u32;
+        let mut pages = Vec::new();
+        for at in 0..len {
+            // Each is named once.
+            let gap = self.small().filter(|gap| at == 0 || *gap > 0)?;
+            last = last.checked_add(gap)?;
+            pages.push(last);
+        }
+        Some(pages)
+    }
+
+    fn texts(&mut self) -> Option<Vec<&'a str>> {
+        (0..self.length()?).map(|_| self.text()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn records() -> Vec<Record<'static>> {
+        vec![
+            Record::Seeds { known: vec![0, 5], new: vec!["http://a.example/", "é"] },
+            Record::Done {
+                page: 7,
+                due_s: 1_700_000_000,
+                age: 15,
+                lost: 3,
+                known: vec![1, 2, 300, u32::MAX],
+                depth: 65_535,
+                new: vec!["http://b.example/x"],
+            },
+            Record::Done { page: 0, due_s: 0, age: 0, lost: 0, known: vec![], depth: 0, new: vec![] },
+            Record::Failed { page: 1 << 30, code: 12, attempts: 5, due_s: 9, is_gone: true },
+            Record::Delay { host: "a.example", delay_ms: None },
+            Record::Delay { host: "", delay_ms: Some(0) },
+            Record::Hold { host: "a.example", until_ms: u64::MAX },
+        ]
+    }
+
+    #[test]
+    fn records_come_back_as_they_were_one_behind_the_other() {
+        let mut bytes = Vec::new();
+        records().iter().for_each(|record| record.encode(&mut bytes));
+        let mut rest = &bytes[..];
+        let decoded: Vec<Record<'_>> = std::iter::from_fn(|| Record::decode(&mut rest)).collect();
+        assert_eq!(decoded, records());
+        assert!(rest.is_empty());
+    }
+
+    /// Journals hold these: they must never change.
+    #[test]
+    fn the_bytes_are_the_golden_ones() {
+        let mut bytes = Vec::new();
+        Record::Done { page: 300, due_s: 0, age: 8, lost: 0, known: vec![2, 5], depth: 1, new: vec!["ab"] }
+            .encode(&mut bytes);
+        assert_eq!(bytes, [2, 0xac, 2, 0, 8, 0, 2, 2, 3, 1, 1, 2, b'a', b'b']);
+        bytes.clear();
+        Record::Failed { page: 1, code: 4, attempts: 2, due_s: 128, is_gone: false }.encode(&mut bytes);
+        assert_eq!(bytes, [3, 1, 4, 2, 0x80, 1, 0]);
+    }
+
+    #[test]
+    fn a_record_that_is_cut_short_is_none() {
+        for record in records() {
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            for len in 0..bytes.len() {
+                assert_eq!(Record::decode(&mut &bytes[..len]), None, "{record:?} at {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn pages_that_are_named_twice_and_lists_longer_than_the_record_are_none() {
+        assert_eq!(Record::decode(&mut &[1, 2, 5, 0, 0][..]), None);
+        assert_eq!(Record::decode(&mut &[1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1][..]), None);
+        assert_eq!(Record::decode(&mut &[3, 1, 13, 0, 0, 0][..]), None);
+        assert_eq!(Record::decode(&mut &[9][..]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_records_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..200), tag in 0u8..7) {
+            let bytes = [&[tag][..], &bytes].concat();
+            let mut rest = &bytes[..];
+            while let Some(record) = Record::decode(&mut rest) {
+                let mut again = Vec::new();
+                record.encode(&mut again);
+                prop_assert_eq!(Record::decode(&mut &again[..]), Some(record));
+            }
+        }
+    }
+}

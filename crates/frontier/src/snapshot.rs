@@ -1,0 +1,219 @@
+//! The snapshot: the whole state at the beginning of a journal. It is a frontier's first file, and says which the others are.
+//!
+//! The contents of its blocks ([`crate::blocks`]), numbers little-endian; the header's magic is `FMFSNAP1`, its number the journal's:
+//!
+//! | size | meaning |
+//! |---|---|
+//! | 4, 4 | pages; hosts |
+//! | 8, 8 | bytes of the file of URLs; seed of the fingerprints |
+//! | 8, 8 | rent (0: crawled pages and seeds, 1: all); tax in parts of 2^32 |
+//! | 8 each | virtual page's credit; growth, weight, weighted turns, turns (floating point); visits since the last sweep |
+//! | 8 each | fetches, refreshes, failures told |
+//! | 2 + n + 8 + 8 each | hosts: length of the name, name, 0 or 1 + delay in ms, hold until ms |
+//! | 32 each | pages |
+//! | 8 for each 16 pages | where groups of URLs begin |
+//!
+//! A page: fingerprint (8), credit (8), history (4, floating point), host (4), due in seconds or 0 (4), marks (2), 0 (2). A page in flight
+//! is written as one that waits for its turn.
+
+use filemap_io::{Access, Dir};
+
+use crate::blocks::{BlockReader, BlockWriter};
+use crate::credit::{Ledger, TOTAL, Totals};
+use crate::error::{Error, Result};
+use crate::files::{self, HEADER_BYTES, array};
+use crate::hosts::Hosts;
+use crate::options::Rent;
+use crate::pages::{Marks, Pages, Status};
+use crate::state::{State, Told};
+use crate::texts::Texts;
+
+pub(crate) const NAME: &str = "frontier.snapshot";
+const MAGIC: [u8; 8] = *b"FMFSNAP1";
+const PAGE_BYTES: usize = 32;
+/// Pages of a group of URLs.
+const GROUP: u32 = 16;
+
+/// Replaces the snapshot by the state as it is, at the beginning of the journal `number`; its length.
+///
+/// # Errors
+/// `Io`: the old snapshot is still there then.
+pub(crate) fn write(dir: &dyn Dir, id: [u8; 16], number: u64, state: &State) -> Result<u64> {
+    let mut len = 0;
+    files::replace(dir, NAME, |file, name| {
+        let mut blocks = BlockWriter::new(file, name, MAGIC, id, number)?;
+        put_totals(&mut blocks, state)?;
+        for host in state.hosts.iter() {
+            blocks.put(&(host.name.len() as u16).to_le_bytes())?;
+            blocks.put(host.name.as_bytes())?;
+            blocks.put(&host.delay_ms.map_or(0, |delay| delay.saturating_add(1)).to_le_bytes())?;
+            blocks.put(&host.hold_until_ms.to_le_bytes())?;
+        }
+        let mut due_s = vec![0; state.pages.len() as usize];
+        state.queue.timers().for_each(|(page, due)| due_s[page as usize] = due);
+        for (page, due_s) in due_s.into_iter().enumerate() {
+            blocks.put(&page_bytes(state, page as u32, due_s))?;
+        }
+        state.texts.groups().iter().try_for_each(|group| blocks.put(&group.to_le_bytes()))?;
+        len = blocks.finish()?;
+        Ok(())
+    })?;
+    Ok(len)
+}
+
+fn put_totals(blocks: &mut BlockWriter<'_>, state: &State) -> Result<()> {
+    blocks.put(&state.pages.len().to_le_bytes())?;
+    blocks.put(&state.hosts.len().to_le_bytes())?;
+    let totals = &state.ledger.totals;
+    let numbers = [
+        state.texts.bytes(),
+        state.pages.seed(),
+        u64::from(state.rent == Rent::Known),
+        u64::from(totals.tax),
+        totals.virtual_credit,
+        totals.growth.to_bits(),
+        totals.weight.to_bits(),
+        totals.weighted_turns.to_bits(),
+        totals.turns.to_bits(),
+        totals.visits_since_sweep,
+        state.told.fetches,
+        state.told.refreshes,
+        state.told.failures,
+    ];
+    numbers.iter().try_for_each(|number| blocks.put(&number.to_le_bytes()))
+}
+
+fn page_bytes(state: &State, page: u32, due_s: u32) -> [u8; PAGE_BYTES] {
+    let marks = state.pages.marks(page);
+    let (status, due_s) = match marks.status() {
+        Status::Ready | Status::InFlight => (Status::Ready, 0),
+        Status::Due | Status::Refreshing => (Status::Fetched, 1),
+        other => (other, due_s),
+    };
+    let mut bytes = [0; PAGE_BYTES];
+    bytes[..8].copy_from_slice(&state.pages.fingerprint_of(page).to_le_bytes());
+    bytes[8..16].copy_from_slice(&state.ledger.credit(page).to_le_bytes());
+    bytes[16..20].copy_from_slice(&state.ledger.history(page).to_le_bytes());
+    bytes[20..24].copy_from_slice(&state.pages.host(page).to_le_bytes());
+    bytes[24..28].copy_from_slice(&due_s.to_le_bytes());
+    bytes[28..30].copy_from_slice(&marks.with_status(status).0.to_le_bytes());
+    bytes
+}
+
+/// What a snapshot holds.
+pub(crate) struct Snapshot {
+    pub(crate) id: [u8; 16],
+    pub(crate) journal: u64,
+    pub(crate) state: State,
+    pub(crate) bytes: u64,
+}
+
+/// Reads the snapshot, and opens the file of URLs as it says.
+///
+/// # Errors
+/// `Missing`, `Corrupt`, `NewerFormat`, `Io`.
+pub(crate) fn read(dir: &dyn Dir) -> Result<Snapshot> {
+    let file = dir.open(NAME, Access::Read).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Error::Missing { file: NAME.into() },
+        _ => Error::io("open", NAME)(error),
+    })?;
+    let mut blocks = BlockReader::new(&*file, NAME, MAGIC)?;
+    let (id, journal, bytes) = (blocks.id(), blocks.number(), blocks.len());
+    let (pages, hosts) = (u32::from_le_bytes(blocks.take()?), u32::from_le_bytes(blocks.take()?));
+    if u64::from(pages) * PAGE_BYTES as u64 + u64::from(hosts) * 18 > bytes || pages == u32::MAX {
+        return Err(blocks.bad("there are more pages or hosts than there is room for"));
+    }
+    let (texts_bytes, seed) = (blocks.take_u64()?, blocks.take_u64()?);
+    let rent = match blocks.take_u64()? {
+        0 => Rent::Crawled,
+        1 => Rent::Known,
+        _ => return Err(blocks.bad("there is no such rent")),
+    };
+    let totals = read_totals(&mut blocks)?;
+    let told = Told { fetches: blocks.take_u64()?, refreshes: blocks.take_u64()?, failures: blocks.take_u64()? };
+    let mut hosts = read_hosts(&mut blocks, hosts)?;
+    let (mut table, mut ledger) = (Pages::new(seed, pages as usize), Ledger::new(totals));
+    let mut due_s = Vec::with_capacity(pages as usize);
+    for _ in 0..pages {
+        due_s.push(read_page(&mut blocks, &mut table, &mut hosts, &mut ledger)?);
+    }
+    if ledger.sum() != u128::from(TOTAL) {
+        return Err(blocks.bad("credit does not add up"));
+    }
+    let groups = read_groups(&mut blocks, pages.div_ceil(GROUP), texts_bytes)?;
+    blocks.finish()?;
+    let texts = Texts::open(dir, id, pages, groups, texts_bytes)?;
+    let mut state = State::new(rent, table, hosts, ledger, texts);
+    (state.told, state.due_s) = (told, due_s);
+    Ok(Snapshot { id, journal, state, bytes })
+}
+
+fn read_totals(blocks: &mut BlockReader<'_>) -> Result<Totals> {
+    let tax = u32::try_from(blocks.take_u64()?).map_err(|_| blocks.bad("there is no such tax"))?;
+    let virtual_credit = blocks.take_u64()?;
+    let mut floats = [0.0; 4];
+    for float in &mut floats {
+        *float = f64::from_bits(blocks.take_u64()?);
+    }
+    let [growth, weight, weighted_turns, turns] = floats;
+    let is_sane = |float: &f64| float.is_finite() && *float >= 0.0;
+    if !floats.iter().all(is_sane) || weight < f64::MIN_POSITIVE || virtual_credit > TOTAL {
+        return Err(blocks.bad("the sums of credit are no such sums"));
+    }
+    let visits_since_sweep = blocks.take_u64()?;
+    Ok(Totals { virtual_credit, tax, growth, weight, weighted_turns, turns, visits_since_sweep })
+}
+
+fn read_hosts(blocks: &mut BlockReader<'_>, count: u32) -> Result<Hosts> {
+    let mut hosts = Hosts::default();
+    for number in 0..count {
+        let mut name = vec![0; usize::from(u16::from_le_bytes(blocks.take()?))];
+        blocks.take_into(&mut name)?;
+        let name = String::from_utf8(name).map_err(|_| blocks.bad("a host's name is no text"))?;
+        if hosts.enter(&name) != number {
+            return Err(blocks.bad("a host is there twice"));
+        }
+        let host = hosts.get_mut(number);
+        host.delay_ms = blocks.take_u64()?.checked_sub(1);
+        host.hold_until_ms = blocks.take_u64()?;
+    }
+    Ok(hosts)
+}
+
+/// Reads a page; the second in which it is due.
+fn read_page(blocks: &mut BlockReader<'_>, pages: &mut Pages, hosts: &mut Hosts, ledger: &mut Ledger) -> Result<u32> {
+    let bytes: [u8; PAGE_BYTES] = blocks.take()?;
+    let fingerprint = u64::from_le_bytes(array(&bytes, 0));
+    let (credit, history) = (u64::from_le_bytes(array(&bytes, 8)), f32::from_le_bytes(array(&bytes, 16)));
+    let (host, due_s) = (u32::from_le_bytes(array(&bytes, 20)), u32::from_le_bytes(array(&bytes, 24)));
+    let marks = Marks::checked(u16::from_le_bytes(array(&bytes, 28)));
+    let marks = marks
+        .filter(|marks| matches!(marks.status(), Status::Ready | Status::Waiting | Status::Fetched | Status::Gone));
+    let Some(marks) = marks.filter(|_| bytes[30..] == [0; 2]) else {
+        return Err(blocks.bad("there are no such marks"));
+    };
+    if host >= hosts.len() || credit > TOTAL || !history.is_finite() || history < 0.0 {
+        return Err(blocks.bad("there is no such host, credit or history"));
+    }
+    if pages.find(fingerprint).is_some() {
+        return Err(blocks.bad("a fingerprint is there twice"));
+    }
+    hosts.get_mut(host).pages += 1;
+    ledger.add(credit, history);
+    pages.add(fingerprint, host, marks);
+    Ok(due_s)
+}
+
+fn read_groups(blocks: &mut BlockReader<'_>, count: u32, texts_bytes: u64) -> Result<Vec<u64>> {
+    let mut groups = Vec::with_capacity(count as usize);
+    let mut last = HEADER_BYTES as u64;
+    for _ in 0..count {
+        let group = blocks.take_u64()?;
+        if group < last || group >= texts_bytes {
+            return Err(blocks.bad("URLs do not lie in their file one behind the other"));
+        }
+        groups.push(group);
+        last = group;
+    }
+    Ok(groups)
+}

@@ -1,0 +1,324 @@
+//! The frontier in memory, and what each record of the journal does to it: the same code when it is told and when it is replayed.
+//!
+//! Invariants: whatever a record does follows from the record and the state alone, not from the options, the queues or the clock; so a
+//! replay leads to the same pages, credit and history, bit by bit. Queues exist only in a state that is live.
+
+use crate::credit::{Ledger, TOTAL, class};
+use crate::hosts::Hosts;
+use crate::options::Rent;
+use crate::outcome::FailureKind;
+use crate::pages::{Marks, Pages, Status};
+use crate::queue::{Queue, View};
+use crate::record::Record;
+use crate::texts::{Texts, URL_BYTES_MAX};
+
+/// The step of the age that a page begins with: as long as the first recrawl's.
+pub(crate) const FIRST_AGE: u8 = 8;
+/// Pages that wait for their first fetch are given credit back when they hold less than this part of all.
+const REFUND_PART: u64 = 1024;
+
+/// What was told since the frontier was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) fetches: u64,
+    pub(crate) refreshes: u64,
+    pub(crate) failures: u64,
+}
+
+/// How the queues of a live state behave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manners {
+    pub(crate) delay_ms: u64,
+    pub(crate) connections: u16,
+}
+
+/// The frontier in memory.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) rent: Rent,
+    pub(crate) pages: Pages,
+    pub(crate) hosts: Hosts,
+    pub(crate) ledger: Ledger,
+    pub(crate) texts: Texts,
+    pub(crate) told: Told,
+    pub(crate) queue: Queue,
+    /// `None` while the journal is replayed.
+    pub(crate) manners: Option<Manners>,
+    /// During a replay: the second in which each page is due, 0 for never.
+    pub(crate) due_s: Vec<u32>,
+    /// What pages hold that wait for their first fetch.
+    pub(crate) queued_credit: u64,
+}
+
+/// What a record was found to be that cannot follow those before it.
+type Applied = Result<(), String>;
+
+impl State {
+    /// A state to be replayed upon: a new one, or one out of a snapshot.
+    pub(crate) fn new(rent: Rent, pages: Pages, hosts: Hosts, ledger: Ledger, texts: Texts) -> State {
+        let mut state = State {
+            rent,
+            due_s: vec![0; pages.len() as usize],
+            pages,
+            hosts,
+            ledger,
+            texts,
+            told: Told::default(),
+            queue: Queue::default(),
+            manners: None,
+            queued_credit: 0,
+        };
+        state.count_queued_credit();
+        state
+    }
+
+    fn count_queued_credit(&mut self) {
+        let new = (0..self.pages.len()).filter(|page| self.pages.status(*page).is_new());
+        self.queued_credit = new.map(|page| self.ledger.credit(page)).sum();
+    }
+
+    /// The queues, and what they see.
+    pub(crate) fn queues(&mut self, manners: Manners) -> (&mut Queue, View<'_>) {
+        let view = View {
+            pages: &mut self.pages,
+            hosts: &mut self.hosts,
+            ledger: &self.ledger,
+            delay_ms: manners.delay_ms,
+            connections: manners.connections,
+        };
+        (&mut self.queue, view)
+    }
+
+    /// Does what a record says.
+    ///
+    /// # Errors
+    /// What is wrong with a record that no frontier in this state has written.
+    pub(crate) fn apply(&mut self, record: &Record<'_>) -> Applied {
+        match record {
+            Record::Seeds { known, new } => self.seeds(known, new),
+            Record::Done { page, due_s, age, lost, known, depth, new } => {
+                self.done(*page, *age, u64::from(*lost), known, *depth, new)?;
+                self.wait(*page, *due_s);
+                Ok(())
+            }
+            Record::Failed { page, code, attempts, due_s, is_gone } => {
+                self.check_pages(&[*page])?;
+                self.failed(*page, FailureKind::of_code(*code), *attempts, *is_gone);
+                self.wait(*page, *due_s);
+                Ok(())
+            }
+            Record::Delay { host, delay_ms } => {
+                let number = self.hosts.enter(host);
+                self.hosts.get_mut(number).delay_ms = *delay_ms;
+                self.offer(number);
+                Ok(())
+            }
+            Record::Hold { host, until_ms } => {
+                let number = self.hosts.enter(host);
+                self.hosts.get_mut(number).hold_until_ms = *until_ms;
+                self.offer(number);
+                Ok(())
+            }
+        }
+    }
+
+    fn offer(&mut self, host: u32) {
+        if let Some(manners) = self.manners {
+            let (queue, mut view) = self.queues(manners);
+            queue.offer(host, &mut view);
+        }
+    }
+
+    fn check_pages(&self, pages: &[u32]) -> Applied {
+        match pages.iter().find(|page| **page >= self.pages.len()) {
+            Some(page) => Err(format!("there is no page {page}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Enters a URL that is not known, without credit; its page.
+    fn enter(&mut self, url: &str, depth: u16, is_seed: bool) -> Result<u32, String> {
+        let fingerprint = self.pages.fingerprint(url);
+        if url.is_empty() || url.len() > URL_BYTES_MAX || self.pages.find(fingerprint).is_some() {
+            return Err("a new URL is known, empty or too long".into());
+        }
+        let host = self.hosts.enter(Hosts::name_of(url));
+        self.hosts.get_mut(host).pages += 1;
+        self.ledger.add(0, 0.0);
+        self.texts.append(depth, url);
+        if self.manners.is_none() {
+            self.due_s.push(0);
+        }
+        Ok(self.pages.add(fingerprint, host, Marks::new(is_seed, FIRST_AGE)))
+    }
+
+    /// Seeds share what the virtual page holds.
+    fn seeds(&mut self, known: &[u32], new: &[&str]) -> Applied {
+        self.check_pages(known)?;
+        let first_new = self.pages.len();
+        let mut seeds = known.to_vec();
+        for page in known {
+            self.pages.set(*page, self.pages.marks(*page).with_seed());
+        }
+        for url in new {
+            seeds.push(self.enter(url, 0, true)?);
+        }
+        // A seed that was given up is not fetched again: credit would lie there for good.
+        seeds.retain(|page| self.pages.status(*page) != Status::Gone);
+        let mut gains = Gains::new(first_new);
+        self.ledger.share_virtual(seeds.iter().copied(), |page, before, after| {
+            gains.add(&self.pages, page, before, after);
+        });
+        self.take_gains(gains);
+        Ok(())
+    }
+
+    fn done(&mut self, page: u32, age: u8, lost: u64, known: &[u32], depth: u16, new: &[&str]) -> Applied {
+        self.check_pages(known)?;
+        self.check_pages(&[page])?;
+        let marks = self.pages.marks(page);
+        let is_refresh = marks.status().is_fetched();
+        self.told.fetches += 1;
+        self.told.refreshes += u64::from(is_refresh);
+        if marks.status().is_new() {
+            self.queued_credit -= self.ledger.credit(page);
+        }
+        self.pages.set(page, marks.with_status(Status::Fetched).with_failure(0, None).with_age(age));
+        let first_new = self.pages.len();
+        let mut links = Vec::with_capacity(known.len() + new.len());
+        links.extend(known.iter().filter(|link| **link != page && self.pages.status(**link) != Status::Gone));
+        let lost = lost + (known.len() - links.len()) as u64;
+        for url in new {
+            links.push(self.enter(url, depth, false)?);
+        }
+        let mut gains = Gains::new(first_new);
+        let State { ledger, pages, .. } = self;
+        ledger.visit(page, &links, lost, |link, before, after| gains.add(pages, link, before, after));
+        self.take_gains(gains);
+        self.settle();
+        Ok(())
+    }
+
+    fn failed(&mut self, page: u32, failure: Option<FailureKind>, attempts: u8, is_gone: bool) {
+        self.told.failures += 1;
+        let marks = self.pages.marks(page);
+        let was_new = marks.status().is_new();
+        let status = match (is_gone, was_new) {
+            (true, _) => Status::Gone,
+            (false, true) => Status::Waiting,
+            (false, false) => Status::Fetched,
+        };
+        self.pages.set(page, marks.with_status(status).with_failure(attempts, failure));
+        if is_gone {
+            if was_new {
+                self.queued_credit -= self.ledger.credit(page);
+            }
+            self.ledger.forfeit(page);
+            self.settle();
+        }
+    }
+
+    /// A page that does not wait for its queue waits for a time.
+    fn wait(&mut self, page: u32, due_s: u32) {
+        if self.manners.is_none() {
+            self.due_s[page as usize] = due_s;
+        } else if due_s > 0 {
+            self.queue.wait(page, due_s);
+        }
+    }
+
+    /// Visits the virtual page and gives credit back, when that is due.
+    fn settle(&mut self) {
+        if self.ledger.is_rent_due() {
+            let all = self.rent == Rent::Known;
+            let mut gains = Gains::new(self.pages.len());
+            let State { ledger, pages, .. } = self;
+            let is_member = |page: &u32| {
+                let marks = pages.marks(*page);
+                marks.status() != Status::Gone && (all || marks.is_seed() || marks.status().is_fetched())
+            };
+            let members = (0..pages.len()).filter(is_member);
+            ledger.share_virtual(members, |page, before, after| gains.add(pages, page, before, after));
+            self.take_gains(gains);
+        }
+        let is_poor = self.queued_credit < TOTAL / REFUND_PART && self.pages.count(Status::is_new) > 0;
+        if is_poor && self.ledger.may_refund() {
+            let State { ledger, pages, .. } = self;
+            ledger.refund(|page| pages.status(page).is_new());
+            self.count_queued_credit();
+            if let Some(manners) = self.manners {
+                let (queue, mut view) = self.queues(manners);
+                queue.rebuild(&mut view);
+            }
+        }
+    }
+
+    /// Puts pages where they belong that have gained credit, and those that are new.
+    fn take_gains(&mut self, gains: Gains) {
+        self.queued_credit += gains.queued_credit;
+        let Some(manners) = self.manners else { return };
+        let known = self.pages.len();
+        let (queue, mut view) = self.queues(manners);
+        gains.raised.iter().for_each(|page| queue.raised(*page, &mut view));
+        (gains.first_new..known).for_each(|page| queue.put(page, &mut view));
+    }
+
+    /// Ends the replay: from here on there are queues. Pages that were fetched are due at once if they have no time and `recrawls` says that
+    /// they are fetched again.
+    pub(crate) fn go_live(&mut self, manners: Manners, recrawls: bool) {
+        for (page, due_s) in std::mem::take(&mut self.due_s).into_iter().enumerate() {
+            let page = page as u32;
+            match self.pages.status(page) {
+                Status::Waiting => self.queue.wait(page, due_s),
+                Status::Fetched if recrawls => self.queue.wait(page, due_s),
+                _ => {}
+            }
+        }
+        self.manners = Some(manners);
+        let (queue, mut view) = self.queues(manners);
+        queue.rebuild(&mut view);
+    }
+
+    /// Refuses credit that does not add up.
+    ///
+    /// # Errors
+    /// What it adds up to.
+    pub(crate) fn check_sum(&self) -> Applied {
+        match self.ledger.sum() {
+            sum if sum == u128::from(TOTAL) => Ok(()),
+            sum => Err(format!("credit adds up to {sum}, not {TOTAL}")),
+        }
+    }
+
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.pages.memory_bytes()
+            + self.hosts.memory_bytes()
+            + self.ledger.memory_bytes()
+            + self.texts.memory_bytes()
+            + self.queue.memory_bytes()
+    }
+}
+
+/// What a visit gives to whom, as far as the queues care.
+struct Gains {
+    /// Pages from this on are new: they have no entries yet.
+    first_new: u32,
+    queued_credit: u64,
+    raised: Vec<u32>,
+}
+
+impl Gains {
+    fn new(first_new: u32) -> Gains {
+        Gains { first_new, queued_credit: 0, raised: Vec::new() }
+    }
+
+    fn add(&mut self, pages: &Pages, page: u32, before: u64, after: u64) {
+        let status = pages.status(page);
+        if status.is_new() {
+            self.queued_credit += after - before;
+        }
+        if status.queue().is_some() && page < self.first_new && class(before) != class(after) {
+            self.raised.push(page);
+        }
+    }
+}

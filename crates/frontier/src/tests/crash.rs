@@ -1,0 +1,293 @@
+//! Power losses at any moment, kills, and calls that fail.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use filemap_io::sim::{Failure as DiskFailure, Fault, Level, Loss};
+
+use super::*;
+use crate::planted::{Mistake, plant};
+
+type Judged<T> = std::result::Result<T, String>;
+
+/// What was told: URLs in the order of discovery, pages that are done, pages that were given up.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Known {
+    urls: Vec<String>,
+    done: BTreeSet<String>,
+    gone: BTreeSet<String>,
+}
+
+/// What was told, and how much of it is committed: the states after each call since the last commit.
+#[derive(Clone, Debug, Default)]
+struct Told {
+    since: Vec<Known>,
+}
+
+fn small() -> FrontierOptions {
+    options().journal_bytes_min(4096)
+}
+
+impl Known {
+    /// What is wrong with a frontier that should be like this.
+    fn judge(&self, frontier: &Frontier) -> Judged<()> {
+        let read: Result<Vec<(PageId, String)>> = frontier.urls_from(PageId::new(0)).collect();
+        let urls: Vec<String> = read.map_err(|error| error.to_string())?.into_iter().map(|(_, url)| url).collect();
+        if urls != self.urls {
+            return Err(format!("{} URLs are there, {} were committed", urls.len(), self.urls.len()));
+        }
+        for url in &urls {
+            let state = frontier.page(url).map_err(|error| error.to_string())?;
+            let status = state.map(|state| state.status);
+            let is_right = match status {
+                Some(PageStatus::Fetched) => self.done.contains(url),
+                Some(PageStatus::Gone) => self.gone.contains(url),
+                Some(PageStatus::Queued | PageStatus::Retrying) => !self.done.contains(url) && !self.gone.contains(url),
+                _ => false,
+            };
+            if !is_right {
+                return Err(format!("{url} is {status:?}, done {}", self.done.contains(url)));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Told {
+    fn last(&self) -> Known {
+        self.since.last().cloned().unwrap_or_default()
+    }
+
+    fn committed(&mut self) {
+        self.since = vec![self.last()];
+    }
+
+    /// What is wrong with what a crash left: it must be as after one of the calls since the last commit.
+    fn judge(&self, disk: &SimDisk) -> Judged<()> {
+        let mut frontier = Frontier::open_in(disk.dir(), small()).map_err(|error| format!("does not open: {error}"))?;
+        if frontier.credit_units() != ALL_CREDIT {
+            return Err("credit does not add up".into());
+        }
+        let pages = frontier.pages() as usize;
+        let same = self.since.iter().filter(|known| known.urls.len() == pages);
+        let judged: Vec<Judged<()>> = same.map(|known| known.judge(&frontier)).collect();
+        if !judged.iter().any(|one| one.is_ok()) {
+            return Err(format!("{pages} pages; {judged:?}; committed {}", self.since[0].urls.len()));
+        }
+        let names = disk.names();
+        if names.len() != 4 {
+            return Err(format!("files are left over: {names:?}"));
+        }
+        // It goes on: what is left is handed out, each page once, and nothing that is done.
+        let mut handed = BTreeSet::new();
+        while let Next::Fetch(assignment) = frontier.next(1 << 40).map_err(|error| error.to_string())? {
+            if !handed.insert(assignment.url.clone()) || self.since[0].done.contains(&assignment.url) {
+                return Err(format!("{} is handed out again", assignment.url));
+            }
+        }
+        let stats = frontier.stats();
+        if handed.len() as u32 + stats.fetched + stats.gone != stats.pages {
+            return Err(format!("{} were handed out: {stats:?}", handed.len()));
+        }
+        for url in handed.iter().take(3) {
+            let page = state_of(&frontier, url).page;
+            let fetched = Fetched { links: &["http://new.example/"], ..Fetched::default() };
+            frontier.done(page, &fetched).map_err(|error| format!("takes no more: {error}"))?;
+        }
+        frontier.commit().map_err(|error| format!("does not commit: {error}"))
+    }
+}
+
+/// One call on a frontier; what is known after it.
+fn act(frontier: &mut Frontier, rng: &mut fastrand::Rng, known: &mut Known, now_ms: u64) -> Result<()> {
+    let url = |rng: &mut fastrand::Rng| format!("http://h{}.example/{}", rng.u8(..5), rng.u32(..400));
+    let enter = |known: &mut Known, url: &str| {
+        if !known.urls.iter().any(|one| one == url) {
+            known.urls.push(url.to_owned());
+        }
+    };
+    if rng.u8(..30) == 0 || known.urls.is_empty() {
+        let seed = url(rng);
+        enter(known, &seed);
+        frontier.seed(&[&seed], now_ms)?;
+        return Ok(());
+    }
+    let Next::Fetch(assignment) = frontier.next(now_ms)? else { return Ok(()) };
+    match rng.u8(..10) {
+        0 => {
+            let is_permanent = rng.bool();
+            if is_permanent || assignment.failed_attempts == 4 {
+                known.gone.insert(assignment.url.clone());
+            }
+            let failure = Failure { is_permanent, ..failure(FailureKind::Timeout) };
+            frontier.failed(assignment.page, &failure, now_ms)
+        }
+        1 => frontier.release(assignment.page),
+        _ => {
+            let links: Vec<String> = (0..rng.u8(..7)).map(|_| url(rng)).collect();
+            links.iter().for_each(|link| enter(known, link));
+            known.done.insert(assignment.url.clone());
+            let links: Vec<&str> = links.iter().map(|link| &link[..]).collect();
+            let fetched = Fetched { fetched_at_ms: now_ms, links: &links, ..Fetched::default() };
+            frontier.done(assignment.page, &fetched).map(drop)
+        }
+    }
+}
+
+/// A life of a frontier with crashes at many of its moments; the first thing that one of them broke.
+fn live(seed: u64) -> Judged<u64> {
+    let disk = SimDisk::new(seed);
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut frontier = Frontier::create_in(disk.dir(), small()).expect("made");
+    let told = Arc::new(Mutex::new(Told { since: vec![Known::default()] }));
+    let broken = Arc::new(Mutex::new((None, 0u64)));
+    let (told_then, broken_then, mut chance) = (Arc::clone(&told), Arc::clone(&broken), rng.fork());
+    disk.observe(Some(Box::new(move |snapshot| {
+        let mut broken = broken_then.lock().expect("one thread");
+        if broken.0.is_some() || chance.u8(..4) > 0 {
+            return;
+        }
+        let level = if chance.bool() { Level::Adversarial } else { Level::Ordered };
+        let (loss, number) = (Loss::ALL[chance.usize(..4)], chance.u64(..));
+        let image = if chance.u8(..5) == 0 { snapshot.kill() } else { snapshot.crash(level, loss, number) };
+        let judged = told_then.lock().expect("one thread").judge(&image);
+        broken.1 += 1;
+        broken.0 =
+            judged.err().map(|what| format!("seed {seed}, call {}, {level:?} {loss:?}: {what}", snapshot.calls()));
+    })));
+    for step in 0..300u64 {
+        let mut known = told.lock().expect("one thread").last();
+        act(&mut frontier, &mut rng, &mut known, step * 10_000).expect("told");
+        told.lock().expect("one thread").since.push(known);
+        if rng.u8(..6) == 0 {
+            frontier.commit().expect("committed");
+            told.lock().expect("one thread").committed();
+        }
+        if rng.u8(..60) == 0 {
+            // What is not committed is lost with the handle, and so is what is in flight.
+            frontier.commit().expect("committed");
+            told.lock().expect("one thread").committed();
+            if rng.bool() {
+                frontier.close().expect("closed");
+            } else {
+                drop(frontier);
+            }
+            frontier = Frontier::open_in(disk.dir(), small()).map_err(|error| format!("seed {seed}: {error}"))?;
+        }
+    }
+    disk.observe(None);
+    drop(frontier);
+    let (broken, images) = std::mem::take(&mut *broken.lock().expect("one thread"));
+    broken.map_or(Ok(images), Err)
+}
+
+#[test]
+fn what_was_committed_is_there_and_nothing_done_comes_again_whenever_the_power_fails() {
+    let mut images = 0;
+    for seed in 0..30 {
+        images += live(seed).unwrap_or_else(|what| panic!("{what}"));
+    }
+    assert!(images > 600, "{images}");
+}
+
+#[test]
+fn planted_mistakes_are_found() {
+    let mistakes = [
+        Mistake::JournalNotSynced,
+        Mistake::SnapshotNotSynced,
+        Mistake::UrlsNotSynced,
+        Mistake::JournalRemovedFirst,
+        Mistake::LinksNotTold,
+    ];
+    for mistake in mistakes {
+        plant(Some(mistake));
+        let found = (100..140).find_map(|seed| live(seed).err());
+        plant(None);
+        assert!(found.is_some(), "{mistake:?} was not found");
+    }
+}
+
+/// A life in which one call fails; whether the frontier took no more then.
+fn live_with_failure(at: u64, fault: Fault, forever: bool) -> Judged<bool> {
+    let disk = SimDisk::new(at);
+    let mut rng = fastrand::Rng::with_seed(at);
+    let mut frontier = Frontier::create_in(disk.dir(), small()).expect("made");
+    let mut told = Told { since: vec![Known::default()] };
+    disk.fail(Some(DiskFailure { at: disk.calls() + at, fault, only_syncs: false, forever }));
+    let mut is_poisoned = false;
+    for step in 0..120u64 {
+        let mut known = told.last();
+        // A read that fails harms nothing.
+        if act(&mut frontier, &mut rng, &mut known, step * 10_000).is_ok() {
+            told.since.push(known);
+        }
+        if step % 5 == 4 {
+            match frontier.commit() {
+                Ok(()) => told.committed(),
+                Err(_) => {
+                    is_poisoned = true;
+                    break;
+                }
+            }
+        }
+    }
+    if is_poisoned {
+        assert!(matches!(frontier.next(0), Err(Error::Poisoned { .. })));
+        assert!(matches!(frontier.seed(&["http://a.example/"], 0), Err(Error::Poisoned { .. })));
+        assert!(matches!(frontier.commit(), Err(Error::Poisoned { .. })));
+        assert!(frontier.stats().pages > 0 || told.last().urls.is_empty(), "it still answers");
+    }
+    disk.heal();
+    drop(frontier);
+    let what = |when: &str, judged: Judged<()>| judged.map_err(|what| format!("call {at} {fault:?}, {when}: {what}"));
+    let crashed = disk.crash(Level::Adversarial, Loss::Everything, at);
+    what("opened again", told.judge(&disk))?;
+    what("after a crash", told.judge(&crashed))?;
+    for number in 0..4 {
+        let image = disk.crash(Level::Adversarial, Loss::Random, 4 * at + number);
+        let opened = Frontier::open_in(image.dir(), small());
+        what("after another crash", opened.map(drop).map_err(|error| error.to_string()))?;
+    }
+    Ok(is_poisoned)
+}
+
+#[test]
+fn after_any_failed_call_nothing_committed_is_lost() {
+    let mut poisoned = BTreeMap::new();
+    for at in 1..160 {
+        for (fault, forever) in [(Fault::Eio, false), (Fault::Enospc, true), (Fault::ShortWrite, false)] {
+            let was = live_with_failure(at, fault, forever).unwrap_or_else(|what| panic!("{what}"));
+            *poisoned.entry(format!("{fault:?}")).or_insert(0) += u32::from(was);
+        }
+    }
+    assert!(poisoned.values().all(|count| *count > 5), "{poisoned:?}");
+}
+
+#[test]
+fn a_creation_that_was_cut_short_is_begun_again() {
+    let disk = SimDisk::new(1);
+    let images = Arc::new(Mutex::new(Vec::new()));
+    let taken = Arc::clone(&images);
+    disk.observe(Some(Box::new(move |snapshot| {
+        let mut taken = taken.lock().expect("one thread");
+        taken.push(snapshot.kill());
+        for loss in Loss::ALL {
+            taken.push(snapshot.crash(Level::Adversarial, loss, snapshot.calls()));
+        }
+    })));
+    drop(Frontier::create_in(disk.dir(), options()).expect("made"));
+    disk.observe(None);
+    let (mut made, mut opened) = (0, 0);
+    for image in images.lock().expect("one thread").iter() {
+        match Frontier::open_in(image.dir(), options()) {
+            Ok(_) => opened += 1,
+            Err(Error::Missing { .. }) => {
+                made += 1;
+                Frontier::create_in(image.dir(), options()).expect("made after all");
+                Frontier::open_in(image.dir(), options()).expect("opened");
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert!(made > 10 && opened > 0, "{made} {opened}");
+}

@@ -1,0 +1,168 @@
+//! Damage: bytes of a file that are not what was written.
+
+use super::*;
+
+/// A closed frontier with a snapshot, a journal of several batches, and URLs on both sides of the snapshot.
+fn closed() -> SimDisk {
+    let (disk, mut frontier) = made(options().journal_bytes_min(4096));
+    frontier.seed(&["http://a.example/"], 0).expect("seeded");
+    for i in 0..60u32 {
+        let assignment = fetch(&mut frontier, 0);
+        let links: Vec<String> = (0..3).map(|link| format!("http://h{}.example/{i}/{link}", i % 7)).collect();
+        let links: Vec<&str> = links.iter().map(|link| &link[..]).collect();
+        done(&mut frontier, assignment.page, 0, &links);
+        if i % 6 == 0 {
+            frontier.commit().expect("committed");
+        }
+    }
+    frontier.close().expect("closed");
+    disk
+}
+
+/// Opens a damaged frontier and reads all of it: what was there, or an error that names the file and a place in it.
+fn judge(disk: &SimDisk, file: &str, at: usize, whole: &[String]) -> bool {
+    let what = |error: Error| match error {
+        Error::Corrupt { file: named, offset, .. } => {
+            assert_eq!(named, file, "byte {at}");
+            assert!(offset <= disk.bytes(file).expect("the file").len() as u64, "byte {at} of {file}: {offset}");
+        }
+        Error::NewerFormat { .. } => assert!((8..10).contains(&at), "byte {at} of {file}"),
+        other => panic!("byte {at} of {file}: {other}"),
+    };
+    let frontier = match Frontier::open_in(disk.dir(), options()) {
+        Ok(frontier) => frontier,
+        Err(error) => {
+            what(error);
+            return true;
+        }
+    };
+    assert_eq!(frontier.credit_units(), ALL_CREDIT);
+    assert_eq!(frontier.pages() as usize, whole.len(), "byte {at} of {file}");
+    let mut is_found = false;
+    for found in frontier.urls_from(PageId::new(0)) {
+        match found {
+            Ok((page, url)) => assert_eq!(url, whole[page.number() as usize], "byte {at} of {file}"),
+            Err(error) => {
+                what(error);
+                is_found = true;
+            }
+        }
+    }
+    is_found
+}
+
+#[test]
+fn any_flipped_byte_is_an_error_with_its_place_or_changes_nothing() {
+    let disk = closed();
+    let files: Vec<(String, Vec<u8>)> =
+        disk.names().into_iter().map(|name| (name.clone(), disk.bytes(&name).expect("there"))).collect();
+    let frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
+    let whole: Vec<String> = frontier.urls_from(PageId::new(0)).map(|found| found.expect("read").1).collect();
+    assert!(whole.len() > 150 && frontier.stats().journal_bytes > 1536);
+    drop(frontier);
+    for (name, bytes) in files.iter().filter(|(name, _)| name != "frontier.lock") {
+        let (mut unseen, mut tried) = (0, 0);
+        for at in (0..bytes.len()).filter(|at| *at < 600 || at % 3 == 0) {
+            files.iter().for_each(|(name, bytes)| disk.set_bytes(name, bytes));
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1 << (at % 8);
+            disk.set_bytes(name, &damaged);
+            unseen += usize::from(!judge(&disk, name, at, &whole));
+            tried += 1;
+        }
+        // In a journal the zeros between batches mean nothing, and the mark at its end guards itself only; the file of URLs is made
+        // again from the journal behind the snapshot's length.
+        let allowed = if name.ends_with(".snapshot") { 0 } else { tried * 3 / 4 };
+        assert!(tried > 500 && unseen <= allowed, "{name}: {unseen} of {tried}");
+    }
+}
+
+#[test]
+fn files_that_are_cut_off_swapped_or_gone_are_errors() {
+    let disk = closed();
+    for name in disk.names().into_iter().filter(|name| name != "frontier.lock") {
+        let whole = disk.bytes(&name).expect("there");
+        for len in [0, 100, 511, 512, 600] {
+            disk.set_bytes(&name, &whole[..len.min(whole.len())]);
+            match Frontier::open_in(disk.dir(), options()) {
+                Err(Error::Corrupt { file, .. }) => assert_eq!(file, name),
+                // A journal without batches is one.
+                Ok(frontier) => {
+                    assert!(name.ends_with(".journal") && len >= 512, "{name} {len}");
+                    drop(frontier);
+                }
+                Err(other) => panic!("{name} {len}: {other}"),
+            }
+        }
+        disk.set_bytes(&name, &whole);
+    }
+    let (other_disk, journal) = (closed(), disk.names().into_iter().find(|name| name.ends_with(".journal")));
+    let journal = journal.expect("a journal");
+    for name in ["frontier.urls".to_owned(), journal.clone()] {
+        // Another frontier of the same shape: only the id differs.
+        let stranger = SimDisk::new(99);
+        drop(Frontier::create_in(stranger.dir(), options()).expect("made"));
+        let mine = disk.bytes(&name).expect("there");
+        let bytes = stranger.bytes(if name == journal { "frontier.1.journal" } else { &name }).expect("there");
+        disk.set_bytes(&name, &bytes);
+        let opened = Frontier::open_in(disk.dir(), options());
+        assert!(matches!(&opened, Err(Error::Corrupt { file, .. }) if *file == name), "{opened:?}");
+        disk.set_bytes(&name, &mine);
+    }
+    other_disk.remove(&journal);
+    let opened = Frontier::open_in(other_disk.dir(), options());
+    assert!(matches!(&opened, Err(Error::Corrupt { file, offset: 0, .. }) if *file == journal), "{opened:?}");
+}
+
+#[test]
+fn noise_in_any_file_never_panics() {
+    let disk = closed();
+    let files: Vec<(String, Vec<u8>)> =
+        disk.names().into_iter().map(|name| (name.clone(), disk.bytes(&name).expect("there"))).collect();
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut refused = 0;
+    for round in 0..600 {
+        files.iter().for_each(|(name, bytes)| disk.set_bytes(name, bytes));
+        let (name, bytes) = &files[round % files.len()];
+        let mut damaged = bytes.clone();
+        let (start, len) = (rng.usize(..bytes.len().max(1)), rng.usize(1..2_000));
+        let end = (start + len).min(bytes.len());
+        rng.fill(&mut damaged[start.min(end)..end]);
+        disk.set_bytes(name, &damaged);
+        match Frontier::open_in(disk.dir(), options()) {
+            Ok(mut frontier) => {
+                let _ = frontier.urls_from(PageId::new(0)).count();
+                let _ = frontier.next(0);
+            }
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(refused > 100, "{refused}");
+}
+
+/// Records under right checksums that no frontier has written: they are damage, not a panic.
+#[test]
+fn a_journal_that_says_what_cannot_be_is_damage_though_its_checksum_is_right() {
+    use crate::record::Record;
+    let done = |page, known, new| Record::Done { page, due_s: 0, age: 8, lost: 0, known, depth: 1, new };
+    let cases = [
+        done(9, vec![], vec![]),
+        done(0, vec![7], vec![]),
+        done(0, vec![], vec!["http://a.example/"]),
+        done(0, vec![], vec![""]),
+        Record::Seeds { known: vec![4], new: vec![] },
+        Record::Failed { page: 8, code: 1, attempts: 1, due_s: 0, is_gone: true },
+    ];
+    for forged in cases {
+        let (disk, mut frontier) = made(options());
+        frontier.seed(&["http://a.example/"], 0).expect("seeded");
+        frontier.forge(&forged);
+        frontier.commit().expect("committed");
+        drop(frontier);
+        let opened = Frontier::open_in(disk.dir(), options());
+        assert!(
+            matches!(&opened, Err(Error::Corrupt { file, offset, .. }) if file == "frontier.1.journal" && *offset > 512),
+            "{forged:?}: {opened:?}"
+        );
+    }
+}

@@ -1,0 +1,113 @@
+//! Which page comes first: credit, budgets, the split between new pages and refreshes.
+
+use super::*;
+
+#[test]
+fn the_page_with_the_most_credit_comes_first() {
+    let (_disk, mut frontier) = made(options());
+    frontier.seed(&["http://a.example/", "http://b.example/"], 0).expect("seeded");
+    let (a, b) = (fetch(&mut frontier, 0), fetch(&mut frontier, 0));
+    // Both lead to x, one to each of the others.
+    done(&mut frontier, a.page, 0, &["http://a.example/1", "http://c.example/x"]);
+    done(&mut frontier, b.page, 0, &["http://b.example/1", "http://c.example/x", "http://b.example/2"]);
+    let urls: Vec<String> = (0..4).map(|_| fetch(&mut frontier, 0).url).collect();
+    assert_eq!(urls, ["http://c.example/x", "http://a.example/1", "http://b.example/1", "http://b.example/2"]);
+}
+
+#[test]
+fn seeds_share_all_credit_and_later_ones_what_the_virtual_page_has() {
+    let (_disk, mut frontier) = made(options());
+    frontier.seed(&["http://a.example/", "http://b.example/", "http://a.example/"], 0).expect("seeded");
+    assert_eq!(frontier.pages(), 2);
+    assert!((state_of(&frontier, "http://a.example/").credit - 0.5).abs() < 1e-9);
+    let a = fetch(&mut frontier, 0);
+    done(&mut frontier, a.page, 0, &["http://a.example/1"]);
+    assert_eq!(frontier.seed(&["http://c.example/", "http://a.example/1"], 0).expect("seeded"), 1);
+    let (late, known) = (state_of(&frontier, "http://c.example/"), state_of(&frontier, "http://a.example/1"));
+    assert!(late.is_seed && known.is_seed && known.depth == 1 && known.credit > 0.2);
+    assert_eq!(frontier.credit_units(), ALL_CREDIT);
+}
+
+#[test]
+fn pages_too_deep_and_beyond_a_hosts_budget_are_not_entered() {
+    let (_disk, mut frontier) = made(options().depth_max(1).pages_per_host_max(2));
+    frontier.seed(&["http://a.example/"], 0).expect("seeded");
+    let a = fetch(&mut frontier, 0);
+    let told = done(
+        &mut frontier,
+        a.page,
+        0,
+        &["http://a.example/1", "http://a.example/2", "http://a.example/2", "http://b.example/", "http://a.example/3"],
+    );
+    assert_eq!((told.new_links, told.over_host_budget, told.over_depth), (2, 2, 0));
+    let next = fetch(&mut frontier, 0);
+    assert_eq!(next.depth, 1);
+    let told = done(&mut frontier, next.page, 0, &["http://d.example/", "http://a.example/"]);
+    assert_eq!((told.new_links, told.known_links, told.over_depth), (0, 1, 1));
+    assert_eq!(frontier.pages(), 3);
+}
+
+#[test]
+fn the_links_of_a_duplicate_are_not_followed() {
+    let (_disk, mut frontier) = made(options());
+    frontier.seed(&["http://a.example/"], 0).expect("seeded");
+    let a = fetch(&mut frontier, 0);
+    let fetched = Fetched { links: &["http://a.example/1"], is_duplicate: true, ..Fetched::default() };
+    assert_eq!(frontier.done(a.page, &fetched).expect("told").new_links, 0);
+    assert_eq!(frontier.next(0).expect("answered"), Next::Empty);
+}
+
+#[test]
+fn refreshes_get_their_share_while_new_pages_wait_and_all_when_none_do() {
+    let recrawl = Recrawl { first_ms: 0, min_ms: 0, max_ms: 0 };
+    let (_disk, mut frontier) = made(options().refresh_share(0.25).recrawl(Some(recrawl)));
+    frontier.seed(&["http://a.example/"], 0).expect("seeded");
+    let (mut refreshes, mut fetches) = (0, 0);
+    for i in 0..400u64 {
+        let assignment = fetch(&mut frontier, 2_000 * i);
+        let links: Vec<String> = (0..5).map(|link| format!("http://a.example/{i}/{link}")).collect();
+        let links: Vec<&str> = links.iter().map(|link| &link[..]).collect();
+        done(&mut frontier, assignment.page, 2_000 * i, if i < 300 { &links } else { &[] });
+        refreshes += u64::from(assignment.is_refresh);
+        fetches += 1;
+    }
+    assert!(refreshes * 4 >= fetches && refreshes * 4 <= fetches + 8, "{refreshes} of {fetches}");
+    assert_eq!((frontier.stats().refreshes, frontier.stats().fetches), (refreshes, fetches));
+}
+
+/// A page that is fetched once keeps what flows to it: what waits would have nothing in the end.
+#[test]
+fn a_crawl_that_fetches_each_page_once_never_runs_out_of_credit() {
+    let (_disk, mut frontier) = made(options());
+    frontier.seed(&["http://a.example/home"], 0).expect("seeded");
+    // A chain of pages, each of which leads back to a hundred that were fetched.
+    for i in 0..3_000u32 {
+        let assignment = fetch(&mut frontier, 0);
+        let mut links: Vec<String> =
+            (i.saturating_sub(100)..i).map(|back| format!("http://a.example/{back}")).collect();
+        links.extend([format!("http://a.example/{i}"), format!("http://a.example/{}", i + 1)]);
+        let links: Vec<&str> = links.iter().map(|link| &link[..]).collect();
+        done(&mut frontier, assignment.page, 0, &links);
+        let next = frontier.urls_from(PageId::new(frontier.pages() - 1)).next().expect("a page").expect("read").1;
+        assert!(state_of(&frontier, &next).credit > 0.0, "page {i}");
+        assert_eq!(frontier.credit_units(), ALL_CREDIT);
+    }
+}
+
+#[test]
+fn credit_that_flows_to_a_page_given_up_goes_to_the_virtual_page() {
+    let (_disk, mut frontier) = made(options().recrawl(Some(Recrawl { first_ms: 0, min_ms: 0, max_ms: 0 })));
+    frontier.seed(&["http://a.example/", "http://b.example/"], 0).expect("seeded");
+    let a = fetch(&mut frontier, 0);
+    let gone = Failure { is_permanent: true, ..failure(FailureKind::ClientStatus) };
+    frontier.failed(a.page, &gone, 0).expect("told");
+    assert_eq!(state_of(&frontier, "http://a.example/").status, PageStatus::Gone);
+    for now_ms in 0..50 {
+        let b = fetch(&mut frontier, 2_000 * now_ms);
+        assert_eq!(b.url, "http://b.example/");
+        done(&mut frontier, b.page, 2_000 * now_ms, &["http://a.example/"]);
+        let a = state_of(&frontier, "http://a.example/");
+        assert_eq!((a.credit, a.last_failure), (0.0, Some(FailureKind::ClientStatus)));
+    }
+    assert_eq!(frontier.credit_units(), ALL_CREDIT);
+}

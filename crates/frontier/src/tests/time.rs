@@ -1,0 +1,148 @@
+//! When a page may be fetched: delays, connections, holds, retries, recrawls.
+
+use super::*;
+
+fn wait(frontier: &mut Frontier, now_ms: u64) -> u64 {
+    match frontier.next(now_ms).expect("answered") {
+        Next::Wait { until_ms } => until_ms,
+        other => panic!("{other:?}"),
+    }
+}
+
+const A: [&str; 3] = ["http://a.example/1", "http://a.example/2", "http://a.example/3"];
+
+#[test]
+fn a_host_is_asked_once_in_its_delay_and_by_one_connection() {
+    let (_disk, mut frontier) = made(FrontierOptions::new());
+    frontier.seed(&A, 10_000).expect("seeded");
+    frontier.seed(&["http://b.example/"], 10_000).expect("seeded");
+    let first = fetch(&mut frontier, 10_000);
+    let other = fetch(&mut frontier, 10_000);
+    assert_ne!(first.url.as_bytes()[7], other.url.as_bytes()[7]);
+    assert_eq!(frontier.next(20_000).expect("answered"), Next::InFlight);
+    done(&mut frontier, first.page, 20_000, &[]);
+    done(&mut frontier, other.page, 20_000, &[]);
+    // The delay began with the fetch, and is over.
+    let second = fetch(&mut frontier, 20_000);
+    done(&mut frontier, second.page, 20_100, &[]);
+    assert_eq!(wait(&mut frontier, 20_100), 21_000);
+    assert_eq!(wait(&mut frontier, 20_999), 21_000);
+    let third = fetch(&mut frontier, 21_000);
+    done(&mut frontier, third.page, 21_000, &[]);
+    assert_eq!(frontier.next(21_000).expect("answered"), Next::Empty);
+}
+
+#[test]
+fn several_connections_are_in_flight_at_once_when_that_is_asked_for() {
+    let (_disk, mut frontier) = made(FrontierOptions::new().connections(2).delay_ms(100));
+    frontier.seed(&A, 0).expect("seeded");
+    let first = fetch(&mut frontier, 0);
+    assert_eq!(wait(&mut frontier, 0), 100);
+    let _second = fetch(&mut frontier, 100);
+    assert_eq!(frontier.next(5_000).expect("answered"), Next::InFlight);
+    done(&mut frontier, first.page, 5_000, &[]);
+    fetch(&mut frontier, 5_000);
+}
+
+#[test]
+fn a_delay_and_a_hold_of_a_host_are_kept_and_heeded() {
+    let (disk, mut frontier) = made(FrontierOptions::new());
+    frontier.host_delay("a.example", Some(30_000)).expect("told");
+    frontier.seed(&A, 0).expect("seeded");
+    let first = fetch(&mut frontier, 0);
+    frontier.host_hold("a.example", 50_000).expect("told");
+    done(&mut frontier, first.page, 100, &[]);
+    assert_eq!(wait(&mut frontier, 100), 50_000);
+    frontier.commit().expect("committed");
+    drop(frontier);
+    let mut frontier = Frontier::open_in(disk.dir(), FrontierOptions::new()).expect("opened");
+    assert_eq!(wait(&mut frontier, 100), 50_000);
+    let second = fetch(&mut frontier, 50_000);
+    done(&mut frontier, second.page, 50_000, &[]);
+    assert_eq!(wait(&mut frontier, 50_000), 80_000);
+    frontier.host_delay("a.example", None).expect("told");
+    assert_eq!(wait(&mut frontier, 50_000), 51_000);
+}
+
+#[test]
+fn a_page_that_fails_is_tried_again_later_and_later_and_given_up() {
+    let (_disk, mut frontier) = made(options().attempts_max(3).backoff_ms(1_000, 1_500));
+    frontier.seed(&["http://a.example/"], 0).expect("seeded");
+    let mut now_ms = 0;
+    for (attempt, waits_ms) in [(0, 1_000), (1, 2_000)] {
+        let assignment = fetch(&mut frontier, now_ms);
+        assert_eq!(assignment.failed_attempts, attempt);
+        frontier.failed(assignment.page, &failure(FailureKind::Timeout), now_ms).expect("told");
+        let state = state_of(&frontier, "http://a.example/");
+        assert_eq!((state.status, state.last_failure), (PageStatus::Retrying, Some(FailureKind::Timeout)));
+        // The second wait is the greatest, 1.5 seconds, by whole seconds.
+        now_ms += waits_ms;
+        assert_eq!(state.due_ms, Some(now_ms));
+        assert_eq!(wait(&mut frontier, now_ms - 1), now_ms);
+    }
+    let last = fetch(&mut frontier, now_ms);
+    frontier.failed(last.page, &failure(FailureKind::Connect), now_ms).expect("told");
+    assert_eq!(frontier.next(now_ms + 9_999_999).expect("answered"), Next::Empty);
+    assert_eq!(state_of(&frontier, "http://a.example/").status, PageStatus::Gone);
+    assert_eq!((frontier.stats().gone, frontier.stats().failures), (1, 3));
+}
+
+#[test]
+fn a_host_that_asks_for_patience_is_given_it() {
+    let (_disk, mut frontier) = made(options().backoff_ms(1_000, 1_000));
+    frontier.seed(&["http://a.example/"], 0).expect("seeded");
+    let assignment = fetch(&mut frontier, 0);
+    let busy = Failure { retry_after_ms: Some(120_000), ..failure(FailureKind::Busy) };
+    frontier.failed(assignment.page, &busy, 0).expect("told");
+    assert_eq!(wait(&mut frontier, 0), 120_000);
+    assert_eq!(fetch(&mut frontier, 120_000).failed_attempts, 1);
+}
+
+#[test]
+fn a_page_that_changes_is_fetched_again_sooner_and_one_that_does_not_later() {
+    let recrawl = Recrawl { first_ms: 8_000, min_ms: 3_000, max_ms: 20_000 };
+    let (disk, mut frontier) = made(options().recrawl(Some(recrawl)));
+    frontier.seed(&["http://a.example/"], 0).expect("seeded");
+    let mut now_ms = 0;
+    let told = |changed, frontier: &mut Frontier, now_ms: &mut u64| {
+        let assignment = fetch(frontier, *now_ms);
+        let fetched = Fetched { fetched_at_ms: *now_ms, changed, ..Fetched::default() };
+        frontier.done(assignment.page, &fetched).expect("told");
+        let next_ms = wait(frontier, *now_ms);
+        let age_ms = next_ms - *now_ms;
+        *now_ms = next_ms;
+        (assignment.is_refresh, age_ms)
+    };
+    let (mut refreshed, mut ages) = (Vec::new(), Vec::new());
+    for changed in [None, Some(true), Some(true), Some(true), Some(false), Some(false), Some(false), Some(false), None]
+    {
+        let (is_refresh, age_ms) = told(changed, &mut frontier, &mut now_ms);
+        refreshed.push(is_refresh);
+        ages.push(age_ms);
+    }
+    assert_eq!(ages, [8_000, 4_000, 3_000, 3_000, 4_000, 8_000, 16_000, 20_000, 20_000]);
+    assert!(!refreshed[0] && refreshed[1..].iter().all(|is_refresh| *is_refresh));
+    frontier.commit().expect("committed");
+    drop(frontier);
+    // The time is kept; and a frontier that fetches nothing again does not.
+    let mut frontier = Frontier::open_in(disk.dir(), options().recrawl(Some(recrawl))).expect("opened");
+    assert_eq!(wait(&mut frontier, now_ms - 1), now_ms);
+    drop(frontier);
+    let mut frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
+    assert_eq!(frontier.next(now_ms).expect("answered"), Next::Empty);
+}
+
+#[test]
+fn a_refresh_that_fails_again_and_again_waits_for_its_next_recrawl() {
+    let recrawl = Recrawl { first_ms: 100_000, min_ms: 1_000, max_ms: 100_000 };
+    let (_disk, mut frontier) = made(options().recrawl(Some(recrawl)).attempts_max(2).backoff_ms(1_000, 1_000));
+    frontier.seed(&["http://a.example/"], 0).expect("seeded");
+    let page = fetch(&mut frontier, 0).page;
+    done(&mut frontier, page, 0, &[]);
+    for (now_ms, until_ms) in [(100_000, 101_000), (101_000, 201_000)] {
+        assert!(fetch(&mut frontier, now_ms).is_refresh);
+        frontier.failed(page, &failure(FailureKind::ServerStatus), now_ms).expect("told");
+        assert_eq!(wait(&mut frontier, now_ms), until_ms);
+    }
+    assert_eq!(state_of(&frontier, "http://a.example/").status, PageStatus::Fetched);
+}
