@@ -100,7 +100,7 @@ fn main() {
                 let service = service_fn(move |request: Request<hyper::body::Incoming>| {
                     let (status, kind, body) = site.answer(request.uri().path());
                     let answer = Response::builder().status(status).header("content-type", kind);
-                    let answer = answer.body(Full::from(Bytes::from(body))).expect("a valid answer");
+                    let answer = answer.body(Full::<Bytes>::from(body)).expect("a valid answer");
                     async move { Ok::<_, Infallible>(answer) }
                 });
                 let _ =
