@@ -53,8 +53,8 @@ impl Buckets {
         self.len
     }
 
-    /// Drops what is not true any more, and what is there twice by `is_first`.
-    pub(crate) fn sweep(&mut self, mut is_true: impl FnMut(u16, u32) -> bool) {
+    /// Drops what is not true any more.
+    pub(crate) fn sweep(&mut self, is_true: impl Fn(u16, u32) -> bool) {
         self.len = 0;
         for (class, bucket) in self.buckets.iter_mut().enumerate() {
             bucket.retain(|page| is_true(class as u16, *page));
@@ -65,5 +65,24 @@ impl Buckets {
 
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.buckets.iter().map(|bucket| 24 + 4 * bucket.capacity() as u64).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_highest_class_that_is_still_true_comes_first() {
+        let mut buckets = Buckets::new();
+        [(3, 30), (500, 50), (500, 51), (7, 70)].iter().for_each(|(class, page)| buckets.push(*class, *page));
+        assert_eq!(buckets.peek(|_, _| true), Some((500, 51)));
+        assert_eq!(buckets.peek(|_, page| page != 51), Some((500, 50)));
+        assert_eq!(buckets.peek(|class, _| class < 500), Some((7, 70)));
+        assert_eq!(buckets.len(), 2);
+        buckets.sweep(|_, page| page == 30);
+        assert_eq!((buckets.len(), buckets.peek(|_, _| true)), (1, Some((3, 30))));
+        assert_eq!(buckets.peek(|_, _| false), None);
+        assert_eq!(buckets.len(), 0);
     }
 }

@@ -219,12 +219,21 @@ impl Ledger {
         }
     }
 
-    /// The estimate of a page's importance: all pages have 1 together, once any page had any credit.
+    /// The estimate of a page's importance, (H + C) / (G + 1): all pages have 1 together, once any page had any credit.
     pub(crate) fn importance(&self, page: u32) -> f64 {
+        self.estimate(page, 1.0)
+    }
+
+    /// (H + C / 2) / (G + 1 / 2): midway between what a page has handed on and what has come to it.
+    pub(crate) fn midway(&self, page: u32) -> f64 {
+        self.estimate(page, 0.5)
+    }
+
+    fn estimate(&self, page: u32, part: f64) -> f64 {
         let totals = &self.totals;
-        let held = (TOTAL - totals.virtual_credit) as f64 / TOTAL as f64;
-        let all = totals.weighted_turns + held * totals.weight;
-        let own = f64::from(self.history(page)) + self.credit(page) as f64 / TOTAL as f64 * totals.weight;
+        let unit = part * totals.weight / TOTAL as f64;
+        let all = totals.weighted_turns + (TOTAL - totals.virtual_credit) as f64 * unit;
+        let own = f64::from(self.history(page)) + self.credit(page) as f64 * unit;
         if all > 0.0 { own / all } else { 0.0 }
     }
 
@@ -248,7 +257,7 @@ mod tests {
     #[test]
     fn classes_rise_with_credit_by_eighths_of_a_doubling() {
         let mut last = class(0);
-        for credit in (0..62).flat_map(|bit| (0..16u64).map(move |part| (1 << bit) + ((part << bit) >> 4))) {
+        for credit in (0..60).flat_map(|bit| (0..16u64).map(move |part| (1 << bit) + ((part << bit) >> 4))) {
             assert!(class(credit) >= last && usize::from(class(credit)) < CLASSES, "{credit}");
             last = class(credit);
         }

@@ -274,7 +274,9 @@ mod tests {
     #[test]
     fn pages_are_counted_by_status() {
         let mut pages = Pages::new(0, 0);
-        (0..10).for_each(|i| drop(pages.add(i, 0, Marks::new(false, 0))));
+        for i in 0..10 {
+            pages.add(i, 0, Marks::new(false, 0));
+        }
         pages.set_status(3, Status::Gone);
         pages.set_status(4, Status::Fetched);
         assert_eq!((pages.count(Status::is_new), pages.count(Status::is_fetched)), (8, 1));

@@ -1,0 +1,72 @@
+//! Measures the frontier on disk: a crawl without a network. Every page has ten links, half of them to pages that are known.
+//!
+//! `cargo run --release -p frontier --example load DIR [PAGES [HOSTS [once|again]]]`
+
+use std::path::Path;
+use std::time::Instant;
+
+use frontier::{Fetched, Frontier, FrontierOptions, Next, Recrawl};
+
+/// Pages between two commits.
+const COMMIT_EVERY: u64 = 1_000;
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let number = |at: usize, default: u64| args.get(at).map_or(default, |arg| arg.parse().expect("a number"));
+    let path = Path::new(args.get(1).expect("a directory that is not there yet"));
+    let (pages, hosts) = (number(2, 200_000), number(3, 1_000));
+    let recrawl =
+        (args.get(4).map(String::as_str) == Some("again")).then(|| Recrawl { first_ms: 60_000, ..Recrawl::new() });
+    let options = FrontierOptions::new().delay_ms(0).connections(8).recrawl(recrawl);
+    let mut frontier = Frontier::create(path, options.clone()).expect("made");
+    let url = |page: u64| format!("http://host-{}.example.com/a/path/of/usual/length/page-{page}.html", page % hosts);
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut made = hosts.min(pages);
+    let seeds: Vec<String> = (0..made).map(url).collect();
+    frontier.seed(&seeds.iter().map(|seed| &seed[..]).collect::<Vec<&str>>(), 0).expect("seeded");
+    let (began, mut fetches) = (Instant::now(), 0u64);
+    while fetches < pages {
+        let Next::Fetch(assignment) = frontier.next(fetches).expect("answered") else { break };
+        let mut links = Vec::with_capacity(10);
+        for _ in 0..5 {
+            links.push(url(rng.u64(..made)));
+            links.push(url(made));
+            made += 1;
+        }
+        let links: Vec<&str> = links.iter().map(|link| &link[..]).collect();
+        let fetched = Fetched { fetched_at_ms: fetches, links: &links, ..Fetched::default() };
+        frontier.done(assignment.page, &fetched).expect("told");
+        fetches += 1;
+        if fetches.is_multiple_of(COMMIT_EVERY) {
+            frontier.commit().expect("committed");
+        }
+    }
+    frontier.commit().expect("committed");
+    let seconds = began.elapsed().as_secs_f64();
+    let stats = frontier.stats();
+    let known = f64::from(stats.pages);
+    println!(
+        "{fetches} pages of {hosts} hosts in {seconds:.2} s: {:.0} pages/s, {:.0} links/s",
+        fetches as f64 / seconds,
+        10.0 * fetches as f64 / seconds
+    );
+    println!(
+        "known {}, memory {:.1} bytes a page, disk {:.1} bytes a page, journal {} bytes",
+        stats.pages,
+        stats.memory_bytes as f64 / known,
+        stats.disk_bytes as f64 / known,
+        stats.journal_bytes
+    );
+    assert_eq!(frontier.credit_units(), 1 << 62);
+    frontier.close().expect("closed");
+    let began = Instant::now();
+    let frontier = Frontier::open(path, options).expect("opened");
+    println!(
+        "opened in {:.2} s; memory {:.1} bytes a page",
+        began.elapsed().as_secs_f64(),
+        frontier.memory_bytes() as f64 / known
+    );
+    let began = Instant::now();
+    let best = frontier.by_importance(1_000);
+    println!("the {} of the greatest importance in {:.3} s", best.len(), began.elapsed().as_secs_f64());
+}

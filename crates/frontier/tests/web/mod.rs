@@ -1,0 +1,206 @@
+//! A real web graph, its PageRank, and the same graph with an endless trap hung on one page: what quality is measured on.
+//!
+//! The graph is LAW's cnr-2000 (tests/data/README.md). Links of a page are sorted and each stands there once.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io::Read;
+use std::path::Path;
+
+use frontier::Opic;
+
+/// A graph by pages, each with its links.
+pub struct Graph {
+    starts: Vec<u32>,
+    links: Vec<u32>,
+}
+
+impl Graph {
+    /// Reads cnr-2000.
+    pub fn cnr_2000() -> Graph {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/graph/cnr-2000.adj.gz");
+        let file = std::fs::File::open(path).expect("the graph is in tests/data");
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(file).read_to_string(&mut text).expect("it is text");
+        let (mut starts, mut links) = (vec![0], Vec::new());
+        for line in text.lines() {
+            let mut at = 0;
+            for gap in line.split_ascii_whitespace() {
+                at += gap.parse::<u32>().expect("gaps are numbers");
+                links.push(at);
+            }
+            starts.push(links.len() as u32);
+        }
+        Graph { starts, links }
+    }
+
+    pub fn pages(&self) -> u32 {
+        self.starts.len() as u32 - 1
+    }
+
+    pub fn links(&self, page: u32) -> &[u32] {
+        &self.links[self.starts[page as usize] as usize..self.starts[page as usize + 1] as usize]
+    }
+
+    /// PageRank by iteration, until it changes by less than 1e-12. Pages without links give all to all pages alike.
+    pub fn page_rank(&self, damping: f64) -> Vec<f64> {
+        let pages = self.pages() as usize;
+        let mut rank = vec![1.0 / pages as f64; pages];
+        loop {
+            let mut next = vec![0.0; pages];
+            let mut to_all = 0.0;
+            for (page, rank) in rank.iter().enumerate() {
+                let links = self.links(page as u32);
+                let given = if links.is_empty() { 0.0 } else { damping * rank };
+                to_all += rank - given;
+                links.iter().for_each(|link| next[*link as usize] += given / links.len() as f64);
+            }
+            next.iter_mut().for_each(|rank| *rank += to_all / pages as f64);
+            let change: f64 = rank.iter().zip(&next).map(|(a, b)| (a - b).abs()).sum();
+            rank = next;
+            if change < 1e-12 {
+                return rank;
+            }
+        }
+    }
+}
+
+/// How an estimate compares with the truth.
+#[derive(Debug)]
+pub struct Quality {
+    /// The sum of all differences.
+    pub l1: f64,
+    /// How many of the truth's first thousand are among the estimate's.
+    pub top_1000: usize,
+}
+
+/// Compares two importances.
+pub fn compare(estimate: &[f64], truth: &[f64]) -> Quality {
+    let l1 = estimate.iter().zip(truth).map(|(a, b)| (a - b).abs()).sum();
+    let top = |values: &[f64]| {
+        let mut order: Vec<usize> = (0..values.len()).collect();
+        order.sort_by(|a, b| values[*b].total_cmp(&values[*a]));
+        order.truncate(1_000);
+        HashSet::<usize>::from_iter(order)
+    };
+    Quality { l1, top_1000: top(estimate).intersection(&top(truth)).count() }
+}
+
+/// Visits pages of a graph that is known as a whole.
+pub fn run_whole(graph: &Graph, opic: &mut Opic, visits: u64) {
+    for _ in 0..visits {
+        let (page, _) = opic.next().expect("some page has credit");
+        opic.visited(page, graph.links(page)).expect("it is there");
+    }
+}
+
+/// The graph with an endless tree hung on one of its pages: each page of the tree has `fan_out` children.
+pub struct Trapped<'a> {
+    graph: &'a Graph,
+    gate: u32,
+    fan_out: u32,
+    /// Pages of the tree that were met so far; the first has the number `graph.pages()`.
+    grown: u32,
+    /// The first child of each page of the tree that was fetched.
+    children: HashMap<u32, u32>,
+}
+
+impl<'a> Trapped<'a> {
+    pub fn new(graph: &'a Graph, gate: u32, fan_out: u32) -> Trapped<'a> {
+        Trapped { graph, gate, fan_out, grown: 1, children: HashMap::new() }
+    }
+
+    pub fn is_trap(&self, page: u32) -> bool {
+        page >= self.graph.pages()
+    }
+
+    /// What a fetch of a page finds.
+    pub fn fetch(&mut self, page: u32, links: &mut Vec<u32>) {
+        links.clear();
+        let root = self.graph.pages();
+        if self.is_trap(page) {
+            let next = root + self.grown;
+            let first = *self.children.entry(page).or_insert(next);
+            self.grown += if first == next { self.fan_out } else { 0 };
+            links.extend(first..first + self.fan_out);
+            return;
+        }
+        links.extend(self.graph.links(page));
+        if page == self.gate {
+            links.push(root);
+        }
+    }
+}
+
+/// What became of a crawl.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Crawled {
+    pub fetches: u64,
+    pub in_trap: u64,
+    /// Pages of the graph that were fetched at least once.
+    pub distinct: u64,
+}
+
+impl Crawled {
+    pub fn wasted(&self) -> f64 {
+        self.in_trap as f64 / self.fetches as f64
+    }
+}
+
+impl Graph {
+    /// Start pages: so many, evenly spread over the numbers of pages.
+    pub fn spread(&self, count: u32) -> Vec<u32> {
+        (0..count).map(|i| i * (self.pages() / count)).collect()
+    }
+
+    /// Pages in the order of a rank, the greatest first.
+    pub fn by_rank(&self, rank: &[f64]) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..self.pages()).collect();
+        order.sort_by(|a, b| rank[*b as usize].total_cmp(&rank[*a as usize]));
+        order
+    }
+}
+
+/// Crawls by credit.
+pub fn crawl(web: &mut Trapped<'_>, opic: &mut Opic, seeds: &[u32], fetches: u64) -> Crawled {
+    // The crawl's number of each page of the web, and back.
+    let mut number_of: Vec<u32> = Vec::new();
+    let mut page_of: Vec<u32> = Vec::new();
+    let mut enter = |opic: &mut Opic, page_of: &mut Vec<u32>, page: u32| {
+        number_of.resize(number_of.len().max(page as usize + 1), u32::MAX);
+        if number_of[page as usize] == u32::MAX {
+            number_of[page as usize] = opic.add();
+            page_of.push(page);
+        }
+        number_of[page as usize]
+    };
+    let seeds: Vec<u32> = seeds.iter().map(|page| enter(opic, &mut page_of, *page)).collect();
+    opic.seed(&seeds).expect("they were added");
+    let (mut crawled, mut links) = (Crawled::default(), Vec::new());
+    while crawled.fetches < fetches {
+        let Some((number, is_refresh)) = opic.next() else { break };
+        let page = page_of[number as usize];
+        crawled.fetches += 1;
+        crawled.in_trap += u64::from(web.is_trap(page));
+        crawled.distinct += u64::from(!is_refresh && !web.is_trap(page));
+        web.fetch(page, &mut links);
+        links.iter_mut().for_each(|link| *link = enter(opic, &mut page_of, *link));
+        opic.visited(number, &links).expect("they were added");
+    }
+    crawled
+}
+
+/// Crawls in the order of discovery.
+pub fn crawl_breadth_first(web: &mut Trapped<'_>, seeds: &[u32], fetches: u64) -> Crawled {
+    let mut queue: VecDeque<u32> = seeds.iter().copied().collect();
+    let mut known: HashSet<u32> = seeds.iter().copied().collect();
+    let (mut crawled, mut links) = (Crawled::default(), Vec::new());
+    while crawled.fetches < fetches {
+        let Some(page) = queue.pop_front() else { break };
+        crawled.fetches += 1;
+        crawled.in_trap += u64::from(web.is_trap(page));
+        crawled.distinct += u64::from(!web.is_trap(page));
+        web.fetch(page, &mut links);
+        queue.extend(links.iter().filter(|link| known.insert(**link)));
+    }
+    crawled
+}
