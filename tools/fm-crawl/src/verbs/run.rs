@@ -42,8 +42,8 @@ Example:
 pub struct Args {
     /// The store's folder, made if it is absent
     store: PathBuf,
-    /// A page to begin with; may be given again
-    #[arg(long, value_name = "URL")]
+    /// Pages to begin with; may be given again
+    #[arg(long, value_name = "URL", num_args = 1..)]
     seed: Vec<String>,
     /// How far from the seeds to go [default: host]
     #[arg(long, value_enum)]
