@@ -9,8 +9,7 @@
 
 use std::convert::Infallible;
 
-use html5gum::emitters::callback::{Callback, CallbackEmitter, CallbackEvent};
-use html5gum::{Span, Tokenizer};
+use html5gum::{Emitter, Error, State, Tokenizer, naive_next_state};
 
 use super::{Bounds, Found, Gathered, text};
 
@@ -35,44 +34,15 @@ const NO_PAGE: [&str; 15] = [
 
 /// Finds the links of a document; `follow_nofollow` takes those too that ask not to be followed.
 pub fn find(body: &[u8], bounds: Bounds, follow_nofollow: bool) -> Found {
-    let reader = Reading {
-        gathered: Gathered::new(bounds),
-        tag: Tag::Other,
-        attribute: None,
-        follow_nofollow,
-        held: Held::default(),
-    };
-    let mut found = Found::default();
-    {
-        let mut emitter = CallbackEmitter::new(Sink { reader, out: &mut found });
-        emitter.naively_switch_states(true);
-        // Reading from memory cannot fail.
-        let _ = Tokenizer::new_with_emitter(body, emitter).finish();
-    }
+    let mut reading = Reading::new(bounds, follow_nofollow);
+    // Reading from memory cannot fail.
+    let _ = Tokenizer::new_with_emitter(body, &mut reading).finish();
+    let mut found = reading.gathered.found;
     if found.is_nofollow && !follow_nofollow {
         found.nofollow += found.links.len() as u64;
         found.links.clear();
     }
     found
-}
-
-/// Gives back what was read when the tokenizer lets go of it.
-struct Sink<'a> {
-    reader: Reading,
-    out: &'a mut Found,
-}
-
-impl Callback<Infallible, ()> for Sink<'_> {
-    fn handle_event(&mut self, event: CallbackEvent<'_>, _: Span<()>) -> Option<Infallible> {
-        self.reader.event(&event);
-        None
-    }
-}
-
-impl Drop for Sink<'_> {
-    fn drop(&mut self) {
-        *self.out = std::mem::take(&mut self.reader.gathered.found);
-    }
 }
 
 /// The elements of interest.
@@ -106,43 +76,59 @@ struct Held {
     content: Option<Vec<u8>>,
 }
 
+/// What the tokenizer tells: all but tags and their attributes is let pass.
 struct Reading {
     gathered: Gathered,
-    tag: Tag,
-    attribute: Option<Attribute>,
-    held: Held,
     follow_nofollow: bool,
+    is_start: bool,
+    /// The name of the tag that is being read, and of the last start tag: its end ends a script or a title.
+    name: Vec<u8>,
+    last_start: Vec<u8>,
+    /// Which tag it is, once its name is known.
+    tag: Option<Tag>,
+    held: Held,
+    attribute_name: Vec<u8>,
+    attribute_value: Vec<u8>,
 }
 
 impl Reading {
-    fn event(&mut self, event: &CallbackEvent<'_>) {
-        match event {
-            CallbackEvent::OpenStartTag { name } => {
-                self.tag = match *name {
-                    b"a" | b"area" => Tag::Anchor,
-                    b"link" => Tag::Link,
-                    b"iframe" | b"frame" => Tag::Frame,
-                    b"base" => Tag::Base,
-                    b"meta" => Tag::Meta,
-                    _ => Tag::Other,
-                };
-                if self.tag != Tag::Other {
-                    self.held = Held::default();
-                }
-            }
-            CallbackEvent::AttributeName { name } => self.attribute = attribute(self.tag, name),
-            CallbackEvent::AttributeValue { value } => self.value(value),
-            CallbackEvent::CloseStartTag { .. } if self.tag != Tag::Other => {
-                self.close();
-                self.tag = Tag::Other;
-            }
-            CallbackEvent::EndTag { .. } => self.tag = Tag::Other,
-            _ => {}
+    fn new(bounds: Bounds, follow_nofollow: bool) -> Reading {
+        Reading {
+            gathered: Gathered::new(bounds),
+            follow_nofollow,
+            is_start: false,
+            name: Vec::new(),
+            last_start: Vec::new(),
+            tag: None,
+            held: Held::default(),
+            attribute_name: Vec::new(),
+            attribute_value: Vec::new(),
         }
     }
 
-    fn value(&mut self, value: &[u8]) {
-        let held = match self.attribute {
+    fn begin(&mut self, is_start: bool) {
+        self.is_start = is_start;
+        self.name.clear();
+        self.tag = None;
+        self.attribute_name.clear();
+    }
+
+    fn tag(&mut self) -> Tag {
+        let (name, is_start) = (self.name.as_slice(), self.is_start);
+        *self.tag.get_or_insert_with(|| match name {
+            _ if !is_start => Tag::Other,
+            b"a" | b"area" => Tag::Anchor,
+            b"link" => Tag::Link,
+            b"iframe" | b"frame" => Tag::Frame,
+            b"base" => Tag::Base,
+            b"meta" => Tag::Meta,
+            _ => Tag::Other,
+        })
+    }
+
+    /// Takes the attribute that was read last; the first of a name counts.
+    fn take_attribute(&mut self) {
+        let held = match attribute(self.tag(), &self.attribute_name) {
             Some(Attribute::Target) => &mut self.held.target,
             Some(Attribute::Rel) => &mut self.held.rel,
             Some(Attribute::HttpEquiv) => &mut self.held.http_equiv,
@@ -151,13 +137,13 @@ impl Reading {
             None => return,
         };
         if held.is_none() {
-            *held = Some(value.to_vec());
+            *held = Some(std::mem::take(&mut self.attribute_value));
         }
     }
 
     fn close(&mut self) {
         let held = std::mem::take(&mut self.held);
-        match self.tag {
+        match self.tag() {
             Tag::Anchor | Tag::Frame => self.link(&held),
             Tag::Link if !names_no_page(held.rel.as_deref()) => self.link(&held),
             Tag::Base => {
@@ -191,6 +177,93 @@ impl Reading {
             self.gathered.found.is_nofollow |= forbids_following(content);
         }
     }
+}
+
+impl Emitter for &mut Reading {
+    type Token = Infallible;
+
+    fn init_start_tag(&mut self) {
+        self.begin(true);
+    }
+
+    fn init_end_tag(&mut self) {
+        self.begin(false);
+    }
+
+    fn push_tag_name(&mut self, name: &[u8]) {
+        self.name.extend_from_slice(name);
+    }
+
+    fn init_attribute(&mut self) {
+        self.take_attribute();
+        self.attribute_name.clear();
+        self.attribute_value.clear();
+    }
+
+    fn push_attribute_name(&mut self, name: &[u8]) {
+        if self.tag() != Tag::Other {
+            self.attribute_name.extend_from_slice(name);
+        }
+    }
+
+    fn push_attribute_value(&mut self, value: &[u8]) {
+        if self.tag() != Tag::Other {
+            self.attribute_value.extend_from_slice(value);
+        }
+    }
+
+    fn emit_current_tag(&mut self) -> Option<State> {
+        if !self.is_start {
+            return None;
+        }
+        self.take_attribute();
+        if self.tag() != Tag::Other {
+            self.close();
+        }
+        let Reading { last_start, name, .. } = &mut **self;
+        last_start.clone_from(name);
+        // Nobody runs scripts here: what is for those who do not is a part of the page.
+        if self.name == b"noscript" { None } else { naive_next_state(&self.name) }
+    }
+
+    fn current_is_appropriate_end_tag_token(&mut self) -> bool {
+        !self.is_start && !self.last_start.is_empty() && self.name == self.last_start
+    }
+
+    fn should_emit_errors(&mut self) -> bool {
+        false
+    }
+
+    fn pop_token(&mut self) -> Option<Infallible> {
+        None
+    }
+
+    fn set_last_start_tag(&mut self, name: Option<&[u8]>) {
+        self.last_start = name.unwrap_or_default().to_vec();
+    }
+
+    // A comment is neither, so that what follows it is judged by its own tag.
+    fn init_comment(&mut self) {
+        self.begin(false);
+    }
+
+    fn init_doctype(&mut self) {
+        self.begin(false);
+    }
+
+    fn emit_eof(&mut self) {}
+    fn emit_error(&mut self, _: Error) {}
+    fn emit_string(&mut self, _: &[u8]) {}
+    fn emit_current_comment(&mut self) {}
+    fn emit_current_doctype(&mut self) {}
+    fn set_self_closing(&mut self) {}
+    fn set_force_quirks(&mut self) {}
+    fn push_comment(&mut self, _: &[u8]) {}
+    fn push_doctype_name(&mut self, _: &[u8]) {}
+    fn set_doctype_public_identifier(&mut self, _: &[u8]) {}
+    fn set_doctype_system_identifier(&mut self, _: &[u8]) {}
+    fn push_doctype_public_identifier(&mut self, _: &[u8]) {}
+    fn push_doctype_system_identifier(&mut self, _: &[u8]) {}
 }
 
 fn attribute(tag: Tag, name: &[u8]) -> Option<Attribute> {
@@ -267,8 +340,8 @@ mod tests {
     #[test]
     fn references_are_decoded_and_scripts_and_comments_hold_no_links() {
         let html = "<a href='?a=1&amp;b=2&copy=3'>x</a><script>'<a href=no>'</script><!-- <a href=no> --><a href=yes>\
-                    <textarea><a href=no></textarea><title><a href=no></title><style><a href=no></style>";
-        assert_eq!(links(html), ["?a=1&b=2&copy=3", "yes"]);
+                    <noscript><a href=plain></noscript><textarea><a href=no></textarea><title><a href=no></title><style><a href=no></style>";
+        assert_eq!(links(html), ["?a=1&b=2&copy=3", "yes", "plain"]);
     }
 
     #[test]

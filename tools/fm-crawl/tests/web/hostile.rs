@@ -11,9 +11,12 @@ fn pause() {
     std::thread::sleep(Duration::from_millis(200));
 }
 
+/// A host that keeps nothing in mind.
+type Answer = fn(&Request) -> Reply;
+
 /// All of them, by name.
 pub fn all() -> Vec<(&'static str, Site)> {
-    let sites: [(&'static str, fn(&Request) -> Reply); 15] = [
+    let sites: [(&'static str, Answer); 15] = [
         ("calendar.test", calendar),
         ("session.test", session),
         ("loop.test", redirects),

@@ -28,12 +28,15 @@ pub struct Request {
     pub before: usize,
 }
 
+/// Something that is done with a connection.
+pub type Act = Box<dyn FnOnce(&mut TcpStream) + Send>;
+
 /// What a host does with a request.
 pub enum Reply {
     /// A proper answer: status, fields, body.
     Page(u16, Vec<(&'static str, String)>, Vec<u8>),
     /// Whatever it likes, on the bare connection, which is closed then.
-    Bare(Box<dyn FnOnce(&mut TcpStream) + Send>),
+    Bare(Act),
 }
 
 impl Reply {
