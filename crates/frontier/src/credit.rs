@@ -272,7 +272,7 @@ mod tests {
         assert_eq!((ledger.credit(0), ledger.totals.virtual_credit), (TOTAL / 4, 0));
         let mut told = Vec::new();
         ledger.visit(0, &[1, 2], 1, |page, before, after| told.push((page, before, after)));
-        let tax = (u128::from(TOTAL / 4) * u128::from(ledger.totals.tax) >> 32) as u64;
+        let tax = ((u128::from(TOTAL / 4) * u128::from(ledger.totals.tax)) >> 32) as u64;
         let share = (TOTAL / 4 - tax) / 3;
         assert_eq!(told, [(1, TOTAL / 4, TOTAL / 4 + share), (2, TOTAL / 4, TOTAL / 4 + share)]);
         assert_eq!((ledger.credit(0), ledger.credit(3)), (0, TOTAL / 4));

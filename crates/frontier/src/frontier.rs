@@ -137,7 +137,7 @@ impl Frontier {
     }
 
     /// Enters start pages; they share the virtual page's credit, which is all of it in the beginning. Returns how many were new: those that
-    /// were known become seeds too.
+    /// were known become seeds too. To seed again with what is a seed already changes nothing.
     ///
     /// # Errors
     /// `UrlLength`, with nothing entered; `Full`, `Poisoned`, `Io`.
@@ -152,6 +152,7 @@ impl Frontier {
         for url in urls {
             let fingerprint = self.state.pages.fingerprint(url);
             match self.state.pages.find(fingerprint) {
+                Some(page) if self.state.pages.marks(page).is_seed() => {}
                 Some(page) => known.push(page),
                 None if seen.insert(fingerprint) => new.push(*url),
                 None => {}

@@ -1,4 +1,6 @@
-//! Columns that grow by an eighth: a page table of a hundred million rows must not be copied into twice its size.
+//! Columns and heaps that grow by an eighth: a page table of a hundred million rows must not be copied into twice its size.
+
+use std::collections::BinaryHeap;
 
 /// Appends to a column. It is copied when it is full, about nine times an element in all.
 #[inline]
@@ -7,6 +9,15 @@ pub(crate) fn push<T>(column: &mut Vec<T>, value: T) {
         column.reserve_exact((column.len() / 8).max(64));
     }
     column.push(value);
+}
+
+/// Adds to a heap, which grows alike.
+#[inline]
+pub(crate) fn push_heap<T: Ord>(heap: &mut BinaryHeap<T>, value: T) {
+    if heap.len() == heap.capacity() {
+        heap.reserve_exact((heap.len() / 8).max(4));
+    }
+    heap.push(value);
 }
 
 #[cfg(test)]

@@ -9,10 +9,10 @@ use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
 use crate::credit::{Ledger, class};
-use crate::grow::push;
+use crate::grow::{push, push_heap};
 use crate::pages::Pages;
 
-/// Entries of a queue beyond two for each page in it, before it is swept.
+/// Entries of a queue beyond five for each four pages in it, before it is swept.
 const SLACK: usize = 64;
 
 /// A page in a queue: its class in the high half, and in the low half what lets older pages come first among equals.
@@ -93,18 +93,19 @@ impl Host {
     /// Puts a page into a queue.
     pub(crate) fn put(&mut self, kind: usize, page: u32, ledger: &Ledger) {
         self.ready[kind] += 1;
-        self.queues[kind].push(entry(class(ledger.credit(page)), page));
+        push_heap(&mut self.queues[kind], entry(class(ledger.credit(page)), page));
     }
 
     /// Gives a page in a queue another entry: its class has changed.
     pub(crate) fn put_again(&mut self, kind: usize, page: u32, pages: &Pages, ledger: &Ledger) {
-        self.queues[kind].push(entry(class(ledger.credit(page)), page));
-        if self.queues[kind].len() > 2 * self.ready[kind] as usize + SLACK {
+        push_heap(&mut self.queues[kind], entry(class(ledger.credit(page)), page));
+        let ready = self.ready[kind] as usize;
+        if self.queues[kind].len() > ready + ready / 4 + SLACK {
             let mut kept = std::mem::take(&mut self.queues[kind]).into_vec();
             kept.sort_unstable();
             kept.dedup();
             kept.retain(|entry| is_true(kind, of_entry(*entry).0, of_entry(*entry).1, pages, ledger));
-            kept.shrink_to(kept.len() + kept.len() / 2);
+            kept.shrink_to(ready + ready / 4 + SLACK);
             self.queues[kind] = kept.into();
         }
     }

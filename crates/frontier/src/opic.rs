@@ -88,7 +88,7 @@ impl Opic {
     }
 
     /// The page to visit now, and whether it was visited before. It stays where it is until [`Opic::visited`] is told.
-    pub fn next(&mut self) -> Option<(u32, bool)> {
+    pub fn best(&mut self) -> Option<(u32, bool)> {
         let Opic { ledger, queues, marks, .. } = self;
         let wants_refresh = (self.refreshes as f64) < self.refresh_share * (self.visits + 1) as f64;
         for kind in [usize::from(wants_refresh), usize::from(!wants_refresh)] {

@@ -11,6 +11,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::credit::Ledger;
+use crate::grow::push_heap;
 use crate::hosts::Hosts;
 use crate::pages::{Pages, Status};
 
@@ -42,7 +43,7 @@ pub(crate) struct Queue {
 impl Queue {
     /// A page waits for a time, in seconds.
     pub(crate) fn wait(&mut self, page: u32, due_s: u32) {
-        self.timers.push(Reverse(u64::from(due_s) << 32 | u64::from(page)));
+        push_heap(&mut self.timers, Reverse(u64::from(due_s) << 32 | u64::from(page)));
     }
 
     /// Time goes on: pages whose time has come are ready, hosts that have waited are open.

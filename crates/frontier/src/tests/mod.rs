@@ -71,6 +71,12 @@ fn a_frontier_is_made_once_opened_by_one_and_found_as_it_was() {
 }
 
 #[test]
+fn a_frontier_may_be_handed_to_another_thread() {
+    fn is_sent<T: Send + Sync>(_: &T) {}
+    is_sent(&made(options()).1);
+}
+
+#[test]
 fn an_outcome_is_told_once_of_what_was_handed_out() {
     let (_disk, mut frontier) = made(options());
     frontier.seed(&["http://a.example/"], 0).expect("seeded");

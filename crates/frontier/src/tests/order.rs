@@ -25,6 +25,9 @@ fn seeds_share_all_credit_and_later_ones_what_the_virtual_page_has() {
     assert_eq!(frontier.seed(&["http://c.example/", "http://a.example/1"], 0).expect("seeded"), 1);
     let (late, known) = (state_of(&frontier, "http://c.example/"), state_of(&frontier, "http://a.example/1"));
     assert!(late.is_seed && known.is_seed && known.depth == 1 && known.credit > 0.2);
+    let before = frontier.stats();
+    assert_eq!(frontier.seed(&["http://c.example/", "http://b.example/"], 0).expect("seeded"), 0);
+    assert_eq!(frontier.stats(), before);
     assert_eq!(frontier.credit_units(), ALL_CREDIT);
 }
 

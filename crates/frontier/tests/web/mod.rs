@@ -88,7 +88,7 @@ pub fn compare(estimate: &[f64], truth: &[f64]) -> Quality {
 /// Visits pages of a graph that is known as a whole.
 pub fn run_whole(graph: &Graph, opic: &mut Opic, visits: u64) {
     for _ in 0..visits {
-        let (page, _) = opic.next().expect("some page has credit");
+        let (page, _) = opic.best().expect("some page has credit");
         opic.visited(page, graph.links(page)).expect("it is there");
     }
 }
@@ -109,14 +109,19 @@ impl<'a> Trapped<'a> {
         Trapped { graph, gate, fan_out, grown: 1, children: HashMap::new() }
     }
 
+    /// The first page of the tree; all with a higher number are in it too.
+    pub fn root(&self) -> u32 {
+        self.graph.pages()
+    }
+
     pub fn is_trap(&self, page: u32) -> bool {
-        page >= self.graph.pages()
+        page >= self.root()
     }
 
     /// What a fetch of a page finds.
     pub fn fetch(&mut self, page: u32, links: &mut Vec<u32>) {
         links.clear();
-        let root = self.graph.pages();
+        let root = self.root();
         if self.is_trap(page) {
             let next = root + self.grown;
             let first = *self.children.entry(page).or_insert(next);
@@ -177,7 +182,7 @@ pub fn crawl(web: &mut Trapped<'_>, opic: &mut Opic, seeds: &[u32], fetches: u64
     opic.seed(&seeds).expect("they were added");
     let (mut crawled, mut links) = (Crawled::default(), Vec::new());
     while crawled.fetches < fetches {
-        let Some((number, is_refresh)) = opic.next() else { break };
+        let Some((number, is_refresh)) = opic.best() else { break };
         let page = page_of[number as usize];
         crawled.fetches += 1;
         crawled.in_trap += u64::from(web.is_trap(page));
