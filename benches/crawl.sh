@@ -67,6 +67,7 @@ for _ in $(seq "$rounds"); do
     serve
     measure fm-crawl "$release/fm-crawl" run "$out/pages.fm" --seed "http://$address/" --rate 0 --allow-private --follow-duplicates \
         --host-connections 32 --max-host-pages 0
+    "$release/examples/site_server" "$corpus" "$pages" "$out/pages.fm" "$address"
     serve
     measure wget wget --mirror --no-verbose --directory-prefix "$out/wget" --follow-tags=a,area,iframe,frame,link,meta \
         --reject css,js,png,svg,gif,jpg,ico,woff,woff2 "http://$address/"

@@ -1,7 +1,8 @@
 //! A site of the HTML pages in a folder, for comparing crawlers: each page is served as it lies on disk, and an index leads to all of them.
 //!
-//! `site_server FOLDER [PAGES]` prints its address and serves until it is killed; how many requests there were, and of how many paths, is
+//! `site_server FOLDER [PAGES]` prints its address and serves until it is killed; how many requests there were, and of how many pages, is
 //! at `/counts`. Pages are read from disk for each request, which the page cache makes cheap; the server is the same for every crawler.
+//! `site_server FOLDER PAGES STORE ADDRESS` serves nothing and compares a store that was crawled from that address with the folder, byte for byte.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -60,7 +61,8 @@ impl Site {
         Site { files: files.into_iter().collect(), index, asked: Mutex::default() }
     }
 
-    fn answer(&self, path: &str) -> (u16, &'static str, Vec<u8>) {
+    fn answer(&self, asked: &str) -> (u16, &'static str, Vec<u8>) {
+        let path = asked.split('?').next().unwrap_or_default();
         if path == "/counts" {
             let asked = self.asked.lock().expect("no thread panics");
             let known = asked.iter().filter(|(path, _)| self.files.contains_key(*path));
@@ -73,7 +75,7 @@ impl Site {
             let pages = self.files.len();
             return (200, "application/json", format!("{{\"pages\":{pages},\"pages_asked\":{different},\"page_requests\":{requests},\"requests\":{all}}}\n").into());
         }
-        *self.asked.lock().expect("no thread panics").entry(path.to_owned()).or_default() += 1;
+        *self.asked.lock().expect("no thread panics").entry(asked.to_owned()).or_default() += 1;
         if let Some(body) = self.index.get(path) {
             return (200, "text/html", body.clone().into());
         }
@@ -84,11 +86,26 @@ impl Site {
     }
 }
 
+/// Says how many pages of the site the store has as they are.
+fn compare(site: &Site, store: &str, address: &str) {
+    let store = filemap::PageStore::open_read_only(store, filemap::Options::new()).expect("a store");
+    let is_same = |(path, file): &(&String, &PathBuf)| {
+        let page = store.get(format!("http://{address}{path}")).expect("the store is whole");
+        page.is_some_and(|page| std::fs::read(file).is_ok_and(|body| body == page.body))
+    };
+    let same = site.files.iter().filter(is_same).count();
+    println!("{same} of {} pages are stored byte for byte", site.files.len());
+    assert_eq!(same, site.files.len(), "pages are missing or differ");
+}
+
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let folder = PathBuf::from(arguments.next().expect("a folder of HTML pages"));
     let pages = arguments.next().map_or(usize::MAX, |number| number.parse().expect("a number of pages"));
     let site = Arc::new(Site::new(&folder, pages));
+    if let (Some(store), Some(address)) = (arguments.next(), arguments.next()) {
+        return compare(&site, &store, &address);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("threads");
     runtime.block_on(async move {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -98,7 +115,8 @@ fn main() {
             let site = Arc::clone(&site);
             tokio::spawn(async move {
                 let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-                    let (status, kind, body) = site.answer(request.uri().path());
+                    let (status, kind, body) =
+                        site.answer(request.uri().path_and_query().map_or("/", |path| path.as_str()));
                     let answer = Response::builder().status(status).header("content-type", kind);
                     let answer = answer.body(Full::<Bytes>::from(body)).expect("a valid answer");
                     async move { Ok::<_, Infallible>(answer) }

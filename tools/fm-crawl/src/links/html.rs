@@ -114,16 +114,20 @@ impl Reading {
     }
 
     fn tag(&mut self) -> Tag {
-        let (name, is_start) = (self.name.as_slice(), self.is_start);
-        *self.tag.get_or_insert_with(|| match name {
-            _ if !is_start => Tag::Other,
+        if let Some(tag) = self.tag {
+            return tag;
+        }
+        let tag = match self.name.as_slice() {
+            _ if !self.is_start => Tag::Other,
             b"a" | b"area" => Tag::Anchor,
             b"link" => Tag::Link,
             b"iframe" | b"frame" => Tag::Frame,
             b"base" => Tag::Base,
             b"meta" => Tag::Meta,
             _ => Tag::Other,
-        })
+        };
+        self.tag = Some(tag);
+        tag
     }
 
     /// Takes the attribute that was read last; the first of a name counts.
