@@ -38,9 +38,12 @@ fn truncation(reason: Reason) -> String {
     .to_owned()
 }
 
-/// The page as a reference to one with the same body.
-pub fn duplicate(page: Page, holder: &[u8], holder_ms: i64) -> Page {
-    refer(page, RevisitProfile::IdenticalPayload, holder, holder_ms)
+/// A page as a reference to one with the same body, which it keeps itself.
+pub fn duplicate(page: &mut Page, holder: &[u8], holder_ms: i64) -> Page {
+    let body = std::mem::take(&mut page.body);
+    let reference = refer(page.clone(), RevisitProfile::IdenticalPayload, holder, holder_ms);
+    page.body = body;
+    reference
 }
 
 /// The page as a reference to its own earlier version.

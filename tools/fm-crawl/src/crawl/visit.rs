@@ -167,7 +167,8 @@ async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> R
         Some(head) if !is_recorded => record::validators(head),
         _ => Validators::default(),
     };
-    let answer = crawl.fetcher.get(url, &validators).await?;
+    let mut answer = crawl.fetcher.get(url, &validators).await?;
+    let _place = answer.place.take();
     (visit.status, visit.wire_bytes, visit.body_bytes) =
         (Some(answer.status), answer.wire_bytes, answer.body.len() as u64);
     visit.met.extend(answer.cut.map(|reason| (reason, 1)));
@@ -234,8 +235,8 @@ fn take(
         _ => return Err(Failure::new(Reason::ServerStatus, status.to_string()).into()),
     }
     let location = answer.headers.get("Location").map(<[u8]>::to_vec).filter(|_| status >= 300);
-    let page = record::page(url, answer, at_ms);
-    let stored = store(crawl, &page, is_recorded, visit)?;
+    let mut page = record::page(url, answer, at_ms);
+    let stored = store(crawl, &mut page, is_recorded, visit)?;
     let changed = known.filter(|_| !is_recorded).and(stored.changed);
     let links = match location {
         Some(location) => redirect(crawl, url, &location, visit),
@@ -252,7 +253,7 @@ struct Stored {
 }
 
 /// Stores a page, or a reference to the page that has its body.
-fn store(crawl: &Crawl, page: &Page, is_recorded: bool, visit: &mut Visit) -> Result<Stored, Broken> {
+fn store(crawl: &Crawl, page: &mut Page, is_recorded: bool, visit: &mut Visit) -> Result<Stored, Broken> {
     let digest = ContentSeen::digest(&page.body);
     let key = crawl.pages.key(&page.url)?;
     let is_tested = page.status == Some(200) && !page.body.is_empty();
@@ -265,7 +266,7 @@ fn store(crawl: &Crawl, page: &Page, is_recorded: bool, visit: &mut Visit) -> Re
         visit.duplicate_of = Some(String::from_utf8_lossy(&holder.key).into_owned());
         let was_reference = |head: PageHead| head.page.kind == RecordKind::Revisit;
         if !(is_recorded && crawl.pages.head(&page.url)?.is_some_and(was_reference)) {
-            crawl.pages.put_page(&record::duplicate(page.clone(), &holder.key, holder.fetched_at_ms))?;
+            crawl.pages.put_page(&record::duplicate(page, &holder.key, holder.fetched_at_ms))?;
         }
         return Ok(Stored { changed: None, is_duplicate: !crawl.settings.follow_duplicates });
     }

@@ -67,8 +67,8 @@ pub struct Answer {
     pub ip: Option<IpAddr>,
     /// Bytes of the body as they came.
     pub wire_bytes: u64,
-    /// A place among the large bodies.
-    _place: Option<OwnedSemaphorePermit>,
+    /// A place among the large bodies, to be kept as long as the body is.
+    pub place: Option<OwnedSemaphorePermit>,
 }
 
 /// Fetches.
@@ -224,7 +224,7 @@ impl Fetcher {
             cut,
             ip: head.extensions.get::<Remote>().map(|remote| remote.0.ip()),
             wire_bytes,
-            _place: place,
+            place,
         })
     }
 }

@@ -4,7 +4,7 @@
 //! in memory, however deep or broken the document is.
 //!
 //! Links to pages are taken: `a`, `area`, `iframe`, `frame`, `meta` refresh, and those `link` elements that name pages rather
-//! than what a page needs to be shown (styles, icons, hints to load something early). `base` and the wish not to be followed
+//! than what a page needs to be shown (styles, icons, hints to load something early, descriptions for programs). `base` and the wish not to be followed
 //! (`rel=nofollow`, `meta name=robots`) are noted.
 
 use std::convert::Infallible;
@@ -14,7 +14,8 @@ use html5gum::{Emitter, Error, State, Tokenizer, naive_next_state};
 use super::{Bounds, Found, Gathered, text};
 
 /// Words of `rel` by which a `link` names something that is no page.
-const NO_PAGE: [&str; 15] = [
+const NO_PAGE: [&str; 16] = [
+    "search",
     "stylesheet",
     "icon",
     "apple-touch-icon",

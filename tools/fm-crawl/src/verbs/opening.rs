@@ -1,7 +1,9 @@
 //! How verbs open what belongs to a crawl.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use filemap::{Canonicalizer, Event, Options, PageStore};
 use frontier::{Frontier, FrontierOptions, Recrawl};
@@ -13,6 +15,9 @@ use crate::words;
 
 /// Memory of the store's table of recent pages.
 const RECENT_BYTES: usize = 32 << 20;
+/// How long, and how often, a crawl waits for `status` or `why` to close its frontier.
+const ASKED_FOR: Duration = Duration::from_millis(100);
+const ASKED_WITHIN: u32 = 50;
 /// Memory of the store's dictionaries.
 const DICTIONARY_BYTES: usize = 48 << 20;
 
@@ -68,16 +73,20 @@ pub fn store_to_read(path: &Path) -> Result<PageStore, Failure> {
     Ok(PageStore::open_read_only(path, options())?)
 }
 
-/// The frontier of a crawl, made if it is absent.
+/// The frontier of a crawl whose store is locked by us, made if it is absent. Another may have it open for a moment, to ask.
 pub fn frontier(folder: &Folder, settings: &Settings) -> Result<Frontier, Failure> {
     let path = folder.join("frontier");
-    match Frontier::open(&path, frontier_options(settings)) {
-        Err(frontier::Error::Missing { .. }) => Ok(Frontier::create(&path, frontier_options(settings))?),
-        Err(frontier::Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-            Ok(Frontier::create(&path, frontier_options(settings))?)
+    for _ in 0..ASKED_WITHIN {
+        match Frontier::open(&path, frontier_options(settings)) {
+            Err(frontier::Error::Locked { .. }) => std::thread::sleep(ASKED_FOR),
+            Err(frontier::Error::Missing { .. }) => return Ok(Frontier::create(&path, frontier_options(settings))?),
+            Err(frontier::Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                return Ok(Frontier::create(&path, frontier_options(settings))?);
+            }
+            opened => return Ok(opened?),
         }
-        opened => Ok(opened?),
     }
+    Ok(Frontier::open(&path, frontier_options(settings))?)
 }
 
 /// The frontier of a crawl, which must be there, to be asked.
@@ -86,7 +95,7 @@ pub fn frontier_to_ask(folder: &Folder, settings: &Settings) -> Result<Frontier,
 }
 
 fn frontier_options(settings: &Settings) -> FrontierOptions {
-    let ms = |duration: std::time::Duration| duration.as_millis() as u64;
+    let ms = |duration: Duration| duration.as_millis() as u64;
     let recrawl = settings.recrawl.map(|age| Recrawl { first_ms: ms(age), min_ms: ms(age) / 16, max_ms: ms(age) * 16 });
     FrontierOptions::new()
         .delay_ms(settings.delay_ms())

@@ -74,15 +74,21 @@ fn print(value: &Value, is_running: bool) {
     println!("scope {} of {}, as {}", text(&value["scope"]), words::count(seeds, "seed"), text(&value["user_agent"]));
     let numbers = &value["frontier"];
     println!(
-        "{} pages known, {} fetched, {} queued, {} due again, {} given up, {} hosts",
-        numbers["pages"], numbers["fetched"], numbers["queued"], numbers["due"], numbers["gone"], numbers["hosts"]
+        "{} pages known, {} fetched, {} queued, {} due again, {} given up, {}",
+        numbers["pages"],
+        numbers["fetched"],
+        numbers["queued"],
+        numbers["due"],
+        numbers["gone"],
+        words::count(numbers["hosts"].as_u64().unwrap_or(0), "host")
     );
     if let Some(reasons) = value["last_run"]["reasons"].as_object().filter(|reasons| !reasons.is_empty()) {
         let rows: Vec<String> = reasons.iter().map(|(name, times)| format!("{name} {times}")).collect();
         println!("failures and limits of the last run: {}", rows.join(", "));
     }
     for host in value["hosts"].as_array().into_iter().flatten() {
-        println!("{:>9} pages, {:>7} ready  {}", host["pages"], host["ready"], text(&host["host"]));
+        let (pages, ready) = (host["pages"].to_string(), host["ready"].to_string());
+        println!("{pages:>9} pages, {ready:>7} ready  {}", text(&host["host"]));
     }
     for page in value["most_important"].as_array().into_iter().flatten() {
         println!("importance {:.5}  {}", page["importance"].as_f64().unwrap_or(0.0), text(&page["url"]));

@@ -151,7 +151,11 @@ fn print(value: &Value) {
             if !state["last_failure"].is_null() {
                 row(
                     "failed",
-                    format!("{} times in a row, last: {}", state["failed_attempts"], text(&state["last_failure"])),
+                    format!(
+                        "attempts in a row: {}, the last: {}",
+                        state["failed_attempts"],
+                        text(&state["last_failure"])
+                    ),
                 );
             }
             if !state["due"].is_null() {
