@@ -25,7 +25,8 @@ struct Told {
 }
 
 fn small() -> FrontierOptions {
-    options().journal_bytes_min(4096)
+    // All pages may be in flight at once.
+    options().connections(1_000).journal_bytes_min(4096)
 }
 
 impl Known {

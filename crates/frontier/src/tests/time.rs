@@ -146,3 +146,73 @@ fn a_refresh_that_fails_again_and_again_waits_for_its_next_recrawl() {
     }
     assert_eq!(state_of(&frontier, "http://a.example/").status, PageStatus::Fetched);
 }
+
+/// A crawl by a crawler that does things in any order; every page is fetched in the end, and no host is ever asked impolitely.
+fn any_crawl(seed: u64) -> usize {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let (connections, delay_ms) = (rng.u16(1..4), rng.u64(..3) * 700);
+    let (_disk, mut frontier) = made(
+        FrontierOptions::new().connections(connections).delay_ms(delay_ms).attempts_max(15).backoff_ms(1_000, 4_000),
+    );
+    let url = |page: u32| format!("http://h{}.example/{page}", page % 7);
+    let seeds: Vec<String> = (0..3).map(url).collect();
+    frontier.seed(&seeds.iter().map(|seed| &seed[..]).collect::<Vec<&str>>(), 0).expect("seeded");
+    let (mut now_ms, mut began) = (0u64, std::collections::HashMap::<String, u64>::new());
+    let mut in_flight: Vec<Assignment> = Vec::new();
+    let mut fetched = std::collections::BTreeSet::new();
+    loop {
+        let next = frontier.next(now_ms).expect("answered");
+        let ends_one = match &next {
+            Next::Fetch(_) => rng.u8(..3) == 0,
+            Next::Wait { until_ms } => {
+                assert!(*until_ms > now_ms);
+                let is_patient = in_flight.is_empty() || rng.bool();
+                now_ms = if is_patient { *until_ms } else { now_ms };
+                !is_patient
+            }
+            Next::InFlight => true,
+            Next::Empty => break,
+        };
+        if let Next::Fetch(assignment) = next {
+            let host = host_of(&assignment);
+            assert!(in_flight.iter().filter(|one| host_of(one) == host).count() < usize::from(connections));
+            if let Some(before) = began.insert(host, now_ms) {
+                assert!(now_ms >= before + delay_ms, "{before} {now_ms}");
+            }
+            in_flight.push(assignment);
+        }
+        if ends_one && !in_flight.is_empty() {
+            let assignment = in_flight.swap_remove(rng.usize(..in_flight.len()));
+            now_ms += rng.u64(..900);
+            match rng.u8(..12) {
+                0 => frontier.failed(assignment.page, &failure(FailureKind::Timeout), now_ms).expect("told"),
+                1 => frontier.release(assignment.page).expect("given back"),
+                2 => {
+                    frontier.host_hold(&host_of(&assignment), now_ms + rng.u64(..3_000)).expect("told");
+                    frontier.release(assignment.page).expect("given back");
+                }
+                _ => {
+                    let links: Vec<String> = (0..rng.u8(..5)).map(|_| url(rng.u32(..300))).collect();
+                    let links: Vec<&str> = links.iter().map(|link| &link[..]).collect();
+                    done(&mut frontier, assignment.page, now_ms, &links);
+                    assert!(fetched.insert(assignment.url));
+                }
+            }
+        }
+    }
+    let stats = frontier.stats();
+    assert_eq!((stats.fetched + stats.gone, stats.queued, stats.in_flight), (stats.pages, 0, 0), "seed {seed}");
+    assert_eq!(fetched.len() as u32, stats.fetched);
+    assert_eq!(frontier.credit_units(), ALL_CREDIT);
+    fetched.len()
+}
+
+fn host_of(assignment: &Assignment) -> String {
+    assignment.url.split('/').nth(2).expect("a host").to_owned()
+}
+
+#[test]
+fn no_page_is_forgotten_and_no_host_asked_impolitely_in_whatever_order_things_come() {
+    let fetched: usize = (0..200).map(any_crawl).sum();
+    assert!(fetched > 20_000, "{fetched}");
+}
