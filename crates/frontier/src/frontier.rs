@@ -112,7 +112,11 @@ impl Frontier {
         dir.sync().map_err(Error::io("sync of the directory", snapshot::NAME))?;
         let mut found = snapshot::read(&*dir)?;
         let state = &mut found.state;
-        let journal = Journal::open(&*dir, found.id, found.journal, |record| state.apply(&record))?;
+        let journal = Journal::open(&*dir, found.id, found.journal, |record| {
+            let applied = state.apply(&record);
+            state.texts.flush_if_full()?;
+            Ok(applied)
+        })?;
         remove_journals(&*dir, Some(journal.name()))?;
         files::remove_unfinished(&*dir, snapshot::NAME)?;
         let mut frontier = Frontier::with(dir, options, found.id, found.state, journal, found.bytes, lock);

@@ -47,6 +47,9 @@ pub(crate) fn is_name(file: &str) -> bool {
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
+/// What is wrong with a record, if anything is.
+pub(crate) type Applied = std::result::Result<(), String>;
+
 /// An open journal.
 #[derive(Debug)]
 pub(crate) struct Journal {
@@ -78,7 +81,8 @@ impl Journal {
         Journal { name, file, id, number, end: start, durable: start, buffer: empty_buffer() }
     }
 
-    /// Opens a journal, and gives `replay` its records in the order in which they came. What a crash left behind them is cut off.
+    /// Opens a journal, and gives `replay` its records in the order in which they came; it says what is wrong with one. What a crash left behind
+    /// them is cut off.
     ///
     /// # Errors
     /// `Corrupt`, `NewerFormat`, `Io`, and what `replay` returns.
@@ -86,7 +90,7 @@ impl Journal {
         dir: &dyn Dir,
         id: [u8; 16],
         number: u64,
-        mut replay: impl FnMut(Record<'_>) -> std::result::Result<(), String>,
+        mut replay: impl FnMut(Record<'_>) -> Result<Applied>,
     ) -> Result<Journal> {
         let name = name(number);
         let file = dir.open(&name, Access::Write).map_err(|error| match error.kind() {
@@ -107,7 +111,7 @@ impl Journal {
                 let at = journal.end + BATCH_HEAD_BYTES + (payload.len() - rest.len()) as u64;
                 let bad = |what: &str| Error::corrupt(&journal.name, at, what);
                 let record = Record::decode(&mut rest).ok_or_else(|| bad("this is no record"))?;
-                replay(record).map_err(|what| bad(&what))?;
+                replay(record)?.map_err(|what| bad(&what))?;
             }
             journal.end += batch_bytes(payload.len() as u64);
         }

@@ -5,6 +5,7 @@
 
 use crate::credit::{Ledger, TOTAL, class};
 use crate::hosts::Hosts;
+use crate::journal::Applied;
 use crate::options::Rent;
 use crate::outcome::FailureKind;
 use crate::pages::{Marks, Pages, Status};
@@ -49,9 +50,6 @@ pub(crate) struct State {
     /// What pages hold that wait for their first fetch.
     pub(crate) queued_credit: u64,
 }
-
-/// What a record was found to be that cannot follow those before it.
-type Applied = Result<(), String>;
 
 impl State {
     /// A state to be replayed upon: a new one, or one out of a snapshot.

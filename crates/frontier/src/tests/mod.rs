@@ -151,6 +151,22 @@ fn a_replay_leads_to_the_same_credit_and_importance_as_what_was_told() {
     assert_eq!(again.credit_units(), ALL_CREDIT);
 }
 
+/// It was seen to keep all texts of the journal in memory after an opening.
+#[test]
+fn a_frontier_that_was_opened_takes_no_more_memory_than_before() {
+    let (disk, mut frontier) = made(options());
+    for part in 0..60u32 {
+        let urls: Vec<String> =
+            (0..1_000).map(|i| format!("http://a.example/{part}/{i}/{}", "x".repeat(150))).collect();
+        frontier.seed(&urls.iter().map(|url| &url[..]).collect::<Vec<&str>>(), 0).expect("seeded");
+    }
+    frontier.commit().expect("committed");
+    let (before, disk_bytes) = (frontier.memory_bytes(), frontier.stats().disk_bytes);
+    drop(frontier);
+    let after = Frontier::open_in(disk.dir(), options()).expect("opened").memory_bytes();
+    assert!(disk_bytes > 20 << 20 && after < before + (2 << 20), "{before} {after} {disk_bytes}");
+}
+
 #[test]
 fn urls_that_are_too_long_or_empty_are_refused_as_seeds_and_left_out_as_links() {
     let (_disk, mut frontier) = made(options());
