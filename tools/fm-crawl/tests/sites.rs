@@ -118,6 +118,16 @@ fn a_host_is_asked_politely() {
 }
 
 #[test]
+fn a_crawl_delay_is_obeyed_whatever_rate_is_asked_for() {
+    let web = Web::new([("unhurried.test", sites::unhurried())]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    bench.run("run", &with(&resolve, &["--seed=http://unhurried.test/"])).ended(0);
+    let asked = web.asked();
+    assert_eq!(asked.len(), 6);
+    assert!((asked[5].at - asked[0].at).as_millis() >= 600, "they came too fast");
+}
+
+#[test]
 fn a_crawl_says_who_it_is_and_stays_out_of_private_networks() {
     let web = Web::new([("a.test", sites::tree(1))]);
     let (bench, resolve) = (Bench::new(), web.resolve());

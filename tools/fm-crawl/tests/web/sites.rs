@@ -102,6 +102,15 @@ pub fn validators() -> Site {
     })
 }
 
+/// Five pages, and a robots.txt that asks for a fifth of a second between them.
+pub fn unhurried() -> Site {
+    let pages = tree(5);
+    Arc::new(move |request: &Request| match request.path.as_str() {
+        "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 0.2\n"),
+        _ => pages(request),
+    })
+}
+
 /// A robots.txt that forbids a part, and names a sitemap.
 pub fn robots() -> Site {
     let sitemap = "<urlset><url><loc>http://robots.test/from-sitemap</loc></url><url><loc>http://elsewhere.test/</loc></url></urlset>";
