@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::net::TcpStream;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::{Reply, Request, Site, wait_for_close};
@@ -16,6 +16,7 @@ type Answer = fn(&Request) -> Reply;
 
 /// All of them, by name.
 pub fn all() -> Vec<(&'static str, Site)> {
+    bombs();
     let sites: [(&'static str, Answer); 15] = [
         ("calendar.test", calendar),
         ("session.test", session),
@@ -146,22 +147,30 @@ fn lengths(request: &Request) -> Reply {
     }
 }
 
-/// Ten thousand times as long as it comes.
+/// Bodies that are thousands of times as long as they come, by the path that leads to them. Made once: that takes longer than a crawler waits.
+fn bombs() -> &'static [(&'static str, Vec<u8>); 2] {
+    static BOMBS: OnceLock<[(&str, Vec<u8>); 2]> = OnceLock::new();
+    BOMBS.get_or_init(|| {
+        let blanks = vec![b' '; 64 << 20];
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        gzip.write_all(&blanks).expect("memory");
+        let zstd = zstd::encode_all(&blanks[..], 3).expect("memory");
+        [("gzip", gzip.finish().expect("memory")), ("zstd", zstd)]
+    })
+}
+
+/// Leads to bombs.
 fn bomb(request: &Request) -> Reply {
     if request.path == "/" {
         return Reply::html("<a href=/gzip>x</a><a href=/zstd>y</a>");
     }
-    let zeros = vec![b' '; 64 << 20];
-    let (coding, body) = match request.path.as_str() {
-        "/gzip" => {
-            let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-            out.write_all(&zeros).expect("memory");
-            ("gzip", out.finish().expect("memory"))
+    match bombs().iter().find(|(coding, _)| request.path.strip_prefix('/') == Some(coding)) {
+        Some((coding, body)) => {
+            let fields = vec![("Content-Type", "text/html".into()), ("Content-Encoding", (*coding).into())];
+            Reply::Page(200, fields, body.clone())
         }
-        "/zstd" => ("zstd", zstd::encode_all(&zeros[..], 3).expect("memory")),
-        _ => return Reply::missing(),
-    };
-    Reply::Page(200, vec![("Content-Type", "text/html".into()), ("Content-Encoding", coding.into())], body)
+        None => Reply::missing(),
+    }
 }
 
 /// Forbids everything.
