@@ -1,6 +1,7 @@
 //! The log: one JSON line for each visit, and for the beginning and end of a run.
 //!
-//! Lines are complete: they are written together, at each commit, so that a log never tells of what was not yet durable.
+//! Lines are gathered and written at each commit, or when many are waiting. A process that is killed may leave half a line at the end, and lines of
+//! visits that were not committed: those pages are fetched again, and have a second line.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
