@@ -12,6 +12,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("frontier", &["filemap-io", "urlindex"]),
     ("filemap", &["filemap-core", "urlindex"]),
     ("fm-tool", &["filemap", "filemap-core", "urlindex"]),
+    ("fm-crawl", &["filemap", "filemap-core", "filemap-io", "frontier", "urlindex"]),
     ("filemap-tests", &["filemap", "filemap-core", "filemap-io", "urlindex"]),
     ("filemap-crash", &["filemap-core", "filemap-io"]),
     ("filemap-fuzz", &["filemap", "filemap-core", "filemap-io", "filemap-tests", "urlindex"]),

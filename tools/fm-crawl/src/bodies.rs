@@ -1,0 +1,139 @@
+//! The content-seen test: which page holds this body already?
+//!
+//! [`ContentSeen`] answers for most bodies that they are new, from memory. For one that was met it does not know where, so a small
+//! store of the engine's (digest to URL) stands behind it. Neither is trusted: a holder counts only if the page store has that body under
+//! that URL now. So whatever a crash leaves of the three, a reference never leads to another body, and at worst a body is stored twice.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use filemap::PageStore;
+use filemap_core::{Dictionaries, Options, Record, Store};
+use filemap_io::OsDir;
+use urlindex::{ContentSeen, DiskOptions, SeenSet, Verdict};
+
+use crate::outcome::Failure;
+
+/// Memory of the set of digests.
+const SEEN_BYTES: u64 = 16 << 20;
+/// Memory of the recent table of the store behind it, and its log between two checkpoints.
+const RECENT_BYTES: usize = 8 << 20;
+const CHECKPOINT_BYTES: u64 = 64 << 20;
+/// Bodies of one digest wait for each other, so that exactly one of them is the first.
+const SHARDS: usize = 64;
+
+/// Which page holds which body.
+pub struct Bodies {
+    seen: ContentSeen,
+    holders: Store,
+    shards: Vec<Mutex<()>>,
+}
+
+/// Where a body is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The page's key.
+    pub key: Vec<u8>,
+    /// The time of its version.
+    pub fetched_at_ms: i64,
+}
+
+impl Bodies {
+    /// Opens what is in this folder, or begins it.
+    ///
+    /// # Errors
+    /// Those of the set and the store.
+    pub fn open(folder: &Path) -> Result<Bodies, Failure> {
+        let options = Options::new()
+            .dictionaries(Dictionaries::Off)
+            .compression_level(0)
+            .recent_bytes(RECENT_BYTES)
+            .checkpoint_bytes(CHECKPOINT_BYTES);
+        let path = folder.join("holders.fm");
+        let holders = match Store::open(&path, options.clone()) {
+            Err(filemap_core::Error::NotAStore { .. }) => Store::create(&path, options)?,
+            opened => opened?,
+        };
+        let dir = Arc::new(OsDir::open(folder).map_err(|error| Failure::io("open", folder, &error))?);
+        let disk = DiskOptions::new().memory_bytes(SEEN_BYTES);
+        let seen = match ContentSeen::open(dir.clone(), "bodies", disk.clone()) {
+            Err(urlindex::Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                ContentSeen::create(dir, "bodies", disk)?
+            }
+            opened => opened?,
+        };
+        Ok(Bodies { seen, holders, shards: (0..SHARDS).map(|_| Mutex::new(())).collect() })
+    }
+
+    /// Waits until nobody else decides about a body of this digest.
+    pub fn lock(&self, digest: &[u8; 16]) -> MutexGuard<'_, ()> {
+        self.shards[usize::from(digest[0]) % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The page that holds this body now, if there is one.
+    ///
+    /// # Errors
+    /// Those of the set and the stores.
+    pub fn holder(&self, digest: &[u8; 16], body_bytes: u64, pages: &PageStore) -> Result<Option<Holder>, Failure> {
+        if self.seen.contains_digest(digest)? == Verdict::New {
+            return Ok(None);
+        }
+        let Some(value) = self.holders.get(digest)? else { return Ok(None) };
+        let Some(head) = pages.engine().head(&value.body)? else { return Ok(None) };
+        let is_it = head.digest == *digest && head.body_bytes == body_bytes;
+        Ok(is_it.then_some(Holder { key: value.body, fetched_at_ms: head.version.time_ms }))
+    }
+
+    /// Notes that a page holds a body.
+    ///
+    /// # Errors
+    /// Those of the set and the store.
+    pub fn note(&self, digest: &[u8; 16], key: &[u8], at_ms: i64) -> Result<(), Failure> {
+        self.holders.put(&Record { key: digest, meta: &[], body: key, time_ms: at_ms })?;
+        self.seen.check_and_insert_digest(digest)?;
+        Ok(())
+    }
+
+    /// Makes durable what was noted. Nothing depends on it: what is lost is found to be new again.
+    ///
+    /// # Errors
+    /// Those of the set and the store.
+    pub fn sync(&self) -> Result<(), Failure> {
+        self.holders.sync()?;
+        Ok(self.seen.sync()?)
+    }
+
+    /// Closes both.
+    ///
+    /// # Errors
+    /// Those of the set and the store.
+    pub fn close(self) -> Result<(), Failure> {
+        self.seen.sync()?;
+        Ok(self.holders.close()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use filemap::Page;
+
+    use super::*;
+
+    #[test]
+    fn a_holder_counts_only_while_it_holds_the_body() {
+        let folder = tempfile::tempdir().unwrap();
+        let pages = PageStore::create(folder.path().join("pages.fm"), Options::new()).unwrap();
+        let bodies = Bodies::open(folder.path()).unwrap();
+        let digest = ContentSeen::digest(b"body");
+        assert_eq!(bodies.holder(&digest, 4, &pages).unwrap(), None);
+        pages.put_page(&Page::new("http://a/", 7, 200, "body")).unwrap();
+        bodies.note(&digest, b"http://a/", 7).unwrap();
+        bodies.close().unwrap();
+
+        let bodies = Bodies::open(folder.path()).unwrap();
+        let holder = Holder { key: b"http://a/".to_vec(), fetched_at_ms: 7 };
+        assert_eq!(bodies.holder(&digest, 4, &pages).unwrap(), Some(holder));
+        pages.put_page(&Page::new("http://a/", 8, 200, "another")).unwrap();
+        assert_eq!(bodies.holder(&digest, 4, &pages).unwrap(), None);
+    }
+}

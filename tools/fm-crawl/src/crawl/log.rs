@@ -1,0 +1,96 @@
+//! The log: one JSON line for each visit, and for the beginning and end of a run.
+//!
+//! Lines are gathered and written at each commit, or when many are waiting. A process that is killed may leave half a line at the end, and lines of
+//! visits that were not committed: those pages are fetched again, and have a second line.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::visit::{Told, Visit};
+use crate::clock::now_ms;
+use crate::outcome::Failure;
+
+/// A log, or none.
+pub struct Log(Option<(BufWriter<File>, PathBuf)>);
+
+impl Log {
+    /// Goes on with the log of this name, or begins it; none without a name.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open(path: Option<&Path>) -> Result<Log, Failure> {
+        let Some(path) = path else { return Ok(Log(None)) };
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        let file = file.map_err(|error| Failure::io("open", path, &error))?;
+        Ok(Log(Some((BufWriter::new(file), path.to_owned()))))
+    }
+
+    /// A visit.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn visit(&mut self, visit: &Visit, new_links: u32) -> Result<(), Failure> {
+        if self.0.is_none() {
+            return Ok(());
+        }
+        let mut line = json!({
+            "time_ms": now_ms(),
+            "event": if matches!(visit.told, Told::Fetched(_)) { "fetched" } else { "failed" },
+            "url": visit.url,
+            "depth": visit.depth,
+            "took_ms": visit.took.as_millis() as u64,
+        });
+        let mut set = |name: &str, value: Value| line[name] = value;
+        if let Some(status) = visit.status {
+            set("status", status.into());
+            set("wire_bytes", visit.wire_bytes.into());
+            set("body_bytes", visit.body_bytes.into());
+        }
+        match &visit.told {
+            Told::Fetched(fetched) => {
+                set("links", fetched.links.len().into());
+                set("new_links", new_links.into());
+                set("out_of_scope", visit.out_of_scope.into());
+                if let Some(changed) = fetched.changed {
+                    set("changed", changed.into());
+                }
+            }
+            Told::Failed(failure) => {
+                set("reason", failure.reason.name().into());
+                set("detail", failure.detail.as_str().into());
+            }
+        }
+        if let Some(holder) = &visit.duplicate_of {
+            set("duplicate_of", holder.as_str().into());
+        }
+        if !visit.met.is_empty() {
+            set("limits", visit.met.iter().map(|(reason, _)| reason.name()).collect());
+        }
+        self.write(&line)
+    }
+
+    /// Something else: its name and what there is to say of it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn event(&mut self, event: &str, what: Value) -> Result<(), Failure> {
+        self.write(&json!({ "time_ms": now_ms(), "event": event, "what": what }))
+    }
+
+    fn write(&mut self, line: &Value) -> Result<(), Failure> {
+        let Some((file, path)) = &mut self.0 else { return Ok(()) };
+        writeln!(file, "{line}").map_err(|error| Failure::io("write", path, &error))
+    }
+
+    /// Hands the lines to the system.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn flush(&mut self) -> Result<(), Failure> {
+        let Some((file, path)) = &mut self.0 else { return Ok(()) };
+        file.flush().map_err(|error| Failure::io("write", path, &error))
+    }
+}

@@ -1,0 +1,375 @@
+//! One visit to one page, from robots.txt to the store.
+//!
+//! Runs beside others, and touches neither frontier nor log: what it finds goes back as a [`Visit`]. The page is in the store
+//! (put, not synced) before the visit is told of, so that a commit that syncs the store first never says "done" of a page
+//! that is not there.
+//!
+//! A redirect is a page with one link. How many came in a row is remembered in memory only: after a restart a chain may go on from 0, and
+//! its depth ends it all the same.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use filemap::{Page, PageHead, Put, RecordKind};
+use frontier::{Assignment, PageId};
+use urlindex::ContentSeen;
+
+use super::Crawl;
+use crate::clock::now_ms;
+use crate::failure::{Failure, Reason};
+use crate::fetch::{Answer, Validators};
+use crate::links::{self, Bounds, Found};
+use crate::outcome;
+use crate::robots::cache;
+use crate::{after, record};
+
+/// What came of a visit.
+#[derive(Debug)]
+pub struct Visit {
+    /// The page.
+    pub page: PageId,
+    /// Its URL.
+    pub url: String,
+    /// Links from a seed.
+    pub depth: u16,
+    /// What the frontier is told.
+    pub told: Told,
+    /// The status of the answer.
+    pub status: Option<u16>,
+    /// Bytes of the body over the wire and as it is kept.
+    pub wire_bytes: u64,
+    /// Bytes of the body as it is kept.
+    pub body_bytes: u64,
+    /// The page that has the same body.
+    pub duplicate_of: Option<String>,
+    /// Limits that were met without failing the page, and how often.
+    pub met: Vec<(Reason, u64)>,
+    /// Links that are not of the crawl's scope.
+    pub out_of_scope: u64,
+    /// What robots.txt wants between two fetches.
+    pub crawl_delay: Option<Duration>,
+    /// How long nothing is to be fetched from the host.
+    pub hold: Option<Duration>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// What the frontier is told.
+#[derive(Debug)]
+pub enum Told {
+    /// It was fetched.
+    Fetched(Fetched),
+    /// It was not.
+    Failed(Failure),
+}
+
+/// A page that was fetched.
+#[derive(Debug, Default)]
+pub struct Fetched {
+    /// When.
+    pub at_ms: i64,
+    /// Its links that are in scope, canonical.
+    pub links: Vec<String>,
+    /// Whether it is another than before, if that is known.
+    pub changed: Option<bool>,
+    /// Whether its links are not to be followed, because another page with the same body has them.
+    pub is_duplicate: bool,
+}
+
+/// Why a visit ends early.
+enum Broken {
+    /// The page.
+    Page(Failure),
+    /// The crawl: its store or its sets.
+    Crawl(outcome::Failure),
+}
+
+impl From<Failure> for Broken {
+    fn from(failure: Failure) -> Broken {
+        Broken::Page(failure)
+    }
+}
+
+impl From<filemap::Error> for Broken {
+    fn from(error: filemap::Error) -> Broken {
+        match error.concerns_one_page() {
+            true => Broken::Page(Failure::new(Reason::Unstorable, error.to_string())),
+            false => Broken::Crawl(error.into()),
+        }
+    }
+}
+
+impl From<outcome::Failure> for Broken {
+    fn from(failure: outcome::Failure) -> Broken {
+        Broken::Crawl(failure)
+    }
+}
+
+impl Visit {
+    fn begin(assignment: &Assignment) -> Visit {
+        Visit {
+            page: assignment.page,
+            url: assignment.url.clone(),
+            depth: assignment.depth,
+            told: Told::Fetched(Fetched::default()),
+            status: None,
+            wire_bytes: 0,
+            body_bytes: 0,
+            duplicate_of: None,
+            met: Vec::new(),
+            out_of_scope: 0,
+            crawl_delay: None,
+            hold: None,
+            took: Duration::ZERO,
+        }
+    }
+
+    fn met(&mut self, reason: Reason, times: u64) {
+        if times > 0 {
+            self.met.push((reason, times));
+        }
+    }
+}
+
+/// Visits a page.
+///
+/// # Errors
+/// What ends the crawl: the store or a set cannot go on.
+pub async fn visit(crawl: &Crawl, assignment: Assignment) -> Result<Visit, outcome::Failure> {
+    let begun = Instant::now();
+    let mut visit = Visit::begin(&assignment);
+    match attempt(crawl, &assignment, &mut visit).await {
+        Ok(fetched) => visit.told = Told::Fetched(fetched),
+        Err(Broken::Page(failure)) => {
+            if failure.reason != Reason::Robots {
+                let note = record::failure(&visit.url, &failure, now_ms());
+                crawl.pages.put_page(&note)?;
+            }
+            visit.told = Told::Failed(failure);
+        }
+        Err(Broken::Crawl(failure)) => return Err(failure),
+    }
+    visit.took = begun.elapsed();
+    Ok(visit)
+}
+
+async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> Result<Fetched, Broken> {
+    let url = assignment.url.as_str();
+    if assignment.depth > 0 && !crawl.scope.contains(url) {
+        return Err(Failure::from(Reason::Scope).into());
+    }
+    let sitemaps = ask_robots(crawl, url, visit).await?;
+    let known = crawl.pages.head(url)?;
+    // A page that this crawl stored and did not come to tell of, before it was stopped: it is fetched again, and its version is there.
+    let is_recorded =
+        !assignment.is_refresh && known.as_ref().is_some_and(|head| head.page.fetched_at_ms >= crawl.settings.begun_ms);
+    let validators = match &known {
+        Some(head) if !is_recorded => record::validators(head),
+        _ => Validators::default(),
+    };
+    let mut answer = crawl.fetcher.get(url, &validators).await?;
+    let _place = answer.place.take();
+    (visit.status, visit.wire_bytes, visit.body_bytes) =
+        (Some(answer.status), answer.wire_bytes, answer.body.len() as u64);
+    visit.met.extend(answer.cut.map(|reason| (reason, 1)));
+    let mut fetched = take(crawl, url, answer, known.as_ref(), is_recorded, visit)?;
+    if crawl.settings.sitemaps {
+        let sitemaps = Found { links: sitemaps, ..Found::default() };
+        fetched.links.extend(in_scope(crawl, &sitemaps, url, visit));
+    }
+    Ok(fetched)
+}
+
+/// Asks robots.txt, and waits if that was a request of its own. Returns sitemaps that nobody was told of yet.
+async fn ask_robots(crawl: &Crawl, url: &str, visit: &mut Visit) -> Result<Vec<String>, Broken> {
+    if !crawl.settings.obeys_robots {
+        return Ok(Vec::new());
+    }
+    let (origin, path) = cache::split(url);
+    let (site, was_fetched) = crawl.robots.site(origin, &crawl.pages, &crawl.fetcher).await;
+    let robots = match &site.robots {
+        Ok(robots) => robots,
+        Err(failure) => {
+            let retry_after_ms = Some(crawl.settings.retry.as_millis() as u64);
+            return Err(Failure { retry_after_ms, ..failure.clone() }.into());
+        }
+    };
+    let delay = robots.crawl_delay.map(|delay| delay.min(crawl.settings.limits.crawl_delay));
+    visit.crawl_delay = delay;
+    if !robots.allows(path) {
+        return Err(Failure::from(Reason::Robots).into());
+    }
+    if was_fetched {
+        // A request that the frontier knows nothing of: this page waits for its turn after it, and the next one after this.
+        let turn = Duration::from_millis(crawl.settings.delay_ms()).max(delay.unwrap_or_default());
+        tokio::time::sleep(turn).await;
+        visit.hold = Some(turn).filter(|turn| !turn.is_zero());
+    }
+    let is_told = robots.sitemaps.is_empty() || site.sitemaps_told.swap(true, Ordering::Relaxed);
+    Ok(if is_told { Vec::new() } else { robots.sitemaps.clone() })
+}
+
+/// Judges an answer by its status, stores what is to be stored, and finds the links.
+fn take(
+    crawl: &Crawl,
+    url: &str,
+    answer: Answer,
+    known: Option<&PageHead>,
+    is_recorded: bool,
+    visit: &mut Visit,
+) -> Result<Fetched, Broken> {
+    let status = answer.status;
+    let at_ms = now_ms();
+    match (status, known) {
+        (408 | 425 | 429 | 503, _) => return Err(busy(crawl, &answer, visit).into()),
+        (304, Some(known)) if !is_recorded => return not_modified(crawl, url, answer, known, visit),
+        (304, _) => return Err(Failure::new(Reason::Protocol, "304 to a request without conditions").into()),
+        (200..=399, _) => {}
+        (400..=499, _) => {
+            let page = record::page(url, answer, at_ms);
+            if !is_recorded {
+                crawl.pages.put_page_if_changed(&page)?;
+            }
+            return Err(Failure::new(Reason::ClientStatus, status.to_string()).into());
+        }
+        _ => return Err(Failure::new(Reason::ServerStatus, status.to_string()).into()),
+    }
+    let location = answer.headers.get("Location").map(<[u8]>::to_vec).filter(|_| status >= 300);
+    let mut page = record::page(url, answer, at_ms);
+    let stored = store(crawl, &mut page, is_recorded, visit)?;
+    let changed = known.filter(|_| !is_recorded).and(stored.changed);
+    let links = match location {
+        Some(location) => redirect(crawl, url, &location, visit),
+        None if status < 300 && !stored.is_duplicate => page_links(crawl, url, &page, visit),
+        None => Vec::new(),
+    };
+    Ok(Fetched { at_ms, links, changed, is_duplicate: stored.is_duplicate })
+}
+
+/// Whether and how the page went into the store.
+struct Stored {
+    changed: Option<bool>,
+    is_duplicate: bool,
+}
+
+/// Stores a page, or a reference to the page that has its body.
+fn store(crawl: &Crawl, page: &mut Page, is_recorded: bool, visit: &mut Visit) -> Result<Stored, Broken> {
+    let digest = ContentSeen::digest(&page.body);
+    let key = crawl.pages.key(&page.url)?;
+    let is_tested = page.status == Some(200) && !page.body.is_empty();
+    let _turn = is_tested.then(|| crawl.bodies.lock(&digest));
+    let holder = match is_tested {
+        true => crawl.bodies.holder(&digest, page.body.len() as u64, &crawl.pages)?,
+        false => None,
+    };
+    if let Some(holder) = holder.filter(|holder| holder.key != key) {
+        visit.duplicate_of = Some(String::from_utf8_lossy(&holder.key).into_owned());
+        let was_reference = |head: PageHead| head.page.kind == RecordKind::Revisit;
+        if !(is_recorded && crawl.pages.head(&page.url)?.is_some_and(was_reference)) {
+            crawl.pages.put_page(&record::duplicate(page, &holder.key, holder.fetched_at_ms))?;
+        }
+        return Ok(Stored { changed: None, is_duplicate: !crawl.settings.follow_duplicates });
+    }
+    let stored = crawl.pages.engine().head(&key).map_err(outcome::Failure::from)?;
+    let has_it = |head: filemap_core::Head| head.digest == digest && head.body_bytes == page.body.len() as u64;
+    let is_there = is_recorded && stored.is_some_and(has_it);
+    let changed = match is_there {
+        true => None,
+        false => Some(matches!(crawl.pages.put_page_if_changed(page)?, Put::Stored(_))),
+    };
+    if is_tested {
+        crawl.bodies.note(&digest, &key, page.fetched_at_ms)?;
+    }
+    Ok(Stored { changed, is_duplicate: false })
+}
+
+/// A page that is as it was: its links are those of the body in the store.
+fn not_modified(
+    crawl: &Crawl,
+    url: &str,
+    answer: Answer,
+    known: &PageHead,
+    visit: &mut Visit,
+) -> Result<Fetched, Broken> {
+    let at_ms = now_ms();
+    let page = record::page(url, answer, at_ms);
+    crawl.pages.put_page(&record::not_modified(page, url, known.page.fetched_at_ms))?;
+    let before = crawl.pages.get(url)?;
+    let links = before.map(|before| page_links(crawl, url, &before, visit)).unwrap_or_default();
+    Ok(Fetched { at_ms, links, changed: Some(false), is_duplicate: false })
+}
+
+/// What a host that asks for patience gets.
+fn busy(crawl: &Crawl, answer: &Answer, visit: &mut Visit) -> Failure {
+    let wanted = answer.headers.get("Retry-After").and_then(|value| after::parse(value, now_ms()));
+    let most = crawl.settings.limits.retry_after;
+    if wanted.is_some_and(|wanted| wanted > most) {
+        visit.met(Reason::RetryAfterLimit, 1);
+    }
+    let hold = wanted.map(|wanted| wanted.min(most));
+    visit.hold = visit.hold.max(hold);
+    let retry_after_ms = hold.map(|hold| hold.as_millis() as u64);
+    Failure { retry_after_ms, ..Failure::new(Reason::Busy, answer.status.to_string()) }
+}
+
+/// Where a redirect leads, unless it is one too many.
+fn redirect(crawl: &Crawl, url: &str, location: &[u8], visit: &mut Visit) -> Vec<String> {
+    let hops = crawl.hops.taken(url) + 1;
+    if hops > crawl.settings.limits.redirects {
+        visit.met(Reason::RedirectLimit, 1);
+        return Vec::new();
+    }
+    let found = Found { links: vec![links::text(location)], ..Found::default() };
+    let targets = in_scope(crawl, &found, url, visit);
+    targets.iter().for_each(|target| crawl.hops.note(target, hops));
+    targets
+}
+
+/// The links of a page, in scope and canonical.
+fn page_links(crawl: &Crawl, url: &str, page: &Page, visit: &mut Visit) -> Vec<String> {
+    let found = find(crawl, page);
+    visit.met(Reason::LinkLimit, u64::from(found.is_cut));
+    in_scope(crawl, &found, url, visit)
+}
+
+fn find(crawl: &Crawl, page: &Page) -> Found {
+    let bounds = crawl.bounds();
+    let kind = page.headers.get("Content-Type").map(<[u8]>::to_ascii_lowercase).unwrap_or_default();
+    let is = |name: &[u8]| kind.windows(name.len()).any(|window| window == name);
+    let looks_like_markup = page.body.trim_ascii_start().starts_with(b"<");
+    if (is(b"xml") && !is(b"xhtml") || kind.is_empty()) && links::sitemap::is_sitemap(&page.body) {
+        return links::sitemap::find(&page.body, bounds);
+    }
+    if is(b"gzip") || page.body.starts_with(&[0x1f, 0x8b]) {
+        let limits = &crawl.settings.limits;
+        let expanded = crate::fetch::expand(&page.body, limits.body_bytes, limits.ratio);
+        return match links::sitemap::is_sitemap(&expanded) {
+            true => links::sitemap::find(&expanded, bounds),
+            false => Found::default(),
+        };
+    }
+    if !(is(b"html") || kind.is_empty() && looks_like_markup) {
+        return Found::default();
+    }
+    let forbids = page.headers.all("X-Robots-Tag").any(links::html::forbids_following);
+    if forbids && !crawl.settings.follow_nofollow {
+        return Found { is_nofollow: true, ..Found::default() };
+    }
+    links::html::find(&page.body, bounds, crawl.settings.follow_nofollow)
+}
+
+fn in_scope(crawl: &Crawl, found: &Found, url: &str, visit: &mut Visit) -> Vec<String> {
+    let mut links = links::resolve(found, url, &**crawl.pages.canonicalizer(), crawl.bounds());
+    visit.met(Reason::UrlLimit, links.too_long);
+    let before = links.urls.len();
+    links.urls.retain(|link| crawl.scope.contains(link));
+    visit.out_of_scope += (before - links.urls.len()) as u64;
+    links.urls
+}
+
+impl Crawl {
+    /// How much of a document's links is taken.
+    fn bounds(&self) -> Bounds {
+        Bounds { links: self.settings.limits.links, url_bytes: self.settings.limits.url_bytes }
+    }
+}

@@ -1,0 +1,207 @@
+//! Why a page was not fetched, or not all of it, by name.
+//!
+//! Every refusal and every limit has one name, under which it stands in the progress, in the summary, in the log and in what
+//! `why` says; this is the list of them. How each is put to the frontier is decided here too: its kind, and whether another
+//! attempt is of use.
+
+use std::fmt;
+
+use frontier::FailureKind;
+
+/// A reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// The host's name has no address.
+    Dns,
+    /// No connection.
+    Connect,
+    /// No TLS.
+    Tls,
+    /// No connection in time.
+    ConnectTimeout,
+    /// No answer in time.
+    FirstByteTimeout,
+    /// The answer took too long as a whole.
+    TotalTimeout,
+    /// The answer came more slowly than is waited for.
+    TooSlow,
+    /// What came was no HTTP, or the connection broke.
+    Protocol,
+    /// The body is shorter than was announced.
+    Incomplete,
+    /// The content coding is damaged.
+    Coding,
+    /// The head of the answer is too long.
+    HeaderLimit,
+    /// The body is too long; the beginning is kept.
+    BodyLimit,
+    /// The body expands more than any page does.
+    RatioLimit,
+    /// A redirect too many in a row.
+    RedirectLimit,
+    /// Links deeper than is followed.
+    DepthLimit,
+    /// Links to a host that has its number of pages.
+    HostPagesLimit,
+    /// More links in a page than are looked at.
+    LinkLimit,
+    /// Links longer than are followed.
+    UrlLimit,
+    /// `Retry-After` of longer than is waited for; the longest wait is taken instead.
+    RetryAfterLimit,
+    /// The host's addresses are private, loopback or otherwise not of the public network.
+    PrivateAddress,
+    /// A URL that cannot be asked for.
+    BadUrl,
+    /// Not in the crawl's scope.
+    Scope,
+    /// robots.txt forbids it.
+    Robots,
+    /// robots.txt could not be had: stay away.
+    RobotsUnreachable,
+    /// A status of 400 to 499.
+    ClientStatus,
+    /// A status of 500 to 599.
+    ServerStatus,
+    /// The host asked for patience (429, 503).
+    Busy,
+    /// The host failed so often in a row that it is left alone.
+    HostFailures,
+    /// The page cannot be stored.
+    Unstorable,
+}
+
+impl Reason {
+    /// The name: lower case, words joined by hyphens.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Dns => "dns",
+            Reason::Connect => "connect",
+            Reason::Tls => "tls",
+            Reason::ConnectTimeout => "connect-timeout",
+            Reason::FirstByteTimeout => "first-byte-timeout",
+            Reason::TotalTimeout => "total-timeout",
+            Reason::TooSlow => "too-slow",
+            Reason::Protocol => "protocol",
+            Reason::Incomplete => "incomplete",
+            Reason::Coding => "coding",
+            Reason::HeaderLimit => "header-limit",
+            Reason::BodyLimit => "body-limit",
+            Reason::RatioLimit => "ratio-limit",
+            Reason::RedirectLimit => "redirect-limit",
+            Reason::DepthLimit => "depth-limit",
+            Reason::HostPagesLimit => "host-pages-limit",
+            Reason::LinkLimit => "link-limit",
+            Reason::UrlLimit => "url-limit",
+            Reason::RetryAfterLimit => "retry-after-limit",
+            Reason::PrivateAddress => "private-address",
+            Reason::BadUrl => "bad-url",
+            Reason::Scope => "scope",
+            Reason::Robots => "robots",
+            Reason::RobotsUnreachable => "robots-unreachable",
+            Reason::ClientStatus => "client-status",
+            Reason::ServerStatus => "server-status",
+            Reason::Busy => "busy",
+            Reason::HostFailures => "host-failure-limit",
+            Reason::Unstorable => "unstorable",
+        }
+    }
+
+    /// The frontier's coarser kind.
+    pub fn kind(self) -> FailureKind {
+        match self {
+            Reason::Dns => FailureKind::Dns,
+            Reason::Connect => FailureKind::Connect,
+            Reason::Tls => FailureKind::Tls,
+            Reason::ConnectTimeout | Reason::FirstByteTimeout | Reason::TotalTimeout | Reason::TooSlow => {
+                FailureKind::Timeout
+            }
+            Reason::Protocol | Reason::Incomplete | Reason::Coding => FailureKind::Protocol,
+            Reason::Robots | Reason::RobotsUnreachable => FailureKind::Robots,
+            Reason::PrivateAddress | Reason::BadUrl | Reason::Scope => FailureKind::Refused,
+            Reason::HeaderLimit
+            | Reason::BodyLimit
+            | Reason::RatioLimit
+            | Reason::RedirectLimit
+            | Reason::DepthLimit
+            | Reason::HostPagesLimit
+            | Reason::LinkLimit
+            | Reason::UrlLimit
+            | Reason::RetryAfterLimit
+            | Reason::HostFailures => FailureKind::Limit,
+            Reason::ClientStatus => FailureKind::ClientStatus,
+            Reason::ServerStatus => FailureKind::ServerStatus,
+            Reason::Busy => FailureKind::Busy,
+            Reason::Unstorable => FailureKind::Other,
+        }
+    }
+
+    /// Whether the host is at fault rather than the page: enough of these in a row, and it is left alone.
+    pub fn blames_host(self) -> bool {
+        use FailureKind::{Busy, Connect, Dns, Protocol, ServerStatus, Timeout, Tls};
+        matches!(self.kind(), Busy | Connect | Dns | Protocol | ServerStatus | Timeout | Tls)
+            || self == Reason::RobotsUnreachable
+    }
+
+    /// Whether another attempt would end the same way.
+    pub fn is_permanent(self) -> bool {
+        matches!(
+            self.kind(),
+            FailureKind::Refused | FailureKind::Limit | FailureKind::ClientStatus | FailureKind::Other
+        ) || self == Reason::Robots
+    }
+}
+
+/// A reason, with words for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The reason.
+    pub reason: Reason,
+    /// What exactly, where there is more to say.
+    pub detail: String,
+    /// The host asked for this long a wait, in milliseconds.
+    pub retry_after_ms: Option<u64>,
+}
+
+impl Failure {
+    /// A failure with words.
+    pub fn new(reason: Reason, detail: impl Into<String>) -> Failure {
+        Failure { reason, detail: detail.into(), retry_after_ms: None }
+    }
+}
+
+impl From<Reason> for Failure {
+    fn from(reason: Reason) -> Failure {
+        Failure::new(reason, "")
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.reason.name())?;
+        if self.detail.is_empty() { Ok(()) } else { write!(f, ": {}", self.detail) }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_and_refusals_are_not_tried_again_and_accidents_are() {
+        for reason in [Reason::RatioLimit, Reason::PrivateAddress, Reason::Robots, Reason::ClientStatus] {
+            assert!(reason.is_permanent(), "{}", reason.name());
+        }
+        for reason in [Reason::Dns, Reason::TotalTimeout, Reason::Busy, Reason::RobotsUnreachable, Reason::Incomplete] {
+            assert!(!reason.is_permanent(), "{}", reason.name());
+        }
+    }
+
+    #[test]
+    fn a_failure_is_said_by_name_first() {
+        assert_eq!(Failure::new(Reason::Dns, "no such host").to_string(), "dns: no such host");
+        assert_eq!(Failure::from(Reason::RatioLimit).to_string(), "ratio-limit");
+    }
+}

@@ -1,0 +1,150 @@
+//! Connections: to an address that was checked, with TLS where the URL says so.
+//!
+//! Invariant: what is connected to is an address that [`Resolver`] let through, and nothing is resolved again in between.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::Uri;
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::address::Resolver;
+use crate::failure::{Failure, Reason};
+
+/// The address that answered, as an extension of the answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Remote(pub SocketAddr);
+
+/// Makes connections.
+#[derive(Clone)]
+pub struct Connector {
+    resolver: Arc<Resolver>,
+    tls: TlsConnector,
+    timeout: Duration,
+}
+
+impl Connector {
+    /// A connector with these names, these trusted roots and this patience.
+    pub fn new(resolver: Resolver, tls: Arc<rustls::ClientConfig>, timeout: Duration) -> Connector {
+        Connector { resolver: Arc::new(resolver), tls: TlsConnector::from(tls), timeout }
+    }
+
+    async fn connect(self, uri: Uri) -> Result<TokioIo<Stream>, Failure> {
+        let late = || Failure::new(Reason::ConnectTimeout, format!("none within {} s", self.timeout.as_secs_f32()));
+        match tokio::time::timeout(self.timeout, self.open(&uri)).await {
+            Ok(stream) => stream.map(TokioIo::new),
+            Err(_) => Err(late()),
+        }
+    }
+
+    async fn open(&self, uri: &Uri) -> Result<Stream, Failure> {
+        let is_tls = uri.scheme_str() == Some("https");
+        let host = uri.host().ok_or_else(|| Failure::new(Reason::BadUrl, "it has no host"))?;
+        let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+        let addresses = self.resolver.addresses(host, port).await?;
+        let (tcp, address) = self.tcp(&addresses).await?;
+        // Requests are small and go at once; without this each would wait for the last acknowledgement.
+        let _ = tcp.set_nodelay(true);
+        if !is_tls {
+            return Ok(Stream { kind: Kind::Plain(tcp), address });
+        }
+        let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned());
+        let name = name.map_err(|error| Failure::new(Reason::BadUrl, format!("{host}: {error}")))?;
+        let tls = self.tls.connect(name, tcp).await;
+        let tls = tls.map_err(|error| Failure::new(Reason::Tls, format!("{host}: {error}")))?;
+        Ok(Stream { kind: Kind::Tls(Box::new(tls)), address })
+    }
+
+    /// Tries the addresses in turn; each but the last has an equal part of half of the time.
+    async fn tcp(&self, addresses: &[SocketAddr]) -> Result<(TcpStream, SocketAddr), Failure> {
+        let share = self.timeout / 2 / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+        let mut last = Failure::from(Reason::Connect);
+        for (at, &address) in addresses.iter().enumerate() {
+            let patience = if at + 1 == addresses.len() { self.timeout } else { share };
+            match tokio::time::timeout(patience, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => return Ok((stream, address)),
+                Ok(Err(error)) => last = Failure::new(Reason::Connect, format!("{address}: {error}")),
+                Err(_) => last = Failure::new(Reason::ConnectTimeout, address.to_string()),
+            }
+        }
+        Err(last)
+    }
+}
+
+impl tower_service::Service<Uri> for Connector {
+    type Response = TokioIo<Stream>;
+    type Error = Failure;
+    type Future = Pin<Box<dyn Future<Output = Result<TokioIo<Stream>, Failure>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        Box::pin(self.clone().connect(uri))
+    }
+}
+
+enum Kind {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// A connection, with the address at its other end.
+pub struct Stream {
+    kind: Kind,
+    address: SocketAddr,
+}
+
+impl Connection for Stream {
+    fn connected(&self) -> Connected {
+        let connected = Connected::new().extra(Remote(self.address));
+        match &self.kind {
+            Kind::Tls(tls) if tls.get_ref().1.alpn_protocol() == Some(b"h2") => connected.negotiated_h2(),
+            _ => connected,
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().kind {
+            Kind::Plain(tcp) => Pin::new(tcp).poll_read(cx, out),
+            Kind::Tls(tls) => Pin::new(tls).poll_read(cx, out),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut self.get_mut().kind {
+            Kind::Plain(tcp) => Pin::new(tcp).poll_write(cx, bytes),
+            Kind::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().kind {
+            Kind::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
+            Kind::Tls(tls) => Pin::new(tls).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().kind {
+            Kind::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Kind::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! One fetch: a URL goes out, an answer with its body comes back, or the name of the limit that it met.
+//!
+//! A redirect is an answer like any other; nothing is followed here. HTTP/1.1 and, where the server offers it over TLS, HTTP/2
+//! come from hyper, TLS from rustls. What bounds an answer is all here: its head by hyper's buffers, its body and
+//! expansion by [`decode`], time by the deadlines of [`Fetcher::get`], the address by [`address`].
+//!
+//! Invariant: memory for bodies is bounded however many fetches run: a body over [`SMALL_BODY_BYTES`] takes one of few places
+//! and waits for it, and keeps it as long as the answer lives.
+
+pub mod address;
+mod connect;
+mod decode;
+
+use std::error::Error as _;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use filemap::{Headers, HttpVersion};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::{Request, Response, Uri, Version};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
+
+use self::address::Resolver;
+use self::connect::{Connector, Remote};
+use self::decode::{Decoder, Stop};
+use crate::failure::{Failure, Reason};
+use crate::limits::{HEADER_FIELDS, Limits, RATE_WINDOW, SMALL_BODY_BYTES};
+
+/// How long an idle connection is kept, and how many to one host.
+const IDLE: Duration = Duration::from_secs(20);
+const IDLE_PER_HOST: usize = 64;
+
+/// What an earlier version of a page lets us ask with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Validators {
+    /// Its `ETag`.
+    pub etag: Option<Vec<u8>>,
+    /// Its `Last-Modified`.
+    pub last_modified: Option<Vec<u8>>,
+}
+
+/// What came.
+#[derive(Debug)]
+pub struct Answer {
+    /// The status code.
+    pub status: u16,
+    /// The words after it.
+    pub reason: Vec<u8>,
+    /// The protocol.
+    pub version: HttpVersion,
+    /// The header fields, in line with the body as it is here.
+    pub headers: Headers,
+    /// The body, without its coding.
+    pub body: Vec<u8>,
+    /// Why the body is not all of it.
+    pub cut: Option<Reason>,
+    /// The address that answered.
+    pub ip: Option<IpAddr>,
+    /// Bytes of the body as they came.
+    pub wire_bytes: u64,
+    /// A place among the large bodies, to be kept as long as the body is.
+    pub place: Option<OwnedSemaphorePermit>,
+}
+
+/// Fetches.
+#[derive(Clone)]
+pub struct Fetcher {
+    client: Client<Connector, Empty<Bytes>>,
+    limits: Arc<Limits>,
+    user_agent: HeaderValue,
+    large: Arc<Semaphore>,
+}
+
+/// What trusts servers: the roots that browsers trust, and those given.
+///
+/// # Errors
+/// Words, if a certificate is none.
+pub fn tls(extra_roots: Vec<CertificateDer<'static>>) -> Result<rustls::ClientConfig, String> {
+    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    for root in extra_roots {
+        roots.add(root).map_err(|error| format!("a root certificate cannot be used: {error}"))?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| format!("TLS cannot be set up: {error}"))?;
+    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+impl Fetcher {
+    /// A fetcher that goes by this name.
+    ///
+    /// # Errors
+    /// Words, if the name cannot be a header's value.
+    pub fn new(
+        limits: Limits,
+        user_agent: &str,
+        resolver: Resolver,
+        tls: rustls::ClientConfig,
+    ) -> Result<Fetcher, String> {
+        let connector = Connector::new(resolver, Arc::new(tls), limits.connect);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(IDLE_PER_HOST)
+            .http1_max_headers(HEADER_FIELDS)
+            .http1_max_buf_size((limits.header_bytes as usize).max(8192))
+            .http2_max_header_list_size(limits.header_bytes)
+            .build(connector);
+        let user_agent = HeaderValue::from_str(user_agent).map_err(|error| format!("the user agent: {error}"))?;
+        let large = Arc::new(Semaphore::new(limits.large_bodies()));
+        Ok(Fetcher { client, limits: Arc::new(limits), user_agent, large })
+    }
+
+    /// Fetches a URL.
+    ///
+    /// # Errors
+    /// The limit that was met, or what went wrong. A body that is too long or takes too long is no error if anything of it came:
+    /// [`Answer::cut`] says so.
+    pub async fn get(&self, url: &str, validators: &Validators) -> Result<Answer, Failure> {
+        let uri = Uri::try_from(url).map_err(|error| Failure::new(Reason::BadUrl, error.to_string()))?;
+        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+            return Err(Failure::new(Reason::BadUrl, "it holds a user name"));
+        }
+        let begun = Instant::now();
+        let first = begun + self.limits.first_byte.min(self.limits.total);
+        let answer = match self.head(&uri, validators, first).await {
+            // The server closed a connection that waited in the pool, at the moment when it was used again.
+            Err(Broken::Unanswered) => self.head(&uri, validators, first).await,
+            answer => answer,
+        };
+        let answer = answer.map_err(|broken| match broken {
+            Broken::Unanswered => Failure::new(Reason::Protocol, "the connection was closed without an answer"),
+            Broken::Failed(failure) => failure,
+        })?;
+        self.body(answer, begun + self.limits.total).await
+    }
+
+    async fn head(&self, uri: &Uri, validators: &Validators, until: Instant) -> Result<Response<Incoming>, Broken> {
+        let mut request = Request::new(Empty::new());
+        *request.uri_mut() = uri.clone();
+        let headers = request.headers_mut();
+        headers.insert(header::USER_AGENT, self.user_agent.clone());
+        headers.insert(header::ACCEPT, HeaderValue::from_static("text/html,application/xhtml+xml,*/*;q=0.5"));
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip, br, zstd"));
+        let optional = |value: &Option<Vec<u8>>| HeaderValue::from_bytes(value.as_deref()?).ok();
+        headers.extend(optional(&validators.etag).map(|value| (header::IF_NONE_MATCH, value)));
+        headers.extend(optional(&validators.last_modified).map(|value| (header::IF_MODIFIED_SINCE, value)));
+        match timeout_at(until, self.client.request(request)).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(broken(&error)),
+            Err(_) => Err(Broken::Failed(Reason::FirstByteTimeout.into())),
+        }
+    }
+
+    async fn body(&self, answer: Response<Incoming>, mut until: Instant) -> Result<Answer, Failure> {
+        let (head, mut incoming) = answer.into_parts();
+        let coding = head.headers.get(header::CONTENT_ENCODING).map_or(&b""[..], HeaderValue::as_bytes);
+        let mut decoder = Decoder::new(coding, self.limits.body_bytes, self.limits.ratio);
+        let (mut wire_bytes, mut cut, mut place) = (0, None, None);
+        let mut window = (Instant::now() + RATE_WINDOW, 0_u64);
+        loop {
+            let piece = match timeout_at(until.min(window.0), incoming.frame()).await {
+                Ok(None) => break,
+                Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
+                Ok(Some(Err(error))) => {
+                    cut = Some(Cut { reason: Reason::Incomplete, words: words(&error) });
+                    break;
+                }
+                Err(_) if Instant::now() >= until => {
+                    cut = Some(Reason::TotalTimeout.into());
+                    break;
+                }
+                Err(_) => Bytes::new(),
+            };
+            wire_bytes += piece.len() as u64;
+            window.1 += piece.len() as u64;
+            if Instant::now() >= window.0 {
+                if window.1 < self.limits.rate_bytes * RATE_WINDOW.as_secs() {
+                    cut = Some(Reason::TooSlow.into());
+                    break;
+                }
+                window = (Instant::now() + RATE_WINDOW, 0);
+            }
+            if !decoder.push(&piece) {
+                break;
+            }
+            if place.is_none() && decoder.len() > SMALL_BODY_BYTES {
+                let waiting = Instant::now();
+                place = Arc::clone(&self.large).acquire_owned().await.ok();
+                let waited = waiting.elapsed();
+                (until, window.0) = (until + waited, window.0 + waited);
+            }
+        }
+        let decoded = decoder.finish(cut.is_none());
+        let cut = match (decoded.stop, cut) {
+            (Some(Stop::Ratio), _) => return Err(Reason::RatioLimit.into()),
+            (Some(Stop::Damaged), _) => return Err(Reason::Coding.into()),
+            (Some(Stop::Full), _) => Some(Reason::BodyLimit),
+            (None, Some(cut)) if decoded.body.is_empty() || cut.reason == Reason::Incomplete => {
+                return Err(Failure::new(cut.reason, cut.words));
+            }
+            (None, cut) => cut.map(|cut| cut.reason),
+        };
+        let headers = kept_headers(&head.headers, decoded.was_coded, cut.is_some(), decoded.body.len());
+        let reason = head.extensions.get::<hyper::ext::ReasonPhrase>();
+        let reason = reason.map(|reason| reason.as_bytes().to_vec());
+        Ok(Answer {
+            status: head.status.as_u16(),
+            reason: reason.unwrap_or_else(|| head.status.canonical_reason().unwrap_or("").into()),
+            version: version(head.version),
+            headers,
+            body: decoded.body,
+            cut,
+            ip: head.extensions.get::<Remote>().map(|remote| remote.0.ip()),
+            wire_bytes,
+            place,
+        })
+    }
+}
+
+/// A gzip file expanded within bounds, as far as it goes.
+pub fn expand(body: &[u8], max_bytes: u64, ratio: u32) -> Vec<u8> {
+    let mut decoder = Decoder::new(b"gzip", max_bytes, ratio);
+    decoder.push(body);
+    decoder.finish(false).body
+}
+
+/// Why a body ended early.
+struct Cut {
+    reason: Reason,
+    words: String,
+}
+
+impl From<Reason> for Cut {
+    fn from(reason: Reason) -> Cut {
+        Cut { reason, words: String::new() }
+    }
+}
+
+/// Why there is no head.
+enum Broken {
+    /// The connection was closed before any of it came.
+    Unanswered,
+    /// All else.
+    Failed(Failure),
+}
+
+fn broken(error: &hyper_util::client::legacy::Error) -> Broken {
+    let mut source = error.source();
+    while let Some(inner) = source {
+        if let Some(failure) = inner.downcast_ref::<Failure>() {
+            return Broken::Failed(failure.clone());
+        }
+        if let Some(http) = inner.downcast_ref::<hyper::Error>() {
+            // hyper tells a client which parse error it is in words only.
+            if http.is_parse() && http.to_string().contains("too large") {
+                return Broken::Failed(Reason::HeaderLimit.into());
+            }
+            if http.is_incomplete_message() || http.is_canceled() || http.is_closed() {
+                return Broken::Unanswered;
+            }
+            return Broken::Failed(Failure::new(Reason::Protocol, words(http)));
+        }
+        source = inner.source();
+    }
+    Broken::Failed(Failure::new(Reason::Protocol, error.to_string()))
+}
+
+/// An error of hyper's with its cause.
+fn words(error: &hyper::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
+}
+
+fn version(version: Version) -> HttpVersion {
+    match version {
+        Version::HTTP_10 => HttpVersion::Http10,
+        Version::HTTP_2 => HttpVersion::Http2,
+        Version::HTTP_3 => HttpVersion::Http3,
+        _ => HttpVersion::Http11,
+    }
+}
+
+/// The header fields as the store keeps them: those that no longer hold of the body are renamed, as the import of WARC files does.
+fn kept_headers(fields: &HeaderMap, was_coded: bool, is_cut: bool, body_bytes: usize) -> Headers {
+    let is_chunked = fields.contains_key(header::TRANSFER_ENCODING);
+    let new_length = body_bytes.to_string();
+    let changes_length = was_coded || is_cut || is_chunked;
+    let sets_length = changes_length
+        && fields.get(header::CONTENT_LENGTH).is_none_or(|length| length.as_bytes() != new_length.as_bytes());
+    let mut kept = Headers::new();
+    for (name, value) in fields {
+        let name = match *name {
+            header::TRANSFER_ENCODING => "X-Crawler-Transfer-Encoding",
+            header::CONTENT_ENCODING if was_coded => "X-Crawler-Content-Encoding",
+            header::CONTENT_LENGTH if sets_length => "X-Crawler-Content-Length",
+            _ => name.as_str(),
+        };
+        kept.push(name, value.as_bytes());
+    }
+    if sets_length {
+        kept.push("Content-Length", new_length);
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_brought_into_line_with_the_body_that_is_kept() {
+        let mut fields = HeaderMap::new();
+        fields.insert(header::CONTENT_LENGTH, HeaderValue::from_static("5"));
+        fields.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        fields.append(header::SET_COOKIE, HeaderValue::from_static("a=1"));
+        fields.append(header::SET_COOKIE, HeaderValue::from_static("b=2"));
+        let as_it_came = kept_headers(&fields, false, false, 5);
+        assert_eq!(as_it_came.get("content-encoding"), Some(&b"gzip"[..]));
+        assert_eq!(as_it_came.all("set-cookie").count(), 2);
+        let decoded = kept_headers(&fields, true, false, 70);
+        assert_eq!(decoded.get("x-crawler-content-encoding"), Some(&b"gzip"[..]));
+        assert_eq!(decoded.get("x-crawler-content-length"), Some(&b"5"[..]));
+        assert_eq!(decoded.get("content-length"), Some(&b"70"[..]));
+        assert_eq!(decoded.all("content-length").count(), 1);
+    }
+}

@@ -1,0 +1,399 @@
+//! The links of an HTML document, by the tokenizer of the HTML standard.
+//!
+//! The tokenizer reads the body as a stream and no tree is built, so the cost is one pass over the bytes and the longest tag
+//! in memory, however deep or broken the document is.
+//!
+//! Links to pages are taken: `a`, `area`, `iframe`, `frame`, `meta` refresh, and those `link` elements that name pages rather
+//! than what a page needs to be shown (styles, icons, hints to load something early, descriptions for programs). `base` and the wish not to be followed
+//! (`rel=nofollow`, `meta name=robots`) are noted.
+
+use std::convert::Infallible;
+
+use html5gum::{Emitter, Error, State, Tokenizer, naive_next_state};
+
+use super::{Bounds, Found, Gathered, text};
+
+/// Words of `rel` by which a `link` names something that is no page.
+const NO_PAGE: [&str; 16] = [
+    "search",
+    "stylesheet",
+    "icon",
+    "apple-touch-icon",
+    "apple-touch-icon-precomposed",
+    "mask-icon",
+    "manifest",
+    "preload",
+    "modulepreload",
+    "prefetch",
+    "prerender",
+    "preconnect",
+    "dns-prefetch",
+    "pingback",
+    "edituri",
+    "wlwmanifest",
+];
+
+/// Finds the links of a document; `follow_nofollow` takes those too that ask not to be followed.
+pub fn find(body: &[u8], bounds: Bounds, follow_nofollow: bool) -> Found {
+    let mut reading = Reading::new(bounds, follow_nofollow);
+    // Reading from memory cannot fail.
+    let _ = Tokenizer::new_with_emitter(body, &mut reading).finish();
+    let mut found = reading.gathered.found;
+    if found.is_nofollow && !follow_nofollow {
+        found.nofollow += found.links.len() as u64;
+        found.links.clear();
+    }
+    found
+}
+
+/// The elements of interest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tag {
+    Anchor,
+    Link,
+    Frame,
+    Base,
+    Meta,
+    Other,
+}
+
+/// The attributes of interest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attribute {
+    Target,
+    Rel,
+    HttpEquiv,
+    Name,
+    Content,
+}
+
+/// The attributes of the tag that is being read; the first of each name counts.
+#[derive(Debug, Default)]
+struct Held {
+    target: Option<Vec<u8>>,
+    rel: Option<Vec<u8>>,
+    http_equiv: Option<Vec<u8>>,
+    name: Option<Vec<u8>>,
+    content: Option<Vec<u8>>,
+}
+
+/// What the tokenizer tells: all but tags and their attributes is let pass.
+struct Reading {
+    gathered: Gathered,
+    follow_nofollow: bool,
+    is_start: bool,
+    /// The name of the tag that is being read, and of the last start tag: its end ends a script or a title.
+    name: Vec<u8>,
+    last_start: Vec<u8>,
+    /// Which tag it is, once its name is known.
+    tag: Option<Tag>,
+    held: Held,
+    attribute_name: Vec<u8>,
+    attribute_value: Vec<u8>,
+}
+
+impl Reading {
+    fn new(bounds: Bounds, follow_nofollow: bool) -> Reading {
+        Reading {
+            gathered: Gathered::new(bounds),
+            follow_nofollow,
+            is_start: false,
+            name: Vec::new(),
+            last_start: Vec::new(),
+            tag: None,
+            held: Held::default(),
+            attribute_name: Vec::new(),
+            attribute_value: Vec::new(),
+        }
+    }
+
+    fn begin(&mut self, is_start: bool) {
+        self.is_start = is_start;
+        self.name.clear();
+        self.tag = None;
+        self.attribute_name.clear();
+    }
+
+    fn tag(&mut self) -> Tag {
+        if let Some(tag) = self.tag {
+            return tag;
+        }
+        let tag = match self.name.as_slice() {
+            _ if !self.is_start => Tag::Other,
+            b"a" | b"area" => Tag::Anchor,
+            b"link" => Tag::Link,
+            b"iframe" | b"frame" => Tag::Frame,
+            b"base" => Tag::Base,
+            b"meta" => Tag::Meta,
+            _ => Tag::Other,
+        };
+        self.tag = Some(tag);
+        tag
+    }
+
+    /// Takes the attribute that was read last; the first of a name counts.
+    fn take_attribute(&mut self) {
+        let held = match attribute(self.tag(), &self.attribute_name) {
+            Some(Attribute::Target) => &mut self.held.target,
+            Some(Attribute::Rel) => &mut self.held.rel,
+            Some(Attribute::HttpEquiv) => &mut self.held.http_equiv,
+            Some(Attribute::Name) => &mut self.held.name,
+            Some(Attribute::Content) => &mut self.held.content,
+            None => return,
+        };
+        if held.is_none() {
+            *held = Some(std::mem::take(&mut self.attribute_value));
+        }
+    }
+
+    fn close(&mut self) {
+        let held = std::mem::take(&mut self.held);
+        match self.tag() {
+            Tag::Anchor | Tag::Frame => self.link(&held),
+            Tag::Link if !names_no_page(held.rel.as_deref()) => self.link(&held),
+            Tag::Base => {
+                if let Some(target) = held.target.filter(|_| self.gathered.found.base.is_none()) {
+                    self.gathered.found.base = Some(text(target.trim_ascii()));
+                }
+            }
+            Tag::Meta => self.meta(&held),
+            Tag::Link | Tag::Other => {}
+        }
+    }
+
+    fn link(&mut self, held: &Held) {
+        let Some(target) = &held.target else { return };
+        if !self.follow_nofollow && held.rel.as_deref().is_some_and(|rel| has_word(rel, b"nofollow")) {
+            self.gathered.found.nofollow += 1;
+            return;
+        }
+        self.gathered.add(target);
+    }
+
+    fn meta(&mut self, held: &Held) {
+        let Some(content) = &held.content else { return };
+        let is = |attribute: &Option<Vec<u8>>, word: &[u8]| {
+            attribute.as_deref().is_some_and(|value| value.trim_ascii().eq_ignore_ascii_case(word))
+        };
+        if is(&held.http_equiv, b"refresh") {
+            refresh_target(content).into_iter().for_each(|target| self.gathered.add(target));
+        }
+        if is(&held.name, b"robots") {
+            self.gathered.found.is_nofollow |= forbids_following(content);
+        }
+    }
+}
+
+impl Emitter for &mut Reading {
+    type Token = Infallible;
+
+    fn init_start_tag(&mut self) {
+        self.begin(true);
+    }
+
+    fn init_end_tag(&mut self) {
+        self.begin(false);
+    }
+
+    fn push_tag_name(&mut self, name: &[u8]) {
+        self.name.extend_from_slice(name);
+    }
+
+    fn init_attribute(&mut self) {
+        self.take_attribute();
+        self.attribute_name.clear();
+        self.attribute_value.clear();
+    }
+
+    fn push_attribute_name(&mut self, name: &[u8]) {
+        if self.tag() != Tag::Other {
+            self.attribute_name.extend_from_slice(name);
+        }
+    }
+
+    fn push_attribute_value(&mut self, value: &[u8]) {
+        if self.tag() != Tag::Other {
+            self.attribute_value.extend_from_slice(value);
+        }
+    }
+
+    fn emit_current_tag(&mut self) -> Option<State> {
+        if !self.is_start {
+            return None;
+        }
+        self.take_attribute();
+        if self.tag() != Tag::Other {
+            self.close();
+        }
+        let Reading { last_start, name, .. } = &mut **self;
+        last_start.clone_from(name);
+        // Nobody runs scripts here: what is for those who do not is a part of the page.
+        if self.name == b"noscript" { None } else { naive_next_state(&self.name) }
+    }
+
+    fn current_is_appropriate_end_tag_token(&mut self) -> bool {
+        !self.is_start && !self.last_start.is_empty() && self.name == self.last_start
+    }
+
+    fn should_emit_errors(&mut self) -> bool {
+        false
+    }
+
+    fn pop_token(&mut self) -> Option<Infallible> {
+        None
+    }
+
+    fn set_last_start_tag(&mut self, name: Option<&[u8]>) {
+        self.last_start = name.unwrap_or_default().to_vec();
+    }
+
+    // A comment is neither, so that what follows it is judged by its own tag.
+    fn init_comment(&mut self) {
+        self.begin(false);
+    }
+
+    fn init_doctype(&mut self) {
+        self.begin(false);
+    }
+
+    fn emit_eof(&mut self) {}
+    fn emit_error(&mut self, _: Error) {}
+    fn emit_string(&mut self, _: &[u8]) {}
+    fn emit_current_comment(&mut self) {}
+    fn emit_current_doctype(&mut self) {}
+    fn set_self_closing(&mut self) {}
+    fn set_force_quirks(&mut self) {}
+    fn push_comment(&mut self, _: &[u8]) {}
+    fn push_doctype_name(&mut self, _: &[u8]) {}
+    fn set_doctype_public_identifier(&mut self, _: &[u8]) {}
+    fn set_doctype_system_identifier(&mut self, _: &[u8]) {}
+    fn push_doctype_public_identifier(&mut self, _: &[u8]) {}
+    fn push_doctype_system_identifier(&mut self, _: &[u8]) {}
+}
+
+fn attribute(tag: Tag, name: &[u8]) -> Option<Attribute> {
+    match (tag, name) {
+        (Tag::Anchor | Tag::Link | Tag::Base, b"href") | (Tag::Frame, b"src") => Some(Attribute::Target),
+        (Tag::Anchor | Tag::Link, b"rel") => Some(Attribute::Rel),
+        (Tag::Meta, b"http-equiv") => Some(Attribute::HttpEquiv),
+        (Tag::Meta, b"name") => Some(Attribute::Name),
+        (Tag::Meta, b"content") => Some(Attribute::Content),
+        _ => None,
+    }
+}
+
+fn words(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|byte| byte.is_ascii_whitespace() || *byte == b',').filter(|word| !word.is_empty())
+}
+
+fn has_word(list: &[u8], wanted: &[u8]) -> bool {
+    words(list).any(|word| word.eq_ignore_ascii_case(wanted))
+}
+
+fn names_no_page(rel: Option<&[u8]>) -> bool {
+    rel.is_some_and(|rel| NO_PAGE.iter().any(|word| has_word(rel, word.as_bytes())))
+}
+
+/// Whether a list of directives for robots (`noindex, nofollow`, `none`) forbids following.
+pub fn forbids_following(directives: &[u8]) -> bool {
+    has_word(directives, b"nofollow") || has_word(directives, b"none")
+}
+
+/// The URL of `5; url='...'`; a refresh without one loads the page itself again.
+fn refresh_target(content: &[u8]) -> Option<&[u8]> {
+    let content = content.trim_ascii_start();
+    let after_time = content.iter().position(|byte| !byte.is_ascii_digit() && *byte != b'.')?;
+    let rest = content[after_time..].trim_ascii_start();
+    let rest = rest.strip_prefix(b";").or_else(|| rest.strip_prefix(b",")).unwrap_or(rest).trim_ascii();
+    let named = rest.len() >= 3 && rest[..3].eq_ignore_ascii_case(b"url");
+    let after_name = if named { rest[3..].trim_ascii_start().strip_prefix(b"=") } else { None };
+    let target = after_name.map_or(rest, <[u8]>::trim_ascii_start);
+    let target = match target.first() {
+        Some(quote @ (b'"' | b'\'')) => {
+            let inner = &target[1..];
+            &inner[..inner.iter().position(|byte| byte == quote).unwrap_or(inner.len())]
+        }
+        _ => target,
+    };
+    Some(target).filter(|target| !target.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { links: 100, url_bytes: 2000 };
+
+    fn links(html: &str) -> Vec<String> {
+        find(html.as_bytes(), BOUNDS, false).links
+    }
+
+    #[test]
+    fn every_kind_of_link_to_a_page_is_found() {
+        let html = "<a href=1>x</a><AREA HREF='2'><link rel=next href=\"3\"><iframe src=4></iframe>\
+                    <meta http-equiv=Refresh content='0; URL=5'><frame src=6><a href=7";
+        assert_eq!(links(html), ["1", "2", "3", "4", "5", "6"]);
+    }
+
+    #[test]
+    fn what_a_page_needs_to_be_shown_is_no_page() {
+        let html = "<link rel=stylesheet href=s><link rel='shortcut icon' href=i><link rel=preload href=p><img src=x>\
+                    <script src=y></script><link rel=canonical href=c>";
+        assert_eq!(links(html), ["c"]);
+    }
+
+    #[test]
+    fn references_are_decoded_and_scripts_and_comments_hold_no_links() {
+        let html = "<a href='?a=1&amp;b=2&copy=3'>x</a><script>'<a href=no>'</script><!-- <a href=no> --><a href=yes>\
+                    <noscript><a href=plain></noscript><textarea><a href=no></textarea><title><a href=no></title><style><a href=no></style>";
+        assert_eq!(links(html), ["?a=1&b=2&copy=3", "yes", "plain"]);
+    }
+
+    #[test]
+    fn the_wish_not_to_be_followed_is_kept() {
+        let html = "<a rel='external NoFollow' href=1><a rel=external href=2>";
+        let found = find(html.as_bytes(), BOUNDS, false);
+        assert_eq!((found.links, found.nofollow), (vec!["2".to_owned()], 1));
+        let page = format!("{html}<meta name=ROBOTS content='noindex,NOFOLLOW'>");
+        let found = find(page.as_bytes(), BOUNDS, false);
+        assert_eq!((found.links.len(), found.nofollow, found.is_nofollow), (0, 2, true));
+        assert_eq!(find(page.as_bytes(), BOUNDS, true).links, ["1", "2"]);
+    }
+
+    #[test]
+    fn the_first_base_and_the_first_attribute_of_a_name_count() {
+        let found = find(b"<base target=_top><base href=' /a/ '><base href=/b/><a href=1 href=2>", BOUNDS, false);
+        assert_eq!((found.base.as_deref(), found.links), (Some("/a/"), vec!["1".to_owned()]));
+    }
+
+    #[test]
+    fn the_forms_of_a_refresh_are_read() {
+        let rows = [
+            ("0;url=a", Some("a")),
+            (" 5 ; URL = 'a b' x", Some("a b")),
+            ("5,\"a\"", Some("a")),
+            ("0.5;a", Some("a")),
+            ("5", None),
+            ("5;", None),
+            ("0;url='a", Some("a")),
+            ("0; urls", Some("urls")),
+        ];
+        for (content, target) in rows {
+            assert_eq!(refresh_target(content.as_bytes()), target.map(str::as_bytes), "{content}");
+        }
+    }
+
+    #[test]
+    fn no_bytes_are_a_panic() {
+        let mut seed = 1_u64;
+        for _ in 0..2000 {
+            let html: Vec<u8> = (0..200)
+                .map(|_| {
+                    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    b"<a href='\"=>/&#; \xff\0basemt!-"[(seed >> 33) as usize % 27]
+                })
+                .collect();
+            assert!(find(&html, BOUNDS, false).links.len() <= 100);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The links of a document: found by a tokenizer of its kind, resolved, made canonical, each once.
+//!
+//! Finding ([`html`], [`sitemap`]) knows nothing of URLs, and resolving nothing of documents. What is found is bounded: a
+//! document may name so many links, each so long, and no more are looked at.
+//!
+//! Invariant: every link that comes out is the canonical form of an http or https URL.
+
+pub mod html;
+pub mod sitemap;
+
+use std::collections::HashSet;
+
+use filemap::Canonicalizer;
+
+/// How many links of a document are taken, and how long each may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Links of one document.
+    pub links: usize,
+    /// Bytes of one URL.
+    pub url_bytes: usize,
+}
+
+/// What stands in a document, as written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The links to follow, each text once, in order.
+    pub links: Vec<String>,
+    /// What they are relative to, if the document says so itself.
+    pub base: Option<String>,
+    /// Links that the document asks not to be followed.
+    pub nofollow: u64,
+    /// The document asks that none of its links be followed.
+    pub is_nofollow: bool,
+    /// Links beyond the bound were not looked at.
+    pub is_cut: bool,
+}
+
+/// The links of a document, resolved.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Links {
+    /// Canonical URLs, each once, in order.
+    pub urls: Vec<String>,
+    /// Links that name no URL of http or https.
+    pub unusable: u64,
+    /// Links longer than the bound.
+    pub too_long: u64,
+}
+
+/// Gathers links as written, each once.
+pub(crate) struct Gathered {
+    pub(crate) found: Found,
+    texts: HashSet<String>,
+    bounds: Bounds,
+}
+
+impl Gathered {
+    pub(crate) fn new(bounds: Bounds) -> Gathered {
+        Gathered { found: Found::default(), texts: HashSet::new(), bounds }
+    }
+
+    /// Takes a link. Its fragment goes: it names a place in a page, and most links of a long page differ only in it.
+    pub(crate) fn add(&mut self, link: &[u8]) {
+        let link = link.trim_ascii();
+        let link = &link[..link.iter().position(|&byte| byte == b'#').unwrap_or(link.len())];
+        if link.is_empty() {
+            return;
+        }
+        if self.found.links.len() >= self.bounds.links {
+            self.found.is_cut = true;
+            return;
+        }
+        let text = text(link);
+        if !self.texts.contains(&text) {
+            self.texts.insert(text.clone());
+            self.found.links.push(text);
+        }
+    }
+}
+
+/// Bytes of an attribute as text: UTF-8, or else each byte a character, as in Latin-1.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) => bytes.iter().map(|&byte| char::from(byte)).collect(),
+    }
+}
+
+/// Resolves what was found on the page `url`.
+pub fn resolve(found: &Found, url: &str, canonicalizer: &dyn Canonicalizer, bounds: Bounds) -> Links {
+    let mut links = Links::default();
+    let mut seen: HashSet<Vec<u8>> = HashSet::with_capacity(found.links.len());
+    let base = found.base.as_deref().and_then(|base| canonicalizer.resolve(url.as_bytes(), base.as_bytes()).ok());
+    let base = base.filter(|base| is_web(base)).unwrap_or_else(|| url.as_bytes().to_vec());
+    for link in &found.links {
+        if link.len() > bounds.url_bytes {
+            links.too_long += 1;
+            continue;
+        }
+        let key = match joined(&base, link) {
+            Some(absolute) => canonicalizer.canonicalize(absolute.as_bytes()),
+            None => canonicalizer.resolve(&base, link.as_bytes()),
+        };
+        match key {
+            Ok(key) if !is_web(&key) => links.unusable += 1,
+            Ok(key) if key.len() > bounds.url_bytes => links.too_long += 1,
+            Ok(key) => {
+                if !seen.contains(&key) {
+                    links.urls.extend(String::from_utf8(key.clone()).ok());
+                    seen.insert(key);
+                }
+            }
+            Err(_) => links.unusable += 1,
+        }
+    }
+    links
+}
+
+/// The absolute form of a link that plainly names a path of the base's host or something below the base's folder: most do, and need no parsing
+/// of the base. `None` for all others.
+fn joined(base: &[u8], link: &str) -> Option<String> {
+    let base = std::str::from_utf8(base).ok()?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/%?=&+,;".contains(&byte);
+    if link.is_empty() || link.starts_with('?') || link.starts_with("//") || !link.bytes().all(is_plain) {
+        return None;
+    }
+    let host_at = base.find("://")? + 3;
+    let path_at = base[host_at..].find('/')? + host_at;
+    let path_end = base.find(['?', '#']).unwrap_or(base.len());
+    let folder_end = base.get(path_at..path_end)?.rfind('/')? + path_at + 1;
+    Some([&base[..if link.starts_with('/') { path_at } else { folder_end }], link].concat())
+}
+
+/// Whether a canonical URL is one that this crawler fetches.
+pub fn is_web(key: &[u8]) -> bool {
+    key.starts_with(b"http://") || key.starts_with(b"https://")
+}
+
+#[cfg(test)]
+mod tests {
+    use filemap::Whatwg;
+
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { links: 100, url_bytes: 60 };
+
+    fn resolved(links: &[&str], base: Option<&str>) -> Links {
+        let mut gathered = Gathered::new(BOUNDS);
+        links.iter().for_each(|link| gathered.add(link.as_bytes()));
+        gathered.found.base = base.map(str::to_owned);
+        resolve(&gathered.found, "http://a.example/dir/page?q", &Whatwg, BOUNDS)
+    }
+
+    #[test]
+    fn links_are_resolved_and_each_comes_once() {
+        let links = resolved(&["x", "./x#top", "/y", "//b.example", "?z", "#top", " HTTP://A.example:80/y "], None);
+        let wanted =
+            ["http://a.example/dir/x", "http://a.example/y", "http://b.example/", "http://a.example/dir/page?z"];
+        assert_eq!(links.urls, wanted);
+    }
+
+    #[test]
+    fn what_no_crawler_can_fetch_is_counted_and_left() {
+        let long = "l".repeat(61);
+        let links = resolved(&["mailto:a@b", "javascript:void(0)", "http://[", "ftp://a/", &long, "ok"], None);
+        assert_eq!((links.urls.len(), links.unusable, links.too_long), (1, 4, 1));
+    }
+
+    #[test]
+    fn a_base_holds_for_all_links_and_an_unusable_one_for_none() {
+        assert_eq!(resolved(&["x"], Some("/other/")).urls, ["http://a.example/other/x"]);
+        assert_eq!(resolved(&["x"], Some("data:,")).urls, ["http://a.example/dir/x"]);
+    }
+
+    #[test]
+    fn links_that_are_joined_without_parsing_are_what_the_parser_makes_of_them() {
+        let bases =
+            ["http://a.example/", "https://a.example:8080/b/c/d?e=/f/", "http://127.0.0.1/b/", "http://a.example/?b"];
+        let mut seed = 7_u64;
+        let mut joins = 0;
+        for round in 0..20_000 {
+            let mut next = |below: usize| {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (seed >> 33) as usize % below
+            };
+            let pieces =
+                ["a", "B", ".", "..", "/", "/", "?", "=", "%2e", "%", "&", ";", "~", "x.html", ":", "http:", "\\\\"];
+            let link: String = (0..1 + next(6)).map(|_| pieces[next(pieces.len())]).collect();
+            let base = bases[round % bases.len()].as_bytes();
+            let Some(absolute) = joined(base, &link) else { continue };
+            joins += 1;
+            let parsed = Whatwg.resolve(base, link.as_bytes()).ok();
+            assert_eq!(Whatwg.canonicalize(absolute.as_bytes()).ok(), parsed, "{link}");
+        }
+        assert!(joins > 5000, "{joins}");
+    }
+
+    #[test]
+    fn a_document_with_too_many_links_is_cut_and_says_so() {
+        let mut gathered = Gathered::new(Bounds { links: 3, url_bytes: 60 });
+        (0..10).for_each(|n| gathered.add(format!("p{n}").as_bytes()));
+        assert_eq!((gathered.found.links.len(), gathered.found.is_cut), (3, true));
+    }
+
+    #[test]
+    fn bytes_that_are_no_utf8_are_read_as_latin_1() {
+        assert_eq!(text(b"/caf\xe9"), "/café");
+    }
+}

@@ -1,0 +1,111 @@
+//! Which URLs belong to a crawl.
+//!
+//! Told by text alone, from the canonical seeds. A leading `www.` makes no other host, and http and https make no other place: sites redirect
+//! from one to the other, and a crawl that stops there gets one page.
+
+use std::collections::HashSet;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// How far a crawl goes from its seeds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Reach {
+    /// The hosts of the seeds
+    #[default]
+    Host,
+    /// The hosts of the seeds, and all below them: of example.com also docs.example.com
+    Domain,
+    /// What begins as a seed does, up to its last slash
+    Prefix,
+    /// Every host
+    Any,
+}
+
+/// The scope of a crawl.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    reach: Reach,
+    hosts: HashSet<String>,
+    prefixes: Vec<String>,
+}
+
+impl Scope {
+    /// The scope of these seeds, which are canonical.
+    pub fn new<'a>(reach: Reach, seeds: impl IntoIterator<Item = &'a str>) -> Scope {
+        let mut scope = Scope { reach, hosts: HashSet::new(), prefixes: Vec::new() };
+        for seed in seeds {
+            scope.hosts.insert(host(seed).to_owned());
+            let place = place(seed);
+            let path = &place[..place.find(['?', '#']).unwrap_or(place.len())];
+            scope.prefixes.push(path[..path.rfind('/').map_or(path.len(), |at| at + 1)].to_owned());
+        }
+        scope
+    }
+
+    /// Whether a canonical URL belongs to the crawl.
+    pub fn contains(&self, url: &str) -> bool {
+        match self.reach {
+            Reach::Any => true,
+            Reach::Host => self.hosts.contains(host(url)),
+            Reach::Domain => {
+                let host = host(url);
+                let below = host.match_indices('.').map(|(at, _)| &host[at + 1..]);
+                self.hosts.contains(host) || below.into_iter().any(|domain| self.hosts.contains(domain))
+            }
+            Reach::Prefix => {
+                let place = place(url);
+                self.prefixes.iter().any(|prefix| place.starts_with(prefix.as_str()))
+            }
+        }
+    }
+}
+
+/// The host of a URL without a leading `www.`.
+fn host(url: &str) -> &str {
+    let host = urlindex::host(url.as_bytes()).and_then(|host| std::str::from_utf8(host).ok()).unwrap_or("");
+    host.strip_prefix("www.").unwrap_or(host)
+}
+
+/// A URL without scheme and leading `www.`.
+fn place(url: &str) -> &str {
+    let place = url.split_once("://").map_or(url, |(_, place)| place);
+    place.strip_prefix("www.").unwrap_or(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(reach: Reach, inside: &[&str], outside: &[&str]) {
+        let scope = Scope::new(reach, ["http://example.com/docs/index.html?x=/y/", "https://b.example:8080/"]);
+        for url in inside {
+            assert!(scope.contains(url), "{reach:?} {url}");
+        }
+        for url in outside {
+            assert!(!scope.contains(url), "{reach:?} {url}");
+        }
+    }
+
+    #[test]
+    fn every_reach_holds_what_it_should() {
+        check(
+            Reach::Host,
+            &["http://example.com/", "https://www.example.com/x", "https://b.example/"],
+            &["http://docs.example.com/", "http://xexample.com/", "http://example.org/"],
+        );
+        check(
+            Reach::Domain,
+            &["http://docs.example.com/", "http://a.b.example.com/", "http://example.com/"],
+            &["http://example.org/", "http://xexample.com/", "http://com/"],
+        );
+        check(
+            Reach::Prefix,
+            &["https://example.com/docs/a", "http://www.example.com/docs/", "http://b.example:8080/x"],
+            &["http://example.com/doc", "http://example.com/", "http://b.example/x"],
+        );
+        check(Reach::Any, &["http://elsewhere.example/"], &[]);
+    }
+}

@@ -1,0 +1,81 @@
+//! The seen set of a crawl: every URL that was discovered, for other programs and for `why`.
+//!
+//! The frontier's journal is the truth. A URL goes into the set only after the commit that discovered it, and opening enters again what may
+//! have been lost since the set was synced; so the set is never ahead, and behind by what it is brought up to date with. Whether a link is new
+//! is decided by the frontier, which knows every page exactly.
+
+use std::path::Path;
+
+use filemap::Canonicalizer;
+use frontier::{Frontier, PageId};
+use urlindex::{DiskOptions, NewSet, SeenSet, StoredSet};
+
+use crate::outcome::Failure;
+
+/// Memory of the set.
+const MEMORY_BYTES: u64 = 16 << 20;
+/// URLs entered at a time.
+const BATCH: usize = 10_000;
+
+/// The set, and how many of the frontier's pages it has.
+pub struct Seen {
+    set: StoredSet,
+    entered: u32,
+}
+
+impl Seen {
+    /// Opens the set, or begins it, and brings it up to date with the frontier.
+    ///
+    /// # Errors
+    /// Those of the set and the frontier.
+    pub fn open(path: &Path, canonicalizer: &dyn Canonicalizer, frontier: &Frontier) -> Result<Seen, Failure> {
+        let disk = || DiskOptions::new().memory_bytes(MEMORY_BYTES);
+        let set = match StoredSet::open_with(path, disk()) {
+            Err(urlindex::Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                StoredSet::create(path, NewSet::Disk(disk()), canonicalizer)?
+            }
+            opened => opened?,
+        };
+        // URLs are entered in the order of their numbers, each once: the set has at least the first `len` of them. Two that fall together
+        // make it count one less, and one more is entered again.
+        let entered = u32::try_from(set.len()).unwrap_or(u32::MAX).min(frontier.pages());
+        let mut seen = Seen { set, entered };
+        seen.catch_up(frontier)?;
+        Ok(seen)
+    }
+
+    /// Enters the pages that a commit of the frontier made durable.
+    ///
+    /// # Errors
+    /// Those of the set and the frontier.
+    pub fn catch_up(&mut self, frontier: &Frontier) -> Result<(), Failure> {
+        let mut verdicts = Vec::new();
+        while self.entered < frontier.pages() {
+            let some = frontier.urls_from(PageId::new(self.entered)).take(BATCH);
+            let urls = some.map(|page| page.map(|(_, url)| url)).collect::<Result<Vec<String>, _>>()?;
+            if urls.is_empty() {
+                break;
+            }
+            let bytes: Vec<&[u8]> = urls.iter().map(String::as_bytes).collect();
+            self.set.check_and_insert_batch(&bytes, &mut verdicts)?;
+            self.entered += u32::try_from(urls.len()).unwrap_or(u32::MAX);
+        }
+        Ok(())
+    }
+
+    /// Makes durable what was entered; what is lost is entered again on opening.
+    ///
+    /// # Errors
+    /// Those of the set.
+    pub fn sync(&self) -> Result<(), Failure> {
+        Ok(self.set.sync()?)
+    }
+
+    /// Closes the set.
+    ///
+    /// # Errors
+    /// Those of the set.
+    pub fn close(self) -> Result<(), Failure> {
+        Ok(self.set.close()?)
+    }
+}

@@ -1,0 +1,181 @@
+//! What a crawl is: its seeds, its scope, its limits and manners; kept beside its store, so that it can be gone on with and asked about.
+//!
+//! `pages.fm` is the store, `pages.fm.crawl` the folder of the crawl: its settings, its frontier, its seen sets. A `run` changes what it
+//! was told to and leaves the rest as it was.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits::Limits;
+use crate::outcome::Failure;
+use crate::scope::Reach;
+
+/// The settings' file.
+const NAME: &str = "crawl.json";
+
+/// How a crawl behaves.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// When it was begun, in ms since 1970.
+    pub begun_ms: i64,
+    /// Canonical start pages.
+    pub seeds: Vec<String>,
+    /// How far it goes.
+    pub scope: Reach,
+    /// What it calls itself.
+    pub user_agent: String,
+    /// Requests a second to a host; 0 for as many as come.
+    pub rate: f64,
+    /// Connections to a host.
+    pub host_connections: u16,
+    /// Connections in all.
+    pub connections: usize,
+    /// Pages of one host; `None` for no bound.
+    pub host_pages: Option<u32>,
+    /// Links from a seed.
+    pub depth: u16,
+    /// Attempts at a page.
+    pub attempts: u8,
+    /// The wait before the second, doubled for each further one.
+    pub retry: Duration,
+    /// Failures in a row after which a host is given up for this run.
+    pub host_failures: u32,
+    /// When pages are fetched again; `None` for never.
+    pub recrawl: Option<Duration>,
+    /// Whether robots.txt is obeyed.
+    pub obeys_robots: bool,
+    /// Whether sitemaps are read.
+    pub sitemaps: bool,
+    /// Whether links of pages are followed whose body was seen under another URL.
+    pub follow_duplicates: bool,
+    /// Whether links are followed that ask not to be.
+    pub follow_nofollow: bool,
+    /// What a server may take of us.
+    pub limits: Limits,
+}
+
+impl Settings {
+    /// The defaults, of a crawl that begins now.
+    pub fn new(begun_ms: i64) -> Settings {
+        Settings {
+            begun_ms,
+            seeds: Vec::new(),
+            scope: Reach::Host,
+            user_agent: String::new(),
+            rate: 1.0,
+            host_connections: 1,
+            connections: 64,
+            host_pages: Some(100_000),
+            depth: 100,
+            attempts: 3,
+            retry: Duration::from_secs(60),
+            host_failures: 30,
+            recrawl: None,
+            obeys_robots: true,
+            sitemaps: true,
+            follow_duplicates: false,
+            follow_nofollow: false,
+            limits: Limits::default(),
+        }
+    }
+
+    /// Between the begins of two fetches from a host.
+    pub fn delay_ms(&self) -> u64 {
+        if self.rate > 0.0 { (1000.0 / self.rate).ceil() as u64 } else { 0 }
+    }
+}
+
+/// The folder of a crawl.
+#[derive(Clone, Debug)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// The folder of the crawl into this store.
+    pub fn of(store: &Path) -> Folder {
+        let mut name: OsString = store.components().collect::<PathBuf>().into_os_string();
+        name.push(".crawl");
+        Folder(PathBuf::from(name))
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Something in it.
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// The settings; `None` if there is no crawl.
+    ///
+    /// # Errors
+    /// The system's, and damage.
+    pub fn settings(&self) -> Result<Option<Settings>, Failure> {
+        let path = self.join(NAME);
+        let text = match fs::read(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            text => text.map_err(|error| Failure::io("read", &path, &error))?,
+        };
+        let settings = serde_json::from_slice(&text);
+        settings.map(Some).map_err(|error| Failure::Damage(format!("{}: {error}", path.display())))
+    }
+
+    /// Writes the settings, durably and as a whole; makes the folder.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn keep(&self, settings: &Settings) -> Result<(), Failure> {
+        fs::create_dir_all(&self.0).map_err(|error| Failure::io("create", &self.0, &error))?;
+        let text =
+            serde_json::to_vec_pretty(settings).map_err(|error| Failure::Io(format!("the settings: {error}")))?;
+        self.replace(NAME, &text)
+    }
+
+    /// Replaces a file in the folder, durably and as a whole.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), Failure> {
+        let (path, new) = (self.join(name), self.join(&format!("{name}.new")));
+        let written = fs::File::create(&new).and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.sync_all()
+        });
+        written.map_err(|error| Failure::io("write", &new, &error))?;
+        fs::rename(&new, &path).map_err(|error| Failure::io("rename", &new, &error))?;
+        let synced = fs::File::open(&self.0).and_then(|folder| folder.sync_all());
+        synced.map_err(|error| Failure::io("sync", &self.0, &error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_come_back_as_they_were_kept() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::of(&place.path().join("pages.fm/"));
+        assert!(folder.path().ends_with("pages.fm.crawl"));
+        assert_eq!(folder.settings().unwrap(), None);
+        let mut settings = Settings::new(7);
+        settings.seeds.push("http://a/".to_owned());
+        settings.recrawl = Some(Duration::from_secs(9));
+        folder.keep(&settings).unwrap();
+        assert_eq!(folder.settings().unwrap(), Some(settings));
+        fs::write(folder.join(NAME), "{").unwrap();
+        assert!(matches!(folder.settings(), Err(Failure::Damage(_))));
+    }
+
+    #[test]
+    fn a_rate_is_a_delay() {
+        let with = |rate| Settings { rate, ..Settings::new(0) }.delay_ms();
+        assert_eq!((with(1.0), with(0.5), with(0.0), with(3.0)), (1000, 2000, 0, 334));
+    }
+}

@@ -1,0 +1,108 @@
+//! How verbs open what belongs to a crawl.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use filemap::{Canonicalizer, Event, Options, PageStore};
+use frontier::{Frontier, FrontierOptions, Recrawl};
+use urlindex::{CrawlRules, Rule, RuleSet, Whatwg};
+
+use crate::outcome::Failure;
+use crate::settings::{Folder, Settings};
+use crate::words;
+
+/// Memory of the store's table of recent pages.
+const RECENT_BYTES: usize = 32 << 20;
+/// How long, and how often, a crawl waits for `status` or `why` to close its frontier.
+const ASKED_FOR: Duration = Duration::from_millis(100);
+const ASKED_WITHIN: u32 = 50;
+/// Memory of the store's dictionaries.
+const DICTIONARY_BYTES: usize = 48 << 20;
+
+/// The settings of the crawl into a store, which must be there.
+pub fn settings(store: &Path) -> Result<(Folder, Settings), Failure> {
+    let folder = Folder::of(store);
+    let settings = folder.settings()?;
+    let absent = || Failure::Io(format!("{}: there is no crawl; begin one with fm-crawl run", folder.path().display()));
+    let settings = settings.ok_or_else(absent)?;
+    Ok((folder, settings))
+}
+
+fn options() -> Options {
+    Options::new().recent_bytes(RECENT_BYTES).dictionary_memory_bytes(DICTIONARY_BYTES).on_event(|event| {
+        if matches!(event, Event::Poisoned { .. }) {
+            words::complain(event);
+        }
+    })
+}
+
+/// The store to crawl into, made if it is absent.
+pub fn store_to_fill(path: &Path) -> Result<PageStore, Failure> {
+    let store = match PageStore::open(path, options()) {
+        Err(filemap::Error::Engine(filemap_core::Error::NotAStore { .. })) => {
+            PageStore::create_with(path, Arc::new(CrawlRules::crawl()), options())?
+        }
+        opened => opened?,
+    };
+    let canonicalizer = store.canonicalizer();
+    if keeps_urls_fetchable(&**canonicalizer) {
+        return Ok(store);
+    }
+    let words = format!(
+        "{}: the keys of this store ({} version {}) cannot be fetched; crawl into a new store",
+        path.display(),
+        canonicalizer.name(),
+        canonicalizer.version()
+    );
+    Err(Failure::Usage(words))
+}
+
+/// Whether canonical URLs are URLs of the same page: not turned around, and not any bytes.
+fn keeps_urls_fetchable(canonicalizer: &dyn Canonicalizer) -> bool {
+    let crawl = CrawlRules::crawl();
+    let names = [Whatwg.name(), crawl.name()];
+    let is_rules = canonicalizer.name() == "rules"
+        && RuleSet::from_bits(canonicalizer.version()).is_some_and(|rules| !rules.has(Rule::Surt));
+    names.contains(&canonicalizer.name()) || is_rules
+}
+
+/// The store to read, while a crawl may write it.
+pub fn store_to_read(path: &Path) -> Result<PageStore, Failure> {
+    Ok(PageStore::open_read_only(path, options())?)
+}
+
+/// The frontier of a crawl whose store is locked by us, made if it is absent. Another may have it open for a moment, to ask.
+pub fn frontier(folder: &Folder, settings: &Settings) -> Result<Frontier, Failure> {
+    let path = folder.join("frontier");
+    for _ in 0..ASKED_WITHIN {
+        match Frontier::open(&path, frontier_options(settings)) {
+            Err(frontier::Error::Locked { .. }) => std::thread::sleep(ASKED_FOR),
+            Err(frontier::Error::Missing { .. }) => return Ok(Frontier::create(&path, frontier_options(settings))?),
+            Err(frontier::Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                return Ok(Frontier::create(&path, frontier_options(settings))?);
+            }
+            opened => return Ok(opened?),
+        }
+    }
+    Ok(Frontier::open(&path, frontier_options(settings))?)
+}
+
+/// The frontier of a crawl, which must be there, to be asked.
+pub fn frontier_to_ask(folder: &Folder, settings: &Settings) -> Result<Frontier, Failure> {
+    Ok(Frontier::open(&folder.join("frontier"), frontier_options(settings))?)
+}
+
+fn frontier_options(settings: &Settings) -> FrontierOptions {
+    let ms = |duration: Duration| duration.as_millis() as u64;
+    let recrawl = settings.recrawl.map(|age| Recrawl { first_ms: ms(age), min_ms: ms(age) / 16, max_ms: ms(age) * 16 });
+    FrontierOptions::new()
+        .delay_ms(settings.delay_ms())
+        .connections(settings.host_connections)
+        .depth_max(settings.depth)
+        .pages_per_host_max(settings.host_pages.unwrap_or(u32::MAX))
+        .attempts_max(settings.attempts)
+        .backoff_ms(ms(settings.retry), 24 * 3_600_000)
+        .recrawl(recrawl)
+}

@@ -1,0 +1,96 @@
+//! `status`: what a crawl is, how far it is, where it stands with each host.
+//!
+//! While a crawl runs its numbers are those that it publishes every two seconds; else they are the frontier's own.
+
+use std::fs;
+use std::path::PathBuf;
+
+use frontier::Frontier;
+use serde_json::{Value, json};
+
+use super::opening;
+use crate::cli::Shared;
+use crate::outcome::{Failure, Outcome};
+use crate::plain::plain;
+use crate::progress;
+use crate::words;
+
+/// Show how far a crawl is
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  fm-crawl status pages.fm --top 5")]
+pub struct Args {
+    /// The store's folder
+    store: PathBuf,
+    /// Show so many of the most important pages, and of the hosts with the most pages
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    top: usize,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let (folder, settings) = opening::settings(&args.store)?;
+    let published = fs::read(folder.join(progress::NAME)).ok();
+    let published: Value = published.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or(Value::Null);
+    let (numbers, hosts, pages, runs_as) = match opening::frontier_to_ask(&folder, &settings) {
+        Ok(frontier) => (progress::numbers(&frontier), hosts(&frontier, args.top), pages(&frontier, args.top)?, None),
+        Err(Failure::Locked(words)) => (published["frontier"].clone(), Vec::new(), Vec::new(), Some(words)),
+        Err(failure) => return Err(failure),
+    };
+    let value = json!({
+        "store": args.store.display().to_string(),
+        "is_running": runs_as.is_some(),
+        "seeds": settings.seeds,
+        "scope": settings.scope,
+        "user_agent": settings.user_agent,
+        "frontier": numbers,
+        "last_run": published["run"],
+        "hosts": hosts,
+        "most_important": pages,
+    });
+    if shared.json {
+        println!("{value}");
+    } else {
+        print(&value, runs_as.is_some());
+    }
+    Ok(Outcome::Done)
+}
+
+fn hosts(frontier: &Frontier, top: usize) -> Vec<Value> {
+    let mut hosts: Vec<_> = frontier.hosts().collect();
+    hosts.sort_by(|a, b| b.pages.cmp(&a.pages).then_with(|| a.host.cmp(&b.host)));
+    let row = |host: &frontier::HostState| json!({ "host": host.host, "pages": host.pages, "ready": host.ready, "delay_ms": host.delay_ms });
+    hosts.iter().take(top).map(row).collect()
+}
+
+fn pages(frontier: &Frontier, top: usize) -> Result<Vec<Value>, Failure> {
+    let ranked = frontier.by_importance(top).into_iter();
+    ranked.map(|(page, importance)| Ok(json!({ "url": frontier.url(page)?, "importance": importance }))).collect()
+}
+
+fn print(value: &Value, is_running: bool) {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), |text| plain(text.as_bytes()));
+    println!("{}: {}", text(&value["store"]), if is_running { "a crawl is running" } else { "no crawl is running" });
+    let seeds = value["seeds"].as_array().map_or(0, Vec::len) as u64;
+    println!("scope {} of {}, as {}", text(&value["scope"]), words::count(seeds, "seed"), text(&value["user_agent"]));
+    let numbers = &value["frontier"];
+    println!(
+        "{} pages known, {} fetched, {} queued, {} due again, {} given up, {}",
+        numbers["pages"],
+        numbers["fetched"],
+        numbers["queued"],
+        numbers["due"],
+        numbers["gone"],
+        words::count(numbers["hosts"].as_u64().unwrap_or(0), "host")
+    );
+    if let Some(reasons) = value["last_run"]["reasons"].as_object().filter(|reasons| !reasons.is_empty()) {
+        let rows: Vec<String> = reasons.iter().map(|(name, times)| format!("{name} {times}")).collect();
+        println!("failures and limits of the last run: {}", rows.join(", "));
+    }
+    for host in value["hosts"].as_array().into_iter().flatten() {
+        let (pages, ready) = (host["pages"].to_string(), host["ready"].to_string());
+        println!("{pages:>9} pages, {ready:>7} ready  {}", text(&host["host"]));
+    }
+    for page in value["most_important"].as_array().into_iter().flatten() {
+        println!("importance {:.5}  {}", page["importance"].as_f64().unwrap_or(0.0), text(&page["url"]));
+    }
+}

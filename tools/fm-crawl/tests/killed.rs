@@ -1,0 +1,52 @@
+//! A crawl that is killed again and again ends with the same store, and fetches again only what was in flight.
+
+mod web;
+
+use std::process::{Child, Stdio};
+
+use web::crawl::Bench;
+use web::{Web, sites};
+
+/// Pages of the site.
+const PAGES: usize = 1500;
+/// Kills.
+const KILLS: usize = 20;
+/// Connections, and so half of the pages that may be in flight: fetched, and not durably told of.
+const CONNECTIONS: usize = 4;
+
+fn start(bench: &Bench, resolve: &str) -> Child {
+    let connections = (format!("--connections={CONNECTIONS}"), format!("--host-connections={CONNECTIONS}"));
+    let arguments =
+        ["--seed=http://tree.test/", "--rate=0", "--allow-private", "--json", resolve, &connections.0, &connections.1];
+    bench.command("run", &arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
+}
+
+#[test]
+fn a_crawl_killed_twenty_times_has_every_page_and_fetched_little_twice() {
+    let web = Web::new([("tree.test", sites::tree(PAGES))]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    for kill in 1..=KILLS {
+        let mut child = start(&bench, &resolve);
+        // More pages were asked for each time, so that every kill comes in the middle of work.
+        while web.pages_asked() < kill * PAGES / (KILLS + 2) {
+            assert!(child.try_wait().unwrap().is_none(), "it has not done all yet");
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let end = Bench::finish(start(&bench, &resolve)).ended(0).json();
+    assert_eq!(end["end"], "complete", "{end}");
+
+    let pages = bench.pages();
+    assert_eq!(pages.len(), PAGES);
+    for number in 0..PAGES {
+        let url = if number == 0 { "http://tree.test/".to_owned() } else { format!("http://tree.test/p/{number}") };
+        assert_eq!(pages[&url].body, sites::tree_page(number, PAGES).as_bytes(), "{url}");
+        assert_eq!(bench.versions(&url), 1, "{url}");
+    }
+    let again: usize =
+        web.counts().iter().filter(|(url, _)| !url.ends_with("/robots.txt")).map(|(_, times)| times - 1).sum();
+    assert!(again <= KILLS * 2 * CONNECTIONS, "{again} pages were fetched again");
+    assert!(bench.run("why", &["http://tree.test/p/7"]).ended(0).out.contains("seen         yes"));
+}
