@@ -20,7 +20,6 @@ mod interrupt;
 mod limits;
 mod links;
 mod outcome;
-mod plain;
 mod progress;
 mod record;
 mod robots;

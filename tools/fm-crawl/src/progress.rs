@@ -69,7 +69,7 @@ impl Progress {
                 self.said = now;
                 words::say(line);
             } else {
-                self.bar.set_message(crate::plain::plain(line.as_bytes()));
+                self.bar.set_message(terminal::plain(line.as_bytes()));
                 self.bar.tick();
             }
         }

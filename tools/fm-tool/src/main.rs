@@ -17,7 +17,6 @@ mod opening;
 mod openmetrics;
 mod outcome;
 mod output;
-mod plain;
 mod progress;
 mod quantity;
 mod seen_set;

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::interrupt;
 use crate::outcome::Failure;
-use crate::plain::plain;
+use terminal::plain;
 
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 64 << 10;

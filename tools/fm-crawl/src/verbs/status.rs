@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use super::opening;
 use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
-use crate::plain::plain;
 use crate::progress;
 use crate::words;
+use terminal::plain;
 
 /// Show how far a crawl is
 #[derive(clap::Args)]

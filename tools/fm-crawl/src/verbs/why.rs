@@ -14,11 +14,11 @@ use urlindex::{SeenSet, StoredSet};
 use super::opening;
 use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
-use crate::plain::plain;
 use crate::record;
 use crate::robots::{self, cache};
 use crate::scope::Scope;
 use crate::settings::Settings;
+use terminal::plain;
 
 /// Say what became of a URL, and why
 #[derive(clap::Args)]

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
-use crate::plain::plain;
+use terminal::plain;
 
 /// Print what one file of a store holds, field by field
 #[derive(clap::Args)]

@@ -11,10 +11,10 @@ use urlindex::{Canonicalizer, Whatwg};
 use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
-use crate::plain::plain;
 use crate::progress::Progress;
 use crate::words::{count, size};
 use crate::{interrupt, json as fields, time, words};
+use terminal::plain;
 
 /// Memory for a batch of keys, in bytes: an index is the faster written the fewer batches it takes, and the better beside the
 /// reading of the log the more of them.

@@ -13,9 +13,9 @@ use serde_json::{Map, Value};
 use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
-use crate::plain::plain;
 use crate::verbs::watch;
 use crate::{opening, openmetrics, time, words};
+use terminal::plain;
 
 /// Print sizes and counters
 #[derive(clap::Args)]

@@ -10,10 +10,10 @@ use serde_json::json;
 use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
-use crate::plain::plain;
 use crate::progress::Progress;
 use crate::words::{count, size};
 use crate::{amount, interrupt, opening, words};
+use terminal::plain;
 
 /// Read everything and report every damaged place
 ///

@@ -12,9 +12,9 @@ use serde_json::Value;
 use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
-use crate::plain::plain;
 use crate::verbs::stat;
 use crate::{interrupt, words};
+use terminal::plain;
 
 /// How long a sleep lasts at most before an interruption is noticed.
 const LOOK_UP: Duration = Duration::from_millis(50);

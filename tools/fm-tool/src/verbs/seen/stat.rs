@@ -9,8 +9,8 @@ use crate::canonical;
 use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
-use crate::plain::plain;
 use crate::{seen_set, words};
+use terminal::plain;
 
 /// Print what a set is, what it costs and how often it errs
 #[derive(clap::Args)]

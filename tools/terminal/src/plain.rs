@@ -2,7 +2,7 @@
 //!
 //! A URL or a header may hold what a terminal takes for a command: escape sequences that move the cursor, change what was
 //! printed before or answer as if typed; line ends that feign a line of ours; marks that turn the direction of writing.
-//! Such characters are shown by their number. What goes to programs is never changed: see [`crate::output`].
+//! Such characters are shown by their number. What goes to programs is never changed.
 
 use std::fmt::Write;
 
