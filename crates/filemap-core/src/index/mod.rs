@@ -106,6 +106,8 @@ pub(crate) struct Index {
     owner: Owner,
     extents: Extents,
     directory: ArcSwap<Directory>,
+    /// The directory's, so that a get need not take hold of that to ask. It changes after the directory does.
+    epoch: AtomicU64,
     /// Raised by every change of ours; odd while the directory is ahead of the last superblock.
     reuse: AtomicU64,
 }
@@ -113,7 +115,9 @@ pub(crate) struct Index {
 impl Index {
     fn new(file: Arc<dyn File>, seed: u32, owner: Owner, directory: Directory, limits: &Limits) -> Index {
         let extents = Extents::new(Arc::clone(&file), limits.map_pages);
-        Index { file, seed, owner, extents, directory: ArcSwap::from_pointee(directory), reuse: AtomicU64::new(0) }
+        let epoch = AtomicU64::new(directory.epoch());
+        let directory = ArcSwap::from_pointee(directory);
+        Index { file, seed, owner, extents, directory, epoch, reuse: AtomicU64::new(0) }
     }
 
     /// All slots whose kept hash bits are this hash's. One page is touched. `Stale` only with a foreign owner, of which `last` is
@@ -195,22 +199,25 @@ impl Index {
         }
     }
 
-    /// Takes over the directory of a newer superblock, for handles that follow another process.
+    /// Takes over the directory of a newer superblock, for handles that follow another process, one thread at a time.
     pub(crate) fn follow(&self, newer: &Index) {
-        self.directory.store(newer.directory.load_full());
+        let directory = newer.directory.load_full();
+        let epoch = directory.epoch();
+        self.directory.store(directory);
+        self.epoch.store(epoch, Ordering::Release);
     }
 
     /// A number that stays the same for as long as the directory is that of one superblock; `None` between two.
     pub(crate) fn settled(&self) -> Option<u64> {
         match self.owner {
             Owner::Us => Some(self.reuse.load(Ordering::Acquire)).filter(|n| n % 2 == 0),
-            Owner::Other => Some(self.epoch()),
+            Owner::Other => Some(self.directory.load().epoch()),
         }
     }
 
-    /// The epoch of the superblock that the directory was loaded from.
+    /// The epoch of the superblock that the directory was loaded from, or of the one before while another takes its place.
     pub(crate) fn epoch(&self) -> u64 {
-        self.directory.load().epoch()
+        self.epoch.load(Ordering::Acquire)
     }
 
     /// Bytes of memory that the directory takes.

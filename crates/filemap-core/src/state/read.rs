@@ -290,14 +290,15 @@ impl Shared {
         Ok(spots)
     }
 
-    pub(crate) fn newest(&self, key: &[u8]) -> Result<Option<Loaded>> {
+    /// The newest version; its body in the memory of `spare`, if it is one page.
+    pub(crate) fn newest(&self, key: &[u8], spare: &mut Vec<u8>) -> Result<Option<Loaded>> {
         self.check_open()?;
         let mut last = None;
         loop {
-            let loaded = self.with_newest(key, Want::Whole, loaded)?;
+            let loaded = self.with_newest(key, Want::Whole, |raw| loaded(raw, spare))?;
             let Some(mut l) = loaded else { return self.counted(None) };
             if l.body.is_none() {
-                match self.body_of(key, &l.head) {
+                match self.body_of(key, &l.head, spare) {
                     Ok(body) => l.body = Some(body),
                     // The key may have been removed in between; if it was not, the same version comes again.
                     Err(e) if e.is_corrupt() && last != Some(l.head.version) => {
@@ -312,15 +313,16 @@ impl Shared {
     }
 
     pub(crate) fn load(&self, key: &[u8], spot: &Spot) -> Result<Loaded> {
-        let mut l = self.with_spot(key, spot, Want::Whole, loaded)?;
+        let mut spare = Vec::new();
+        let mut l = self.with_spot(key, spot, Want::Whole, |raw| loaded(raw, &mut spare))?;
         if l.body.is_none() {
-            l.body = Some(self.body_of(key, &l.head)?);
+            l.body = Some(self.body_of(key, &l.head, &mut spare)?);
         }
         Ok(l)
     }
 
     /// The body of the version to which one of this head refers.
-    pub(crate) fn body_of(&self, key: &[u8], head: &Head) -> Result<Body> {
+    pub(crate) fn body_of(&self, key: &[u8], head: &Head, spare: &mut Vec<u8>) -> Result<Body> {
         let corrupt = |what: &str| Error::corrupt(names::segment(head.place.segment), head.place.offset, what);
         let spot = self
             .holder(key, head.unchanged_since.unwrap_or(0))?
@@ -329,7 +331,7 @@ impl Shared {
             if raw.header.digest != head.digest || raw.header.raw_bytes != head.body_bytes {
                 return Err(corrupt("it refers to a version with another body"));
             }
-            Body::of(raw)
+            Body::of(raw, spare)
         })
     }
 
@@ -371,19 +373,23 @@ impl Shared {
         self.value(self.load(key, spot)?, Vec::new())
     }
 
-    pub(crate) fn value(&self, loaded: Loaded, mut body: Vec<u8>) -> Result<Value> {
-        match loaded.body {
-            Some(Body::Whole(whole)) if body.capacity() < whole.len() => body = whole,
-            Some(Body::Whole(whole)) => body.extend_from_slice(&whole),
-            Some(chunks) => chunks.range(&self.segments, 0..u64::MAX, &mut body)?,
-            None => {}
-        }
+    /// All of a version; a body of chunks over whatever `spare` held, whose memory it takes.
+    pub(crate) fn value(&self, loaded: Loaded, mut spare: Vec<u8>) -> Result<Value> {
+        let body = match loaded.body {
+            Some(Body::Whole(whole)) => whole,
+            Some(chunks) => {
+                spare.clear();
+                chunks.range(&self.segments, 0..u64::MAX, &mut spare)?;
+                spare
+            }
+            None => Vec::new(),
+        };
         Ok(Value { head: loaded.head, body })
     }
 }
 
-fn loaded(raw: &Raw<'_>) -> Result<Loaded> {
-    let body = if raw.header.kind == Kind::Reference { None } else { Some(Body::of(raw)?) };
+fn loaded(raw: &Raw<'_>, spare: &mut Vec<u8>) -> Result<Loaded> {
+    let body = if raw.header.kind == Kind::Reference { None } else { Some(Body::of(raw, spare)?) };
     Ok(Loaded { head: raw.head()?, body })
 }
 

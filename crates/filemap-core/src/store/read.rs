@@ -16,8 +16,9 @@ impl Store {
     /// [`Error::Corrupt`](crate::Error::Corrupt) when the bytes on disk are damaged: never a wrong page. [`Error::Io`](crate::Error::Io).
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         self.shared.looking_again(|| {
-            let Some(loaded) = self.shared.newest(key)? else { return Ok(None) };
-            self.shared.value(loaded, Vec::new()).map(Some)
+            let mut body = Vec::new();
+            let Some(loaded) = self.shared.newest(key, &mut body)? else { return Ok(None) };
+            self.shared.value(loaded, body).map(Some)
         })
     }
 
@@ -28,7 +29,7 @@ impl Store {
     pub fn get_into(&self, key: &[u8], body: &mut Vec<u8>) -> Result<Option<Head>> {
         self.shared.looking_again(|| {
             body.clear();
-            let Some(loaded) = self.shared.newest(key)? else { return Ok(None) };
+            let Some(loaded) = self.shared.newest(key, body)? else { return Ok(None) };
             let value = self.shared.value(loaded, std::mem::take(body))?;
             *body = value.body;
             Ok(Some(value.head))
@@ -65,7 +66,7 @@ impl Store {
     /// As [`Store::get`].
     pub fn get_range(&self, key: &[u8], range: Range<u64>) -> Result<Option<Vec<u8>>> {
         self.shared.looking_again(|| {
-            let Some(loaded) = self.shared.newest(key)? else { return Ok(None) };
+            let Some(loaded) = self.shared.newest(key, &mut Vec::new())? else { return Ok(None) };
             let mut out = Vec::new();
             self.shared.body(&loaded)?.range(&self.shared.segments, range.clone(), &mut out)?;
             Ok(Some(out))
@@ -78,10 +79,10 @@ impl Store {
     /// As [`Store::get`]; damage further on comes when it is reached.
     pub fn get_reader(&self, key: &[u8]) -> Result<Option<Reader>> {
         self.shared.looking_again(|| {
-            let Some(mut loaded) = self.shared.newest(key)? else { return Ok(None) };
+            let Some(mut loaded) = self.shared.newest(key, &mut Vec::new())? else { return Ok(None) };
             let body = match loaded.body.take() {
                 Some(body) => body,
-                None => self.shared.body_of(key, &loaded.head)?,
+                None => self.shared.body_of(key, &loaded.head, &mut Vec::new())?,
             };
             Reader::new(Arc::clone(&self.shared.segments), loaded.head, body).map(Some)
         })

@@ -101,21 +101,10 @@ pub(crate) fn expand(
     }
     let start = out.len();
     out.try_reserve_exact(raw_bytes).map_err(|_| "no memory for the recorded length")?;
-    // The decoder may use all capacity that it is shown, so a separate buffer bounds it exactly when `out` has more.
-    let mut piece = Vec::new();
-    let whole = out.capacity() - start != raw_bytes;
-    if whole {
-        piece.try_reserve_exact(raw_bytes).map_err(|_| "no memory for the recorded length")?;
-    }
-    let done = if whole {
-        expand_into(codec, stored, with, &mut piece)
-    } else {
-        let mut cursor = Cursor::new(&mut *out);
-        cursor.set_position(start as u64);
-        expand_into(codec, stored, with, &mut cursor)
-    };
-    if done == Some(raw_bytes) {
-        out.extend_from_slice(&piece);
+    let mut cursor = Cursor::new(&mut *out);
+    cursor.set_position(start as u64);
+    // It may fill all the room that there is: a frame that holds more than its record says is told by its length.
+    if expand_into(codec, stored, with, &mut cursor) == Some(raw_bytes) {
         return Ok(());
     }
     out.truncate(start);

@@ -197,12 +197,14 @@ fn read_record<T>(
     want: Want,
     f: impl FnOnce(&Raw<'_>) -> Result<T>,
 ) -> Result<T> {
+    // As long as the longest record so far, so that it is not filled with zeros for each.
     let mut buffer = BUFFER.take();
-    let read = |buffer: &mut Vec<u8>, len: u64| -> Result<()> {
-        buffer.resize(len as usize, 0);
-        let n = file.read_at(buffer, offset).map_err(|e| Error::io("read", segment.name(), e))?;
-        buffer.truncate(n);
-        Ok(())
+    let read = |buffer: &mut Vec<u8>, len: u64| -> Result<usize> {
+        let len = len as usize;
+        if buffer.len() < len {
+            buffer.resize(len, 0);
+        }
+        file.read_at(&mut buffer[..len], offset).map_err(|e| Error::io("read", segment.name(), e))
     };
     let result = (|| {
         let mut bound = size.bytes().min(1 << 30);
@@ -212,22 +214,23 @@ fn read_record<T>(
             bound = bound.min(len.saturating_sub(offset));
         }
         let first = if want == Want::Head { bound.min(HEAD_GUESS_BYTES) } else { bound };
-        read(&mut buffer, first)?;
+        let mut there = read(&mut buffer, first)?;
         let flaw = |what: &str| segment.corrupt(offset, what);
-        let header = value::peek(&buffer).map_err(flaw)?;
+        let header = value::peek(&buffer[..there]).map_err(flaw)?;
         let needs_payload = want == Want::Whole || matches!(header.kind, Kind::Reference | Kind::Chunked);
         if header.total_bytes() > bound {
             return Err(flaw("it is longer than what the index says"));
         }
         let need = if needs_payload { header.total_bytes() } else { header.payload_at() as u64 };
         if need > first {
-            read(&mut buffer, need)?;
+            there = read(&mut buffer, need)?;
         }
-        value::decode_head(&buffer, segment.seed, offset).map_err(flaw)?;
+        let bytes = &buffer[..there];
+        value::decode_head(bytes, segment.seed, offset).map_err(flaw)?;
         if needs_payload {
-            value::check_payload(&header, &buffer).map_err(flaw)?;
+            value::check_payload(&header, bytes).map_err(flaw)?;
         }
-        f(&Raw { header, bytes: &buffer, segment, dictionaries, offset })
+        f(&Raw { header, bytes, segment, dictionaries, offset })
     })();
     if buffer.capacity() <= KEEP_BUFFER_BYTES {
         BUFFER.set(buffer);
@@ -245,8 +248,8 @@ pub(crate) enum Body {
 }
 
 impl Body {
-    /// The body that a page or chunked record holds.
-    pub(crate) fn of(raw: &Raw<'_>) -> Result<Body> {
+    /// The body that a page or chunked record holds; that of a page over whatever `spare` held, whose memory it takes.
+    pub(crate) fn of(raw: &Raw<'_>, spare: &mut Vec<u8>) -> Result<Body> {
         if !matches!(raw.header.kind, Kind::Page | Kind::Chunked) {
             return Err(raw.flaw("it is no record that holds a body"));
         }
@@ -259,9 +262,9 @@ impl Body {
             }
             return Ok(Body::Chunks(raw.key().to_vec(), chunks));
         }
-        let mut body = Vec::new();
-        raw.body(&mut body)?;
-        Ok(Body::Whole(body))
+        spare.clear();
+        raw.body(spare)?;
+        Ok(Body::Whole(std::mem::take(spare)))
     }
 
     /// Appends a range of the body to `out`, clipped to its length; only the chunks that it meets are read.
