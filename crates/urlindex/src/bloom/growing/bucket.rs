@@ -10,7 +10,7 @@
 /// Bits of the count.
 const COUNT_BITS: usize = 16;
 /// High bits, if the remainder has so many.
-const HIGH_BITS: u32 = 8;
+const HIGH_BITS: u32 = 11;
 
 /// The widths of a bucket's parts.
 #[derive(Clone, Copy, Debug)]
@@ -183,14 +183,23 @@ fn put(words: &mut [u64], at: usize, width: u32, value: u64) {
     }
 }
 
+/// Copies bits to a place where all are 0.
 fn copy(from: &[u64], from_at: usize, to: &mut [u64], to_at: usize, len: usize) {
-    let mut done = 0;
-    while done < len {
-        // Whole words of the target, after its first.
-        let width = (64 - (to_at + done) % 64).min(len - done) as u32;
-        put(to, to_at + done, width, bits(from, from_at + done, width));
-        done += width as usize;
+    // Whole words of the target, but for its first and its last.
+    let head = to_at.next_multiple_of(64).min(to_at + len) - to_at;
+    put(to, to_at, head as u32, bits(from, from_at, head as u32));
+    let whole = (len - head) / 64;
+    let (source, shift, target) = ((from_at + head) / 64, (from_at + head) % 64, (to_at + head) / 64);
+    if shift == 0 {
+        to[target..target + whole].copy_from_slice(&from[source..source + whole]);
+    } else if whole > 0 {
+        for (word, pair) in to[target..target + whole].iter_mut().zip(from[source..].windows(2)) {
+            *word = pair[0] >> shift | pair[1] << (64 - shift);
+        }
     }
+    let done = head + whole * 64;
+    let tail = (len - done) as u32;
+    put(to, to_at + done, tail, bits(from, from_at + done, tail));
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! | offset | size | meaning |
 //! |---|---|---|
-//! | 0 | 8 | magic `FMGROWF1` |
+//! | 0 | 8 | magic `FMGROWF2` |
 //! | 8 | 2, 2 | the version that a reader, and a writer, must know |
 //! | 12 | 4 | 0 |
 //! | 16 | 8, 8 | the rate (a double's bits); the hash's seed |
@@ -22,7 +22,7 @@ use super::{Design, FINGERPRINT_BITS_MAX, GrowingFilter, SHARDS, bucket};
 use crate::error::{Error, Result};
 use crate::files::{self, guard};
 
-pub(crate) const MAGIC: [u8; 8] = *b"FMGROWF1";
+pub(crate) const MAGIC: [u8; 8] = *b"FMGROWF2";
 const VERSION: u16 = 1;
 const HEADER_BYTES: usize = 44;
 const SAVE_AT: usize = 32;
@@ -110,10 +110,11 @@ fn read_part(file: &dyn File, name: &str, at: u64, len: u64, number: usize) -> R
 
 /// `None` if the words are no layers of such a filter.
 fn layers(words: &[u64], design: &Design) -> Option<Vec<Layer>> {
-    let (mut layers, mut rest) = (Vec::new(), words);
+    let (mut layers, mut rest): (Vec<Layer>, _) = (Vec::new(), words);
     while let Some((&[bits, count], after)) = rest.split_first_chunk::<2>() {
         let bits = u32::try_from(bits).ok().filter(|bits| *bits <= FINGERPRINT_BITS_MAX)?;
-        if bits != design.layer(layers.len() as u32).1 || count == 0 || count > after.len() as u64 {
+        let is_next = layers.last().is_none_or(|last| last.bits() < bits);
+        if !is_next || bits != design.layer(layers.len() as u32).1 || count == 0 || count > after.len() as u64 {
             return None;
         }
         rest = after;

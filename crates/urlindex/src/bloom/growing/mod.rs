@@ -4,10 +4,13 @@
 //! So this keeps fingerprints: some bits of each URL's hash, exactly, in compressed [`bucket`]s that are split as they fill
 //! ([`layer`]). Nothing is sized beforehand, so nothing is wasted on growth to come, and a split stops nobody for more than
 //! microseconds. A fingerprint of F bits errs at n / 2^F; when n has used up its F, the layer is closed and another
-//! with longer fingerprints begins, which may have half of the errors that are left: so the rate is kept for ever.
+//! with longer fingerprints begins. The first four layers may have nearly a quarter of the errors each, each later one half of what is left:
+//! so the rate is kept for ever.
 //!
 //! Layers grow by a factor that depends on the rate: as much as the spare bits allow while the whole stays within 1.3 times the bits of a Bloom
-//! filter that was made for just this many URLs (docs/SEEN.md has the measured curve).
+//! filter that was made for just this many URLs (docs/SEEN.md has the measured curve). At a rate of 1e-2 that ends with the fourth layer, at
+//! 10^8 URLs by the model, and greater rates have no bits to spare from the beginning. A filter that does not know its size needs bits in the order of
+//! log log n a key beyond those of the rate (Pagh, Segev and Wieder 2013).
 //!
 //! Invariants: the shard of a URL, by its hash, is locked while it is looked up and inserted; a fingerprint is in one layer at most.
 
@@ -31,8 +34,12 @@ pub(crate) use file::MAGIC as GROWING_MAGIC;
 /// Bits of the hash that name a shard: its lowest.
 const SHARD_BITS: u32 = 6;
 const SHARDS: usize = 1 << SHARD_BITS;
-/// URLs for which the first layer's fingerprints are long enough: fewer would only be more layers.
-const FIRST_LOG2: u32 = 20;
+/// URLs for which the first layer's fingerprints are long enough, about. Fewer would be more layers; more would be fingerprints that are too
+/// long as long as there are few URLs.
+const FIRST_LOG2: u32 = 17;
+/// So many layers have equal shares of the rate, together all but a twentieth of it: 10^8 URLs and more.
+const EQUAL_LAYERS: u32 = 4;
+const EQUAL_SHARES: f64 = 0.95;
 /// Bits of a fingerprint: those of the hash that name no shard.
 const FINGERPRINT_BITS_MAX: u32 = 64 - SHARD_BITS;
 
@@ -81,18 +88,27 @@ impl Design {
 
     /// By what power of two a layer is larger than the one before.
     fn growth_log2(&self) -> u32 {
-        // A Bloom filter has 1.44 bits for each bit of the rate, of which 1.3 times may be taken; a bucket takes 3.3 more than
-        // the bits of the rate, and the first layer has one more for having half of the errors.
+        // A Bloom filter has 1.44 bits for each bit of the rate, of which 1.3 times may be taken; a bucket takes 2.2 more than
+        // the bits of the rate, and a layer has two more for having a quarter of the errors.
         let spare = (1.3 * std::f64::consts::LOG2_E - 1.0) * -self.rate.log2() - 4.3;
-        (spare as u32).clamp(2, 8)
+        (spare as u32).clamp(3, 8)
     }
 
-    /// Keys that a shard's layer takes, as a power of two, and the bits of its fingerprints: the layer may have 1/2, 1/4 and so on of
-    /// the rate.
-    fn layer(&self, number: u32) -> (u32, u32) {
+    /// The part of the rate that a layer may have. All parts together are 1.
+    fn share(number: u32) -> f64 {
+        match number.checked_sub(EQUAL_LAYERS) {
+            None => EQUAL_SHARES / f64::from(EQUAL_LAYERS),
+            Some(later) => (1.0 - EQUAL_SHARES) * (-f64::from(later) - 1.0).exp2(),
+        }
+    }
+
+    /// Keys that a shard's layer takes, and the bits of its fingerprints.
+    fn layer(&self, number: u32) -> (u64, u32) {
+        let rate = self.rate * Design::share(number);
         let keys_log2 = FIRST_LOG2 - SHARD_BITS + self.growth_log2() * number;
-        let rate_bits = -self.rate.log2() + f64::from(number + 1);
-        (keys_log2, (f64::from(keys_log2) + rate_bits).ceil() as u32)
+        // Bits are whole, so the keys are as many as use them up. The last layer takes what bits there are.
+        let bits = (f64::from(keys_log2) - rate.log2()).round().min(f64::from(FINGERPRINT_BITS_MAX));
+        ((bits.exp2() * rate) as u64, bits as u32)
     }
 }
 
@@ -218,11 +234,11 @@ impl SeenSet for GrowingFilter {
         if layers.iter().any(|layer| layer.contains(hash)) {
             return Ok(Verdict::ProbablySeen);
         }
-        let is_full = |number: usize, layer: &Layer| layer.keys() >> self.design.layer(number as u32).0 > 0;
+        let is_full = |number: usize, layer: &Layer| layer.keys() >= self.design.layer(number as u32).0;
         if layers.last().is_none_or(|layer| is_full(layers.len() - 1, layer)) {
             let (_, bits) = self.design.layer(layers.len() as u32);
-            if bits > FINGERPRINT_BITS_MAX {
-                let what = format!("its rate would need fingerprints of {bits} bits");
+            if layers.last().is_some_and(|last| last.bits() == bits) {
+                let what = format!("its rate would need fingerprints of more than {bits} bits");
                 return Err(Error::Full { file: "the growing filter".to_owned(), what });
             }
             layers.push(Layer::new(bits));
