@@ -15,6 +15,7 @@ fn main() -> std::io::Result<()> {
     ops()?;
     warc_and_http()?;
     seen()?;
+    frontier()?;
     text()
 }
 
@@ -154,6 +155,35 @@ fn seen() -> std::io::Result<()> {
             // Both are divided by the number of kinds; only the second has the mark of right checksums.
             write("seen", &format!("edit{nth}.{kind}"), 70 + kind, edit)?;
             write("seen", &format!("sealed{nth}.{kind}"), 133 + kind, edit)?;
+        }
+    }
+    Ok(())
+}
+
+/// A few lives, and edits of each file with and without right checksums.
+fn frontier() -> std::io::Result<()> {
+    let life: Vec<u8> = (0..120u8)
+        .flat_map(|i| [[0, 1, 4, 1, 5, 7, 2, 10, 6, 9, 11, 3][usize::from(i % 12)], 37u8.wrapping_mul(i)])
+        .collect();
+    write("frontier", "life", 0, &life)?;
+    let fetches: Vec<u8> =
+        (0..90u8).flat_map(|i| [[0, 1, 4, 1, 4, 12][usize::from(i % 6)], 11u8.wrapping_mul(i)]).collect();
+    write("frontier", "fetches", 1, &[&fetches[..], &[10, 0, 11, 2, 11, 5, 11, 66, 11, 0]].concat())?;
+    let edits: [&[u8]; 7] = [
+        &[1, 0, 96, 0, 1],
+        &[1, 0, 4, 2, 255],
+        &[2, 0, 0, 3, 0],
+        &[3, 0, 0, 0, 9, 3, 1, 0, 0, 32],
+        &[6, 0, 8, 2, 30, 6, 1, 16, 2, 26],
+        &[5, 0, 0, 0, 0],
+        &[6, 0, 40, 3, 29, 6, 0, 64, 2, 30],
+    ];
+    for (nth, edit) in edits.iter().enumerate() {
+        for file in 0..4 {
+            let mut edit = edit.to_vec();
+            edit.chunks_mut(5).for_each(|edit| edit[1] = file);
+            write("frontier", &format!("edit{nth}.{file}"), 64, &edit)?;
+            write("frontier", &format!("sealed{nth}.{file}"), 128, &edit)?;
         }
     }
     Ok(())

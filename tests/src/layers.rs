@@ -16,7 +16,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("fm-crawl", &["filemap", "filemap-core", "filemap-io", "frontier", "terminal", "urlindex"]),
     ("filemap-tests", &["filemap", "filemap-core", "filemap-io", "urlindex"]),
     ("filemap-crash", &["filemap-core", "filemap-io"]),
-    ("filemap-fuzz", &["filemap", "filemap-core", "filemap-io", "filemap-tests", "urlindex"]),
+    ("filemap-fuzz", &["filemap", "filemap-core", "filemap-io", "filemap-tests", "frontier", "urlindex"]),
     ("filemap-kernel", &["filemap-core"]),
     ("filemap-benches", &["filemap", "filemap-core", "filemap-io", "urlindex"]),
 ];

@@ -1,6 +1,6 @@
 //! Measures the frontier on disk: a crawl without a network. Every page has ten links, half of them to pages that are known.
 //!
-//! `cargo run --release -p frontier --example load DIR [PAGES [HOSTS [once|again]]]`
+//! `cargo run --release -p frontier --example load DIR [PAGES [HOSTS [once|again [VIRTUAL_VISITS]]]]`
 
 use std::path::Path;
 use std::time::Instant;
@@ -17,7 +17,8 @@ fn main() {
     let (pages, hosts) = (number(2, 200_000), number(3, 1_000));
     let recrawl =
         (args.get(4).map(String::as_str) == Some("again")).then(|| Recrawl { first_ms: 60_000, ..Recrawl::new() });
-    let options = FrontierOptions::new().delay_ms(0).connections(8).recrawl(recrawl);
+    let virtual_visits = args.get(5).map_or(8, |arg| arg.parse().expect("a number"));
+    let options = FrontierOptions::new().delay_ms(0).connections(8).recrawl(recrawl).virtual_visits(virtual_visits);
     let mut frontier = Frontier::create(path, options.clone()).expect("made");
     let url = |page: u64| format!("http://host-{}.example.com/a/path/of/usual/length/page-{page}.html", page % hosts);
     let mut rng = fastrand::Rng::with_seed(1);

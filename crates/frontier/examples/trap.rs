@@ -1,7 +1,7 @@
 //! Measures how much of a crawl an endless trap gets: cnr-2000 with a tree hung on one page, 100 start pages, 200,000 fetches.
 //!
 //! First by chosen gates and several policies, in memory and through the frontier on disk; then over random gates that breadth-first
-//! meets about as early as the first one.
+//! meets about as early as the first one, and over gates drawn from all pages alike.
 //!
 //! `cargo run --release -p frontier --example trap DIR`, where DIR is not there yet.
 
@@ -10,35 +10,57 @@
 mod web;
 
 use std::path::Path;
+use std::sync::Mutex;
 
 use frontier::{Fetched, Frontier, FrontierOptions, Next, Opic, Recrawl, Rent};
 use web::{Crawled, Graph, Trapped};
 
 const FETCHES: u64 = 200_000;
-const POLICIES: [(&str, Rent, f64); 5] = [
-    ("half, crawled", Rent::Crawled, 0.5),
-    ("half, all known", Rent::Known, 0.5),
-    ("4/5, crawled", Rent::Crawled, 0.8),
-    ("9/10, crawled", Rent::Crawled, 0.9),
-    ("none, crawled", Rent::Crawled, 0.0),
+const GATES: usize = 20;
+
+/// How a crawl goes on.
+struct Policy {
+    name: &'static str,
+    rent: Rent,
+    refresh_share: f64,
+    virtual_visits: u64,
+    /// Whether the trap's pages lead to each other too.
+    is_meshed: bool,
+}
+
+const fn policy(name: &'static str, rent: Rent, refresh_share: f64, virtual_visits: u64, is_meshed: bool) -> Policy {
+    Policy { name, rent, refresh_share, virtual_visits, is_meshed }
+}
+
+const POLICIES: [Policy; 6] = [
+    policy("once", Rent::Crawled, 0.0, 0, false),
+    policy("once, 8 virtual, crawled", Rent::Crawled, 0.0, 8, false),
+    policy("once, 8 virtual, endorsed", Rent::Endorsed, 0.0, 8, false),
+    policy("once, 8 virtual, endorsed, meshed", Rent::Endorsed, 0.0, 8, true),
+    policy("half refreshes, crawled", Rent::Crawled, 0.5, 0, false),
+    policy("half refreshes, 8 virtual, endorsed", Rent::Endorsed, 0.5, 8, false),
 ];
 
-fn crawl(graph: &Graph, gate: u32, fan_out: u32, seeds: &[u32], (rent, refresh_share): (Rent, f64)) -> Crawled {
-    let mut opic = Opic::new(0.10, rent, f64::INFINITY, refresh_share).expect("valid");
-    let crawled = web::crawl(&mut Trapped::new(graph, gate, fan_out), &mut opic, seeds, FETCHES);
+fn crawl(graph: &Graph, gate: u32, fan_out: u32, seeds: &[u32], policy: &Policy) -> Crawled {
+    let mut opic = Opic::new(0.10, policy.rent, f64::INFINITY, policy.refresh_share).expect("valid");
+    let mut web = match policy.is_meshed {
+        true => Trapped::meshed(graph, gate, fan_out),
+        false => Trapped::new(graph, gate, fan_out),
+    };
+    let crawled = web::crawl(&mut web, &mut opic, seeds, FETCHES, policy.virtual_visits);
     assert_eq!(opic.sum(), u128::from(opic.total()), "credit is conserved");
     crawled
 }
 
 /// The same through the frontier: a thousand pages to a host, and one host for the trap.
-fn crawl_on_disk(path: &Path, web: &mut Trapped<'_>, seeds: &[u32]) -> Crawled {
+fn crawl_on_disk(path: &Path, web: &mut Trapped<'_>, seeds: &[u32], refresh_share: f64) -> Crawled {
     let trap = web.root();
     let url = |page: u32| match page < trap {
         true => format!("http://h{}.example/{page}", page / 1_000),
         false => format!("http://trap.example/{page}"),
     };
-    let recrawl = Some(Recrawl { first_ms: 0, min_ms: 0, max_ms: 0 });
-    let options = FrontierOptions::new().delay_ms(0).refresh_share(0.5).recrawl(recrawl);
+    let recrawl = (refresh_share > 0.0).then_some(Recrawl { first_ms: 0, min_ms: 0, max_ms: 0 });
+    let options = FrontierOptions::new().delay_ms(0).refresh_share(refresh_share).recrawl(recrawl);
     let mut frontier = Frontier::create(path, options).expect("made");
     let seeds: Vec<String> = seeds.iter().map(|page| url(*page)).collect();
     frontier.seed(&seeds.iter().map(|seed| &seed[..]).collect::<Vec<&str>>(), 0).expect("seeded");
@@ -66,36 +88,42 @@ fn crawl_on_disk(path: &Path, web: &mut Trapped<'_>, seeds: &[u32]) -> Crawled {
 fn main() {
     let path = std::env::args().nth(1).expect("a directory that is not there yet");
     let graph = Graph::cnr_2000();
-    let order = graph.by_rank(&graph.page_rank(0.85));
+    let rank = graph.page_rank(0.85);
+    let order = graph.by_rank(&rank);
     let seeds = graph.spread(100);
-    print!("gate by PageRank, fan-out, breadth-first; refreshes and rent:");
-    POLICIES.iter().for_each(|(name, ..)| print!(" | {name}"));
+    for fan_out in [10, 100] {
+        for (name, refresh_share) in [("once", 0.0), ("half refreshes", 0.5)] {
+            let path = format!("{path}-{fan_out}-{refresh_share}");
+            let mut web = Trapped::new(&graph, order[1_306], fan_out);
+            let crawled = crawl_on_disk(Path::new(&path), &mut web, &seeds, refresh_share);
+            println!("#1306, {fan_out}, on disk, {name}: {:.3}% {crawled:?}", 100.0 * crawled.wasted());
+        }
+    }
+    print!("gate by PageRank, fan-out, breadth-first");
+    POLICIES.iter().for_each(|policy| print!(" | {}", policy.name));
     println!();
     for place in [1_306, 0, 10, 100, 300, 1_000, 10_000] {
         for fan_out in [10, 100] {
             let gate = order[place];
             let blind = web::crawl_breadth_first(&mut Trapped::new(&graph, gate, fan_out), &seeds, FETCHES);
             print!("#{place}, {fan_out}, {:.2}%", 100.0 * blind.wasted());
-            for (_, rent, share) in POLICIES {
-                let crawled = crawl(&graph, gate, fan_out, &seeds, (rent, share));
-                print!(" | {:.3}% of {}k", 100.0 * crawled.wasted(), crawled.distinct / 1000);
+            for policy in &POLICIES {
+                let crawled = crawl(&graph, gate, fan_out, &seeds, policy);
+                let (wasted, covered) = (100.0 * crawled.wasted(), crawled.covered(&rank));
+                print!(" | {wasted:.3}% of {}k, {covered:.3}", crawled.distinct / 1000);
             }
             println!();
         }
     }
-    for fan_out in [10, 100] {
-        let path = format!("{path}-{fan_out}");
-        let crawled = crawl_on_disk(Path::new(&path), &mut Trapped::new(&graph, order[1_306], fan_out), &seeds);
-        println!("#1306, {fan_out}, through the frontier on disk, half: {:.3}% {crawled:?}", 100.0 * crawled.wasted());
-    }
-    random_gates(&graph, &seeds);
+    many_gates(&graph, &web::any_gates(&graph, GATES), &seeds, "gates drawn from all pages");
+    many_gates(&graph, &early_gates(&graph, &seeds), &seeds, "gates that breadth-first meets early");
 }
 
 /// Gates at the end of random walks from start pages, of which breadth-first wastes 15 to 30% at a fan-out of 10 and 45 to 65% at 100.
-fn random_gates(graph: &Graph, seeds: &[u32]) {
+fn early_gates(graph: &Graph, seeds: &[u32]) -> Vec<u32> {
     let mut rng = fastrand::Rng::with_seed(1);
     let mut gates = std::collections::BTreeSet::new();
-    for _ in 0..2_000 {
+    while gates.len() < GATES {
         let mut gate = seeds[rng.usize(..seeds.len())];
         for _ in 0..rng.usize(1..5) {
             let links = graph.links(gate);
@@ -103,24 +131,32 @@ fn random_gates(graph: &Graph, seeds: &[u32]) {
         }
         let wasted =
             |fan_out| web::crawl_breadth_first(&mut Trapped::new(graph, gate, fan_out), seeds, FETCHES).wasted();
-        if gates.len() < 40
-            && !gates.contains(&gate)
-            && (0.15..0.30).contains(&wasted(10))
-            && (0.45..0.65).contains(&wasted(100))
-        {
+        if !gates.contains(&gate) && (0.15..0.30).contains(&wasted(10)) && (0.45..0.65).contains(&wasted(100)) {
             gates.insert(gate);
         }
     }
-    for (name, rent, share) in POLICIES {
+    gates.into_iter().collect()
+}
+
+fn many_gates(graph: &Graph, gates: &[u32], seeds: &[u32], what: &str) {
+    for policy in &POLICIES {
         for fan_out in [10, 100] {
-            let mut wasted: Vec<f64> =
-                gates.iter().map(|gate| crawl(graph, *gate, fan_out, seeds, (rent, share)).wasted()).collect();
+            let (next, wasted) = (Mutex::new(gates.iter()), Mutex::new(Vec::new()));
+            let work = || {
+                while let Some(gate) = { next.lock().expect("no panic").next() } {
+                    let crawled = crawl(graph, *gate, fan_out, seeds, policy);
+                    wasted.lock().expect("no panic").push(crawled.wasted());
+                }
+            };
+            std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(work))));
+            let mut wasted = wasted.into_inner().expect("no panic");
             wasted.sort_by(f64::total_cmp);
             let within = wasted.iter().filter(|wasted| **wasted <= 0.001).count();
             let (median, worst) = (100.0 * wasted[wasted.len() / 2], 100.0 * wasted[wasted.len() - 1]);
             println!(
-                "{} random gates, {fan_out}, {name}: {within} within 0.1%, median {median:.3}%, worst {worst:.3}%",
-                gates.len()
+                "{} {what}, {fan_out}, {}: {within} within 0.1%, median {median:.3}%, worst {worst:.3}%",
+                gates.len(),
+                policy.name
             );
         }
     }

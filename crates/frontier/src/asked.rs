@@ -6,6 +6,7 @@ use std::collections::BinaryHeap;
 use crate::credit::TOTAL;
 use crate::error::{Error, Result};
 use crate::frontier::Frontier;
+use crate::links::Links;
 use crate::outcome::PageId;
 use crate::pages::Status;
 use crate::texts;
@@ -141,7 +142,10 @@ impl Frontier {
             virtual_credit: state.ledger.totals.virtual_credit as f64 / TOTAL as f64,
             turns: state.ledger.totals.turns,
             memory_bytes: self.memory_bytes(),
-            disk_bytes: state.texts.bytes() + self.snapshot_bytes + self.journal_bytes(),
+            disk_bytes: state.texts.bytes()
+                + state.links.as_ref().map_or(0, Links::bytes)
+                + self.snapshot_bytes
+                + self.journal_bytes(),
             journal_bytes: self.journal_bytes(),
         }
     }

@@ -22,7 +22,7 @@ const SWEEP_PART: u64 = 64;
 /// Before credit is given back, visits of at least this part of the pages.
 const REFUND_SWEEP_PART: u64 = 512;
 /// Weights are scaled down when they reach this: 2^64.
-const WEIGHT_MAX: f64 = 18_446_744_073_709_551_616.0;
+pub(crate) const WEIGHT_MAX: f64 = 18_446_744_073_709_551_616.0;
 
 /// Steps of the logarithm of credit in each doubling.
 const STEPS_LOG2: u32 = 3;

@@ -87,6 +87,25 @@ pub(crate) fn remove(dir: &dyn Dir, name: &str) -> Result<()> {
     }
 }
 
+/// Removes all journals and files of links but those that are named.
+///
+/// # Errors
+/// `Io`.
+pub(crate) fn remove_others(dir: &dyn Dir, kept: &[Option<&str>]) -> Result<()> {
+    for name in dir.list().map_err(Error::io("list", "the directory"))? {
+        if (is_numbered(&name, "journal") || is_numbered(&name, "links")) && !kept.contains(&Some(&name[..])) {
+            remove(dir, &name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file's name is `frontier.N.kind`.
+fn is_numbered(file: &str, kind: &str) -> bool {
+    let number = file.strip_prefix("frontier.").and_then(|rest| rest.strip_suffix(kind)?.strip_suffix('.'));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 /// Fills `buf` from `offset`.
 ///
 /// # Errors
@@ -158,4 +177,16 @@ pub(crate) fn read_header(file: &dyn File, name: &str, magic: [u8; 8]) -> Result
         return Err(Error::corrupt(name, 8, "the header's checksum is another"));
     }
     Ok((id, number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbered_files_are_known_by_their_names() {
+        assert!(is_numbered("frontier.1.links", "links") && is_numbered("frontier.120.journal", "journal"));
+        let others = ["frontier..links", "frontier.links", "frontier.1.journal", "frontier.x.links", "other.1.links"];
+        assert!(others.iter().all(|name| !is_numbered(name, "links")));
+    }
 }

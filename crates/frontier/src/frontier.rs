@@ -5,6 +5,7 @@
 //! | `frontier.snapshot` | the state at the beginning of a journal ([`crate::snapshot`]); which journal that is |
 //! | `frontier.N.journal` | what was told since ([`crate::journal`]) |
 //! | `frontier.urls` | URL texts ([`crate::texts`]) |
+//! | `frontier.N.links` | lists of links ([`crate::links`]), unless there are no virtual visits |
 //! | `frontier.lock` | the writer's lock |
 //!
 //! Everything that is told changes memory at once and is durable after [`Frontier::commit`]. When the journal is longer than the last
@@ -18,22 +19,27 @@ use std::sync::Arc;
 use filemap_io::{Access, Dir, Lock, OsDir, create_dir};
 
 use crate::credit::{Ledger, Totals};
+use crate::discover::sort_links;
 use crate::error::{Error, Result};
 use crate::files::{self, Poison};
 use crate::hosts::Hosts;
-use crate::journal::{self, Journal};
-use crate::options::{FrontierOptions, Recrawl};
+use crate::journal::Journal;
+use crate::links::Links;
+use crate::options::FrontierOptions;
 use crate::outcome::{Assignment, Done, Failure, Fetched, Next, PageId};
 use crate::pages::{Pages, Status};
 use crate::planted::{self, Mistake};
 use crate::record::Record;
+use crate::recrawl::{self, due_s, interval_ms};
 use crate::snapshot;
-use crate::state::{FIRST_AGE, Manners, State};
+use crate::state::{Manners, State};
 use crate::texts::{self, Texts, URL_BYTES_MAX};
 
 const LOCK: &str = "frontier.lock";
 /// No page has this number or a higher one.
 const PAGES_MAX: usize = u32::MAX as usize - 1;
+/// Lists of links beyond two for each page that was fetched, before the older ones are left out.
+const LISTS_SLACK: u64 = 64;
 
 /// Which page next: see the crate's documentation.
 #[derive(Debug)]
@@ -50,6 +56,8 @@ pub struct Frontier {
     /// How often a page was handed out by this handle: for the first time, and again.
     handed: [u64; 2],
     poison: Poison,
+    /// Whether nobody knows what was handed out last: the frontier was not closed.
+    must_rest: bool,
     _lock: Box<dyn Lock>,
 }
 
@@ -64,7 +72,8 @@ impl Frontier {
         Frontier::create_in(Arc::new(OsDir::open(path).map_err(Error::io("open", &name))?), options)
     }
 
-    /// Opens the frontier in a directory: it is as the last commit left it, and what was in flight is handed out again.
+    /// Opens the frontier in a directory: it is as the last commit left it, and what was in flight is handed out again. If it was not
+    /// closed, nobody knows which hosts were asked last: each rests for one delay from the first time that is told.
     ///
     /// Reads 32 bytes a page and the journal.
     ///
@@ -89,14 +98,19 @@ impl Frontier {
         }
         // What a creation that was cut short has left.
         files::remove(&*dir, texts::NAME)?;
-        remove_journals(&*dir, None)?;
+        files::remove_others(&*dir, &[])?;
         let (id, seed) = (files::new_id(&*dir)?, files::new_id(&*dir)?);
         let seed = u64::from_le_bytes(files::array(&seed, 0));
         let texts = Texts::create(&*dir, id)?;
         let journal = Journal::create(&*dir, id, 1)?;
+        let links = match options.virtual_visits {
+            0 => None,
+            _ => Some(Links::create(&*dir, id, 1)?),
+        };
         dir.sync().map_err(Error::io("sync of the directory", texts::NAME))?;
         let ledger = Ledger::new(Totals::new(options.tax, options.window));
-        let state = State::new(options.rent, Pages::new(seed, 0), Hosts::default(), ledger, texts);
+        let mut state = State::new(options.rent, Pages::new(seed, 0), Hosts::default(), ledger, texts);
+        (state.virtual_visits, state.links) = (options.virtual_visits, links);
         let snapshot_bytes = snapshot::write(&*dir, id, 1, &state)?;
         Ok(Frontier::with(dir, options, id, state, journal, snapshot_bytes, lock))
     }
@@ -113,13 +127,16 @@ impl Frontier {
         let mut found = snapshot::read(&*dir)?;
         let state = &mut found.state;
         let journal = Journal::open(&*dir, found.id, found.journal, |record| {
+            state.prepare(&record)?;
             let applied = state.apply(&record);
-            state.texts.flush_if_full()?;
+            state.flush_if_full()?;
             Ok(applied)
         })?;
-        remove_journals(&*dir, Some(journal.name()))?;
+        let links = state.links.as_ref().map(Links::name);
+        files::remove_others(&*dir, &[Some(journal.name()), links])?;
         files::remove_unfinished(&*dir, snapshot::NAME)?;
         let mut frontier = Frontier::with(dir, options, found.id, found.state, journal, found.bytes, lock);
+        frontier.must_rest = !frontier.journal.is_closed();
         frontier.state.texts.flush()?;
         frontier.state.check_sum().map_err(|what| Error::corrupt(frontier.journal.name(), 0, what))?;
         Ok(frontier)
@@ -137,7 +154,20 @@ impl Frontier {
         let manners = Manners { delay_ms: options.delay_ms, connections: options.connections };
         state.go_live(manners, options.recrawl.is_some());
         let (in_flight, handed, poison) = (HashMap::new(), [0; 2], Poison::default());
-        Frontier { dir, options, manners, id, state, journal, snapshot_bytes, in_flight, handed, poison, _lock: lock }
+        Frontier {
+            dir,
+            options,
+            manners,
+            id,
+            state,
+            journal,
+            snapshot_bytes,
+            in_flight,
+            handed,
+            poison,
+            must_rest: false,
+            _lock: lock,
+        }
     }
 
     /// Enters start pages; they share the virtual page's credit, which is all of it in the beginning. Returns how many were new: those that
@@ -151,7 +181,7 @@ impl Frontier {
         if let Some(url) = urls.iter().find(|url| url.is_empty() || url.len() > URL_BYTES_MAX) {
             return Err(Error::UrlLength { len: url.len(), max: URL_BYTES_MAX });
         }
-        self.advance(now_ms);
+        self.advance(now_ms)?;
         let (mut known, mut new, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
         for url in urls {
             let fingerprint = self.state.pages.fingerprint(url);
@@ -179,7 +209,13 @@ impl Frontier {
     /// `Poisoned`, `Corrupt`, `Io`.
     pub fn next(&mut self, now_ms: u64) -> Result<Next> {
         self.poison.check()?;
-        self.advance(now_ms);
+        if self.journal.is_closed() {
+            // From here on the journal does not say any more that all is known.
+            self.journal.append(&Record::Opened);
+            let committed = self.journal.commit();
+            self.poison.note(committed)?;
+        }
+        self.advance(now_ms)?;
         let all = (self.handed[0] + self.handed[1] + 1) as f64;
         let wants_refresh = (self.handed[1] as f64) < self.options.refresh_share * all;
         for kind in [usize::from(wants_refresh), usize::from(!wants_refresh)] {
@@ -187,6 +223,7 @@ impl Frontier {
             let Some(page) = queue.take(kind, &mut view) else { continue };
             match self.state.texts.read(page) {
                 Ok((depth, url)) => {
+                    self.note_begin(page);
                     self.in_flight.insert(page, depth);
                     self.handed[kind] += 1;
                     let failed_attempts = self.state.pages.marks(page).attempts();
@@ -208,10 +245,10 @@ impl Frontier {
 
     /// Tells that a page was fetched.
     ///
-    /// O(links), none of which is kept; sometimes, amortised over many calls, O(pages).
+    /// O(links), and as much again for each virtual visit; sometimes, amortised over many calls, O(pages).
     ///
     /// # Errors
-    /// `NotInFlight`, `Full`, `Poisoned`, `Io`.
+    /// `NotInFlight`, `Full`, `Poisoned`, `Corrupt` (of the file of links: the page is in flight still), `Io`.
     pub fn done(&mut self, page: PageId, fetched: &Fetched<'_>) -> Result<Done> {
         self.poison.check()?;
         let number = page.number();
@@ -219,60 +256,21 @@ impl Frontier {
         self.check_room(fetched.links.len())?;
         let links = if fetched.is_duplicate { &[] } else { fetched.links };
         let depth = depth.saturating_add(1);
-        let (mut done, known, new) = self.sort_links(number, depth, links);
+        let (mut done, known, new) = sort_links(&self.state, &self.options, number, depth, links);
         let marks = self.state.pages.marks(number);
         let age = match (marks.status(), fetched.changed) {
-            (Status::Refreshing, Some(true)) => self.shorter(marks.age()),
-            (Status::Refreshing, Some(false)) => self.longer(marks.age()),
+            (Status::Refreshing, Some(true)) => recrawl::shorter(self.options.recrawl, marks.age()),
+            (Status::Refreshing, Some(false)) => recrawl::longer(self.options.recrawl, marks.age()),
             _ => marks.age(),
         };
         let due_s = self.options.recrawl.map_or(0, |recrawl| due_s(fetched.fetched_at_ms, interval_ms(&recrawl, age)));
         let lost = done.over_depth + done.over_host_budget + done.over_length;
         done.first_new = self.state.pages.len();
         (done.known_links, done.new_links) = (known.len() as u32, new.len() as u32);
-        self.in_flight.remove(&number);
         self.tell(&Record::Done { page: number, due_s, age, lost, known, depth, new })?;
+        self.in_flight.remove(&number);
         self.landed(number, fetched.fetched_at_ms);
         Ok(done)
-    }
-
-    /// Which links are known, which are new, and how many of the new are not entered.
-    fn sort_links<'a>(&self, page: u32, depth: u16, links: &[&'a str]) -> (Done, Vec<u32>, Vec<&'a str>) {
-        let (mut done, mut known, mut new) = (Done::default(), Vec::new(), Vec::new());
-        let (mut seen, mut of_host) = (HashSet::new(), HashMap::new());
-        for link in links {
-            let fingerprint = self.state.pages.fingerprint(link);
-            if let Some(found) = self.state.pages.find(fingerprint) {
-                known.push(found);
-                continue;
-            }
-            if !seen.insert(fingerprint) {
-                continue;
-            }
-            if link.is_empty() || link.len() > URL_BYTES_MAX {
-                done.over_length += 1;
-                continue;
-            }
-            if depth > self.options.depth_max {
-                done.over_depth += 1;
-                continue;
-            }
-            if self.options.pages_per_host_max < u32::MAX {
-                let name = Hosts::name_of(link);
-                let before = || self.state.hosts.find(name).map_or(0, |host| self.state.hosts.get(host).pages);
-                let count: &mut u32 = of_host.entry(name).or_insert_with(before);
-                if *count >= self.options.pages_per_host_max {
-                    done.over_host_budget += 1;
-                    continue;
-                }
-                *count += 1;
-            }
-            new.push(*link);
-        }
-        known.sort_unstable();
-        known.dedup();
-        known.retain(|link| *link != page);
-        (done, known, new)
     }
 
     /// Tells that a fetch failed.
@@ -364,6 +362,7 @@ impl Frontier {
 
     fn replace_journal(&mut self) -> Result<()> {
         self.state.texts.sync()?;
+        let old_links = self.sync_links()?;
         let next = Journal::create(&*self.dir, self.id, self.journal.number() + 1)?;
         self.dir.sync().map_err(Error::io("sync of the directory", next.name()))?;
         if planted::has(Mistake::JournalRemovedFirst) {
@@ -373,7 +372,22 @@ impl Frontier {
         self.snapshot_bytes = snapshot::write(&*self.dir, self.id, next.number(), &self.state)?;
         files::remove(&*self.dir, self.journal.name())?;
         self.journal = next;
-        Ok(())
+        old_links.map_or(Ok(()), |name| files::remove(&*self.dir, &name))
+    }
+
+    /// Makes the lists of links durable: in a new file when most of them are of pages that were fetched again since. The old file's name,
+    /// if there is one to be removed.
+    fn sync_links(&mut self) -> Result<Option<String>> {
+        let (pages, fetched) = (self.state.pages.len(), self.state.pages.count(Status::is_fetched));
+        let Some(links) = &mut self.state.links else { return Ok(None) };
+        links.sync()?;
+        if links.place().lists <= 2 * u64::from(fetched) + LISTS_SLACK {
+            return Ok(None);
+        }
+        let next = links.rewritten(&*self.dir, pages)?;
+        let old = links.name().to_owned();
+        *links = next;
+        Ok(Some(old))
     }
 
     /// Commits and closes, and notes durably that all is whole: damage to the end of the journal is found then. A frontier that is only
@@ -383,11 +397,13 @@ impl Frontier {
     /// As [`Frontier::commit`].
     pub fn close(mut self) -> Result<()> {
         self.commit()?;
-        self.journal.close()
+        // Before any time was told nobody knows more than before.
+        if self.must_rest { Ok(()) } else { self.journal.close() }
     }
 
     /// Does what a record says, and writes it down.
     fn tell(&mut self, record: &Record<'_>) -> Result<()> {
+        self.state.prepare(record)?;
         match record {
             Record::Done { page, due_s, age, lost, known, depth, .. } if planted::has(Mistake::LinksNotTold) => {
                 let (known, new) = (known.clone(), Vec::new());
@@ -405,7 +421,7 @@ impl Frontier {
         }
         let applied = self.state.apply(record);
         assert!(applied.is_ok(), "a record of our own cannot be applied: {applied:?}");
-        let flushed = self.state.texts.flush_if_full().and_then(|()| self.journal.flush_if_full());
+        let flushed = self.state.flush_if_full().and_then(|()| self.journal.flush_if_full());
         self.poison.note(flushed)
     }
 
@@ -416,27 +432,28 @@ impl Frontier {
         Ok(())
     }
 
-    fn advance(&mut self, now_ms: u64) {
+    /// Writes down when the fetch of a page begins, if its host has a delay.
+    fn note_begin(&mut self, page: u32) {
+        let delay_ms = self.state.hosts.get(self.state.pages.host(page)).delay_ms;
+        if delay_ms.unwrap_or(self.options.delay_ms) > 0 {
+            self.journal.append(&Record::Began { page, at_ms: self.state.queue.clock_ms() });
+        }
+    }
+
+    fn advance(&mut self, now_ms: u64) -> Result<()> {
         let (queue, mut view) = self.state.queues(self.manners);
         queue.advance(now_ms, &mut view);
+        if self.must_rest {
+            self.must_rest = false;
+            self.tell(&Record::Rested { at_ms: now_ms })?;
+        }
+        Ok(())
     }
 
     fn landed(&mut self, page: u32, now_ms: u64) {
         let host = self.state.pages.host(page);
         let (queue, mut view) = self.state.queues(self.manners);
         queue.landed(host, now_ms, &mut view);
-    }
-
-    /// The step of an age half as long, unless that is less than the least.
-    fn shorter(&self, age: u8) -> u8 {
-        let is_least = self.options.recrawl.is_none_or(|recrawl| interval_ms(&recrawl, age) <= recrawl.min_ms);
-        if is_least { age } else { age.saturating_sub(1) }
-    }
-
-    /// The step of an age twice as long, unless that is more than the greatest.
-    fn longer(&self, age: u8) -> u8 {
-        let is_greatest = self.options.recrawl.is_none_or(|recrawl| interval_ms(&recrawl, age) >= recrawl.max_ms);
-        if is_greatest { age } else { (age + 1).min(15) }
     }
 
     /// Writes a record down without doing what it says.
@@ -467,27 +484,4 @@ fn check_host(host: &str) -> Result<()> {
         0..=URL_BYTES_MAX => Ok(()),
         len => Err(Error::UrlLength { len, max: URL_BYTES_MAX }),
     }
-}
-
-/// Removes all journals but one.
-fn remove_journals(dir: &dyn Dir, kept: Option<&str>) -> Result<()> {
-    for name in dir.list().map_err(Error::io("list", "the directory"))? {
-        if journal::is_name(&name) && Some(&name[..]) != kept {
-            files::remove(dir, &name)?;
-        }
-    }
-    Ok(())
-}
-
-/// The age at which a page is fetched again, by its step: each is twice as long as the one before.
-fn interval_ms(recrawl: &Recrawl, age: u8) -> u64 {
-    let steps = i32::from(age) - i32::from(FIRST_AGE);
-    let first_ms = u128::from(recrawl.first_ms.max(1));
-    let interval_ms = if steps < 0 { first_ms >> -steps } else { first_ms << steps };
-    u64::try_from(interval_ms).unwrap_or(u64::MAX).clamp(recrawl.min_ms, recrawl.max_ms)
-}
-
-/// The second after which a page is due, never 0.
-fn due_s(now_ms: u64, wait_ms: u64) -> u32 {
-    u32::try_from(now_ms.saturating_add(wait_ms).div_ceil(1000)).unwrap_or(u32::MAX).max(1)
 }

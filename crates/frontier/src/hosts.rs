@@ -34,7 +34,7 @@ pub(crate) struct Host {
     pub(crate) delay_ms: Option<u64>,
     /// Nothing is fetched before this.
     pub(crate) hold_until_ms: u64,
-    /// When the last fetch began in this process.
+    /// When the last fetch began, as far as that is known.
     pub(crate) began_ms: Option<u64>,
     pub(crate) in_flight: u32,
     queues: [BinaryHeap<u64>; 2],

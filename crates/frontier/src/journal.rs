@@ -41,12 +41,6 @@ pub(crate) fn name(number: u64) -> String {
     format!("frontier.{number}.journal")
 }
 
-/// Whether a file is a journal of a frontier, by its name.
-pub(crate) fn is_name(file: &str) -> bool {
-    let number = file.strip_prefix("frontier.").and_then(|rest| rest.strip_suffix(".journal"));
-    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
 /// What is wrong with a record, if anything is.
 pub(crate) type Applied = std::result::Result<(), String>;
 
@@ -61,6 +55,8 @@ pub(crate) struct Journal {
     end: u64,
     /// The length that is durable.
     durable: u64,
+    /// Whether it was closed, and nothing is durable that was told since.
+    is_closed: bool,
     /// Records that are not written yet, behind the room for the batch's head.
     buffer: Vec<u8>,
 }
@@ -78,7 +74,7 @@ impl Journal {
 
     fn with(file: Arc<dyn File>, name: String, id: [u8; 16], number: u64) -> Journal {
         let start = HEADER_BYTES as u64;
-        Journal { name, file, id, number, end: start, durable: start, buffer: empty_buffer() }
+        Journal { name, file, id, number, end: start, durable: start, is_closed: false, buffer: empty_buffer() }
     }
 
     /// Opens a journal, and gives `replay` its records in the order in which they came; it says what is wrong with one. What a crash left behind
@@ -106,6 +102,7 @@ impl Journal {
         }
         let len = journal.file.len().map_err(Error::io("length", &journal.name))?;
         while let Some((payload, _)) = journal.batch(journal.end, len)? {
+            journal.is_closed = payload.is_empty();
             let mut rest = &payload[..];
             while !rest.is_empty() {
                 let at = journal.end + BATCH_HEAD_BYTES + (payload.len() - rest.len()) as u64;
@@ -193,18 +190,20 @@ impl Journal {
         if !planted::has(Mistake::JournalNotSynced) {
             self.file.sync().map_err(Error::io("sync", &self.name))?;
         }
-        self.durable = self.end;
+        (self.durable, self.is_closed) = (self.end, false);
         Ok(())
     }
 
     /// Commits, and notes that all is durable: so that rot in the last batch is told from a crash.
     pub(crate) fn close(&mut self) -> Result<()> {
         self.commit()?;
-        if self.end > HEADER_BYTES as u64 {
-            self.write()?;
-            self.sync()?;
-        }
-        Ok(())
+        self.write()?;
+        self.sync()
+    }
+
+    /// Whether it was closed before it was opened, and nothing is durable that was told since.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed
     }
 
     pub(crate) fn name(&self) -> &str {

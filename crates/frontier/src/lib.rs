@@ -14,12 +14,14 @@ mod asked;
 mod blocks;
 mod buckets;
 mod credit;
+mod discover;
 mod error;
 mod files;
 mod frontier;
 mod grow;
 mod hosts;
 mod journal;
+mod links;
 mod opic;
 mod options;
 mod outcome;
@@ -27,11 +29,13 @@ mod pages;
 mod planted;
 mod queue;
 mod record;
+mod recrawl;
 mod snapshot;
 mod state;
 #[cfg(test)]
 mod tests;
 mod texts;
+mod trust;
 mod view;
 
 pub use error::{Error, Result};

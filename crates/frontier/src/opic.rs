@@ -11,6 +11,7 @@ use crate::credit::{Ledger, TOTAL, Totals, class};
 use crate::error::{Error, Result};
 use crate::grow::push;
 use crate::options::Rent;
+use crate::trust::{Standing, Trust};
 
 /// A page that was visited.
 const VISITED: u8 = 1;
@@ -24,6 +25,7 @@ const SLACK: usize = 1024;
 pub struct Opic {
     ledger: Ledger,
     marks: Vec<u8>,
+    trust: Trust,
     /// Pages never visited; pages visited before.
     queues: [Buckets; 2],
     rent: Rent,
@@ -42,6 +44,7 @@ impl Opic {
         Ok(Opic {
             ledger: Ledger::new(Totals::new(tax, window)),
             marks: Vec::new(),
+            trust: Trust::default(),
             queues: [Buckets::new(), Buckets::new()],
             rent,
             refresh_share,
@@ -69,6 +72,7 @@ impl Opic {
         let page = self.marks.len() as u32;
         self.ledger.add(0, 0.0);
         push(&mut self.marks, 0);
+        self.trust.add();
         self.queues[0].push(class(0), page);
         page
     }
@@ -81,7 +85,10 @@ impl Opic {
         if let Some(page) = pages.iter().find(|page| **page as usize >= self.marks.len()) {
             return Err(Error::option("pages", format!("there is no page {page}")));
         }
-        pages.iter().for_each(|page| self.marks[*page as usize] |= SEED);
+        for page in pages {
+            self.marks[*page as usize] |= SEED;
+            self.trust.set(*page, Standing::Endorsed);
+        }
         let Opic { ledger, marks, queues, .. } = self;
         ledger.share_virtual(pages.iter().copied(), |page, before, after| requeue(queues, marks, page, before, after));
         Ok(())
@@ -110,6 +117,7 @@ impl Opic {
         if let Some(page) = links.iter().chain([&page]).find(|page| **page >= pages) {
             return Err(Error::option("links", format!("there is no page {page}")));
         }
+        self.trust.told(page, links);
         let Opic { ledger, marks, queues, .. } = self;
         self.visits += 1;
         self.refreshes += u64::from(marks[page as usize] & VISITED);
@@ -124,10 +132,24 @@ impl Opic {
         Ok(())
     }
 
+    /// Visits a page that was visited before, by links that were kept: in terms of credit it is a visit, in terms of the budget none.
+    ///
+    /// # Errors
+    /// As [`Opic::visited`].
+    pub fn revisited(&mut self, page: u32, links: &[u32]) -> Result<()> {
+        let counts = (self.visits, self.refreshes);
+        self.visited(page, links)?;
+        (self.visits, self.refreshes) = counts;
+        Ok(())
+    }
+
     fn share_virtual(&mut self) {
-        let Opic { ledger, marks, queues, .. } = self;
-        let all = self.rent == Rent::Known;
-        let members = (0..marks.len() as u32).filter(|page| all || marks[*page as usize] != 0);
+        let Opic { ledger, marks, queues, trust, rent, .. } = self;
+        let members = (0..marks.len() as u32).filter(|page| match rent {
+            Rent::Endorsed => trust.get(*page) == Standing::Endorsed,
+            Rent::Crawled => marks[*page as usize] != 0,
+            Rent::Known => true,
+        });
         ledger.share_virtual(members, |page, before, after| requeue(queues, marks, page, before, after));
     }
 
@@ -172,7 +194,7 @@ impl Opic {
     /// Memory that this holds.
     pub fn memory_bytes(&self) -> u64 {
         let queues: u64 = self.queues.iter().map(Buckets::memory_bytes).sum();
-        self.ledger.memory_bytes() + self.marks.capacity() as u64 + queues
+        self.ledger.memory_bytes() + self.marks.capacity() as u64 + self.trust.memory_bytes() + queues
     }
 }
 

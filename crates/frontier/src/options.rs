@@ -1,6 +1,6 @@
 //! How a frontier is made and how it behaves: credit, the split of the budget, politeness, budgets, retries, recrawls.
 //!
-//! What decides how credit flows (tax, rent, window) is written down when a frontier is made, since its journal is replayed by the same
+//! What decides how credit flows (tax, rent, window, virtual visits) is written down when a frontier is made, since its journal is replayed by the same
 //! rules; `open` takes it from there. All else may be another each time a frontier is opened.
 
 use crate::error::{Error, Result};
@@ -9,8 +9,11 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rent {
-    /// Pages that were fetched, and seeds. A trap's pages that nobody fetched get nothing.
+    /// Pages that two pages of good standing lead to, fetched or not, and seeds. Of good standing is what gets rent itself, or what such a
+    /// page leads to: a trap that hangs on one page gets none, however densely its pages lead to each other.
     #[default]
+    Endorsed,
+    /// Pages that were fetched, and seeds. A trap's pages that nobody fetched get nothing.
     Crawled,
     /// All pages that are known, as the textbook has it: a trap collects rent for every link that it invents.
     Known,
@@ -40,12 +43,16 @@ impl Default for Recrawl {
     }
 }
 
+/// The most virtual visits a fetch.
+pub(crate) const VIRTUAL_VISITS_MAX: u8 = 64;
+
 /// What a [`crate::Frontier`] is to be like.
 #[derive(Clone, Debug)]
 pub struct FrontierOptions {
     pub(crate) tax: f64,
     pub(crate) rent: Rent,
     pub(crate) window: f64,
+    pub(crate) virtual_visits: u8,
     pub(crate) refresh_share: f64,
     pub(crate) delay_ms: u64,
     pub(crate) connections: u16,
@@ -65,13 +72,14 @@ impl Default for FrontierOptions {
 }
 
 impl FrontierOptions {
-    /// Tax 10%, rent among crawled pages and seeds, a window of 32; a fifth of the fetches for refreshes; one connection and one
+    /// Tax 10%, rent among endorsed pages and seeds, a window of 32; eight virtual visits a fetch; a fifth of the fetches for refreshes; one connection and one
     /// request a second to a host; no budgets; five attempts, a minute and then twice as long between them, up to a day; no recrawl.
     pub fn new() -> FrontierOptions {
         FrontierOptions {
             tax: 0.10,
-            rent: Rent::Crawled,
+            rent: Rent::Endorsed,
             window: 32.0,
+            virtual_visits: 8,
             refresh_share: 0.2,
             delay_ms: 1_000,
             connections: 1,
@@ -102,6 +110,14 @@ impl FrontierOptions {
     #[must_use]
     pub fn window(self, window: f64) -> FrontierOptions {
         FrontierOptions { window, ..self }
+    }
+
+    /// How many pages that were fetched before are visited without a fetch, at the most, when one is fetched: their credit goes to the links
+    /// that they had, as a refresh would have it. 0 to 64; 0 keeps no links (which take some 2 bytes each on disk), and leaves most credit where it is
+    /// of no use in a crawl that fetches each page once. Decided when the frontier is made.
+    #[must_use]
+    pub fn virtual_visits(self, virtual_visits: u8) -> FrontierOptions {
+        FrontierOptions { virtual_visits, ..self }
     }
 
     /// The part of all fetches that goes to pages fetched before, while some are due and new ones wait: 0 to 1.
@@ -170,6 +186,7 @@ impl FrontierOptions {
         };
         within("tax", self.tax, 0.01, 0.99)?;
         within("window", self.window, 0.1, f64::INFINITY)?;
+        within("virtual_visits", f64::from(self.virtual_visits), 0.0, f64::from(VIRTUAL_VISITS_MAX))?;
         within("refresh_share", self.refresh_share, 0.0, 1.0)?;
         within("connections", f64::from(self.connections), 1.0, f64::from(u16::MAX))?;
         within("attempts_max", f64::from(self.attempts_max), 1.0, 15.0)?;

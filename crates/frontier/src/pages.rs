@@ -8,6 +8,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::grow::push;
 use crate::outcome::FailureKind;
+use crate::trust::Trust;
 
 /// Where a page stands. The numbers are on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +123,8 @@ pub(crate) struct Pages {
     marks: Vec<Marks>,
     /// Page numbers by fingerprint, [`EMPTY`] where there is none: linear probing from the fingerprint's place in proportion.
     slots: Vec<u32>,
+    /// What is said for each.
+    pub(crate) trust: Trust,
     /// Pages by status.
     counts: [u32; Status::ALL.len()],
 }
@@ -138,6 +141,7 @@ impl Pages {
             hosts: Vec::with_capacity(pages),
             marks: Vec::with_capacity(pages),
             slots: vec![EMPTY; SLOTS_MIN.max(pages + pages / 3)],
+            trust: Trust::default(),
             counts: [0; Status::ALL.len()],
         }
     }
@@ -176,6 +180,7 @@ impl Pages {
         push(&mut self.fingerprints, fingerprint);
         push(&mut self.hosts, host);
         push(&mut self.marks, marks);
+        self.trust.add();
         self.counts[marks.status() as usize] += 1;
         // At most five sixths are filled.
         if self.marks.len() * 6 > self.slots.len() * 5 {
@@ -235,7 +240,7 @@ impl Pages {
 
     pub(crate) fn memory_bytes(&self) -> u64 {
         let columns = self.fingerprints.capacity() * 8 + self.hosts.capacity() * 4 + self.marks.capacity() * 2;
-        (columns + self.slots.capacity() * 4) as u64
+        (columns + self.slots.capacity() * 4) as u64 + self.trust.memory_bytes()
     }
 }
 

@@ -9,6 +9,8 @@ pub(crate) enum Mistake {
     SnapshotNotSynced,
     /// A snapshot names URLs that are not synced.
     UrlsNotSynced,
+    /// A snapshot names lists of links that are not synced.
+    LinksNotSynced,
     /// The old journal is removed before the snapshot that replaces it is there.
     JournalRemovedFirst,
     /// The journal is told that a page is done, and not of its new links.

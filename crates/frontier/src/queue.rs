@@ -69,6 +69,11 @@ impl Queue {
         }
     }
 
+    /// The latest time that was told.
+    pub(crate) fn clock_ms(&self) -> u64 {
+        self.clock_ms
+    }
+
     /// A page is ready now, by its status.
     pub(crate) fn put(&mut self, page: u32, view: &mut View<'_>) {
         let Some(kind) = view.pages.status(page).queue() else { return };

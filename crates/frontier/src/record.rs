@@ -11,6 +11,9 @@
 //! | 3 | failed | page, failure's code, attempts, due, 1 if the page is given up |
 //! | 4 | delay | host, 0 or 1 + milliseconds |
 //! | 5 | hold | host, milliseconds |
+//! | 6 | began | page that was handed out, milliseconds |
+//! | 7 | opened | none: pages are handed out again after the frontier was closed |
+//! | 8 | rested | milliseconds, when every host began to rest: what was handed out last is not known |
 //!
 //! *Due* is in seconds, 0 for never; *age* the step of the age at which a page is fetched again. A journal is replayed by the code that
 //! wrote it down, so a record holds what was decided, not what it was decided by.
@@ -25,9 +28,13 @@ pub(crate) enum Record<'a> {
     Failed { page: u32, code: u8, attempts: u8, due_s: u32, is_gone: bool },
     Delay { host: &'a str, delay_ms: Option<u64> },
     Hold { host: &'a str, until_ms: u64 },
+    Began { page: u32, at_ms: u64 },
+    Opened,
+    Rested { at_ms: u64 },
 }
 
-fn put_number(to: &mut Vec<u8>, mut value: u64) {
+/// Appends a number.
+pub(crate) fn put_number(to: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         to.push(value as u8 | 0x80);
         value >>= 7;
@@ -40,7 +47,8 @@ fn put_text(to: &mut Vec<u8>, text: &str) {
     to.extend_from_slice(text.as_bytes());
 }
 
-fn put_pages(to: &mut Vec<u8>, pages: &[u32]) {
+/// Appends page numbers that rise.
+pub(crate) fn put_pages(to: &mut Vec<u8>, pages: &[u32]) {
     put_number(to, pages.len() as u64);
     let mut last = 0;
     for page in pages {
@@ -85,6 +93,16 @@ impl<'a> Record<'a> {
                 put_text(to, host);
                 put_number(to, *until_ms);
             }
+            Record::Began { page, at_ms } => {
+                to.push(6);
+                put_number(to, u64::from(*page));
+                put_number(to, *at_ms);
+            }
+            Record::Opened => to.push(7),
+            Record::Rested { at_ms } => {
+                to.push(8);
+                put_number(to, *at_ms);
+            }
         }
     }
 
@@ -111,6 +129,9 @@ impl<'a> Record<'a> {
             },
             4 => Record::Delay { host: from.text()?, delay_ms: from.number()?.checked_sub(1) },
             5 => Record::Hold { host: from.text()?, until_ms: from.number()? },
+            6 => Record::Began { page: from.small()?, at_ms: from.number()? },
+            7 => Record::Opened,
+            8 => Record::Rested { at_ms: from.number()? },
             _ => return None,
         };
         *bytes = from.rest;
@@ -118,8 +139,9 @@ impl<'a> Record<'a> {
     }
 }
 
-struct Bytes<'a> {
-    rest: &'a [u8],
+/// What is left of some bytes to decode.
+pub(crate) struct Bytes<'a> {
+    pub(crate) rest: &'a [u8],
 }
 
 impl<'a> Bytes<'a> {
@@ -145,7 +167,7 @@ impl<'a> Bytes<'a> {
         None
     }
 
-    fn small(&mut self) -> Option<u32> {
+    pub(crate) fn small(&mut self) -> Option<u32> {
         u32::try_from(self.number()?).ok()
     }
 
@@ -161,7 +183,7 @@ impl<'a> Bytes<'a> {
         std::str::from_utf8(text).ok()
     }
 
-    fn pages(&mut self) -> Option<Vec<u32>> {
+    pub(crate) fn pages(&mut self) -> Option<Vec<u32>> {
         let len = self.length()?;
         let mut last = 0u32;
         let mut pages = Vec::new();
@@ -201,6 +223,9 @@ mod tests {
             Record::Delay { host: "a.example", delay_ms: None },
             Record::Delay { host: "", delay_ms: Some(0) },
             Record::Hold { host: "a.example", until_ms: u64::MAX },
+            Record::Began { page: 300, at_ms: 1_700_000_000_000 },
+            Record::Opened,
+            Record::Rested { at_ms: 1 },
         ]
     }
 
@@ -247,7 +272,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_records_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..200), tag in 0u8..7) {
+        fn any_bytes_are_records_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..200), tag in 0u8..10) {
             let bytes = [&[tag][..], &bytes].concat();
             let mut rest = &bytes[..];
             while let Some(record) = Record::decode(&mut rest) {

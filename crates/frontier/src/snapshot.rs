@@ -6,24 +6,26 @@
 //! |---|---|
 //! | 4, 4 | pages; hosts |
 //! | 8, 8 | bytes of the file of URLs; seed of the fingerprints |
-//! | 8, 8 | rent (0: crawled pages and seeds, 1: all); tax in parts of 2^32 |
+//! | 8, 8 | rent (0: crawled pages and seeds, 1: all, 2: endorsed pages and seeds); tax in parts of 2^32 |
 //! | 8 each | virtual page's credit; growth, weight, weighted turns, turns (floating point); visits since the last sweep |
 //! | 8 each | fetches, refreshes, failures told |
-//! | 2 + n + 8 + 8 each | hosts: length of the name, name, 0 or 1 + delay in ms, hold until ms |
+//! | 8 each | virtual visits a fetch; of the file of links (zeros if there is none): number, length, lists, block and place in it of the next list |
+//! | 2 + n + 8 + 8 + 8 each | hosts: length of the name, name, 0 or 1 + delay in ms, hold until ms, 0 or 1 + when the last fetch began |
 //! | 32 each | pages |
 //! | 8 for each 16 pages | where groups of URLs begin |
 //!
-//! A page: fingerprint (8), credit (8), history (4, floating point), host (4), due in seconds or 0 (4), marks (2), 0 (2). A page in flight
+//! A page: fingerprint (8), credit (8), history (4, floating point), host (4), due in seconds or 0 (4), marks (2), standing and 4 if its word was taken (1), 0 (1). A page in flight
 //! is written as one that waits for its turn.
 
 use filemap_io::{Access, Dir};
 
 use crate::blocks::{BlockReader, BlockWriter};
-use crate::credit::{Ledger, TOTAL, Totals};
+use crate::credit::{Ledger, TOTAL, Totals, WEIGHT_MAX};
 use crate::error::{Error, Result};
 use crate::files::{self, HEADER_BYTES, array};
 use crate::hosts::Hosts;
-use crate::options::Rent;
+use crate::links::{Links, Place};
+use crate::options::{Rent, VIRTUAL_VISITS_MAX};
 use crate::pages::{Marks, Pages, Status};
 use crate::state::{State, Told};
 use crate::texts::Texts;
@@ -31,6 +33,12 @@ use crate::texts::Texts;
 pub(crate) const NAME: &str = "frontier.snapshot";
 const MAGIC: [u8; 8] = *b"FMFSNAP1";
 const PAGE_BYTES: usize = 32;
+/// Above all history, of a page and in sum; 32-bit numbers go further.
+const HISTORY_MAX: f64 = 1e36;
+/// Above the growth of a weight, ln 2 by the least window.
+const GROWTH_MAX: f64 = 8.0;
+/// Above any count.
+const COUNT_MAX: u64 = 1 << 60;
 /// Pages of a group of URLs.
 const GROUP: u32 = 16;
 
@@ -48,6 +56,7 @@ pub(crate) fn write(dir: &dyn Dir, id: [u8; 16], number: u64, state: &State) -> 
             blocks.put(host.name.as_bytes())?;
             blocks.put(&host.delay_ms.map_or(0, |delay| delay.saturating_add(1)).to_le_bytes())?;
             blocks.put(&host.hold_until_ms.to_le_bytes())?;
+            blocks.put(&host.began_ms.map_or(0, |began| began.saturating_add(1)).to_le_bytes())?;
         }
         let mut due_s = vec![0; state.pages.len() as usize];
         state.queue.timers().for_each(|(page, due)| due_s[page as usize] = due);
@@ -65,10 +74,15 @@ fn put_totals(blocks: &mut BlockWriter<'_>, state: &State) -> Result<()> {
     blocks.put(&state.pages.len().to_le_bytes())?;
     blocks.put(&state.hosts.len().to_le_bytes())?;
     let totals = &state.ledger.totals;
+    let place = state.links.as_ref().map_or(Place::default(), Links::place);
     let numbers = [
         state.texts.bytes(),
         state.pages.seed(),
-        u64::from(state.rent == Rent::Known),
+        match state.rent {
+            Rent::Crawled => 0,
+            Rent::Known => 1,
+            Rent::Endorsed => 2,
+        },
         u64::from(totals.tax),
         totals.virtual_credit,
         totals.growth.to_bits(),
@@ -79,6 +93,12 @@ fn put_totals(blocks: &mut BlockWriter<'_>, state: &State) -> Result<()> {
         state.told.fetches,
         state.told.refreshes,
         state.told.failures,
+        u64::from(state.virtual_visits),
+        place.number,
+        place.bytes,
+        place.lists,
+        place.block,
+        place.at,
     ];
     numbers.iter().try_for_each(|number| blocks.put(&number.to_le_bytes()))
 }
@@ -97,6 +117,7 @@ fn page_bytes(state: &State, page: u32, due_s: u32) -> [u8; PAGE_BYTES] {
     bytes[20..24].copy_from_slice(&state.pages.host(page).to_le_bytes());
     bytes[24..28].copy_from_slice(&due_s.to_le_bytes());
     bytes[28..30].copy_from_slice(&marks.with_status(status).0.to_le_bytes());
+    bytes[30] = state.pages.trust.mark(page);
     bytes
 }
 
@@ -120,17 +141,22 @@ pub(crate) fn read(dir: &dyn Dir) -> Result<Snapshot> {
     let mut blocks = BlockReader::new(&*file, NAME, MAGIC)?;
     let (id, journal, bytes) = (blocks.id(), blocks.number(), blocks.len());
     let (pages, hosts) = (u32::from_le_bytes(blocks.take()?), u32::from_le_bytes(blocks.take()?));
-    if u64::from(pages) * PAGE_BYTES as u64 + u64::from(hosts) * 18 > bytes || pages == u32::MAX {
+    if u64::from(pages) * PAGE_BYTES as u64 + u64::from(hosts) * 26 > bytes || pages == u32::MAX {
         return Err(blocks.bad("there are more pages or hosts than there is room for"));
     }
     let (texts_bytes, seed) = (blocks.take_u64()?, blocks.take_u64()?);
     let rent = match blocks.take_u64()? {
         0 => Rent::Crawled,
         1 => Rent::Known,
+        2 => Rent::Endorsed,
         _ => return Err(blocks.bad("there is no such rent")),
     };
     let totals = read_totals(&mut blocks)?;
     let told = Told { fetches: blocks.take_u64()?, refreshes: blocks.take_u64()?, failures: blocks.take_u64()? };
+    if told.fetches.max(told.refreshes).max(told.failures).max(journal) > COUNT_MAX {
+        return Err(blocks.bad("nobody has fetched so much"));
+    }
+    let (virtual_visits, place) = read_place(&mut blocks)?;
     let mut hosts = read_hosts(&mut blocks, hosts)?;
     let (mut table, mut ledger) = (Pages::new(seed, pages as usize), Ledger::new(totals));
     let mut due_s = Vec::with_capacity(pages as usize);
@@ -144,7 +170,10 @@ pub(crate) fn read(dir: &dyn Dir) -> Result<Snapshot> {
     blocks.finish()?;
     let texts = Texts::open(dir, id, pages, groups, texts_bytes)?;
     let mut state = State::new(rent, table, hosts, ledger, texts);
-    (state.told, state.due_s) = (told, due_s);
+    (state.told, state.due_s, state.virtual_visits) = (told, due_s, virtual_visits);
+    if virtual_visits > 0 {
+        state.links = Some(Links::open(dir, id, place)?);
+    }
     Ok(Snapshot { id, journal, state, bytes })
 }
 
@@ -156,12 +185,32 @@ fn read_totals(blocks: &mut BlockReader<'_>) -> Result<Totals> {
         *float = f64::from_bits(blocks.take_u64()?);
     }
     let [growth, weight, weighted_turns, turns] = floats;
-    let is_sane = |float: &f64| float.is_finite() && *float >= 0.0;
-    if !floats.iter().all(is_sane) || weight < f64::MIN_POSITIVE || virtual_credit > TOTAL {
+    let visits_since_sweep = blocks.take_u64()?;
+    let is_sane = |float: &f64| (0.0..HISTORY_MAX).contains(float);
+    let is_weight = (0.5..2.0 * GROWTH_MAX * WEIGHT_MAX).contains(&weight) && growth < GROWTH_MAX;
+    if !floats.iter().all(is_sane) || !is_weight || virtual_credit > TOTAL || visits_since_sweep > COUNT_MAX {
         return Err(blocks.bad("the sums of credit are no such sums"));
     }
-    let visits_since_sweep = blocks.take_u64()?;
     Ok(Totals { virtual_credit, tax, growth, weight, weighted_turns, turns, visits_since_sweep })
+}
+
+/// Virtual visits a fetch, and the place in the file of links.
+fn read_place(blocks: &mut BlockReader<'_>) -> Result<(u8, Place)> {
+    let visits = u8::try_from(blocks.take_u64()?).ok().filter(|visits| *visits <= VIRTUAL_VISITS_MAX);
+    let visits = visits.ok_or_else(|| blocks.bad("there are no such virtual visits"))?;
+    let mut numbers = [0; 5];
+    for number in &mut numbers {
+        *number = blocks.take_u64()?;
+    }
+    let [number, bytes, lists, block, at] = numbers;
+    let header_bytes = HEADER_BYTES as u64;
+    let is_empty = bytes == header_bytes && block == header_bytes && at == 0;
+    let is_place = is_empty || block >= header_bytes && block < bytes;
+    let is_file = number > 0 && number < COUNT_MAX && lists <= bytes && is_place;
+    if visits > 0 && is_file || visits == 0 && numbers == [0; 5] {
+        return Ok((visits, Place { number, bytes, lists, block, at }));
+    }
+    Err(blocks.bad("there is no such place in the file of links"))
 }
 
 fn read_hosts(blocks: &mut BlockReader<'_>, count: u32) -> Result<Hosts> {
@@ -176,6 +225,7 @@ fn read_hosts(blocks: &mut BlockReader<'_>, count: u32) -> Result<Hosts> {
         let host = hosts.get_mut(number);
         host.delay_ms = blocks.take_u64()?.checked_sub(1);
         host.hold_until_ms = blocks.take_u64()?;
+        host.began_ms = blocks.take_u64()?.checked_sub(1);
     }
     Ok(hosts)
 }
@@ -189,10 +239,10 @@ fn read_page(blocks: &mut BlockReader<'_>, pages: &mut Pages, hosts: &mut Hosts,
     let marks = Marks::checked(u16::from_le_bytes(array(&bytes, 28)));
     let marks = marks
         .filter(|marks| matches!(marks.status(), Status::Ready | Status::Waiting | Status::Fetched | Status::Gone));
-    let Some(marks) = marks.filter(|_| bytes[30..] == [0; 2]) else {
+    let (Some(marks), 0) = (marks, bytes[31]) else {
         return Err(blocks.bad("there are no such marks"));
     };
-    if host >= hosts.len() || credit > TOTAL || !history.is_finite() || history < 0.0 {
+    if host >= hosts.len() || credit > TOTAL || !(0.0..HISTORY_MAX as f32).contains(&history) {
         return Err(blocks.bad("there is no such host, credit or history"));
     }
     if pages.find(fingerprint).is_some() {
@@ -200,8 +250,11 @@ fn read_page(blocks: &mut BlockReader<'_>, pages: &mut Pages, hosts: &mut Hosts,
     }
     hosts.get_mut(host).pages += 1;
     ledger.add(credit, history);
-    pages.add(fingerprint, host, marks);
-    Ok(due_s)
+    let page = pages.add(fingerprint, host, marks);
+    match pages.trust.set_mark(page, bytes[30]) {
+        true => Ok(due_s),
+        false => Err(blocks.bad("there is no such standing")),
+    }
 }
 
 fn read_groups(blocks: &mut BlockReader<'_>, count: u32, texts_bytes: u64) -> Result<Vec<u64>> {

@@ -4,19 +4,24 @@
 //! replay leads to the same pages, credit and history, bit by bit. Queues exist only in a state that is live.
 
 use crate::credit::{Ledger, TOTAL, class};
+use crate::error::Error;
 use crate::hosts::Hosts;
 use crate::journal::Applied;
+use crate::links::Links;
 use crate::options::Rent;
 use crate::outcome::FailureKind;
 use crate::pages::{Marks, Pages, Status};
 use crate::queue::{Queue, View};
 use crate::record::Record;
 use crate::texts::{Texts, URL_BYTES_MAX};
+use crate::trust::Standing;
 
 /// The step of the age that a page begins with: as long as the first recrawl's.
 pub(crate) const FIRST_AGE: u8 = 8;
 /// Pages that wait for their first fetch are given credit back when they hold less than this part of all.
 const REFUND_PART: u64 = 1024;
+/// Lists of links that are looked at for each virtual visit, at the most.
+const LOOKS_PER_VISIT: usize = 8;
 
 /// What was told since the frontier was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,10 +42,13 @@ pub(crate) struct Manners {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) rent: Rent,
+    pub(crate) virtual_visits: u8,
     pub(crate) pages: Pages,
     pub(crate) hosts: Hosts,
     pub(crate) ledger: Ledger,
     pub(crate) texts: Texts,
+    /// `None` if there are no virtual visits.
+    pub(crate) links: Option<Links>,
     pub(crate) told: Told,
     pub(crate) queue: Queue,
     /// `None` while the journal is replayed.
@@ -56,6 +64,8 @@ impl State {
     pub(crate) fn new(rent: Rent, pages: Pages, hosts: Hosts, ledger: Ledger, texts: Texts) -> State {
         let mut state = State {
             rent,
+            virtual_visits: 0,
+            links: None,
             due_s: vec![0; pages.len() as usize],
             pages,
             hosts,
@@ -95,7 +105,7 @@ impl State {
         match record {
             Record::Seeds { known, new } => self.seeds(known, new),
             Record::Done { page, due_s, age, lost, known, depth, new } => {
-                self.done(*page, *age, u64::from(*lost), known, *depth, new)?;
+                self.done(*page, *age, *lost, known, *depth, new)?;
                 self.wait(*page, *due_s);
                 Ok(())
             }
@@ -115,6 +125,17 @@ impl State {
                 let number = self.hosts.enter(host);
                 self.hosts.get_mut(number).hold_until_ms = *until_ms;
                 self.offer(number);
+                Ok(())
+            }
+            Record::Began { page, at_ms } => {
+                self.check_pages(&[*page])?;
+                self.hosts.get_mut(self.pages.host(*page)).began_ms = Some(*at_ms);
+                Ok(())
+            }
+            Record::Opened => Ok(()),
+            Record::Rested { at_ms } => {
+                self.hosts.iter_mut().for_each(|host| host.began_ms = host.began_ms.max(Some(*at_ms)));
+                self.requeue();
                 Ok(())
             }
         }
@@ -161,6 +182,7 @@ impl State {
         for url in new {
             seeds.push(self.enter(url, 0, true)?);
         }
+        seeds.iter().for_each(|page| self.pages.trust.set(*page, Standing::Endorsed));
         // A seed that was given up is not fetched again: credit would lie there for good.
         seeds.retain(|page| self.pages.status(*page) != Status::Gone);
         let mut gains = Gains::new(first_new);
@@ -171,7 +193,7 @@ impl State {
         Ok(())
     }
 
-    fn done(&mut self, page: u32, age: u8, lost: u64, known: &[u32], depth: u16, new: &[&str]) -> Applied {
+    fn done(&mut self, page: u32, age: u8, lost: u32, known: &[u32], depth: u16, new: &[&str]) -> Applied {
         self.check_pages(known)?;
         self.check_pages(&[page])?;
         let marks = self.pages.marks(page);
@@ -185,16 +207,65 @@ impl State {
         let first_new = self.pages.len();
         let mut links = Vec::with_capacity(known.len() + new.len());
         links.extend(known.iter().filter(|link| **link != page && self.pages.status(**link) != Status::Gone));
-        let lost = lost + (known.len() - links.len()) as u64;
+        let lost = lost.saturating_add((known.len() - links.len()) as u32);
         for url in new {
             links.push(self.enter(url, depth, false)?);
         }
         let mut gains = Gains::new(first_new);
         let State { ledger, pages, .. } = self;
-        ledger.visit(page, &links, lost, |link, before, after| gains.add(pages, link, before, after));
+        ledger.visit(page, &links, u64::from(lost), |link, before, after| gains.add(pages, link, before, after));
+        pages.trust.told(page, &links);
+        if let Some(kept) = &mut self.links {
+            kept.append(page, lost, &links);
+            self.visit_again(&mut gains);
+        }
         self.take_gains(gains);
         self.settle();
         Ok(())
+    }
+
+    /// Visits pages that were fetched before, without a fetch: those of the next lists of links that hold at least a third, nearly, of what each
+    /// would have if fetched pages had all credit alike.
+    fn visit_again(&mut self, gains: &mut Gains) {
+        let State { links, ledger, pages, virtual_visits, .. } = self;
+        let Some(lists) = links else { return };
+        let least = TOTAL / 10 * 3 / u64::from(pages.count(Status::is_fetched).max(1));
+        let (mut visits, mut present) = (0, Vec::new());
+        for _ in 0..usize::from(*virtual_visits) * LOOKS_PER_VISIT {
+            let Some(list) = lists.take() else { break };
+            if ledger.credit(list.page) < least || !pages.status(list.page).is_fetched() {
+                continue;
+            }
+            present.clear();
+            present.extend(list.links.iter().copied().filter(|link| pages.status(*link) != Status::Gone));
+            let lost = u64::from(list.lost) + (list.links.len() - present.len()) as u64;
+            pages.trust.told(list.page, &present);
+            ledger.visit(list.page, &present, lost, |link, before, after| gains.add(pages, link, before, after));
+            visits += 1;
+            if visits == *virtual_visits {
+                break;
+            }
+        }
+    }
+
+    /// Makes ready what the next record needs from the file of links.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`: nothing has changed then.
+    pub(crate) fn prepare(&mut self, record: &Record<'_>) -> Result<(), Error> {
+        match (&mut self.links, record) {
+            (Some(links), Record::Done { .. }) => links.prepare(self.pages.len()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes what waits in memory, if that is much.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn flush_if_full(&mut self) -> Result<(), Error> {
+        self.texts.flush_if_full()?;
+        self.links.as_mut().map_or(Ok(()), Links::flush)
     }
 
     fn failed(&mut self, page: u32, failure: Option<FailureKind>, attempts: u8, is_gone: bool) {
@@ -228,12 +299,17 @@ impl State {
     /// Visits the virtual page and gives credit back, when that is due.
     fn settle(&mut self) {
         if self.ledger.is_rent_due() {
-            let all = self.rent == Rent::Known;
+            let rent = self.rent;
             let mut gains = Gains::new(self.pages.len());
             let State { ledger, pages, .. } = self;
             let is_member = |page: &u32| {
                 let marks = pages.marks(*page);
-                marks.status() != Status::Gone && (all || marks.is_seed() || marks.status().is_fetched())
+                marks.status() != Status::Gone
+                    && match rent {
+                        Rent::Endorsed => pages.trust.get(*page) == Standing::Endorsed,
+                        Rent::Crawled => marks.is_seed() || marks.status().is_fetched(),
+                        Rent::Known => true,
+                    }
             };
             let members = (0..pages.len()).filter(is_member);
             ledger.share_virtual(members, |page, before, after| gains.add(pages, page, before, after));
@@ -244,15 +320,22 @@ impl State {
             let State { ledger, pages, .. } = self;
             ledger.refund(|page| pages.status(page).is_new());
             self.count_queued_credit();
-            if let Some(manners) = self.manners {
-                let (queue, mut view) = self.queues(manners);
-                queue.rebuild(&mut view);
-            }
+            self.requeue();
+        }
+    }
+
+    /// Puts everything where it belongs, if there are queues.
+    fn requeue(&mut self) {
+        if let Some(manners) = self.manners {
+            let (queue, mut view) = self.queues(manners);
+            queue.rebuild(&mut view);
         }
     }
 
     /// Puts pages where they belong that have gained credit, and those that are new.
-    fn take_gains(&mut self, gains: Gains) {
+    fn take_gains(&mut self, mut gains: Gains) {
+        gains.raised.sort_unstable();
+        gains.raised.dedup();
         self.queued_credit += gains.queued_credit;
         let Some(manners) = self.manners else { return };
         let known = self.pages.len();
@@ -293,6 +376,7 @@ impl State {
             + self.hosts.memory_bytes()
             + self.ledger.memory_bytes()
             + self.texts.memory_bytes()
+            + self.links.as_ref().map_or(0, Links::memory_bytes)
             + self.queue.memory_bytes()
     }
 }

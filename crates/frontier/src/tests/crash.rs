@@ -1,6 +1,7 @@
 //! Power losses at any moment, kills, and calls that fail.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex};
 
 use filemap_io::sim::{Failure as DiskFailure, Fault, Level, Loss};
@@ -16,6 +17,17 @@ struct Known {
     urls: Vec<String>,
     done: BTreeSet<String>,
     gone: BTreeSet<String>,
+    /// A hash of the credit and the importance of all pages.
+    credit: u64,
+}
+
+fn credit_of(frontier: &Frontier) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    for (page, importance) in frontier.by_importance(usize::MAX) {
+        let credit = frontier.state.ledger.credit(page.number());
+        (page.number(), importance.to_bits(), credit).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 /// What was told, and how much of it is committed: the states after each call since the last commit.
@@ -36,6 +48,9 @@ impl Known {
         let urls: Vec<String> = read.map_err(|error| error.to_string())?.into_iter().map(|(_, url)| url).collect();
         if urls != self.urls {
             return Err(format!("{} URLs are there, {} were committed", urls.len(), self.urls.len()));
+        }
+        if !urls.is_empty() && credit_of(frontier) != self.credit {
+            return Err(format!("{} pages hold other credit than they did", urls.len()));
         }
         for url in &urls {
             let state = frontier.page(url).map_err(|error| error.to_string())?;
@@ -76,7 +91,7 @@ impl Told {
             return Err(format!("{pages} pages; {judged:?}; committed {}", self.since[0].urls.len()));
         }
         let names = disk.names();
-        if names.len() != 4 {
+        if names.len() != 5 {
             return Err(format!("files are left over: {names:?}"));
         }
         // It goes on: what is left is handed out, each page once, and nothing that is done.
@@ -159,6 +174,7 @@ fn live(seed: u64) -> Judged<u64> {
     for step in 0..300u64 {
         let mut known = told.lock().expect("one thread").last();
         act(&mut frontier, &mut rng, &mut known, step * 10_000).expect("told");
+        known.credit = credit_of(&frontier);
         told.lock().expect("one thread").since.push(known);
         if rng.u8(..6) == 0 {
             frontier.commit().expect("committed");
@@ -197,6 +213,7 @@ fn planted_mistakes_are_found() {
         Mistake::JournalNotSynced,
         Mistake::SnapshotNotSynced,
         Mistake::UrlsNotSynced,
+        Mistake::LinksNotSynced,
         Mistake::JournalRemovedFirst,
         Mistake::LinksNotTold,
     ];
@@ -206,6 +223,54 @@ fn planted_mistakes_are_found() {
         plant(None);
         assert!(found.is_some(), "{mistake:?} was not found");
     }
+}
+
+/// Pages that are fetched again and again: the file of links is rewritten, and at any moment of that a crash changes no unit of credit.
+#[test]
+fn lists_of_links_are_rewritten_and_every_crash_leaves_the_credit_that_was_there() {
+    let recrawl = Recrawl { first_ms: 0, min_ms: 0, max_ms: 0 };
+    let options = small().recrawl(Some(recrawl));
+    let disk = SimDisk::new(7);
+    let mut rng = fastrand::Rng::with_seed(7);
+    let mut frontier = Frontier::create_in(disk.dir(), options.clone()).expect("made");
+    let url = |page: u32| format!("http://h{}.example/{page}", page % 5);
+    let seeds: Vec<String> = (0..40).map(url).collect();
+    frontier.seed(&seeds.iter().map(|seed| &seed[..]).collect::<Vec<&str>>(), 0).expect("seeded");
+    frontier.commit().expect("committed");
+    let since = Arc::new(Mutex::new(vec![credit_of(&frontier)]));
+    let (since_then, mut chance, mut files) = (Arc::clone(&since), rng.fork(), BTreeSet::new());
+    let (judged, opened_with) = (Arc::new(Mutex::new(Ok(0))), options.clone());
+    let judged_then = Arc::clone(&judged);
+    disk.observe(Some(Box::new(move |snapshot| {
+        let mut judged = judged_then.lock().expect("one thread");
+        if judged.is_err() || chance.u8(..3) > 0 {
+            return;
+        }
+        let image = snapshot.crash(Level::Adversarial, Loss::ALL[chance.usize(..4)], chance.u64(..));
+        let since = since_then.lock().expect("one thread");
+        *judged = match Frontier::open_in(image.dir(), opened_with.clone()) {
+            Ok(frontier) if since.contains(&credit_of(&frontier)) && image.names().len() == 5 => {
+                judged.clone().map(|n| n + 1)
+            }
+            Ok(_) => Err(format!("call {}: other credit, or {:?}", snapshot.calls(), image.names())),
+            Err(error) => Err(format!("call {}: {error}", snapshot.calls())),
+        };
+    })));
+    for step in 0..1_500u64 {
+        let assignment = fetch(&mut frontier, step * 2_000);
+        let links: Vec<String> = (0..rng.u8(..6)).map(|_| url(rng.u32(..60))).collect();
+        let links: Vec<&str> = links.iter().map(|link| &link[..]).collect();
+        done(&mut frontier, assignment.page, step * 2_000, &links);
+        since.lock().expect("one thread").push(credit_of(&frontier));
+        if step % 9 == 0 {
+            frontier.commit().expect("committed");
+            *since.lock().expect("one thread") = vec![credit_of(&frontier)];
+            files.extend(disk.names().into_iter().filter(|name| name.ends_with(".links")));
+        }
+    }
+    disk.observe(None);
+    let images = judged.lock().expect("one thread").clone().unwrap_or_else(|what| panic!("{what}"));
+    assert!(images > 100 && files.len() > 3, "{images} {files:?}");
 }
 
 /// A life in which one call fails; whether the frontier took no more then.
@@ -220,6 +285,7 @@ fn live_with_failure(at: u64, fault: Fault, forever: bool) -> Judged<bool> {
         let mut known = told.last();
         // A read that fails harms nothing.
         if act(&mut frontier, &mut rng, &mut known, step * 10_000).is_ok() {
+            known.credit = credit_of(&frontier);
             told.since.push(known);
         }
         if step % 5 == 4 {

@@ -166,3 +166,58 @@ fn a_journal_that_says_what_cannot_be_is_damage_though_its_checksum_is_right() {
         );
     }
 }
+
+/// Numbers in a snapshot under right checksums that no frontier has written: an error, or a frontier that goes on.
+#[test]
+fn any_number_of_a_snapshot_may_be_extreme_though_its_checksum_is_right() {
+    let disk = closed();
+    let names = disk.names();
+    let files: Vec<(&String, Vec<u8>)> = names.iter().map(|name| (name, disk.bytes(name).expect("there"))).collect();
+    let whole = disk.bytes("frontier.snapshot").expect("there");
+    let (mut refused, mut went_on) = (0, 0);
+    for at in (516..1_800.min(whole.len() - 8)).step_by(4) {
+        for extreme in [0, 1, 0xffff_ffff, 1 << 62, 1 << 63, u64::MAX, f64::MAX.to_bits(), f64::MIN_POSITIVE.to_bits()]
+        {
+            files.iter().for_each(|(name, bytes)| disk.set_bytes(name, bytes));
+            let mut forged = whole.clone();
+            forged[at..at + 8].copy_from_slice(&extreme.to_le_bytes());
+            let block = forged.len().min(512 + (64 << 10));
+            let mut hasher = crc32fast::Hasher::new();
+            [&forged[16..32], &forged[32..40], &[0; 8], &forged[516..block]]
+                .iter()
+                .for_each(|part| hasher.update(part));
+            forged[512..516].copy_from_slice(&hasher.finalize().to_le_bytes());
+            disk.set_bytes("frontier.snapshot", &forged);
+            match Frontier::open_in(disk.dir(), options().delay_ms(1)) {
+                Err(Error::Corrupt { .. }) => refused += 1,
+                Err(other) => panic!("{at} {extreme}: {other}"),
+                Ok(frontier) => {
+                    went_on += 1;
+                    goes_on(frontier);
+                }
+            }
+        }
+    }
+    assert!(refused > 500 && went_on > 200, "{refused} {went_on}");
+}
+
+/// Whatever comes of it, it is no panic.
+fn goes_on(mut frontier: Frontier) {
+    assert_eq!(frontier.credit_units(), ALL_CREDIT);
+    let (mut now_ms, _) = (0, frontier.hosts().count());
+    for i in 0..12u32 {
+        match frontier.next(now_ms) {
+            Ok(Next::Fetch(assignment)) => {
+                let links = [format!("http://h1.example/{i}/0"), format!("http://h9.example/new/{i}")];
+                let fetched = Fetched { links: &[&links[0], &links[1]], ..Fetched::default() };
+                if frontier.done(assignment.page, &fetched).is_err() {
+                    return;
+                }
+            }
+            Ok(Next::Wait { until_ms }) => now_ms = until_ms,
+            _ => return,
+        }
+    }
+    assert_eq!(frontier.credit_units(), ALL_CREDIT);
+    let _ = frontier.close();
+}

@@ -111,7 +111,7 @@ fn a_journal_is_replaced_by_a_snapshot_again_and_again_and_stays_short() {
         assert!(frontier.stats().journal_bytes <= frontier.snapshot_bytes.max(4096) + 1024);
     }
     assert!(journals.len() > 10, "{}", journals.len());
-    assert_eq!(disk.names().len(), 4, "{:?}", disk.names());
+    assert_eq!(disk.names().len(), 5, "{:?}", disk.names());
     let before = frontier.stats();
     drop(frontier);
     let frontier = Frontier::open_in(disk.dir(), options()).expect("opened");

@@ -216,3 +216,96 @@ fn no_page_is_forgotten_and_no_host_asked_impolitely_in_whatever_order_things_co
     let fetched: usize = (0..200).map(any_crawl).sum();
     assert!(fetched > 20_000, "{fetched}");
 }
+
+#[test]
+fn when_a_host_was_asked_last_outlives_a_restart_and_hosts_that_nobody_knows_of_rest_for_a_delay() {
+    let disk = SimDisk::new(1);
+    let options = || FrontierOptions::new().delay_ms(30_000);
+    let mut frontier = Frontier::create_in(disk.dir(), options()).expect("made");
+    frontier.seed(&[A[0], A[1], A[2], "http://b.example/"], 1_000).expect("seeded");
+    let first = fetch(&mut frontier, 1_000);
+    assert_eq!(first.url, A[0]);
+    done(&mut frontier, first.page, 1_100, &[]);
+    frontier.close().expect("closed");
+    let mut frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
+    // The other host was never asked, and that is known.
+    let other = fetch(&mut frontier, 1_200);
+    assert_eq!(other.url, "http://b.example/");
+    done(&mut frontier, other.page, 1_300, &[]);
+    assert_eq!(wait(&mut frontier, 1_300), 31_000);
+    assert_eq!(fetch(&mut frontier, 31_000).url, A[1]);
+    frontier.commit().expect("committed");
+    drop(frontier);
+    // What was handed out since the commit, if anything was, is not known.
+    let mut frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
+    assert_eq!(wait(&mut frontier, 40_000), 70_000);
+    assert_eq!(fetch(&mut frontier, 70_000).url, A[1]);
+    drop(frontier);
+    // It was opened after it was not closed, and nothing was written: still nobody knows.
+    let mut frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
+    assert_eq!(wait(&mut frontier, 71_000), 101_000);
+    drop(fetch(&mut frontier, 101_000));
+    frontier.close().expect("closed");
+    let mut frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
+    assert_eq!(wait(&mut frontier, 101_000), 131_000);
+    assert_eq!(fetch(&mut frontier, 131_000).url, A[1]);
+    // Closed before, but not since it has handed out a page.
+    drop(frontier);
+    let mut frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
+    assert_eq!(wait(&mut frontier, 140_000), 170_000);
+}
+
+/// Lives with clean ends, drops and power losses: in none is a host asked earlier than its delay after it was asked before, committed or not.
+#[test]
+fn no_host_is_asked_too_early_after_any_end() {
+    use filemap_io::sim::{Level, Loss};
+    let (mut asked, mut lives) = (0, 0);
+    for seed in 0..120 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let delay_ms = rng.u64(1..5) * 1_000;
+        let options = || FrontierOptions::new().delay_ms(delay_ms).journal_bytes_min(4096);
+        let mut disk = SimDisk::new(seed);
+        let mut frontier = Frontier::create_in(disk.dir(), options()).expect("made");
+        let url = |page: u32| format!("http://h{}.example/{page}", page % 5);
+        let seeds: Vec<String> = (0..5).map(url).collect();
+        frontier.seed(&seeds.iter().map(|seed| &seed[..]).collect::<Vec<&str>>(), 0).expect("seeded");
+        frontier.commit().expect("committed");
+        let (mut now_ms, mut began) = (0, std::collections::HashMap::<String, u64>::new());
+        for _ in 0..300 {
+            now_ms += rng.u64(..400);
+            if let Next::Fetch(assignment) = frontier.next(now_ms).expect("answered") {
+                if let Some(before) = began.insert(host_of(&assignment), now_ms) {
+                    assert!(now_ms >= before + delay_ms, "seed {seed}: {} at {before} and {now_ms}", assignment.url);
+                }
+                asked += 1;
+                let links: Vec<String> = (0..4).map(|_| url(rng.u32(..500))).collect();
+                done(
+                    &mut frontier,
+                    assignment.page,
+                    now_ms,
+                    &links.iter().map(|link| &link[..]).collect::<Vec<&str>>(),
+                );
+            }
+            if rng.u8(..8) == 0 {
+                frontier.commit().expect("committed");
+            }
+            if rng.u8(..12) > 0 {
+                continue;
+            }
+            lives += 1;
+            match rng.u8(..3) {
+                0 => frontier.close().expect("closed"),
+                1 => drop(frontier),
+                _ => {
+                    drop(frontier);
+                    disk = disk.crash(Level::Adversarial, Loss::ALL[rng.usize(..4)], rng.u64(..));
+                }
+            }
+            frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
+            if rng.bool() {
+                frontier.seed(&[&url(rng.u32(500..600))], now_ms).expect("seeded");
+            }
+        }
+    }
+    assert!(asked > 3_000 && lives > 200, "{asked} {lives}");
+}

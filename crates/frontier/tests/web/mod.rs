@@ -102,11 +102,21 @@ pub struct Trapped<'a> {
     grown: u32,
     /// The first child of each page of the tree that was fetched.
     children: HashMap<u32, u32>,
+    /// Whether its pages also lead to their neighbours, their parent and the root, as those of a calendar do.
+    is_meshed: bool,
+    /// The parent of each page of the tree; itself for the root.
+    parents: Vec<u32>,
 }
 
 impl<'a> Trapped<'a> {
     pub fn new(graph: &'a Graph, gate: u32, fan_out: u32) -> Trapped<'a> {
-        Trapped { graph, gate, fan_out, grown: 1, children: HashMap::new() }
+        let parents = vec![graph.pages()];
+        Trapped { graph, gate, fan_out, grown: 1, children: HashMap::new(), is_meshed: false, parents }
+    }
+
+    /// The same, but each page of the tree also leads to its neighbours, its parent and the root, as the pages of a calendar do.
+    pub fn meshed(graph: &'a Graph, gate: u32, fan_out: u32) -> Trapped<'a> {
+        Trapped { is_meshed: true, ..Trapped::new(graph, gate, fan_out) }
     }
 
     /// The first page of the tree; all with a higher number are in it too.
@@ -125,8 +135,19 @@ impl<'a> Trapped<'a> {
         if self.is_trap(page) {
             let next = root + self.grown;
             let first = *self.children.entry(page).or_insert(next);
-            self.grown += if first == next { self.fan_out } else { 0 };
+            if first == next {
+                self.grown += self.fan_out;
+                self.parents.resize(self.grown as usize, page);
+            }
             links.extend(first..first + self.fan_out);
+            if self.is_meshed && page > root {
+                let parent = self.parents[(page - root) as usize];
+                let neighbours = [page - 1, page + 1].into_iter();
+                let beside = |other: &u32| *other > root && self.parents.get((other - root) as usize) == Some(&parent);
+                links.extend(neighbours.filter(beside).chain([parent, root]));
+                links.sort_unstable();
+                links.dedup();
+            }
             return;
         }
         links.extend(self.graph.links(page));
@@ -137,18 +158,38 @@ impl<'a> Trapped<'a> {
 }
 
 /// What became of a crawl.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Crawled {
     pub fetches: u64,
     pub in_trap: u64,
     /// Pages of the graph that were fetched at least once.
     pub distinct: u64,
+    /// Which, if that was noted.
+    pub pages: Vec<u32>,
+}
+
+impl std::fmt::Debug for Crawled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} fetches, {} in the trap, {} distinct pages", self.fetches, self.in_trap, self.distinct)
+    }
 }
 
 impl Crawled {
+    /// The part of all PageRank that was fetched.
+    pub fn covered(&self, rank: &[f64]) -> f64 {
+        self.pages.iter().map(|page| rank[*page as usize]).sum()
+    }
+
     pub fn wasted(&self) -> f64 {
         self.in_trap as f64 / self.fetches as f64
     }
+}
+
+/// Gates drawn from all pages alike, of those that have links.
+pub fn any_gates(graph: &Graph, count: usize) -> Vec<u32> {
+    let mut rng = fastrand::Rng::with_seed(2_000);
+    let pages = std::iter::repeat_with(|| rng.u32(..graph.pages()));
+    pages.filter(|page| !graph.links(*page).is_empty()).take(count).collect()
 }
 
 impl Graph {
@@ -165,8 +206,8 @@ impl Graph {
     }
 }
 
-/// Crawls by credit.
-pub fn crawl(web: &mut Trapped<'_>, opic: &mut Opic, seeds: &[u32], fetches: u64) -> Crawled {
+/// Crawls by credit, with so many virtual visits a fetch: what the frontier does, in memory.
+pub fn crawl(web: &mut Trapped<'_>, opic: &mut Opic, seeds: &[u32], fetches: u64, virtual_visits: u64) -> Crawled {
     // The crawl's number of each page of the web, and back.
     let mut number_of: Vec<u32> = Vec::new();
     let mut page_of: Vec<u32> = Vec::new();
@@ -181,15 +222,33 @@ pub fn crawl(web: &mut Trapped<'_>, opic: &mut Opic, seeds: &[u32], fetches: u64
     let seeds: Vec<u32> = seeds.iter().map(|page| enter(opic, &mut page_of, *page)).collect();
     opic.seed(&seeds).expect("they were added");
     let (mut crawled, mut links) = (Crawled::default(), Vec::new());
+    let (mut kept, mut at) = (Vec::<(u32, Box<[u32]>)>::new(), 0);
     while crawled.fetches < fetches {
         let Some((number, is_refresh)) = opic.best() else { break };
         let page = page_of[number as usize];
         crawled.fetches += 1;
         crawled.in_trap += u64::from(web.is_trap(page));
-        crawled.distinct += u64::from(!is_refresh && !web.is_trap(page));
+        if !is_refresh && !web.is_trap(page) {
+            crawled.distinct += 1;
+            crawled.pages.push(page);
+        }
         web.fetch(page, &mut links);
         links.iter_mut().for_each(|link| *link = enter(opic, &mut page_of, *link));
         opic.visited(number, &links).expect("they were added");
+        if virtual_visits == 0 {
+            continue;
+        }
+        kept.push((number, links[..].into()));
+        let least = opic.total() / 10 * 3 / kept.len() as u64;
+        let mut visits = 0;
+        for _ in 0..8 * virtual_visits {
+            let (page, links) = &kept[at];
+            at = (at + 1) % kept.len();
+            if opic.credit(*page) >= least && visits < virtual_visits {
+                opic.revisited(*page, links).expect("they were added");
+                visits += 1;
+            }
+        }
     }
     crawled
 }

@@ -1,0 +1,54 @@
+//! What a fetched page's links are to the frontier: known pages, new ones, and those that are not entered, by depth, budget and length.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::hosts::Hosts;
+use crate::options::FrontierOptions;
+use crate::outcome::Done;
+use crate::state::State;
+use crate::texts::URL_BYTES_MAX;
+
+/// Which links are known, which are new, and how many of the new are not entered.
+pub(crate) fn sort_links<'a>(
+    state: &State,
+    options: &FrontierOptions,
+    page: u32,
+    depth: u16,
+    links: &[&'a str],
+) -> (Done, Vec<u32>, Vec<&'a str>) {
+    let (mut done, mut known, mut new) = (Done::default(), Vec::new(), Vec::new());
+    let (mut seen, mut of_host) = (HashSet::new(), HashMap::new());
+    for link in links {
+        let fingerprint = state.pages.fingerprint(link);
+        if let Some(found) = state.pages.find(fingerprint) {
+            known.push(found);
+            continue;
+        }
+        if !seen.insert(fingerprint) {
+            continue;
+        }
+        if link.is_empty() || link.len() > URL_BYTES_MAX {
+            done.over_length += 1;
+            continue;
+        }
+        if depth > options.depth_max {
+            done.over_depth += 1;
+            continue;
+        }
+        if options.pages_per_host_max < u32::MAX {
+            let name = Hosts::name_of(link);
+            let before = || state.hosts.find(name).map_or(0, |host| state.hosts.get(host).pages);
+            let count: &mut u32 = of_host.entry(name).or_insert_with(before);
+            if *count >= options.pages_per_host_max {
+                done.over_host_budget += 1;
+                continue;
+            }
+            *count += 1;
+        }
+        new.push(*link);
+    }
+    known.sort_unstable();
+    known.dedup();
+    known.retain(|link| *link != page);
+    (done, known, new)
+}

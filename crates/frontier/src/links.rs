@@ -1,0 +1,405 @@
+//! The file of links: what each fetched page leads to, in the order in which pages were fetched, for visits without a fetch.
+//!
+//! | offset | size | meaning |
+//! |---|---|---|
+//! | 0 | 512 | header, magic `FMFLINK1`, with the file's number |
+//! | 512 | | blocks, one behind the other |
+//!
+//! A block:
+//!
+//! | offset | size | meaning |
+//! |---|---|---|
+//! | 0 | 4 | CRC-32 of the frontier's id, the file's number, the block's offset (8 bytes each) and all that follows |
+//! | 4 | 4 | n, the length of the lists |
+//! | 8 | n | lists |
+//!
+//! A list is numbers in LEB128: the page, how many of its links are not kept, how many are, and those, each as the difference to the one
+//! before. A block is full when it has an eighth of what lies before it, 256 bytes at least and 64 KiB at most.
+//!
+//! The file is read in a circle, list by list: that takes no memory a page, and no read is out of order. A page that was fetched again has
+//! another list further on; [`Links::rewritten`] leaves the older ones out. What lies behind the length that the last snapshot names is made
+//! again from the journal when a frontier is opened, as with URLs.
+//!
+//! Invariant: where blocks end and where the circle stands follow from the lists that were added and from the calls of
+//! [`Links::prepare`] alone, so that a replay takes the same lists.
+
+use std::sync::Arc;
+
+use crc32fast::Hasher;
+use filemap_io::{Access, Advice, Dir, File};
+
+use crate::error::{Error, Result};
+use crate::files::{self, HEADER_BYTES, array};
+use crate::planted::{self, Mistake};
+use crate::record::{Bytes, put_number, put_pages};
+
+const MAGIC: [u8; 8] = *b"FMFLINK1";
+const BLOCK_HEAD_BYTES: u64 = 8;
+const BLOCK_BYTES_MIN: u64 = 256;
+const BLOCK_BYTES_MAX: u64 = 64 << 10;
+const START: u64 = HEADER_BYTES as u64;
+
+/// The name of the file of links of a number.
+pub(crate) fn name(number: u64) -> String {
+    format!("frontier.{number}.links")
+}
+
+/// What a snapshot says of the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The file's number.
+    pub(crate) number: u64,
+    /// Its length.
+    pub(crate) bytes: u64,
+    /// Lists in it.
+    pub(crate) lists: u64,
+    /// The block whose lists are taken now.
+    pub(crate) block: u64,
+    /// The place in it, in numbers.
+    pub(crate) at: u64,
+}
+
+/// A list, borrowed.
+pub(crate) struct List<'a> {
+    pub(crate) page: u32,
+    /// Links that are not kept.
+    pub(crate) lost: u32,
+    pub(crate) links: &'a [u32],
+}
+
+/// The open file of links.
+#[derive(Debug)]
+pub(crate) struct Links {
+    name: String,
+    file: Arc<dyn File>,
+    id: [u8; 16],
+    place: Place,
+    written_bytes: u64,
+    /// Blocks behind those that are written.
+    pending: Vec<u8>,
+    /// Lists of the block that is being filled.
+    open: Vec<u8>,
+    /// The block at `place.block`: its end, and its numbers (page, lost, count, links).
+    loaded: Option<(u64, Vec<u32>)>,
+}
+
+impl Links {
+    /// A new file, durable but for its name.
+    pub(crate) fn create(dir: &dyn Dir, id: [u8; 16], number: u64) -> Result<Links> {
+        let name = name(number);
+        files::remove(dir, &name)?;
+        let file = dir.open(&name, Access::Create).map_err(Error::io("create", &name))?;
+        file.write_at(&files::header(MAGIC, &id, number), 0).map_err(Error::io("write", &name))?;
+        file.sync().map_err(Error::io("sync", &name))?;
+        Ok(Links::with(file, id, Place { number, bytes: START, lists: 0, block: START, at: 0 }))
+    }
+
+    fn with(file: Arc<dyn File>, id: [u8; 16], place: Place) -> Links {
+        let (pending, open) = (Vec::new(), Vec::new());
+        Links { name: name(place.number), file, id, written_bytes: place.bytes, place, pending, open, loaded: None }
+    }
+
+    /// Opens the file as a snapshot knows it. What lies behind is cut off.
+    pub(crate) fn open(dir: &dyn Dir, id: [u8; 16], place: Place) -> Result<Links> {
+        let name = name(place.number);
+        let file = dir.open(&name, Access::Write).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Error::corrupt(&name, 0, "the file is gone"),
+            _ => Error::io("open", &name)(error),
+        })?;
+        // What the cache holds and the device does not (after a sync that failed) must not be taken for durable.
+        file.sync().map_err(Error::io("sync", &name))?;
+        file.advise(Advice::DropCache, 0, 0);
+        if files::read_header(&*file, &name, MAGIC)? != (id, place.number) {
+            return Err(Error::corrupt(&name, 16, "the file belongs to another frontier"));
+        }
+        let len = file.len().map_err(Error::io("length", &name))?;
+        if len < place.bytes {
+            return Err(Error::corrupt(&name, len, format!("the file ends {} bytes too early", place.bytes - len)));
+        }
+        file.set_len(place.bytes).map_err(Error::io("set length", &name))?;
+        Ok(Links::with(file, id, place))
+    }
+
+    /// Adds the list of a page that was fetched; its links rise. Nothing is written before [`Links::flush`].
+    pub(crate) fn append(&mut self, page: u32, lost: u32, links: &[u32]) {
+        put_number(&mut self.open, u64::from(page));
+        put_number(&mut self.open, u64::from(lost));
+        put_pages(&mut self.open, links);
+        self.place.lists += 1;
+        let full = ((self.place.bytes - START) / 8).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
+        if self.open.len() as u64 >= full {
+            self.seal();
+        }
+    }
+
+    /// Ends the block that is being filled.
+    fn seal(&mut self) {
+        if self.open.is_empty() {
+            return;
+        }
+        let len = (self.open.len() as u32).to_le_bytes();
+        let crc = self.checksum(self.place.bytes, &len, &self.open);
+        self.pending.extend_from_slice(&crc.to_le_bytes());
+        self.pending.extend_from_slice(&len);
+        self.pending.append(&mut self.open);
+        self.place.bytes = self.written_bytes + self.pending.len() as u64;
+    }
+
+    /// Writes the blocks that wait in memory.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        if !self.pending.is_empty() {
+            self.file.write_at(&self.pending, self.written_bytes).map_err(Error::io("write", &self.name))?;
+            self.written_bytes = self.place.bytes;
+            self.pending.clear();
+        }
+        Ok(())
+    }
+
+    /// Ends the last block, and makes all durable.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        self.seal();
+        self.flush()?;
+        if planted::has(Mistake::LinksNotSynced) {
+            return Ok(());
+        }
+        self.file.sync().map_err(Error::io("sync", &self.name))
+    }
+
+    /// Makes sure that the lists to be taken next are in memory; `pages` is how many pages are known. One read for hundreds of lists.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`: nothing has changed then.
+    pub(crate) fn prepare(&mut self, pages: u32) -> Result<()> {
+        loop {
+            match &self.loaded {
+                Some((_, numbers)) if self.place.at < numbers.len() as u64 => return Ok(()),
+                Some((end, _)) => {
+                    let next = if *end < self.place.bytes { *end } else { START };
+                    let loaded = self.load(next, pages)?;
+                    (self.place.block, self.place.at) = (next, 0);
+                    self.loaded = Some(loaded);
+                }
+                None if self.place.bytes == START => return Ok(()),
+                None => {
+                    let loaded = self.load(self.place.block, pages)?;
+                    if self.place.at > loaded.1.len() as u64 {
+                        let what = "the block is shorter than the snapshot says";
+                        return Err(Error::corrupt(&self.name, self.place.block, what));
+                    }
+                    self.loaded = Some(loaded);
+                }
+            }
+        }
+    }
+
+    /// The next list of those that are in memory.
+    pub(crate) fn take(&mut self) -> Option<List<'_>> {
+        let (_, numbers) = self.loaded.as_ref()?;
+        let [page, lost, count, rest @ ..] = numbers.get(self.place.at as usize..)? else { return None };
+        let links = rest.get(..*count as usize)?;
+        self.place.at += 3 + links.len() as u64;
+        Some(List { page: *page, lost: *lost, links })
+    }
+
+    /// The end and the numbers of the block at an offset.
+    fn load(&self, offset: u64, pages: u32) -> Result<(u64, Vec<u32>)> {
+        let bad = |what: &str| Error::corrupt(&self.name, offset, what);
+        let left = self.place.bytes.checked_sub(offset + BLOCK_HEAD_BYTES);
+        let left = left.ok_or_else(|| bad("no block begins here"))?;
+        let mut head = [0; BLOCK_HEAD_BYTES as usize];
+        self.read(&mut head, offset)?;
+        let len = u64::from(u32::from_le_bytes(array(&head, 4)));
+        if len == 0 || len > left {
+            return Err(bad("a block is longer than the file, or empty"));
+        }
+        let mut lists = vec![0; len as usize];
+        self.read(&mut lists, offset + BLOCK_HEAD_BYTES)?;
+        if u32::from_le_bytes(array(&head, 0)) != self.checksum(offset, &head[4..], &lists) {
+            return Err(bad("a block's checksum is another"));
+        }
+        let numbers = decode(&lists, pages).ok_or_else(|| bad("these are no lists of links"))?;
+        Ok((offset + BLOCK_HEAD_BYTES + len, numbers))
+    }
+
+    /// Reads bytes from the file, or from what waits to be written to it: blocks are written as a whole.
+    fn read(&self, to: &mut [u8], offset: u64) -> Result<()> {
+        match offset.checked_sub(self.written_bytes) {
+            None => files::read_exact(&*self.file, &self.name, to, offset),
+            Some(from) => {
+                let waiting = self.pending.get(from as usize..).and_then(|rest| rest.get(..to.len()));
+                let waiting = waiting.ok_or_else(|| Error::corrupt(&self.name, offset, "no block begins here"))?;
+                to.copy_from_slice(waiting);
+                Ok(())
+            }
+        }
+    }
+
+    fn checksum(&self, offset: u64, len: &[u8], lists: &[u8]) -> u32 {
+        let mut hasher = Hasher::new();
+        hasher.update(&self.id);
+        hasher.update(&self.place.number.to_le_bytes());
+        hasher.update(&offset.to_le_bytes());
+        hasher.update(len);
+        hasher.update(lists);
+        hasher.finalize()
+    }
+
+    /// Writes the latest list of each page to the next file, durable but for its name. O(links), 1 byte of memory a page.
+    pub(crate) fn rewritten(&self, dir: &dyn Dir, pages: u32) -> Result<Links> {
+        let mut newer = vec![0u8; pages as usize];
+        self.each(pages, |page, _, _| newer[page as usize] = newer[page as usize].saturating_add(1))?;
+        let mut next = Links::create(dir, self.id, self.place.number + 1)?;
+        let mut failed = Ok(());
+        self.each(pages, |page, lost, links| {
+            let newer = &mut newer[page as usize];
+            // Of a page with hundreds of lists more than one may stay, until the next time.
+            if *newer == 1 || *newer == u8::MAX {
+                next.append(page, lost, links);
+                if failed.is_ok() {
+                    failed = next.flush();
+                }
+            }
+            *newer = if *newer == u8::MAX { u8::MAX } else { newer.saturating_sub(1) };
+        })?;
+        failed?;
+        next.sync()?;
+        Ok(next)
+    }
+
+    fn each(&self, pages: u32, mut each: impl FnMut(u32, u32, &[u32])) -> Result<()> {
+        let mut offset = START;
+        while offset < self.place.bytes {
+            let (end, numbers) = self.load(offset, pages)?;
+            let mut rest = &numbers[..];
+            while let [page, lost, count, links @ ..] = rest {
+                let (links, behind) = links.split_at(*count as usize);
+                each(*page, *lost, links);
+                rest = behind;
+            }
+            offset = end;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        self.place
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes of the file, with those that wait.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.place.bytes + self.open.len() as u64
+    }
+
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let loaded = self.loaded.as_ref().map_or(0, |(_, numbers)| 4 * numbers.capacity());
+        (self.pending.capacity() + self.open.capacity() + loaded) as u64
+    }
+}
+
+/// The numbers of some lists, if they are lists of pages below `pages`.
+fn decode(lists: &[u8], pages: u32) -> Option<Vec<u32>> {
+    let mut from = Bytes { rest: lists };
+    let mut numbers = Vec::new();
+    while !from.rest.is_empty() {
+        let (page, lost, links) = (from.small()?, from.small()?, from.pages()?);
+        if page >= pages || links.last().is_some_and(|last| *last >= pages) {
+            return None;
+        }
+        numbers.extend([page, lost, links.len() as u32]);
+        numbers.extend(links);
+    }
+    Some(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use filemap_io::sim::SimDisk;
+
+    use super::*;
+
+    const PAGES: u32 = 5_000;
+
+    fn links_of(page: u32) -> Vec<u32> {
+        (page + 1..PAGES).step_by(97).take(page as usize % 40).collect()
+    }
+
+    /// The pages of one round of the circle.
+    fn round(links: &mut Links, len: usize) -> Vec<u32> {
+        let mut pages = Vec::new();
+        while pages.len() < len {
+            links.prepare(PAGES).expect("read");
+            while let Some(list) = links.take() {
+                assert_eq!((list.lost, list.links), (list.page % 3, &links_of(list.page)[..]));
+                pages.push(list.page);
+            }
+        }
+        pages
+    }
+
+    #[test]
+    fn lists_come_in_a_circle_and_as_a_snapshot_knows_them() {
+        let disk = SimDisk::new(1);
+        let mut links = Links::create(&*disk.dir(), [1; 16], 7).expect("made");
+        links.prepare(PAGES).expect("nothing to read");
+        assert!(links.take().is_none());
+        for page in 0..PAGES {
+            links.append(page, page % 3, &links_of(page));
+            if page % 7 == 0 {
+                links.flush().expect("written");
+            }
+        }
+        links.sync().expect("synced");
+        let all: Vec<u32> = (0..PAGES).collect();
+        assert_eq!(round(&mut links, all.len()), all);
+        assert_eq!(round(&mut links, all.len()), all);
+        links.prepare(PAGES).expect("read");
+        (0..5).for_each(|_| assert!(links.take().is_some()));
+        let place = links.place();
+        links.append(3, 0, &[4]);
+        links.sync().expect("synced");
+        let mut again = Links::open(&*disk.dir(), [1; 16], place).expect("opened");
+        again.prepare(PAGES).expect("read");
+        assert_eq!(again.take().map(|list| list.page), links.take().map(|list| list.page));
+        assert_eq!((again.place().lists, disk.bytes(again.name()).expect("there").len() as u64), (5_000, place.bytes));
+    }
+
+    #[test]
+    fn a_rewritten_file_has_the_latest_list_of_each_page() {
+        let disk = SimDisk::new(1);
+        let mut links = Links::create(&*disk.dir(), [1; 16], 1).expect("made");
+        for turn in 0..3 {
+            (0..100).for_each(|page| links.append(page, turn, &links_of(page)));
+        }
+        links.append(9, 7, &[]);
+        links.sync().expect("synced");
+        let next = links.rewritten(&*disk.dir(), PAGES).expect("written");
+        let mut lists = Vec::new();
+        next.each(PAGES, |page, lost, links| lists.push((page, lost, links.len()))).expect("read");
+        assert_eq!((lists.len(), next.place().lists, next.place().number), (100, 100, 2));
+        assert!(lists.contains(&(9, 7, 0)) && lists.contains(&(30, 2, 30)), "{lists:?}");
+    }
+
+    #[test]
+    fn a_byte_that_is_wrong_is_found_when_its_block_is_read() {
+        let disk = SimDisk::new(1);
+        let mut links = Links::create(&*disk.dir(), [1; 16], 1).expect("made");
+        (0..60).for_each(|page| links.append(page, 0, &links_of(page)));
+        links.sync().expect("synced");
+        let (place, whole) = (links.place(), disk.bytes(links.name()).expect("there"));
+        for at in 512..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 4;
+            disk.set_bytes(links.name(), &damaged);
+            let links = Links::open(&*disk.dir(), [1; 16], place).expect("opened");
+            let read = links.each(PAGES, |_, _, _| ());
+            assert!(matches!(&read, Err(Error::Corrupt { offset, .. }) if *offset <= at as u64), "{at}: {read:?}");
+        }
+        disk.set_bytes(links.name(), &whole);
+        let few = Links::open(&*disk.dir(), [1; 16], place).expect("opened").each(20, |_, _, _| ());
+        assert!(few.is_err(), "there is no such page");
+    }
+}

@@ -1,0 +1,126 @@
+//! Whose word counts: which pages have a second opinion. Only those get rent, so that a trap that feeds on itself gets none.
+//!
+//! A page is *endorsed* when it is a seed, or when two pages of good standing lead to it. Of good standing is a page that is endorsed
+//! itself, or to which an endorsed one leads (it is *near*). A page's word is taken once, at the first of its visits at which it is of
+//! good standing; what an endorsed page leads to is near from its next visit on.
+//!
+//! So whatever hangs on one page of the rest is never endorsed, however densely its pages lead to each other: its root is near, what the
+//! root leads to has one word for it, and what those lead to has none.
+//!
+//! Invariant: half a byte a page; standing only rises.
+
+/// What is said for a page, in the order in which it rises. The numbers are on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Standing {
+    /// Nothing.
+    #[default]
+    None = 0,
+    /// A page that is near leads to it.
+    Named = 1,
+    /// An endorsed page leads to it.
+    Near = 2,
+    /// Two pages of good standing lead to it, or it is a seed.
+    Endorsed = 3,
+}
+
+impl Standing {
+    const ALL: [Standing; 4] = [Standing::None, Standing::Named, Standing::Near, Standing::Endorsed];
+
+    /// The standing of a page after one of this standing has put in a word for it.
+    fn after(self, referrer: Standing) -> Standing {
+        match (referrer, self) {
+            (Standing::None | Standing::Named, own) => own,
+            (Standing::Endorsed, Standing::None) => Standing::Near,
+            (Standing::Near, Standing::None) => Standing::Named,
+            _ => Standing::Endorsed,
+        }
+    }
+}
+
+/// The standing of all pages.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trust {
+    /// Two pages a byte: standing (2 bits), and whether the page has given its word.
+    bits: Vec<u8>,
+    len: u32,
+}
+
+const STANDING: u8 = 3;
+const HAS_SPOKEN: u8 = 4;
+
+impl Trust {
+    /// Adds a page of which nothing is said.
+    pub(crate) fn add(&mut self) {
+        if self.len.is_multiple_of(2) {
+            crate::grow::push(&mut self.bits, 0);
+        }
+        self.len += 1;
+    }
+
+    /// All that is kept of a page, as it is on disk.
+    #[inline]
+    pub(crate) fn mark(&self, page: u32) -> u8 {
+        self.bits[page as usize / 2] >> (page % 2 * 4) & (STANDING | HAS_SPOKEN)
+    }
+
+    /// Sets a page's mark from disk; `false` if there is no such mark.
+    pub(crate) fn set_mark(&mut self, page: u32, mark: u8) -> bool {
+        let (byte, shift) = (&mut self.bits[page as usize / 2], page % 2 * 4);
+        *byte = *byte & !(7 << shift) | (mark & 7) << shift;
+        mark < 8
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, page: u32) -> Standing {
+        Standing::ALL[usize::from(self.mark(page) & STANDING)]
+    }
+
+    pub(crate) fn set(&mut self, page: u32, standing: Standing) {
+        self.set_mark(page, self.mark(page) & HAS_SPOKEN | standing as u8);
+    }
+
+    /// A page is visited: it puts in a word for its links, if it may.
+    #[inline]
+    pub(crate) fn told(&mut self, page: u32, links: &[u32]) {
+        let (mark, referrer) = (self.mark(page), self.get(page));
+        let others = links.iter().copied().filter(|link| *link != page);
+        if referrer >= Standing::Near && mark & HAS_SPOKEN == 0 {
+            self.set_mark(page, mark | HAS_SPOKEN);
+            others.for_each(|link| self.set(link, self.get(link).after(referrer)));
+        } else if referrer == Standing::Endorsed {
+            others.for_each(|link| self.set(link, self.get(link).max(Standing::Near)));
+        }
+    }
+
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.bits.capacity() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_pages_of_good_standing_endorse_a_third_and_nothing_hung_on_one_page_is_ever_endorsed() {
+        let mut trust = Trust::default();
+        (0..12).for_each(|_| trust.add());
+        trust.set(0, Standing::Endorsed);
+        // The seed leads to 1, 2 and 3; 1 leads to 2, and 3 is the gate of a trap whose pages 4 to 11 all lead to each other.
+        trust.told(0, &[0, 1, 2, 3]);
+        assert_eq!([1, 2, 3].map(|page| trust.get(page)), [Standing::Near; 3]);
+        trust.told(1, &[2]);
+        assert_eq!(trust.get(2), Standing::Endorsed);
+        trust.told(2, &[1, 3]);
+        assert_eq!([1, 3].map(|page| trust.get(page)), [Standing::Endorsed; 2]);
+        let all: Vec<u32> = (4..12).collect();
+        for _ in 0..3 {
+            trust.told(3, &[4]);
+            all.iter().for_each(|page| trust.told(*page, &all));
+        }
+        assert_eq!(trust.get(4), Standing::Near);
+        assert!((5..12).all(|page| trust.get(page) == Standing::Named));
+        assert!(trust.set_mark(3, 7) && !trust.set_mark(3, 8));
+    }
+}
