@@ -41,6 +41,8 @@ pub const ENGINE_LAYERS: &[&[&str]] = &[
     &["files"],
     // What several files' records are compressed with.
     &["dictionaries"],
+    // What was expanded of them.
+    &["cache"],
     &["segments"],
     // Each owns one file or one table, and none knows another.
     &["accounts", "recent", "keys", "values", "index", "superblock"],

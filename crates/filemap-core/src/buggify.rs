@@ -47,6 +47,7 @@ pub enum Fault {
     BackupNotHeld,
     BackupNotSynced,
     ExpiringReferredTo,
+    StalePagesKept,
 }
 
 #[cfg(feature = "sim")]
@@ -65,7 +66,8 @@ mod on {
     impl Fault {
         /// All that lose something soon. `LocationsNotSeeded` does so only where a record lies in two places, `RemovalsDropped` only
         /// where an older version lies in a segment that is not worth compacting and the index is made anew from the value log,
-        /// `StaleKeysBelieved` only for a reader that has not followed since a segment of the key log went.
+        /// `StaleKeysBelieved` only for a reader that has not followed since a segment of the key log went, `StalePagesKept` only
+        /// where a key is put again at the very place where a recovery has dropped it.
         pub const ALL: [Fault; 38] = [
             Fault::LogNotSyncedBeforeCheckpoint,
             Fault::KeysNotSynced,

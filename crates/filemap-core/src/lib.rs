@@ -21,6 +21,7 @@
 mod accounts;
 mod backup;
 mod buggify;
+mod cache;
 mod check;
 mod checkpoint;
 mod compact;

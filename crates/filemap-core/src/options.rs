@@ -93,6 +93,7 @@ pub struct Options {
     pub(crate) dictionary_bytes: usize,
     pub(crate) dictionary_memory_bytes: usize,
     pub(crate) dictionary_group: Option<GroupOf>,
+    pub(crate) page_cache_bytes: usize,
     pub(crate) on_event: Option<EventSink>,
     pub(crate) limits: Limits,
 }
@@ -120,6 +121,7 @@ impl Default for Options {
             dictionary_bytes: 1 << 20,
             dictionary_memory_bytes: 64 << 20,
             dictionary_group: None,
+            page_cache_bytes: 0,
             on_event: None,
             limits: Limits::default(),
         }
@@ -148,6 +150,7 @@ impl fmt::Debug for Options {
             .field("dictionaries", &self.dictionaries)
             .field("dictionary_bytes", &self.dictionary_bytes)
             .field("dictionary_memory_bytes", &self.dictionary_memory_bytes)
+            .field("page_cache_bytes", &self.page_cache_bytes)
             .finish_non_exhaustive()
     }
 }
@@ -309,6 +312,15 @@ impl Options {
     /// are one group.
     pub fn dictionary_group(mut self, group_of: fn(&[u8]) -> &[u8]) -> Options {
         self.dictionary_group = Some(group_of);
+        self
+    }
+
+    /// Memory for expanded pages that were read lately, default 0: none are kept. A get of a page that is there reads nothing and
+    /// decompresses nothing; the kernel keeps the compressed ones in its own cache in any case. Bodies of one 64th of it or
+    /// more, and those above [`large_value_bytes`](Options::large_value_bytes), are not kept. Listings, histories and all
+    /// background work pass it by.
+    pub fn page_cache_bytes(mut self, bytes: usize) -> Options {
+        self.page_cache_bytes = bytes;
         self
     }
 

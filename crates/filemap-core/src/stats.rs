@@ -132,6 +132,12 @@ stats! {
     dictionary_bytes: u64 = gauge,
     /// Memory that digested dictionaries take, in bytes.
     dictionary_memory_bytes: u64 = gauge,
+    /// Memory that expanded pages take in the page cache, in bytes.
+    page_cache_bytes: u64 = gauge,
+    /// Reads that found their page there.
+    page_cache_hits: u64 = counter,
+    /// Reads that looked for it there and went to the file.
+    page_cache_misses: u64 = counter,
     /// Puts that returned.
     puts: u64 = counter,
     /// Puts whose body was unchanged, so that only a reference was stored.

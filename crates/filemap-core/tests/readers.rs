@@ -31,6 +31,7 @@ fn options() -> Options {
         .free_space_floor(0)
         .durability(Durability::Interval(Duration::from_millis(20)))
         .max_open_files(4)
+        .page_cache_bytes(4 << 20)
 }
 
 fn key(i: u64) -> Vec<u8> {

@@ -81,7 +81,7 @@ impl World {
         };
         // With many keys that share many bits the directory alone would take megabytes.
         let shared_bits = *choice(rng, &[0, 0, 0, 5, 7, 9]);
-        World {
+        let mut world = World {
             options: options(limits, segment_bytes, chunk_bytes)
                 .durability(durability)
                 .keep_versions(keep)
@@ -98,7 +98,12 @@ impl World {
             kinds: rng.u32(..) | rng.u32(..),
             is_traced: is_traced(),
             mood: *choice(rng, &[Mood::Mixed, Mood::Mixed, Mood::Failures, Mood::Failures, Mood::Kills, Mood::Garbage]),
+        };
+        // No kind of operation is that bit's.
+        if world.has(31) {
+            world.options = world.options.page_cache_bytes(1 << 20);
         }
+        world
     }
 
     /// The one world of the small strings: everything tiny, two keys in one leaf that holds one.

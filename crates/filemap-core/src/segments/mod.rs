@@ -16,6 +16,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use filemap_io::{Access, Advice, Dir, File};
 
 use crate::buggify::{Fault, planted};
+use crate::cache::PageCache;
 use crate::dictionaries::Registry;
 use crate::error::{Error, Result};
 use crate::files::check_header;
@@ -104,6 +105,8 @@ pub(crate) struct Segments {
     known: ArcSwap<Known>,
     /// What records may need to be expanded.
     pub(crate) dictionaries: Registry,
+    /// Pages that were read lately, if any are kept.
+    pub(crate) pages: Option<PageCache>,
     bounds: Bounds,
     clock: AtomicU64,
     /// Those whose files are open for reading. Files are opened and closed under this lock.
@@ -136,6 +139,7 @@ impl Segments {
         let this = Segments {
             family,
             dictionaries,
+            pages: None,
             dir,
             store_id,
             access,
@@ -150,6 +154,11 @@ impl Segments {
         };
         this.look_anew()?;
         Ok(this)
+    }
+
+    /// These segments with a page cache of so many bytes; without one for 0.
+    pub(crate) fn caching(self, bytes: usize) -> Segments {
+        Segments { pages: PageCache::new(bytes), ..self }
     }
 
     /// Looks for segments that another process has added or removed. What is `settled` is not looked at again, if there is

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use filemap_io::{Access, Dir, File};
 
+use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
 use crate::format::superblock::{Superblock, Tail};
 use crate::index::{Owner, load};
@@ -91,8 +92,9 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
             return Err(error);
         }
         check_canonicalizer(&current, &options)?;
-        let segments =
-            Arc::new(Segments::open(&VALUES, Arc::clone(&dir), current.store_id, access, Bounds::of_values(&options))?);
+        let bounds = Bounds::of_values(&options);
+        let segments = Segments::open(&VALUES, Arc::clone(&dir), current.store_id, access, bounds)?;
+        let segments = Arc::new(segments.caching(options.page_cache_bytes));
         segments.dictionaries.set_memory(options.dictionary_memory_bytes);
         let keys = match KeyLog::open(Arc::clone(&dir), access, &current, Bounds::of_keys(&options)) {
             // The writer may have removed what it names since: then there is a newer superblock.
@@ -394,6 +396,12 @@ impl Shared {
                 && epoch == newest.epoch
             {
                 return Err(error);
+            }
+            // Where records were dropped there may be others by now.
+            if let Some(pages) = &self.segments.pages
+                && !planted(Fault::StalePagesKept)
+            {
+                pages.forget();
             }
             self.segments.rescan(|s| self.is_settled(s, newest.tail.ordinal))?;
             if newest.epoch != self.index.epoch() {

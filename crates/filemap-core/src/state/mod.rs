@@ -20,6 +20,7 @@ use filemap_io::{Access, Dir, Lock};
 
 use crate::accounts::Accounts;
 use crate::buggify::{Fault, planted};
+use crate::cache::PageCache;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::format::names;
@@ -308,6 +309,8 @@ impl Shared {
         let current = self.latest.load();
         let (space, get, verified) = (self.space(), Counters::get, self.verified());
         let (dictionaries, dictionary_bytes) = self.segments.dictionaries.size();
+        let pages = self.segments.pages.as_ref();
+        let (page_cache_hits, page_cache_misses) = pages.map_or((0, 0), PageCache::uses);
         Stats {
             indexed_keys: current.index.keys,
             indexed_versions: current.versions,
@@ -324,6 +327,9 @@ impl Shared {
             dictionaries,
             dictionary_bytes,
             dictionary_memory_bytes: self.segments.dictionaries.memory_bytes(),
+            page_cache_bytes: pages.map_or(0, PageCache::bytes),
+            page_cache_hits,
+            page_cache_misses,
             puts: get(&c.puts),
             unchanged_puts: get(&c.unchanged_puts),
             removes: get(&c.removes),

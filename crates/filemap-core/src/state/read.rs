@@ -295,10 +295,10 @@ impl Shared {
         self.check_open()?;
         let mut last = None;
         loop {
-            let loaded = self.with_newest(key, Want::Whole, |raw| loaded(raw, spare))?;
+            let loaded = self.with_newest(key, Want::Cached, |raw| loaded(raw, spare))?;
             let Some(mut l) = loaded else { return self.counted(None) };
             if l.body.is_none() {
-                match self.body_of(key, &l.head, spare) {
+                match self.body_of(key, &l.head, Want::Cached, spare) {
                     Ok(body) => l.body = Some(body),
                     // The key may have been removed in between; if it was not, the same version comes again.
                     Err(e) if e.is_corrupt() && last != Some(l.head.version) => {
@@ -316,22 +316,22 @@ impl Shared {
         let mut spare = Vec::new();
         let mut l = self.with_spot(key, spot, Want::Whole, |raw| loaded(raw, &mut spare))?;
         if l.body.is_none() {
-            l.body = Some(self.body_of(key, &l.head, &mut spare)?);
+            l.body = Some(self.body_of(key, &l.head, Want::Whole, &mut spare)?);
         }
         Ok(l)
     }
 
     /// The body of the version to which one of this head refers.
-    pub(crate) fn body_of(&self, key: &[u8], head: &Head, spare: &mut Vec<u8>) -> Result<Body> {
+    pub(crate) fn body_of(&self, key: &[u8], head: &Head, want: Want, spare: &mut Vec<u8>) -> Result<Body> {
         let corrupt = |what: &str| Error::corrupt(names::segment(head.place.segment), head.place.offset, what);
         let spot = self
             .holder(key, head.unchanged_since.unwrap_or(0))?
             .ok_or_else(|| corrupt("it refers to a version that is not there"))?;
-        self.with_spot(key, &spot, Want::Whole, |raw| {
+        self.with_spot(key, &spot, want, |raw| {
             if raw.header.digest != head.digest || raw.header.raw_bytes != head.body_bytes {
                 return Err(corrupt("it refers to a version with another body"));
             }
-            Body::of(raw, spare)
+            loaded(raw, spare)?.body.ok_or_else(|| corrupt("it refers to a reference"))
         })
     }
 
@@ -390,7 +390,11 @@ impl Shared {
 
 fn loaded(raw: &Raw<'_>, spare: &mut Vec<u8>) -> Result<Loaded> {
     let body = if raw.header.kind == Kind::Reference { None } else { Some(Body::of(raw, spare)?) };
-    Ok(Loaded { head: raw.head()?, body })
+    let head = raw.head()?;
+    if let Some(Body::Whole(body)) = &body {
+        raw.keep(&head.meta, body);
+    }
+    Ok(Loaded { head, body })
 }
 
 /// Walks a chain of key records from its head. Their lengths fall from one to the next, so it ends.

@@ -82,7 +82,7 @@ impl Store {
             let Some(mut loaded) = self.shared.newest(key, &mut Vec::new())? else { return Ok(None) };
             let body = match loaded.body.take() {
                 Some(body) => body,
-                None => self.shared.body_of(key, &loaded.head, &mut Vec::new())?,
+                None => self.shared.body_of(key, &loaded.head, Want::Cached, &mut Vec::new())?,
             };
             Reader::new(Arc::clone(&self.shared.segments), loaded.head, body).map(Some)
         })

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use filemap_io::Advice;
 
+use crate::cache::{Page, PageCache, PagePlace};
 use crate::dictionaries::{Part, Registry};
 use crate::error::{Error, Result};
 use crate::format::location::{Location, SizeClass, UNIT_BYTES};
@@ -31,15 +32,30 @@ const TRUSTED_BYTES: u64 = 4 << 20;
 pub(crate) enum Want {
     Head,
     Whole,
+    /// Whole, from the page cache if it has the record; what is read instead may be kept there by [`Raw::keep`].
+    Cached,
 }
 
-/// A record in the thread's buffer, its head checked, and its payload when it was wanted.
+/// A record in the thread's buffer, its head checked, and its payload when it was wanted; or in the page cache.
 pub(crate) struct Raw<'a> {
     pub(crate) header: Header,
+    /// In the page cache no more of them is the record's than fixed part and key.
     pub(crate) bytes: &'a [u8],
     segment: &'a Segment,
     dictionaries: &'a Registry,
     offset: u64,
+    cached: Cached<'a>,
+}
+
+/// What the page cache has to do with a record.
+#[derive(Clone, Copy)]
+enum Cached<'a> {
+    /// It was not asked.
+    No,
+    /// It has it.
+    Yes(&'a Page),
+    /// It has not, but may be given it.
+    NotYet(&'a PageCache, PagePlace),
 }
 
 impl Raw<'_> {
@@ -62,6 +78,9 @@ impl Raw<'_> {
     }
 
     pub(crate) fn meta(&self) -> Result<Vec<u8>> {
+        if let Cached::Yes(page) = self.cached {
+            return Ok(page.meta().to_vec());
+        }
         let stored = &self.bytes[self.header.meta_at()..self.header.payload_at()];
         let mut meta = Vec::new();
         let raw_bytes = self.header.meta_raw_bytes as usize;
@@ -72,9 +91,22 @@ impl Raw<'_> {
 
     /// The body of a page, appended to `out`.
     pub(crate) fn body(&self, out: &mut Vec<u8>) -> Result<()> {
+        if let Cached::Yes(page) = self.cached {
+            out.extend_from_slice(page.body());
+            return Ok(());
+        }
         let raw_bytes = self.header.raw_bytes as usize;
         expand(self.dictionaries, &self.header, Part::Body, self.payload(), raw_bytes, out)?
             .map_err(|what| self.flaw(what))
+    }
+
+    /// Gives the page cache what the record was expanded to, if it was asked for it and did not have it.
+    pub(crate) fn keep(&self, meta: &[u8], body: &[u8]) {
+        if let Cached::NotYet(pages, place) = self.cached
+            && pages.takes(body.len())
+        {
+            pages.keep(place, Page::new(self.header, &self.bytes[..self.header.meta_at()], meta, body));
+        }
     }
 
     /// The sequence that a reference names.
@@ -132,7 +164,7 @@ pub(crate) fn expand(
 
 impl Segments {
     /// Reads the record at a location into the thread's buffer and hands it to `f`. `size` is the slot's bound of its
-    /// length: one read is enough for `Want::Whole`, and for the head of nearly all.
+    /// length: one read is enough for a whole one, and for the head of nearly all.
     ///
     /// # Errors
     /// `Corrupt` when no whole record lies there.
@@ -144,15 +176,31 @@ impl Segments {
         f: impl FnOnce(&Raw<'_>) -> Result<T>,
     ) -> Result<T> {
         let segment = self.get(location.segment)?;
+        let offset = location.offset();
+        let mut cached = Cached::No;
+        if want == Want::Cached
+            && let Some(pages) = &self.pages
+        {
+            let place = pages.place(segment.ordinal, offset);
+            if let Some(page) = pages.get(&place) {
+                let (segment, cached) = (&segment, Cached::Yes(&page));
+                let (header, bytes, dictionaries) = (page.header, page.bytes(), &self.dictionaries);
+                return f(&Raw { header, bytes, segment, dictionaries, offset, cached });
+            }
+            cached = Cached::NotYet(pages, place);
+        }
         let file = self.file(&segment)?;
-        read_record(&self.dictionaries, &(segment, file), location.offset(), size, want, f)
+        read_record(&self.dictionaries, &(segment, file), offset, size, want, |raw| f(&Raw { cached, ..*raw }))
     }
 
     /// Starts reading a record, without waiting.
     pub(crate) fn will_need(&self, location: Location, size: SizeClass) {
-        if let Ok(segment) = self.get(location.segment)
-            && let Ok(file) = self.file(&segment)
-        {
+        let Ok(segment) = self.get(location.segment) else { return };
+        let is_cached = |pages: &PageCache| pages.contains(&pages.place(segment.ordinal, location.offset()));
+        if self.pages.as_ref().is_some_and(is_cached) {
+            return;
+        }
+        if let Ok(file) = self.file(&segment) {
             file.advise(Advice::WillNeed, location.offset(), size.bytes());
         }
     }
@@ -217,7 +265,7 @@ fn read_record<T>(
         let mut there = read(&mut buffer, first)?;
         let flaw = |what: &str| segment.corrupt(offset, what);
         let header = value::peek(&buffer[..there]).map_err(flaw)?;
-        let needs_payload = want == Want::Whole || matches!(header.kind, Kind::Reference | Kind::Chunked);
+        let needs_payload = want != Want::Head || matches!(header.kind, Kind::Reference | Kind::Chunked);
         if header.total_bytes() > bound {
             return Err(flaw("it is longer than what the index says"));
         }
@@ -230,7 +278,7 @@ fn read_record<T>(
         if needs_payload {
             value::check_payload(&header, bytes).map_err(flaw)?;
         }
-        f(&Raw { header, bytes, segment, dictionaries, offset })
+        f(&Raw { header, bytes, segment, dictionaries, offset, cached: Cached::No })
     })();
     if buffer.capacity() <= KEEP_BUFFER_BYTES {
         BUFFER.set(buffer);
