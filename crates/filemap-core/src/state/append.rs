@@ -11,7 +11,7 @@ use crate::recent::Entry;
 use crate::record::{MAX_VALUE_BYTES, Version};
 use crate::state::{Log, Shared, WriteSide, check_limits};
 use crate::stats::Counters;
-use crate::sync::lock;
+use crate::sync::{Inside, lock};
 use crate::values::append::Draft;
 
 /// The free space is measured again after this many bytes.
@@ -49,6 +49,11 @@ impl Shared {
         writer.free_space.measured_at.store(appended, Ordering::Relaxed);
         let free_bytes = writer.free_space.bytes.load(Ordering::Relaxed);
         if free_bytes < floor { Err(Error::NoSpace { free_bytes, floor_bytes: floor }) } else { Ok(()) }
+    }
+
+    /// Tells the others that wait for a sync that this thread is about to append, and to want one too, if it is.
+    pub(crate) fn enter(&self) -> Option<Inside<'_>> {
+        self.writer.as_ref().filter(|_| self.is_sync()).map(|writer| writer.group.enter())
     }
 
     /// Appends a record and enters it in the recent table, if `condition` holds under the append lock.
@@ -182,7 +187,7 @@ impl Shared {
         self.ring_bells(writer, &log);
         let position = log.appender.position();
         drop(log);
-        if self.is_sync() { self.sync_to(position) } else { Ok(()) }
+        if self.is_sync() { self.sync_with_others(position) } else { Ok(()) }
     }
 
     fn ring_bells(&self, writer: &WriteSide, log: &Log) {

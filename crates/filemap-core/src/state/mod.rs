@@ -261,8 +261,17 @@ impl Shared {
 
     /// Returns when the log is durable up to a position of the appender. Threads that wait together share a sync.
     pub(crate) fn sync_to(&self, position: u64) -> Result<()> {
+        self.sync_group(position, false)
+    }
+
+    /// As [`Shared::sync_to`], by a thread that has entered the group.
+    pub(crate) fn sync_with_others(&self, position: u64) -> Result<()> {
+        self.sync_group(position, true)
+    }
+
+    fn sync_group(&self, position: u64, gathers: bool) -> Result<()> {
         let writer = self.write_side()?;
-        writer.group.wait_for(position, || {
+        writer.group.wait_for(position, gathers, || {
             writer.poison.check()?;
             let (files, to) = lock(&writer.log).appender.to_sync();
             for (segment, file) in files.iter().filter(|_| !planted(Fault::SyncSkipped)) {

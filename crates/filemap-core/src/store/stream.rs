@@ -127,6 +127,8 @@ impl Writer {
     /// As [`Store::put`].
     pub fn finish(mut self) -> Result<Version> {
         self.check_whole()?;
+        let store = Arc::clone(&self.store.shared);
+        let _inside = store.enter();
         if self.chunks.is_empty() {
             let record = Record { key: &self.key, meta: &self.meta, body: &self.piece, time_ms: self.time_ms };
             let draft = Draft::page(&record, digest(&self.piece), &self.store.shared.packing(&self.key));

@@ -46,6 +46,7 @@ impl Store {
         digest: [u8; 16],
         body_bytes: u64,
     ) -> Result<Option<Version>> {
+        let _inside = self.shared.enter();
         loop {
             let checkpoints = Counters::get(&self.shared.counters.checkpoints);
             let expiring_ms = self.shared.expiring_ms.load(Ordering::Acquire);
@@ -94,6 +95,7 @@ impl Store {
             return records.iter().map(|r| self.put_checked(r, None)).collect();
         }
         let shared = &*self.shared;
+        let _inside = shared.enter();
         let writer = shared.write_side()?;
         let draft = |r: &Record<'_>| Draft::page(r, digest(r.body), &shared.packing(r.key));
         let drafts: Vec<Draft> = records.iter().map(draft).collect();
@@ -127,6 +129,7 @@ impl Store {
             Err(e) if !e.is_corrupt() => return Err(e),
             _ => {}
         }
+        let _inside = self.shared.enter();
         self.shared.append_if(Draft::tombstone(key, now_ms()), key, 0, |_| true)?;
         Counters::add(&self.shared.counters.removes, 1);
         Ok(true)
@@ -139,6 +142,7 @@ impl Store {
             writer.push(record.body)?;
             return writer.finish();
         }
+        let _inside = shared.enter();
         let digest = known.unwrap_or_else(|| digest(record.body));
         let draft = Draft::page(record, digest, &shared.packing(record.key));
         self.put_draft(draft, record.key, record.body.len() as u64)

@@ -37,27 +37,33 @@ impl Log {
 
     /// What a put with `Durability::Sync` does.
     fn put(&self) -> Result<()> {
+        let _inside = self.group.enter();
+        self.put_and_sync()
+    }
+
+    /// What a put does and a call of `sync` after it.
+    fn put_and_sync(&self) -> Result<()> {
         let mine = self.appended.fetch_add(1, Ordering::AcqRel) + 1;
-        self.group.wait_for(mine, || self.sync())?;
+        self.group.wait_for(mine, true, || self.sync())?;
         assert!(self.durable.load(Ordering::Acquire) >= mine, "it returned before its record was durable");
         Ok(())
     }
 }
 
-fn two_others_put(log: Log, mut check: impl FnMut(Result<()>)) {
+fn with_two_others(log: Log, put: fn(&Log) -> Result<()>, mut check: impl FnMut(Result<()>)) {
     let log = Arc::new(log);
     let others: Vec<_> = (0..2)
         .map(|_| {
             let log = Arc::clone(&log);
-            loom::thread::spawn(move || log.put())
+            loom::thread::spawn(move || put(&log))
         })
         .collect();
-    check(log.put());
+    check(put(&log));
     others.into_iter().for_each(|other| check(other.join().unwrap()));
 }
 
 fn all_return() {
-    two_others_put(Log::default(), |result| result.unwrap());
+    with_two_others(Log::default(), Log::put_and_sync, |result| result.unwrap());
 }
 
 #[test]
@@ -66,10 +72,26 @@ fn all_who_wait_for_a_sync_return_when_they_are_durable() {
 }
 
 #[test]
+fn those_who_wait_for_each_other_to_come_return_too() {
+    model(|| with_two_others(Log::default(), Log::put, |result| result.unwrap()));
+}
+
+#[test]
+fn one_that_was_waited_for_and_does_not_come_keeps_nobody() {
+    model(|| {
+        let log = Arc::new(Log::default());
+        let theirs = Arc::clone(&log);
+        let other = loom::thread::spawn(move || theirs.put().unwrap());
+        drop(log.group.enter());
+        other.join().unwrap();
+    });
+}
+
+#[test]
 fn a_failed_sync_reaches_all_who_wait_for_it() {
     model(|| {
         let mut causes = 0;
-        two_others_put(Log { fails: true, ..Log::default() }, |result| match result {
+        with_two_others(Log { fails: true, ..Log::default() }, Log::put, |result| match result {
             Err(Error::Io { .. }) => causes += 1,
             other => assert!(matches!(other, Err(Error::Poisoned { .. }))),
         });
