@@ -1,0 +1,62 @@
+//! `depth`: cold gets with so many under way at a time: by one call for that many keys where the engine has one, else by that
+//! many threads. Beside FileMap's, what the device itself does at that depth, by fio.
+
+use std::time::{Duration, Instant};
+
+use filemap_benches::drive::Outcome;
+use filemap_benches::random::Random;
+
+use super::{Judge, cold, fio, get_all};
+use crate::engine::Engine;
+use crate::lines::{Figures, put};
+use crate::pages::{Probe, distinct};
+use crate::turn::Turn;
+
+const DEPTHS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+
+/// All depths, each with the caches dropped before and other pages.
+pub fn run(turn: &mut Turn<'_>) -> Outcome<()> {
+    if let Err(error) = turn.drop_caches() {
+        return turn.lines.skipped("depth", &error.to_string());
+    }
+    let mut figures = Figures::new();
+    for (i, depth) in DEPTHS.into_iter().enumerate() {
+        let count = turn.args.depth_gets.min(turn.pages.count());
+        let numbers = distinct(&mut Random::of(turn.args.seed, 100 + i as u64), turn.pages.count(), count);
+        let probes = turn.pages.probes(numbers);
+        turn.reopen_cold(None)?;
+        let took = gets(turn, &probes, depth)?;
+        put(&mut figures, format!("depth_{depth}"), count as f64 / took.as_secs_f64());
+    }
+    turn.lines.result("depth", figures)?;
+    if turn.kind.name != "filemap" {
+        return Ok(());
+    }
+    let bytes_a_get = cold::bytes_a_get(turn)?;
+    fio::run(turn, &DEPTHS, bytes_a_get)
+}
+
+fn gets(turn: &Turn<'_>, probes: &[Probe], depth: usize) -> Outcome<Duration> {
+    let (engine, judge) = (turn.engine()?, Judge::new(&turn.lines, "depth"));
+    let begun = Instant::now();
+    if turn.kind.can.get_many {
+        batches(engine, probes, depth, &judge)?;
+    } else {
+        get_all(engine, probes, depth, &judge)?;
+    }
+    let took = begun.elapsed();
+    judge.end()?;
+    Ok(took)
+}
+
+fn batches(engine: &dyn Engine, probes: &[Probe], depth: usize, judge: &Judge<'_>) -> Outcome<()> {
+    let mut session = engine.session()?;
+    for batch in probes.chunks(depth) {
+        let keys: Vec<&[u8]> = batch.iter().map(|probe| &*probe.key).collect();
+        let found = session.get_many(&keys)?.ok_or("the engine has no call for many keys")?;
+        for (probe, body) in batch.iter().zip(found) {
+            judge.check(probe, body.as_deref())?;
+        }
+    }
+    Ok(())
+}

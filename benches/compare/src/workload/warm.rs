@@ -1,0 +1,77 @@
+//! `warm` and `miss`: gets of pages that have all been read before, and of URLs that nobody has put.
+//!
+//! Of a set of more than a million pages a million drawn at random are read before, and only those are got: the others would
+//! take longer to read cold than everything else here.
+
+use std::time::Instant;
+
+use filemap_benches::drive::Outcome;
+use filemap_benches::random::Random;
+
+use super::{Judge, get_all, in_threads};
+use crate::lines::{Figures, put};
+use crate::pages::distinct;
+use crate::turn::Turn;
+use crate::usage::Memory;
+
+const READ_BEFORE_MAX: u64 = 1_000_000;
+/// Probes that are made at a time, to bound memory.
+const PROBES: usize = 50_000;
+
+/// Random gets of pages that are there.
+pub fn run(turn: &mut Turn<'_>) -> Outcome<()> {
+    let mut random = Random::of(turn.args.seed, 2);
+    let chosen = distinct(&mut random, turn.pages.count(), READ_BEFORE_MAX.min(turn.pages.count()));
+    let judge = Judge::new(&turn.lines, "warm");
+    let engine = turn.engine()?;
+    for numbers in chosen.chunks(PROBES) {
+        get_all(engine, &turn.pages.probes(numbers.iter().copied()), turn.args.threads, &judge)?;
+    }
+    let mut latencies = crate::measure::Latencies::new();
+    let mut left = turn.args.gets;
+    while left > 0 {
+        let count = left.min(PROBES as u64);
+        let numbers = (0..count).map(|_| chosen[random.below(chosen.len() as u64) as usize]);
+        let probes = turn.pages.probes(numbers.collect::<Vec<_>>());
+        latencies.add(&get_all(engine, &probes, turn.args.threads, &judge)?)?;
+        left -= count;
+    }
+    judge.end()?;
+    let memory = Memory::now()?.since(turn.baseline);
+    let mut figures = Figures::new();
+    put(&mut figures, "per_s", latencies.per_s(turn.args.threads));
+    latencies.quantiles(&mut figures, "", &["p50", "p99", "p999"]);
+    put(&mut figures, "anonymous_bytes", memory.anonymous_bytes as f64);
+    put(&mut figures, "mapped_bytes", memory.mapped_bytes as f64);
+    turn.lines.result("warm", figures)
+}
+
+/// Gets of URLs that are not there, each once, by one thread under one clock: a reading of it each would cost as much as some
+/// engines take.
+pub fn miss(turn: &mut Turn<'_>) -> Outcome<()> {
+    let gets = turn.args.gets;
+    let judge = Judge::new(&turn.lines, "miss");
+    let engine = turn.engine()?;
+    let mut seconds = 0.0;
+    // The first round brings the index into the caches.
+    for first in [gets, 0] {
+        let absent = turn.pages.absent(first, gets);
+        let begun = Instant::now();
+        in_threads(1, |_| {
+            let mut session = engine.session()?;
+            let mut body = Vec::new();
+            for key in &absent {
+                if session.get_into(key, &mut body)? {
+                    judge.wrong(&format!("a URL that was never put was found: {}", String::from_utf8_lossy(key)))?;
+                }
+            }
+            Ok(crate::measure::Latencies::new())
+        })?;
+        seconds = begun.elapsed().as_secs_f64();
+    }
+    judge.end()?;
+    let mut figures = Figures::new();
+    put(&mut figures, "us", seconds * 1e6 / gets as f64);
+    put(&mut figures, "per_s", gets as f64 / seconds);
+    turn.lines.result("miss", figures)
+}
