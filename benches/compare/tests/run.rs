@@ -72,7 +72,9 @@ fn every_engine_goes_through_every_workload_and_no_answer_is_wrong() {
     assert_eq!(lines[0]["kind"], "machine");
     assert!(lines[0]["date"].as_str().unwrap().ends_with('Z'));
     assert!(!lines[0]["command"].as_str().unwrap().contains('/'));
-    for engine in ENGINES {
+    let described: Vec<&str> = of_kind(&lines, "engine").iter().map(|line| line["engine"].as_str().unwrap()).collect();
+    assert!(ENGINES.iter().all(|engine| described.contains(engine)), "{described:?}");
+    for engine in described {
         let describes = |line: &&&Value| line["engine"] == engine && line["settings"].as_str().is_some();
         assert_eq!(of_kind(&lines, "engine").iter().filter(describes).count(), 1, "{engine}");
         for workload in RESULTS.into_iter().chain(["delete"]) {

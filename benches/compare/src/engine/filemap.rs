@@ -1,4 +1,4 @@
-//! FileMap: with its dictionaries, without, and with a page cache besides.
+//! FileMap: as it comes, with dictionaries; without them and at the level of the others; and as it comes with a page cache.
 
 use std::path::Path;
 
@@ -57,29 +57,30 @@ fn describe(variant: Variant, settings: &Settings) -> String {
         Variant::Cached => format!("dictionaries by site; page cache {} MiB", settings.cache_bytes >> 20),
     };
     format!(
-        "defaults (synced every second, space bound 1.25) but for the zstd level and one version kept; {grouped}; put one by \
-         one; Durability::Sync for durable puts; compact to give space back"
+        "defaults (synced every second, space bound 1.25), one version kept; {grouped}; put one by one; Durability::Sync for \
+         durable puts; compact to give space back"
     )
 }
 
 fn compression(variant: Variant, settings: &Settings) -> String {
-    let with = match variant {
-        Variant::Dictionaries | Variant::Cached => ", with dictionaries of the store's own pages",
-        Variant::Plain => "",
-    };
-    format!("zstd -{} by the engine{with}", settings.level)
+    match variant {
+        Variant::Dictionaries | Variant::Cached => "zstd -1 by the engine, its default, with dictionaries of the store's own \
+                                                    pages (level 9 by compaction, for what is older than an hour)"
+            .into(),
+        Variant::Plain => format!("zstd -{} by the engine", settings.level),
+    }
 }
 
 fn options(settings: &Settings, purpose: Purpose, variant: Variant) -> Options {
     // One version, since the others keep no more.
-    let options = Options::new().compression_level(settings.level).dictionary_group(site).keep_versions(Some(1));
+    let options = Options::new().dictionary_group(site).keep_versions(Some(1));
     let options = match purpose {
         Purpose::Load | Purpose::Use => options,
         Purpose::Durable => options.durability(Durability::Sync),
     };
     match variant {
         Variant::Dictionaries => options,
-        Variant::Plain => options.dictionaries(Dictionaries::Off),
+        Variant::Plain => options.dictionaries(Dictionaries::Off).compression_level(settings.level),
         Variant::Cached => options.page_cache_bytes(settings.cache_bytes as usize),
     }
 }

@@ -27,9 +27,9 @@ use filemap_benches::generate::Page;
 /// What a store is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// A bulk load: nothing need be durable before [`Engine::sync`] at its end.
+    /// A bulk load into an empty store: nothing need be durable before [`Engine::sync`] at its end.
     Load,
-    /// Gets and single puts; the caller syncs every second.
+    /// Gets and puts; the caller syncs every second.
     Use,
     /// Each put is on the device when it returns.
     Durable,

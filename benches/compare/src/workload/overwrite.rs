@@ -1,5 +1,6 @@
 //! `overwrite`: every page put again three times with other bodies, each time in another random order, then whatever the engine's
-//! users do to give back space. Written bytes are the device's until everything is durable.
+//! users do to give back space. The store is in use, not loaded: it is synced every second, and written bytes are the device's
+//! until everything is durable.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -8,9 +9,9 @@ use filemap_benches::drive::Outcome;
 use filemap_benches::generate::Page;
 use filemap_benches::random::Random;
 
-use super::{Judge, get_all, in_threads};
+use super::{Judge, get_all, in_threads, syncing};
 use crate::codec::Codec;
-use crate::engine::{After, Purpose};
+use crate::engine::After;
 use crate::lines::{Figures, put};
 use crate::measure::Latencies;
 use crate::pages::distinct;
@@ -25,13 +26,10 @@ pub fn run(turn: &mut Turn<'_>) -> Outcome<()> {
     if !turn.kind.can.update || !turn.kind.can.delete {
         return turn.lines.skipped("overwrite", "it gives no space back");
     }
-    turn.reopen(Purpose::Load)?;
     let stored_before = turn.engine()?.facts()?.stored_bytes.unwrap_or(0);
     let before = turn.traffic()?;
     let begun = Instant::now();
-    for time in 0..TIMES {
-        overwrite(turn, time)?;
-    }
+    syncing(turn.engine()?, || (0..TIMES).try_for_each(|time| overwrite(turn, time)))?;
     turn.engine()?.sync()?;
     let puts_took = begun.elapsed();
     let stored = turn.engine()?.facts()?.stored_bytes.map(|bytes| bytes - stored_before);
