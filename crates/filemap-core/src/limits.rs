@@ -52,7 +52,7 @@ impl Default for Limits {
             key_round: 128 << 10,
             free_pages: 256,
             map_pages: 1 << 10,
-            slack_bytes: 64 << 20,
+            slack_bytes: 128 << 20,
             compact_ops: 1 << 20,
             first_pages: 256,
             group_pages: 256,

@@ -102,6 +102,37 @@ pub(crate) fn with_help<T>(help: &(dyn Fn() + Sync), end: &dyn Fn(), work: impl 
     })
 }
 
+/// What each part of a list comes to, in their order: a thread works on each, the caller on the first, and on those for which the system
+/// gives no thread.
+pub(crate) fn side_by_side<P: Copy + Send, T: Send>(parts: &[P], work: &(dyn Fn(P) -> T + Sync)) -> Vec<T> {
+    let Some((first, others)) = parts.split_first() else { return Vec::new() };
+    std::thread::scope(|scope| {
+        let start = |part: &P| {
+            let part = *part;
+            let name = "filemap-help".into();
+            (part, std::thread::Builder::new().name(name).spawn_scoped(scope, move || work(part)).ok())
+        };
+        let started: Vec<_> = others.iter().map(start).collect();
+        let mut done = vec![work(*first)];
+        for (part, thread) in started {
+            done.push(match thread.map(std::thread::ScopedJoinHandle::join) {
+                Some(Ok(done)) => done,
+                Some(Err(panic)) => std::panic::resume_unwind(panic),
+                None => work(part),
+            });
+        }
+        done
+    })
+}
+
+/// How many threads can run at once, at most: asked once, since the system reads files to answer.
+pub(crate) fn processors() -> usize {
+    static PROCESSORS: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+    // A model checker knows nothing of threads that it has not made.
+    let count = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if cfg!(filemap_shuttle) { 1 } else { *PROCESSORS.get_or_init(count) }
+}
+
 /// Syncs the log in time, keeps the kernel's dirty pages few, and has the next segment ready.
 fn keep_synced(shared: &Shared) {
     let Some(writer) = &shared.writer else { return };

@@ -28,9 +28,10 @@ pub static PLAIN: Kind = kind("filemap-plain", |s| describe(Variant::Plain, s), 
 });
 
 /// With dictionaries and a page cache.
-pub static CACHED: Kind = kind("filemap-cached", |s| describe(Variant::Cached, s), |s| compression(Variant::Cached, s), {
-    |dir, settings, purpose| open(dir, settings, purpose, Variant::Cached)
-});
+pub static CACHED: Kind =
+    kind("filemap-cached", |s| describe(Variant::Cached, s), |s| compression(Variant::Cached, s), {
+        |dir, settings, purpose| open(dir, settings, purpose, Variant::Cached)
+    });
 
 const fn kind(
     name: &'static str,
@@ -64,9 +65,11 @@ fn describe(variant: Variant, settings: &Settings) -> String {
 
 fn compression(variant: Variant, settings: &Settings) -> String {
     match variant {
-        Variant::Dictionaries | Variant::Cached => "zstd -1 by the engine, its default, with dictionaries of the store's own \
+        Variant::Dictionaries | Variant::Cached => {
+            "zstd -1 by the engine, its default, with dictionaries of the store's own \
                                                     pages (level 9 by compaction, for what is older than an hour)"
-            .into(),
+                .into()
+        }
         Variant::Plain => format!("zstd -{} by the engine", settings.level),
     }
 }

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::event::{Compacted, Event, Reason};
 use crate::primitive::{Ordering, sleep};
 use crate::segments::Segment;
-use crate::state::{Compactor, Shared, WriteSide};
+use crate::state::{Compactor, Shared, WriteSide, late_bytes};
 use crate::stats::Counters;
 use crate::sync::lock;
 
@@ -308,12 +308,14 @@ impl Shared {
     }
 
     /// Lets puts go on at full speed up to half way between where compaction begins and the bound, and more slowly beyond that:
-    /// what a run copies comes on top of it until its victims go.
+    /// what a run copies comes on top of it until its victims go. Not before compaction has looked again, or they would wait for
+    /// nothing.
     fn hold_back(&self, writer: &WriteSide, view: &View, can_help: bool) {
         let limit = match self.options.space_bound {
             Some(bound) if can_help => {
                 let most = (view.live_bytes() as f64 * bound) as u64;
-                let allowed = most.midpoint(view.target_bytes(bound)) + view.slack_bytes;
+                let late = late_bytes(u64::from(self.birth.segment_bytes));
+                let allowed = most.midpoint(view.target_bytes(bound)) + view.slack_bytes + late;
                 lock(&writer.log).appender.position() + allowed.saturating_sub(view.total_bytes())
             }
             _ => u64::MAX,
@@ -384,7 +386,8 @@ mod tests {
         assert_eq!(limit(), u64::MAX, "nothing is dead, and a load waits for nobody");
         (0..3).for_each(put);
         // Of 103 records of 10 KB 100 live: a sixth of the garbage that the bound allows is kept free.
-        let room = limit() - lock(&store.shared.write_side().unwrap().log).appender.position();
+        let late = late_bytes(u64::from(store.shared.birth.segment_bytes));
+        let room = limit() - late - lock(&store.shared.write_side().unwrap().log).appender.position();
         assert!((17 * 10_000..19 * 10_100).contains(&room), "{room}");
         assert_eq!(store.stats().compactions, 0);
     }

@@ -18,6 +18,11 @@ use crate::values::append::Draft;
 const MEASURE_EVERY_BYTES: u64 = 16 << 20;
 /// A put is slowed down by at most this, unless the recent table is twice as full as it should be.
 const SLOWEST: Duration = Duration::from_millis(10);
+/// Compaction looks at the log whenever this much was appended, so it may be late by as much.
+pub(crate) fn late_bytes(segment_bytes: u64) -> u64 {
+    segment_bytes / 16
+}
+
 /// A put is held back by at most this for compaction to keep up.
 const HOLD_BACK: Duration = Duration::from_micros(4000);
 
@@ -198,9 +203,8 @@ impl Shared {
         if due && tables.frozen.is_none() && !writer.checkpoint_due.swap(true, Ordering::AcqRel) {
             writer.checkpoint_bell.ring();
         }
-        // A sixteenth of a segment is what compaction may be late by.
         let looked_at = writer.looked_at.load(Ordering::Relaxed);
-        if position.saturating_sub(looked_at) >= log.appender.segment_bytes() / 16 {
+        if position.saturating_sub(looked_at) >= late_bytes(log.appender.segment_bytes()) {
             writer.looked_at.store(position, Ordering::Relaxed);
             writer.compact_bell.ring();
         }

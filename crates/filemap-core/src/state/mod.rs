@@ -37,6 +37,7 @@ use crate::superblock::SuperblockFile;
 use crate::sync::{Bell, GroupSync, Poison, lock};
 use crate::values::append::Appender;
 
+pub(crate) use append::late_bytes;
 pub(crate) use draft::{Packing, check_limits, digest};
 pub(crate) use follow::Follower;
 pub(crate) use read::{Spot, sort_versions};
