@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line: what can be run and how much of it, with the defaults of a measured run.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

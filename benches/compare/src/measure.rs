@@ -1,4 +1,4 @@
-//! Latencies into figures.
+//! Latencies of operations, thread by thread, and the rates and percentiles that become figures.
 
 use std::time::{Duration, Instant};
 

@@ -76,10 +76,7 @@ pub(crate) struct PageCache {
 
 impl fmt::Debug for PageCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PageCache")
-            .field("pages", &self.pages.len())
-            .field("bytes", &self.bytes())
-            .finish_non_exhaustive()
+        f.debug_struct("PageCache").field("usage", &self.usage()).finish_non_exhaustive()
     }
 }
 
@@ -129,13 +126,8 @@ impl PageCache {
         self.pages.clear();
     }
 
-    /// Memory that the pages take.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.pages.weight()
-    }
-
-    /// Reads that found their page, and those that did not.
-    pub(crate) fn uses(&self) -> (u64, u64) {
-        (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
+    /// Memory that the pages take in bytes, reads that found theirs, and those that did not.
+    pub(crate) fn usage(&self) -> (u64, u64, u64) {
+        (self.pages.weight(), self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
     }
 }

@@ -9,7 +9,7 @@ use crate::format::superblock;
 use crate::limits::Limits;
 use crate::record::Version;
 
-const BOUNDS: Bounds = Bounds { open_files: 2, numbers: 4 };
+const BOUNDS: Bounds = Bounds { open_files: 2, page_cache_bytes: 0, numbers: 4 };
 
 fn limits() -> Limits {
     Limits { key_segment_bytes: 256, flush_key_bytes: 1, ..Limits::default() }

@@ -16,11 +16,13 @@ pub(crate) struct Family {
     pub(crate) longest: u64,
 }
 
-/// How many there may be.
+/// How much there may be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// Files that are kept open.
     pub(crate) open_files: usize,
+    /// Memory for a cache of their pages.
+    pub(crate) page_cache_bytes: usize,
     /// Numbers that are used while there are free ones among them: 65,536, but in tests.
     pub(crate) numbers: u32,
 }
@@ -28,11 +30,12 @@ pub(crate) struct Bounds {
 impl Bounds {
     /// What a store's options say for its values.
     pub(crate) fn of_values(options: &Options) -> Bounds {
-        Bounds { open_files: options.open_files(), numbers: 1 << 16 }
+        Bounds { open_files: options.open_files(), page_cache_bytes: options.page_cache_bytes, numbers: 1 << 16 }
     }
 
     /// And for its keys: segments of the key log are fewer, and read less often.
     pub(crate) fn of_keys(options: &Options) -> Bounds {
-        Bounds { open_files: (options.open_files() / 8).max(1), numbers: options.limits.key_segments }
+        let open_files = (options.open_files() / 8).max(1);
+        Bounds { open_files, page_cache_bytes: 0, numbers: options.limits.key_segments }
     }
 }

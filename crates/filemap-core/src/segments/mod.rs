@@ -22,7 +22,6 @@ use crate::error::{Error, Result};
 use crate::files::check_header;
 use crate::format::header::{self, FileHeader, Kind};
 use crate::log::scan::{Framing, Scan};
-
 use crate::primitive::Mutex;
 use crate::record::now_ms;
 use crate::sync::lock;
@@ -139,7 +138,7 @@ impl Segments {
         let this = Segments {
             family,
             dictionaries,
-            pages: None,
+            pages: PageCache::new(bounds.page_cache_bytes),
             dir,
             store_id,
             access,
@@ -154,11 +153,6 @@ impl Segments {
         };
         this.look_anew()?;
         Ok(this)
-    }
-
-    /// These segments with a page cache of so many bytes; without one for 0.
-    pub(crate) fn caching(self, bytes: usize) -> Segments {
-        Segments { pages: PageCache::new(bytes), ..self }
     }
 
     /// Looks for segments that another process has added or removed. What is `settled` is not looked at again, if there is
@@ -513,7 +507,7 @@ mod tests {
     fn a_segment_that_goes_counts_until_its_file_is_gone() {
         let temp = tempfile::tempdir().unwrap();
         let dir = Arc::new(OsDir::open(temp.path()).unwrap());
-        let bounds = Bounds { open_files: 8, numbers: 9 };
+        let bounds = Bounds { open_files: 8, page_cache_bytes: 0, numbers: 9 };
         let segments = Segments::open(&VALUES, dir, [1; 16], Access::Write, bounds).unwrap();
         let gone = [segments.begin(0).unwrap(), segments.begin(0).unwrap()];
         assert_eq!(segments.bytes().0, 2 * FIRST_RECORD);

@@ -92,9 +92,8 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
             return Err(error);
         }
         check_canonicalizer(&current, &options)?;
-        let bounds = Bounds::of_values(&options);
-        let segments = Segments::open(&VALUES, Arc::clone(&dir), current.store_id, access, bounds)?;
-        let segments = Arc::new(segments.caching(options.page_cache_bytes));
+        let segments =
+            Arc::new(Segments::open(&VALUES, Arc::clone(&dir), current.store_id, access, Bounds::of_values(&options))?);
         segments.dictionaries.set_memory(options.dictionary_memory_bytes);
         let keys = match KeyLog::open(Arc::clone(&dir), access, &current, Bounds::of_keys(&options)) {
             // The writer may have removed what it names since: then there is a newer superblock.

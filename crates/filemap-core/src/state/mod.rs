@@ -308,8 +308,7 @@ impl Shared {
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        let c = &self.counters;
-        let tables = self.tables.load();
+        let (c, tables) = (&self.counters, self.tables.load());
         let both = || [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten();
         let (value_bytes, value_disk) = self.segments.bytes();
         let (key_bytes, key_disk) = self.keys.bytes();
@@ -319,8 +318,7 @@ impl Shared {
         let current = self.latest.load();
         let (space, get, verified) = (self.space(), Counters::get, self.verified());
         let (dictionaries, dictionary_bytes) = self.segments.dictionaries.size();
-        let pages = self.segments.pages.as_ref();
-        let (page_cache_hits, page_cache_misses) = pages.map_or((0, 0), PageCache::uses);
+        let cache = self.segments.pages.as_ref().map_or((0, 0, 0), PageCache::usage);
         Stats {
             indexed_keys: current.index.keys,
             indexed_versions: current.versions,
@@ -337,9 +335,9 @@ impl Shared {
             dictionaries,
             dictionary_bytes,
             dictionary_memory_bytes: self.segments.dictionaries.memory_bytes(),
-            page_cache_bytes: pages.map_or(0, PageCache::bytes),
-            page_cache_hits,
-            page_cache_misses,
+            page_cache_bytes: cache.0,
+            page_cache_hits: cache.1,
+            page_cache_misses: cache.2,
             puts: get(&c.puts),
             unchanged_puts: get(&c.unchanged_puts),
             removes: get(&c.removes),

@@ -34,8 +34,7 @@ impl Files {
     pub(super) fn open(dir: &Arc<dyn Dir>, current: &Superblock, options: &Options) -> Result<Files> {
         let access = Access::Write;
         let bounds = Bounds::of_values(options);
-        let segments = Segments::open(&VALUES, Arc::clone(dir), current.store_id, access, bounds)?;
-        let segments = Arc::new(segments.caching(options.page_cache_bytes));
+        let segments = Arc::new(Segments::open(&VALUES, Arc::clone(dir), current.store_id, access, bounds)?);
         segments.dictionaries.set_memory(options.dictionary_memory_bytes);
         segments.dictionaries.pass_over(current.last_dictionary);
         let keys = KeyLog::open(Arc::clone(dir), access, current, Bounds::of_keys(options))?;

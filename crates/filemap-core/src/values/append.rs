@@ -133,7 +133,14 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let dir = Arc::new(OsDir::open(temp.path()).unwrap());
         let segments = Arc::new(
-            Segments::open(&VALUES, dir, [1; 16], Access::Write, Bounds { open_files: 8, numbers: 9 }).unwrap(),
+            Segments::open(
+                &VALUES,
+                dir,
+                [1; 16],
+                Access::Write,
+                Bounds { open_files: 8, page_cache_bytes: 0, numbers: 9 },
+            )
+            .unwrap(),
         );
         let first = segments.begin(0).unwrap();
         let mut appender = Appender::new(Arc::clone(&segments), first, FIRST_RECORD, 4096).unwrap();
