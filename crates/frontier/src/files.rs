@@ -3,7 +3,7 @@
 //! Invariants: a file replaced by [`replace`] is the old one or the new one after any crash; nothing is written after [`Poison`] is set.
 
 use std::io;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use filemap_io::{Access, Dir, File, Lock, Locking};
 
@@ -156,6 +156,18 @@ pub(crate) fn header(magic: [u8; 8], id: &[u8; 16], number: u64) -> [u8; HEADER_
     let crc = crc32fast::hash(&bytes[..HEADER_BYTES - 4]);
     bytes[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
     bytes
+}
+
+/// A new file with its header, durable but for its name; one of that name is removed.
+///
+/// # Errors
+/// `Io`.
+pub(crate) fn create(dir: &dyn Dir, name: &str, magic: [u8; 8], id: &[u8; 16], number: u64) -> Result<Arc<dyn File>> {
+    remove(dir, name)?;
+    let file = dir.open(name, Access::Create).map_err(Error::io("create", name))?;
+    file.write_at(&header(magic, id, number), 0).map_err(Error::io("write", name))?;
+    file.sync().map_err(Error::io("sync", name))?;
+    Ok(file)
 }
 
 /// The id and the number in a file's header.

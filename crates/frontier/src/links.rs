@@ -87,10 +87,7 @@ impl Links {
     /// A new file, durable but for its name.
     pub(crate) fn create(dir: &dyn Dir, id: [u8; 16], number: u64) -> Result<Links> {
         let name = name(number);
-        files::remove(dir, &name)?;
-        let file = dir.open(&name, Access::Create).map_err(Error::io("create", &name))?;
-        file.write_at(&files::header(MAGIC, &id, number), 0).map_err(Error::io("write", &name))?;
-        file.sync().map_err(Error::io("sync", &name))?;
+        let file = files::create(dir, &name, MAGIC, &id, number)?;
         Ok(Links::with(file, id, Place { number, bytes: START, lists: 0, block: START, at: 0 }))
     }
 
