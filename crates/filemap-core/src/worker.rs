@@ -85,7 +85,7 @@ pub(crate) fn with_help<T>(help: &(dyn Fn() + Sync), end: &dyn Fn(), work: impl 
     }
     // A model checker knows nothing of these.
     let most = if cfg!(filemap_shuttle) { 0 } else { MOST_HELPERS };
-    let helpers = std::thread::available_parallelism().map_or(0, |n| n.get().min(most));
+    let helpers = processors().min(most);
     std::thread::scope(|scope| {
         let ending = Ending(end);
         let start = |_| std::thread::Builder::new().name("filemap-help".into()).spawn_scoped(scope, help).ok();
