@@ -9,9 +9,9 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use filemap_io::{Access, Advice, Dir, File, Locking, Map, OsDir};
+use filemap_io::sim::Stop;
+use filemap_io::{Dir, OsDir};
 use frontier::{Error, Fetched, Frontier, FrontierOptions, Next, PageId, Recrawl};
 
 const FOLDER: &str = "FRONTIER_KILL_FOLDER";
@@ -52,102 +52,14 @@ fn say(word: &str) {
     io::stdout().flush().expect("a pipe");
 }
 
-/// Calls that are left; when none is, the process waits to be killed.
-#[derive(Clone, Debug)]
-struct Left(Arc<AtomicU64>);
-
-impl Left {
-    fn change(&self) {
-        if self.0.fetch_sub(1, Ordering::SeqCst) == 0 {
-            say(STOPPED);
-            loop {
-                std::thread::park();
-            }
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Stopping<T: ?Sized> {
-    left: Left,
-    inner: Arc<T>,
-}
-
-impl Dir for Stopping<dyn Dir> {
-    fn path(&self) -> &Path {
-        self.inner.path()
-    }
-    fn list(&self) -> io::Result<Vec<String>> {
-        self.inner.list()
-    }
-    fn open(&self, name: &str, access: Access) -> io::Result<Arc<dyn File>> {
-        self.left.change();
-        let inner = self.inner.open(name, access)?;
-        Ok(Arc::new(Stopping { left: self.left.clone(), inner }))
-    }
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.left.change();
-        self.inner.rename(from, to)
-    }
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.left.change();
-        self.inner.remove(name)
-    }
-    fn sync(&self) -> io::Result<()> {
-        self.left.change();
-        self.inner.sync()
-    }
-    fn lock(&self, name: &str) -> io::Result<Locking> {
-        self.inner.lock(name)
-    }
-    fn free_bytes(&self) -> io::Result<u64> {
-        self.inner.free_bytes()
-    }
-    fn random(&self, buf: &mut [u8]) -> io::Result<()> {
-        self.inner.random(buf)
-    }
-}
-
-impl File for Stopping<dyn File> {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.inner.read_at(buf, offset)
-    }
-    /// A write is stopped in its middle: its first half is there.
-    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        let half = data.len() / 2;
-        self.inner.write_at(&data[..half], offset)?;
-        self.left.change();
-        self.inner.write_at(&data[half..], offset + half as u64)
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.inner.len()
-    }
-    fn allocated_bytes(&self) -> io::Result<u64> {
-        self.inner.allocated_bytes()
-    }
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.left.change();
-        self.inner.set_len(len)
-    }
-    fn sync(&self) -> io::Result<()> {
-        self.left.change();
-        self.inner.sync()
-    }
-    fn advise(&self, advice: Advice, offset: u64, len: u64) {
-        self.inner.advise(advice, offset, len);
-    }
-    fn map(&self, offset: u64, len: usize) -> io::Result<Arc<dyn Map>> {
-        self.inner.map(offset, len)
-    }
-}
-
 /// What the child does; nothing, unless it is one.
 #[test]
 fn the_child_crawls_and_says_what_is_committed() {
     let (Ok(folder), Ok(call)) = (std::env::var(FOLDER), std::env::var(CALL)) else { return };
-    let left = Left(Arc::new(AtomicU64::new(call.parse().expect("a number"))));
+    let stop = Stop::never(|| say(STOPPED));
+    stop.after(call.parse().expect("a number"));
     let inner: Arc<dyn Dir> = Arc::new(OsDir::open(Path::new(&folder)).expect("the folder"));
-    let dir: Arc<dyn Dir> = Arc::new(Stopping { left, inner });
+    let dir = stop.over(inner);
     let mut frontier = Frontier::create_in(dir, options()).expect("made");
     let seeds: Vec<String> = (0..30).map(url).collect();
     frontier.seed(&seeds.iter().map(|seed| &seed[..]).collect::<Vec<&str>>(), 0).expect("seeded");

@@ -8,9 +8,9 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
-use filemap_io::{Access, Advice, Dir, File, Locking, Map, OsDir};
+use filemap_io::sim::Stop;
+use filemap_io::{Dir, OsDir};
 use urlindex::{BloomOptions, DiskOptions, DiskUrlSet, Error, FrontFilter, SeenSet, TwoTierSet};
 
 const FOLDER: &str = "URLINDEX_KILL_FOLDER";
@@ -35,112 +35,27 @@ fn url(i: u64) -> Vec<u8> {
     format!("http://h{}.example.com/page/{i}", i % 7).into_bytes()
 }
 
-/// Calls that are left; when none is, the process waits to be killed. Below 0 they do not count.
-#[derive(Clone, Debug)]
-struct Left(Arc<AtomicI64>);
-
-impl Left {
-    fn change(&self) {
-        if self.0.load(Ordering::SeqCst) >= 0 && self.0.fetch_sub(1, Ordering::SeqCst) == 0 {
-            println!("\n{STOPPED}");
-            io::stdout().flush().expect("a pipe");
-            loop {
-                std::thread::park();
-            }
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Stopping<T: ?Sized> {
-    left: Left,
-    inner: Arc<T>,
-}
-
-impl Dir for Stopping<dyn Dir> {
-    fn path(&self) -> &Path {
-        self.inner.path()
-    }
-    fn list(&self) -> io::Result<Vec<String>> {
-        self.inner.list()
-    }
-    fn open(&self, name: &str, access: Access) -> io::Result<Arc<dyn File>> {
-        self.left.change();
-        let inner = self.inner.open(name, access)?;
-        Ok(Arc::new(Stopping { left: self.left.clone(), inner }))
-    }
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.left.change();
-        self.inner.rename(from, to)
-    }
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.left.change();
-        self.inner.remove(name)
-    }
-    fn sync(&self) -> io::Result<()> {
-        self.left.change();
-        self.inner.sync()
-    }
-    fn lock(&self, name: &str) -> io::Result<Locking> {
-        self.inner.lock(name)
-    }
-    fn free_bytes(&self) -> io::Result<u64> {
-        self.inner.free_bytes()
-    }
-    fn random(&self, buf: &mut [u8]) -> io::Result<()> {
-        self.inner.random(buf)
-    }
-}
-
-impl File for Stopping<dyn File> {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.inner.read_at(buf, offset)
-    }
-    /// A write is stopped in its middle: its first half is there.
-    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        let half = data.len() / 2;
-        self.inner.write_at(&data[..half], offset)?;
-        self.left.change();
-        self.inner.write_at(&data[half..], offset + half as u64)
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.inner.len()
-    }
-    fn allocated_bytes(&self) -> io::Result<u64> {
-        self.inner.allocated_bytes()
-    }
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.left.change();
-        self.inner.set_len(len)
-    }
-    fn sync(&self) -> io::Result<()> {
-        self.left.change();
-        self.inner.sync()
-    }
-    fn advise(&self, advice: Advice, offset: u64, len: u64) {
-        self.inner.advise(advice, offset, len);
-    }
-    fn map(&self, offset: u64, len: usize) -> io::Result<Arc<dyn Map>> {
-        self.inner.map(offset, len)
-    }
+fn say_stopped() {
+    println!("\n{STOPPED}");
+    io::stdout().flush().expect("a pipe");
 }
 
 /// What the child does; nothing, unless it is one.
 #[test]
 fn the_child_fills_a_set_and_merges_it() {
     let (Ok(folder), Ok(call)) = (std::env::var(FOLDER), std::env::var(CALL)) else { return };
-    let left = Left(Arc::new(AtomicI64::new(-1)));
+    let stop = Stop::never(say_stopped);
     let inner: Arc<dyn Dir> = Arc::new(OsDir::open(Path::new(&folder)).expect("the folder"));
-    let dir: Arc<dyn Dir> = Arc::new(Stopping { left: left.clone(), inner });
+    let dir = stop.over(inner);
     let set = TwoTierSet::create(dir, "seen", options(), &filter()).expect("made");
     for part in [0..8_000, 8_000..12_000, 12_000..SYNCED] {
         insert(&set, part);
     }
     set.sync().expect("synced");
-    left.0.store(call.parse().expect("a number"), Ordering::SeqCst);
+    stop.after(call.parse().expect("a number"));
     insert(&set, SYNCED..ALL);
     set.save_filter().expect("saved");
-    left.0.store(-1, Ordering::SeqCst);
+    stop.disarm();
     println!("\n{DONE}");
 }
 

@@ -20,6 +20,7 @@
 mod dir;
 mod image;
 mod state;
+mod stop;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -27,6 +28,7 @@ use crate::Dir;
 
 pub use image::{Level, Loss, Snapshot};
 use state::State;
+pub use stop::Stop;
 
 /// Bytes that reach the device whole or not at all.
 pub const SECTOR_BYTES: usize = 512;
