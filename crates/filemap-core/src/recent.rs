@@ -412,7 +412,7 @@ mod tests {
         (0..KEYS).for_each(put);
         let done = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|s| {
-            for reader in 0..3 {
+            let reader = |reader| {
                 let (t, key, done) = (&t, &key, &done);
                 s.spawn(move || {
                     let mut i = reader;
@@ -421,13 +421,15 @@ mod tests {
                         let found = t.find(i % BUCKETS, &key(i)).unwrap_or_else(|| panic!("{i} is lost"));
                         assert_eq!((found.best.unwrap().version.sequence - 1) % KEYS, i);
                     }
-                });
-            }
+                })
+            };
+            let readers: Vec<_> = (0..3).map(reader).collect();
             // In an order that reaches into the buckets, not always to their ends.
             for n in 0..100_000u64 {
                 put(KEYS + n / KEYS * KEYS + n.wrapping_mul(0x9e37_79b9) % KEYS);
             }
             done.store(true, Ordering::Relaxed);
+            readers.into_iter().for_each(|r| r.join().unwrap());
         });
     }
 

@@ -207,25 +207,28 @@ mod tests {
         let (syncs, appended) = (AtomicU64::new(0), AtomicU64::new(0));
         let round_over = std::sync::Barrier::new(THREADS as usize);
         std::thread::scope(|s| {
-            for _ in 0..THREADS {
-                s.spawn(|| {
-                    for round in 1..=ROUNDS {
-                        let mine = appended.fetch_add(1, Ordering::SeqCst) + 1;
-                        let sync = || {
-                            let to = appended.load(Ordering::SeqCst);
-                            // The device is slower than all appends: so the second sync of a round is for all.
-                            while appended.load(Ordering::SeqCst) < round * THREADS {
-                                std::thread::yield_now();
-                            }
-                            syncs.fetch_add(1, Ordering::SeqCst);
-                            Ok(to)
-                        };
-                        group.wait_for(mine, true, sync).unwrap();
-                        assert!(group.synced() >= mine);
-                        round_over.wait();
-                    }
-                });
-            }
+            let threads: Vec<_> = (0..THREADS)
+                .map(|_| {
+                    s.spawn(|| {
+                        for round in 1..=ROUNDS {
+                            let mine = appended.fetch_add(1, Ordering::SeqCst) + 1;
+                            let sync = || {
+                                let to = appended.load(Ordering::SeqCst);
+                                // The device is slower than all appends: so the second sync of a round is for all.
+                                while appended.load(Ordering::SeqCst) < round * THREADS {
+                                    std::thread::yield_now();
+                                }
+                                syncs.fetch_add(1, Ordering::SeqCst);
+                                Ok(to)
+                            };
+                            group.wait_for(mine, true, sync).unwrap();
+                            assert!(group.synced() >= mine);
+                            round_over.wait();
+                        }
+                    })
+                })
+                .collect();
+            threads.into_iter().for_each(|t| t.join().unwrap());
         });
         let syncs = syncs.load(Ordering::SeqCst);
         assert!((ROUNDS..=2 * ROUNDS).contains(&syncs), "{syncs} syncs in {ROUNDS} rounds");
@@ -238,19 +241,22 @@ mod tests {
         let (syncs, appended) = (AtomicU64::new(0), AtomicU64::new(0));
         let all_inside = std::sync::Barrier::new(THREADS as usize);
         std::thread::scope(|s| {
-            for _ in 0..THREADS {
-                s.spawn(|| {
-                    let _inside = group.enter();
-                    all_inside.wait();
-                    let mine = appended.fetch_add(1, Ordering::SeqCst) + 1;
-                    let sync = || {
-                        syncs.fetch_add(1, Ordering::SeqCst);
-                        Ok(appended.load(Ordering::SeqCst))
-                    };
-                    group.wait_for(mine, true, sync).unwrap();
-                    assert!(group.synced() >= mine);
-                });
-            }
+            let threads: Vec<_> = (0..THREADS)
+                .map(|_| {
+                    s.spawn(|| {
+                        let _inside = group.enter();
+                        all_inside.wait();
+                        let mine = appended.fetch_add(1, Ordering::SeqCst) + 1;
+                        let sync = || {
+                            syncs.fetch_add(1, Ordering::SeqCst);
+                            Ok(appended.load(Ordering::SeqCst))
+                        };
+                        group.wait_for(mine, true, sync).unwrap();
+                        assert!(group.synced() >= mine);
+                    })
+                })
+                .collect();
+            threads.into_iter().for_each(|t| t.join().unwrap());
         });
         assert_eq!(syncs.load(Ordering::SeqCst), 1);
         let inside = group.enter();

@@ -52,7 +52,7 @@ fn readers_see_whole_pages_that_never_go_back_in_time() {
             Store::open_read_only(store.path(), options()).unwrap(),
             Store::open_read_only(store.path(), options()).unwrap(),
         ];
-        for (n, reader) in readers.into_iter().enumerate() {
+        let start = |(n, reader): (usize, Store)| {
             let (acknowledged, done) = (&acknowledged, &done);
             s.spawn(move || {
                 let mut seen = vec![0; KEYS as usize];
@@ -77,8 +77,9 @@ fn readers_see_whole_pages_that_never_go_back_in_time() {
                         break;
                     }
                 }
-            });
-        }
+            })
+        };
+        let readers: Vec<_> = readers.into_iter().enumerate().map(start).collect();
         let writers: Vec<_> = (0..2u64)
             .map(|w| {
                 let (store, acknowledged) = (store.clone(), &acknowledged);
@@ -100,6 +101,7 @@ fn readers_see_whole_pages_that_never_go_back_in_time() {
             writer.join().unwrap();
         }
         done.store(true, Ordering::Relaxed);
+        readers.into_iter().for_each(|r| r.join().unwrap());
     });
     let stats = store.stats();
     assert!(stats.checkpoints >= 11 && stats.segments > 4, "{stats:?}");
@@ -117,7 +119,7 @@ fn lists_meet_every_key_once_while_checkpoints_run() {
     }
     let done = AtomicBool::new(false);
     std::thread::scope(|s| {
-        s.spawn(|| {
+        let writer = s.spawn(|| {
             for round in 1..12 {
                 for i in 0..KEYS {
                     store.put(&Record::new(&key(i), &body(i, round)).time(round as i64)).unwrap();
@@ -138,6 +140,7 @@ fn lists_meet_every_key_once_while_checkpoints_run() {
                 break;
             }
         }
+        writer.join().unwrap();
     });
 }
 
@@ -150,7 +153,7 @@ fn a_live_store_verifies_clean_and_its_pages_are_those_of_the_beginning() {
     }
     let done = AtomicBool::new(false);
     std::thread::scope(|s| {
-        s.spawn(|| {
+        let writer = s.spawn(|| {
             for round in 1..40 {
                 for i in 0..KEYS {
                     store.put_if_changed(&Record::new(&key(i), &body(i, round / 2)).time(round as i64)).unwrap();
@@ -173,6 +176,7 @@ fn a_live_store_verifies_clean_and_its_pages_are_those_of_the_beginning() {
                 break;
             }
         }
+        writer.join().unwrap();
     });
 }
 

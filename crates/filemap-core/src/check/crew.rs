@@ -240,11 +240,12 @@ mod tests {
         let crew = Crew::new(&none);
         assert_eq!(all(&crew, 3000), expected);
         std::thread::scope(|scope| {
-            (0..3).for_each(|_| drop(scope.spawn(|| crew.help())));
+            let helpers: Vec<_> = (0..3).map(|_| scope.spawn(|| crew.help())).collect();
             for _ in 0..3 {
                 assert_eq!(all(&crew, 3000), expected);
             }
             crew.end();
+            helpers.into_iter().for_each(|h| h.join().unwrap());
         });
     }
 }

@@ -177,7 +177,7 @@ fn readers_never_miss_a_key_while_pages_are_reused() {
     apply(&mut writer, &all, &mut |_, _| {});
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|s| {
-        for t in 0..2 {
+        let reader = |t| {
             let (index, done) = (&index, &done);
             s.spawn(move || {
                 let mut i = t;
@@ -186,13 +186,15 @@ fn readers_never_miss_a_key_while_pages_are_reused() {
                     let keys = found(index, hash(i));
                     assert!(keys.len() == 1 && keys[0] % 100_000 == i, "{i}: {keys:?}");
                 }
-            });
-        }
+            })
+        };
+        let readers: Vec<_> = (0..2).map(reader).collect();
         for round in 1..20u64 {
             let batch: BTreeMap<u64, u64> = (1..20_000).map(|i| (hash(i), i + round * 100_000)).collect();
             apply(&mut writer, &batch, &mut |_, _| {});
         }
         done.store(true, Ordering::Relaxed);
+        readers.into_iter().for_each(|r| r.join().unwrap());
     });
 }
 

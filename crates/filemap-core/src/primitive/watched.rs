@@ -188,8 +188,7 @@ mod tests {
             (0..EACH).for_each(|_| *counter.lock().unwrap() += 1);
         };
         std::thread::scope(|s| {
-            s.spawn(count);
-            s.spawn(count);
+            [s.spawn(count), s.spawn(count)].into_iter().for_each(|t| t.join().unwrap());
         });
         assert_eq!(*counter.lock().unwrap(), 2 * EACH);
     }
