@@ -1,99 +1,108 @@
 //! Where the blocks of a trie lie: slabs of memory, given out in units of a cache line.
 //!
-//! A block is named by its number, which it keeps however often it is moved to a longer place. Places that were left are used
-//! again by blocks of the same size, and blocks of all sizes are always growing, so that few stay empty.
+//! A block is named by its address, the number of its first unit over all slabs, so that who knows the address needs no table on the
+//! way to the bytes; who moves a block tells the one block that leads to it. Places that were left are used again by blocks of the same
+//! size, and blocks of all sizes are always growing, so that few stay empty.
+//!
+//! Invariant: a block begins with the number of its units (2 bytes), which is the arena's; the rest is its owner's.
 
 /// A cache line.
-const UNIT_BYTES: usize = 64;
+pub(super) const UNIT_BYTES: usize = 64;
 const SLAB_UNITS: usize = 1 << 14;
 const SLAB_BYTES: usize = SLAB_UNITS * UNIT_BYTES;
+const _: () = assert!(SLAB_UNITS <= u16::MAX as usize);
 
 /// The longest block, in bytes.
 pub(super) const BLOCK_BYTES_MAX: usize = SLAB_BYTES;
+/// So many of a block's first bytes are the arena's.
+pub(super) const UNITS_BYTES: usize = 2;
 
-/// The number of a block.
-pub(super) type BlockId = u32;
-
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    /// In units, over all slabs.
-    at: u32,
-    bytes: u32,
-}
+/// The number of a block's first unit.
+pub(super) type Address = u32;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
-    slabs: Vec<Box<[u8]>>,
+    slabs: Vec<Slab>,
     /// Units given out of the last slab.
     used: usize,
     /// Left places, by their units.
-    free: Vec<Vec<u32>>,
-    places: Vec<Place>,
+    free: Vec<Vec<Address>>,
+}
+
+/// A little longer than its units, which begin where a cache line does.
+#[derive(Debug)]
+struct Slab {
+    bytes: Box<[u8]>,
+    start: usize,
+}
+
+impl Slab {
+    fn new() -> Slab {
+        let bytes = vec![0; SLAB_BYTES + UNIT_BYTES].into_boxed_slice();
+        // It may decline to say, which costs time only.
+        let start = bytes.as_ptr().align_offset(UNIT_BYTES).min(UNIT_BYTES);
+        Slab { bytes, start }
+    }
 }
 
 impl Arena {
-    /// How many blocks there are; they are numbered from 0 on.
-    pub(super) fn len(&self) -> usize {
-        self.places.len()
+    /// A new block of at least so many bytes, which are those that some other one has left.
+    pub(super) fn add(&mut self, bytes: usize) -> Address {
+        let units = units(bytes);
+        let at = self.allocate(units);
+        let (slab, offset) = split(at);
+        let slab = &mut self.slabs[slab];
+        slab.bytes[slab.start + offset..][..UNITS_BYTES].copy_from_slice(&(units as u16).to_le_bytes());
+        at
     }
 
-    /// A new block with these bytes.
-    pub(super) fn add(&mut self, bytes: &[u8]) -> BlockId {
-        let id = self.places.len() as BlockId;
-        let at = self.allocate(units(bytes.len()));
-        self.places.push(Place { at, bytes: bytes.len() as u32 });
-        self.at_mut(at, bytes.len()).copy_from_slice(bytes);
-        id
+    /// Gives a block back.
+    pub(super) fn remove(&mut self, at: Address) {
+        let units = self.bytes(at).len() / UNIT_BYTES;
+        self.release(at, units);
     }
 
     #[inline]
-    pub(super) fn bytes(&self, id: BlockId) -> &[u8] {
-        let Place { at, bytes } = self.places[id as usize];
+    pub(super) fn bytes(&self, at: Address) -> &[u8] {
         let (slab, offset) = split(at);
-        &self.slabs[slab][offset..offset + bytes as usize]
+        let slab = &self.slabs[slab];
+        let rest = &slab.bytes[slab.start + offset..];
+        &rest[..usize::from(u16::from_le_bytes([rest[0], rest[1]])) * UNIT_BYTES]
     }
 
-    /// Gives a block other bytes.
-    pub(super) fn replace(&mut self, id: BlockId, with: &[u8]) {
-        let Place { mut at, bytes } = self.places[id as usize];
-        if units(with.len()) != units(bytes as usize) {
-            self.release(at, units(bytes as usize));
-            at = self.allocate(units(with.len()));
-            self.places[id as usize].at = at;
-        }
-        self.places[id as usize].bytes = with.len() as u32;
-        self.at_mut(at, with.len()).copy_from_slice(with);
+    #[inline]
+    pub(super) fn bytes_mut(&mut self, at: Address) -> &mut [u8] {
+        let (slab, offset) = split(at);
+        let slab = &mut self.slabs[slab];
+        let rest = &mut slab.bytes[slab.start + offset..];
+        let units = usize::from(u16::from_le_bytes([rest[0], rest[1]]));
+        &mut rest[..units * UNIT_BYTES]
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
         let free: usize = self.free.iter().map(|places| places.capacity() * 4 + size_of::<Vec<u32>>()).sum();
-        (self.slabs.len() * SLAB_BYTES + self.places.capacity() * size_of::<Place>() + free) as u64
+        (self.slabs.len() * (SLAB_BYTES + UNIT_BYTES) + self.slabs.capacity() * size_of::<Slab>() + free) as u64
     }
 
-    fn at_mut(&mut self, at: u32, bytes: usize) -> &mut [u8] {
-        let (slab, offset) = split(at);
-        &mut self.slabs[slab][offset..offset + bytes]
-    }
-
-    fn allocate(&mut self, units: usize) -> u32 {
+    fn allocate(&mut self, units: usize) -> Address {
         if let Some(at) = self.free.get_mut(units).and_then(Vec::pop) {
             return at;
         }
         if self.slabs.is_empty() || self.used + units > SLAB_UNITS {
             if !self.slabs.is_empty() && self.used < SLAB_UNITS {
                 let rest = SLAB_UNITS - self.used;
-                self.release(((self.slabs.len() - 1) * SLAB_UNITS + self.used) as u32, rest);
+                self.release(((self.slabs.len() - 1) * SLAB_UNITS + self.used) as Address, rest);
             }
-            self.slabs.push(vec![0; SLAB_BYTES].into_boxed_slice());
+            self.slabs.push(Slab::new());
             self.used = 0;
         }
         let at = (self.slabs.len() - 1) * SLAB_UNITS + self.used;
         self.used += units;
-        at as u32
+        at as Address
     }
 
-    fn release(&mut self, at: u32, units: usize) {
+    fn release(&mut self, at: Address, units: usize) {
         if self.free.len() <= units {
             self.free.resize_with(units + 1, Vec::new);
         }
@@ -105,7 +114,8 @@ fn units(bytes: usize) -> usize {
     bytes.div_ceil(UNIT_BYTES).max(1)
 }
 
-fn split(at: u32) -> (usize, usize) {
+#[inline]
+fn split(at: Address) -> (usize, usize) {
     (at as usize / SLAB_UNITS, at as usize % SLAB_UNITS * UNIT_BYTES)
 }
 
@@ -114,23 +124,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_keep_their_bytes_while_they_grow_shrink_and_move() {
+    fn blocks_keep_their_bytes_while_others_come_and_go() {
         let mut rng = fastrand::Rng::with_seed(1);
-        let (mut arena, mut expected) = (Arena::default(), Vec::<Vec<u8>>::new());
+        let (mut arena, mut expected) = (Arena::default(), Vec::<(Address, Vec<u8>)>::new());
         for _ in 0..20_000 {
-            if expected.len() < 50 || rng.u8(..100) == 0 {
-                let bytes = vec![rng.u8(..); rng.usize(..300)];
-                assert_eq!(arena.add(&bytes) as usize, expected.len());
-                expected.push(bytes);
-                continue;
+            if expected.len() > 50 && rng.bool() {
+                let (at, _) = expected.swap_remove(rng.usize(..expected.len()));
+                arena.remove(at);
             }
-            let id = rng.usize(..expected.len());
-            expected[id] = vec![rng.u8(..); rng.usize(..600)];
-            arena.replace(id as BlockId, &expected[id]);
+            let bytes = vec![rng.u8(..); rng.usize(..600)];
+            let at = arena.add(UNITS_BYTES + bytes.len());
+            assert_eq!(arena.bytes(at).len(), (UNITS_BYTES + bytes.len()).div_ceil(UNIT_BYTES) * UNIT_BYTES);
+            arena.bytes_mut(at)[UNITS_BYTES..][..bytes.len()].copy_from_slice(&bytes);
+            expected.push((at, bytes));
+            if expected.len() > 60 {
+                let (at, _) = expected.swap_remove(0);
+                arena.remove(at);
+            }
         }
-        for (id, bytes) in expected.iter().enumerate() {
-            assert_eq!(arena.bytes(id as BlockId), bytes);
+        for (at, bytes) in &expected {
+            assert_eq!(&arena.bytes(*at)[UNITS_BYTES..][..bytes.len()], bytes);
         }
-        assert!(arena.memory_bytes() >= expected.iter().map(|bytes| bytes.len() as u64).sum());
+        assert!(arena.memory_bytes() >= expected.iter().map(|(_, bytes)| bytes.len() as u64).sum());
+        assert!(arena.memory_bytes() < 4 << 20, "places are used again");
     }
 }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::key::Key;
 use super::symbols::Symbols;
 
 /// The number of a code among those of its trie; 0 is [`Code::Raw`].
@@ -27,15 +28,15 @@ pub(super) struct Comparison {
 }
 
 impl Code {
-    /// Compares an edge with a text, decoding no more of it than is alike.
+    /// Compares an edge with what a key has from a place on, decoding no more of it than is alike.
     #[inline]
-    pub(super) fn compare(&self, edge: &[u8], text: &[u8]) -> Comparison {
+    pub(super) fn compare(&self, edge: &[u8], key: &Key<'_>, at: usize) -> Comparison {
         match self {
             Code::Raw => {
-                let common = common(edge, text);
+                let common = common(edge, &key.text[at..]);
                 Comparison { common, next: edge.get(common).copied() }
             }
-            Code::Symbols(symbols) => symbols.compare(edge, text),
+            Code::Symbols(symbols) => symbols.compare(edge, key, at),
         }
     }
 
@@ -52,17 +53,6 @@ impl Code {
         match self {
             Code::Raw => edge.extend_from_slice(text),
             Code::Symbols(symbols) => symbols.encode(text, edge),
-        }
-    }
-
-    /// The byte at `at` of an edge's text; appends, as an edge, what follows it.
-    pub(super) fn split(&self, edge: &[u8], at: usize, after: &mut Vec<u8>) -> u8 {
-        match self {
-            Code::Raw => {
-                after.extend_from_slice(&edge[at + 1..]);
-                edge[at]
-            }
-            Code::Symbols(symbols) => symbols.split(edge, at, after),
         }
     }
 

@@ -12,10 +12,12 @@
 //! The set is in memory only: [`UrlTrie::save`] writes a [`file`](mod@file) of it, [`UrlTrie::load`] reads one.
 
 mod arena;
-mod block;
 mod code;
 mod file;
+mod inner;
 mod iter;
+mod key;
+mod leaf;
 mod symbols;
 mod training;
 mod tree;

@@ -7,6 +7,7 @@
 //! Invariants: every single byte is a symbol; no symbol is there twice; a symbol's code is its number.
 
 use super::code::Comparison;
+use super::key::Key;
 
 /// Codes of one byte.
 pub(super) const SHORT_CODES: usize = 192;
@@ -79,13 +80,13 @@ impl Symbols {
     }
 
     #[inline]
-    pub(super) fn compare(&self, mut edge: &[u8], text: &[u8]) -> Comparison {
-        let mut common = 0;
+    pub(super) fn compare(&self, mut edge: &[u8], key: &Key<'_>, at: usize) -> Comparison {
+        let (padded, mut common) = (&key.padded()[at..], 0);
+        let len_left = key.len() - at;
         while let Some((symbol, len, rest)) = self.first(edge) {
-            let left = &text[common..];
-            let differing = symbol ^ head(left);
-            // The length differs from whatever the text has there, or the symbol ends before it.
-            let alike = (differing.trailing_zeros() as usize / 8).min(left.len());
+            let differing = symbol ^ head(&padded[common..]);
+            // The length differs from whatever the key has there, or the symbol ends before it.
+            let alike = (differing.trailing_zeros() as usize / 8).min(len_left - common);
             if alike < len {
                 return Comparison { common: common + alike, next: Some((symbol >> (8 * alike)) as u8) };
             }
@@ -128,21 +129,6 @@ impl Symbols {
             numbers.push(number);
             text = &text[len..];
         }
-    }
-
-    /// The byte at `at` of an edge's text; appends, as an edge, what follows it.
-    pub(super) fn split(&self, mut edge: &[u8], mut at: usize, after: &mut Vec<u8>) -> u8 {
-        while let Some((symbol, len, rest)) = self.first(edge) {
-            edge = rest;
-            if at < len {
-                let text = symbol.to_le_bytes();
-                self.encode(&text[at + 1..len], after);
-                after.extend_from_slice(edge);
-                return text[at];
-            }
-            at -= len;
-        }
-        0
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
@@ -290,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn any_text_is_written_compared_and_split_as_itself() {
+    fn any_text_is_written_and_compared_as_itself() {
         let symbols = table(&["http://", "ab", "abab", "ababababababaab", "/index.html", "\0\0", "\0\0\0"]);
         let mut rng = fastrand::Rng::with_seed(11);
         let piece = |rng: &mut fastrand::Rng| match rng.u8(..4) {
@@ -306,17 +292,13 @@ mod tests {
             symbols.decode(&edge, &mut again);
             assert_eq!(again, text);
             let gone = rng.usize(..=text.len());
-            if gone < text.len() {
-                let (mut after, mut rest) = (Vec::new(), Vec::new());
-                assert_eq!(symbols.split(&edge, gone, &mut after), text[gone]);
-                symbols.decode(&after, &mut rest);
-                assert_eq!(rest, text[gone + 1..]);
-            }
             let mut other = text[..gone].to_vec();
             other.extend((0..rng.usize(..4)).flat_map(|_| piece(&mut rng)));
             let common = super::super::code::common(&text, &other);
             let expected = Comparison { common, next: text.get(common).copied() };
-            assert_eq!(symbols.compare(&edge, &other), expected, "{text:?} {other:?}");
+            let before = rng.usize(..300);
+            let key = [&vec![b'a'; before], &other[..]].concat();
+            assert_eq!(symbols.compare(&edge, &Key::new(&key), before), expected, "{text:?} {other:?}");
         }
     }
 

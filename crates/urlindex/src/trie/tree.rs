@@ -1,22 +1,28 @@
 //! The trie as a tree of blocks: how a key is found, inserted, and how a block that is too long is cut.
 //!
-//! Leaves hold keys; the blocks above hold the shortest texts that tell leaves apart, and lead to them. Leaves are written in the newest
-//! [`Code`] when something is put into them, inner blocks always raw: they are few, and every search reads some.
+//! [Leaves](super::leaf) hold keys; the [blocks above](super::inner) hold the shortest texts that tell leaves apart, and lead to them. Leaves are
+//! written in the newest [`Code`] when something is put into them, the blocks above raw: they are few, and every search reads some.
 //!
 //! Invariants: the keys of a block lie between its own separator and the next one in the block above; all leaves have the
 //! same depth; no block is empty, but the root of an empty trie; the first entry of an inner block is its own separator (of
-//! those in the leftmost path, the empty text).
+//! those in the leftmost path, the empty text); every block but the root has one place that leads to it.
 
 use std::sync::Arc;
 
-use super::arena::{Arena, BLOCK_BYTES_MAX, BlockId};
-use super::block::{Block, Kind, Parts, Position};
+use super::arena::{Address, Arena, BLOCK_BYTES_MAX, UNITS_BYTES};
 use super::code::{Code, CodeId, common};
 use super::file::Learnt;
+use super::inner::{self, Inner};
+use super::key::Key;
+use super::leaf::{self, Draft, ENTRIES_MAX, Leaf};
 use super::training;
 
-/// Blocks longer than this are cut. Longer ones take fewer bytes, shorter ones less time.
-const BLOCK_BYTES: usize = 3072;
+/// Leaves longer than this are cut. Longer ones take fewer bytes, shorter ones less time.
+const LEAF_BYTES: usize = 2048;
+/// A leaf that moves has so much room to grow, so that few inserts move one.
+const ROOM_BYTES: usize = 96;
+/// Blocks above the leaves longer than this are cut.
+const INNER_BYTES: usize = 2048;
 /// So many inner blocks above a leaf are enough for more keys than memory holds.
 const DEPTH_MAX: usize = 24;
 
@@ -26,7 +32,8 @@ const INNER_ENTRIES_MIN: usize = 8;
 
 /// The longest key: as many as an inner block must have fit it, and two in a leaf, where a byte may take two.
 pub(super) const KEY_BYTES_MAX: usize = u16::MAX as usize;
-const _: () = assert!(BLOCK_BYTES + (INNER_ENTRIES_MIN + 1) * (KEY_BYTES_MAX + 16) < BLOCK_BYTES_MAX);
+const _: () = assert!(INNER_BYTES + (INNER_ENTRIES_MIN + 1) * (KEY_BYTES_MAX + 16) < BLOCK_BYTES_MAX);
+const _: () = assert!(LEAF_BYTES + ROOM_BYTES + 4 * (KEY_BYTES_MAX + 16) < BLOCK_BYTES_MAX);
 
 /// With so many keys the first table of symbols is made, and with so many times as many each other one: what a crawl finds changes.
 const TRAIN_KEYS: u64 = 1 << 14;
@@ -44,7 +51,7 @@ const CODES_MAX: usize = CodeId::MAX as usize;
 #[derive(Debug)]
 pub(super) struct Tree {
     arena: Arena,
-    root: BlockId,
+    root: Address,
     /// Inner blocks above a leaf.
     depth: usize,
     keys: u64,
@@ -52,8 +59,10 @@ pub(super) struct Tree {
     codes: Vec<Code>,
     /// How many keys there are when the next table is made.
     train_at: u64,
-    /// A block that is being written.
-    scratch: Vec<u8>,
+    /// An edge, a leaf and a part of it that are being written.
+    edge: Vec<u8>,
+    draft: Draft,
+    part: Draft,
 }
 
 impl Default for Tree {
@@ -62,14 +71,24 @@ impl Default for Tree {
     }
 }
 
+/// An inner block on the way to a leaf, and the number of its entry that leads on.
+#[derive(Clone, Copy, Debug, Default)]
+struct Step {
+    at: Address,
+    number: usize,
+}
+
 impl Tree {
     /// An empty tree, whose keys are like those of another one.
     pub(super) fn new(learnt: &Learnt) -> Tree {
         let mut codes = vec![Code::Raw];
         codes.extend(learnt.symbols.iter().map(|symbols| Code::Symbols(Arc::clone(symbols))));
+        let mut draft = Draft::new();
+        draft.clear((codes.len() - 1) as CodeId, 0);
         let mut arena = Arena::default();
-        let root = arena.add(&Parts::new((codes.len() - 1) as CodeId, Kind::Leaf).bytes());
-        Tree { arena, root, depth: 0, keys: 0, codes, train_at: learnt.train_at.max(TRAIN_KEYS), scratch: Vec::new() }
+        let root = add_leaf(&mut arena, &draft.leaf());
+        let train_at = learnt.train_at.max(TRAIN_KEYS);
+        Tree { arena, root, depth: 0, keys: 0, codes, train_at, edge: Vec::new(), draft, part: Draft::new() }
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -78,7 +97,8 @@ impl Tree {
 
     pub(super) fn memory_bytes(&self) -> u64 {
         let codes: u64 = self.codes.iter().map(Code::memory_bytes).sum();
-        self.arena.memory_bytes() + codes + (self.scratch.capacity() + size_of::<Tree>()) as u64
+        let scratch = self.edge.capacity() + self.draft.memory_bytes() + self.part.memory_bytes();
+        self.arena.memory_bytes() + codes + (scratch + size_of::<Tree>()) as u64
     }
 
     /// What it takes to make a tree for keys like these.
@@ -91,64 +111,72 @@ impl Tree {
     }
 
     pub(super) fn contains(&self, key: &[u8]) -> bool {
-        self.find(self.block(self.leaf_of(key)), key).is_found
-    }
-
-    fn leaf_of(&self, key: &[u8]) -> BlockId {
-        (0..self.depth).fold(self.root, |id, _| {
-            let block = self.block(id);
-            block.child_of(&block.find(&Code::Raw, key))
-        })
+        let leaf = self.leaf((0..self.depth).fold(self.root, |at, _| {
+            let inner = self.inner(at);
+            inner.child(inner.find(key))
+        }));
+        leaf.find(self.code(&leaf), &Key::new(key)).is_found
     }
 
     #[inline]
-    fn block(&self, id: BlockId) -> Block<'_> {
-        Block::of(self.arena.bytes(id))
+    fn inner(&self, at: Address) -> Inner<'_> {
+        Inner::of(self.arena.bytes(at))
     }
 
     #[inline]
-    fn code(&self, block: &Block<'_>) -> &Code {
-        &self.codes[usize::from(block.code)]
+    fn leaf(&self, at: Address) -> Leaf<'_> {
+        Leaf::of(self.arena.bytes(at))
     }
 
     #[inline]
-    fn find(&self, block: Block<'_>, key: &[u8]) -> Position {
-        block.find(self.code(&block), key)
+    fn code(&self, leaf: &Leaf<'_>) -> &Code {
+        &self.codes[usize::from(leaf.code)]
+    }
+
+    /// The way to the leaf in which a key belongs, and that leaf.
+    #[inline]
+    fn way_to(&self, key: &[u8]) -> ([Step; DEPTH_MAX], Address) {
+        let (mut way, mut at) = ([Step::default(); DEPTH_MAX], self.root);
+        for step in way.iter_mut().take(self.depth) {
+            let inner = self.inner(at);
+            *step = Step { at, number: inner.find(key) };
+            at = inner.child(step.number);
+        }
+        (way, at)
     }
 
     /// Whether it was not there.
-    pub(super) fn insert(&mut self, key: &[u8]) -> bool {
-        let mut path = [0; DEPTH_MAX];
-        let mut id = self.root;
-        for above in path.iter_mut().take(self.depth) {
-            *above = id;
-            let block = self.block(id);
-            id = block.child_of(&block.find(&Code::Raw, key));
-        }
-        let block = self.block(id);
-        let mut position = self.find(block, key);
-        if position.is_found {
+    pub(super) fn insert(&mut self, text: &[u8]) -> bool {
+        let key = Key::new(text);
+        let (way, mut at) = self.way_to(text);
+        let way = &way[..self.depth];
+        let leaf = self.leaf(at);
+        let place = leaf.find(self.code(&leaf), &key);
+        if place.is_found {
             return false;
         }
         let newest = (self.codes.len() - 1) as CodeId;
-        if block.code != newest {
-            let rewritten = block.part(0..block.len, block.prefix_len(), &self.codes, newest);
-            self.arena.replace(id, &rewritten);
-            position = self.find(self.block(id), key);
+        if leaf.code != newest {
+            at = self.rewrite(way, at, newest);
         }
+        self.edge.clear();
+        self.codes[usize::from(newest)].encode(text.get(place.shared + 1..).unwrap_or_default(), &mut self.edge);
+        let leaf = Leaf::of(self.arena.bytes(at));
+        let entry = place.entry(key.get(place.shared), leaf.prefix_len, self.edge.len());
         self.keys += 1;
-        let mut level = self.depth;
-        path[level] = id;
-        let mut is_last = self.put(id, &position, key, 0);
-        // Each cut puts an entry into the block above, which may be too long then.
-        while let Some((separator, right)) = self.cut_if_long(&path[..=level], key, is_last) {
-            if level == 0 {
-                self.grow(&separator, right);
-                break;
+        if leaf.len + 1 < ENTRIES_MAX && leaf.has_room_for(&entry) && leaf.used_bytes() <= LEAF_BYTES {
+            leaf::push(self.arena.bytes_mut(at), &entry, &self.edge);
+        } else {
+            self.draft.copy(&leaf);
+            self.draft.push(&entry, &self.edge);
+            let (bytes, len) = (self.draft.leaf().used_bytes(), self.draft.leaf().len);
+            if len == ENTRIES_MAX || (bytes > LEAF_BYTES && len > 1) {
+                self.split(way, at, text);
+            } else {
+                self.replace(way, at);
             }
-            level -= 1;
-            let position = self.find(self.block(path[level]), &separator);
-            is_last = self.put(path[level], &position, &separator, right);
+            self.draft.shrink();
+            self.part.shrink();
         }
         if self.keys >= self.train_at {
             self.train();
@@ -156,77 +184,117 @@ impl Tree {
         true
     }
 
-    /// Puts a key into a block at its place there; whether it is the last one there.
-    fn put(&mut self, id: BlockId, position: &Position, key: &[u8], child: BlockId) -> bool {
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let block = self.block(id);
-        let is_last = position.number == block.len;
-        block.with(position, key, child, self.code(&block), &mut scratch);
-        self.arena.replace(id, &scratch);
-        scratch.shrink_to(4 * BLOCK_BYTES);
-        self.scratch = scratch;
-        is_last
+    /// Writes a leaf anew in another code; where it is then.
+    fn rewrite(&mut self, way: &[Step], at: Address, id: CodeId) -> Address {
+        let leaf = Leaf::of(self.arena.bytes(at));
+        let (old, new) = (&self.codes[usize::from(leaf.code)], &self.codes[usize::from(id)]);
+        leaf.rewritten(old, (id, new), &mut self.draft);
+        self.replace(way, at)
     }
 
-    /// Cuts the block at the end of a path if it is too long: in halves, or before its last entry if that was just put there, so that keys
-    /// that come in order leave full blocks behind. `like` is any key of this path.
-    fn cut_if_long(&mut self, path: &[BlockId], like: &[u8], is_last: bool) -> Option<(Vec<u8>, BlockId)> {
-        let (&id, above) = path.split_last()?;
-        if self.arena.bytes(id).len() <= BLOCK_BYTES {
-            return None;
+    /// Puts the draft in the place of a leaf; where it is then.
+    fn replace(&mut self, way: &[Step], old: Address) -> Address {
+        self.arena.remove(old);
+        let at = add_leaf(&mut self.arena, &self.draft.leaf());
+        self.lead_to(way, at);
+        at
+    }
+
+    /// Makes what leads to the block after a way lead to this one.
+    fn lead_to(&mut self, way: &[Step], child: Address) {
+        match way.last() {
+            Some(Step { at, number }) => inner::set_child(self.arena.bytes_mut(*at), *number, child),
+            None => self.root = child,
         }
-        let block = self.block(id);
-        let at = cutting_place(&block, is_last)?;
-        let mut separator = block.key(at, self.code(&block), like);
-        if block.kind == Kind::Leaf {
-            // As short as can be; an inner block's leads on to children and stays whole.
-            separator.truncate(block.shared(at) + 1);
+    }
+
+    /// Cuts the draft, which is a leaf that is too long, and puts the parts in its place: in halves, or before its last key if that has just
+    /// come, so that keys that come in order leave full leaves behind. `like` is any key of this leaf.
+    fn split(&mut self, way: &[Step], old: Address, like: &[u8]) {
+        let leaf = self.draft.leaf();
+        let code = (leaf.code, &self.codes[usize::from(leaf.code)]);
+        let order = leaf.order(code.1);
+        let cut = if order.last() == Some(&(leaf.len - 1)) { leaf.len - 1 } else { leaf.middle(&order) };
+        let (mut separator, before) = (leaf.key(order[cut], code.1, like), leaf.key(order[cut - 1], code.1, like));
+        // As short as can be.
+        separator.truncate(common(&before, &separator) + 1);
+        let (from, to) = self.fences(way, like);
+        let mut is_right = [false; ENTRIES_MAX];
+        order[cut..].iter().for_each(|number| is_right[*number] = true);
+        leaf.part(&is_right, to.map_or(0, |to| common(&separator, &to)), code, like, &mut self.part);
+        let right = add_leaf(&mut self.arena, &self.part.leaf());
+        leaf.part(&is_right.map(|is_right| !is_right), common(&from, &separator), code, like, &mut self.part);
+        self.arena.remove(old);
+        let left = add_leaf(&mut self.arena, &self.part.leaf());
+        self.lead_to(way, left);
+        self.add_separator(way, separator, right, like);
+    }
+
+    /// Puts an entry into the last block of a way, behind the one that the way takes; cuts that block if it is too long then, which puts an
+    /// entry into the block above.
+    fn add_separator(&mut self, way: &[Step], separator: Vec<u8>, child: Address, like: &[u8]) {
+        let Some((&Step { at, number }, above)) = way.split_last() else {
+            let entries = [(Vec::new(), self.root), (separator, child)];
+            self.root = self.add_inner(&entries, 0);
+            self.depth += 1;
+            assert!(self.depth < DEPTH_MAX - 1, "a trie this deep holds more keys than there can be");
+            return;
+        };
+        let inner = self.inner(at);
+        let (mut entries, prefix_len, bytes) = (inner.entries(like), inner.prefix_len(), inner.used_bytes());
+        let is_last = number + 1 == entries.len();
+        entries.insert(number + 1, (separator, child));
+        self.arena.remove(at);
+        if bytes <= INNER_BYTES || entries.len() < INNER_ENTRIES_MIN {
+            let at = self.add_inner(&entries, prefix_len);
+            self.lead_to(above, at);
+            return;
         }
+        // By number and not by bytes, so that no half is of few long ones.
+        let is_in_order = is_last && entries.len() >= 2 * INNER_ENTRIES_MIN;
+        let cut = if is_in_order { entries.len() - 1 } else { entries.len() / 2 };
         let (from, to) = self.fences(above, like);
-        let right_prefix = to.map_or(0, |to| common(&separator, &to));
-        let left = block.part(0..at, common(&from, &separator), &self.codes, block.code);
-        let right = block.part(at..block.len, right_prefix, &self.codes, block.code);
-        self.arena.replace(id, &left);
-        Some((separator, self.arena.add(&right)))
+        let separator = entries[cut].0.clone();
+        let left = self.add_inner(&entries[..cut], common(&from, &separator));
+        let right = self.add_inner(&entries[cut..], to.map_or(0, |to| common(&separator, &to)));
+        self.lead_to(above, left);
+        self.add_separator(above, separator, right, like);
     }
 
-    /// The texts between which the keys of the block lie that a path of inner blocks leads to: from the first on, and less than the other, if
-    /// there is one. `like` is any such key.
-    fn fences(&self, path: &[BlockId], like: &[u8]) -> (Vec<u8>, Option<Vec<u8>>) {
+    fn add_inner(&mut self, entries: &[(Vec<u8>, Address)], prefix_len: usize) -> Address {
+        let bytes = inner::written(entries, prefix_len);
+        let at = self.arena.add(bytes.len());
+        self.arena.bytes_mut(at)[UNITS_BYTES..bytes.len()].copy_from_slice(&bytes[UNITS_BYTES..]);
+        at
+    }
+
+    /// The texts between which the keys of the block lie that a way leads to: from the first on, and less than the other, if there is one.
+    /// `like` is any such key.
+    fn fences(&self, way: &[Step], like: &[u8]) -> (Vec<u8>, Option<Vec<u8>>) {
         let (mut from, mut to) = (Vec::new(), None);
-        for &id in path {
-            let block = self.block(id);
-            let number = block.find(&Code::Raw, like).number;
-            if number > 0 {
-                from = block.key(number - 1, &Code::Raw, like);
-            }
-            if number < block.len {
-                to = Some(block.key(number, &Code::Raw, like));
+        for &Step { at, number } in way {
+            let inner = self.inner(at);
+            from = inner.text(number, like);
+            if number + 1 < inner.len {
+                to = Some(inner.text(number + 1, like));
             }
         }
         (from, to)
     }
 
-    /// A new root over the old one and its right half.
-    fn grow(&mut self, separator: &[u8], right: BlockId) {
-        let mut parts = Parts::new(0, Kind::Inner);
-        parts.push(0, &[], self.root, &Code::Raw);
-        parts.push(0, separator, right, &Code::Raw);
-        self.root = self.arena.add(&parts.bytes());
-        self.depth += 1;
-        assert!(self.depth < DEPTH_MAX - 1, "a trie this deep holds more keys than there can be");
-    }
-
     /// Makes another table of symbols, of the edges that there are now.
     fn train(&mut self) {
         self.train_at = if self.codes.len() < CODES_MAX { self.keys.saturating_mul(TRAIN_GROWTH) } else { u64::MAX };
-        let edges_bytes = self.arena.memory_bytes() as usize;
         // Whole leaves, from all over the trie.
-        let step = (edges_bytes / SAMPLE_BYTES).max(1);
-        let leaves = (0..self.arena.len()).step_by(step).map(|id| self.block(id as BlockId));
+        let step = (self.arena.memory_bytes() as usize / SAMPLE_BYTES).max(1);
+        let mut blocks = vec![self.root];
+        for _ in 0..self.depth {
+            let inners = blocks.iter().map(|at| self.inner(*at));
+            blocks = inners.flat_map(|inner| (0..inner.len).map(move |number| inner.child(number))).collect();
+        }
         let mut sample = Vec::new();
-        for leaf in leaves.filter(|block| block.kind == Kind::Leaf) {
-            for edge in leaf.edges() {
+        for leaf in blocks.iter().step_by(step).map(|at| self.leaf(*at)) {
+            for (_, edge) in leaf.entries() {
                 let mut text = Vec::new();
                 self.code(&leaf).decode(edge, &mut text);
                 sample.push(text);
@@ -243,21 +311,12 @@ impl Tree {
     pub(super) fn some_after(&self, from: &[u8], is_inclusive: bool, out: &mut Vec<Vec<u8>>) {
         let mut like = from.to_vec();
         loop {
-            let mut path = [0; DEPTH_MAX];
-            let mut id = self.root;
-            for above in path.iter_mut().take(self.depth) {
-                *above = id;
-                let block = self.block(id);
-                id = block.child_of(&block.find(&Code::Raw, &like));
-            }
-            let block = self.block(id);
-            block.walk(self.code(&block), &like, |_, key| {
-                if key > from || (is_inclusive && key == from) {
-                    out.push(key.to_vec());
-                }
-                true
-            });
-            match self.fences(&path[..self.depth], &like).1 {
+            let (way, at) = self.way_to(&like);
+            let leaf = self.leaf(at);
+            let keys = leaf.keys(self.code(&leaf), &like);
+            out.extend(keys.into_iter().filter(|key| &key[..] > from || (is_inclusive && key == from)));
+            out.sort_unstable();
+            match self.fences(&way[..self.depth], &like).1 {
                 Some(next) if out.is_empty() => like = next,
                 _ => return,
             }
@@ -265,17 +324,10 @@ impl Tree {
     }
 }
 
-/// Which entry a block is to be cut before; `None` if it has too few.
-fn cutting_place(block: &Block<'_>, is_last: bool) -> Option<usize> {
-    match block.kind {
-        Kind::Leaf if block.len < 2 => None,
-        Kind::Leaf if is_last => Some(block.len - 1),
-        Kind::Leaf => Some(block.middle()),
-        Kind::Inner if block.len < INNER_ENTRIES_MIN => None,
-        Kind::Inner if is_last && block.len >= 2 * INNER_ENTRIES_MIN => Some(block.len - 1),
-        // By number and not by bytes, so that no half is of few long ones.
-        Kind::Inner => Some(block.len / 2),
-    }
+fn add_leaf(arena: &mut Arena, leaf: &Leaf<'_>) -> Address {
+    let at = arena.add(leaf.used_bytes() + ROOM_BYTES);
+    leaf.copy_to(arena.bytes_mut(at));
+    at
 }
 
 #[cfg(test)]

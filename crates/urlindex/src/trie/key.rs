@@ -1,0 +1,42 @@
+//! A key as it is sought: its text with zeros after it, so that sixteen bytes can be taken from any place of it.
+
+/// Texts up to this long need no memory of their own.
+const SHORT_BYTES: usize = 240;
+const PADDING_BYTES: usize = 16;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Key<'a> {
+    pub(super) text: &'a [u8],
+    short: [u8; SHORT_BYTES + PADDING_BYTES],
+    long: Vec<u8>,
+}
+
+impl<'a> Key<'a> {
+    #[inline]
+    pub(super) fn new(text: &'a [u8]) -> Key<'a> {
+        let (mut short, mut long) = ([0; SHORT_BYTES + PADDING_BYTES], Vec::new());
+        match short.get_mut(..text.len()).filter(|_| text.len() <= SHORT_BYTES) {
+            Some(start) => start.copy_from_slice(text),
+            None => long = [text, &[0; PADDING_BYTES]].concat(),
+        }
+        Key { text, short, long }
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    /// The byte at a place, if the text goes on there.
+    #[inline]
+    pub(super) fn get(&self, at: usize) -> Option<u8> {
+        self.text.get(at).copied()
+    }
+
+    /// The text from a place on and the zeros after it.
+    #[inline]
+    pub(super) fn padded(&self) -> &[u8] {
+        if self.text.len() <= SHORT_BYTES { &self.short } else { &self.long }
+    }
+}

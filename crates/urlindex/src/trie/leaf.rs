@@ -1,0 +1,571 @@
+//! A leaf: a piece of the trie, its keys in the order in which they came, each written as an edge that leaves the path of an earlier one.
+//!
+//! The first key is written as it is. Each later one leaves the trie of those before it at one place: somewhere on the edge of one of them, its
+//! *parent*, after so many bytes that it has *shared* with it, with a byte by which it differs, its *head*, and what follows is its *edge*,
+//! in the leaf's [`Code`]. (A key that ends on the edge of another has no head and no edge.) So a new key is put at the end: nothing is
+//! moved, and nothing that is there written anew. That is a path-decomposed trie (Kanda, Fujii, Tomabechi, Takeda: Dynamic
+//! path-decomposed tries, JEA 2020), one for each leaf, in which the parent is a number of seven bits and no hash table is needed.
+//!
+//! A search compares the edge of the entry where it is with the key, which tells how many bytes they share, and looks for the entry that leaves
+//! this one there with the key's next byte: there is at most one, and it stands further back. So a search goes over the records once.
+//!
+//! All keys that belong in a leaf begin with the bytes that the texts around it, in the blocks above, begin with. The leaf does not have these.
+//! What entries share is counted from there on.
+//!
+//! | offset | size | meaning |
+//! |---|---|---|
+//! | 0 | 2 | the arena's |
+//! | 2 | 1 | the number of the code |
+//! | 3 | 1 | the number of entries, up to 127; 128 more in a wide leaf |
+//! | 4 | 2 | bytes that all keys begin with, and are not here |
+//! | 6 | 4 | bytes of all edges |
+//! | 10 | 4 or 8 each | the records, in a wide leaf of 8 bytes |
+//!
+//! A record is the parent's number (7 bits, 127 of those that have none), whether it has no head (1), the head (8), what it shares (8, or 16) and the
+//! length of its edge (8, or 32). Leaves are wide that have an entry which does not fit. The edges stand at the leaf's end, the
+//! first one last.
+
+use super::arena::UNITS_BYTES;
+use super::code::{Code, CodeId, Comparison};
+use super::key::Key;
+
+const HEADER_BYTES: usize = UNITS_BYTES + 8;
+/// The parent of entries that have none.
+pub(super) const ROOT: usize = 127;
+/// A leaf never has more entries.
+pub(super) const ENTRIES_MAX: usize = 127;
+const WIDE: u8 = 128;
+const NARROW_BYTES: usize = 4;
+const WIDE_BYTES: usize = 8;
+/// Above the parent's number: the key ends there.
+const EMPTY: u64 = 1 << 7;
+const HEAD_SHIFT: u32 = 8;
+const SHARED_SHIFT: u32 = 16;
+const LEN_SHIFT: u32 = 32;
+/// Where the length stands in a record of four bytes.
+const NARROW_LEN_SHIFT: u32 = 24;
+
+/// One entry, but for its edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) parent: usize,
+    /// How many bytes it has of its parent, of those that are in the leaf.
+    pub(super) shared: usize,
+    pub(super) head: Option<u8>,
+    pub(super) edge_len: usize,
+}
+
+impl Entry {
+    /// As eight bytes.
+    fn packed(&self) -> u64 {
+        place(self.parent, self.shared, self.head) | (self.edge_len as u64) << LEN_SHIFT
+    }
+
+    fn of(packed: u64) -> Entry {
+        let head = (packed & EMPTY == 0).then_some((packed >> HEAD_SHIFT) as u8);
+        let shared = usize::from((packed >> SHARED_SHIFT) as u16);
+        Entry { parent: packed as usize & ROOT, shared, head, edge_len: (packed >> LEN_SHIFT) as usize }
+    }
+
+    fn is_wide(&self) -> bool {
+        self.shared.max(self.edge_len) > usize::from(u8::MAX)
+    }
+}
+
+/// What tells an entry from all others.
+#[inline]
+fn place(parent: usize, shared: usize, head: Option<u8>) -> u64 {
+    let head = head.map_or(EMPTY, |head| u64::from(head) << HEAD_SHIFT);
+    parent as u64 | head | (shared as u64) << SHARED_SHIFT
+}
+
+fn widened(narrow: u32) -> u64 {
+    let narrow = u64::from(narrow);
+    narrow & ((1 << NARROW_LEN_SHIFT) - 1) | (narrow >> NARROW_LEN_SHIFT) << LEN_SHIFT
+}
+
+fn narrowed(wide: u64) -> u32 {
+    (wide as u32) & ((1 << NARROW_LEN_SHIFT) - 1) | ((wide >> LEN_SHIFT) as u32) << NARROW_LEN_SHIFT
+}
+
+/// Where a key is, or would leave the path of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) parent: usize,
+    /// How many bytes the key shares with what is there.
+    pub(super) shared: usize,
+    pub(super) is_found: bool,
+}
+
+/// A leaf as it is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaf<'a> {
+    bytes: &'a [u8],
+    pub(super) code: CodeId,
+    is_wide: bool,
+    pub(super) len: usize,
+    /// How many bytes all keys that belong here begin with.
+    pub(super) prefix_len: usize,
+    edges_len: usize,
+}
+
+impl<'a> Leaf<'a> {
+    #[inline]
+    pub(super) fn of(bytes: &'a [u8]) -> Leaf<'a> {
+        let header = bytes.first_chunk::<HEADER_BYTES>().expect("a block has a header");
+        let [_, _, code, len, p0, p1, e0, e1, e2, e3] = *header;
+        let prefix_len = usize::from(u16::from_le_bytes([p0, p1]));
+        let edges_len = u32::from_le_bytes([e0, e1, e2, e3]) as usize;
+        Leaf { bytes, code, is_wide: len & WIDE != 0, len: usize::from(len & !WIDE), prefix_len, edges_len }
+    }
+
+    /// So many of its bytes are used.
+    pub(super) fn used_bytes(&self) -> usize {
+        HEADER_BYTES + self.len * record_bytes(self.is_wide) + self.edges_len
+    }
+
+    /// Whether there is room for one more entry.
+    #[inline]
+    pub(super) fn has_room_for(&self, entry: &Entry) -> bool {
+        (self.is_wide || !entry.is_wide())
+            && self.used_bytes() + record_bytes(self.is_wide) + entry.edge_len <= self.bytes.len()
+    }
+
+    fn packed(&self, number: usize) -> u64 {
+        let records = &self.bytes[HEADER_BYTES..];
+        if self.is_wide {
+            u64::from_le_bytes(records.as_chunks::<WIDE_BYTES>().0[number])
+        } else {
+            widened(u32::from_le_bytes(records.as_chunks::<NARROW_BYTES>().0[number]))
+        }
+    }
+
+    /// All entries with their edges as they are written.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (Entry, &'a [u8])> {
+        let (leaf, mut end) = (*self, self.bytes.len());
+        (0..self.len).map(move |number| {
+            let entry = Entry::of(leaf.packed(number));
+            end -= entry.edge_len;
+            (entry, &leaf.bytes[end..end + entry.edge_len])
+        })
+    }
+
+    /// Finds a key, which belongs here.
+    #[inline]
+    pub(super) fn find(&self, code: &Code, key: &Key<'_>) -> Place {
+        let records = &self.bytes[HEADER_BYTES..];
+        if self.is_wide {
+            let records = &records.as_chunks::<WIDE_BYTES>().0[..self.len];
+            self.find_with(code, key, usize::from(u16::MAX), |from, wanted| find_wide(records, from, wanted))
+        } else {
+            let records = &records.as_chunks::<NARROW_BYTES>().0[..self.len];
+            self.find_with(code, key, usize::from(u8::MAX), |from, wanted| find_narrow(records, from, wanted as u32))
+        }
+    }
+
+    #[inline]
+    fn find_with(
+        &self,
+        code: &Code,
+        key: &Key<'_>,
+        shared_max: usize,
+        find: impl Fn(usize, u64) -> Option<Found>,
+    ) -> Place {
+        let (mut parent, mut shared) = (ROOT, self.prefix_len);
+        let (mut from, mut end) = (0, self.bytes.len());
+        loop {
+            let (head, here) = (key.get(shared), shared - self.prefix_len);
+            let found = if here > shared_max { None } else { find(from, place(parent, here, head)) };
+            let Some(Found { number, passed_bytes, edge_len }) = found else {
+                return Place { parent, shared, is_found: false };
+            };
+            if head.is_none() {
+                return Place { parent: number, shared, is_found: true };
+            }
+            end -= passed_bytes + edge_len;
+            let Comparison { common, next } = code.compare(&self.bytes[end..end + edge_len], key, shared + 1);
+            shared += 1 + common;
+            (parent, from) = (number, number + 1);
+            if next.is_none() && shared == key.len() {
+                return Place { parent, shared, is_found: true };
+            }
+        }
+    }
+
+    /// The numbers of the entries in the order of their keys.
+    pub(super) fn order(&self, code: &Code) -> Vec<usize> {
+        let entries: Vec<(Entry, &[u8])> = self.entries().collect();
+        let (mut texts, mut spans) = (Vec::new(), vec![None; self.len]);
+        let mut ranked = Vec::with_capacity(self.len);
+        for (number, (entry, _)) in entries.iter().enumerate() {
+            // What the parent has where this entry leaves it; of parents the edges are decoded, once.
+            let byte = entries.get(entry.parent).and_then(|(parent, edge)| {
+                let span = spans[entry.parent].get_or_insert_with(|| {
+                    let start = texts.len();
+                    code.decode(edge, &mut texts);
+                    start..texts.len()
+                });
+                texts[span.clone()].get(entry.shared - parent.shared - 1).copied()
+            });
+            ranked.push((entry.parent as u64) << 40 | u64::from(rank(entry, byte)) << 8 | number as u64);
+        }
+        ranked.sort_unstable();
+        in_order(&ranked)
+    }
+
+    /// The place in the order of its keys about which there are as many bytes before as after; never the first.
+    pub(super) fn middle(&self, order: &[usize]) -> usize {
+        let bytes: Vec<usize> =
+            self.entries().map(|(entry, _)| entry.edge_len + record_bytes(self.is_wide)).collect();
+        let (mut before, all) = (0, bytes.iter().sum::<usize>());
+        let is_before_half = |number: &&usize| {
+            before += bytes[**number];
+            before * 2 < all
+        };
+        order.iter().take_while(is_before_half).count().clamp(1, self.len - 1)
+    }
+
+    /// All keys, by the numbers of their entries. `like` is any key that belongs here.
+    pub(super) fn keys(&self, code: &Code, like: &[u8]) -> Vec<Vec<u8>> {
+        let mut keys: Vec<Vec<u8>> = Vec::with_capacity(self.len);
+        for (entry, edge) in self.entries() {
+            let mut key = match keys.get(entry.parent) {
+                Some(parent) => parent[..self.prefix_len + entry.shared].to_vec(),
+                None => like[..self.prefix_len].to_vec(),
+            };
+            key.extend(entry.head);
+            code.decode(edge, &mut key);
+            keys.push(key);
+        }
+        keys
+    }
+
+    /// The key of one entry.
+    pub(super) fn key(&self, number: usize, code: &Code, like: &[u8]) -> Vec<u8> {
+        let entries: Vec<(Entry, &[u8])> = self.entries().take(number + 1).collect();
+        let mut path = vec![number];
+        while let Some((entry, _)) = path.last().and_then(|last| entries.get(*last)) {
+            path.push(entry.parent);
+        }
+        let mut key = like[..self.prefix_len].to_vec();
+        for (entry, edge) in path.iter().rev().filter_map(|number| entries.get(*number)) {
+            key.truncate(self.prefix_len + entry.shared);
+            key.extend(entry.head);
+            code.decode(edge, &mut key);
+        }
+        key
+    }
+
+    /// Writes those entries to `part` that are in it, as a leaf whose keys all begin with `prefix_len` bytes alike.
+    pub(super) fn part(
+        &self,
+        is_in: &[bool],
+        prefix_len: usize,
+        (id, code): (CodeId, &Code),
+        like: &[u8],
+        part: &mut Draft,
+    ) {
+        part.clear(id, prefix_len);
+        let gone = prefix_len - self.prefix_len;
+        let mut numbers = [ROOT; ENTRIES_MAX + 1];
+        let mut edge = Vec::new();
+        for (number, (mut entry, written)) in self.entries().enumerate().filter(|(number, _)| is_in[*number]) {
+            numbers[number] = part.leaf().len;
+            if numbers[entry.parent] != ROOT || (entry.parent == ROOT && gone == 0) {
+                entry.shared -= gone;
+                // Where the leaf begins nobody has a parent.
+                entry.parent = if entry.shared == 0 { ROOT } else { numbers[entry.parent] };
+                part.push(&entry, written);
+                continue;
+            }
+            // Its path was that of an entry which is not here; now it is its own, from where it leaves the others on.
+            let key = self.key(number, code, like);
+            let place = part.leaf().find(code, &Key::new(&key));
+            let is_same = place.shared == self.prefix_len + entry.shared && entry.parent != ROOT;
+            if !is_same {
+                edge.clear();
+                code.encode(key.get(place.shared + 1..).unwrap_or_default(), &mut edge);
+            }
+            let edge = if is_same { written } else { &edge };
+            part.push(&place.entry(key.get(place.shared).copied(), prefix_len, edge.len()), edge);
+        }
+    }
+
+    /// Writes all entries to `draft`, in another code.
+    pub(super) fn rewritten(&self, old: &Code, (id, new): (CodeId, &Code), draft: &mut Draft) {
+        draft.clear(id, self.prefix_len);
+        let (mut text, mut edge) = (Vec::new(), Vec::new());
+        for (entry, written) in self.entries() {
+            text.clear();
+            edge.clear();
+            old.decode(written, &mut text);
+            new.encode(&text, &mut edge);
+            draft.push(&Entry { edge_len: edge.len(), ..entry }, &edge);
+        }
+    }
+
+    /// Writes it to a place that is long enough.
+    pub(super) fn copy_to(&self, bytes: &mut [u8]) {
+        let (front, back) = (HEADER_BYTES + self.len * record_bytes(self.is_wide), self.edges_len);
+        bytes[UNITS_BYTES..front].copy_from_slice(&self.bytes[UNITS_BYTES..front]);
+        let start = bytes.len() - back;
+        bytes[start..].copy_from_slice(&self.bytes[self.bytes.len() - back..]);
+    }
+}
+
+impl Place {
+    /// The entry of a key that belongs here.
+    #[inline]
+    pub(super) fn entry(&self, head: Option<u8>, prefix_len: usize, edge_len: usize) -> Entry {
+        Entry { parent: self.parent, shared: self.shared - prefix_len, head, edge_len }
+    }
+}
+
+/// Puts one more entry into a leaf that has room for it.
+pub(super) fn push(bytes: &mut [u8], entry: &Entry, edge: &[u8]) {
+    let Leaf { is_wide, len, edges_len, .. } = Leaf::of(bytes);
+    let (packed, at) = (entry.packed(), HEADER_BYTES + len * record_bytes(is_wide));
+    if is_wide {
+        bytes[at..at + WIDE_BYTES].copy_from_slice(&packed.to_le_bytes());
+    } else {
+        bytes[at..at + NARROW_BYTES].copy_from_slice(&narrowed(packed).to_le_bytes());
+    }
+    let end = bytes.len() - edges_len;
+    bytes[end - edge.len()..end].copy_from_slice(edge);
+    bytes[3] += 1;
+    bytes[6..HEADER_BYTES].copy_from_slice(&((edges_len + edge.len()) as u32).to_le_bytes());
+}
+
+/// A leaf that is being written, and grows as it must.
+#[derive(Debug)]
+pub(super) struct Draft {
+    bytes: Vec<u8>,
+    spare: Vec<u8>,
+}
+
+impl Draft {
+    /// An empty leaf.
+    pub(super) fn new() -> Draft {
+        Draft { bytes: vec![0; 4096], spare: Vec::new() }
+    }
+
+    pub(super) fn leaf(&self) -> Leaf<'_> {
+        Leaf::of(&self.bytes)
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.bytes.capacity() + self.spare.capacity()
+    }
+
+    pub(super) fn clear(&mut self, code: CodeId, prefix_len: usize) {
+        self.bytes[..HEADER_BYTES].fill(0);
+        self.bytes[2] = code;
+        self.bytes[4..6].copy_from_slice(&(prefix_len as u16).to_le_bytes());
+    }
+
+    /// A leaf as it is.
+    pub(super) fn copy(&mut self, leaf: &Leaf<'_>) {
+        self.bytes.resize(self.bytes.len().max(leaf.bytes.len()), 0);
+        leaf.copy_to(&mut self.bytes);
+    }
+
+    pub(super) fn push(&mut self, entry: &Entry, edge: &[u8]) {
+        while !self.leaf().has_room_for(entry) {
+            let leaf = Leaf::of(&self.bytes);
+            let is_wide = leaf.is_wide || entry.is_wide();
+            let needed = HEADER_BYTES + (leaf.len + 1) * record_bytes(is_wide) + leaf.edges_len + edge.len();
+            self.spare.clear();
+            self.spare.resize(needed.next_power_of_two().max(self.bytes.len()), 0);
+            if is_wide == leaf.is_wide {
+                leaf.copy_to(&mut self.spare);
+            } else {
+                self.spare[..HEADER_BYTES].copy_from_slice(&self.bytes[..HEADER_BYTES]);
+                self.spare[3] = WIDE;
+                self.spare[6..HEADER_BYTES].fill(0);
+                leaf.entries().for_each(|(entry, edge)| push(&mut self.spare, &entry, edge));
+            }
+            std::mem::swap(&mut self.bytes, &mut self.spare);
+        }
+        push(&mut self.bytes, entry, edge);
+    }
+
+    /// Gives memory back that a long leaf took.
+    pub(super) fn shrink(&mut self) {
+        if self.memory_bytes() > 64 << 10 {
+            *self = Draft::new();
+        }
+    }
+}
+
+fn record_bytes(is_wide: bool) -> usize {
+    if is_wide { WIDE_BYTES } else { NARROW_BYTES }
+}
+
+/// An entry that was looked for.
+struct Found {
+    number: usize,
+    /// Bytes of the edges that were passed over.
+    passed_bytes: usize,
+    edge_len: usize,
+}
+
+#[inline]
+fn find_narrow(records: &[[u8; NARROW_BYTES]], from: usize, wanted: u32) -> Option<Found> {
+    const TOGETHER: usize = 8;
+    let mut passed_bytes = 0;
+    let (blocks, rest) = records[from..].as_chunks::<TOGETHER>();
+    for (nth, block) in blocks.iter().enumerate() {
+        let words = block.map(u32::from_le_bytes);
+        // All at once, without a branch for each: the compiler makes vectors of it.
+        let is_here = words.map(|word| (word ^ wanted) << (32 - NARROW_LEN_SHIFT) == 0);
+        if is_here.iter().fold(false, |any, is_here| any | is_here) {
+            let at = is_here.iter().position(|is_here| *is_here).unwrap_or_default();
+            let before: u32 = words[..at].iter().map(|word| word >> NARROW_LEN_SHIFT).sum();
+            let edge_len = (words[at] >> NARROW_LEN_SHIFT) as usize;
+            return Some(Found {
+                number: from + nth * TOGETHER + at,
+                passed_bytes: passed_bytes + before as usize,
+                edge_len,
+            });
+        }
+        passed_bytes += words.iter().map(|word| word >> NARROW_LEN_SHIFT).sum::<u32>() as usize;
+    }
+    let first = from + blocks.len() * TOGETHER;
+    for (nth, record) in rest.iter().enumerate() {
+        let (word, number) = (u32::from_le_bytes(*record), first + nth);
+        let edge_len = (word >> NARROW_LEN_SHIFT) as usize;
+        if (word ^ wanted) << (32 - NARROW_LEN_SHIFT) == 0 {
+            return Some(Found { number, passed_bytes, edge_len });
+        }
+        passed_bytes += edge_len;
+    }
+    None
+}
+
+fn find_wide(records: &[[u8; WIDE_BYTES]], from: usize, wanted: u64) -> Option<Found> {
+    let mut passed_bytes = 0;
+    for (number, record) in records.iter().enumerate().skip(from) {
+        let word = u64::from_le_bytes(*record);
+        let edge_len = (word >> LEN_SHIFT) as usize;
+        if (word ^ wanted) << (64 - LEN_SHIFT) == 0 {
+            return Some(Found { number, passed_bytes, edge_len });
+        }
+        passed_bytes += edge_len;
+    }
+    None
+}
+
+/// Where a child's keys stand among those of its parent: before the parent itself, the less they share with it the
+/// earlier; or after it, the less the later. `byte` is the parent's where the child leaves it; `None` if it is over there.
+fn rank(entry: &Entry, byte: Option<u8>) -> u32 {
+    let head = entry.head.map_or(0, |head| u32::from(head) + 1);
+    let is_before = byte.map_or(entry.parent == ROOT, |byte| head <= u32::from(byte));
+    if is_before {
+        (entry.shared as u32) << 9 | head
+    } else {
+        PARENT_RANK | (u32::from(u16::MAX) - entry.shared as u32) << 9 | head
+    }
+}
+
+const PARENT_RANK: u32 = 1 << 31;
+
+/// Walks through entries that are given in the order of their parents, and under each in that of their ranks.
+fn in_order(ranked: &[u64]) -> Vec<usize> {
+    let children = |parent: usize| {
+        let start = ranked.partition_point(|child| (child >> 40) < parent as u64);
+        let end = start + ranked[start..].partition_point(|child| (child >> 40) == parent as u64);
+        &ranked[start..end]
+    };
+    let mut order = Vec::with_capacity(ranked.len());
+    // What is still to come, the next last; an entry itself is told from all of its keys.
+    let push = |children: &[u64], stack: &mut Vec<(usize, bool)>| {
+        stack.extend(children.iter().rev().map(|child| ((child & 0xff) as usize, false)));
+    };
+    let mut stack = Vec::new();
+    push(children(ROOT), &mut stack);
+    while let Some((number, is_itself)) = stack.pop() {
+        if is_itself {
+            order.push(number);
+            continue;
+        }
+        let all = children(number);
+        let before = all.partition_point(|child| (child >> 8) as u32 & PARENT_RANK == 0);
+        push(&all[before..], &mut stack);
+        stack.push((number, true));
+        push(&all[..before], &mut stack);
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::symbols::{Symbol, Symbols};
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    fn insert(draft: &mut Draft, code: &Code, text: &[u8]) -> bool {
+        let (leaf, key) = (draft.leaf(), Key::new(text));
+        let place = leaf.find(code, &key);
+        let mut edge = Vec::new();
+        code.encode(text.get(place.shared + 1..).unwrap_or_default(), &mut edge);
+        let entry = place.entry(key.get(place.shared), leaf.prefix_len, edge.len());
+        if !place.is_found {
+            draft.push(&entry, &edge);
+        }
+        !place.is_found
+    }
+
+    fn assert_holds(leaf: &Leaf<'_>, code: &Code, like: &[u8], expected: &[Vec<u8>]) {
+        let keys = leaf.keys(code, like);
+        let order = leaf.order(code);
+        let in_order: Vec<&Vec<u8>> = order.iter().map(|number| &keys[*number]).collect();
+        assert!(in_order.iter().copied().eq(expected), "{in_order:?} {expected:?}");
+        for (number, key) in keys.iter().enumerate() {
+            assert_eq!(&leaf.key(number, code, like), key);
+            let place = leaf.find(code, &Key::new(key));
+            assert!(place.is_found && place.parent == number);
+        }
+        for (number, (entry, _)) in leaf.entries().enumerate() {
+            assert!(entry.parent == ROOT || entry.parent < number);
+        }
+    }
+
+    #[test]
+    fn keys_inserted_in_any_order_are_found_and_told_in_order() {
+        let words = [&b"ab"[..], b"aab", b"bbbb", b"abababab"].map(|word| Symbol::of(word).expect("short"));
+        let symbols: Vec<Symbol> = words.into_iter().chain((0..=255).map(Symbol::byte)).collect();
+        let codes = [Code::Raw, Code::Symbols(Arc::new(Symbols::new(&symbols).expect("a table")))];
+        let mut rng = fastrand::Rng::with_seed(2);
+        for round in 0..400 {
+            let id = round % 2;
+            let (mut draft, mut part, mut expected) = (Draft::new(), Draft::new(), BTreeSet::new());
+            draft.clear(id as CodeId, 0);
+            for _ in 0..rng.usize(2..ENTRIES_MAX) {
+                let len = if rng.u8(..20) == 0 { rng.usize(250..700) } else { rng.usize(1..8) };
+                let key: Vec<u8> = (0..len).map(|_| rng.u8(b'a'..=b'b')).collect();
+                assert_eq!(insert(&mut draft, &codes[id], &key), expected.insert(key));
+            }
+            let all: Vec<Vec<u8>> = expected.into_iter().collect();
+            let leaf = draft.leaf();
+            assert_holds(&leaf, &codes[id], b"", &all);
+            let other = 1 - id;
+            leaf.rewritten(&codes[id], (other as CodeId, &codes[other]), &mut part);
+            assert_holds(&part.leaf(), &codes[other], b"", &all);
+            if all.len() < 2 {
+                continue;
+            }
+            let (order, cut) = (leaf.order(&codes[id]), rng.usize(1..all.len()));
+            let mut is_in = [false; ENTRIES_MAX];
+            order[cut..].iter().for_each(|number| is_in[*number] = true);
+            let alike = super::super::code::common(&all[cut], &all[all.len() - 1]);
+            for prefix_len in [0, alike / 2, alike] {
+                leaf.part(&is_in, prefix_len, (id as CodeId, &codes[id]), b"", &mut part);
+                assert_eq!(part.leaf().prefix_len, prefix_len);
+                assert_holds(&part.leaf(), &codes[id], &all[cut], &all[cut..]);
+            }
+            leaf.part(&is_in.map(|is_in| !is_in), 0, (id as CodeId, &codes[id]), b"", &mut part);
+            assert_holds(&part.leaf(), &codes[id], b"", &all[..cut]);
+        }
+    }
+}
