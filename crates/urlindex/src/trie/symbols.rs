@@ -132,8 +132,7 @@ impl Symbols {
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
-        let finder = self.finder.slots.capacity() * 8;
-        (self.texts.capacity() * 16 + finder + size_of::<Symbols>()) as u64
+        (self.texts.capacity() * 16 + self.finder.memory_bytes() + size_of::<Symbols>()) as u64
     }
 }
 
@@ -169,100 +168,87 @@ fn push_code(edge: &mut Vec<u8>, number: u16) {
     }
 }
 
-/// No symbol, of a node.
-const NONE: u16 = u16::MAX;
-
-/// Finds the longest symbol that a text begins with: a trie of the symbols, its edges in a hash table.
+/// Finds the longest symbol that a text begins with.
+///
+/// The symbols stand in order. The last one that is not greater than the text begins with all symbols that the text begins
+/// with, so the longest of these is that one itself, or one that it begins with: each knows the longest such other.
 #[derive(Debug)]
 struct Finder {
-    /// Open addressing. A slot is a node (20 bits) and a byte (8), the node that they lead to (20 bits, never 0) and the symbol that ends
-    /// there (16); or 0.
-    slots: Vec<u64>,
-    /// The symbols of the single bytes, whose nodes are 0 to 255.
-    bytes: [u16; 256],
-    nodes: u32,
+    /// The first byte highest, and the length lowest.
+    sorted: Vec<u128>,
+    /// For each of those its number, and in the lower half where the longest symbol is that it begins with.
+    links: Vec<u32>,
+    /// By their first two bytes: how many symbols come before those, and so where they end, too.
+    starts: Box<[u16]>,
 }
 
-const KEY_SHIFT: u32 = 36;
-const CHILD_SHIFT: u32 = 16;
-const NODES_MAX: u32 = 1 << 20;
-const _: () = assert!(256 + CODES_MAX * SYMBOL_BYTES_MAX < NODES_MAX as usize);
+const PAIRS: usize = 1 << 16;
+const PAIR_SHIFT: u32 = 112;
 
 impl Finder {
+    /// `None` if a byte is no symbol, one is there twice or there are too many.
     fn new(symbols: &[Symbol]) -> Option<Finder> {
         if symbols.len() > CODES_MAX {
             return None;
         }
-        let mut finder = Finder { slots: vec![0; 1024], bytes: [NONE; 256], nodes: 256 };
-        for (number, symbol) in symbols.iter().enumerate() {
-            let mut bytes = symbol.bytes();
-            let first = bytes.next()?;
-            let (mut node, mut at) = (u32::from(first), None);
-            for byte in bytes {
-                let slot = finder.slot_of_child(node, byte);
-                (node, at) = (child_of(finder.slots[slot]), Some(slot));
-            }
-            let old = at.map_or(finder.bytes[usize::from(first)], |at| finder.slots[at] as u16);
-            if old != NONE {
-                return None;
-            }
-            match at {
-                None => finder.bytes[usize::from(first)] = number as u16,
-                Some(at) => finder.slots[at] = finder.slots[at] & !u64::from(u16::MAX) | number as u64,
-            }
+        let numbered = symbols.iter().enumerate();
+        let mut all: Vec<(u128, u32)> =
+            numbered.map(|(number, symbol)| (symbol.text.swap_bytes() | u128::from(symbol.len), number as u32)).collect();
+        all.sort_unstable();
+        let sorted: Vec<u128> = all.iter().map(|(symbol, _)| *symbol).collect();
+        if sorted.windows(2).any(|pair| pair[0] == pair[1]) || sorted.iter().filter(|symbol| len_of(**symbol) == 1).count() < 256 {
+            return None;
         }
-        finder.bytes.iter().all(|symbol| *symbol != NONE).then_some(finder)
+        let (mut links, mut open) = (Vec::with_capacity(all.len()), Vec::<u32>::new());
+        for (at, (symbol, number)) in all.iter().enumerate() {
+            let is_prefix = |open: &u32| {
+                let len = len_of(sorted[*open as usize]);
+                len < len_of(*symbol) && alike(sorted[*open as usize], *symbol) >= len
+            };
+            while open.pop_if(|open| !is_prefix(open)).is_some() {}
+            links.push(number << 16 | open.last().copied().unwrap_or_default());
+            open.push(at as u32);
+        }
+        let start = |pair: usize| sorted.partition_point(|symbol| (symbol >> PAIR_SHIFT) as usize + 1 <= pair) as u16;
+        let starts = (0..=PAIRS).map(start).collect();
+        Some(Finder { sorted, links, starts })
     }
 
+    /// Its number and its length.
     #[inline]
     fn longest(&self, text: &[u8]) -> (u16, usize) {
-        let mut node = u32::from(text[0]);
-        let mut longest = (self.bytes[node as usize], 1);
-        for (at, byte) in text.iter().enumerate().skip(1) {
-            let slot = self.slots[self.find(node << 8 | u32::from(*byte))];
-            if slot == 0 {
-                break;
-            }
-            node = child_of(slot);
-            if slot as u16 != NONE {
-                longest = (slot as u16, at + 1);
-            }
+        let sought = head(text).swap_bytes() | 0xff;
+        let pair = (sought >> PAIR_SHIFT) as usize;
+        let (mut at, mut len) = (usize::from(self.starts[pair]), usize::from(self.starts[pair + 1]));
+        len -= at;
+        // How many of these are not greater, without a branch that nobody can foresee.
+        while len > 0 {
+            let half = len.div_ceil(2);
+            at += if self.sorted[at + half - 1] <= sought { half } else { 0 };
+            len -= half;
         }
-        longest
+        at = at.saturating_sub(1);
+        let most = alike(self.sorted[at], sought).min(text.len());
+        while len_of(self.sorted[at]) > most {
+            at = (self.links[at] & 0xffff) as usize;
+        }
+        ((self.links[at] >> 16) as u16, len_of(self.sorted[at]))
     }
 
-    /// Where the slot of a key is, or an empty one for it.
-    #[inline]
-    fn find(&self, key: u32) -> usize {
-        // The high bits of a product depend on all bits of the key.
-        let mut at = (key.wrapping_mul(0x9e37_79b1) >> (32 - self.slots.len().ilog2())) as usize;
-        while self.slots[at] != 0 && self.slots[at] >> KEY_SHIFT != u64::from(key) {
-            at = (at + 1) & (self.slots.len() - 1);
-        }
-        at
-    }
-
-    /// Where the slot is that leads on from a node, which is made if there is none.
-    fn slot_of_child(&mut self, node: u32, byte: u8) -> usize {
-        if (self.nodes as usize - 256) * 2 >= self.slots.len() {
-            let longer = vec![0; self.slots.len() * 2];
-            for slot in std::mem::replace(&mut self.slots, longer).into_iter().filter(|slot| *slot != 0) {
-                let at = self.find((slot >> KEY_SHIFT) as u32);
-                self.slots[at] = slot;
-            }
-        }
-        let key = node << 8 | u32::from(byte);
-        let at = self.find(key);
-        if self.slots[at] == 0 {
-            self.slots[at] = u64::from(key) << KEY_SHIFT | u64::from(self.nodes) << CHILD_SHIFT | u64::from(NONE);
-            self.nodes += 1;
-        }
-        at
+    fn memory_bytes(&self) -> usize {
+        self.sorted.capacity() * 16 + self.links.capacity() * 4 + size_of_val(&*self.starts)
     }
 }
 
-fn child_of(slot: u64) -> u32 {
-    (slot >> CHILD_SHIFT) as u32 & (NODES_MAX - 1)
+#[inline]
+fn len_of(symbol: u128) -> usize {
+    symbol as usize & 0xff
+}
+
+/// How many bytes two symbols begin with alike, and the zeros after them.
+#[inline]
+fn alike(a: u128, b: u128) -> usize {
+    ((a ^ b).leading_zeros() as usize / 8).min(SYMBOL_BYTES_MAX)
 }
 
 #[cfg(test)]
@@ -308,6 +294,8 @@ mod tests {
         assert!(Symbols::new(&all).is_some() && Symbols::new(&all[1..]).is_none());
         let twice = [&all[..], &[Symbol::byte(7)]].concat();
         assert!(Symbols::new(&twice).is_none());
+        let hidden = [&all[1..], &[Symbol::of(b"\0\0").expect("short")]].concat();
+        assert!(Symbols::new(&hidden).is_none());
         assert!(Symbol::of(b"").is_none() && Symbol::of(&[1; 16]).is_none());
         assert!(Symbol::of(&[1; 15]).and_then(|symbol| symbol.joined(Symbol::byte(0))).is_none());
     }
