@@ -1,24 +1,43 @@
 //! Where the blocks of a trie lie: slabs of memory, given out in units of a cache line.
 //!
-//! A block is named by its address, the number of its first unit over all slabs, so that who knows the address needs no table on the
-//! way to the bytes; who moves a block tells the one block that leads to it. Places that were left are used again by blocks of the same
-//! size, and blocks of all sizes are always growing, so that few stay empty.
-//!
-//! Invariant: a block begins with the number of its units (2 bytes), which is the arena's; the rest is its owner's.
+//! A block is named by its address, which says where it begins and how long it is, so that who knows the address needs no table on the
+//! way to the bytes, and can fetch all of them at once; who moves a block tells the one block that leads to it. Places that were left
+//! are used again by blocks of the same size, and blocks of all sizes are always growing, so that few stay empty.
+
+use std::hint::black_box;
 
 /// A cache line.
-pub(super) const UNIT_BYTES: usize = 64;
+const UNIT_BYTES: usize = 64;
 const SLAB_UNITS: usize = 1 << 14;
 const SLAB_BYTES: usize = SLAB_UNITS * UNIT_BYTES;
-const _: () = assert!(SLAB_UNITS <= u16::MAX as usize);
 
 /// The longest block, in bytes.
 pub(super) const BLOCK_BYTES_MAX: usize = SLAB_BYTES;
-/// So many of a block's first bytes are the arena's.
-pub(super) const UNITS_BYTES: usize = 2;
 
-/// The number of a block's first unit.
-pub(super) type Address = u32;
+/// Where a block is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Address {
+    /// The number of its first unit, over all slabs.
+    at: u32,
+    units: u32,
+}
+
+impl Address {
+    pub(super) const BYTES: usize = 8;
+
+    #[inline]
+    pub(super) fn of(bytes: [u8; Address::BYTES]) -> Address {
+        let both = u64::from_le_bytes(bytes);
+        Address { at: both as u32, units: (both >> 32) as u32 }
+    }
+
+    pub(super) fn to_bytes(self) -> [u8; Address::BYTES] {
+        (u64::from(self.at) | u64::from(self.units) << 32).to_le_bytes()
+    }
+}
+
+/// So many lines of a block are read in advance: about what is in flight at once.
+const LINES_MAX: usize = 48;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -27,7 +46,7 @@ pub(super) struct Arena {
     /// Units given out of the last slab.
     used: usize,
     /// Left places, by their units.
-    free: Vec<Vec<Address>>,
+    free: Vec<Vec<u32>>,
 }
 
 /// A little longer than its units, which begin where a cache line does.
@@ -50,34 +69,34 @@ impl Arena {
     /// A new block of at least so many bytes, which are those that some other one has left.
     pub(super) fn add(&mut self, bytes: usize) -> Address {
         let units = units(bytes);
-        let at = self.allocate(units);
-        let (slab, offset) = split(at);
-        let slab = &mut self.slabs[slab];
-        slab.bytes[slab.start + offset..][..UNITS_BYTES].copy_from_slice(&(units as u16).to_le_bytes());
-        at
+        Address { at: self.allocate(units), units: units as u32 }
     }
 
     /// Gives a block back.
-    pub(super) fn remove(&mut self, at: Address) {
-        let units = self.bytes(at).len() / UNIT_BYTES;
-        self.release(at, units);
+    pub(super) fn remove(&mut self, Address { at, units }: Address) {
+        self.release(at, units as usize);
     }
 
     #[inline]
-    pub(super) fn bytes(&self, at: Address) -> &[u8] {
+    pub(super) fn bytes(&self, Address { at, units }: Address) -> &[u8] {
         let (slab, offset) = split(at);
         let slab = &self.slabs[slab];
-        let rest = &slab.bytes[slab.start + offset..];
-        &rest[..usize::from(u16::from_le_bytes([rest[0], rest[1]])) * UNIT_BYTES]
+        &slab.bytes[slab.start + offset..][..units as usize * UNIT_BYTES]
     }
 
     #[inline]
-    pub(super) fn bytes_mut(&mut self, at: Address) -> &mut [u8] {
+    pub(super) fn bytes_mut(&mut self, Address { at, units }: Address) -> &mut [u8] {
         let (slab, offset) = split(at);
         let slab = &mut self.slabs[slab];
-        let rest = &mut slab.bytes[slab.start + offset..];
-        let units = usize::from(u16::from_le_bytes([rest[0], rest[1]]));
-        &mut rest[..units * UNIT_BYTES]
+        &mut slab.bytes[slab.start + offset..][..units as usize * UNIT_BYTES]
+    }
+
+    /// Reads a byte of each cache line of a block, all at once: as long as one alone would take, if none is in a cache. Nothing waits
+    /// for what is read.
+    #[inline]
+    pub(super) fn touch(&self, address: Address) {
+        let lines = self.bytes(address).as_chunks::<UNIT_BYTES>().0.iter().take(LINES_MAX);
+        black_box(lines.fold(0, |all, line| all ^ line[0]));
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
@@ -85,24 +104,24 @@ impl Arena {
         (self.slabs.len() * (SLAB_BYTES + UNIT_BYTES) + self.slabs.capacity() * size_of::<Slab>() + free) as u64
     }
 
-    fn allocate(&mut self, units: usize) -> Address {
+    fn allocate(&mut self, units: usize) -> u32 {
         if let Some(at) = self.free.get_mut(units).and_then(Vec::pop) {
             return at;
         }
         if self.slabs.is_empty() || self.used + units > SLAB_UNITS {
             if !self.slabs.is_empty() && self.used < SLAB_UNITS {
                 let rest = SLAB_UNITS - self.used;
-                self.release(((self.slabs.len() - 1) * SLAB_UNITS + self.used) as Address, rest);
+                self.release(((self.slabs.len() - 1) * SLAB_UNITS + self.used) as u32, rest);
             }
             self.slabs.push(Slab::new());
             self.used = 0;
         }
         let at = (self.slabs.len() - 1) * SLAB_UNITS + self.used;
         self.used += units;
-        at as Address
+        at as u32
     }
 
-    fn release(&mut self, at: Address, units: usize) {
+    fn release(&mut self, at: u32, units: usize) {
         if self.free.len() <= units {
             self.free.resize_with(units + 1, Vec::new);
         }
@@ -115,7 +134,7 @@ fn units(bytes: usize) -> usize {
 }
 
 #[inline]
-fn split(at: Address) -> (usize, usize) {
+fn split(at: u32) -> (usize, usize) {
     (at as usize / SLAB_UNITS, at as usize % SLAB_UNITS * UNIT_BYTES)
 }
 
@@ -133,9 +152,9 @@ mod tests {
                 arena.remove(at);
             }
             let bytes = vec![rng.u8(..); rng.usize(..600)];
-            let at = arena.add(UNITS_BYTES + bytes.len());
-            assert_eq!(arena.bytes(at).len(), (UNITS_BYTES + bytes.len()).div_ceil(UNIT_BYTES) * UNIT_BYTES);
-            arena.bytes_mut(at)[UNITS_BYTES..][..bytes.len()].copy_from_slice(&bytes);
+            let at = arena.add(bytes.len());
+            assert_eq!(arena.bytes(at).len(), units(bytes.len()) * UNIT_BYTES);
+            arena.bytes_mut(at)[..bytes.len()].copy_from_slice(&bytes);
             expected.push((at, bytes));
             if expected.len() > 60 {
                 let (at, _) = expected.swap_remove(0);
@@ -143,7 +162,7 @@ mod tests {
             }
         }
         for (at, bytes) in &expected {
-            assert_eq!(&arena.bytes(*at)[UNITS_BYTES..][..bytes.len()], bytes);
+            assert_eq!(&arena.bytes(*at)[..bytes.len()], bytes);
         }
         assert!(arena.memory_bytes() >= expected.iter().map(|(_, bytes)| bytes.len() as u64).sum());
         assert!(arena.memory_bytes() < 4 << 20, "places are used again");

@@ -1,64 +1,52 @@
 //! A block above the leaves: the shortest texts that tell the blocks below apart, in order, and the addresses of those.
 //!
-//! Each text is written as how much it shares with the one before and the rest: its *head*, by which it differs, and what follows. All keys that
-//! belong here begin with the bytes that the texts around the block, in the block above, begin with. The block does not
-//! have these: its first entry counts them as shared.
+//! All keys that belong here begin with the bytes that the texts around the block, in the block above, begin with. The block does not
+//! have these. The next eight bytes of each text, its *head*, stand as a number, so that a search counts which are not greater than the
+//! key's and looks at texts only if some have the same head.
 //!
 //! | offset | size | meaning |
 //! |---|---|---|
-//! | 0 | 2 | the arena's |
-//! | 2 | 2 | the number of entries; 2^15 more if the first one is empty, and so has no head |
-//! | 4 | 4 each | what each shares, times 256, and 255 less its head |
-//! | | 4 each | where what follows their heads ends, from the end of all these numbers on |
-//! | | 4 each | the addresses |
-//! | | | what follows the heads |
-//!
-//! A search compares no text as a whole: while it goes on it knows how many bytes the entry before shares with the key. An entry
-//! that shares more than that with its predecessor cannot be nearer; one that shares as much and has a lesser head is passed over, too: both are
-//! entries of a greater number than one that is known, so that the search is for the next number that is not.
+//! | 0 | 2 | the number of entries |
+//! | 2 | 2 | bytes that all keys begin with, and are not here |
+//! | 8 | 16 each | the head, zeros after a shorter text, and the address |
+//! | | 4 each | where the text ends, from the end of all these numbers on |
+//! | | | the texts, heads and all |
 
-use super::arena::{Address, UNITS_BYTES};
-use super::code::common;
+use super::arena::Address;
+use super::key::{HEAD_BYTES, Key, head};
 
-const HEADER_BYTES: usize = UNITS_BYTES + 2;
-const FIRST_EMPTY: u16 = 1 << 15;
-/// Three numbers.
-const ENTRY_BYTES: usize = 12;
+const HEADER_BYTES: usize = 8;
+const LINK_BYTES: usize = HEAD_BYTES + Address::BYTES;
+const ENTRY_BYTES: usize = LINK_BYTES + 4;
 
 /// A block as it is read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inner<'a> {
     pub(super) len: usize,
-    is_first_empty: bool,
-    marks: &'a [[u8; 4]],
+    /// How many bytes all keys that belong here begin with.
+    pub(super) prefix_len: usize,
+    links: &'a [[u8; LINK_BYTES]],
     ends: &'a [[u8; 4]],
-    children: &'a [[u8; 4]],
-    rests: &'a [u8],
+    texts: &'a [u8],
 }
 
-/// What an entry shares with the one before, and its head, as one number: of entries in order that leave the path of a key, the nearest to it
-/// has the least.
-#[inline]
-fn mark(shared: usize, head: u8) -> u32 {
-    (shared as u32) << 8 | u32::from(!head)
-}
+/// A text without what all begin with, and where it leads.
+pub(super) type Entry<'a> = (&'a [u8], Address);
 
 impl<'a> Inner<'a> {
     #[inline]
     pub(super) fn of(bytes: &'a [u8]) -> Inner<'a> {
-        let count = u16::from_le_bytes([bytes[2], bytes[3]]);
-        let len = usize::from(count & !FIRST_EMPTY);
-        let (marks, rest) = bytes[HEADER_BYTES..].split_at(len * 4);
-        let (ends, rest) = rest.split_at(len * 4);
-        let (children, rests) = rest.split_at(len * 4);
-        let (marks, ends, children) = (marks.as_chunks().0, ends.as_chunks().0, children.as_chunks().0);
-        Inner { len, is_first_empty: count & FIRST_EMPTY != 0, marks, ends, children, rests }
+        let (header, rest) = bytes.split_at(HEADER_BYTES);
+        let len = usize::from(u16::from_le_bytes([header[0], header[1]]));
+        let prefix_len = usize::from(u16::from_le_bytes([header[2], header[3]]));
+        let (links, rest) = rest.split_at(len * LINK_BYTES);
+        let (ends, texts) = rest.split_at(len * 4);
+        Inner { len, prefix_len, links: links.as_chunks().0, ends: ends.as_chunks().0, texts }
     }
 
     /// So many of its bytes are used.
     pub(super) fn used_bytes(&self) -> usize {
-        let rests_len = self.len.checked_sub(1).map_or(0, |last| self.end(last));
-        HEADER_BYTES + self.len * ENTRY_BYTES + rests_len
+        HEADER_BYTES + self.len * ENTRY_BYTES + self.len.checked_sub(1).map_or(0, |last| self.end(last))
     }
 
     #[inline]
@@ -66,131 +54,120 @@ impl<'a> Inner<'a> {
         u32::from_le_bytes(self.ends[number]) as usize
     }
 
+    /// The text of an entry, without what all begin with.
     #[inline]
-    fn rest(&self, number: usize) -> &'a [u8] {
+    fn text(&self, number: usize) -> &'a [u8] {
         let start = number.checked_sub(1).map_or(0, |before| self.end(before));
-        &self.rests[start..self.end(number)]
-    }
-
-    #[inline]
-    fn mark(&self, number: usize) -> u32 {
-        u32::from_le_bytes(self.marks[number])
-    }
-
-    fn shared(&self, number: usize) -> usize {
-        (self.mark(number) >> 8) as usize
-    }
-
-    /// How many bytes all keys that belong here begin with.
-    pub(super) fn prefix_len(&self) -> usize {
-        if self.len == 0 { 0 } else { self.shared(0) }
+        &self.texts[start..self.end(number)]
     }
 
     #[inline]
     pub(super) fn child(&self, number: usize) -> Address {
-        u32::from_le_bytes(self.children[number])
+        let [.., a, b, c, d, e, f, g, h] = self.links[number];
+        Address::of([a, b, c, d, e, f, g, h])
     }
 
     /// The number of the entry whose block a key belongs to: the last one that is not greater.
     #[inline]
-    pub(super) fn find(&self, key: &[u8]) -> usize {
-        let mut shared = self.prefix_len();
-        let mut number = usize::from(self.is_first_empty);
-        loop {
-            // Whatever there is comes after a key that is over.
-            let wanted = key.get(shared).map_or(mark(shared, 0), |head| mark(shared, *head));
-            number = next_at_most(self.marks, number, wanted);
-            // One that shares less, or as much and has a greater head, comes after the key.
-            if number == self.len || self.mark(number) != wanted || shared == key.len() {
-                return number.saturating_sub(1);
+    pub(super) fn find(&self, key: &Key<'_>) -> usize {
+        let head = key.head(self.prefix_len);
+        // All of them, so that nothing must be foreseen and all are fetched at once.
+        let count = self.links.iter().filter(|link| head_of(link) <= head).count();
+        let last = count.saturating_sub(1);
+        if head_of(&self.links[last]) == head { self.find_among(key, head, count) } else { last }
+    }
+
+    /// The same, where the first `end` entries have no greater head, and the last of those the same.
+    fn find_among(&self, key: &Key<'_>, head: u64, end: usize) -> usize {
+        let start = self.links[..end].partition_point(|link| head_of(link) < head);
+        let (rest, mut at, mut len) = (&key.text[self.prefix_len..], start, end - start);
+        while len > 0 {
+            let half = len.div_ceil(2);
+            if self.text(at + half - 1) <= rest {
+                at += half;
             }
-            let (rest, left) = (self.rest(number), &key[shared + 1..]);
-            let alike = common(rest, left);
-            shared += 1 + alike;
-            if rest.get(alike).is_some_and(|next| left.get(alike).is_none_or(|byte| next > byte)) {
-                return number.saturating_sub(1);
-            }
-            number += 1;
+            len -= half;
         }
+        at.saturating_sub(1)
     }
 
-    /// Calls `each` with the entries' numbers and texts, in order, as long as it says true. `like` is any key that belongs here.
-    fn walk(&self, like: &[u8], mut each: impl FnMut(usize, &[u8]) -> bool) {
-        let mut text = like[..self.prefix_len()].to_vec();
-        for number in 0..self.len {
-            text.truncate(self.shared(number));
-            if number > 0 || !self.is_first_empty {
-                text.push(!(self.mark(number) as u8));
-            }
-            text.extend_from_slice(self.rest(number));
-            if !each(number, &text) {
-                return;
-            }
-        }
+    /// The whole text of one entry. `like` is any key that belongs here.
+    pub(super) fn whole_text(&self, number: usize, like: &[u8]) -> Vec<u8> {
+        [&like[..self.prefix_len], self.text(number)].concat()
     }
 
-    /// The text of one entry.
-    pub(super) fn text(&self, number: usize, like: &[u8]) -> Vec<u8> {
-        let mut found = Vec::new();
-        self.walk(like, |at, text| {
-            if at == number {
-                found = text.to_vec();
-            }
-            at < number
-        });
-        found
-    }
-
-    /// The texts of all entries, and the blocks to which they lead.
-    pub(super) fn entries(&self, like: &[u8]) -> Vec<(Vec<u8>, Address)> {
-        let mut entries = Vec::with_capacity(self.len + 1);
-        self.walk(like, |number, text| {
-            entries.push((text.to_vec(), self.child(number)));
-            true
-        });
-        entries
+    /// All entries, in order.
+    pub(super) fn entries(&self) -> impl Iterator<Item = Entry<'a>> {
+        let inner = *self;
+        (0..self.len).map(move |number| (inner.text(number), inner.child(number)))
     }
 }
 
 /// Makes a block lead elsewhere.
 pub(super) fn set_child(bytes: &mut [u8], number: usize, child: Address) {
-    let len = Inner::of(bytes).len;
-    let at = HEADER_BYTES + len * 8 + number * 4;
-    bytes[at..at + 4].copy_from_slice(&child.to_le_bytes());
+    let at = HEADER_BYTES + number * LINK_BYTES + HEAD_BYTES;
+    bytes[at..at + Address::BYTES].copy_from_slice(&child.to_bytes());
 }
 
-/// A block of these entries, which all begin with `prefix_len` bytes alike, as bytes of which the first are the arena's. Only the first
-/// text may be no longer than that.
-pub(super) fn written(entries: &[(Vec<u8>, Address)], prefix_len: usize) -> Vec<u8> {
-    let is_first_empty = entries.first().is_some_and(|(text, _)| text.len() == prefix_len);
-    let (mut marks, mut ends, mut children, mut rests) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let mut before: Option<&[u8]> = None;
-    for (text, child) in entries {
-        let shared = before.map_or(prefix_len, |before| common(before, text));
-        let head = text.get(shared).copied().unwrap_or_default();
-        rests.extend_from_slice(text.get(shared + 1..).unwrap_or_default());
-        marks.extend(mark(shared, head).to_le_bytes());
-        ends.extend((rests.len() as u32).to_le_bytes());
-        children.extend(child.to_le_bytes());
-        before = Some(text);
+/// A block of these entries, whose keys begin with `prefix_len` bytes alike; all texts begin with `gone` bytes that it does not get.
+pub(super) fn written(entries: &[Entry<'_>], prefix_len: usize, gone: usize) -> Vec<u8> {
+    let texts = || entries.iter().map(|(text, _)| &text[gone..]);
+    let texts_len: usize = texts().map(<[u8]>::len).sum();
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + entries.len() * ENTRY_BYTES + texts_len);
+    bytes.extend((entries.len() as u16).to_le_bytes());
+    bytes.extend((prefix_len as u16).to_le_bytes());
+    bytes.resize(HEADER_BYTES, 0);
+    for (text, (_, child)) in texts().zip(entries) {
+        bytes.extend(head(text).to_le_bytes());
+        bytes.extend(child.to_bytes());
     }
-    let count = entries.len() as u16 | if is_first_empty { FIRST_EMPTY } else { 0 };
-    [&[0; UNITS_BYTES], &count.to_le_bytes()[..], &marks, &ends, &children, &rests].concat()
+    let mut end = 0;
+    for text in texts() {
+        end += text.len();
+        bytes.extend((end as u32).to_le_bytes());
+    }
+    texts().for_each(|text| bytes.extend_from_slice(text));
+    bytes
 }
 
-/// The first from `from` on that is not greater than `wanted`; how many there are, if all are.
 #[inline]
-fn next_at_most(marks: &[[u8; 4]], from: usize, wanted: u32) -> usize {
-    const TOGETHER: usize = 8;
-    let (blocks, rest) = marks[from..].as_chunks::<TOGETHER>();
-    for (nth, block) in blocks.iter().enumerate() {
-        // All at once, without a branch for each: the compiler makes vectors of it.
-        let is_here = block.map(|mark| u32::from_le_bytes(mark) <= wanted);
-        if is_here.iter().fold(false, |any, is_here| any | is_here) {
-            let at = is_here.iter().position(|is_here| *is_here).unwrap_or_default();
-            return from + nth * TOGETHER + at;
+fn head_of(link: &[u8; LINK_BYTES]) -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = *link;
+    u64::from_le_bytes([a, b, c, d, e, f, g, h])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_leads_to_the_last_text_that_is_not_greater() {
+        let mut rng = fastrand::Rng::with_seed(4);
+        let mut arena = super::super::arena::Arena::default();
+        for _ in 0..300 {
+            let text = |rng: &mut fastrand::Rng| {
+                let stem = [&b""[..], b"12345678", b"1234567", b"12345678\0", b"1234567812345678"][rng.usize(..5)];
+                let rest: Vec<u8> = (0..rng.usize(..4)).map(|_| [0, 1, b'1', 255][rng.usize(..4)]).collect();
+                [b"ab", stem, &rest].concat()
+            };
+            let mut texts: Vec<Vec<u8>> = (0..rng.usize(1..40)).map(|_| text(&mut rng)).collect();
+            texts.sort();
+            texts.dedup();
+            let prefix_len = rng.usize(..3);
+            let entries: Vec<Entry<'_>> =
+                texts.iter().map(|text| (&text[prefix_len.min(1)..], arena.add(1))).collect();
+            let bytes = written(&entries, prefix_len, prefix_len - prefix_len.min(1));
+            let inner = Inner::of(&bytes);
+            assert_eq!((inner.len, inner.used_bytes()), (texts.len(), bytes.len()));
+            for (number, text) in texts.iter().enumerate() {
+                assert_eq!((&inner.whole_text(number, b"ab"), inner.child(number)), (text, entries[number].1));
+            }
+            assert_eq!(inner.entries().count(), texts.len());
+            for _ in 0..200 {
+                let key = if rng.bool() { text(&mut rng) } else { texts[rng.usize(..texts.len())].clone() };
+                let expected = texts.partition_point(|text| *text <= key).saturating_sub(1);
+                assert_eq!(inner.find(&Key::new(&key)), expected, "{texts:?} {key:?}");
+            }
         }
     }
-    let first = from + blocks.len() * TOGETHER;
-    first + rest.iter().position(|mark| u32::from_le_bytes(*mark) <= wanted).unwrap_or(rest.len())
 }

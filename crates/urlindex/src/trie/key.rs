@@ -4,6 +4,18 @@
 const SHORT_BYTES: usize = 240;
 const PADDING_BYTES: usize = 16;
 
+/// Bytes of a text that are compared as one number.
+pub(super) const HEAD_BYTES: usize = 8;
+
+/// The first eight bytes of a text as a number, in the order of their texts; zeros after a shorter one.
+#[inline]
+pub(super) fn head(text: &[u8]) -> u64 {
+    let mut head = [0; HEAD_BYTES];
+    let len = text.len().min(HEAD_BYTES);
+    head[..len].copy_from_slice(&text[..len]);
+    u64::from_be_bytes(head)
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Key<'a> {
@@ -38,5 +50,11 @@ impl<'a> Key<'a> {
     #[inline]
     pub(super) fn padded(&self) -> &[u8] {
         if self.text.len() <= SHORT_BYTES { &self.short } else { &self.long }
+    }
+
+    /// [`head`] of the text from a place on.
+    #[inline]
+    pub(super) fn head(&self, at: usize) -> u64 {
+        self.padded()[at..].first_chunk().map_or(0, |head| u64::from_be_bytes(*head))
     }
 }

@@ -14,22 +14,20 @@
 //!
 //! | offset | size | meaning |
 //! |---|---|---|
-//! | 0 | 2 | the arena's |
-//! | 2 | 1 | the number of the code |
-//! | 3 | 1 | the number of entries, up to 127; 128 more in a wide leaf |
-//! | 4 | 2 | bytes that all keys begin with, and are not here |
-//! | 6 | 4 | bytes of all edges |
-//! | 10 | 4 or 8 each | the records, in a wide leaf of 8 bytes |
+//! | 0 | 1 | the number of the code |
+//! | 1 | 1 | the number of entries, up to 127; 128 more in a wide leaf |
+//! | 2 | 2 | bytes that all keys begin with, and are not here |
+//! | 4 | 4 | bytes of all edges |
+//! | 8 | 4 or 8 each | the records, in a wide leaf of 8 bytes |
 //!
 //! A record is the parent's number (7 bits, 127 of those that have none), whether it has no head (1), the head (8), what it shares (8, or 16) and the
 //! length of its edge (8, or 32). Leaves are wide that have an entry which does not fit. The edges stand at the leaf's end, the
 //! first one last.
 
-use super::arena::UNITS_BYTES;
 use super::code::{Code, CodeId, Comparison};
 use super::key::Key;
 
-const HEADER_BYTES: usize = UNITS_BYTES + 8;
+const HEADER_BYTES: usize = 8;
 /// The parent of entries that have none.
 pub(super) const ROOT: usize = 127;
 /// A leaf never has more entries.
@@ -113,7 +111,7 @@ impl<'a> Leaf<'a> {
     #[inline]
     pub(super) fn of(bytes: &'a [u8]) -> Leaf<'a> {
         let header = bytes.first_chunk::<HEADER_BYTES>().expect("a block has a header");
-        let [_, _, code, len, p0, p1, e0, e1, e2, e3] = *header;
+        let [code, len, p0, p1, e0, e1, e2, e3] = *header;
         let prefix_len = usize::from(u16::from_le_bytes([p0, p1]));
         let edges_len = u32::from_le_bytes([e0, e1, e2, e3]) as usize;
         Leaf { bytes, code, is_wide: len & WIDE != 0, len: usize::from(len & !WIDE), prefix_len, edges_len }
@@ -307,7 +305,7 @@ impl<'a> Leaf<'a> {
     /// Writes it to a place that is long enough.
     pub(super) fn copy_to(&self, bytes: &mut [u8]) {
         let (front, back) = (HEADER_BYTES + self.len * record_bytes(self.is_wide), self.edges_len);
-        bytes[UNITS_BYTES..front].copy_from_slice(&self.bytes[UNITS_BYTES..front]);
+        bytes[..front].copy_from_slice(&self.bytes[..front]);
         let start = bytes.len() - back;
         bytes[start..].copy_from_slice(&self.bytes[self.bytes.len() - back..]);
     }
@@ -332,8 +330,8 @@ pub(super) fn push(bytes: &mut [u8], entry: &Entry, edge: &[u8]) {
     }
     let end = bytes.len() - edges_len;
     bytes[end - edge.len()..end].copy_from_slice(edge);
-    bytes[3] += 1;
-    bytes[6..HEADER_BYTES].copy_from_slice(&((edges_len + edge.len()) as u32).to_le_bytes());
+    bytes[1] += 1;
+    bytes[4..HEADER_BYTES].copy_from_slice(&((edges_len + edge.len()) as u32).to_le_bytes());
 }
 
 /// A leaf that is being written, and grows as it must.
@@ -359,8 +357,8 @@ impl Draft {
 
     pub(super) fn clear(&mut self, code: CodeId, prefix_len: usize) {
         self.bytes[..HEADER_BYTES].fill(0);
-        self.bytes[2] = code;
-        self.bytes[4..6].copy_from_slice(&(prefix_len as u16).to_le_bytes());
+        self.bytes[0] = code;
+        self.bytes[2..4].copy_from_slice(&(prefix_len as u16).to_le_bytes());
     }
 
     /// A leaf as it is.
@@ -380,8 +378,8 @@ impl Draft {
                 leaf.copy_to(&mut self.spare);
             } else {
                 self.spare[..HEADER_BYTES].copy_from_slice(&self.bytes[..HEADER_BYTES]);
-                self.spare[3] = WIDE;
-                self.spare[6..HEADER_BYTES].fill(0);
+                self.spare[1] = WIDE;
+                self.spare[4..HEADER_BYTES].fill(0);
                 leaf.entries().for_each(|(entry, edge)| push(&mut self.spare, &entry, edge));
             }
             std::mem::swap(&mut self.bytes, &mut self.spare);

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use super::arena::{Address, Arena, BLOCK_BYTES_MAX, UNITS_BYTES};
+use super::arena::{Address, Arena, BLOCK_BYTES_MAX};
 use super::code::{Code, CodeId, common};
 use super::file::Learnt;
 use super::inner::{self, Inner};
@@ -22,7 +22,7 @@ const LEAF_BYTES: usize = 2048;
 /// A leaf that moves has so much room to grow, so that few inserts move one.
 const ROOM_BYTES: usize = 96;
 /// Blocks above the leaves longer than this are cut.
-const INNER_BYTES: usize = 2048;
+const INNER_BYTES: usize = 4096;
 /// So many inner blocks above a leaf are enough for more keys than memory holds.
 const DEPTH_MAX: usize = 24;
 
@@ -110,12 +110,15 @@ impl Tree {
         Learnt { symbols, train_at: self.train_at }
     }
 
-    pub(super) fn contains(&self, key: &[u8]) -> bool {
-        let leaf = self.leaf((0..self.depth).fold(self.root, |at, _| {
+    pub(super) fn contains(&self, text: &[u8]) -> bool {
+        let key = Key::new(text);
+        let at = (0..self.depth).fold(self.root, |at, _| {
             let inner = self.inner(at);
-            inner.child(inner.find(key))
-        }));
-        leaf.find(self.code(&leaf), &Key::new(key)).is_found
+            inner.child(inner.find(&key))
+        });
+        self.arena.touch(at);
+        let leaf = self.leaf(at);
+        leaf.find(self.code(&leaf), &key).is_found
     }
 
     #[inline]
@@ -135,7 +138,7 @@ impl Tree {
 
     /// The way to the leaf in which a key belongs, and that leaf.
     #[inline]
-    fn way_to(&self, key: &[u8]) -> ([Step; DEPTH_MAX], Address) {
+    fn way_to(&self, key: &Key<'_>) -> ([Step; DEPTH_MAX], Address) {
         let (mut way, mut at) = ([Step::default(); DEPTH_MAX], self.root);
         for step in way.iter_mut().take(self.depth) {
             let inner = self.inner(at);
@@ -148,8 +151,9 @@ impl Tree {
     /// Whether it was not there.
     pub(super) fn insert(&mut self, text: &[u8]) -> bool {
         let key = Key::new(text);
-        let (way, mut at) = self.way_to(text);
+        let (way, mut at) = self.way_to(&key);
         let way = &way[..self.depth];
+        self.arena.touch(at);
         let leaf = self.leaf(at);
         let place = leaf.find(self.code(&leaf), &key);
         if place.is_found {
@@ -234,19 +238,20 @@ impl Tree {
     /// entry into the block above.
     fn add_separator(&mut self, way: &[Step], separator: Vec<u8>, child: Address, like: &[u8]) {
         let Some((&Step { at, number }, above)) = way.split_last() else {
-            let entries = [(Vec::new(), self.root), (separator, child)];
-            self.root = self.add_inner(&entries, 0);
+            let entries = [(&[][..], self.root), (&separator[..], child)];
+            self.root = add_inner(&mut self.arena, &inner::written(&entries, 0, 0));
             self.depth += 1;
             assert!(self.depth < DEPTH_MAX - 1, "a trie this deep holds more keys than there can be");
             return;
         };
         let inner = self.inner(at);
-        let (mut entries, prefix_len, bytes) = (inner.entries(like), inner.prefix_len(), inner.used_bytes());
-        let is_last = number + 1 == entries.len();
-        entries.insert(number + 1, (separator, child));
-        self.arena.remove(at);
-        if bytes <= INNER_BYTES || entries.len() < INNER_ENTRIES_MIN {
-            let at = self.add_inner(&entries, prefix_len);
+        let mut entries: Vec<inner::Entry<'_>> = inner.entries().collect();
+        let (is_last, prefix_len) = (number + 1 == entries.len(), inner.prefix_len);
+        entries.insert(number + 1, (&separator[prefix_len..], child));
+        if inner.used_bytes() <= INNER_BYTES || entries.len() < INNER_ENTRIES_MIN {
+            let bytes = inner::written(&entries, prefix_len, 0);
+            self.arena.remove(at);
+            let at = add_inner(&mut self.arena, &bytes);
             self.lead_to(above, at);
             return;
         }
@@ -254,18 +259,15 @@ impl Tree {
         let is_in_order = is_last && entries.len() >= 2 * INNER_ENTRIES_MIN;
         let cut = if is_in_order { entries.len() - 1 } else { entries.len() / 2 };
         let (from, to) = self.fences(above, like);
-        let separator = entries[cut].0.clone();
-        let left = self.add_inner(&entries[..cut], common(&from, &separator));
-        let right = self.add_inner(&entries[cut..], to.map_or(0, |to| common(&separator, &to)));
+        let middle = [&like[..prefix_len], entries[cut].0].concat();
+        let part = |entries: &[inner::Entry<'_>], alike: usize| inner::written(entries, alike, alike - prefix_len);
+        let left = part(&entries[..cut], common(&from, &middle));
+        let right = part(&entries[cut..], to.map_or(0, |to| common(&middle, &to)));
+        self.arena.remove(at);
+        let left = add_inner(&mut self.arena, &left);
+        let right = add_inner(&mut self.arena, &right);
         self.lead_to(above, left);
-        self.add_separator(above, separator, right, like);
-    }
-
-    fn add_inner(&mut self, entries: &[(Vec<u8>, Address)], prefix_len: usize) -> Address {
-        let bytes = inner::written(entries, prefix_len);
-        let at = self.arena.add(bytes.len());
-        self.arena.bytes_mut(at)[UNITS_BYTES..bytes.len()].copy_from_slice(&bytes[UNITS_BYTES..]);
-        at
+        self.add_separator(above, middle, right, like);
     }
 
     /// The texts between which the keys of the block lie that a way leads to: from the first on, and less than the other, if there is one.
@@ -274,9 +276,9 @@ impl Tree {
         let (mut from, mut to) = (Vec::new(), None);
         for &Step { at, number } in way {
             let inner = self.inner(at);
-            from = inner.text(number, like);
+            from = inner.whole_text(number, like);
             if number + 1 < inner.len {
-                to = Some(inner.text(number + 1, like));
+                to = Some(inner.whole_text(number + 1, like));
             }
         }
         (from, to)
@@ -311,7 +313,7 @@ impl Tree {
     pub(super) fn some_after(&self, from: &[u8], is_inclusive: bool, out: &mut Vec<Vec<u8>>) {
         let mut like = from.to_vec();
         loop {
-            let (way, at) = self.way_to(&like);
+            let (way, at) = self.way_to(&Key::new(&like));
             let leaf = self.leaf(at);
             let keys = leaf.keys(self.code(&leaf), &like);
             out.extend(keys.into_iter().filter(|key| &key[..] > from || (is_inclusive && key == from)));
@@ -327,6 +329,12 @@ impl Tree {
 fn add_leaf(arena: &mut Arena, leaf: &Leaf<'_>) -> Address {
     let at = arena.add(leaf.used_bytes() + ROOM_BYTES);
     leaf.copy_to(arena.bytes_mut(at));
+    at
+}
+
+fn add_inner(arena: &mut Arena, bytes: &[u8]) -> Address {
+    let at = arena.add(bytes.len());
+    arena.bytes_mut(at)[..bytes.len()].copy_from_slice(bytes);
     at
 }
 
