@@ -23,7 +23,7 @@ mod training;
 mod tree;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use filemap_io::Dir;
 
@@ -33,6 +33,9 @@ use tree::{KEY_BYTES_MAX, Tree};
 
 pub(crate) use file::MAGIC as TRIE_MAGIC;
 pub use iter::UrlTrieIter;
+
+/// So many URLs of a batch are tested while others wait.
+const BATCH: usize = 256;
 
 /// An exact set of URLs in memory. See the module.
 ///
@@ -100,7 +103,7 @@ impl UrlTrie {
     /// Keeps only the URLs of which `keep` is true; how many were dropped. Builds the trie anew, which takes a walk through it and the
     /// memory of both; inserts wait meanwhile.
     pub fn retain(&self, mut keep: impl FnMut(&[u8]) -> bool) -> u64 {
-        let mut tree = self.tree.write().unwrap_or_else(PoisonError::into_inner);
+        let mut tree = self.write();
         let (mut kept, mut some, mut last) = (Tree::new(&tree.learnt()), Vec::new(), Vec::new());
         let mut is_first = true;
         loop {
@@ -123,6 +126,10 @@ impl UrlTrie {
         self.changes.load(Ordering::SeqCst)
     }
 
+    fn write(&self) -> RwLockWriteGuard<'_, Tree> {
+        self.tree.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, Tree> {
         self.tree.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -138,7 +145,7 @@ impl UrlTrie {
 impl SeenSet for UrlTrie {
     fn check_and_insert(&self, url: &[u8]) -> Result<Verdict> {
         UrlTrie::check_length(url)?;
-        if !self.tree.write().unwrap_or_else(PoisonError::into_inner).insert(url) {
+        if !self.write().insert(url) {
             return Ok(Verdict::Seen);
         }
         self.inserted.fetch_add(1, Ordering::Relaxed);
@@ -148,6 +155,33 @@ impl SeenSet for UrlTrie {
 
     fn contains(&self, url: &[u8]) -> Result<Verdict> {
         Ok(if self.read().contains(url) { Verdict::Seen } else { Verdict::New })
+    }
+
+    /// As one at a time, but that others wait for 256 at once, and that the memory of several is fetched at once.
+    fn check_and_insert_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
+        verdicts.clear();
+        verdicts.reserve(urls.len());
+        let bad = urls.iter().position(|url| UrlTrie::check_length(url).is_err());
+        for part in urls[..bad.unwrap_or(urls.len())].chunks(BATCH) {
+            let mut new = 0;
+            self.write().insert_all(part, |is_new| {
+                new += u64::from(is_new);
+                verdicts.push(if is_new { Verdict::New } else { Verdict::Seen });
+            });
+            self.inserted.fetch_add(new, Ordering::Relaxed);
+            self.changes.fetch_add(new, Ordering::SeqCst);
+        }
+        bad.map_or(Ok(()), |bad| UrlTrie::check_length(urls[bad]))
+    }
+
+    /// As one at a time, but that the memory of several is fetched at once.
+    fn contains_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
+        verdicts.clear();
+        verdicts.reserve(urls.len());
+        for part in urls.chunks(BATCH) {
+            self.read().contain(part, |is_there| verdicts.push(if is_there { Verdict::Seen } else { Verdict::New }));
+        }
+        Ok(())
     }
 
     fn len(&self) -> u64 {

@@ -35,6 +35,9 @@ pub(super) const KEY_BYTES_MAX: usize = u16::MAX as usize;
 const _: () = assert!(INNER_BYTES + (INNER_ENTRIES_MIN + 1) * (KEY_BYTES_MAX + 16) < BLOCK_BYTES_MAX);
 const _: () = assert!(LEAF_BYTES + ROOM_BYTES + 4 * (KEY_BYTES_MAX + 16) < BLOCK_BYTES_MAX);
 
+/// Of so many keys the leaves are fetched at once.
+const GROUP: usize = 8;
+
 /// With so many keys the first table of symbols is made, and with so many times as many each other one: what a crawl finds changes.
 const TRAIN_KEYS: u64 = 1 << 14;
 const TRAIN_GROWTH: u64 = 8;
@@ -59,6 +62,8 @@ pub(super) struct Tree {
     codes: Vec<Code>,
     /// How many keys there are when the next table is made.
     train_at: u64,
+    /// How often a leaf was cut.
+    cuts: u64,
     /// An edge, a leaf and a part of it that are being written.
     edge: Vec<u8>,
     draft: Draft,
@@ -78,6 +83,14 @@ struct Step {
     number: usize,
 }
 
+/// Inner blocks that lead to a leaf, the root first.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    steps: [Step; DEPTH_MAX],
+    /// It is the way as long as no more leaves were cut.
+    cuts: u64,
+}
+
 impl Tree {
     /// An empty tree, whose keys are like those of another one.
     pub(super) fn new(learnt: &Learnt) -> Tree {
@@ -88,7 +101,7 @@ impl Tree {
         let mut arena = Arena::default();
         let root = add_leaf(&mut arena, &draft.leaf());
         let train_at = learnt.train_at.max(TRAIN_KEYS);
-        Tree { arena, root, depth: 0, keys: 0, codes, train_at, edge: Vec::new(), draft, part: Draft::new() }
+        Tree { arena, root, depth: 0, keys: 0, codes, train_at, cuts: 0, edge: Vec::new(), draft, part: Draft::new() }
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -112,13 +125,35 @@ impl Tree {
 
     pub(super) fn contains(&self, text: &[u8]) -> bool {
         let key = Key::new(text);
+        let at = self.leaf_of(&key);
+        self.is_in_leaf(at, &key)
+    }
+
+    /// Calls `each` with whether each text is there, in order.
+    pub(super) fn contain(&self, texts: &[&[u8]], mut each: impl FnMut(bool)) {
+        let (groups, rest) = texts.as_chunks::<GROUP>();
+        for group in groups {
+            let keys = group.map(Key::new);
+            let leaves = keys.each_ref().map(|key| self.leaf_of(key));
+            leaves.iter().zip(&keys).for_each(|(at, key)| each(self.is_in_leaf(*at, key)));
+        }
+        rest.iter().for_each(|text| each(self.contains(text)));
+    }
+
+    #[inline]
+    fn leaf_of(&self, key: &Key<'_>) -> Address {
         let at = (0..self.depth).fold(self.root, |at, _| {
             let inner = self.inner(at);
-            inner.child(inner.find(&key))
+            inner.child(inner.find(key))
         });
         self.arena.touch(at);
+        at
+    }
+
+    #[inline]
+    fn is_in_leaf(&self, at: Address, key: &Key<'_>) -> bool {
         let leaf = self.leaf(at);
-        leaf.find(self.code(&leaf), &key).is_found
+        leaf.find(self.code(&leaf), key).is_found
     }
 
     #[inline]
@@ -136,26 +171,53 @@ impl Tree {
         &self.codes[usize::from(leaf.code)]
     }
 
-    /// The way to the leaf in which a key belongs, and that leaf.
+    /// The way to the leaf in which a key belongs, which is touched.
     #[inline]
-    fn way_to(&self, key: &Key<'_>) -> ([Step; DEPTH_MAX], Address) {
-        let (mut way, mut at) = ([Step::default(); DEPTH_MAX], self.root);
-        for step in way.iter_mut().take(self.depth) {
+    fn way_to(&self, key: &Key<'_>) -> Way {
+        let (mut steps, mut at) = ([Step::default(); DEPTH_MAX], self.root);
+        for step in steps.iter_mut().take(self.depth) {
             let inner = self.inner(at);
             *step = Step { at, number: inner.find(key) };
             at = inner.child(step.number);
         }
-        (way, at)
+        self.arena.touch(at);
+        Way { steps, cuts: self.cuts }
+    }
+
+    /// The block to which a way leads.
+    #[inline]
+    fn after(&self, way: &[Step]) -> Address {
+        way.last().map_or(self.root, |Step { at, number }| self.inner(*at).child(*number))
     }
 
     /// Whether it was not there.
     pub(super) fn insert(&mut self, text: &[u8]) -> bool {
         let key = Key::new(text);
-        let (way, mut at) = self.way_to(&key);
-        let way = &way[..self.depth];
-        self.arena.touch(at);
+        let way = self.way_to(&key);
+        self.insert_at(&way, &key)
+    }
+
+    /// Calls `each` with whether each text was not there, in order.
+    pub(super) fn insert_all(&mut self, texts: &[&[u8]], mut each: impl FnMut(bool)) {
+        let (groups, rest) = texts.as_chunks::<GROUP>();
+        for group in groups {
+            let keys = group.map(Key::new);
+            let mut ways = keys.each_ref().map(|key| self.way_to(key));
+            for (way, key) in ways.iter_mut().zip(&keys) {
+                if way.cuts != self.cuts {
+                    *way = self.way_to(key);
+                }
+                each(self.insert_at(way, key));
+            }
+        }
+        rest.iter().for_each(|text| each(self.insert(text)));
+    }
+
+    fn insert_at(&mut self, way: &Way, key: &Key<'_>) -> bool {
+        let (text, way) = (key.text, &way.steps[..self.depth]);
+        let mut at = self.after(way);
         let leaf = self.leaf(at);
-        let place = leaf.find(self.code(&leaf), &key);
+        let place = leaf.find(self.code(&leaf), key);
         if place.is_found {
             return false;
         }
@@ -215,6 +277,7 @@ impl Tree {
     /// Cuts the draft, which is a leaf that is too long, and puts the parts in its place: in halves, or before its last key if that has just
     /// come, so that keys that come in order leave full leaves behind. `like` is any key of this leaf.
     fn split(&mut self, way: &[Step], old: Address, like: &[u8]) {
+        self.cuts += 1;
         let leaf = self.draft.leaf();
         let code = (leaf.code, &self.codes[usize::from(leaf.code)]);
         let order = leaf.order(code.1);
@@ -313,12 +376,13 @@ impl Tree {
     pub(super) fn some_after(&self, from: &[u8], is_inclusive: bool, out: &mut Vec<Vec<u8>>) {
         let mut like = from.to_vec();
         loop {
-            let (way, at) = self.way_to(&Key::new(&like));
-            let leaf = self.leaf(at);
+            let way = self.way_to(&Key::new(&like));
+            let way = &way.steps[..self.depth];
+            let leaf = self.leaf(self.after(way));
             let keys = leaf.keys(self.code(&leaf), &like);
             out.extend(keys.into_iter().filter(|key| &key[..] > from || (is_inclusive && key == from)));
             out.sort_unstable();
-            match self.fences(&way[..self.depth], &like).1 {
+            match self.fences(way, &like).1 {
                 Some(next) if out.is_empty() => like = next,
                 _ => return,
             }
