@@ -13,6 +13,7 @@
 //! | | | the texts, heads and all |
 
 use super::arena::Address;
+use super::code::common;
 use super::key::{HEAD_BYTES, Key, head};
 
 const HEADER_BYTES: usize = 8;
@@ -128,6 +129,14 @@ pub(super) fn written(entries: &[Entry<'_>], prefix_len: usize, gone: usize) -> 
     }
     texts().for_each(|text| bytes.extend_from_slice(text));
     bytes
+}
+
+/// Where entries that are too many are to be cut: where texts share least with the one before, so that the parts have more in common and heads
+/// tell more. Near the middle, by number and not by bytes, so that no half is of few long ones.
+pub(super) fn cutting_place(entries: &[Entry<'_>]) -> usize {
+    let (near, half) = (entries.len() * 3 / 8, entries.len() / 2);
+    let rank = |at: &usize| (common(entries[at - 1].0, entries[*at].0), at.abs_diff(half));
+    (near.max(1)..=entries.len() - near.max(1)).min_by_key(rank).unwrap_or(half)
 }
 
 #[inline]

@@ -43,6 +43,9 @@ const LEN_SHIFT: u32 = 32;
 /// Where the length stands in a record of four bytes.
 const NARROW_LEN_SHIFT: u32 = 24;
 
+/// A leaf is cut where at least this part of its bytes is on either side.
+const NEAR: (usize, usize) = (3, 8);
+
 /// One entry, but for its edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
@@ -190,8 +193,9 @@ impl<'a> Leaf<'a> {
         }
     }
 
-    /// The numbers of the entries in the order of their keys.
-    pub(super) fn order(&self, code: &Code) -> Vec<usize> {
+    /// The numbers of the entries in the order of their keys, each with how many bytes its key shares with the one before, of those
+    /// that are in the leaf.
+    pub(super) fn order(&self, code: &Code) -> Vec<(usize, usize)> {
         let entries: Vec<(Entry, &[u8])> = self.entries().collect();
         let (mut texts, mut spans) = (Vec::new(), vec![None; self.len]);
         let mut ranked = Vec::with_capacity(self.len);
@@ -208,19 +212,25 @@ impl<'a> Leaf<'a> {
             ranked.push((entry.parent as u64) << 40 | u64::from(rank(entry, byte)) << 8 | number as u64);
         }
         ranked.sort_unstable();
-        in_order(&ranked)
+        in_order(&ranked, |number| entries[number].0.shared)
     }
 
-    /// The place in the order of its keys about which there are as many bytes before as after; never the first.
-    pub(super) fn middle(&self, order: &[usize]) -> usize {
-        let bytes: Vec<usize> =
-            self.entries().map(|(entry, _)| entry.edge_len + record_bytes(self.is_wide)).collect();
-        let (mut before, all) = (0, bytes.iter().sum::<usize>());
-        let is_before_half = |number: &&usize| {
-            before += bytes[**number];
-            before * 2 < all
-        };
-        order.iter().take_while(is_before_half).count().clamp(1, self.len - 1)
+    /// The place in the order of its keys to cut it before; never the first. Near the middle, by bytes, and where keys share least: that makes
+    /// short separators, and leaves whose keys have more in common.
+    pub(super) fn cutting_place(&self, order: &[(usize, usize)]) -> usize {
+        let bytes: Vec<usize> = self.entries().map(|(entry, _)| entry.edge_len + record_bytes(self.is_wide)).collect();
+        let (mut before, all) = (0usize, bytes.iter().sum::<usize>());
+        let mut best: Option<(usize, usize, usize)> = None;
+        for (at, (number, shared)) in order.iter().enumerate() {
+            let rank = (*shared, before.abs_diff(all - before), at);
+            let is_near = before * NEAR.1 >= all * NEAR.0 && before * NEAR.1 <= all * (NEAR.1 - NEAR.0);
+            if at > 0 && is_near && best.is_none_or(|best| rank < best) {
+                best = Some(rank);
+            }
+            before += bytes[*number];
+        }
+        // There is none if one is longer than all others.
+        best.map_or_else(|| middle(order, &bytes), |(.., at)| at)
     }
 
     /// All keys, by the numbers of their entries. `like` is any key that belongs here.
@@ -467,30 +477,64 @@ fn rank(entry: &Entry, byte: Option<u8>) -> u32 {
 
 const PARENT_RANK: u32 = 1 << 31;
 
-/// Walks through entries that are given in the order of their parents, and under each in that of their ranks.
-fn in_order(ranked: &[u64]) -> Vec<usize> {
+/// The place in an order about which there are as many bytes before as after; never the first.
+fn middle(order: &[(usize, usize)], bytes: &[usize]) -> usize {
+    let (mut before, all) = (0, bytes.iter().sum::<usize>());
+    let is_before_half = |(number, _): &&(usize, usize)| {
+        before += bytes[*number];
+        before * 2 < all
+    };
+    order.iter().take_while(is_before_half).count().clamp(1, order.len() - 1)
+}
+
+/// What is still to do on a walk.
+enum Step {
+    /// The keys on the edges from this one on, and what they share with all that come before.
+    Into(usize, usize),
+    Itself(usize),
+    /// All that come now share no more than this with what was before.
+    OutOf(usize),
+}
+
+/// Walks through entries that are given in the order of their parents, and under each in that of their ranks. Gives their numbers, and
+/// what each shares with the one before.
+fn in_order(ranked: &[u64], shared_of: impl Fn(usize) -> usize) -> Vec<(usize, usize)> {
     let children = |parent: usize| {
         let start = ranked.partition_point(|child| (child >> 40) < parent as u64);
         let end = start + ranked[start..].partition_point(|child| (child >> 40) == parent as u64);
         &ranked[start..end]
     };
-    let mut order = Vec::with_capacity(ranked.len());
-    // What is still to come, the next last; an entry itself is told from all of its keys.
-    let push = |children: &[u64], stack: &mut Vec<(usize, bool)>| {
-        stack.extend(children.iter().rev().map(|child| ((child & 0xff) as usize, false)));
-    };
-    let mut stack = Vec::new();
-    push(children(ROOT), &mut stack);
-    while let Some((number, is_itself)) = stack.pop() {
-        if is_itself {
-            order.push(number);
-            continue;
+    let is_after = |child: &u64| (child >> 8) as u32 & PARENT_RANK != 0;
+    let (mut order, mut steps, mut shared) = (Vec::with_capacity(ranked.len()), Vec::new(), 0);
+    // The next one last.
+    let push = |children: &[u64], steps: &mut Vec<Step>| {
+        for child in children.iter().rev() {
+            let number = (child & 0xff) as usize;
+            if is_after(child) {
+                steps.push(Step::Into(number, shared_of(number)));
+            } else {
+                steps.push(Step::OutOf(shared_of(number)));
+                steps.push(Step::Into(number, usize::MAX));
+            }
         }
-        let all = children(number);
-        let before = all.partition_point(|child| (child >> 8) as u32 & PARENT_RANK == 0);
-        push(&all[before..], &mut stack);
-        stack.push((number, true));
-        push(&all[..before], &mut stack);
+    };
+    push(children(ROOT), &mut steps);
+    while let Some(step) = steps.pop() {
+        match step {
+            Step::Into(number, most) => {
+                shared = shared.min(most);
+                let all = children(number);
+                let (before, after) = all.split_at(all.partition_point(|child| !is_after(child)));
+                push(after, &mut steps);
+                steps.push(Step::Itself(number));
+                push(before, &mut steps);
+            }
+            Step::Itself(number) => {
+                order.push((number, shared));
+                shared = usize::MAX;
+            }
+            Step::OutOf(most) => shared = shared.min(most),
+        }
     }
     order
 }
@@ -517,8 +561,12 @@ mod tests {
     fn assert_holds(leaf: &Leaf<'_>, code: &Code, like: &[u8], expected: &[Vec<u8>]) {
         let keys = leaf.keys(code, like);
         let order = leaf.order(code);
-        let in_order: Vec<&Vec<u8>> = order.iter().map(|number| &keys[*number]).collect();
+        let in_order: Vec<&Vec<u8>> = order.iter().map(|(number, _)| &keys[*number]).collect();
         assert!(in_order.iter().copied().eq(expected), "{in_order:?} {expected:?}");
+        for (pair, (_, shared)) in in_order.windows(2).zip(&order[1..]) {
+            assert_eq!(super::super::code::common(pair[0], pair[1]), leaf.prefix_len + shared);
+        }
+        assert!(order.len() < 2 || (1..order.len()).contains(&leaf.cutting_place(&order)));
         for (number, key) in keys.iter().enumerate() {
             assert_eq!(&leaf.key(number, code, like), key);
             let place = leaf.find(code, &Key::new(key));
@@ -555,7 +603,7 @@ mod tests {
             }
             let (order, cut) = (leaf.order(&codes[id]), rng.usize(1..all.len()));
             let mut is_in = [false; ENTRIES_MAX];
-            order[cut..].iter().for_each(|number| is_in[*number] = true);
+            order[cut..].iter().for_each(|(number, _)| is_in[*number] = true);
             let alike = super::super::code::common(&all[cut], &all[all.len() - 1]);
             for prefix_len in [0, alike / 2, alike] {
                 leaf.part(&is_in, prefix_len, (id as CodeId, &codes[id]), b"", &mut part);

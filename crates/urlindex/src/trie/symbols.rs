@@ -6,6 +6,8 @@
 //!
 //! Invariants: every single byte is a symbol; no symbol is there twice; a symbol's code is its number.
 
+use std::hint::select_unpredictable;
+
 use super::code::Comparison;
 use super::key::Key;
 
@@ -170,20 +172,30 @@ fn push_code(edge: &mut Vec<u8>, number: u16) {
 
 /// Finds the longest symbol that a text begins with.
 ///
-/// The symbols stand in order. The last one that is not greater than the text begins with all symbols that the text begins
-/// with, so the longest of these is that one itself, or one that it begins with: each knows the longest such other.
+/// Symbols of three bytes and more stand in buckets, by a hash of their first three, and there in order. The last one of a bucket that is not
+/// greater than a text begins with all symbols that the text begins with, so the longest of these is that one itself, or one that it
+/// begins with: each knows the longest such other. For shorter ones there is a table of all pairs of bytes.
 #[derive(Debug)]
 struct Finder {
     /// The first byte highest, and the length lowest.
     sorted: Vec<u128>,
     /// For each of those its number, and in the lower half where the longest symbol is that it begins with.
     links: Vec<u32>,
-    /// By their first two bytes: how many symbols come before those, and so where they end, too.
+    /// How many symbols come before those of each bucket, and so where they end, too.
     starts: Box<[u16]>,
+    /// The symbol of each two bytes, of the first one if there is none of both.
+    pairs: Box<[u16]>,
+    bytes: [u16; 256],
 }
 
-const PAIRS: usize = 1 << 16;
-const PAIR_SHIFT: u32 = 112;
+/// Beside the number of a symbol in [`Finder::pairs`]: it has both bytes.
+const BOTH: u16 = 1 << 15;
+const _: () = assert!(CODES_MAX <= BOTH as usize);
+/// A symbol that begins with no other of three bytes.
+const NONE: u16 = u16::MAX;
+const LONG_BYTES: usize = 3;
+const BUCKETS_BITS: u32 = 12;
+const BUCKETS: usize = 1 << BUCKETS_BITS;
 
 impl Finder {
     /// `None` if a byte is no symbol, one is there twice or there are too many.
@@ -191,53 +203,84 @@ impl Finder {
         if symbols.len() > CODES_MAX {
             return None;
         }
-        let numbered = symbols.iter().enumerate();
-        let mut all: Vec<(u128, u32)> =
-            numbered.map(|(number, symbol)| (symbol.text.swap_bytes() | u128::from(symbol.len), number as u32)).collect();
+        let ordered = |symbol: &Symbol| symbol.text.swap_bytes() | u128::from(symbol.len);
+        let mut all: Vec<(usize, u128, u32)> = symbols
+            .iter()
+            .enumerate()
+            .map(|(number, symbol)| (bucket_of(ordered(symbol)), ordered(symbol), number as u32))
+            .collect();
         all.sort_unstable();
-        let sorted: Vec<u128> = all.iter().map(|(symbol, _)| *symbol).collect();
-        if sorted.windows(2).any(|pair| pair[0] == pair[1]) || sorted.iter().filter(|symbol| len_of(**symbol) == 1).count() < 256 {
+        if all.windows(2).any(|pair| pair[0].1 == pair[1].1) {
             return None;
         }
-        let (mut links, mut open) = (Vec::with_capacity(all.len()), Vec::<u32>::new());
-        for (at, (symbol, number)) in all.iter().enumerate() {
-            let is_prefix = |open: &u32| {
-                let len = len_of(sorted[*open as usize]);
-                len < len_of(*symbol) && alike(sorted[*open as usize], *symbol) >= len
+        let (mut bytes, mut pairs) = ([NONE; 256], vec![NONE; 1 << 16]);
+        for (_, symbol, number) in all.iter().filter(|(_, symbol, _)| len_of(*symbol) == 1) {
+            bytes[(symbol >> 120) as usize] = *number as u16;
+        }
+        if bytes.contains(&NONE) {
+            return None;
+        }
+        pairs.chunks_mut(256).zip(bytes).for_each(|(pairs, byte)| pairs.fill(byte));
+        for (_, symbol, number) in all.iter().filter(|(_, symbol, _)| len_of(*symbol) == 2) {
+            pairs[(symbol >> 112) as usize] = *number as u16 | BOTH;
+        }
+        all.retain(|(_, symbol, _)| len_of(*symbol) >= LONG_BYTES);
+        let sorted: Vec<u128> = all.iter().map(|(_, symbol, _)| *symbol).collect();
+        let starts = (0..=BUCKETS).map(|bucket| all.partition_point(|(other, ..)| *other < bucket) as u16).collect();
+        let (mut links, mut open) = (Vec::with_capacity(all.len()), Vec::<u16>::new());
+        for (at, (_, symbol, number)) in all.iter().enumerate() {
+            let is_prefix = |open: &u16| {
+                let len = len_of(sorted[usize::from(*open)]);
+                len < len_of(*symbol) && alike(sorted[usize::from(*open)], *symbol) >= len
             };
             while open.pop_if(|open| !is_prefix(open)).is_some() {}
-            links.push(number << 16 | open.last().copied().unwrap_or_default());
-            open.push(at as u32);
+            links.push(number << 16 | u32::from(open.last().copied().unwrap_or(NONE)));
+            open.push(at as u16);
         }
-        let start = |pair: usize| sorted.partition_point(|symbol| (symbol >> PAIR_SHIFT) as usize + 1 <= pair) as u16;
-        let starts = (0..=PAIRS).map(start).collect();
-        Some(Finder { sorted, links, starts })
+        Some(Finder { sorted, links, starts, pairs: pairs.into(), bytes })
     }
 
     /// Its number and its length.
     #[inline]
     fn longest(&self, text: &[u8]) -> (u16, usize) {
         let sought = head(text).swap_bytes() | 0xff;
-        let pair = (sought >> PAIR_SHIFT) as usize;
-        let (mut at, mut len) = (usize::from(self.starts[pair]), usize::from(self.starts[pair + 1]));
-        len -= at;
+        let bucket = bucket_of(sought);
+        let (start, end) = (usize::from(self.starts[bucket]), usize::from(self.starts[bucket + 1]));
+        let (mut after, mut len) = (start, end - start);
         // How many of these are not greater, without a branch that nobody can foresee.
         while len > 0 {
             let half = len.div_ceil(2);
-            at += if self.sorted[at + half - 1] <= sought { half } else { 0 };
+            after = select_unpredictable(self.sorted[after + half - 1] <= sought, after + half, after);
             len -= half;
         }
-        at = at.saturating_sub(1);
-        let most = alike(self.sorted[at], sought).min(text.len());
-        while len_of(self.sorted[at]) > most {
-            at = (self.links[at] & 0xffff) as usize;
+        if after > start {
+            let mut at = after - 1;
+            let most = alike(self.sorted[at], sought).min(text.len());
+            while at < self.sorted.len() {
+                if len_of(self.sorted[at]) <= most {
+                    return ((self.links[at] >> 16) as u16, len_of(self.sorted[at]));
+                }
+                at = usize::from(self.links[at] as u16);
+            }
         }
-        ((self.links[at] >> 16) as u16, len_of(self.sorted[at]))
+        if text.len() < 2 {
+            return (self.bytes[(sought >> 120) as usize], 1);
+        }
+        let pair = self.pairs[(sought >> 112) as usize];
+        (pair & !BOTH, 1 + usize::from(pair >= BOTH))
     }
 
     fn memory_bytes(&self) -> usize {
-        self.sorted.capacity() * 16 + self.links.capacity() * 4 + size_of_val(&*self.starts)
+        let tables = size_of_val(&*self.starts) + size_of_val(&*self.pairs);
+        self.sorted.capacity() * 16 + self.links.capacity() * 4 + tables
     }
+}
+
+/// Of a symbol or text with its first byte highest.
+#[inline]
+fn bucket_of(text: u128) -> usize {
+    // The high bits of a product depend on all bits.
+    (((text >> 104) as u32).wrapping_mul(0x9e37_79b1) >> (32 - BUCKETS_BITS)) as usize
 }
 
 #[inline]

@@ -281,13 +281,15 @@ impl Tree {
         let leaf = self.draft.leaf();
         let code = (leaf.code, &self.codes[usize::from(leaf.code)]);
         let order = leaf.order(code.1);
-        let cut = if order.last() == Some(&(leaf.len - 1)) { leaf.len - 1 } else { leaf.middle(&order) };
-        let (mut separator, before) = (leaf.key(order[cut], code.1, like), leaf.key(order[cut - 1], code.1, like));
+        let is_in_order = order.last().is_some_and(|(last, _)| *last == leaf.len - 1);
+        let cut = if is_in_order { leaf.len - 1 } else { leaf.cutting_place(&order) };
+        let (first, shared) = order[cut];
+        let mut separator = leaf.key(first, code.1, like);
         // As short as can be.
-        separator.truncate(common(&before, &separator) + 1);
+        separator.truncate(leaf.prefix_len + shared + 1);
         let (from, to) = self.fences(way, like);
         let mut is_right = [false; ENTRIES_MAX];
-        order[cut..].iter().for_each(|number| is_right[*number] = true);
+        order[cut..].iter().for_each(|(number, _)| is_right[*number] = true);
         leaf.part(&is_right, to.map_or(0, |to| common(&separator, &to)), code, like, &mut self.part);
         let right = add_leaf(&mut self.arena, &self.part.leaf());
         leaf.part(&is_right.map(|is_right| !is_right), common(&from, &separator), code, like, &mut self.part);
@@ -318,9 +320,8 @@ impl Tree {
             self.lead_to(above, at);
             return;
         }
-        // By number and not by bytes, so that no half is of few long ones.
         let is_in_order = is_last && entries.len() >= 2 * INNER_ENTRIES_MIN;
-        let cut = if is_in_order { entries.len() - 1 } else { entries.len() / 2 };
+        let cut = if is_in_order { entries.len() - 1 } else { inner::cutting_place(&entries) };
         let (from, to) = self.fences(above, like);
         let middle = [&like[..prefix_len], entries[cut].0].concat();
         let part = |entries: &[inner::Entry<'_>], alike: usize| inner::written(entries, alike, alike - prefix_len);
