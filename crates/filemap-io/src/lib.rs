@@ -13,6 +13,7 @@
 
 mod guard;
 mod map;
+mod memory;
 mod os;
 #[cfg(feature = "sim")]
 pub mod sim;
@@ -23,6 +24,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use memory::LargeMemory;
 pub use os::{OsDir, create_dir, open_file_limit, open_to_inspect, remove_dir, rename_dir};
 
 /// What a file is opened for.

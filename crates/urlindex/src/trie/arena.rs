@@ -6,9 +6,12 @@
 
 use std::hint::black_box;
 
+use filemap_io::LargeMemory;
+
 /// A cache line.
 const UNIT_BYTES: usize = 64;
-const SLAB_UNITS: usize = 1 << 14;
+/// Of two megabytes: a large page.
+const SLAB_UNITS: usize = 1 << 15;
 const SLAB_BYTES: usize = SLAB_UNITS * UNIT_BYTES;
 
 /// The longest block, in bytes.
@@ -42,27 +45,11 @@ const LINES_MAX: usize = 48;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
-    slabs: Vec<Slab>,
+    slabs: Vec<LargeMemory>,
     /// Units given out of the last slab.
     used: usize,
     /// Left places, by their units.
     free: Vec<Vec<u32>>,
-}
-
-/// A little longer than its units, which begin where a cache line does.
-#[derive(Debug)]
-struct Slab {
-    bytes: Box<[u8]>,
-    start: usize,
-}
-
-impl Slab {
-    fn new() -> Slab {
-        let bytes = vec![0; SLAB_BYTES + UNIT_BYTES].into_boxed_slice();
-        // It may decline to say, which costs time only.
-        let start = bytes.as_ptr().align_offset(UNIT_BYTES).min(UNIT_BYTES);
-        Slab { bytes, start }
-    }
 }
 
 impl Arena {
@@ -80,15 +67,13 @@ impl Arena {
     #[inline]
     pub(super) fn bytes(&self, Address { at, units }: Address) -> &[u8] {
         let (slab, offset) = split(at);
-        let slab = &self.slabs[slab];
-        &slab.bytes[slab.start + offset..][..units as usize * UNIT_BYTES]
+        &self.slabs[slab][offset..][..units as usize * UNIT_BYTES]
     }
 
     #[inline]
     pub(super) fn bytes_mut(&mut self, Address { at, units }: Address) -> &mut [u8] {
         let (slab, offset) = split(at);
-        let slab = &mut self.slabs[slab];
-        &mut slab.bytes[slab.start + offset..][..units as usize * UNIT_BYTES]
+        &mut self.slabs[slab][offset..][..units as usize * UNIT_BYTES]
     }
 
     /// Reads a byte of each cache line of a block, all at once: as long as one alone would take, if none is in a cache. Nothing waits
@@ -101,7 +86,7 @@ impl Arena {
 
     pub(super) fn memory_bytes(&self) -> u64 {
         let free: usize = self.free.iter().map(|places| places.capacity() * 4 + size_of::<Vec<u32>>()).sum();
-        (self.slabs.len() * (SLAB_BYTES + UNIT_BYTES) + self.slabs.capacity() * size_of::<Slab>() + free) as u64
+        (self.slabs.len() * SLAB_BYTES + self.slabs.capacity() * size_of::<LargeMemory>() + free) as u64
     }
 
     fn allocate(&mut self, units: usize) -> u32 {
@@ -113,7 +98,7 @@ impl Arena {
                 let rest = SLAB_UNITS - self.used;
                 self.release(((self.slabs.len() - 1) * SLAB_UNITS + self.used) as u32, rest);
             }
-            self.slabs.push(Slab::new());
+            self.slabs.push(LargeMemory::zeroed(SLAB_BYTES));
             self.used = 0;
         }
         let at = (self.slabs.len() - 1) * SLAB_UNITS + self.used;

@@ -1,4 +1,4 @@
-//! The file of a trie: its URLs in order, written much as in a block, in frames that each have a checksum.
+//! The file of a trie: its URLs in order, each as what it does not share with the one before, in frames that each have a checksum.
 //!
 //! | offset | size | meaning |
 //! |---|---|---|

@@ -163,8 +163,7 @@ mod tests {
             texts.sort();
             texts.dedup();
             let prefix_len = rng.usize(..3);
-            let entries: Vec<Entry<'_>> =
-                texts.iter().map(|text| (&text[prefix_len.min(1)..], arena.add(1))).collect();
+            let entries: Vec<Entry<'_>> = texts.iter().map(|text| (&text[prefix_len.min(1)..], arena.add(1))).collect();
             let bytes = written(&entries, prefix_len, prefix_len - prefix_len.min(1));
             let inner = Inner::of(&bytes);
             assert_eq!((inner.len, inner.used_bytes()), (texts.len(), bytes.len()));

@@ -1,11 +1,14 @@
 //! `UrlTrie`: an exact set of URL texts in memory that shares prefixes, and so holds them in order.
 //!
 //! The generalised list keeps URLs as a trie of equal nodes, one for each letter, grown while crawling. This is that idea with
-//! path compression and no pointers inside: the trie is cut into [`block`]s of two kilobytes or so, in each of which it is written down in
-//! the order of a walk through it; blocks lie in an [`arena`], and a [`tree`] of blocks leads to the one a URL belongs to. The bytes
-//! in which each URL differs from its neighbour are written in the [`code`]s of a table of [`symbols`], in about half of their number;
-//! the table is made ([`training`]) of the trie's own edges, and anew each time that it has grown by eight; the insert to which that falls
-//! waits for it, and all others with it.
+//! path compression and no pointer per letter: the trie is cut into [leaves](leaf) of a kilobyte or two, in which each URL is written as the edge
+//! by which it leaves the paths of those that came before it, at the end, so that an insert moves nothing; blocks lie in an [`arena`],
+//! and a [`tree`] of [inner] blocks leads to the leaf to which a URL belongs. Edges are written in the [`code`]s of a table of [`symbols`],
+//! in about half of their bytes; the table is made ([`training`]) of the trie's own edges, and anew each time that it has grown
+//! by eight; the insert to which that falls waits for it, and all others with it.
+//!
+//! What a test costs is memory that is in no cache: some lines of inner blocks and those of one leaf, which are fetched all at once. In
+//! batches those of eight URLs are fetched at once.
 //!
 //! A prefix of a URL that is there is not there itself (the original calls it seen).
 //!
@@ -18,6 +21,7 @@ mod inner;
 mod iter;
 mod key;
 mod leaf;
+mod order;
 mod symbols;
 mod training;
 mod tree;

@@ -154,13 +154,13 @@ fn head(text: &[u8]) -> u128 {
 /// Takes the first code off: the symbol's number and what follows.
 #[inline]
 fn first_code(edge: &[u8]) -> Option<(usize, &[u8])> {
-    let (&code, rest) = edge.split_first()?;
-    let code = usize::from(code);
-    if code < SHORT_CODES {
-        return Some((code, rest));
-    }
-    let (&low, rest) = rest.split_first()?;
-    Some((SHORT_CODES + ((code - SHORT_CODES) << 8 | usize::from(low)), rest))
+    let code = usize::from(*edge.first()?);
+    let low = edge.get(1).map_or(0, |low| usize::from(*low));
+    let is_long = code >= SHORT_CODES;
+    // Which of them it is nobody can foresee: so both, and no branch.
+    let long = (code << 8 | low).wrapping_sub(255 * SHORT_CODES);
+    let number = select_unpredictable(is_long, long, code);
+    Some((number, edge.get(1 + usize::from(is_long)..)?))
 }
 
 fn push_code(edge: &mut Vec<u8>, number: u16) {

@@ -211,3 +211,126 @@ fn a_trie_keeps_what_it_is_told_to_keep() {
     assert_eq!(trie.retain(|_| false), expected.len() as u64);
     assert!(trie.is_empty() && trie.check_and_insert(b"http://a/").expect("inserted").is_new());
 }
+
+/// Texts that are made to be hard: long ones that are alike, NULs, bytes that are no UTF-8, heads of eight bytes that are the same.
+fn hard_text(rng: &mut fastrand::Rng) -> Vec<u8> {
+    let long = |rng: &mut fastrand::Rng, byte: u8| vec![byte; [7, 8, 9, 254, 255, 256, 300, 4_000][rng.usize(..8)]];
+    let mut text = match rng.usize(..7) {
+        0 => vec![0; rng.usize(1..30)],
+        1 => long(rng, b'a'),
+        2 => long(rng, 0),
+        3 => b"http://all-alike.example/".repeat(rng.usize(1..4)),
+        4 => vec![rng.u8(254..); rng.usize(1..20)],
+        5 => url(rng),
+        _ => (0..rng.usize(1..6)).map(|_| rng.u8(..)).collect(),
+    };
+    text.extend((0..rng.usize(..4)).map(|_| [0, 1, b'a', b'b', 255][rng.usize(..5)]));
+    text
+}
+
+#[test]
+fn any_operations_on_hard_texts_do_what_they_do_to_an_ordered_set() {
+    let mut rng = fastrand::Rng::with_seed(12);
+    for round in 0..6 {
+        let (mut trie, mut model) = (UrlTrie::new(), BTreeSet::new());
+        for _ in 0..1_500 {
+            let texts: Vec<Vec<u8>> = (0..rng.usize(1..20)).map(|_| hard_text(&mut rng)).collect();
+            let urls: Vec<&[u8]> = texts.iter().map(|text| &text[..]).collect();
+            let mut verdicts = vec![Verdict::ProbablySeen];
+            match rng.usize(..20) {
+                0..8 => {
+                    trie.check_and_insert_batch(&urls, &mut verdicts).expect("inserted");
+                    let expected = texts.iter().map(|text| model.insert(text.clone()));
+                    assert!(verdicts.iter().map(|verdict| verdict.is_new()).eq(expected));
+                }
+                8..14 => {
+                    for text in &texts {
+                        let is_new = trie.check_and_insert(text).expect("inserted").is_new();
+                        assert_eq!(is_new, model.insert(text.clone()));
+                    }
+                }
+                14..19 => {
+                    trie.contains_batch(&urls, &mut verdicts).expect("known");
+                    let expected = texts.iter().map(|text| !model.contains(text));
+                    assert!(verdicts.iter().map(|verdict| verdict.is_new()).eq(expected));
+                }
+                _ => {
+                    let prefix = &texts[0][..rng.usize(..=texts[0].len())];
+                    let expected = model.range(prefix.to_vec()..).take_while(|text| text.starts_with(prefix));
+                    assert!(trie.prefix(prefix).eq(expected.cloned()));
+                }
+            }
+            if round == 5 && rng.u8(..) == 0 {
+                trie.retain(|text| text.len() % 3 > 0);
+                model.retain(|text| text.len() % 3 > 0);
+                let disk = SimDisk::new(1);
+                trie.save(&*disk.dir(), "trie").expect("saved");
+                trie = UrlTrie::load(&*disk.dir(), "trie").expect("loaded");
+            }
+        }
+        assert_eq!(trie.len(), model.len() as u64);
+        assert!(trie.iter().eq(model));
+    }
+}
+
+#[test]
+fn urls_of_the_greatest_length_that_are_alike_but_for_one_byte_are_a_set() {
+    let (trie, mut expected) = (UrlTrie::new(), BTreeSet::new());
+    let mut rng = fastrand::Rng::with_seed(13);
+    for _ in 0..300 {
+        let mut url = vec![[0, b'x', 255][rng.usize(..3)]; if rng.bool() { 65_535 } else { rng.usize(60_000..65_535) }];
+        let at = rng.usize(..url.len());
+        url[at] = rng.u8(..);
+        assert_eq!(trie.contains(&url).expect("known").is_new(), !expected.contains(&url));
+        let is_new = trie.check_and_insert(&url).expect("inserted").is_new();
+        assert_eq!(is_new, expected.insert(url));
+    }
+    assert!(trie.iter().eq(expected));
+}
+
+#[test]
+fn urls_in_order_in_reverse_and_from_the_middle_make_a_trie_of_about_the_same_size() {
+    let urls: Vec<String> = (0..40_000).map(|i| format!("http://example.com/{:07}/page", i * 13)).collect();
+    let bytes = |urls: &mut dyn Iterator<Item = &String>| {
+        let trie = UrlTrie::new();
+        urls.for_each(|url| trie.insert(url.as_bytes()).expect("inserted"));
+        assert_eq!(trie.len(), 40_000);
+        assert!(trie.iter().is_sorted());
+        trie.memory_bytes()
+    };
+    let mut random: Vec<&String> = urls.iter().collect();
+    fastrand::Rng::with_seed(1).shuffle(&mut random);
+    let (up, down, any) = (bytes(&mut urls.iter()), bytes(&mut urls.iter().rev()), bytes(&mut random.into_iter()));
+    assert!(up <= any && down <= 2 * any, "{up} in order, {down} in reverse, {any} in any");
+}
+
+#[test]
+fn a_batch_with_a_bad_url_takes_those_before_it() {
+    let (trie, mut verdicts) = (UrlTrie::new(), Vec::new());
+    let long = vec![b'x'; 65_536];
+    let urls: Vec<&[u8]> = vec![b"a", b"b", b"a", &long, b"c"];
+    assert!(matches!(trie.check_and_insert_batch(&urls, &mut verdicts), Err(Error::UrlLength { len: 65_536, .. })));
+    assert_eq!(verdicts, [Verdict::New, Verdict::New, Verdict::Seen]);
+    assert_eq!((trie.len(), trie.stats().inserted, trie.changes()), (2, 2, 2));
+}
+
+#[test]
+fn of_concurrent_batches_of_one_url_exactly_one_is_new() {
+    let trie = UrlTrie::new();
+    let texts: Vec<Vec<u8>> = (0..5_000).map(|i| format!("http://example.com/{i}").into_bytes()).collect();
+    let new: usize = std::thread::scope(|scope| {
+        let insert = |step: usize| {
+            let mut urls: Vec<&[u8]> = texts.iter().map(|text| &text[..]).collect();
+            urls.rotate_left(step * 700);
+            let (mut verdicts, mut new) = (Vec::new(), 0);
+            for part in urls.chunks(300 + step) {
+                trie.check_and_insert_batch(part, &mut verdicts).expect("inserted");
+                new += verdicts.iter().filter(|verdict| verdict.is_new()).count();
+            }
+            new
+        };
+        let threads: Vec<_> = (0..4).map(|step| scope.spawn(move || insert(step))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+    });
+    assert_eq!((new, trie.len()), (5_000, 5_000));
+}

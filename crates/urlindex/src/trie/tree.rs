@@ -15,7 +15,7 @@ use super::file::Learnt;
 use super::inner::{self, Inner};
 use super::key::Key;
 use super::leaf::{self, Draft, ENTRIES_MAX, Leaf};
-use super::training;
+use super::{order, training};
 
 /// Leaves longer than this are cut. Longer ones take fewer bytes, shorter ones less time.
 const LEAF_BYTES: usize = 2048;
@@ -32,7 +32,7 @@ const INNER_ENTRIES_MIN: usize = 8;
 
 /// The longest key: as many as an inner block must have fit it, and two in a leaf, where a byte may take two.
 pub(super) const KEY_BYTES_MAX: usize = u16::MAX as usize;
-const _: () = assert!(INNER_BYTES + (INNER_ENTRIES_MIN + 1) * (KEY_BYTES_MAX + 16) < BLOCK_BYTES_MAX);
+const _: () = assert!(INNER_BYTES + (INNER_ENTRIES_MIN + 1) * (KEY_BYTES_MAX + 32) < BLOCK_BYTES_MAX);
 const _: () = assert!(LEAF_BYTES + ROOM_BYTES + 4 * (KEY_BYTES_MAX + 16) < BLOCK_BYTES_MAX);
 
 /// Of so many keys the leaves are fetched at once.
@@ -280,9 +280,9 @@ impl Tree {
         self.cuts += 1;
         let leaf = self.draft.leaf();
         let code = (leaf.code, &self.codes[usize::from(leaf.code)]);
-        let order = leaf.order(code.1);
+        let order = order::order(&leaf, code.1);
         let is_in_order = order.last().is_some_and(|(last, _)| *last == leaf.len - 1);
-        let cut = if is_in_order { leaf.len - 1 } else { leaf.cutting_place(&order) };
+        let cut = if is_in_order { leaf.len - 1 } else { order::cutting_place(&leaf, &order) };
         let (first, shared) = order[cut];
         let mut separator = leaf.key(first, code.1, like);
         // As short as can be.
