@@ -56,6 +56,13 @@ impl Code {
         }
     }
 
+    /// How long the edge of a text would be.
+    pub(super) fn written_bytes(&self, text: &[u8]) -> usize {
+        let mut edge = Vec::new();
+        self.encode(text, &mut edge);
+        edge.len()
+    }
+
     pub(super) fn memory_bytes(&self) -> u64 {
         match self {
             Code::Raw => 0,

@@ -6,6 +6,7 @@
 //!
 //! Invariants: every single byte is a symbol; no symbol is there twice; a symbol's code is its number.
 
+use std::cmp::Reverse;
 use std::hint::select_unpredictable;
 
 use super::code::Comparison;
@@ -63,7 +64,7 @@ impl Symbols {
     /// A table of these symbols, the commonest first; `None` if a byte has none, one is there twice, or there are too many.
     pub(super) fn new(symbols: &[Symbol]) -> Option<Symbols> {
         let finder = Finder::new(symbols)?;
-        let texts = symbols.iter().map(|symbol| symbol.text | u128::from(symbol.len) << LEN_SHIFT).collect();
+        let texts = symbols.iter().map(packed).collect();
         Some(Symbols { texts, finder })
     }
 
@@ -116,20 +117,18 @@ impl Symbols {
         Some(())
     }
 
-    pub(super) fn encode(&self, mut text: &[u8], edge: &mut Vec<u8>) {
-        while !text.is_empty() {
-            let (number, len) = self.finder.longest(text);
-            push_code(edge, number);
-            text = &text[len..];
-        }
+    pub(super) fn encode(&self, text: &[u8], edge: &mut Vec<u8>) {
+        self.parse(text, |number| push_code(edge, number));
     }
 
-    /// The numbers of the symbols that a text is written with.
-    pub(super) fn parse(&self, mut text: &[u8], numbers: &mut Vec<u16>) {
-        while !text.is_empty() {
-            let (number, len) = self.finder.longest(text);
-            numbers.push(number);
-            text = &text[len..];
+    /// Calls `each` with the numbers of the symbols that a text is written with.
+    #[inline]
+    pub(super) fn parse(&self, text: &[u8], mut each: impl FnMut(u16)) {
+        let (key, mut at) = (Key::new(text), 0);
+        while at < text.len() {
+            let (number, len) = self.finder.longest(head(&key.padded()[at..]), text.len() - at);
+            each(number);
+            at += len;
         }
     }
 
@@ -172,16 +171,14 @@ fn push_code(edge: &mut Vec<u8>, number: u16) {
 
 /// Finds the longest symbol that a text begins with.
 ///
-/// Symbols of three bytes and more stand in buckets, by a hash of their first three, and there in order. The last one of a bucket that is not
-/// greater than a text begins with all symbols that the text begins with, so the longest of these is that one itself, or one that it
-/// begins with: each knows the longest such other. For shorter ones there is a table of all pairs of bytes.
+/// Symbols of three bytes and more stand in buckets, by a hash of their first three, the longest first: the first one that the text begins
+/// with is it. For shorter ones there is a table of all pairs of bytes.
 #[derive(Debug)]
 struct Finder {
-    /// The first byte highest, and the length lowest.
-    sorted: Vec<u128>,
-    /// For each of those its number, and in the lower half where the longest symbol is that it begins with.
-    links: Vec<u32>,
-    /// How many symbols come before those of each bucket, and so where they end, too.
+    /// Buckets one after the other; the length in the highest byte, the text below, the first byte lowest.
+    long: Vec<u128>,
+    numbers: Vec<u16>,
+    /// Where each bucket begins, and behind those how many symbols there are.
     starts: Box<[u16]>,
     /// The symbol of each two bytes, of the first one if there is none of both.
     pairs: Box<[u16]>,
@@ -191,107 +188,78 @@ struct Finder {
 /// Beside the number of a symbol in [`Finder::pairs`]: it has both bytes.
 const BOTH: u16 = 1 << 15;
 const _: () = assert!(CODES_MAX <= BOTH as usize);
-/// A symbol that begins with no other of three bytes.
-const NONE: u16 = u16::MAX;
-const LONG_BYTES: usize = 3;
-const BUCKETS_BITS: u32 = 12;
+const LONG_BYTES: u8 = 3;
+const BUCKETS_BITS: u32 = 14;
 const BUCKETS: usize = 1 << BUCKETS_BITS;
 
 impl Finder {
     /// `None` if a byte is no symbol, one is there twice or there are too many.
     fn new(symbols: &[Symbol]) -> Option<Finder> {
-        if symbols.len() > CODES_MAX {
+        let mut sorted = symbols.to_vec();
+        sorted.sort_unstable();
+        let is_twice = sorted.windows(2).any(|pair| pair[0] == pair[1]);
+        if symbols.len() > CODES_MAX || is_twice {
             return None;
         }
-        let ordered = |symbol: &Symbol| symbol.text.swap_bytes() | u128::from(symbol.len);
-        let mut all: Vec<(usize, u128, u32)> = symbols
-            .iter()
-            .enumerate()
-            .map(|(number, symbol)| (bucket_of(ordered(symbol)), ordered(symbol), number as u32))
-            .collect();
-        all.sort_unstable();
-        if all.windows(2).any(|pair| pair[0].1 == pair[1].1) {
-            return None;
-        }
+        let numbered = || (0..).zip(symbols);
         let (mut bytes, mut pairs) = ([NONE; 256], vec![NONE; 1 << 16]);
-        for (_, symbol, number) in all.iter().filter(|(_, symbol, _)| len_of(*symbol) == 1) {
-            bytes[(symbol >> 120) as usize] = *number as u16;
+        for (number, symbol) in numbered().filter(|(_, symbol)| symbol.len == 1) {
+            bytes[symbol.text as usize] = number;
         }
         if bytes.contains(&NONE) {
             return None;
         }
-        pairs.chunks_mut(256).zip(bytes).for_each(|(pairs, byte)| pairs.fill(byte));
-        for (_, symbol, number) in all.iter().filter(|(_, symbol, _)| len_of(*symbol) == 2) {
-            pairs[(symbol >> 112) as usize] = *number as u16 | BOTH;
+        (0..pairs.len()).for_each(|pair| pairs[pair] = bytes[pair & 0xff]);
+        for (number, symbol) in numbered().filter(|(_, symbol)| symbol.len == 2) {
+            pairs[symbol.text as usize] = number | BOTH;
         }
-        all.retain(|(_, symbol, _)| len_of(*symbol) >= LONG_BYTES);
-        let sorted: Vec<u128> = all.iter().map(|(_, symbol, _)| *symbol).collect();
-        let starts = (0..=BUCKETS).map(|bucket| all.partition_point(|(other, ..)| *other < bucket) as u16).collect();
-        let (mut links, mut open) = (Vec::with_capacity(all.len()), Vec::<u16>::new());
-        for (at, (_, symbol, number)) in all.iter().enumerate() {
-            let is_prefix = |open: &u16| {
-                let len = len_of(sorted[usize::from(*open)]);
-                len < len_of(*symbol) && alike(sorted[usize::from(*open)], *symbol) >= len
-            };
-            while open.pop_if(|open| !is_prefix(open)).is_some() {}
-            links.push(number << 16 | u32::from(open.last().copied().unwrap_or(NONE)));
-            open.push(at as u16);
-        }
-        Some(Finder { sorted, links, starts, pairs: pairs.into(), bytes })
+        let mut long: Vec<(u16, Symbol)> = numbered().map(|(n, s)| (n, *s)).filter(|(_, s)| s.len >= LONG_BYTES).collect();
+        long.sort_unstable_by_key(|(number, symbol)| (bucket_of(symbol.text), Reverse(symbol.len), *number));
+        let start = |bucket| long.partition_point(|(_, symbol)| bucket_of(symbol.text) < bucket) as u16;
+        let starts = (0..=BUCKETS).map(start).collect();
+        let numbers = long.iter().map(|(number, _)| *number).collect();
+        let long = long.iter().map(|(_, symbol)| packed(symbol)).collect();
+        Some(Finder { long, numbers, starts, pairs: pairs.into(), bytes })
     }
 
-    /// Its number and its length.
+    /// Its number and its length, which is no greater than the text's.
     #[inline]
-    fn longest(&self, text: &[u8]) -> (u16, usize) {
-        let sought = head(text).swap_bytes() | 0xff;
+    fn longest(&self, sought: u128, len_max: usize) -> (u16, usize) {
         let bucket = bucket_of(sought);
         let (start, end) = (usize::from(self.starts[bucket]), usize::from(self.starts[bucket + 1]));
-        let (mut after, mut len) = (start, end - start);
-        // How many of these are not greater, without a branch that nobody can foresee.
-        while len > 0 {
-            let half = len.div_ceil(2);
-            after = select_unpredictable(self.sorted[after + half - 1] <= sought, after + half, after);
-            len -= half;
-        }
-        if after > start {
-            let mut at = after - 1;
-            let most = alike(self.sorted[at], sought).min(text.len());
-            while at < self.sorted.len() {
-                if len_of(self.sorted[at]) <= most {
-                    return ((self.links[at] >> 16) as u16, len_of(self.sorted[at]));
-                }
-                at = usize::from(self.links[at] as u16);
+        for (symbol, number) in self.long[start..end].iter().zip(&self.numbers[start..end]) {
+            let len = (symbol >> LEN_SHIFT) as usize;
+            if (symbol ^ sought).trailing_zeros() as usize >= 8 * len && len <= len_max {
+                return (*number, len);
             }
         }
-        if text.len() < 2 {
-            return (self.bytes[(sought >> 120) as usize], 1);
+        if len_max < 2 {
+            return (self.bytes[sought as usize & 0xff], 1);
         }
-        let pair = self.pairs[(sought >> 112) as usize];
+        let pair = self.pairs[sought as usize & 0xffff];
         (pair & !BOTH, 1 + usize::from(pair >= BOTH))
     }
 
     fn memory_bytes(&self) -> usize {
         let tables = size_of_val(&*self.starts) + size_of_val(&*self.pairs);
-        self.sorted.capacity() * 16 + self.links.capacity() * 4 + tables
+        self.long.capacity() * 16 + self.numbers.capacity() * 2 + tables
     }
 }
 
-/// Of a symbol or text with its first byte highest.
+/// Where a byte or two have no symbol yet.
+const NONE: u16 = u16::MAX;
+
+/// The bucket of a symbol or text with its first byte lowest.
 #[inline]
 fn bucket_of(text: u128) -> usize {
     // The high bits of a product depend on all bits.
-    (((text >> 104) as u32).wrapping_mul(0x9e37_79b1) >> (32 - BUCKETS_BITS)) as usize
+    ((text as u32 & 0xff_ffff).wrapping_mul(0x9e37_79b1) >> (32 - BUCKETS_BITS)) as usize
 }
 
+/// A symbol with its length in the highest byte.
 #[inline]
-fn len_of(symbol: u128) -> usize {
-    symbol as usize & 0xff
-}
-
-/// How many bytes two symbols begin with alike, and the zeros after them.
-#[inline]
-fn alike(a: u128, b: u128) -> usize {
-    ((a ^ b).leading_zeros() as usize / 8).min(SYMBOL_BYTES_MAX)
+fn packed(symbol: &Symbol) -> u128 {
+    symbol.text | u128::from(symbol.len) << LEN_SHIFT
 }
 
 #[cfg(test)]

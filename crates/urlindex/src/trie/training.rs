@@ -37,7 +37,7 @@ fn count(symbols: &Symbols, sample: &[Vec<u8>], is_last: bool) -> (Vec<u64>, Vec
     let (mut counts, mut pairs, mut numbers) = (vec![0; symbols.iter().count()], Vec::new(), Vec::new());
     for text in sample {
         numbers.clear();
-        symbols.parse(text, &mut numbers);
+        symbols.parse(text, |number| numbers.push(number));
         numbers.iter().for_each(|number| counts[usize::from(*number)] += 1);
         if !is_last {
             pairs.extend(numbers.windows(2).map(|pair| u32::from(pair[0]) << 16 | u32::from(pair[1])));

@@ -45,6 +45,8 @@ const TRAIN_GROWTH: u64 = 8;
 const KEYS_PER_SYMBOL: u64 = 64;
 /// With more symbols edges are shorter, but the table leaves the processor's cache.
 const SYMBOLS_MAX: usize = 8000;
+/// A table that does not make edges this much shorter is not worth writing all leaves anew.
+const GAIN: (usize, usize) = (96, 100);
 /// Bytes of edges that a table is made of.
 const SAMPLE_BYTES: usize = 1 << 20;
 /// No more tables than a block can name.
@@ -367,8 +369,12 @@ impl Tree {
             }
         }
         let symbols_max = usize::try_from(self.keys / KEYS_PER_SYMBOL).unwrap_or(usize::MAX).min(SYMBOLS_MAX);
-        if let Some(symbols) = training::train(&sample, symbols_max) {
-            self.codes.push(Code::Symbols(Arc::new(symbols)));
+        let Some(symbols) = training::train(&sample, symbols_max) else { return };
+        let code = Code::Symbols(Arc::new(symbols));
+        let written = |code: &Code| sample.iter().map(|text| code.written_bytes(text)).sum::<usize>();
+        let newest = self.codes.last().map_or(usize::MAX, written);
+        if written(&code) * GAIN.1 <= newest * GAIN.0 {
+            self.codes.push(code);
         }
     }
 
