@@ -213,7 +213,8 @@ impl Finder {
         for (number, symbol) in numbered().filter(|(_, symbol)| symbol.len == 2) {
             pairs[symbol.text as usize] = number | BOTH;
         }
-        let mut long: Vec<(u16, Symbol)> = numbered().map(|(n, s)| (n, *s)).filter(|(_, s)| s.len >= LONG_BYTES).collect();
+        let mut long: Vec<(u16, Symbol)> =
+            numbered().map(|(n, s)| (n, *s)).filter(|(_, s)| s.len >= LONG_BYTES).collect();
         long.sort_unstable_by_key(|(number, symbol)| (bucket_of(symbol.text), Reverse(symbol.len), *number));
         let start = |bucket| long.partition_point(|(_, symbol)| bucket_of(symbol.text) < bucket) as u16;
         let starts = (0..=BUCKETS).map(start).collect();
