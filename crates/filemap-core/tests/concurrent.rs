@@ -97,9 +97,7 @@ fn readers_see_whole_pages_that_never_go_back_in_time() {
                 })
             })
             .collect();
-        for writer in writers {
-            writer.join().unwrap();
-        }
+        writers.into_iter().for_each(|w| w.join().unwrap());
         done.store(true, Ordering::Relaxed);
         readers.into_iter().for_each(|r| r.join().unwrap());
     });
