@@ -29,8 +29,10 @@ pub fn tables(data: &Data, set: &str) -> String {
     for (title, columns) in all {
         out.push_str(&titled(&title, ranked(data, set, &columns)));
     }
-    let depths = depths(data, set);
-    out.push_str(&titled("Gets a second by depth, and their share of what fio reads at that depth", depths));
+    let title = "Gets a second by depth, and their share of what fio reads at that depth";
+    out.push_str(&titled(title, depths(data, set, "depth")));
+    let title = "The same with the index cached, where it has files of its own";
+    out.push_str(&titled(title, depths(data, set, "indexed")));
     out.push_str(&titled("Gets a second with memory for a part of the index", ranked(data, set, &squeeze_columns())));
     out
 }
@@ -162,17 +164,20 @@ fn spread_line(data: &Data, set: &str, columns: &[Column]) -> String {
     }
 }
 
-/// Gets a second by depth; fio's row first, the others with their share of it.
-fn depths(data: &Data, set: &str) -> String {
+/// Gets a second by depth; fio's row first, the others with their share of it. `what` begins the names of the figures.
+fn depths(data: &Data, set: &str, what: &str) -> String {
     let fio = |depth| fio_rate(data, set, depth);
     let mut table = Table::new(std::iter::once("engine".to_owned()).chain(DEPTHS.map(|depth| depth.to_string())));
     let device = DEPTHS.map(|depth| fio(depth).map_or("–".to_owned(), number));
-    if device.iter().any(|cell| cell != "–") {
+    let has = |engine: &str| {
+        DEPTHS.iter().any(|depth| data.median(set, engine, "depth", &format!("{what}_{depth}")).is_some())
+    };
+    if device.iter().any(|cell| cell != "–") && ENGINES.into_iter().any(has) {
         table.row(std::iter::once(FIO.to_owned()).chain(device));
     }
     for engine in ENGINES {
         let cell = |depth: u32| {
-            let ranked = figure("depth", &format!("depth_{depth}"));
+            let ranked = figure("depth", &format!("{what}_{depth}"));
             let Some(rounds) = data.rounds(set, engine, ranked) else { return "–".to_owned() };
             let share = fio(depth).map_or(String::new(), |fio| format!(" ({:.2})", rounds.median / fio));
             let best = is_engine(engine) && data.best(set, ranked) == Some(rounds.median);
@@ -187,7 +192,7 @@ fn depths(data: &Data, set: &str) -> String {
     if table.is_empty() {
         return String::new();
     }
-    let names = DEPTHS.map(|depth| format!("depth_{depth}"));
+    let names = DEPTHS.map(|depth| format!("{what}_{depth}"));
     let columns = names.map(|name| column("", "depth", &[&name]));
     table.to_text() + &spread_line(data, set, &columns)
 }
@@ -233,10 +238,12 @@ mod tests {
     #[test]
     fn depths_stand_beside_the_device() {
         let fio = result("fio", "corpus", "depth", &[("fio_1", 20_000.0), ("fio_8", 80_000.0)]);
-        let ours = result("filemap", "corpus", "depth", &[("depth_1", 19_000.0), ("depth_2", 30_000.0)]);
+        let figures = [("depth_1", 19_000.0), ("depth_2", 30_000.0), ("indexed_8", 40_000.0)];
+        let ours = result("filemap", "corpus", "depth", &figures);
         let text = tables(&data(&[fio, ours]), "corpus");
         assert!(text.contains("| fio | 20,000 | – | – | 80,000 |"), "{text}");
         assert!(text.contains("| filemap | 19,000 (0.95) | 30,000 | – |"), "{text}");
+        assert!(text.contains("| filemap | – | – | – | 40,000 (0.50) |"), "{text}");
     }
 
     #[test]

@@ -1,32 +1,36 @@
-//! `depth`: cold gets with so many under way at a time: by one call for that many keys where the engine has one, else by that
-//! many threads. Beside FileMap's, what the device itself does at that depth, by fio.
+//! `depth`: cold gets with so many under way at a time: by two callers that ask for half as many keys each where the engine has a call
+//! for that, else by that many threads. Beside FileMap's, what the device itself does at that depth, by fio.
 
 use std::time::{Duration, Instant};
 
 use filemap_benches::drive::Outcome;
 use filemap_benches::random::Random;
 
-use super::{Judge, cold, fio, get_all};
+use super::{Judge, cold, fio, get_all, in_threads};
 use crate::engine::Engine;
 use crate::lines::{Figures, put};
+use crate::measure::Latencies;
 use crate::pages::{Probe, distinct};
 use crate::turn::Turn;
 
 const DEPTHS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
-/// All depths, each with the caches dropped before and other pages.
+/// All depths, each with the caches dropped before and other pages; again with the index cached, where it has files of its own.
 pub fn run(turn: &mut Turn<'_>) -> Outcome<()> {
     if let Err(error) = turn.drop_caches() {
         return turn.lines.skipped("depth", &error.to_string());
     }
     let mut figures = Figures::new();
-    for (i, depth) in DEPTHS.into_iter().enumerate() {
-        let count = turn.args.depth_gets.min(turn.pages.count());
-        let numbers = distinct(&mut Random::of(turn.args.seed, 100 + i as u64), turn.pages.count(), count);
-        let probes = turn.pages.probes(numbers);
-        turn.reopen_cold(None)?;
-        let took = gets(turn, &probes, depth)?;
-        put(&mut figures, format!("depth_{depth}"), count as f64 / took.as_secs_f64());
+    let indexed = turn.kind.is_index_file.map(|is_index| ("indexed", Some(is_index)));
+    for (what, cached) in [("depth", None)].into_iter().chain(indexed) {
+        for (i, depth) in DEPTHS.into_iter().enumerate() {
+            let count = turn.args.depth_gets.min(turn.pages.count());
+            let numbers = distinct(&mut Random::of(turn.args.seed, 100 + i as u64), turn.pages.count(), count);
+            let probes = turn.pages.probes(numbers);
+            turn.reopen_cold(cached)?;
+            let took = gets(turn, &probes, depth)?;
+            put(&mut figures, format!("{what}_{depth}"), count as f64 / took.as_secs_f64());
+        }
     }
     turn.lines.result("depth", figures)?;
     if turn.kind.name != "filemap" {
@@ -49,14 +53,22 @@ fn gets(turn: &Turn<'_>, probes: &[Probe], depth: usize) -> Outcome<Duration> {
     Ok(took)
 }
 
+/// Callers that ask at once, each for its share of the depth: so that one is served while another looks at what it got.
+const CALLERS: usize = 2;
+
 fn batches(engine: &dyn Engine, probes: &[Probe], depth: usize, judge: &Judge<'_>) -> Outcome<()> {
-    let mut session = engine.session()?;
-    for batch in probes.chunks(depth) {
-        let keys: Vec<&[u8]> = batch.iter().map(|probe| &*probe.key).collect();
-        let found = session.get_many(&keys)?.ok_or("the engine has no call for many keys")?;
-        for (probe, body) in batch.iter().zip(found) {
-            judge.check(probe, body.as_deref())?;
+    let callers = CALLERS.min(depth);
+    let parts: Vec<&[Probe]> = probes.chunks(probes.len().div_ceil(callers).max(1)).collect();
+    in_threads(parts.len(), |caller| {
+        let mut session = engine.session()?;
+        for batch in parts[caller].chunks(depth / callers) {
+            let keys: Vec<&[u8]> = batch.iter().map(|probe| &*probe.key).collect();
+            let found = session.get_many(&keys)?.ok_or("the engine has no call for many keys")?;
+            for (probe, body) in batch.iter().zip(found) {
+                judge.check(probe, body.as_deref())?;
+            }
         }
-    }
-    Ok(())
+        Ok(Latencies::new())
+    })
+    .map(drop)
 }
