@@ -77,7 +77,7 @@ pub struct RunArgs {
     #[arg(long)]
     pub kill_puts: Option<u64>,
     /// Gets of `squeeze` at each limit
-    #[arg(long, default_value_t = 2_000)]
+    #[arg(long, default_value_t = 10_000)]
     pub squeeze_gets: u64,
     /// Threads that put and get
     #[arg(long, default_value_t = 2)]

@@ -37,6 +37,12 @@ pub struct Probe {
     pub digest: Option<u64>,
 }
 
+impl AsRef<[u8]> for Probe {
+    fn as_ref(&self) -> &[u8] {
+        &self.key
+    }
+}
+
 impl Probe {
     /// Whether this is the right answer.
     pub fn is_right(&self, found: Option<&[u8]>) -> bool {

@@ -68,7 +68,7 @@ pub use repair::{Ignored, Loss, RepairProgress, RepairReport, RepairTo};
 pub use state::RecompressionEstimate;
 pub use stats::{StatValue, Stats};
 pub use store::{
-    BackupOptions, CompactionPlan, Copied, CopyEvent, CopyOptions, Heads, Keys, Listed, Pages, PruneProgress,
+    BackupOptions, CompactionPlan, Copied, CopyEvent, CopyOptions, GetAhead, Heads, Keys, Listed, Pages, PruneProgress,
     PruneRule, Pruned, SegmentInfo, Store, Writer,
 };
 pub use values::read::Reader;

@@ -96,6 +96,15 @@ fn many_pages_are_read_together() {
     for (at, page) in pages.into_iter().enumerate() {
         assert_eq!(page.map(|page| page.body), (at < 50).then(|| at.to_string().into_bytes()));
     }
+    let with_bad = urls[..30].iter().map(String::as_str).chain(["no URL"]).chain(urls[30..].iter().map(String::as_str));
+    let ahead: Vec<_> = fresh.store.get_ahead(with_bad.clone(), 8).collect();
+    assert!(ahead.iter().map(|(url, _)| *url).eq(with_bad));
+    for (url, page) in ahead {
+        match page {
+            Ok(page) => assert_eq!(page, fresh.store.get(url).expect("readable")),
+            Err(error) => assert!(url == "no URL" && error.to_string().contains(url), "{error}"),
+        }
+    }
 }
 
 #[test]

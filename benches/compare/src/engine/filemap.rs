@@ -6,7 +6,9 @@ use filemap_benches::drive::Outcome;
 use filemap_benches::generate::Page;
 use filemap_core::{Dictionaries, Durability, Options, Record, Store};
 
-use super::{After, Bodies, Can, EVERYTHING, Engine, Facts, Kind, Open, Purpose, Session, Settings};
+use super::{After, Can, EVERYTHING, Each, Engine, Facts, Kind, Open, Purpose, Session, Settings};
+
+use crate::pages::Probe;
 
 /// What tells the variants apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +48,7 @@ const fn kind(
         compression,
         open,
         batch: 1,
-        can: Can { get_many: true, ..EVERYTHING },
+        can: Can { get_ahead: true, ..EVERYTHING },
         is_index_file: Some(|path| path == "address.idx" || path.starts_with("key")),
     }
 }
@@ -149,9 +151,11 @@ impl Session for Lane<'_> {
         Ok(self.0.get_into(key, body)?.is_some())
     }
 
-    fn get_many(&mut self, keys: &[&[u8]]) -> Outcome<Option<Bodies>> {
-        let values = self.0.get_many(keys)?;
-        Ok(Some(values.into_iter().map(|value| value.map(|value| value.body)).collect()))
+    fn get_ahead(&mut self, probes: &[Probe], depth: usize, each: &mut Each<'_>) -> Outcome<()> {
+        for (probe, value) in self.0.get_ahead(probes, depth) {
+            each(probe, value?.as_ref().map(|value| &value.body[..]))?;
+        }
+        Ok(())
     }
 
     fn delete(&mut self, keys: &[&[u8]]) -> Outcome<()> {

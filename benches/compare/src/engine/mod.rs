@@ -24,6 +24,8 @@ use std::path::Path;
 use filemap_benches::drive::Outcome;
 use filemap_benches::generate::Page;
 
+use crate::pages::Probe;
+
 /// What a store is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
@@ -73,8 +75,8 @@ pub struct Kind {
 pub type Open = fn(&Path, &Settings, Purpose) -> Outcome<Opened>;
 /// An open store of any engine.
 pub type Opened = Box<dyn Engine>;
-/// Bodies in the order of their keys; `None` where there is no page.
-pub type Bodies = Vec<Option<Vec<u8>>>;
+/// What is done with the answer to a probe.
+pub type Each<'a> = dyn FnMut(&Probe, Option<&[u8]>) -> Outcome<()> + 'a;
 
 /// What an engine can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,8 +89,8 @@ pub struct Can {
     pub update: bool,
     /// Deletes, and gives space back.
     pub delete: bool,
-    /// Gets many keys with one call.
-    pub get_many: bool,
+    /// Reads ahead of gets.
+    pub get_ahead: bool,
     /// No more pages than that.
     pub pages_max: u64,
 }
@@ -96,9 +98,9 @@ pub struct Can {
 /// Adding up an index that is spread over a file reads the file whole: not above this many bytes.
 const FILE_BYTES_TO_ADD_UP: u64 = 4 << 30;
 
-/// All of it but batched gets, which most lack.
+/// All of it but gets that read ahead, which most lack.
 const EVERYTHING: Can =
-    Can { reopen: true, recover: true, update: true, delete: true, get_many: false, pages_max: u64::MAX };
+    Can { reopen: true, recover: true, update: true, delete: true, get_ahead: false, pages_max: u64::MAX };
 
 /// Why space is to be given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,9 +161,9 @@ pub trait Session {
     /// A page's body over whatever `body` held; `false` if there is none.
     fn get_into(&mut self, key: &[u8], body: &mut Vec<u8>) -> Outcome<bool>;
 
-    /// Many pages with one call; `None` if the engine has none.
-    fn get_many(&mut self, _keys: &[&[u8]]) -> Outcome<Option<Bodies>> {
-        Ok(None)
+    /// Gets pages in order while those after each are being read, always `depth` at once. Only of engines that can.
+    fn get_ahead(&mut self, _probes: &[Probe], _depth: usize, _each: &mut Each<'_>) -> Outcome<()> {
+        Err("the engine has no such call".into())
     }
 
     /// Deletes pages together.

@@ -1,5 +1,5 @@
-//! `depth`: cold gets with so many under way at a time: by two callers that ask for half as many keys each where the engine has a call
-//! for that, else by that many threads. Beside FileMap's, what the device itself does at that depth, by fio.
+//! `depth`: cold gets with so many under way at a time: by two callers that read half as many ahead where the engine can, else by
+//! that many threads. Beside FileMap's, what the device itself does at that depth, by fio.
 
 use std::time::{Duration, Instant};
 
@@ -43,32 +43,22 @@ pub fn run(turn: &mut Turn<'_>) -> Outcome<()> {
 fn gets(turn: &Turn<'_>, probes: &[Probe], depth: usize) -> Outcome<Duration> {
     let (engine, judge) = (turn.engine()?, Judge::new(&turn.lines, "depth"));
     let begun = Instant::now();
-    if turn.kind.can.get_many {
-        batches(engine, probes, depth, &judge)?;
-    } else {
-        get_all(engine, probes, depth, &judge)?;
-    }
+    let gets = if turn.kind.can.get_ahead { get_ahead } else { get_all };
+    gets(engine, probes, depth, &judge)?;
     let took = begun.elapsed();
     judge.end()?;
     Ok(took)
 }
 
-/// Callers that ask at once, each for its share of the depth: so that one is served while another looks at what it got.
+/// Callers at once, each with its share of the depth: one for each processor of the machines that this is made for.
 const CALLERS: usize = 2;
 
-fn batches(engine: &dyn Engine, probes: &[Probe], depth: usize, judge: &Judge<'_>) -> Outcome<()> {
+fn get_ahead(engine: &dyn Engine, probes: &[Probe], depth: usize, judge: &Judge<'_>) -> Outcome<Latencies> {
     let callers = CALLERS.min(depth);
     let parts: Vec<&[Probe]> = probes.chunks(probes.len().div_ceil(callers).max(1)).collect();
     in_threads(parts.len(), |caller| {
         let mut session = engine.session()?;
-        for batch in parts[caller].chunks(depth / callers) {
-            let keys: Vec<&[u8]> = batch.iter().map(|probe| &*probe.key).collect();
-            let found = session.get_many(&keys)?.ok_or("the engine has no call for many keys")?;
-            for (probe, body) in batch.iter().zip(found) {
-                judge.check(probe, body.as_deref())?;
-            }
-        }
+        session.get_ahead(parts[caller], depth / callers, &mut |probe, body| judge.check(probe, body))?;
         Ok(Latencies::new())
     })
-    .map(drop)
 }

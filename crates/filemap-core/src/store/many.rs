@@ -1,5 +1,7 @@
-//! Many gets at once: the reads of all are begun before the first is waited for, so that the device sees them together; and of a large
-//! batch each processor expands a part.
+//! Many gets at once: the reads of several are begun before the first is waited for, so that the device sees them together; and of a
+//! large batch each processor expands a part.
+
+use std::collections::VecDeque;
 
 use crate::error::Result;
 use crate::record::Value;
@@ -14,56 +16,121 @@ const KEYS_A_THREAD: usize = 16;
 impl Store {
     /// The newest versions of many keys, in the order of the keys. Index pages and value records of up to 64 keys are
     /// requested from the device together. From 32 keys on more than one thread works on them: one for each 16 keys, but no more
-    /// than there are processors.
+    /// than there are processors. For more keys than should be in memory at once, with their pages: [`Store::get_ahead`].
     ///
     /// # Errors
     /// The error of the first get that has one.
     pub fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
         let threads = processors().min(keys.len() / KEYS_A_THREAD).max(1);
+        let get = |keys: &[&[u8]]| self.get_ahead(keys, AHEAD.min(keys.len())).map(|(_, value)| value).collect();
         if threads == 1 {
-            return self.get_ahead(keys);
+            return get(keys);
         }
         let parts: Vec<&[&[u8]]> = keys.chunks(keys.len().div_ceil(threads)).collect();
         let mut values = Vec::with_capacity(keys.len());
-        for part in side_by_side(&parts, &|part| self.get_ahead(part)) {
+        for part in side_by_side(&parts, &|part| get(part)) {
             values.append(&mut part?);
         }
         Ok(values)
     }
 
-    fn get_ahead(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
-        if let [key] = keys {
+    /// The newest versions of keys as they come from an iterator, each with its key, in their order. While one is expanded, the value
+    /// records of those after it are being read, so that always `depth` reads are under way, and the index pages of
+    /// as many after those. With a `depth` of 1 or 0 nothing is read ahead. Keys are taken from the iterator when their reads begin: up to twice
+    /// `depth` before their values are handed out. Each value is the newest when it is handed out.
+    ///
+    /// # Errors
+    /// With each key its own; the keys after it come all the same.
+    ///
+    /// ```
+    /// # use filemap_core::{Options, Record, Store};
+    /// # let temp = tempfile::tempdir()?;
+    /// # let store = Store::create(temp.path().join("pages"), Options::new())?;
+    /// store.put(&Record::new(b"http://a.example/", b"A page."))?;
+    /// for (key, value) in store.get_ahead(["http://a.example/", "http://b.example/"], 32) {
+    ///     println!("{key}: {:?} bytes", value?.map(|value| value.body.len()));
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get_ahead<I>(&self, keys: I, depth: usize) -> GetAhead<'_, I::IntoIter>
+    where
+        I: IntoIterator<Item: AsRef<[u8]>>,
+    {
+        GetAhead { store: self, keys: keys.into_iter(), depth, sought: VecDeque::new(), read: VecDeque::new() }
+    }
+
+    /// Asks for a value record, if the index page that leads to it can be read: whoever gets it will meet the error.
+    fn will_need_value(&self, key: &[u8], hash: u64) {
+        let segments = &self.shared.segments;
+        match self.shared.recent(key, hash) {
+            (Some(entry), _) => segments.will_need(entry.extent.location, entry.extent.size()),
+            (None, floor) if floor > 0 => {}
+            (None, _) => {
+                let candidates = self.shared.candidates(hash);
+                candidates.iter().flat_map(|c| c.iter()).for_each(|slot| segments.will_need(slot.location, slot.size));
+            }
+        }
+    }
+}
+
+/// Values that are read ahead; see [`Store::get_ahead`].
+#[derive(Debug)]
+pub struct GetAhead<'a, I: Iterator> {
+    store: &'a Store,
+    keys: I,
+    depth: usize,
+    /// Keys whose index pages are being read, with their hashes.
+    sought: VecDeque<(I::Item, u64)>,
+    /// Keys whose values are being read.
+    read: VecDeque<I::Item>,
+}
+
+impl<I: Iterator<Item: AsRef<[u8]>>> GetAhead<'_, I> {
+    fn begin_reads(&mut self) {
+        loop {
+            while self.sought.len() < self.depth
+                && let Some(key) = self.keys.next()
+            {
+                let hash = self.store.shared.hash(key.as_ref());
+                self.store.shared.index.will_need(hash);
+                self.sought.push_back((key, hash));
+            }
+            if self.read.len() >= self.depth {
+                return;
+            }
+            let Some((key, hash)) = self.sought.pop_front() else { return };
+            self.store.will_need_value(key.as_ref(), hash);
+            self.read.push_back(key);
+        }
+    }
+}
+
+impl<I: Iterator<Item: AsRef<[u8]>>> Iterator for GetAhead<'_, I> {
+    type Item = (I::Item, Result<Option<Value>>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let key = if self.depth <= 1 {
             // There is nothing to do while it is read.
-            return Ok(vec![self.get(key)?]);
-        }
-        let mut values = Vec::with_capacity(keys.len());
-        let hashes: Vec<u64> = keys.iter().map(|k| self.shared.hash(k)).collect();
-        for (keys, hashes) in keys.chunks(AHEAD).zip(hashes.chunks(AHEAD)) {
-            for hash in hashes {
-                self.shared.index.will_need(*hash);
-            }
-            for (key, hash) in keys.iter().zip(hashes) {
-                match self.shared.recent(key, *hash) {
-                    (Some(entry), _) => self.shared.segments.will_need(entry.extent.location, entry.extent.size()),
-                    (None, floor) if floor > 0 => {}
-                    (None, _) => {
-                        for slot in self.shared.candidates(*hash)?.iter() {
-                            self.shared.segments.will_need(slot.location, slot.size);
-                        }
-                    }
-                }
-            }
-            for key in keys {
-                values.push(self.get(key)?);
-            }
-        }
-        Ok(values)
+            self.keys.next()?
+        } else {
+            self.begin_reads();
+            self.read.pop_front()?
+        };
+        let value = self.store.get(key.as_ref());
+        Some((key, value))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let (least, most) = self.keys.size_hint();
+        let begun = self.sought.len() + self.read.len();
+        (least.saturating_add(begun), most.and_then(|most| most.checked_add(begun)))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{Options, Record, Store};
+    use super::*;
+    use crate::{Options, Record};
 
     #[test]
     fn values_come_in_the_order_of_the_keys_however_many_threads_there_are() {
@@ -87,6 +154,15 @@ mod tests {
             for (value, i) in values.iter().zip((0..).map(|i| i * 37 % 500)) {
                 assert!(value.as_ref().map(|v| &v.body) == is_there(i).then(|| body(i)).as_ref(), "{i} of {count}");
             }
+            for depth in [0, 1, 2, 7, 500, 1000] {
+                let mut ahead = store.get_ahead(&keys, depth);
+                for (n, key) in keys.iter().enumerate() {
+                    assert_eq!(ahead.size_hint(), (keys.len() - n, Some(keys.len() - n)));
+                    let (of, value) = ahead.next().unwrap();
+                    assert_eq!((of, value.unwrap()), (key, values[n].clone()), "{n} of {count} at depth {depth}");
+                }
+                assert!(ahead.next().is_none());
+            }
         }
         // The first key in their order that cannot be read is the one that is told of, whichever thread met it.
         let place = store.head(&key(450)).unwrap().unwrap().place;
@@ -98,5 +174,29 @@ mod tests {
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let error = store.get_many(&keys).unwrap_err();
         assert!(error.is_corrupt() && error.to_string().contains(&place.offset.to_string()), "{error}");
+        // The others come all the same.
+        let is_read =
+            |(key, value): (&&[u8], Result<Option<Value>>)| value.is_ok_and(|value| value == store.get(key).unwrap());
+        let good: Vec<&[u8]> = keys.iter().copied().filter(|key| store.get(key).is_ok()).collect();
+        assert!(good.len() > 20 && good.len() < keys.len(), "{}", good.len());
+        assert_eq!(store.get_ahead(&keys, 8).filter(|(_, value)| value.is_ok()).count(), good.len());
+        assert!(store.get_ahead(&good, 8).all(is_read));
+    }
+
+    #[test]
+    fn a_value_is_the_newest_when_it_is_handed_out() {
+        let temp = tempfile::tempdir().unwrap();
+        let store = Store::create(temp.path().join("a"), Options::new().free_space_floor(0)).unwrap();
+        for i in 1..=20u8 {
+            store.put(&Record::new(&[i], b"old")).unwrap();
+        }
+        store.checkpoint().unwrap();
+        let mut ahead = store.get_ahead((1..=20u8).map(|i| [i]), 8);
+        assert_eq!(ahead.next().unwrap().1.unwrap().unwrap().body, b"old");
+        store.put(&Record::new(&[2], b"new")).unwrap();
+        assert!(store.remove(&[3]).unwrap());
+        assert_eq!(ahead.next().unwrap().1.unwrap().unwrap().body, b"new");
+        assert_eq!(ahead.next().unwrap().1.unwrap(), None);
+        assert_eq!(ahead.count(), 17);
     }
 }

@@ -49,6 +49,7 @@ pub use compact::{CompactionPlan, SegmentInfo};
 pub use copy::{Copied, CopyEvent, CopyOptions};
 pub use heads::{Heads, Listed};
 pub use iterate::Keys;
+pub use many::GetAhead;
 pub use pages::Pages;
 pub use prune::{PruneProgress, PruneRule, Pruned};
 #[cfg(feature = "sim")]

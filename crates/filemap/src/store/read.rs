@@ -48,6 +48,19 @@ impl Read for PageReader {
     }
 }
 
+/// A URL on its way through [`PageStore::get_ahead`].
+struct Sought<U> {
+    url: U,
+    key: Result<Vec<u8>>,
+}
+
+impl<U> AsRef<[u8]> for Sought<U> {
+    /// What has no key is sought under one that no page has.
+    fn as_ref(&self) -> &[u8] {
+        self.key.as_deref().unwrap_or_default()
+    }
+}
+
 impl PageStore {
     /// The newest version of a page; `None` if the URL is not in the store.
     ///
@@ -79,7 +92,7 @@ impl PageStore {
         self.engine().get_version(&key, version)?.map(|value| self.resolved(&key, value)).transpose()
     }
 
-    /// The newest versions of several pages, read together.
+    /// The newest versions of several pages, read together; of more than should be in memory at once, with [`PageStore::get_ahead`].
     ///
     /// # Errors
     ///
@@ -90,6 +103,28 @@ impl PageStore {
         let values = self.engine().get_many(&borrowed)?;
         let pages = keys.iter().zip(values);
         pages.map(|(key, value)| value.map(|value| self.resolved(key, value)).transpose()).collect()
+    }
+
+    /// The newest versions of pages as their URLs come from an iterator, each with its URL, in their order: while one is handed out, those after it
+    /// are being read, always `depth` at once, as with [`filemap_core::Store::get_ahead`]. So many pages can be read as fast as the device
+    /// gives them, and only some are in memory.
+    ///
+    /// # Errors
+    ///
+    /// With each URL its own, as [`PageStore::get`]; the URLs after it come all the same.
+    pub fn get_ahead<U, I>(&self, urls: I, depth: usize) -> impl Iterator<Item = (U, Result<Option<Page>>)> + use<'_, U, I>
+    where
+        U: AsRef<[u8]>,
+        I: IntoIterator<Item = U>,
+    {
+        let sought = urls.into_iter().map(|url| Sought { key: self.key(&url), url });
+        self.engine().get_ahead(sought, depth).map(|(Sought { url, key }, value)| {
+            let page = || {
+                let (key, value) = (key?, value?);
+                value.map(|value| self.resolved(&key, value)).transpose()
+            };
+            (url, page())
+        })
     }
 
     /// The newest version of a page, its body as a stream in bounded memory (but for a revisit, whose original is read
