@@ -24,7 +24,7 @@ use crate::primitive::Ordering;
 use crate::recent::{Found, Recent};
 use crate::state::{Checkpointer, Dropped, Retention, Shared, Tables};
 use crate::stats::Counters;
-use crate::sync::{Poison, lock};
+use crate::sync::{Poison, lock, make_way};
 use merge::Merge;
 
 pub(crate) use work::{Op, Task};
@@ -33,6 +33,8 @@ pub(crate) use work::{Op, Task};
 const SLOW_FREEZE: Duration = Duration::from_micros(500);
 /// Leaves that are read ahead of the one being merged.
 const LEAVES_AHEAD: usize = 64;
+/// So many keys are gathered and sorted in about a tenth of a millisecond.
+const SOME_KEYS: usize = 1024;
 
 /// The state of the log at the moment of freezing.
 struct Frozen {
@@ -152,8 +154,14 @@ impl Shared {
     /// Enters all keys of a table in the index and does a task's work there, in hash order, committing a stage whenever one is
     /// full.
     fn apply(&self, c: &mut Checkpointer, table: &Recent, mut task: Task) -> Result<()> {
-        let mut keys: Vec<(u64, Found)> = table.keys().collect();
-        keys.sort_unstable_by_key(|k| k.0);
+        let mut keys: Vec<(u64, Found)> = Vec::new();
+        for key in table.keys() {
+            if keys.len() % SOME_KEYS == 0 {
+                make_way();
+            }
+            keys.push(key);
+        }
+        sort(&mut keys);
         task.sort();
         c.index.expect(keys.len() as u64);
         let hashes = task.hashes(keys.iter().map(|k| k.0));
@@ -176,6 +184,7 @@ impl Shared {
                 c.keys.publish();
             }
             step();
+            make_way();
             if c.index.stage_is_full() {
                 merge_leaves(c, others.first())?;
                 self.commit(c)?;
@@ -292,6 +301,17 @@ struct ReadAhead<'a> {
     covered: usize,
     /// Leaves that were asked for.
     leaves: usize,
+}
+
+/// Sorts keys by their hashes, some at a time.
+fn sort(keys: &mut [(u64, Found)]) {
+    make_way();
+    if keys.len() <= SOME_KEYS {
+        return keys.sort_unstable_by_key(|k| k.0);
+    }
+    let (less, _, greater) = keys.select_nth_unstable_by_key(keys.len() / 2, |k| k.0);
+    sort(less);
+    sort(greater);
 }
 
 impl ReadAhead<'_> {

@@ -16,7 +16,11 @@ use crate::format::value::{self, ChunkEntry, Header, Kind};
 use crate::log::scan::Item;
 use crate::segments::{FIRST_RECORD, Segment};
 use crate::state::{Retention, Shared, Spot};
+use crate::sync::make_way;
 use crate::values::read::Want;
+
+/// To copy so much takes about a tenth of a millisecond.
+const MAKE_WAY_BYTES: u64 = 32 << 10;
 
 /// See the module.
 pub(super) struct Copier<'s> {
@@ -80,6 +84,9 @@ impl<'s> Copier<'s> {
                 return Ok(false);
             }
             read += scan.offset() - at;
+            if at / MAKE_WAY_BYTES != scan.offset() / MAKE_WAY_BYTES {
+                make_way();
+            }
             at = scan.offset();
             if read >= 256 << 10 {
                 (self.pause)(std::mem::take(&mut read))?;

@@ -112,7 +112,11 @@ impl PageStore {
     /// # Errors
     ///
     /// With each URL its own, as [`PageStore::get`]; the URLs after it come all the same.
-    pub fn get_ahead<U, I>(&self, urls: I, depth: usize) -> impl Iterator<Item = (U, Result<Option<Page>>)> + use<'_, U, I>
+    pub fn get_ahead<U, I>(
+        &self,
+        urls: I,
+        depth: usize,
+    ) -> impl Iterator<Item = (U, Result<Option<Page>>)> + use<'_, U, I>
     where
         U: AsRef<[u8]>,
         I: IntoIterator<Item = U>,
