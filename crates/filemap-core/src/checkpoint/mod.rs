@@ -156,7 +156,7 @@ impl Shared {
     fn apply(&self, c: &mut Checkpointer, table: &Recent, mut task: Task) -> Result<()> {
         let mut keys: Vec<(u64, Found)> = Vec::new();
         for key in table.keys() {
-            if keys.len() % SOME_KEYS == 0 {
+            if keys.len().is_multiple_of(SOME_KEYS) {
                 make_way();
             }
             keys.push(key);
