@@ -192,7 +192,7 @@ impl Bell {
     }
 }
 
-/// Lets those run that wait for a processor. Work in the background asks so every tenth of a millisecond or so: else, with more threads than
+/// Lets those run that wait for a processor. Merging keys and copying values ask so about every tenth of a millisecond: else, with more threads than
 /// processors, the system leaves it there for its whole slice of some milliseconds, and a put waits as long.
 pub(crate) fn make_way() {
     // A model checker chooses who runs.
