@@ -1,23 +1,24 @@
 //! The hosts: their names, how politely they are asked, and which of their pages are ready.
 //!
-//! A host has two queues of pages, never fetched and due again, each a heap by class of credit. As in [`crate::buckets`] an entry is
-//! never moved: a page whose class changes gets another one, and an entry that is not true any more is dropped when it comes up.
+//! A host has two queues of pages, never fetched and due again, each a heap by place ([`crate::place`]). As in [`crate::buckets`] an entry is
+//! never moved: a page whose place changes gets another one, and an entry that is not true any more is dropped when it comes up.
 //!
-//! Invariant: each page in the status `Ready` or `Due` has an entry with its class in its host's queue of that kind.
+//! Invariant: each page in the status `Ready` or `Due` has an entry with its place in its host's queue of that kind.
 
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
-use crate::credit::{Ledger, class};
+use crate::credit::Ledger;
 use crate::grow::{push, push_heap};
 use crate::pages::Pages;
+use crate::place::place;
 
 /// Entries of a queue beyond five for each four pages in it, before it is swept.
 const SLACK: usize = 64;
 
-/// A page in a queue: its class in the high half, and in the low half what lets older pages come first among equals.
-fn entry(class: u16, page: u32) -> u64 {
-    u64::from(class) << 32 | u64::from(!page)
+/// A page in a queue: its place in the high half, and in the low half what lets older pages come first among equals.
+fn entry(place: u16, page: u32) -> u64 {
+    u64::from(place) << 32 | u64::from(!page)
 }
 
 fn of_entry(entry: u64) -> (u16, u32) {
@@ -40,7 +41,7 @@ pub(crate) struct Host {
     queues: [BinaryHeap<u64>; 2],
     /// Pages in each.
     ready: [u32; 2],
-    /// The class under which the host stands among the open ones, by kind.
+    /// The place under which the host stands among the open ones, by kind.
     pub(crate) offered: [Option<u16>; 2],
     /// The time of its entry among those that wait.
     pub(crate) wakes_ms: Option<u64>,
@@ -72,7 +73,7 @@ impl Host {
         self.ready[0] + self.ready[1]
     }
 
-    /// The class of the best page of a kind.
+    /// The place of the best page of a kind.
     pub(crate) fn top(&mut self, kind: usize, pages: &Pages, ledger: &Ledger) -> Option<u16> {
         while let Some((at, page)) = self.queues[kind].peek().map(|top| of_entry(*top)) {
             if is_true(kind, at, page, pages, ledger) {
@@ -91,14 +92,14 @@ impl Host {
     }
 
     /// Puts a page into a queue.
-    pub(crate) fn put(&mut self, kind: usize, page: u32, ledger: &Ledger) {
+    pub(crate) fn put(&mut self, kind: usize, page: u32, pages: &Pages, ledger: &Ledger) {
         self.ready[kind] += 1;
-        push_heap(&mut self.queues[kind], entry(class(ledger.credit(page)), page));
+        push_heap(&mut self.queues[kind], entry(place_of(page, pages, ledger), page));
     }
 
-    /// Gives a page in a queue another entry: its class has changed.
+    /// Gives a page in a queue another entry: its place has changed.
     pub(crate) fn put_again(&mut self, kind: usize, page: u32, pages: &Pages, ledger: &Ledger) {
-        push_heap(&mut self.queues[kind], entry(class(ledger.credit(page)), page));
+        push_heap(&mut self.queues[kind], entry(place_of(page, pages, ledger), page));
         let ready = self.ready[kind] as usize;
         if self.queues[kind].len() > ready + ready / 4 + SLACK {
             let mut kept = std::mem::take(&mut self.queues[kind]).into_vec();
@@ -118,7 +119,11 @@ impl Host {
 }
 
 fn is_true(kind: usize, at: u16, page: u32, pages: &Pages, ledger: &Ledger) -> bool {
-    pages.status(page).queue() == Some(kind) && class(ledger.credit(page)) == at
+    pages.status(page).queue() == Some(kind) && place_of(page, pages, ledger) == at
+}
+
+fn place_of(page: u32, pages: &Pages, ledger: &Ledger) -> u16 {
+    place(ledger.credit(page), pages.trust.get(page))
 }
 
 /// All hosts, by number and by name.

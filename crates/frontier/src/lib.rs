@@ -26,6 +26,7 @@ mod opic;
 mod options;
 mod outcome;
 mod pages;
+mod place;
 mod planted;
 mod queue;
 mod record;

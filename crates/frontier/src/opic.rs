@@ -4,13 +4,15 @@
 //! numbers from 0 on; whoever knows the links tells them at each visit, and none are kept.
 //!
 //! The budget is split: a part of the visits goes to pages that were visited before, the rest to those that were not. In each part the
-//! page with the most credit comes first, to a tenth: pages are queued by eighths of a doubling of credit.
+//! page with the most credit comes first, to a tenth: pages are queued by eighths of a doubling of credit. Pages that nobody vouches for
+//! come after all others ([`crate::FrontierOptions`] says who does).
 
 use crate::buckets::Buckets;
-use crate::credit::{Ledger, TOTAL, Totals, class};
+use crate::credit::{Ledger, TOTAL, Totals};
 use crate::error::{Error, Result};
 use crate::grow::push;
 use crate::options::Rent;
+use crate::place::place;
 use crate::trust::{Standing, Trust};
 
 /// A page that was visited.
@@ -73,7 +75,7 @@ impl Opic {
         self.ledger.add(0, 0.0);
         push(&mut self.marks, 0);
         self.trust.add();
-        self.queues[0].push(class(0), page);
+        self.queues[0].push(place(0, Standing::None), page);
         page
     }
 
@@ -85,22 +87,24 @@ impl Opic {
         if let Some(page) = pages.iter().find(|page| **page as usize >= self.marks.len()) {
             return Err(Error::option("pages", format!("there is no page {page}")));
         }
-        for page in pages {
-            self.marks[*page as usize] |= SEED;
-            self.trust.set(*page, Standing::Endorsed);
+        let Opic { ledger, marks, queues, trust, .. } = self;
+        for &page in pages {
+            marks[page as usize] |= SEED;
+            trust.set(page, Standing::Endorsed);
+            queues[kind_of(marks, page)].push(place(ledger.credit(page), Standing::Endorsed), page);
         }
-        let Opic { ledger, marks, queues, .. } = self;
-        ledger.share_virtual(pages.iter().copied(), |page, before, after| requeue(queues, marks, page, before, after));
+        ledger.share_virtual(pages.iter().copied(), |page, before, after| {
+            requeue(queues, marks, trust, page, before, after);
+        });
         Ok(())
     }
 
     /// The page to visit now, and whether it was visited before. It stays where it is until [`Opic::visited`] is told.
     pub fn best(&mut self) -> Option<(u32, bool)> {
-        let Opic { ledger, queues, marks, .. } = self;
+        let Opic { ledger, queues, marks, trust, .. } = self;
         let wants_refresh = (self.refreshes as f64) < self.refresh_share * (self.visits + 1) as f64;
         for kind in [usize::from(wants_refresh), usize::from(!wants_refresh)] {
-            let is_true = |at: u16, page: u32| kind_of(marks, page) == kind && class(ledger.credit(page)) == at;
-            if let Some((_, page)) = queues[kind].peek(is_true) {
+            if let Some((_, page)) = queues[kind].peek(|at, page| is_true(kind, at, page, marks, ledger, trust)) {
                 return Some((page, kind == 1));
             }
         }
@@ -117,12 +121,14 @@ impl Opic {
         if let Some(page) = links.iter().chain([&page]).find(|page| **page >= pages) {
             return Err(Error::option("links", format!("there is no page {page}")));
         }
-        self.trust.told(page, links);
-        let Opic { ledger, marks, queues, .. } = self;
+        let Opic { ledger, marks, queues, trust, .. } = self;
+        trust.told(page, links, |link| {
+            queues[kind_of(marks, link)].push(place(ledger.credit(link), Standing::Named), link);
+        });
         self.visits += 1;
         self.refreshes += u64::from(marks[page as usize] & VISITED);
         marks[page as usize] |= VISITED;
-        ledger.visit(page, links, 0, |link, before, after| requeue(queues, marks, link, before, after));
+        ledger.visit(page, links, 0, |link, before, after| requeue(queues, marks, trust, link, before, after));
         if self.ledger.is_rent_due() {
             self.share_virtual();
         }
@@ -150,14 +156,14 @@ impl Opic {
             Rent::Crawled => marks[*page as usize] != 0,
             Rent::Known => true,
         });
-        ledger.share_virtual(members, |page, before, after| requeue(queues, marks, page, before, after));
+        ledger.share_virtual(members, |page, before, after| requeue(queues, marks, trust, page, before, after));
     }
 
     /// Drops entries that are not true any more.
     fn sweep(&mut self) {
-        let Opic { ledger, marks, queues, .. } = self;
+        let Opic { ledger, marks, queues, trust, .. } = self;
         for (kind, queue) in queues.iter_mut().enumerate() {
-            queue.sweep(|at, page| kind_of(marks, page) == kind && class(ledger.credit(page)) == at);
+            queue.sweep(|at, page| is_true(kind, at, page, marks, ledger, trust));
         }
     }
 
@@ -203,11 +209,18 @@ fn kind_of(marks: &[u8], page: u32) -> usize {
     usize::from(marks[page as usize] & VISITED)
 }
 
-/// Gives a page another entry when its class has changed.
+/// Whether a page stands in the queue of this kind at this place.
 #[inline]
-fn requeue(queues: &mut [Buckets; 2], marks: &[u8], page: u32, before: u64, after: u64) {
-    let now = class(after);
-    if now != class(before) || before == 0 {
+fn is_true(kind: usize, at: u16, page: u32, marks: &[u8], ledger: &Ledger, trust: &Trust) -> bool {
+    kind_of(marks, page) == kind && place(ledger.credit(page), trust.get(page)) == at
+}
+
+/// Gives a page another entry when credit has changed its place.
+#[inline]
+fn requeue(queues: &mut [Buckets; 2], marks: &[u8], trust: &Trust, page: u32, before: u64, after: u64) {
+    let standing = trust.get(page);
+    let now = place(after, standing);
+    if now != place(before, standing) || before == 0 {
         queues[kind_of(marks, page)].push(now, page);
     }
 }

@@ -1,10 +1,10 @@
 //! Whose turn it is: which hosts are open, which wait for their time, which pages wait for theirs.
 //!
 //! An *open* host has a page that is ready, a free connection and no delay left. Open hosts stand in two heaps, one for pages never
-//! fetched and one for refreshes, by the class of their best page. Hosts that wait stand in a heap by time, and so do pages that failed or
+//! fetched and one for refreshes, by the place of their best page. Hosts that wait stand in a heap by time, and so do pages that failed or
 //! whose recrawl is to come. Entries are never moved; one that is not true any more is dropped when it comes up.
 //!
-//! Invariants: an open host is among the open ones of each kind of which it has pages, under its class; a host that has pages and a free
+//! Invariants: an open host is among the open ones of each kind of which it has pages, under its place; a host that has pages and a free
 //! connection, but must wait, is among those that wait; a page that waits has one entry.
 
 use std::cmp::Reverse;
@@ -32,7 +32,7 @@ pub(crate) struct View<'a> {
 pub(crate) struct Queue {
     /// The latest time that was told.
     clock_ms: u64,
-    /// Open hosts by kind: class, and number.
+    /// Open hosts by kind: place, and number.
     open: [BinaryHeap<u64>; 2],
     /// Hosts by the time at which they may be asked.
     sleeping: BinaryHeap<Reverse<(u64, u32)>>,
@@ -78,11 +78,11 @@ impl Queue {
     pub(crate) fn put(&mut self, page: u32, view: &mut View<'_>) {
         let Some(kind) = view.pages.status(page).queue() else { return };
         let host = view.pages.host(page);
-        view.hosts.get_mut(host).put(kind, page, view.ledger);
+        view.hosts.get_mut(host).put(kind, page, view.pages, view.ledger);
         self.offer(host, view);
     }
 
-    /// The class of a page has changed.
+    /// The place of a page has changed.
     pub(crate) fn raised(&mut self, page: u32, view: &mut View<'_>) {
         let Some(kind) = view.pages.status(page).queue() else { return };
         let host = view.pages.host(page);
@@ -106,10 +106,10 @@ impl Queue {
         }
         for kind in 0..2 {
             let top = host.top(kind, view.pages, view.ledger);
-            if let Some(class) = top.filter(|class| host.offered[kind] != Some(*class)) {
-                host.offered[kind] = Some(class);
+            if let Some(place) = top.filter(|place| host.offered[kind] != Some(*place)) {
+                host.offered[kind] = Some(place);
                 // Among equals the older host comes first.
-                self.open[kind].push(u64::from(class) << 32 | u64::from(!number));
+                self.open[kind].push(u64::from(place) << 32 | u64::from(!number));
             }
         }
         if self.open.iter().any(|open| open.len() > 4 * view.hosts.len() as usize + SLACK) {
@@ -130,15 +130,15 @@ impl Queue {
     /// Takes the best page of a kind from the open host that has it: it is in flight then.
     pub(crate) fn take(&mut self, kind: usize, view: &mut View<'_>) -> Option<u32> {
         while let Some(top) = self.open[kind].pop() {
-            let (class, number) = ((top >> 32) as u16, !(top as u32));
+            let (place, number) = ((top >> 32) as u16, !(top as u32));
             let host = view.hosts.get_mut(number);
-            if host.offered[kind] != Some(class) {
+            if host.offered[kind] != Some(place) {
                 continue;
             }
             host.offered[kind] = None;
             let is_open =
                 host.in_flight < u32::from(view.connections) && host.next_at_ms(view.delay_ms) <= self.clock_ms;
-            if !is_open || host.top(kind, view.pages, view.ledger) != Some(class) {
+            if !is_open || host.top(kind, view.pages, view.ledger) != Some(place) {
                 self.offer(number, view);
                 continue;
             }
@@ -177,14 +177,14 @@ impl Queue {
         self.timers.iter().map(|Reverse(timer)| (*timer as u32, (timer >> 32) as u32))
     }
 
-    /// Fills the queues of hosts anew: the class of any page may have changed.
+    /// Fills the queues of hosts anew: the place of any page may have changed.
     pub(crate) fn rebuild(&mut self, view: &mut View<'_>) {
         self.open = [BinaryHeap::new(), BinaryHeap::new()];
         self.sleeping.clear();
         view.hosts.iter_mut().for_each(|host| host.clear());
         for page in 0..view.pages.len() {
             if let Some(kind) = view.pages.status(page).queue() {
-                view.hosts.get_mut(view.pages.host(page)).put(kind, page, view.ledger);
+                view.hosts.get_mut(view.pages.host(page)).put(kind, page, view.pages, view.ledger);
             }
         }
         (0..view.hosts.len()).for_each(|host| self.offer(host, view));

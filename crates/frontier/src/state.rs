@@ -186,6 +186,7 @@ impl State {
         // A seed that was given up is not fetched again: credit would lie there for good.
         seeds.retain(|page| self.pages.status(*page) != Status::Gone);
         let mut gains = Gains::new(first_new);
+        known.iter().for_each(|page| gains.raised(*page));
         self.ledger.share_virtual(seeds.iter().copied(), |page, before, after| {
             gains.add(&self.pages, page, before, after);
         });
@@ -214,7 +215,7 @@ impl State {
         let mut gains = Gains::new(first_new);
         let State { ledger, pages, .. } = self;
         ledger.visit(page, &links, u64::from(lost), |link, before, after| gains.add(pages, link, before, after));
-        pages.trust.told(page, &links);
+        pages.trust.told(page, &links, |link| gains.raised(link));
         if let Some(kept) = &mut self.links {
             kept.append(page, lost, &links);
             self.visit_again(&mut gains);
@@ -239,7 +240,7 @@ impl State {
             present.clear();
             present.extend(list.links.iter().copied().filter(|link| pages.status(*link) != Status::Gone));
             let lost = u64::from(list.lost) + (list.links.len() - present.len()) as u64;
-            pages.trust.told(list.page, &present);
+            pages.trust.told(list.page, &present, |link| gains.raised(link));
             ledger.visit(list.page, &present, lost, |link, before, after| gains.add(pages, link, before, after));
             visits += 1;
             if visits == *virtual_visits {
@@ -332,7 +333,7 @@ impl State {
         }
     }
 
-    /// Puts pages where they belong that have gained credit, and those that are new.
+    /// Puts pages where they belong whose place has changed, and those that are new.
     fn take_gains(&mut self, mut gains: Gains) {
         gains.raised.sort_unstable();
         gains.raised.dedup();
@@ -399,7 +400,14 @@ impl Gains {
         if status.is_new() {
             self.queued_credit += after - before;
         }
-        if status.queue().is_some() && page < self.first_new && class(before) != class(after) {
+        if status.queue().is_some() && class(before) != class(after) {
+            self.raised(page);
+        }
+    }
+
+    /// A page has another place, if it waits.
+    fn raised(&mut self, page: u32) {
+        if page < self.first_new {
             self.raised.push(page);
         }
     }

@@ -80,16 +80,23 @@ impl Trust {
         self.set_mark(page, self.mark(page) & HAS_SPOKEN | standing as u8);
     }
 
-    /// A page is visited: it puts in a word for its links, if it may.
+    /// A page is visited: it puts in a word for its links, if it may. Tells of each that has the first word for it now.
     #[inline]
-    pub(crate) fn told(&mut self, page: u32, links: &[u32]) {
+    pub(crate) fn told(&mut self, page: u32, links: &[u32], mut vouched: impl FnMut(u32)) {
         let (mark, referrer) = (self.mark(page), self.get(page));
-        let others = links.iter().copied().filter(|link| *link != page);
-        if referrer >= Standing::Near && mark & HAS_SPOKEN == 0 {
+        let speaks = referrer >= Standing::Near && mark & HAS_SPOKEN == 0;
+        if speaks {
             self.set_mark(page, mark | HAS_SPOKEN);
-            others.for_each(|link| self.set(link, self.get(link).after(referrer)));
-        } else if referrer == Standing::Endorsed {
-            others.for_each(|link| self.set(link, self.get(link).max(Standing::Near)));
+        } else if referrer != Standing::Endorsed {
+            return;
+        }
+        for &link in links.iter().filter(|link| **link != page) {
+            let before = self.get(link);
+            let after = if speaks { before.after(referrer) } else { before.max(Standing::Near) };
+            self.set(link, after);
+            if before == Standing::None {
+                vouched(link);
+            }
         }
     }
 
@@ -108,16 +115,16 @@ mod tests {
         (0..12).for_each(|_| trust.add());
         trust.set(0, Standing::Endorsed);
         // The seed leads to 1, 2 and 3; 1 leads to 2, and 3 is the gate of a trap whose pages 4 to 11 all lead to each other.
-        trust.told(0, &[0, 1, 2, 3]);
+        trust.told(0, &[0, 1, 2, 3], |_| ());
         assert_eq!([1, 2, 3].map(|page| trust.get(page)), [Standing::Near; 3]);
-        trust.told(1, &[2]);
+        trust.told(1, &[2], |_| ());
         assert_eq!(trust.get(2), Standing::Endorsed);
-        trust.told(2, &[1, 3]);
+        trust.told(2, &[1, 3], |_| ());
         assert_eq!([1, 3].map(|page| trust.get(page)), [Standing::Endorsed; 2]);
         let all: Vec<u32> = (4..12).collect();
         for _ in 0..3 {
-            trust.told(3, &[4]);
-            all.iter().for_each(|page| trust.told(*page, &all));
+            trust.told(3, &[4], |_| ());
+            all.iter().for_each(|page| trust.told(*page, &all, |_| ()));
         }
         assert_eq!(trust.get(4), Standing::Near);
         assert!((5..12).all(|page| trust.get(page) == Standing::Named));

@@ -15,6 +15,35 @@ fn the_page_with_the_most_credit_comes_first() {
 }
 
 #[test]
+fn a_page_for_which_nobody_has_a_word_waits_for_all_others_until_somebody_has_one() {
+    let (disk, mut frontier) = made(options());
+    frontier.seed(&["http://a.example/", "http://b.example/"], 0).expect("seeded");
+    let (a, b) = (fetch(&mut frontier, 0), fetch(&mut frontier, 0));
+    // The one gives all it has to a trap, the other little to each of many.
+    done(&mut frontier, a.page, 0, &["http://trap.example/"]);
+    let others: Vec<String> = (0..40).map(|i| format!("http://b.example/{i}")).collect();
+    done(&mut frontier, b.page, 0, &others.iter().map(|url| &url[..]).collect::<Vec<&str>>());
+    for (url, link) in [("", "1"), ("1", "2")] {
+        let next = fetch(&mut frontier, 0);
+        assert_eq!(next.url, format!("http://trap.example/{url}"));
+        done(&mut frontier, next.page, 0, &[&format!("http://trap.example/{link}")]);
+    }
+    let deep = state_of(&frontier, "http://trap.example/2").credit;
+    assert!(deep > 10.0 * state_of(&frontier, "http://b.example/39").credit, "{deep}");
+    let next = fetch(&mut frontier, 0);
+    assert_eq!(next.url, "http://b.example/0");
+    done(&mut frontier, next.page, 0, &[]);
+    // Also after it was opened anew.
+    frontier.close().expect("closed");
+    let mut frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
+    let next = fetch(&mut frontier, 0);
+    assert_eq!(next.url, "http://b.example/1");
+    done(&mut frontier, next.page, 0, &["http://trap.example/2"]);
+    assert_eq!(fetch(&mut frontier, 0).url, "http://trap.example/2");
+    assert_eq!(fetch(&mut frontier, 0).url, "http://b.example/2");
+}
+
+#[test]
 fn seeds_share_all_credit_and_later_ones_what_the_virtual_page_has() {
     let (_disk, mut frontier) = made(options());
     frontier.seed(&["http://a.example/", "http://b.example/", "http://a.example/"], 0).expect("seeded");
