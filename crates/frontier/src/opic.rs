@@ -4,8 +4,8 @@
 //! numbers from 0 on; whoever knows the links tells them at each visit, and none are kept.
 //!
 //! The budget is split: a part of the visits goes to pages that were visited before, the rest to those that were not. In each part the
-//! page with the most credit comes first, to a tenth: pages are queued by eighths of a doubling of credit. Pages that nobody vouches for
-//! come after all others ([`crate::FrontierOptions`] says who does).
+//! page with the most credit comes first, to a tenth: pages are queued by eighths of a doubling of credit. Pages to which no page
+//! of good standing leads ([`Rent::Endorsed`]) come after all others.
 
 use crate::buckets::Buckets;
 use crate::credit::{Ledger, TOTAL, Totals};

@@ -68,3 +68,15 @@ fn a_trap_behind_any_page_gets_no_more_of_a_crawl_that_fetches_each_page_once() 
         }
     }
 }
+
+/// Where half of the budget goes to refreshes, also behind hubs.
+#[test]
+fn a_trap_behind_a_hub_starves_beside_refreshes() {
+    let graph = Graph::cnr_2000();
+    let order = graph.by_rank(&graph.page_rank(0.85));
+    let seeds = graph.spread(START_PAGES);
+    for (place, fan_out) in [(10, 10), (10, 100), (100, 10)] {
+        let crawled = crawl(&mut Trapped::new(&graph, order[place], fan_out), &seeds, 0.5);
+        assert!(crawled.wasted() <= 0.001 && crawled.distinct > 99_000, "{place}, {fan_out}: {crawled:?}");
+    }
+}
