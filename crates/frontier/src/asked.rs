@@ -10,6 +10,7 @@ use crate::links::Links;
 use crate::outcome::PageId;
 use crate::pages::Status;
 use crate::texts;
+use crate::trust::Standing;
 use crate::view::{HostState, PageState, PageStatus, Stats};
 
 impl Frontier {
@@ -38,6 +39,7 @@ impl Frontier {
             page: PageId::new(page),
             status,
             is_seed: marks.is_seed(),
+            is_vouched_for: state.pages.trust.get(page) != Standing::None,
             depth,
             host: state.hosts.get(state.pages.host(page)).name.to_string(),
             credit: state.ledger.credit(page) as f64 / TOTAL as f64,

@@ -28,8 +28,11 @@ fn a_page_for_which_nobody_has_a_word_waits_for_all_others_until_somebody_has_on
         assert_eq!(next.url, format!("http://trap.example/{url}"));
         done(&mut frontier, next.page, 0, &[&format!("http://trap.example/{link}")]);
     }
-    let deep = state_of(&frontier, "http://trap.example/2").credit;
-    assert!(deep > 10.0 * state_of(&frontier, "http://b.example/39").credit, "{deep}");
+    let (deep, other) = (state_of(&frontier, "http://trap.example/2"), state_of(&frontier, "http://b.example/39"));
+    assert!(deep.credit > 10.0 * other.credit, "{deep:?}");
+    assert!(
+        !deep.is_vouched_for && other.is_vouched_for && state_of(&frontier, "http://trap.example/1").is_vouched_for
+    );
     let next = fetch(&mut frontier, 0);
     assert_eq!(next.url, "http://b.example/0");
     done(&mut frontier, next.page, 0, &[]);

@@ -96,6 +96,7 @@ fn state(frontier: &Frontier, url: &str) -> Result<Value, Failure> {
     Ok(json!({
         "status": status,
         "is_seed": state.is_seed,
+        "is_vouched_for": state.is_vouched_for,
         "depth": state.depth,
         "credit": state.credit,
         "importance": state.importance,
@@ -145,7 +146,9 @@ fn print(value: &Value) {
         true => row("frontier", "never discovered".to_owned()),
         false => {
             let seed = if state["is_seed"] == json!(true) { "a seed, " } else { "" };
-            row("frontier", format!("{seed}{}, depth {}", text(&state["status"]), state["depth"]));
+            let is_last = state["status"] == json!("queued") && state["is_vouched_for"] == json!(false);
+            let behind = if is_last { " behind all others, as no page of good standing leads to it" } else { "" };
+            row("frontier", format!("{seed}{}{behind}, depth {}", text(&state["status"]), state["depth"]));
             let part = |value: &Value| format!("{:.3e}", value.as_f64().unwrap_or(0.0));
             row("credit", format!("{}, importance {}", part(&state["credit"]), part(&state["importance"])));
             if !state["last_failure"].is_null() {
