@@ -47,6 +47,26 @@ fn a_page_for_which_nobody_has_a_word_waits_for_all_others_until_somebody_has_on
 }
 
 #[test]
+fn a_host_that_is_free_serves_pages_without_a_word_while_others_wait_for_their_time() {
+    let (_disk, mut frontier) = made(options().delay_ms(1_000));
+    frontier.seed(&["http://a.example/"], 0).expect("seeded");
+    let seed = fetch(&mut frontier, 0);
+    done(&mut frontier, seed.page, 0, &["http://trap.example/", "http://a.example/1", "http://a.example/2"]);
+    for (url, link) in
+        [("http://trap.example/", "http://trap.example/1"), ("http://trap.example/1", "http://b.example/")]
+    {
+        frontier.host_delay("trap.example", Some(0)).expect("told");
+        let next = fetch(&mut frontier, 0);
+        assert_eq!(next.url, url);
+        done(&mut frontier, next.page, 0, &[link]);
+    }
+    // Those of a.example have a word, but its time has not come.
+    assert!(!state_of(&frontier, "http://b.example/").is_vouched_for);
+    assert_eq!(fetch(&mut frontier, 0).url, "http://b.example/");
+    assert_eq!(fetch(&mut frontier, 1_000).url, "http://a.example/1");
+}
+
+#[test]
 fn seeds_share_all_credit_and_later_ones_what_the_virtual_page_has() {
     let (_disk, mut frontier) = made(options());
     frontier.seed(&["http://a.example/", "http://b.example/", "http://a.example/"], 0).expect("seeded");
