@@ -8,7 +8,7 @@
 //! of good standing leads ([`Rent::Endorsed`]) come after all others.
 
 use crate::buckets::Buckets;
-use crate::credit::{Ledger, TOTAL, Totals};
+use crate::credit::{Ledger, TOTAL, Totals, class};
 use crate::error::{Error, Result};
 use crate::grow::push;
 use crate::options::Rent;
@@ -218,9 +218,7 @@ fn is_true(kind: usize, at: u16, page: u32, marks: &[u8], ledger: &Ledger, trust
 /// Gives a page another entry when credit has changed its place.
 #[inline]
 fn requeue(queues: &mut [Buckets; 2], marks: &[u8], trust: &Trust, page: u32, before: u64, after: u64) {
-    let standing = trust.get(page);
-    let now = place(after, standing);
-    if now != place(before, standing) || before == 0 {
-        queues[kind_of(marks, page)].push(now, page);
+    if class(after) != class(before) || before == 0 {
+        queues[kind_of(marks, page)].push(place(after, trust.get(page)), page);
     }
 }
