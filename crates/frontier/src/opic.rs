@@ -210,13 +210,13 @@ fn kind_of(marks: &[u8], page: u32) -> usize {
 }
 
 /// Whether a page stands in the queue of this kind at this place.
-#[inline]
+#[inline(always)]
 fn is_true(kind: usize, at: u16, page: u32, marks: &[u8], ledger: &Ledger, trust: &Trust) -> bool {
     kind_of(marks, page) == kind && place(ledger.credit(page), trust.get(page)) == at
 }
 
 /// Gives a page another entry when credit has changed its place.
-#[inline]
+#[inline(always)]
 fn requeue(queues: &mut [Buckets; 2], marks: &[u8], trust: &Trust, page: u32, before: u64, after: u64) {
     if class(after) != class(before) || before == 0 {
         queues[kind_of(marks, page)].push(place(after, trust.get(page)), page);
