@@ -171,7 +171,7 @@ impl Frontier {
     }
 
     /// Enters start pages; they share the virtual page's credit, which is all of it in the beginning. Returns how many were new: those that
-    /// were known become seeds too. To seed again with what is a seed already changes nothing.
+    /// were known become seeds too, and those that were given up are queued again. To seed again with what is a seed already changes nothing else.
     ///
     /// # Errors
     /// `UrlLength`, with nothing entered; `Full`, `Poisoned`, `Io`.
@@ -186,7 +186,8 @@ impl Frontier {
         for url in urls {
             let fingerprint = self.state.pages.fingerprint(url);
             match self.state.pages.find(fingerprint) {
-                Some(page) if self.state.pages.marks(page).is_seed() => {}
+                Some(page)
+                    if self.state.pages.marks(page).is_seed() && self.state.pages.status(page) != Status::Gone => {}
                 Some(page) => known.push(page),
                 None if seen.insert(fingerprint) => new.push(*url),
                 None => {}
@@ -285,12 +286,17 @@ impl Frontier {
         let is_refresh = marks.status() == Status::Refreshing;
         let attempts = (marks.attempts() + 1).min(15);
         let is_last = attempts >= self.options.attempts_max;
-        let is_gone = failure.is_permanent || is_last && !is_refresh;
+        // A page that was there may be there again.
+        let waits_for_recrawl = is_refresh && self.options.recrawl.is_some();
+        let is_gone = (failure.is_permanent && !waits_for_recrawl) || (is_last && !is_refresh);
         let backoff_ms = self.options.backoff_ms.saturating_mul(1 << (attempts - 1)).min(self.options.backoff_max_ms);
-        let wait_ms = backoff_ms.max(failure.retry_after_ms.unwrap_or(0));
+        let asked_ms = failure.retry_after_ms.unwrap_or(0);
         let (attempts, wait_ms) = match self.options.recrawl {
-            Some(recrawl) if is_last && is_refresh => (0, wait_ms.max(interval_ms(&recrawl, marks.age()))),
-            _ => (attempts, wait_ms),
+            Some(recrawl) if is_refresh && (is_last || failure.is_permanent) => {
+                let tries_ms = if failure.is_permanent { 0 } else { backoff_ms };
+                (0, tries_ms.max(asked_ms).max(interval_ms(&recrawl, marks.age())))
+            }
+            _ => (attempts, backoff_ms.max(asked_ms)),
         };
         let due_s = if is_gone { 0 } else { due_s(now_ms, wait_ms) };
         self.tell(&Record::Failed { page: number, code: failure.kind.code(), attempts, due_s, is_gone })?;

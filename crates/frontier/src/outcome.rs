@@ -162,6 +162,7 @@ pub struct Failure {
     pub kind: FailureKind,
     /// Not before so long: `Retry-After`. The longer of it and the backoff counts.
     pub retry_after_ms: Option<u64>,
-    /// Whether it is of no use to try again: the page is given up at once.
+    /// Whether it is of no use to try again: the page is given up at once, or, if it was fetched before and pages are fetched again, waits
+    /// for its next recrawl.
     pub is_permanent: bool,
 }

@@ -177,14 +177,16 @@ impl State {
         let first_new = self.pages.len();
         let mut seeds = known.to_vec();
         for page in known {
-            self.pages.set(*page, self.pages.marks(*page).with_seed());
+            let marks = self.pages.marks(*page).with_seed();
+            self.pages.set(*page, marks);
+            if marks.status() == Status::Gone {
+                self.revive(*page);
+            }
         }
         for url in new {
             seeds.push(self.enter(url, 0, true)?);
         }
         seeds.iter().for_each(|page| self.pages.trust.set(*page, Standing::Endorsed));
-        // A seed that was given up is not fetched again: credit would lie there for good.
-        seeds.retain(|page| self.pages.status(*page) != Status::Gone);
         let mut gains = Gains::new(first_new);
         known.iter().for_each(|page| gains.raised(*page));
         self.ledger.share_virtual(seeds.iter().copied(), |page, before, after| {
@@ -192,6 +194,15 @@ impl State {
         });
         self.take_gains(gains);
         Ok(())
+    }
+
+    /// Queues a page that was given up as if it were new. It holds no credit yet.
+    fn revive(&mut self, page: u32) {
+        self.pages.set(page, self.pages.marks(page).with_status(Status::Ready).with_failure(0, None));
+        if let Some(manners) = self.manners {
+            let (queue, mut view) = self.queues(manners);
+            queue.put(page, &mut view);
+        }
     }
 
     fn done(&mut self, page: u32, age: u8, lost: u32, known: &[u32], depth: u16, new: &[&str]) -> Applied {

@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use filemap::PageStore;
+use filemap::{Page, PageStore};
 use filemap_core::{Dictionaries, Options, Record, Store};
 use filemap_io::OsDir;
 use urlindex::{ContentSeen, DiskOptions, SeenSet, Verdict};
@@ -44,6 +44,12 @@ impl Bodies {
     /// # Errors
     /// Those of the set and the store.
     pub fn open(folder: &Path) -> Result<Bodies, Failure> {
+        let remedy =
+            "Remove bodies, bodies.* and holders.fm there: they are begun anew, and at worst a body is stored twice";
+        Bodies::open_in(folder).map_err(|failure| failure.at(folder, remedy))
+    }
+
+    fn open_in(folder: &Path) -> Result<Bodies, Failure> {
         let options = Options::new()
             .dictionaries(Dictionaries::Off)
             .compression_level(0)
@@ -84,6 +90,19 @@ impl Bodies {
         Ok(is_it.then_some(Holder { key: value.body, fetched_at_ms: head.version.time_ms }))
     }
 
+    /// Whether another page holds the body of this one.
+    ///
+    /// # Errors
+    /// Those of the set and the stores.
+    pub fn is_held_by_another(&self, page: &Page, pages: &PageStore) -> Result<bool, Failure> {
+        if page.body.is_empty() {
+            return Ok(false);
+        }
+        let holder = self.holder(&ContentSeen::digest(&page.body), page.body.len() as u64, pages)?;
+        let key = pages.key(&page.url)?;
+        Ok(holder.is_some_and(|holder| holder.key != key))
+    }
+
     /// Notes that a page holds a body.
     ///
     /// # Errors
@@ -115,8 +134,6 @@ impl Bodies {
 
 #[cfg(test)]
 mod tests {
-    use filemap::Page;
-
     use super::*;
 
     #[test]

@@ -20,6 +20,7 @@ mod interrupt;
 mod limits;
 mod links;
 mod outcome;
+mod output;
 mod progress;
 mod record;
 mod robots;
@@ -35,7 +36,9 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let end = cli::Cli::parse().run();
-    if let Err(failure) = &end {
+    if let Err(failure) = &end
+        && failure.code() > 0
+    {
         words::complain(failure);
     }
     outcome::exit_code(&end)

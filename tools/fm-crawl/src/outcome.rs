@@ -30,6 +30,8 @@ pub enum Failure {
     Damage(String),
     /// Another process writes the store.
     Locked(String),
+    /// Whoever read our output has had enough: no error.
+    PipeClosed,
 }
 
 impl Failure {
@@ -38,9 +40,18 @@ impl Failure {
         Self::Io(format!("cannot {operation} {}: {error}", path.display()))
     }
 
+    /// The same, and of damage where it is and what to do about it there.
+    pub fn at(self, place: &Path, remedy: &str) -> Self {
+        match self {
+            Self::Damage(words) => Self::Damage(format!("{}: {words}. {remedy}", place.display())),
+            other => other,
+        }
+    }
+
     /// The exit code.
     pub fn code(&self) -> u8 {
         match self {
+            Self::PipeClosed => 0,
             Self::Usage(_) | Self::Io(_) => 2,
             Self::Damage(_) => 3,
             Self::Locked(_) => 4,
@@ -63,6 +74,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(words) | Self::Io(words) | Self::Damage(words) | Self::Locked(words) => f.write_str(words),
+            Self::PipeClosed => f.write_str("nobody reads the output any more"),
         }
     }
 }

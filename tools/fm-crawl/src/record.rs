@@ -11,6 +11,8 @@ use crate::fetch::{Answer, Validators};
 
 /// The field of a note that names the failure.
 const FAILURE_FIELD: &str = "fetchFailure";
+/// The fields by which a server knows whether a page has changed.
+const VALIDATORS: [&str; 2] = ["ETag", "Last-Modified"];
 
 /// The page that an answer is.
 pub fn page(url: &str, answer: Answer, fetched_at_ms: i64) -> Page {
@@ -46,9 +48,17 @@ pub fn duplicate(page: &mut Page, holder: &[u8], holder_ms: i64) -> Page {
     reference
 }
 
-/// The page as a reference to its own earlier version.
-pub fn not_modified(page: Page, url: &str, before_ms: i64) -> Page {
-    refer(page, RevisitProfile::ServerNotModified, url.as_bytes(), before_ms)
+/// The page as a reference to its own earlier version, whose validators it has where the answer does not repeat them: the next request asks
+/// with those of the newest version (RFC 9111, 4.3.4: what an answer "not modified" does not say of a stored one stays).
+pub fn not_modified(mut page: Page, url: &str, before: &PageHead) -> Page {
+    for name in VALIDATORS {
+        if page.headers.get(name).is_none()
+            && let Some(value) = before.page.headers.get(name)
+        {
+            page.headers.push(name, value);
+        }
+    }
+    refer(page, RevisitProfile::ServerNotModified, url.as_bytes(), before.page.fetched_at_ms)
 }
 
 fn refer(page: Page, profile: RevisitProfile, to: &[u8], to_ms: i64) -> Page {
@@ -66,7 +76,8 @@ fn refer(page: Page, profile: RevisitProfile, to: &[u8], to_ms: i64) -> Page {
 pub fn validators(known: &PageHead) -> Validators {
     let is_whole = matches!(known.page.status, Some(200 | 304)) && known.page.truncated.is_none();
     let value = |name| known.page.headers.get(name).filter(|_| is_whole).map(<[u8]>::to_vec);
-    Validators { etag: value("ETag"), last_modified: value("Last-Modified") }
+    let [etag, last_modified] = VALIDATORS.map(value);
+    Validators { etag, last_modified }
 }
 
 /// A note beside a page that a fetch of it failed.

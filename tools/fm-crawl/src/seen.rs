@@ -4,6 +4,8 @@
 //! have been lost since the set was synced; so the set is never ahead, and behind by what it is brought up to date with. Whether a link is new
 //! is decided by the frontier, which knows every page exactly.
 
+use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use filemap::Canonicalizer;
@@ -16,6 +18,30 @@ use crate::outcome::Failure;
 const MEMORY_BYTES: u64 = 16 << 20;
 /// URLs entered at a time.
 const BATCH: usize = 10_000;
+
+/// A failure of the set at `path`.
+pub fn failure(path: &Path, error: urlindex::Error) -> Failure {
+    let files = path.display();
+    Failure::from(error)
+        .at(path, &format!("Remove {files} and {files}.*: the next run makes the set again from the frontier"))
+}
+
+/// Removes what is left of a set whose first file is gone.
+fn remove_rest(path: &Path) -> Result<(), Failure> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str)) else { return Ok(()) };
+    let unreadable = |error| Failure::io("read", folder, &error);
+    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        let file = entry.map_err(unreadable)?.path();
+        let is_part = file
+            .file_name()
+            .and_then(OsStr::to_str)
+            .is_some_and(|part| part.strip_prefix(name).is_some_and(|rest| rest.starts_with('.')));
+        if is_part {
+            std::fs::remove_file(&file).map_err(|error| Failure::io("remove", &file, &error))?;
+        }
+    }
+    Ok(())
+}
 
 /// The set, and how many of the frontier's pages it has.
 pub struct Seen {
@@ -31,10 +57,11 @@ impl Seen {
     pub fn open(path: &Path, canonicalizer: &dyn Canonicalizer, frontier: &Frontier) -> Result<Seen, Failure> {
         let disk = || DiskOptions::new().memory_bytes(MEMORY_BYTES);
         let set = match StoredSet::open_with(path, disk()) {
-            Err(urlindex::Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            Err(urlindex::Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                remove_rest(path)?;
                 StoredSet::create(path, NewSet::Disk(disk()), canonicalizer)?
             }
-            opened => opened?,
+            opened => opened.map_err(|error| failure(path, error))?,
         };
         // URLs are entered in the order of their numbers, each once: the set has at least the first `len` of them. Two that fall together
         // make it count one less, and one more is entered again.

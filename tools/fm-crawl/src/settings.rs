@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -131,7 +132,9 @@ impl Folder {
     /// # Errors
     /// The system's.
     pub fn keep(&self, settings: &Settings) -> Result<(), Failure> {
-        fs::create_dir_all(&self.0).map_err(|error| Failure::io("create", &self.0, &error))?;
+        // As the store's own: what was crawled is nobody else's business.
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0);
+        made.map_err(|error| Failure::io("create", &self.0, &error))?;
         let text =
             serde_json::to_vec_pretty(settings).map_err(|error| Failure::Io(format!("the settings: {error}")))?;
         self.replace(NAME, &text)

@@ -141,12 +141,17 @@ fn a_crawl_says_who_it_is_and_stays_out_of_private_networks() {
         "--json",
         &resolve,
     ];
-    let end = bench.run("run", &arguments).ended(0).json();
+    let ran = bench.run("run", &arguments).ended(1);
+    assert!(ran.words.contains("the seed http://a.test/ was given up: private-address: "), "{}", ran.words);
+    let end = ran.json();
     assert_eq!((end["reasons"].clone(), web.asked().len()), (json!({ "private-address": 3 }), 0), "{end}");
     let why = bench.run("why", &["http://a.test/"]).ended(0);
     assert!(why.out.contains("last error   private-address: a.test is at 127.0.0.1"), "{}", why.out);
     assert!(bench.run("run", &["--seed=ftp://a.test/"]).ended(2).words.contains("only http and https"));
     assert!(bench.run("status", &[]).ended(0).out.contains("3 pages known, 0 fetched"));
+    // A seed that was given up is tried again.
+    let end = bench.run("run", &["--allow-private", "--rate=0", "--json", "--attempts=1", &resolve]).ended(0).json();
+    assert_eq!(end["fetched"], 1, "{end}");
     assert!(Bench::new().run("status", &[]).ended(2).words.contains("there is no crawl"));
 }
 

@@ -125,6 +125,7 @@ fn act(frontier: &mut Frontier, rng: &mut fastrand::Rng, known: &mut Known, now_
     if rng.u8(..30) == 0 || known.urls.is_empty() {
         let seed = url(rng);
         enter(known, &seed);
+        known.gone.remove(&seed);
         frontier.seed(&[&seed], now_ms)?;
         return Ok(());
     }

@@ -88,6 +88,30 @@ fn a_page_that_fails_is_tried_again_later_and_later_and_given_up() {
 }
 
 #[test]
+fn a_seed_that_was_given_up_is_tried_again_when_it_is_seeded_again() {
+    let (disk, mut frontier) = made(options());
+    frontier.seed(&["http://a.example/", "http://b.example/"], 0).expect("seeded");
+    let gone = Failure { is_permanent: true, ..failure(FailureKind::Refused) };
+    for now_ms in [0, 10_000] {
+        let page = fetch(&mut frontier, now_ms).page;
+        frontier.failed(page, &gone, now_ms).expect("told");
+    }
+    assert_eq!((frontier.next(20_000).expect("answered"), frontier.stats().gone), (Next::Empty, 2));
+    assert_eq!(frontier.seed(&["http://a.example/"], 20_000).expect("seeded"), 0);
+    // At once, and after a replay.
+    for now_ms in [30_000, 40_000] {
+        assert_eq!(frontier.credit_units(), ALL_CREDIT);
+        assert!(state_of(&frontier, "http://a.example/").credit > 0.0);
+        let again = fetch(&mut frontier, now_ms);
+        assert_eq!((&again.url[..], again.failed_attempts, again.is_refresh), ("http://a.example/", 0, false));
+        assert_eq!((frontier.next(now_ms).expect("answered"), frontier.stats().gone), (Next::InFlight, 1));
+        frontier.commit().expect("committed");
+        drop(frontier);
+        frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
+    }
+}
+
+#[test]
 fn a_host_that_asks_for_patience_is_given_it() {
     let (_disk, mut frontier) = made(options().backoff_ms(1_000, 1_000));
     frontier.seed(&["http://a.example/"], 0).expect("seeded");
@@ -145,6 +169,22 @@ fn a_refresh_that_fails_again_and_again_waits_for_its_next_recrawl() {
         assert_eq!(wait(&mut frontier, now_ms), until_ms);
     }
     assert_eq!(state_of(&frontier, "http://a.example/").status, PageStatus::Fetched);
+}
+
+#[test]
+fn a_page_that_was_there_and_is_missing_is_looked_for_again() {
+    let recrawl = Recrawl { first_ms: 100_000, min_ms: 1_000, max_ms: 100_000 };
+    let (_disk, mut frontier) = made(options().recrawl(Some(recrawl)));
+    frontier.seed(&["http://a.example/"], 0).expect("seeded");
+    let page = fetch(&mut frontier, 0).page;
+    done(&mut frontier, page, 0, &[]);
+    let missing = Failure { is_permanent: true, ..failure(FailureKind::ClientStatus) };
+    assert!(fetch(&mut frontier, 100_000).is_refresh);
+    frontier.failed(page, &missing, 100_000).expect("told");
+    let state = state_of(&frontier, "http://a.example/");
+    assert_eq!((state.status, state.last_failure), (PageStatus::Fetched, Some(FailureKind::ClientStatus)));
+    assert_eq!(wait(&mut frontier, 100_000), 200_000);
+    assert!(fetch(&mut frontier, 200_000).is_refresh);
 }
 
 /// A crawl by a crawler that does things in any order; every page is fetched in the end, and no host is ever asked impolitely.

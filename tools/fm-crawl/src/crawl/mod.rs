@@ -82,6 +82,17 @@ pub enum End {
     Interrupted,
 }
 
+impl End {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            End::Complete => "complete",
+            End::MaxPages => "max-pages",
+            End::Interrupted => "interrupted",
+        }
+    }
+}
+
 /// Who hands out, listens and makes durable.
 pub struct Coordinator<'a> {
     crawl: Arc<Crawl>,
@@ -103,7 +114,7 @@ pub struct Coordinator<'a> {
 
 /// What a run is told from outside, and tells.
 pub struct Watch<'a> {
-    /// Pages to fetch, at most, in the whole life of the crawl.
+    /// Fetches of pages, at most, in the whole life of the crawl.
     pub max_pages: u64,
     /// Goes on waiting when only pages are left that are due later.
     pub forever: bool,
@@ -161,7 +172,7 @@ impl<'a> Coordinator<'a> {
     /// # Errors
     /// Those of the store, the frontier and the sets; what was committed before is there.
     pub fn run(&mut self, watch: &mut Watch<'_>) -> Result<(End, Tally), outcome::Failure> {
-        let fetched_before = u64::from(self.frontier.stats().fetched);
+        let fetched_before = self.frontier.stats().fetches;
         let mut stopping: Option<(End, Instant)> = None;
         loop {
             while let Ok(visit) = self.told.try_recv() {

@@ -10,7 +10,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use filemap::{Page, PageHead, Put, RecordKind};
+use filemap::{Page, PageHead, Put};
 use frontier::{Assignment, PageId};
 use urlindex::ContentSeen;
 
@@ -264,11 +264,11 @@ fn store(crawl: &Crawl, page: &mut Page, is_recorded: bool, visit: &mut Visit) -
     };
     if let Some(holder) = holder.filter(|holder| holder.key != key) {
         visit.duplicate_of = Some(String::from_utf8_lossy(&holder.key).into_owned());
-        let was_reference = |head: PageHead| head.page.kind == RecordKind::Revisit;
-        if !(is_recorded && crawl.pages.head(&page.url)?.is_some_and(was_reference)) {
+        let is_same = crawl.pages.get(&page.url)?.is_some_and(|before| before.body == page.body);
+        if !(is_recorded && is_same) {
             crawl.pages.put_page(&record::duplicate(page, &holder.key, holder.fetched_at_ms))?;
         }
-        return Ok(Stored { changed: None, is_duplicate: !crawl.settings.follow_duplicates });
+        return Ok(Stored { changed: Some(!is_same), is_duplicate: !crawl.settings.follow_duplicates });
     }
     let stored = crawl.pages.engine().head(&key).map_err(outcome::Failure::from)?;
     let has_it = |head: filemap_core::Head| head.digest == digest && head.body_bytes == page.body.len() as u64;
@@ -293,10 +293,14 @@ fn not_modified(
 ) -> Result<Fetched, Broken> {
     let at_ms = now_ms();
     let page = record::page(url, answer, at_ms);
-    crawl.pages.put_page(&record::not_modified(page, url, known.page.fetched_at_ms))?;
+    crawl.pages.put_page(&record::not_modified(page, url, known))?;
     let before = crawl.pages.get(url)?;
-    let links = before.map(|before| page_links(crawl, url, &before, visit)).unwrap_or_default();
-    Ok(Fetched { at_ms, links, changed: Some(false), is_duplicate: false })
+    let is_duplicate = match &before {
+        Some(before) if !crawl.settings.follow_duplicates => crawl.bodies.is_held_by_another(before, &crawl.pages)?,
+        _ => false,
+    };
+    let links = before.filter(|_| !is_duplicate).map(|before| page_links(crawl, url, &before, visit));
+    Ok(Fetched { at_ms, links: links.unwrap_or_default(), changed: Some(false), is_duplicate })
 }
 
 /// What a host that asks for patience gets.

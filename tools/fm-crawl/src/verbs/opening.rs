@@ -38,9 +38,16 @@ fn options() -> Options {
     })
 }
 
-/// The store to crawl into, made if it is absent.
-pub fn store_to_fill(path: &Path) -> Result<PageStore, Failure> {
+/// The store to crawl into, made if it is absent and no crawl into it has begun.
+pub fn store_to_fill(path: &Path, folder: &Folder, has_begun: bool) -> Result<PageStore, Failure> {
     let store = match PageStore::open(path, options()) {
+        Err(filemap::Error::Engine(filemap_core::Error::NotAStore { .. })) if has_begun => {
+            return Err(Failure::Io(format!(
+                "{} is no store, and the crawl in {} says what is in it: bring the store back, or remove that folder to begin anew",
+                path.display(),
+                folder.path().display()
+            )));
+        }
         Err(filemap::Error::Engine(filemap_core::Error::NotAStore { .. })) => {
             PageStore::create_with(path, Arc::new(CrawlRules::crawl()), options())?
         }
@@ -77,21 +84,37 @@ pub fn store_to_read(path: &Path) -> Result<PageStore, Failure> {
 pub fn frontier(folder: &Folder, settings: &Settings) -> Result<Frontier, Failure> {
     let path = folder.join("frontier");
     for _ in 0..ASKED_WITHIN {
-        match Frontier::open(&path, frontier_options(settings)) {
-            Err(frontier::Error::Locked { .. }) => std::thread::sleep(ASKED_FOR),
-            Err(frontier::Error::Missing { .. }) => return Ok(Frontier::create(&path, frontier_options(settings))?),
-            Err(frontier::Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
-                return Ok(Frontier::create(&path, frontier_options(settings))?);
+        let is_absent = match Frontier::open(&path, frontier_options(settings)) {
+            Err(frontier::Error::Locked { .. }) => {
+                std::thread::sleep(ASKED_FOR);
+                continue;
             }
-            opened => return Ok(opened?),
+            Err(frontier::Error::Missing { .. }) => true,
+            Err(frontier::Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => true,
+            opened => return opened.map_err(|error| of_frontier(folder, error.into())),
+        };
+        // The seen set is made after the frontier: who has the one has lost the other.
+        if is_absent && folder.join("seen").exists() {
+            return Err(of_frontier(folder, Failure::Damage("the frontier is missing".to_owned())));
         }
+        return Ok(Frontier::create(&path, frontier_options(settings))?);
     }
-    Ok(Frontier::open(&path, frontier_options(settings))?)
+    frontier_to_ask(folder, settings)
 }
 
 /// The frontier of a crawl, which must be there, to be asked.
 pub fn frontier_to_ask(folder: &Folder, settings: &Settings) -> Result<Frontier, Failure> {
-    Ok(Frontier::open(&folder.join("frontier"), frontier_options(settings))?)
+    let opened = Frontier::open(&folder.join("frontier"), frontier_options(settings));
+    opened.map_err(|error| of_frontier(folder, error.into()))
+}
+
+/// A failure of the frontier, which cannot be made again.
+fn of_frontier(folder: &Folder, failure: Failure) -> Failure {
+    let remedy = format!(
+        "Without a copy of it, remove {} and run with --seed again: pages that the store has are asked for with their ETag or date",
+        folder.path().display()
+    );
+    failure.at(&folder.join("frontier"), &remedy)
 }
 
 fn frontier_options(settings: &Settings) -> FrontierOptions {

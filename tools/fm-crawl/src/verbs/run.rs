@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use frontier::Frontier;
+use filemap::{Canonicalizer, RecordKind, Whatwg};
+use frontier::{Frontier, PageStatus};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::json;
@@ -23,7 +24,9 @@ use crate::fetch::{self, Fetcher};
 use crate::interrupt;
 use crate::links::is_web;
 use crate::outcome::{Failure, Outcome};
+use crate::output;
 use crate::progress::Progress;
+use crate::record;
 use crate::scope::{Reach, Scope};
 use crate::seen::Seen;
 use crate::settings::{Folder, Settings};
@@ -31,11 +34,16 @@ use crate::words;
 
 /// Threads of the runtime.
 const THREADS_MAX: usize = 8;
+/// Seeds that were given up are named up to this many.
+const COMPLAINTS: usize = 5;
 
 /// Crawl, or go on with a crawl
 #[derive(clap::Args)]
 #[command(after_help = "\
-The first run needs seeds, and a contact that is sent with every request. What is given is remembered: `fm-crawl run pages.fm` goes on.
+The first run needs seeds, and a contact that is sent with every request. What is given is remembered (but for --max-pages, --forever, --log, \
+--allow-private, --resolve and --ca): `fm-crawl run pages.fm` goes on. A seed that was given up is tried again.
+
+It ends with 1 if no page was ever fetched.
 
 Example:
   fm-crawl run pages.fm --seed https://example.com/ --contact mailto:me@example.com --max-pages 1000")]
@@ -58,7 +66,7 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     max_host_pages: Option<u32>,
     /// Requests a second to a host; 0 for as many as it answers [default: 1]
-    #[arg(long, value_name = "R", value_parser = amount::rate)]
+    #[arg(long, value_name = "R", value_parser = amount::rate, allow_hyphen_values = true)]
     rate: Option<f64>,
     /// Connections to one host [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -67,10 +75,10 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: Option<u32>,
     /// Who crawls, for those who are crawled: a URL or mailto:ADDRESS, sent with every request
-    #[arg(long, value_name = "CONTACT")]
+    #[arg(long, value_name = "CONTACT", value_parser = contact)]
     contact: Option<String>,
     /// The whole of what the crawler calls itself; robots.txt is read for its first word
-    #[arg(long, value_name = "UA")]
+    #[arg(long, value_name = "UA", value_parser = one_line)]
     user_agent: Option<String>,
     /// Fetch each page again at about this age, more or less often as it changes
     #[arg(long, value_name = "AGE", value_parser = amount::duration)]
@@ -142,14 +150,20 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     if known.is_none() && args.seed.is_empty() {
         return Err(Failure::Usage("a crawl needs a page to begin with: --seed URL".to_owned()));
     }
-    let pages = opening::store_to_fill(&args.store)?;
+    let has_begun = known.is_some();
     let mut settings = known.unwrap_or_else(|| Settings::new(now_ms()));
+    // All that is wrong with the arguments is said before anything is made.
     apply(args, &mut settings)?;
+    let tls = fetch::tls(roots(args)?).map_err(Failure::Usage)?;
     for seed in &args.seed {
-        let key = pages.key(seed).map_err(|error| Failure::Usage(error.to_string()))?;
-        if !is_web(&key) {
+        let url = Whatwg.canonicalize(seed.as_bytes()).map_err(|error| Failure::Usage(format!("{seed}: {error}")))?;
+        if !is_web(&url) {
             return Err(Failure::Usage(format!("{seed}: only http and https are crawled")));
         }
+    }
+    let pages = opening::store_to_fill(&args.store, &folder, has_begun)?;
+    for seed in &args.seed {
+        let key = pages.key(seed).map_err(|error| Failure::Usage(error.to_string()))?;
         let url = String::from_utf8_lossy(&key).into_owned();
         if !settings.seeds.contains(&url) {
             settings.seeds.push(url);
@@ -164,7 +178,6 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let seen = Seen::open(&folder.join("seen"), &**pages.canonicalizer(), &frontier)?;
     let bodies = Bodies::open(folder.path())?;
     let resolver = Resolver { overrides: args.resolve.clone(), allow_private: args.allow_private };
-    let tls = fetch::tls(roots(args)?).map_err(Failure::Usage)?;
     let fetcher = Fetcher::new(settings.limits.clone(), &settings.user_agent, resolver, tls).map_err(Failure::Usage)?;
     let crawl = Crawl::new(settings, scope, pages, fetcher, bodies);
     let mut log = Log::open(args.log.as_deref())?;
@@ -202,7 +215,27 @@ fn apply(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
     name(args, settings)
 }
 
-/// What the crawler calls itself: with a contact, unless it stays among private addresses.
+/// A field's value, which has no end of a line in it.
+fn one_line(text: &str) -> Result<String, String> {
+    match text.chars().any(char::is_control) {
+        true => Err("it goes into one line of a request: no control characters".to_owned()),
+        false => Ok(text.to_owned()),
+    }
+}
+
+/// Somewhere to write to.
+fn contact(text: &str) -> Result<String, String> {
+    match has_contact(text) {
+        true => one_line(text),
+        false => Err("an address or a page is wanted, such as mailto:you@example.com".to_owned()),
+    }
+}
+
+fn has_contact(text: &str) -> bool {
+    ["@", "http://", "https://"].iter().any(|mark| text.contains(mark))
+}
+
+/// What the crawler calls itself: with a contact, of which only those who allow private addresses are let off.
 fn name(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
     let product = concat!("fm-crawl/", env!("CARGO_PKG_VERSION"));
     match (&args.user_agent, &args.contact) {
@@ -212,8 +245,7 @@ fn name(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
         (None, None) if settings.user_agent.is_empty() => product.clone_into(&mut settings.user_agent),
         (None, None) => {}
     }
-    let has_contact = ["@", "http://", "https://"].iter().any(|mark| settings.user_agent.contains(mark));
-    if !has_contact && !args.allow_private {
+    if !has_contact(&settings.user_agent) && !args.allow_private {
         let words = "say whom to write to about this crawl: --contact mailto:you@example.com, or a URL";
         return Err(Failure::Usage(words.to_owned()));
     }
@@ -227,7 +259,12 @@ fn name(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
 fn roots(args: &Args) -> Result<Vec<CertificateDer<'static>>, Failure> {
     let Some(path) = &args.ca else { return Ok(Vec::new()) };
     let unreadable = |error| Failure::Usage(format!("{}: {error}", path.display()));
-    CertificateDer::pem_file_iter(path).map_err(unreadable)?.collect::<Result<_, _>>().map_err(unreadable)
+    let found: Vec<_> =
+        CertificateDer::pem_file_iter(path).map_err(unreadable)?.collect::<Result<_, _>>().map_err(unreadable)?;
+    match found.is_empty() {
+        true => Err(Failure::Usage(format!("{}: there is no certificate in it", path.display()))),
+        false => Ok(found),
+    }
 }
 
 /// Crawls, and closes everything.
@@ -245,6 +282,7 @@ fn work(
     let runtime = runtime.map_err(|error| Failure::Io(format!("threads cannot be started: {error}")))?;
     let crawl = Arc::new(crawl);
     let mut progress = Progress::new(folder, shared.quiet || shared.json);
+    progress.publish(&Tally::default(), &frontier, true);
     let ended = {
         let mut look = |tally: &Tally, frontier: &Frontier, in_flight: usize| progress.look(tally, frontier, in_flight);
         let mut watch = Watch { max_pages: args.max_pages.unwrap_or(u64::MAX), forever: args.forever, look: &mut look };
@@ -256,8 +294,10 @@ fn work(
     runtime.shutdown_timeout(Duration::from_secs(5));
     let (end, tally) = ended?;
     progress.publish(&tally, &frontier, false);
-    summary(shared, end, &tally, &frontier, progress.elapsed());
-    log.event("end", json!({ "why": format!("{end:?}"), "run": tally.json() }))?;
+    let said = output::print(&summary(shared, end, &tally, &frontier, progress.elapsed()));
+    complain_of_seeds(&crawl, &frontier)?;
+    let is_empty = end == End::Complete && frontier.stats().fetches == 0;
+    log.event("end", json!({ "why": end.name(), "run": tally.json() }))?;
     log.flush()?;
     frontier.close()?;
     seen.close()?;
@@ -266,41 +306,62 @@ fn work(
         bodies.close()?;
         pages.close()?;
     }
-    Ok(if end == End::Interrupted { interrupt::outcome() } else { Outcome::Done })
+    said?;
+    Ok(match end {
+        End::Interrupted => interrupt::outcome(),
+        _ if is_empty => Outcome::NotFound,
+        _ => Outcome::Done,
+    })
 }
 
-fn summary(shared: &Shared, end: End, tally: &Tally, frontier: &Frontier, took: Duration) {
+/// Says of some seeds that they were given up, and why.
+fn complain_of_seeds(crawl: &Crawl, frontier: &Frontier) -> Result<(), Failure> {
+    let mut gone = Vec::new();
+    for seed in &crawl.settings.seeds {
+        if frontier.page(seed)?.is_some_and(|state| state.status == PageStatus::Gone) {
+            gone.push(seed);
+        }
+    }
+    for seed in gone.iter().take(COMPLAINTS) {
+        let note = crawl.pages.get_beside(seed, RecordKind::Metadata)?;
+        let why = note.and_then(|note| record::failure_in(&note)).unwrap_or_else(|| "robots.txt forbids it".to_owned());
+        words::complain(format_args!("the seed {seed} was given up: {why}"));
+    }
+    if gone.len() > COMPLAINTS {
+        words::complain(format_args!("{} more were given up", words::count((gone.len() - COMPLAINTS) as u64, "seed")));
+    }
+    Ok(())
+}
+
+fn summary(shared: &Shared, end: End, tally: &Tally, frontier: &Frontier, took: Duration) -> String {
     let stats = frontier.stats();
     let seconds = took.as_secs_f64().max(1e-3);
     if shared.json {
         let mut line = tally.json();
-        line["end"] = json!(match end {
-            End::Complete => "complete",
-            End::MaxPages => "max-pages",
-            End::Interrupted => "interrupted",
-        });
+        line["end"] = json!(end.name());
         line["seconds"] = json!(seconds);
         line["queued"] = json!(stats.queued + stats.due);
-        println!("{line}");
-        return;
+        return format!("{line}\n");
     }
+    let queued = stats.queued + stats.due;
     let ended = match end {
         End::Complete => "nothing is left to fetch".to_owned(),
-        End::MaxPages => format!("as many pages as asked for; {} are queued", stats.queued + stats.due),
-        End::Interrupted => format!("interrupted; {} are queued, run again to go on", stats.queued + stats.due),
+        End::MaxPages => format!("as many pages as asked for; queued: {queued}"),
+        End::Interrupted => format!("interrupted, run again to go on; queued: {queued}"),
     };
-    println!(
-        "{} fetched in {seconds:.1} s ({:.0} pages/s, {}/s): {ended}",
+    let mut lines = format!(
+        "{} fetched in {seconds:.1} s ({:.0} pages/s, {}/s): {ended}\n{} discovered, {}, {} unchanged, {}\n",
         words::count(tally.fetched, "page"),
         tally.fetched as f64 / seconds,
         words::size((tally.body_bytes as f64 / seconds) as u64),
-    );
-    println!(
-        "{} discovered, {} redirects, {} unchanged, {} duplicates",
-        tally.discovered, tally.redirects, tally.unchanged, tally.duplicates
+        tally.discovered,
+        words::count(tally.redirects, "redirect"),
+        tally.unchanged,
+        words::count(tally.duplicates, "duplicate"),
     );
     let reasons = tally.reasons_in_words();
     if !reasons.is_empty() {
-        println!("failures and limits: {reasons}");
+        lines += &format!("failures and limits: {reasons}\n");
     }
+    lines
 }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::opening;
 use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
+use crate::output;
 use crate::progress;
 use crate::words;
 use terminal::plain;
@@ -47,11 +48,8 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         "hosts": hosts,
         "most_important": pages,
     });
-    if shared.json {
-        println!("{value}");
-    } else {
-        print(&value, runs_as.is_some());
-    }
+    let lines = if shared.json { format!("{value}\n") } else { in_words(&value, runs_as.is_some()) };
+    output::print(&lines)?;
     Ok(Outcome::Done)
 }
 
@@ -67,30 +65,38 @@ fn pages(frontier: &Frontier, top: usize) -> Result<Vec<Value>, Failure> {
     ranked.map(|(page, importance)| Ok(json!({ "url": frontier.url(page)?, "importance": importance }))).collect()
 }
 
-fn print(value: &Value, is_running: bool) {
+fn in_words(value: &Value, is_running: bool) -> String {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), |text| plain(text.as_bytes()));
-    println!("{}: {}", text(&value["store"]), if is_running { "a crawl is running" } else { "no crawl is running" });
-    let seeds = value["seeds"].as_array().map_or(0, Vec::len) as u64;
-    println!("scope {} of {}, as {}", text(&value["scope"]), words::count(seeds, "seed"), text(&value["user_agent"]));
+    let state = if is_running { "a crawl is running" } else { "no crawl is running" };
+    let seeds = words::count(value["seeds"].as_array().map_or(0, Vec::len) as u64, "seed");
+    let mut lines = vec![
+        format!("{}: {state}", text(&value["store"])),
+        format!("scope {} of {seeds}, as {}", text(&value["scope"]), text(&value["user_agent"])),
+    ];
     let numbers = &value["frontier"];
-    println!(
-        "{} pages known, {} fetched, {} queued, {} due again, {} given up, {}",
-        numbers["pages"],
-        numbers["fetched"],
-        numbers["queued"],
-        numbers["due"],
-        numbers["gone"],
-        words::count(numbers["hosts"].as_u64().unwrap_or(0), "host")
-    );
+    lines.push(match numbers.is_null() {
+        true => "it has just begun: there are no numbers yet".to_owned(),
+        false => format!(
+            "{} pages known, {} fetched, {} queued, {} due again, {} given up, {}",
+            numbers["pages"],
+            numbers["fetched"],
+            numbers["queued"],
+            numbers["due"],
+            numbers["gone"],
+            words::count(numbers["hosts"].as_u64().unwrap_or(0), "host")
+        ),
+    });
     if let Some(reasons) = value["last_run"]["reasons"].as_object().filter(|reasons| !reasons.is_empty()) {
         let rows: Vec<String> = reasons.iter().map(|(name, times)| format!("{name} {times}")).collect();
-        println!("failures and limits of the last run: {}", rows.join(", "));
+        lines.push(format!("failures and limits of the last run: {}", rows.join(", ")));
     }
     for host in value["hosts"].as_array().into_iter().flatten() {
         let (pages, ready) = (host["pages"].to_string(), host["ready"].to_string());
-        println!("{pages:>9} pages, {ready:>7} ready  {}", text(&host["host"]));
+        lines.push(format!("{pages:>9} pages, {ready:>7} ready  {}", text(&host["host"])));
     }
     for page in value["most_important"].as_array().into_iter().flatten() {
-        println!("importance {:.5}  {}", page["importance"].as_f64().unwrap_or(0.0), text(&page["url"]));
+        let importance = page["importance"].as_f64().unwrap_or(0.0);
+        lines.push(format!("importance {importance:.5}  {}", text(&page["url"])));
     }
+    lines.join("\n") + "\n"
 }

@@ -3,6 +3,7 @@
 //! Asks all who know something of it, and nobody over the network: the canonicaliser, the scope, the stored robots.txt, the seen set, the
 //! frontier, the store. The store and the seen set can be asked while a crawl runs, the frontier cannot.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,10 +14,13 @@ use urlindex::{SeenSet, StoredSet};
 
 use super::opening;
 use crate::cli::Shared;
+use crate::links::is_web;
 use crate::outcome::{Failure, Outcome};
+use crate::output;
 use crate::record;
 use crate::robots::{self, cache};
 use crate::scope::Scope;
+use crate::seen;
 use crate::settings::Settings;
 use terminal::plain;
 
@@ -40,7 +44,8 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let url = String::from_utf8_lossy(&key).into_owned();
     let seen = match StoredSet::open_read_only(&folder.join("seen")) {
         Ok(set) => json!(!set.contains(&key)?.is_new()),
-        Err(_) => Value::Null,
+        Err(urlindex::Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Value::Null,
+        Err(error) => return Err(seen::failure(&folder.join("seen"), error)),
     };
     let (state, is_running) = match opening::frontier_to_ask(&folder, &settings) {
         Ok(frontier) => (state(&frontier, &url)?, false),
@@ -48,23 +53,23 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         Err(failure) => return Err(failure),
     };
     let scope = Scope::new(settings.scope, settings.seeds.iter().map(String::as_str));
-    let is_known = state != Value::Null || seen == json!(true);
+    let stored = stored(&store, &url)?;
+    // While a crawl runs, its frontier cannot be asked, and its seen set is some seconds late.
+    let is_known = state != Value::Null || seen == json!(true) || (is_running && stored != Value::Null);
+    let can_be_asked_for = is_web(&key) && key.len() <= settings.limits.url_bytes;
     let value = json!({
         "url": args.url,
         "canonical": url,
-        "in_scope": scope.contains(&url),
+        "in_scope": can_be_asked_for && scope.contains(&url),
         "robots": robots(&store, &settings, &url),
         "seen": seen,
         "is_running": is_running,
         "frontier": state,
-        "stored": stored(&store, &url)?,
+        "stored": stored,
         "last_error": last_error(&store, &url)?,
     });
-    if shared.json {
-        println!("{value}");
-    } else {
-        print(&value);
-    }
+    let lines = if shared.json { format!("{value}\n") } else { in_words(&value) };
+    output::print(&lines)?;
     Ok(if is_known { Outcome::Done } else { Outcome::NotFound })
 }
 
@@ -126,61 +131,66 @@ fn last_error(store: &PageStore, url: &str) -> Result<Value, Failure> {
     Ok(record::failure_in(&note).map_or(Value::Null, |error| json!({ "error": error, "time": at })))
 }
 
-fn print(value: &Value) {
-    let text = |value: &Value| match value {
+fn in_words(value: &Value) -> String {
+    let is_running = value["is_running"] == json!(true);
+    let mut rows = vec![
+        ("canonical", text(&value["canonical"])),
+        ("in scope", text(&value["in_scope"])),
+        ("robots.txt", text(&value["robots"])),
+    ];
+    let is_late = is_running && value["seen"] != json!(true);
+    rows.push(("seen", text(&value["seen"]) + if is_late { ", some seconds ago: a crawl is running" } else { "" }));
+    let state = &value["frontier"];
+    match state.is_null() {
+        true if is_running => rows.push(("frontier", "a crawl is running: ask again when it has ended".to_owned())),
+        true => rows.push(("frontier", "never discovered".to_owned())),
+        false => rows.extend(state_in_words(state)),
+    }
+    if !value["stored"].is_null() {
+        rows.push(("stored", stored_in_words(&value["stored"])));
+    }
+    let error = &value["last_error"];
+    if !error.is_null() {
+        rows.push(("last error", format!("{} ({})", text(&error["error"]), text(&error["time"]))));
+    }
+    rows.iter().map(|(name, words)| format!("{name:11}  {words}\n")).collect()
+}
+
+fn text(value: &Value) -> String {
+    match value {
         Value::String(text) => plain(text.as_bytes()),
         Value::Null => "-".to_owned(),
         Value::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),
         other => other.to_string(),
+    }
+}
+
+fn state_in_words(state: &Value) -> Vec<(&'static str, String)> {
+    let seed = if state["is_seed"] == json!(true) { "a seed, " } else { "" };
+    let is_last = state["status"] == json!("queued") && state["is_vouched_for"] == json!(false);
+    let behind = if is_last { " behind all others, as no page of good standing leads to it" } else { "" };
+    let part = |value: &Value| format!("{:.3e}", value.as_f64().unwrap_or(0.0));
+    let mut rows = vec![
+        ("frontier", format!("{seed}{}{behind}, depth {}", text(&state["status"]), state["depth"])),
+        ("credit", format!("{}, importance {}", part(&state["credit"]), part(&state["importance"]))),
+    ];
+    if !state["last_failure"].is_null() {
+        let (attempts, last) = (&state["failed_attempts"], text(&state["last_failure"]));
+        rows.push(("failed", format!("attempts in a row: {attempts}, the last: {last}")));
+    }
+    if !state["due"].is_null() {
+        rows.push(("due", text(&state["due"])));
+    }
+    rows
+}
+
+fn stored_in_words(stored: &Value) -> String {
+    let body = match stored["body_of"].is_null() {
+        true => format!("{} bytes", stored["body_bytes"]),
+        false => format!("the body of {}", text(&stored["body_of"])),
     };
-    let row = |name: &str, words: String| println!("{name:11}  {words}");
-    row("canonical", text(&value["canonical"]));
-    row("in scope", text(&value["in_scope"]));
-    row("robots.txt", text(&value["robots"]));
-    row("seen", text(&value["seen"]));
-    let state = &value["frontier"];
-    match state.is_null() {
-        true if value["is_running"] == json!(true) => {
-            row("frontier", "a crawl is running: ask again when it has ended".to_owned())
-        }
-        true => row("frontier", "never discovered".to_owned()),
-        false => {
-            let seed = if state["is_seed"] == json!(true) { "a seed, " } else { "" };
-            let is_last = state["status"] == json!("queued") && state["is_vouched_for"] == json!(false);
-            let behind = if is_last { " behind all others, as no page of good standing leads to it" } else { "" };
-            row("frontier", format!("{seed}{}{behind}, depth {}", text(&state["status"]), state["depth"]));
-            let part = |value: &Value| format!("{:.3e}", value.as_f64().unwrap_or(0.0));
-            row("credit", format!("{}, importance {}", part(&state["credit"]), part(&state["importance"])));
-            if !state["last_failure"].is_null() {
-                row(
-                    "failed",
-                    format!(
-                        "attempts in a row: {}, the last: {}",
-                        state["failed_attempts"],
-                        text(&state["last_failure"])
-                    ),
-                );
-            }
-            if !state["due"].is_null() {
-                row("due", text(&state["due"]));
-            }
-        }
-    }
-    let stored = &value["stored"];
-    if !stored.is_null() {
-        let also =
-            if stored["body_of"].is_null() { String::new() } else { format!(", body of {}", text(&stored["body_of"])) };
-        let words = format!(
-            "status {}, {} bytes, {} (versions: {}){also}",
-            text(&stored["status"]),
-            stored["body_bytes"],
-            text(&stored["fetched"]),
-            stored["versions"]
-        );
-        row("stored", words);
-    }
-    let error = &value["last_error"];
-    if !error.is_null() {
-        row("last error", format!("{} ({})", text(&error["error"]), text(&error["time"])));
-    }
+    let cut =
+        if stored["truncated"].is_null() { String::new() } else { format!(" (cut: {})", text(&stored["truncated"])) };
+    let (status, fetched) = (text(&stored["status"]), text(&stored["fetched"]));
+    format!("status {status}, {body}{cut}, {fetched} (versions: {})", stored["versions"])
 }

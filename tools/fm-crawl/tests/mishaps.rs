@@ -1,0 +1,150 @@
+//! What goes wrong, with servers, folders and arguments: it is said what it is, and nothing is lost.
+
+mod web;
+
+use std::fs;
+use std::sync::Arc;
+
+use serde_json::json;
+use web::crawl::Bench;
+use web::{Reply, Request, Site, Web, sites};
+
+const FAST: [&str; 3] = ["--rate=0", "--allow-private", "--json"];
+
+fn with<'a>(web: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    FAST.iter().copied().chain([web]).chain(more.iter().copied()).collect()
+}
+
+/// A crawl of three pages that is over.
+fn crawled() -> (Bench, String) {
+    let web = Web::new([("tree.test", sites::tree(3))]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    bench.run("run", &with(&resolve, &["--seed=http://tree.test/"])).ended(0);
+    (bench, resolve)
+}
+
+#[test]
+fn a_server_that_does_not_repeat_its_validators_is_asked_with_them_all_the_same() {
+    let site: Site = Arc::new(|request: &Request| match request.fields.contains_key("if-modified-since") {
+        true => Reply::Page(304, Vec::new(), Vec::new()),
+        false => Reply::Page(
+            200,
+            vec![
+                ("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT".to_owned()),
+                ("Content-Type", "text/html".to_owned()),
+            ],
+            b"<p>as ever".to_vec(),
+        ),
+    });
+    let web = Web::new([("dated.test", site)]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let arguments = ["--seed=http://dated.test/", "--recrawl=1s", "--forever", "--max-pages=3", "--no-robots"];
+    let end = bench.run("run", &with(&resolve, &arguments)).ended(0).json();
+    assert_eq!((&end["fetched"], &end["unchanged"]), (&json!(3), &json!(2)), "{end}");
+    let conditional: Vec<bool> =
+        web.asked().iter().map(|asked| asked.fields.contains_key("if-modified-since")).collect();
+    assert_eq!(conditional, [false, true, true]);
+}
+
+#[test]
+fn a_page_that_is_missing_once_is_looked_for_again() {
+    let site: Site = Arc::new(|request: &Request| match request.before {
+        1 => Reply::missing(),
+        before => Reply::html(format!("<p>visit {before}")),
+    });
+    let web = Web::new([("fickle.test", site)]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let arguments = ["--seed=http://fickle.test/", "--recrawl=1s", "--forever", "--max-pages=2", "--no-robots"];
+    let end = bench.run("run", &with(&resolve, &arguments)).ended(0).json();
+    assert_eq!((&end["fetched"], &end["reasons"]), (&json!(2), &json!({ "client-status": 1 })), "{end}");
+    assert_eq!(bench.pages()["http://fickle.test/"].body, b"<p>visit 2");
+    // The two fetches of this run count in the next.
+    let end = bench.run("run", &with(&resolve, &["--max-pages=2"])).ended(0).json();
+    assert_eq!((&end["fetched"], web.pages_asked()), (&json!(0), 3), "{end}");
+}
+
+#[test]
+fn a_duplicate_that_is_fetched_again_is_unchanged() {
+    let site: Site = Arc::new(|request: &Request| match request.path.as_str() {
+        "/" => Reply::html("<a href=/copy>a copy</a><a href=/original>its original</a>"),
+        _ => Reply::html("<p>the same"),
+    });
+    let web = Web::new([("twice.test", site)]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let arguments = ["--seed=http://twice.test/", "--recrawl=1s", "--forever", "--max-pages=6", "--no-robots"];
+    let end = bench.run("run", &with(&resolve, &arguments)).ended(0).json();
+    assert_eq!((&end["fetched"], &end["unchanged"]), (&json!(6), &json!(3)), "{end}");
+}
+
+#[test]
+fn output_that_nobody_reads_is_no_error_and_output_that_cannot_be_written_is() {
+    let (bench, resolve) = crawled();
+    let run = with(&resolve, &[]);
+    for (verb, arguments) in [("status", &[][..]), ("why", &["http://tree.test/"]), ("run", &run)] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let ended = bench.command(verb, arguments).stdout(writer).output().expect("it starts");
+        assert_eq!((ended.status.code(), ended.stderr.len()), (Some(0), 0), "{verb}");
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+        let ended = bench.command(verb, arguments).stdout(full).output().expect("it starts");
+        let words = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.code() == Some(2) && words.contains("cannot write to standard output"), "{verb}: {words}");
+    }
+}
+
+#[test]
+fn arguments_that_make_no_sense_leave_nothing_behind() {
+    let bench = Bench::new();
+    let seed = "--seed=http://a.example/";
+    for (arguments, words) in [
+        (vec![seed, "--contact=me"], "an address or a page is wanted"),
+        (vec![seed, "--contact="], "an address or a page is wanted"),
+        (vec![seed, "--contact=me@a.example\nX: y"], "no control characters"),
+        (vec![seed, "--user-agent=a\nb"], "no control characters"),
+        (vec![seed, "--user-agent=crawler"], "--contact"),
+        (vec![seed, "--user-agent=", "--allow-private"], "a user agent begins with a name"),
+        (vec![seed, "--contact=me@a.example", "--rate", "-1"], "--rate"),
+        (vec![seed, "--contact=me@a.example", "--ca=/dev/null"], "no certificate"),
+        (vec!["--seed=ftp://a.example/", "--contact=me@a.example"], "only http and https"),
+        (vec!["--seed=nonsense", "--contact=me@a.example"], "nonsense"),
+    ] {
+        let ran = bench.run("run", &arguments).ended(2);
+        assert!(ran.words.contains(words), "{arguments:?}: {}", ran.words);
+        assert!(!bench.store().exists() && !bench.path("pages.fm.crawl").exists(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_crawl_whose_store_is_gone_does_not_take_an_empty_one_for_it() {
+    let (bench, resolve) = crawled();
+    fs::rename(bench.store(), bench.path("elsewhere.fm")).unwrap();
+    let ran = bench.run("run", &with(&resolve, &[])).ended(2);
+    assert!(ran.words.contains("bring the store back") && !bench.store().exists(), "{}", ran.words);
+    fs::rename(bench.path("elsewhere.fm"), bench.store()).unwrap();
+    let end = bench.run("run", &with(&resolve, &[])).ended(0).json();
+    assert_eq!(end["fetched"], 0, "{end}");
+}
+
+#[test]
+fn a_damaged_seen_set_is_named_and_made_again_and_a_missing_frontier_is_not() {
+    let (bench, resolve) = crawled();
+    let seen = bench.path("pages.fm.crawl/seen");
+    let mut bytes = fs::read(&seen).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0xff;
+    fs::write(&seen, bytes).unwrap();
+    for (verb, arguments) in [("run", with(&resolve, &[])), ("why", vec!["http://tree.test/"])] {
+        let ran = bench.run(verb, &arguments).ended(3);
+        assert!(ran.words.contains("pages.fm.crawl/seen") && ran.words.contains("Remove "), "{verb}: {}", ran.words);
+    }
+    // The first of its files alone: what is left of it is in nobody's way.
+    fs::remove_file(&seen).unwrap();
+    bench.run("run", &with(&resolve, &[])).ended(0);
+    assert!(bench.run("why", &["http://tree.test/p/2"]).ended(0).out.contains("seen         yes"));
+
+    fs::remove_dir_all(bench.path("pages.fm.crawl/frontier")).unwrap();
+    let ran = bench.run("run", &with(&resolve, &[])).ended(3);
+    assert!(ran.words.contains("the frontier is missing") && ran.words.contains("--seed"), "{}", ran.words);
+    fs::remove_dir_all(bench.path("pages.fm.crawl")).unwrap();
+    bench.run("run", &with(&resolve, &["--seed=http://tree.test/"])).ended(0);
+}
