@@ -35,7 +35,7 @@ pub struct Shared {
     /// Print JSON Lines: text as text, other bytes as base64 in a field NAME_base64
     #[arg(long, global = true)]
     pub json: bool,
-    /// Say nothing but errors
+    /// Say nothing but errors; what was asked for is printed all the same
     #[arg(short, long, global = true)]
     pub quiet: bool,
 }

@@ -114,7 +114,7 @@ fn thousands_of_lines_are_answered_in_order_from_files_and_pipes() {
         let json = fed("check", &set, &["--count", "--json"], &urls(4_999..5_001)).ended(0).json();
         assert_eq!((&json[0]["lines"], &json[0]["new"]), (&2.into(), &1.into()));
         let quiet = fed("add", &set, &["--quiet"], &urls(5_000..6_000)).ended(0);
-        assert!(quiet.out.is_empty() && quiet.words.is_empty());
+        assert!(quiet.out.lines().count() == 1_000 && quiet.words.is_empty(), "answers are no words");
         assert_eq!(stat(&set)["urls"], 6_000);
     }
 }
@@ -294,6 +294,31 @@ fn words_of_another_program_are_taken_up() {
     let slot = 1_073_542_761_usize % (1 << 20);
     assert_eq!(words[slot / 8], 1 << (slot % 8));
     assert_eq!(words.len(), 1 << 17);
+    let odd = bench.path("odd");
+    fs::write(&odd, vec![0_u8; 5_000]).unwrap();
+    seen_run("create", &odd, &["--kind", "md5-bitmap", "--adopt"]).ended(2).said("5000 bytes");
+}
+
+#[test]
+fn a_set_is_taken_up_as_what_it_is_or_not_at_all() {
+    let bench = Bench::new();
+    // As long as a bitmap may be, and none.
+    let filter = bench.path("filter");
+    seen_run("create", &filter, &["--kind", "bloom", "--urls", "4100"]).ended(0);
+    assert_eq!(fs::metadata(&filter).unwrap().len(), 8192);
+    fed("add", &filter, &[], &urls(0..5)).ended(0);
+    seen_run("create", &filter, &["--kind", "md5-bitmap", "--adopt"]).ended(2).said("of the kind bloom");
+    assert_eq!(fed("check", &filter, &["-n"], &urls(0..5)).ended(0).out, b"");
+
+    // A bitmap that has lost its sidecar keeps its rules.
+    let bitmap = bench.path("bitmap");
+    seen_run("create", &bitmap, &["--kind", "md5-bitmap", "--bits", "16", "--canonical", "crawl"]).ended(0);
+    fed("add", &bitmap, &[], b"http://a.example/?utm_source=x\n").ended(0);
+    fs::remove_file(bench.path("bitmap.meta")).unwrap();
+    fed("check", &bitmap, &[], b"http://a.example/\n").ended(3).said("adopted");
+    seen_run("create", &bitmap, &["--kind", "md5-bitmap", "--adopt"]).ended(2).said("`crawl`");
+    seen_run("create", &bitmap, &["--kind", "md5-bitmap", "--adopt", "--canonical", "crawl"]).ended(0);
+    assert_eq!(fed("check", &bitmap, &["-n"], b"http://a.example/?utm_source=y\n").ended(0).out, b"");
 }
 
 /// All verbs with a set that is there; `@` is the set.

@@ -131,7 +131,7 @@ impl Md5Bitmap {
     /// Takes up a file of words that another program made, or that a cut-short [`Md5Bitmap::create`] left: it gets a sidecar.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if its length is no power of two between 8 KiB and 8 GiB; [`Error::Io`], with
+    /// [`Error::NotASet`] if its length is no power of two between 8 KiB and 8 GiB; [`Error::Io`], with
     /// [`std::io::ErrorKind::AlreadyExists`] if it has a sidecar; [`Error::Locked`].
     pub fn adopt(dir: Arc<dyn Dir>, name: &str) -> Result<Md5Bitmap> {
         let lock = files::lock(&*dir, name)?;
@@ -139,7 +139,8 @@ impl Md5Bitmap {
         let len = file.len().map_err(Error::io("length", name))?;
         let bits = len.checked_ilog2().unwrap_or(0) + 3;
         if !len.is_power_of_two() || !BITS.contains(&bits) {
-            return Err(Error::corrupt(name, len, "no bitmap has this length"));
+            let what = format!("it has {len} bytes, and a bitmap has a power of two of them between 8 KiB and 8 GiB");
+            return Err(Error::NotASet { file: name.to_owned(), what });
         }
         if files::exists(&*dir, &sidecar::file_name(name))? {
             return Err(Error::io("create", &sidecar::file_name(name))(std::io::ErrorKind::AlreadyExists.into()));

@@ -105,7 +105,7 @@ fn words_of_another_program_are_taken_up() {
     assert_eq!((set.len(), set.contains(&url(1)).expect("known")), (1, Verdict::ProbablySeen));
     drop(set);
     disk.set_bytes("odd", &[0; 8191]);
-    assert!(matches!(Md5Bitmap::adopt(disk.dir(), "odd"), Err(Error::Corrupt { .. })));
+    assert!(matches!(Md5Bitmap::adopt(disk.dir(), "odd"), Err(Error::NotASet { .. })));
 }
 
 #[test]

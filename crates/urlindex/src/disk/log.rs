@@ -290,7 +290,9 @@ impl Log {
     }
 
     pub(super) fn disk_bytes(&self) -> u64 {
-        (1 + self.written + u64::from(!self.last.is_empty())) * SECTOR_BYTES as u64
+        let told = (1 + self.written + u64::from(!self.last.is_empty())) * SECTOR_BYTES as u64;
+        // One that was closed has a sector more.
+        self.file.len().map_or(told, |len| len.max(told))
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {

@@ -9,6 +9,7 @@ use crate::bloom::{BLOOM_MAGIC, growing::GROWING_MAGIC};
 use crate::disk::DISK_MAGIC;
 use crate::error::{Error, Result};
 use crate::files;
+use crate::stored::note;
 use crate::trie::TRIE_MAGIC;
 
 /// The kinds of seen sets that have files.
@@ -40,25 +41,42 @@ impl SetKind {
     }
 
     /// # Errors
-    /// `Io` if there is no such file; `NotASet`.
+    /// `Io` if there is no such file; `Corrupt` if there is nothing of a set in it but a note beside it; `NotASet`.
     pub(super) fn of_files(dir: &dyn Dir, name: &str) -> Result<SetKind> {
-        let file = dir.open(name, Access::Read).map_err(Error::io("open", name))?;
         let sidecar = format!("{name}{SIDECAR_SUFFIX}");
+        let known = SetKind::of_magic(dir, name)?;
         if files::exists(dir, &sidecar)? {
             return Ok(SetKind::Md5Bitmap);
         }
-        let mut magic = [0; 8];
-        let read = file.read_at(&mut magic, 0).map_err(Error::io("read", name))?;
-        match magic {
-            BLOOM_MAGIC => Ok(SetKind::Bloom),
-            GROWING_MAGIC => Ok(SetKind::Growing),
-            TRIE_MAGIC => Ok(SetKind::Trie),
-            DISK_MAGIC => Ok(SetKind::Disk),
-            _ if read == 0 => Err(Error::NotASet { file: name.to_owned(), what: "it is empty".to_owned() }),
-            _ => {
-                let what = format!("it begins as none does, and there is no {sidecar} as beside a bitmap");
-                Err(Error::NotASet { file: name.to_owned(), what })
-            }
+        if let Some(kind) = known {
+            return Ok(kind);
         }
+        let what = format!("it begins as none does, and there is no {sidecar} as beside a bitmap");
+        let note = note::file_name(name);
+        Err(match files::exists(dir, &note)? {
+            true => Error::corrupt(
+                name,
+                0,
+                format!("{what}, but {note} says that it is one (words of a bitmap can be adopted)"),
+            ),
+            false => Error::NotASet { file: name.to_owned(), what },
+        })
+    }
+
+    /// The kind whose magic a file begins with, which a bitmap's may do by chance or by somebody's URLs.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(super) fn of_magic(dir: &dyn Dir, name: &str) -> Result<Option<SetKind>> {
+        let file = dir.open(name, Access::Read).map_err(Error::io("open", name))?;
+        let mut magic = [0; 8];
+        file.read_at(&mut magic, 0).map_err(Error::io("read", name))?;
+        Ok(match magic {
+            BLOOM_MAGIC => Some(SetKind::Bloom),
+            GROWING_MAGIC => Some(SetKind::Growing),
+            TRIE_MAGIC => Some(SetKind::Trie),
+            DISK_MAGIC => Some(SetKind::Disk),
+            _ => None,
+        })
     }
 }

@@ -139,14 +139,28 @@ impl StoredSet {
         Ok(set)
     }
 
-    /// Takes up a file of bare words of an MD5 bitmap that another program made, whose URLs were made canonical as
+    /// Takes up a file of bare words of an MD5 bitmap that another program made, or whose sidecar is lost, whose URLs were made canonical as
     /// `canonicalizer` does it: it gets its sidecar and its note.
     ///
     /// # Errors
-    /// As [`Md5Bitmap::adopt`]; [`Error::InvalidOption`] if no program could find the rule again by its name.
+    /// As [`Md5Bitmap::adopt`]; [`Error::Unsupported`] if it begins as a set of another kind; [`Error::InvalidOption`] if it has a note of another
+    /// rule, or no program could find the rule again by its name. Nothing was changed then.
     pub fn adopt(path: &Path, canonicalizer: &dyn Canonicalizer) -> Result<StoredSet> {
         note::check(canonicalizer)?;
         let (dir, name) = place(path)?;
+        if let Some(kind) = SetKind::of_magic(&*dir, &name)? {
+            let why = format!("it begins as a set of the kind {} does: open it as that", kind.name());
+            return Err(Error::Unsupported { file: name, op: "be taken up as a bitmap", why });
+        }
+        if let Some(noted) = note::read(&*dir, &name)?
+            && (noted.name(), noted.version()) != (canonicalizer.name(), canonicalizer.version())
+        {
+            let (rule, version) = (noted.name(), noted.version());
+            return Err(Error::option(
+                "canonicalizer",
+                format!("the URLs of {name} were made canonical by `{rule}` version {version}: take it up with that"),
+            ));
+        }
         let set = AnySet::Md5Bitmap(Md5Bitmap::adopt(Arc::clone(&dir), &name)?);
         let set = StoredSet::with(dir, &name, set, None, false);
         set.note_canonicalizer(canonicalizer)?;

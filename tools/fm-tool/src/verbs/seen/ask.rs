@@ -187,7 +187,7 @@ struct Asker<'a> {
 impl<'a> Asker<'a> {
     fn new(set: StoredSet, canonicalizer: Arc<dyn Canonicalizer>, lists: &'a Lists, shared: &Shared) -> Self {
         let out = Output::stdout(shared.json);
-        let is_printing = !lists.count && (!shared.quiet || shared.json);
+        let is_printing = !lists.count;
         let progress = Progress::records(shared, None, "URLs").unless_printing(is_printing && out.is_terminal());
         Asker {
             set,

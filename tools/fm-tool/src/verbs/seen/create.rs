@@ -130,6 +130,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
             Failure::Io(format!("cannot make {}: {error}", args.set.display()))
         }
+        Error::NotASet { .. } | Error::Unsupported { .. } => Failure::Io(format!("{}: {error}", args.set.display())),
         _ => seen_set::failure(&args.set, error),
     })?;
     tell(&set, &args.set, shared)?;

@@ -56,7 +56,10 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             given.push(url);
         }
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        let were_seen = set.forget(&keys).map_err(fail)?;
+        let were_seen = set.forget(&keys).map_err(|error| {
+            words::complain(format_args!("forgot {} before this", words::count(forgotten, "URL")));
+            fail(error)
+        })?;
         set.sync().map_err(fail)?;
         for (url, was_seen) in given.iter().zip(were_seen) {
             forgotten += u64::from(was_seen);
