@@ -21,7 +21,7 @@ pub struct Cli {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done, 1 not found, 2 usage or I/O, 3 damage found, 4 locked, 130 interrupted.
+Exit codes: 0 done, 1 not found, 2 usage or I/O, 3 damage found, 4 locked, 130 interrupted (143 by SIGTERM).
 
 Example:
   fm-crawl run pages.fm --seed https://example.com/ --contact mailto:me@example.com
