@@ -6,14 +6,17 @@
 //! Invariants: data alone goes here (words go to [`crate::words`]); a reader that closed the pipe ends the program
 //! quietly ([`Failure::PipeClosed`]); nothing is lost in a buffer, since `finish` reports the last write's failure too.
 
-use std::fs::File;
+use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use tempfile::NamedTempFile;
 
 use crate::interrupt;
 use crate::outcome::Failure;
+use crate::target;
 use terminal::plain;
 
 /// Bytes gathered before they are written.
@@ -22,6 +25,8 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// A sink of data.
 pub struct Output {
     sink: BufWriter<Box<dyn Write>>,
+    /// What is written to, until it is whole, and what it takes the place of then.
+    whole: Option<(NamedTempFile, PathBuf)>,
     name: String,
     json: bool,
     is_terminal: bool,
@@ -34,20 +39,29 @@ impl Output {
         Self { is_terminal, ..Self::to(Box::new(io::stdout()), "standard output".to_owned(), json) }
     }
 
-    /// A file, made anew; `-` is standard output.
+    /// A file; `-` is standard output. What is there already stays until [`Output::finish`] puts the whole output in its place, and for good if
+    /// that never comes.
     pub fn file(path: &Path, json: bool) -> Result<Self, Failure> {
         if path == Path::new("-") {
             return Ok(Self::stdout(json));
         }
-        // A link may lead into a store.
+        let failed = |error: io::Error| Failure::io("create", path, &error);
+        // A link is written through, and may lead into a store.
         let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        if folder.join("SUPERBLOCK").exists() {
-            let what = format!("{} lies in a store, whose files are its own; write elsewhere", path.display());
-            return Err(Failure::Io(what));
+        target::refuse_store(folder)?;
+        let name = path.display().to_string();
+        let there = fs::metadata(&target).ok();
+        if there.as_ref().is_some_and(|there| !there.is_file()) {
+            // A device or a pipe; of a folder the system says that it is one.
+            let file = OpenOptions::new().write(true).open(&target).map_err(failed)?;
+            return Ok(Self::to(Box::new(file), name, json));
         }
-        let file = File::create(path).map_err(|error| Failure::io("create", path, &error))?;
-        Ok(Self::to(Box::new(file), path.display().to_string(), json))
+        let permissions = there.map_or_else(|| Permissions::from_mode(0o666), |there| there.permissions());
+        let made = tempfile::Builder::new().prefix(".fm-tool-").permissions(permissions).tempfile_in(folder);
+        let made = made.map_err(failed)?;
+        let file = made.as_file().try_clone().map_err(failed)?;
+        Ok(Self { whole: Some((made, target)), ..Self::to(Box::new(file), name, json) })
     }
 
     /// The file if there is one, else standard output.
@@ -56,7 +70,7 @@ impl Output {
     }
 
     fn to(sink: Box<dyn Write>, name: String, json: bool) -> Self {
-        Self { sink: BufWriter::with_capacity(BUFFER_BYTES, sink), name, json, is_terminal: false }
+        Self { sink: BufWriter::with_capacity(BUFFER_BYTES, sink), whole: None, name, json, is_terminal: false }
     }
 
     /// Whether JSON Lines were asked for.
@@ -125,7 +139,9 @@ impl Output {
 
     /// Writes out what is still buffered, at the end.
     pub fn finish(mut self) -> Result<(), Failure> {
-        self.flush()
+        self.flush()?;
+        let Some((made, target)) = self.whole.take() else { return Ok(()) };
+        made.persist(&target).map(drop).map_err(|error| Failure::io("create", &target, &error.error))
     }
 
     fn failure(&self, error: &io::Error) -> Failure {

@@ -78,8 +78,8 @@ fn opened(path: &Path) -> PathBuf {
     open.into()
 }
 
-/// A store's files are its own.
-fn refuse_store(folder: &Path) -> Result<(), Failure> {
+/// Refuses a folder that is a store's, or lies in one: a store's files are its own.
+pub fn refuse_store(folder: &Path) -> Result<(), Failure> {
     // A link may lead into a store, also above what is still to be made.
     let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     let real = absolute.ancestors().find_map(|there| there.canonicalize().ok()).unwrap_or(absolute);

@@ -2,8 +2,10 @@
 
 mod harness;
 
-use std::fs;
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use harness::{Bench, PAGE_CRC, PAGE_URL, PAGES, run, tool, warc};
 
@@ -231,4 +233,55 @@ fn output_is_not_written_over_a_stores_own_files() {
         bench.run("dump", &["-o", inside.to_str().unwrap()]).ended(2).said("lies in a store");
     }
     bench.run("verify", &[] as &[&str]).ended(0);
+
+    // Nor taken away by a refusal.
+    let files = |folder: &Path| -> BTreeMap<PathBuf, Vec<u8>> {
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        entries.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+    };
+    let before = files(&bench.store());
+    let link = bench.path("link");
+    std::os::unix::fs::symlink(bench.store().join("value0.dat"), &link).unwrap();
+    let inside = ["SUPERBLOCK", "LOCK", "value0.dat", "address.idx", "new.txt"].map(|name| bench.store().join(name));
+    for output in inside.iter().chain([&link]) {
+        let output = output.to_str().unwrap();
+        bench.run("get", &["http://example.com/", "-o", output]).ended(2).said("lies in a store");
+    }
+    let folder = bench.store().join("sub");
+    let folder = folder.to_str().unwrap();
+    for verb in [&["backup", folder][..], &["copy", folder], &["copy", folder, "--compact"], &["repair", folder]] {
+        bench.run(verb[0], &verb[1..]).ended(2).said("lies in a store");
+    }
+    assert!(files(&bench.store()) == before && link.is_symlink());
+}
+
+#[test]
+fn a_file_is_replaced_by_a_whole_page_or_not_at_all() {
+    let bench = Bench::new();
+    bench.run("import", &[&warc("example.warc.gz")]).ended(0);
+    let file = bench.path("page");
+    let output = file.to_str().unwrap();
+    fs::write(&file, "precious").unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+    bench.run("get", &["http://absent.example/", "-o", output]).ended(1);
+    assert_eq!(fs::read(&file).unwrap(), b"precious");
+    bench.run("get", &["http://example.com/", "-o", output]).ended(0);
+    let page = bench.run("get", &["http://example.com/"]).ended(0).out;
+    assert_eq!((fs::read(&file).unwrap(), fs::metadata(&file).unwrap().permissions().mode() & 0o777), (page, 0o640));
+    bench.run("get", &["http://example.com/", "-o", "/dev/null"]).ended(0);
+    bench.run("get", &["http://example.com/", "-o", "/dev/full"]).ended(2);
+
+    // Every record of a value is damaged somewhere.
+    fs::write(&file, "precious").unwrap();
+    let values = bench.store().join("value0.dat");
+    let mut bytes = fs::read(&values).unwrap();
+    bytes[512..].iter_mut().step_by(64).for_each(|byte| *byte ^= 0xff);
+    fs::write(&values, bytes).unwrap();
+    bench.run("get", &["http://example.com/", "-o", output]).ended(3);
+    assert_eq!(fs::read(&file).unwrap(), b"precious");
+    assert_eq!(
+        fs::read_dir(file.parent().unwrap()).unwrap().count(),
+        2,
+        "no half file is left beside it and the store"
+    );
 }

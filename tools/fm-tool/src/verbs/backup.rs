@@ -10,6 +10,7 @@ use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
 use crate::progress::Progress;
+use crate::target;
 use crate::words::{count, size};
 use crate::{interrupt, opening, words};
 
@@ -40,6 +41,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
 
 /// Makes a backup, and shows how far it is.
 pub fn back_up(from: &Path, to: &Path, options: &BackupOptions, shared: &Shared) -> Result<Outcome, Failure> {
+    target::refuse_store(to.parent().unwrap_or(to))?;
     let store = opening::engine_to_read(from, shared)?;
     interrupt::listen();
     let bar = Progress::bytes(shared);

@@ -7,6 +7,7 @@ use filemap_core::{BackupOptions, CopyOptions, Store};
 use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
+use crate::target;
 use crate::verbs::{backup, merge};
 use crate::{interrupt, opening, quantity};
 
@@ -39,6 +40,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         let options = BackupOptions { base: None, copy_all: true };
         return backup::back_up(&args.store, &args.to, &options, shared);
     }
+    target::refuse_store(args.to.parent().unwrap_or(&args.to))?;
     let from = opening::engine_to_read(&args.store, shared)?;
     let mut options = opening::options_like(&from, shared);
     if let Some(level) = args.level {

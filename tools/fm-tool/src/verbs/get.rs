@@ -26,7 +26,7 @@ pub struct Args {
     store: PathBuf,
     #[command(flatten)]
     urls: UrlArgs,
-    /// Write to this file instead of standard output
+    /// Write to this file instead of standard output, once all is there; it takes the place of one of this name
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The version that was the newest at this time
@@ -46,16 +46,14 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let store = opening::to_read(&args.store, shared)?;
     interrupt::listen();
     let mut out = None;
-    let written = all(args, shared, &store, urls, &mut out).and_then(|outcome| {
-        out.take().map_or(Ok(()), Output::finish)?;
-        Ok(outcome)
-    });
-    let is_whole = matches!(&written, Ok(outcome) if !matches!(outcome, Outcome::Interrupted(_)));
-    if !is_whole && let Some(path) = args.output.as_deref().filter(|path| path.is_file()) {
-        // The failure itself is what counts; a file that stays behind is said by it.
-        let _ = std::fs::remove_file(path);
+    let outcome = all(args, shared, &store, urls, &mut out)?;
+    match (outcome, out) {
+        // A file that is not whole takes the place of none.
+        (Outcome::Interrupted(_), Some(mut out)) => out.flush()?,
+        (_, Some(out)) => out.finish()?,
+        (_, None) => {}
     }
-    written
+    Ok(outcome)
 }
 
 /// Prints every page that is there; `out` is opened for the first of them.

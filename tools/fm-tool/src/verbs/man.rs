@@ -9,6 +9,7 @@ use clap_mangen::Man;
 use crate::cli::{Cli, Shared};
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
+use crate::target;
 use crate::words;
 
 /// Print the manual pages, or write one file for each verb
@@ -30,6 +31,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         out.finish()?;
         return Ok(Outcome::Done);
     };
+    target::refuse_store(folder)?;
     fs::create_dir_all(folder).map_err(|error| Failure::io("create", folder, &error))?;
     for (name, page) in &pages {
         let mut out = Output::file(&folder.join(name), false)?;

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use filemap_core::{Error, Loss, Options, RepairReport, RepairTo, Store};
 use serde_json::{Map, Value, json};
@@ -12,6 +12,7 @@ use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
 use crate::progress::Progress;
+use crate::target;
 use crate::words::{count, size};
 use crate::{interrupt, json as fields, time, words};
 use terminal::plain;
@@ -47,6 +48,7 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let named = args.rule.as_ref().map(|rule| named(rule)).transpose()?;
+    args.target.as_deref().and_then(Path::parent).map_or(Ok(()), target::refuse_store)?;
     if args.in_place && !args.yes && !agreed(args)? {
         words::say("nothing was changed");
         return Ok(Outcome::Refused);
