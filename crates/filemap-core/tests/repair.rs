@@ -473,3 +473,37 @@ fn a_store_without_a_page_is_repaired_to_one_without_a_page() {
     let (report, all) = both_ways(&path);
     assert!(all.is_empty() && report.is_complete());
 }
+
+#[test]
+fn a_segment_that_was_cut_off_is_told_wherever_the_cut_is() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a");
+    let store = Store::create(&path, options().compression_level(0)).unwrap();
+    for i in 0..50u8 {
+        store.put(&Record::new(&[b'k', i], &[i; 1000])).unwrap();
+    }
+    let third = store.head(b"k\x03").unwrap().unwrap().place.offset;
+    store.close().unwrap();
+    let whole = fs::metadata(path.join("value0.dat")).unwrap().len();
+    // Between two records, where nothing that is there is broken, and within one.
+    for (cut, broken) in [(third, 0), (third + 100, 100)] {
+        let damaged = temp.path().join("damaged");
+        copy(&path, &damaged);
+        fs::OpenOptions::new().write(true).open(damaged.join("value0.dat")).unwrap().set_len(cut).unwrap();
+        let (report, all) = both_ways(&damaged);
+        assert_eq!((all.len(), report.lost_bytes()), (3, whole - cut + broken), "{:?}", report.losses);
+        assert!(
+            report.losses.iter().any(|loss| loss.offset == cut && loss.bytes == whole - cut),
+            "{:?}",
+            report.losses
+        );
+        fs::remove_dir_all(damaged).unwrap();
+    }
+    // Many segments, the first of them cut: at least what was live in it is told.
+    let path = temp.path().join("b");
+    let original = make(&path, 41, options());
+    let name = segments(&path)[0].clone();
+    fs::OpenOptions::new().write(true).open(path.join(&name)).unwrap().set_len(64).unwrap();
+    let (report, all) = both_ways(&path);
+    assert!(all == original || report.losses.iter().any(|loss| loss.file == name), "{:?}", report.losses);
+}

@@ -293,8 +293,8 @@ impl Sorting<'_> {
     }
 }
 
-/// The segments that the last checkpoint's table names and that are not there, and the ordinal after its last; nothing when the
-/// table cannot be read.
+/// What the last checkpoint knew of and is not there, segments and ends of segments, and the ordinal after its last segment; of that what the
+/// superblock alone tells when the table of segments cannot be read.
 fn missing(dir: &dyn Dir, superblock: Option<&Superblock>, found: &[Found], limits: &Limits) -> (Vec<Loss>, u64) {
     let Some(superblock) = superblock else { return (Vec::new(), 0) };
     let table = || {
@@ -303,9 +303,17 @@ fn missing(dir: &dyn Dir, superblock: Option<&Superblock>, found: &[Found], limi
         let loaded = load(file, seed, Owner::Other, superblock.index, superblock.epoch, limits)?;
         recover::accounts(&loaded, superblock.index)
     };
-    let Ok(accounts) = table() else { return (Vec::new(), 0) };
+    let accounts = table().unwrap_or_default();
     let is_there = |ordinal: u64| found.iter().any(|f| f.header.ordinal == ordinal);
     let all = || accounts.values.values();
+    let cut = found.iter().filter_map(|f| {
+        let account = all().find(|a| a.ordinal == f.header.ordinal);
+        let used = account.map_or(0, |a| FIRST_RECORD + (a.live_units + a.tombstone_units) * UNIT_BYTES);
+        let known = if superblock.tail.ordinal == f.header.ordinal { superblock.tail.offset } else { 0 };
+        let bytes = used.max(known).checked_sub(f.bytes).filter(|bytes| *bytes > 0)?;
+        let what = "the segment ends here and was longer, at least by this".into();
+        Some(Loss { file: f.name.clone(), offset: f.bytes, bytes, key: None, version: None, what })
+    });
     // Removals alone keep no segment: one that is gone may have been compacted since.
     let gone = all().filter(|a| a.live_units > 0 && !is_there(a.ordinal));
     let losses = gone.map(|a| Loss {
@@ -319,5 +327,5 @@ fn missing(dir: &dyn Dir, superblock: Option<&Superblock>, found: &[Found], limi
             _ => "the segment is missing, and what was removed in it may show again".into(),
         },
     });
-    (losses.collect(), all().map(|a| a.ordinal + 1).max().unwrap_or(0))
+    (losses.chain(cut).collect(), all().map(|a| a.ordinal + 1).max().unwrap_or(0))
 }
