@@ -75,6 +75,8 @@ pub(super) struct Log {
     durable: u64,
     /// Whether anything came since.
     is_changed: bool,
+    /// Sectors that the file had when it was opened: one that was closed has a mark behind what it tells.
+    opened: u64,
 }
 
 impl Log {
@@ -100,6 +102,7 @@ impl Log {
             last: Vec::new(),
             durable: 0,
             is_changed: false,
+            opened: 0,
         }
     }
 
@@ -149,7 +152,9 @@ impl Log {
             Ok(())
         })?;
         let sectors = end.unwrap_or(whole);
+        log.opened = whole;
         if access != Access::Read {
+            log.opened = sectors;
             log.file.set_len((1 + sectors) * SECTOR_BYTES as u64).map_err(Error::io("set length", &log.name))?;
             log.file.sync().map_err(Error::io("sync", &log.name))?;
         }
@@ -290,9 +295,8 @@ impl Log {
     }
 
     pub(super) fn disk_bytes(&self) -> u64 {
-        let told = (1 + self.written + u64::from(!self.last.is_empty())) * SECTOR_BYTES as u64;
-        // One that was closed has a sector more.
-        self.file.len().map_or(told, |len| len.max(told))
+        let told = self.written + u64::from(!self.last.is_empty());
+        (1 + told.max(self.opened)) * SECTOR_BYTES as u64
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
