@@ -13,6 +13,9 @@ const LEAF_FILL: f64 = std::f64::consts::LN_2;
 const FULLEST_LEAF_MEAN: f64 = 178.0;
 const PAGE_BYTES: f64 = 4096.0;
 const NODE_ENTRIES: f64 = 508.0;
+/// Words of the index's filter, and the default of `filter_memory_bytes`.
+const FILTER_BYTES_AN_ENTRY: f64 = 192.0;
+const FILTER_BYTES_MAX: f64 = 67_108_864.0;
 /// Pages that wait for a superblock before they may be reused, as a part of all.
 const SPARE: f64 = 1.0 / 24.0;
 /// Bits of the hash that a lookup can tell keys apart by: those of the slot and those before it.
@@ -77,6 +80,8 @@ pub struct Scale {
     pub leaves: f64,
     /// Memory that the directory takes.
     pub directory_bytes: f64,
+    /// Memory that the filter takes; 0 where it would be more than it may take.
+    pub filter_bytes: f64,
     /// Memory that two recent tables take at most.
     pub recent_bytes: f64,
     /// Entries of one checkpoint.
@@ -123,6 +128,7 @@ pub fn scale(keys: f64, pages: &Pages, machine: &Machine) -> Scale {
         index_bytes: index_bytes(keys),
         leaves,
         directory_bytes,
+        filter_bytes: Some(FILTER_BYTES_AN_ENTRY * 2f64.powi(depth)).filter(|b| *b <= FILTER_BYTES_MAX).unwrap_or(0.0),
         recent_bytes: 2.0 * (batch * pages.recent_entry_bytes).min(machine.recent_bytes),
         batch,
         checkpoint_index_bytes: now.index_bytes,

@@ -32,6 +32,8 @@ pub const ENGINE_LAYERS: &[&[&str]] = &[
     &["error"],
     &["event"],
     &["options"],
+    // A hash's place in a filter.
+    &["bloom"],
     // Atomics and locks, as the system or a model checker has them; locks and their order; counters.
     &["primitive"],
     &["sync"],

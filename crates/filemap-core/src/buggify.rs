@@ -48,6 +48,7 @@ pub enum Fault {
     BackupNotSynced,
     ExpiringReferredTo,
     StalePagesKept,
+    FilterNotFilled,
 }
 
 #[cfg(feature = "sim")]
@@ -68,7 +69,7 @@ mod on {
         /// where an older version lies in a segment that is not worth compacting and the index is made anew from the value log,
         /// `StaleKeysBelieved` only for a reader that has not followed since a segment of the key log went, `StalePagesKept` only
         /// where a key is put again at the very place where a recovery has dropped it.
-        pub const ALL: [Fault; 38] = [
+        pub const ALL: [Fault; 39] = [
             Fault::LogNotSyncedBeforeCheckpoint,
             Fault::KeysNotSynced,
             Fault::RolledKeysNotSynced,
@@ -107,6 +108,7 @@ mod on {
             Fault::BackupNotHeld,
             Fault::BackupNotSynced,
             Fault::ExpiringReferredTo,
+            Fault::FilterNotFilled,
         ];
     }
 

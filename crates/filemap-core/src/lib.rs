@@ -20,6 +20,7 @@
 
 mod accounts;
 mod backup;
+mod bloom;
 mod buggify;
 mod cache;
 mod check;

@@ -94,6 +94,7 @@ pub struct Options {
     pub(crate) dictionary_memory_bytes: usize,
     pub(crate) dictionary_group: Option<GroupOf>,
     pub(crate) page_cache_bytes: usize,
+    pub(crate) filter_memory_bytes: u64,
     pub(crate) on_event: Option<EventSink>,
     pub(crate) limits: Limits,
 }
@@ -122,6 +123,7 @@ impl Default for Options {
             dictionary_memory_bytes: 64 << 20,
             dictionary_group: None,
             page_cache_bytes: 0,
+            filter_memory_bytes: 64 << 20,
             on_event: None,
             limits: Limits::default(),
         }
@@ -151,6 +153,7 @@ impl fmt::Debug for Options {
             .field("dictionary_bytes", &self.dictionary_bytes)
             .field("dictionary_memory_bytes", &self.dictionary_memory_bytes)
             .field("page_cache_bytes", &self.page_cache_bytes)
+            .field("filter_memory_bytes", &self.filter_memory_bytes)
             .finish_non_exhaustive()
     }
 }
@@ -321,6 +324,14 @@ impl Options {
     /// background work pass it by.
     pub fn page_cache_bytes(mut self, bytes: usize) -> Options {
         self.page_cache_bytes = bytes;
+        self
+    }
+
+    /// Memory for a filter of the index, default 64 MiB, 0 for none: it tells of nearly all keys that are not there that they are not, without
+    /// a look at the index, which may be longer than memory. It takes 1.1 to 2.2 bytes for each key, and none at all once that is
+    /// more than this, which the default is at 45 million. It is filled as the index is written and looked at; handles that follow another process have none.
+    pub fn filter_memory_bytes(mut self, bytes: u64) -> Options {
+        self.filter_memory_bytes = bytes;
         self
     }
 

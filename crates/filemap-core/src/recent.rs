@@ -7,7 +7,10 @@
 //! extent, floor, {kind, sequence referred to}, then the key. `best` is the entry of the newest version of
 //! the key in this table, `floor` the sequence of its last removal: so a get looks at one entry, however often the key was
 //! put.
+//!
+//! Before the buckets stands a Bloom filter that the processor's caches hold, as most lookups are of keys that are in the index, or nowhere.
 
+use crate::bloom;
 use crate::format::location::Extent;
 use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, OnceLock, Ordering};
 use crate::record::Version;
@@ -32,6 +35,8 @@ const HEAD_WORDS: usize = 8;
 const TOMBSTONE: u64 = 1 << 63;
 const CHUNKED: u64 = 1 << 62;
 const TYPICAL_ENTRY_BYTES: usize = 128;
+/// 12 bits and more for each entry.
+const ENTRIES_PER_FILTER_WORD: usize = 5;
 
 /// What an entry says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +65,7 @@ type Chunk = Box<[AtomicU64]>;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Recent {
+    filter: Box<[AtomicU64]>,
     buckets: Box<[AtomicU32]>,
     chunks: Box<[OnceLock<Chunk>]>,
     used_words: AtomicUsize,
@@ -72,10 +78,13 @@ pub(crate) struct Recent {
 impl Recent {
     /// An empty table that is meant for about `bytes`, and has room for at least `room` bytes of entries.
     pub(crate) fn new(bytes: usize, room: usize) -> Recent {
-        let buckets = (bytes / TYPICAL_ENTRY_BYTES).next_power_of_two().max(MIN_BUCKETS);
+        let entries = bytes / TYPICAL_ENTRY_BYTES;
+        let buckets = entries.next_power_of_two().max(MIN_BUCKETS);
+        let filter_words = (entries / ENTRIES_PER_FILTER_WORD).max(1);
         // Addresses of words have 32 bits: 32 GiB.
         let chunks = (room.max(4 * bytes) / (8 * CHUNK_WORDS) * 2 + SPARE_CHUNKS).min(1 << (32 - CHUNK_BITS));
         Recent {
+            filter: (0..filter_words).map(|_| AtomicU64::new(0)).collect(),
             buckets: (0..buckets).map(|_| AtomicU32::new(0)).collect(),
             chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
             used_words: AtomicUsize::new(1),
@@ -92,7 +101,7 @@ impl Recent {
 
     /// Memory in use, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.used_words.load(Ordering::Relaxed) * 8 + self.buckets.len() * 4
+        self.used_words.load(Ordering::Relaxed) * 8 + self.buckets.len() * 4 + self.filter.len() * 8
     }
 
     /// Whether an entry with the longest key might find no room.
@@ -167,6 +176,11 @@ impl Recent {
 
     /// What the table knows of a key. Takes no lock.
     pub(crate) fn find(&self, hash: u64, key: &[u8]) -> Option<Found> {
+        // Bits only come, and before their entry: whoever knows of a put sees them.
+        let (word, mask) = bloom::place(hash, self.filter.len());
+        if self.filter[word].load(Ordering::Relaxed) & mask != mask {
+            return None;
+        }
         // An entry that is replaced leaves its bucket while readers walk it: a miss counts only if the bucket's head, which
         // every change replaces first, is still the one that the walk began with.
         loop {
@@ -256,6 +270,9 @@ impl Recent {
         ];
         values.iter().zip(words).for_each(|(v, w)| w.store(*v, Ordering::Relaxed));
         key.chunks(8).zip(&words[HEAD_WORDS..]).for_each(|(c, w)| w.store(word_of(c), Ordering::Relaxed));
+        let (word, mask) = bloom::place(hash, self.filter.len());
+        let filter = &self.filter[word];
+        filter.store(filter.load(Ordering::Relaxed) | mask, Ordering::Relaxed);
         bucket.store(new, Ordering::Release);
         if before != 0 {
             // The key's former entry leaves the bucket: it is reached through the new one. A reader that stands on it

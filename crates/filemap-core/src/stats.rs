@@ -114,6 +114,8 @@ stats! {
     recent_bytes: u64 = gauge,
     /// Memory that the index's directory takes, in bytes.
     directory_bytes: u64 = gauge,
+    /// Memory that the index's filter takes at most, in bytes; 0 if there is none.
+    filter_bytes: u64 = gauge,
     /// Segments of the value log.
     segments: u64 = gauge,
     /// Length of the value log in bytes.

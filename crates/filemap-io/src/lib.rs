@@ -24,6 +24,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use map::LargeWords;
 pub use memory::LargeMemory;
 pub use os::{OsDir, create_dir, open_file_limit, open_to_inspect, remove_dir, rename_dir};
 

@@ -1,4 +1,4 @@
-//! Maps of a file: the one place of the workspace with `unsafe` code, because mapping is.
+//! Maps, of a file and of memory, as atomic words: the one place of the workspace with `unsafe` code, because mapping is.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -8,7 +8,8 @@ use memmap2::{Advice, MmapOptions, MmapRaw};
 
 use crate::{Map, Word};
 
-/// A shared mapping, seen as atomic words: read-only, but for the one kind that [`OsMap::writable`] makes.
+/// A mapping, seen as atomic words: of a file, shared, and read-only but for the one kind that [`OsMap::writable`] makes; or of memory that
+/// is this process's own.
 #[derive(Debug)]
 #[cfg_attr(filemap_loom, expect(dead_code, reason = "no map of a real file is read in a model"))]
 pub(crate) struct OsMap {
@@ -52,5 +53,51 @@ impl Map for OsMap {
         // AArch64 among them). Through a writable one stores are as good as any to shared memory. Reading past the end of the file would raise SIGBUS: that is an end of the process, not
         // undefined behaviour, and callers keep to pages that the durable directory names.
         unsafe { std::slice::from_raw_parts(self.raw.as_ptr().cast::<Word>(), self.words) }
+    }
+}
+
+/// Words of a process's own, all zero at first, that many threads read here and there: in large pages, where the system has them, as
+/// [`LargeMemory`](crate::LargeMemory) is.
+#[derive(Debug)]
+pub struct LargeWords(Words);
+
+#[cfg(not(filemap_loom))]
+type Words = OsMap;
+#[cfg(filemap_loom)]
+type Words = Vec<Word>;
+
+impl LargeWords {
+    /// So many words. They take memory only where they are stored to.
+    ///
+    /// # Errors
+    /// When no memory can be mapped.
+    #[cfg(not(filemap_loom))]
+    pub fn zeroed(words: usize) -> io::Result<LargeWords> {
+        let raw = MmapRaw::from(memmap2::MmapMut::map_anon(words * 8)?);
+        // A wish: a system that knows no such pages says so.
+        #[cfg(target_os = "linux")]
+        let _ = raw.advise(Advice::HugePage);
+        Ok(LargeWords(OsMap { raw, words }))
+    }
+
+    /// The same, of the checker's words.
+    ///
+    /// # Errors
+    /// None.
+    #[cfg(filemap_loom)]
+    pub fn zeroed(words: usize) -> io::Result<LargeWords> {
+        Ok(LargeWords((0..words).map(|_| Word::new(0)).collect()))
+    }
+}
+
+impl std::ops::Deref for LargeWords {
+    type Target = [Word];
+
+    #[inline]
+    fn deref(&self) -> &[Word] {
+        #[cfg(not(filemap_loom))]
+        return self.0.words();
+        #[cfg(filemap_loom)]
+        &self.0
     }
 }

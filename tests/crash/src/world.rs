@@ -74,6 +74,12 @@ impl World {
             always_train: true,
             ..Limits::default()
         };
+        // None, one that is gone when the directory has doubled, one that stays.
+        let filter_bytes = match limits.map_pages {
+            1 => 0,
+            4 => 30_000,
+            _ => 1 << 20,
+        };
         let durability = match rng.u8(..6) {
             0 => Durability::Sync,
             1 => Durability::Interval(Duration::from_secs(3600)),
@@ -88,6 +94,7 @@ impl World {
                 .checkpoint_bytes(*choice(rng, &[1024, 4096, 1 << 20]))
                 .recent_bytes(*choice(rng, &[6 << 10, 64 << 10]))
                 .compression_level(*choice(rng, &[0, 1]))
+                .filter_memory_bytes(filter_bytes)
                 .max_open_files(*choice(rng, &[1, 64, 512])),
             keep,
             segment_bytes,

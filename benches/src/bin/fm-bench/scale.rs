@@ -46,12 +46,13 @@ const SIZES: [f64; 4] = [1e7, 1e8, 1e9, 1e10];
 
 type Row = (&'static str, fn(&Scale) -> String);
 
-const ROWS: [Row; 18] = [
+const ROWS: [Row; 19] = [
     ("value log", |s| bytes(s.value_bytes)),
     ("segment files", |s| format!("{:.0}", s.segments)),
     ("key log", |s| bytes(s.key_bytes)),
     ("address.idx", |s| bytes(s.index_bytes)),
     ("memory: directory", |s| bytes(s.directory_bytes)),
+    ("memory: filter", |s| if s.filter_bytes > 0.0 { bytes(s.filter_bytes) } else { "none".to_owned() }),
     ("memory: recent tables, at most", |s| bytes(s.recent_bytes)),
     ("entries a checkpoint", |s| format!("{:.0} k", s.batch / 1e3)),
     ("index written a checkpoint", |s| bytes(s.checkpoint_index_bytes)),

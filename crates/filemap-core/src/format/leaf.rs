@@ -96,6 +96,12 @@ pub(crate) fn encode(seed: u32, page: u32, depth: u8, prefix: u64, epoch: u64, s
     b
 }
 
+/// The hash bits of all slots of a leaf that was encoded here.
+pub(crate) fn hashes(b: &[u8; PAGE_BYTES]) -> impl Iterator<Item = u64> + '_ {
+    let count = usize::from(get_u16(b, 6));
+    b[HEADER_BYTES..].chunks_exact(SLOT_BYTES).take(count).map(|slot| hash_of_word(get_u64(slot, 0)))
+}
+
 /// Decodes a leaf that was read from page number `page`.
 pub(crate) fn decode(seed: u32, page: u32, b: &[u8]) -> Result<Leaf, Flaw> {
     if b.len() != PAGE_BYTES {

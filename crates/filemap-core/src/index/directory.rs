@@ -1,11 +1,13 @@
 //! The directory of an extendible hash table: 2^depth entries, indexed by the hash's first bits; a leaf of lesser depth
 //! is named by a run of entries. (R. Fagin et al., Extendible Hashing, ACM TODS 4(3), 1979.)
 
-use crate::format::leaf::MIN_DEPTH;
+use super::filter::{self, Filter};
+use crate::buggify::{Fault, planted};
+use crate::format::leaf::{MAX_DEPTH, MIN_DEPTH};
 use crate::format::node::Entry;
 use crate::primitive::{AtomicU64, Ordering};
 
-/// In memory only: the entry's page was checked since it was opened, or was written by this handle.
+/// In memory only: the entry's page was checked since it was opened, or was written by this handle, and what it has is in the filter.
 const VERIFIED: u64 = 1 << 56;
 
 #[derive(Debug)]
@@ -13,25 +15,30 @@ pub(super) struct Directory {
     depth: u8,
     epoch: u64,
     entries: Box<[AtomicU64]>,
+    filter: Option<Filter>,
+    /// A longer filter is none.
+    filter_bytes_max: u64,
 }
 
 impl Directory {
     /// The directory of an empty index.
-    pub(super) fn empty(epoch: u64) -> Directory {
+    pub(super) fn empty(epoch: u64, filter_bytes_max: u64) -> Directory {
         let entry = Entry { page: 0, count: 0, depth: MIN_DEPTH }.pack();
-        Directory::new(MIN_DEPTH, epoch, vec![entry; 1 << MIN_DEPTH])
+        Directory::new(MIN_DEPTH, epoch, vec![entry; 1 << MIN_DEPTH].into_iter(), filter_bytes_max)
     }
 
-    /// From packed entries, 2^depth of them.
-    pub(super) fn new(depth: u8, epoch: u64, entries: Vec<u64>) -> Directory {
+    /// From packed entries, 2^depth of them, none of which is held to be checked. With a filter, if that takes no more memory than it may.
+    pub(super) fn new(depth: u8, epoch: u64, entries: impl Iterator<Item = u64>, filter_bytes_max: u64) -> Directory {
+        let entries: Box<[AtomicU64]> = entries.map(|e| AtomicU64::new(Entry::unpack(e).pack())).collect();
         assert_eq!(entries.len(), 1 << depth);
-        Directory { depth, epoch, entries: entries.into_iter().map(AtomicU64::new).collect() }
+        let filter = Filter::new(entries.len(), filter_bytes_max);
+        Directory { depth, epoch, entries, filter, filter_bytes_max }
     }
 
     /// The same directory with twice the entries.
     pub(super) fn doubled(&self) -> Directory {
         let twice = self.entries.iter().flat_map(|e| [e.load(Ordering::Relaxed); 2]);
-        Directory { depth: self.depth + 1, epoch: self.epoch, entries: twice.map(AtomicU64::new).collect() }
+        Directory::new(self.depth + 1, self.epoch, twice, self.filter_bytes_max)
     }
 
     /// The same directory with half the entries, if no leaf needs them all.
@@ -39,8 +46,8 @@ impl Directory {
         if self.depth == MIN_DEPTH || self.leaves().any(|(_, entry)| entry.depth == self.depth) {
             return None;
         }
-        let half = self.entries.iter().step_by(2).map(|e| AtomicU64::new(e.load(Ordering::Relaxed)));
-        Some(Directory { depth: self.depth - 1, epoch: self.epoch, entries: half.collect() })
+        let half = self.entries.iter().step_by(2).map(|e| e.load(Ordering::Relaxed));
+        Some(Directory::new(self.depth - 1, self.epoch, half, self.filter_bytes_max))
     }
 
     pub(super) fn depth(&self) -> u8 {
@@ -66,26 +73,53 @@ impl Directory {
         (at, Entry::unpack(self.entries[at].load(Ordering::Acquire)))
     }
 
-    /// Names a leaf in all entries of its run: `prefix` is the first `entry.depth` bits of its hashes. Returns the run.
-    pub(super) fn set(&self, prefix: u64, entry: Entry) -> std::ops::Range<usize> {
+    /// Names a leaf in all entries of its run: `prefix` is the first `entry.depth` bits of its hashes, `slots` has the kept bits of all of
+    /// them. Returns the run.
+    pub(super) fn set(&self, prefix: u64, entry: Entry, slots: impl Iterator<Item = u64>) -> std::ops::Range<usize> {
         let shift = self.depth - entry.depth;
         let start = (prefix << shift) as usize;
         let run = start..start + (1 << shift);
+        if !planted(Fault::FilterNotFilled) {
+            self.fill(&run, slots);
+        }
         for e in &self.entries[run.clone()] {
             e.store(entry.pack() | VERIFIED, Ordering::Release);
         }
         run
     }
 
+    /// Whether the entry's page was checked.
     pub(super) fn is_verified(&self, at: usize) -> bool {
-        self.entries[at].load(Ordering::Relaxed) & VERIFIED != 0
+        self.entries[at].load(Ordering::Acquire) & VERIFIED != 0
     }
 
-    pub(super) fn set_verified(&self, at: usize) {
+    /// Notes that the page of an entry was checked, whose slots have these kept bits.
+    pub(super) fn set_verified(&self, at: usize, slots: impl Iterator<Item = u64>) {
+        self.fill(&(at..at + 1), slots);
         // Only if the entry is still the one that was checked would this be right; since a retired page is not reused
         // before `reuse` is raised, and the caller then starts over, at worst a mark is set on a page that this very
-        // handle has just written.
-        self.entries[at].fetch_or(VERIFIED, Ordering::Relaxed);
+        // handle has just written, and whose slots it has put into the filter too.
+        self.entries[at].fetch_or(VERIFIED, Ordering::Release);
+    }
+
+    /// Whether the page of an entry that was checked may have a hash.
+    pub(super) fn may_have(&self, at: usize, hash: u64) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.may_have(at, filter::bits(hash)))
+    }
+
+    /// Adds to the filter those of a leaf's slots that belong to a run of entries of the leaf.
+    fn fill(&self, run: &std::ops::Range<usize>, slots: impl Iterator<Item = u64>) {
+        let Some(filter) = &self.filter else { return };
+        // The first bits of a hash, which slots do not keep.
+        let first =
+            (run.start as u64) << (MAX_DEPTH - self.depth) >> (MAX_DEPTH - MIN_DEPTH) << (MAX_DEPTH - MIN_DEPTH);
+        let placed = slots.map(|slot| ((first | slot) >> (MAX_DEPTH - self.depth), first | slot));
+        filter.add(placed.map(|(at, bits)| (at as usize, bits)).filter(|(at, _)| run.contains(at)));
+    }
+
+    /// Bytes of memory that the filter takes.
+    pub(super) fn filter_bytes(&self) -> u64 {
+        self.filter.as_ref().map_or(0, Filter::bytes)
     }
 
     /// Each leaf once, in order of its prefix.

@@ -15,7 +15,8 @@ use crate::format::superblock::IndexRoot;
 use crate::format::{PAGE_BYTES, names};
 use crate::limits::Limits;
 
-/// Loads the index of a superblock's `root` and `epoch`, from which its owner makes an [`IndexWriter`](super::IndexWriter).
+/// Loads the index of a superblock's `root` and `epoch`, from which its owner makes an [`IndexWriter`](super::IndexWriter). One whose owner is
+/// another process has no filter, whatever it may take.
 ///
 /// # Errors
 /// `Corrupt` when the file is shorter than the root says, or a node page is damaged or inconsistent.
@@ -26,6 +27,7 @@ pub(crate) fn load(
     root: IndexRoot,
     epoch: u64,
     limits: &Limits,
+    filter_bytes_max: u64,
 ) -> Result<Loaded> {
     let corrupt = |page: u64, what: &str| Error::corrupt(names::INDEX, page * PAGE_BYTES as u64, what);
     let len = file.len().map_err(|e| Error::io("measure", names::INDEX, e))?;
@@ -41,13 +43,14 @@ pub(crate) fn load(
     if root.root != 0 && 1 << root.depth > root.pages * CAPACITY as u64 {
         return Err(corrupt(0, "directory is larger than the file"));
     }
+    let filter_bytes_max = if owner == Owner::Us { filter_bytes_max } else { 0 };
     let loader = Loader { file: &*file, seed, pages: root.pages, epoch };
     let (levels, directory) = if root.root == 0 {
-        (Vec::new(), Directory::empty(epoch))
+        (Vec::new(), Directory::empty(epoch, filter_bytes_max))
     } else {
         let (levels, entries) = loader.tree(root.root, 1 << root.depth, 0)?;
         loader.check_entries(root.depth, &entries)?;
-        (levels, Directory::new(root.depth, epoch, entries))
+        (levels, Directory::new(root.depth, epoch, entries.into_iter(), filter_bytes_max))
     };
     let (table_levels, table) = match root.table {
         0 => (Vec::new(), Vec::new()),

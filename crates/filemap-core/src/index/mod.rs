@@ -12,6 +12,7 @@
 
 mod directory;
 mod extents;
+mod filter;
 mod load;
 mod shrink;
 mod writer;
@@ -145,8 +146,8 @@ impl Index {
         if entry.page == 0 {
             return Ok(Lookup::Found(Candidates::default()));
         }
-        let words = self.extents.page(entry.page)?;
         if self.owner == Owner::Other {
+            let words = self.extents.page(entry.page)?;
             let prefix = hash >> (64 - entry.depth);
             return Ok(match self.checked(entry, prefix, directory.epoch(), words) {
                 Ok(slots) => {
@@ -156,11 +157,17 @@ impl Index {
                 Err(_) => Lookup::Stale(entry.page),
             });
         }
-        if !directory.is_verified(at) {
+        let is_verified = directory.is_verified(at);
+        if is_verified && !directory.may_have(at, hash) {
+            return Ok(Lookup::Found(Candidates::default()));
+        }
+        let words = self.extents.page(entry.page)?;
+        if !is_verified {
             let prefix = hash >> (64 - entry.depth);
-            self.checked(entry, prefix, u64::MAX, words)
+            let slots = self
+                .checked(entry, prefix, u64::MAX, words)
                 .map_err(|what| Error::corrupt(names::INDEX, u64::from(entry.page) * PAGE_BYTES as u64, what))?;
-            directory.set_verified(at);
+            directory.set_verified(at, slots.iter().map(|slot| slot.hash));
         }
         Ok(Lookup::Found(search(words, entry, hash)))
     }
@@ -223,6 +230,11 @@ impl Index {
     /// Bytes of memory that the directory takes.
     pub(crate) fn directory_bytes(&self) -> u64 {
         self.directory.load().len() as u64 * 8
+    }
+
+    /// Bytes of memory that the filter takes.
+    pub(crate) fn filter_bytes(&self) -> u64 {
+        self.directory.load().filter_bytes()
     }
 
     /// Checks every leaf, in order of their hashes, from the file and not from memory. `slots` gets those of each good one,

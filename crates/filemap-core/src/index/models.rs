@@ -102,7 +102,7 @@ fn scenario(change: fn(&mut IndexWriter), read: fn(&Index)) {
         let words = (0..PAGES * PAGE_BYTES / 8).map(|_| Word::new(0)).collect();
         let file: Arc<dyn File> = Arc::new(ModelFile(Arc::new(Memory(words))));
         let root = IndexRoot::empty();
-        let loaded = load(file, 9, Owner::Us, root, 1, &Limits::default()).unwrap();
+        let loaded = load(file, 9, Owner::Us, root, 1, &Limits::default(), u64::MAX).unwrap();
         let index = Arc::clone(&loaded.index);
         let mut writer = IndexWriter::new(loaded, root, 2, Limits::default());
         for key in 1..=2 {
@@ -145,6 +145,33 @@ fn a_split_that_doubles_the_directory_hides_no_key() {
         |writer| write(writer, &[slot(LEFT, 3), slot(LEFT + (1 << 30), 4), slot(LEFT_TOO, 5)], LEFT),
         |index| assert!((2..=3).contains(&key_of(index, LEFT))),
     );
+}
+
+/// Of two threads one checks a leaf with one key and marks its entry; the other finds the mark or does not.
+fn marked() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let leaf = Entry { page: 1, count: 1, depth: MIN_DEPTH }.pack();
+        let directory = Arc::new(Directory::new(MIN_DEPTH, 1, [leaf, 0].into_iter(), u64::MAX));
+        let reader = Arc::clone(&directory);
+        let reader = loom::thread::spawn(move || assert!(!reader.is_verified(0) || reader.may_have(0, LEFT)));
+        directory.set_verified(0, [kept_bits(LEFT)].into_iter());
+        assert!(directory.is_verified(0) && directory.may_have(0, LEFT) && !directory.may_have(0, LEFT_TOO - 1));
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn a_leaf_that_is_marked_as_checked_has_its_keys_in_the_filter() {
+    marked();
+}
+
+#[test]
+#[should_panic]
+fn leaves_that_are_marked_before_their_keys_are_in_the_filter_are_noticed() {
+    plant(Fault::Mark);
+    marked();
 }
 
 #[test]

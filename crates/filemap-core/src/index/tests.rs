@@ -8,7 +8,7 @@ use filemap_io::{Access, Dir, File, OsDir};
 use super::*;
 
 fn open(file: &Arc<dyn File>, root: IndexRoot, epoch: u64) -> (Arc<Index>, IndexWriter) {
-    let loaded = load(Arc::clone(file), SEED, Owner::Us, root, epoch, &Limits::default()).unwrap();
+    let loaded = load(Arc::clone(file), SEED, Owner::Us, root, epoch, &Limits::default(), u64::MAX).unwrap();
     let index = Arc::clone(&loaded.index);
     (index, IndexWriter::new(loaded, root, epoch + 1, Limits::default()))
 }
@@ -106,7 +106,8 @@ fn it_agrees_with_a_map_through_growth_removal_and_reopening() {
             };
         }
         assert_eq!(root.keys, model.len() as u64);
-        let again = load(Arc::clone(&file), SEED, Owner::Other, root, epoch, &Limits::default()).unwrap().index;
+        let again =
+            load(Arc::clone(&file), SEED, Owner::Other, root, epoch, &Limits::default(), u64::MAX).unwrap().index;
         for i in 1..next + 50 {
             let want: Vec<u64> = model.get(&hash(i)).copied().into_iter().collect();
             assert_eq!(found(&index, hash(i)), want);
@@ -144,7 +145,8 @@ fn what_the_last_durable_root_names_is_untouched_until_the_next_is_durable() {
     let mut stages = 0;
     let mut last = durable;
     apply(&mut writer, &second, &mut |root, epoch| {
-        let index = load(Arc::clone(&file), SEED, Owner::Us, last.0, last.1, &Limits::default()).unwrap().index;
+        let index =
+            load(Arc::clone(&file), SEED, Owner::Us, last.0, last.1, &Limits::default(), u64::MAX).unwrap().index;
         for i in (1..80_000).step_by(97) {
             let keys = found(&index, hash(i));
             assert!(keys == [i] || keys == [i + 1_000_000], "{i}: {keys:?}");
@@ -227,7 +229,7 @@ fn a_damaged_page_is_an_error_and_not_a_miss() {
         let at = page * PAGE_BYTES as u64 + 100;
         file.read_at(&mut byte, at).unwrap();
         file.write_at(&[byte[0] ^ 1], at).unwrap();
-        match load(Arc::clone(&file), SEED, Owner::Us, durable.0, durable.1, &Limits::default()) {
+        match load(Arc::clone(&file), SEED, Owner::Us, durable.0, durable.1, &Limits::default(), u64::MAX) {
             Err(e) => assert!(e.is_corrupt()),
             Ok(loaded) => {
                 let index = loaded.index;
@@ -305,7 +307,8 @@ fn an_index_that_grows_and_shrinks_again_and_again_is_what_a_map_is() {
             assert_eq!((root.leaves, root.depth), (0, MIN_DEPTH));
             assert!(file.allocated_bytes().unwrap() < 200 * PAGE_BYTES as u64);
         }
-        let again = load(Arc::clone(&file), SEED, Owner::Other, root, epoch, &Limits::default()).unwrap().index;
+        let again =
+            load(Arc::clone(&file), SEED, Owner::Other, root, epoch, &Limits::default(), u64::MAX).unwrap().index;
         for i in 1..60_000 {
             let want: Vec<u64> = model.get(&hash(i)).copied().into_iter().collect();
             assert_eq!(found(&index, hash(i)), want);
@@ -326,5 +329,60 @@ fn an_index_that_grows_and_shrinks_again_and_again_is_what_a_map_is() {
         assert_eq!((seen, pages), (model.len(), root.leaves));
         let least = root.keys / 254;
         assert!(root.leaves <= 128 + 4 * least, "{} leaves for {} keys", root.leaves, root.keys);
+    }
+}
+
+#[test]
+fn the_filter_hides_no_key_and_nearly_all_that_are_not_there() {
+    let (_temp, file) = file();
+    let (index, mut writer) = open(&file, IndexRoot::empty(), 1);
+    let mut durable = (IndexRoot::empty(), 1);
+    // How many of the keys that are not there a look at a page is spent on, if all pages were looked at before.
+    let passed = |index: &Index, keys: u64| {
+        assert!((1..keys).all(|i| found(index, hash(i)) == [i]));
+        let directory = index.directory.load();
+        let passed = (1..=20_000).filter(|i| directory.may_have(directory.find(hash(keys + i)).0, hash(keys + i)));
+        passed.count()
+    };
+    let (mut keys, mut most, mut depths) = (1, 0, std::collections::BTreeSet::new());
+    for round in 0..12 {
+        let more = 6_000 + 3_000 * round;
+        let batch: BTreeMap<u64, u64> = (keys..keys + more).map(|i| (hash(i), i)).collect();
+        apply(&mut writer, &batch, &mut |r, e| durable = (r, e));
+        keys += more;
+        depths.insert(index.directory.load().depth());
+        most = most.max(passed(&index, keys));
+        let again =
+            load(Arc::clone(&file), SEED, Owner::Us, durable.0, durable.1, &Limits::default(), u64::MAX).unwrap();
+        most = most.max(passed(&again.index, keys));
+        assert!(most > 0, "it cannot know all of them");
+    }
+    assert!(depths.len() > 3 && most < 2_000, "{depths:?}, {most} of 20,000");
+    // Of what was removed the bits stay, and it is gone all the same.
+    let batch: BTreeMap<u64, u64> = (1..keys).step_by(2).map(|i| (hash(i), 0)).collect();
+    apply(&mut writer, &batch, &mut |r, e| durable = (r, e));
+    assert!((1..keys).all(|i| found(&index, hash(i)).len() as u64 == 1 - i % 2));
+}
+
+#[test]
+fn a_filter_takes_no_more_memory_than_it_may_and_a_foreign_index_has_none() {
+    let (_temp, file) = file();
+    let bytes_max = 30_000;
+    let open =
+        |root, epoch, owner| load(Arc::clone(&file), SEED, owner, root, epoch, &Limits::default(), bytes_max).unwrap();
+    let loaded = open(IndexRoot::empty(), 1, Owner::Us);
+    let index = Arc::clone(&loaded.index);
+    let mut writer = IndexWriter::new(loaded, IndexRoot::empty(), 2, Limits::default());
+    let mut durable = (IndexRoot::empty(), 1);
+    assert!((1..=bytes_max).contains(&index.filter_bytes()));
+    for (keys, has_one) in [(1..2_000, true), (2_000..90_000, false)] {
+        let batch: BTreeMap<u64, u64> = keys.clone().map(|i| (hash(i), i)).collect();
+        apply(&mut writer, &batch, &mut |r, e| durable = (r, e));
+        assert_eq!(index.filter_bytes() > 0, has_one);
+        assert!(index.filter_bytes() <= bytes_max);
+        assert_eq!(open(durable.0, durable.1, Owner::Us).index.filter_bytes(), index.filter_bytes());
+        let foreign = open(durable.0, durable.1, Owner::Other).index;
+        assert_eq!(foreign.filter_bytes(), 0);
+        assert!(keys.clone().all(|i| found(&index, hash(i)) == [i] && found(&foreign, hash(i)) == [i]));
     }
 }

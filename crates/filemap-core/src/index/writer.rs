@@ -230,7 +230,8 @@ impl IndexWriter {
             self.dirty.extend(0..directory.len().div_ceil(node::CAPACITY));
         }
         for p in &pending {
-            let run = directory.set(p.prefix, p.entry);
+            let slots = p.bytes.iter().flat_map(|bytes| leaf::hashes(bytes));
+            let run = directory.set(p.prefix, p.entry, slots);
             self.dirty.extend(run.start / node::CAPACITY..=(run.end - 1) / node::CAPACITY);
         }
         if !Arc::ptr_eq(&directory, &self.index.directory.load()) {

@@ -29,6 +29,8 @@ pub(crate) enum Fault {
     Read64,
     /// Additions are `Relaxed`.
     Add,
+    /// Marks are `Relaxed`.
+    Mark,
     /// Fences do nothing.
     Fence,
     /// Waking all wakes one.
@@ -111,7 +113,7 @@ impl AtomicU64 {
     }
 
     pub(crate) fn fetch_or(&self, value: u64, order: Ordering) -> u64 {
-        self.0.fetch_or(value, order)
+        self.0.fetch_or(value, weakened(order, Fault::Mark))
     }
 
     pub(crate) fn fetch_max(&self, value: u64, order: Ordering) -> u64 {

@@ -326,6 +326,7 @@ impl Shared {
             recent_entries: both().map(|t| t.entries()).sum(),
             recent_bytes: both().map(|t| t.bytes() as u64).sum(),
             directory_bytes: self.index.directory_bytes(),
+            filter_bytes: self.index.filter_bytes(),
             segments: self.segments.all().len() as u64,
             value_bytes,
             key_bytes,

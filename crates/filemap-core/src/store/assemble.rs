@@ -40,7 +40,8 @@ impl Files {
         let keys = KeyLog::open(Arc::clone(dir), access, current, Bounds::of_keys(options))?;
         let file = recover::open_index(&**dir, access, current)?;
         let seed = recover::index_seed(current);
-        let loaded = load(file, seed, Owner::Us, current.index, current.epoch, &options.limits)?;
+        let loaded =
+            load(file, seed, Owner::Us, current.index, current.epoch, &options.limits, options.filter_memory_bytes)?;
         Ok(Files { segments, keys, loaded })
     }
 }
