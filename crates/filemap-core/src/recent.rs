@@ -35,7 +35,7 @@ const HEAD_WORDS: usize = 8;
 const TOMBSTONE: u64 = 1 << 63;
 const CHUNKED: u64 = 1 << 62;
 const TYPICAL_ENTRY_BYTES: usize = 128;
-/// 12 bits and more for each entry.
+/// 12 bits for each entry of that length.
 const ENTRIES_PER_FILTER_WORD: usize = 5;
 
 /// What an entry says.

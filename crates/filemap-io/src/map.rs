@@ -70,10 +70,11 @@ impl LargeWords {
     /// So many words. They take memory only where they are stored to.
     ///
     /// # Errors
-    /// When no memory can be mapped.
+    /// When no memory can be mapped, or not so much.
     #[cfg(not(filemap_loom))]
     pub fn zeroed(words: usize) -> io::Result<LargeWords> {
-        let raw = MmapRaw::from(memmap2::MmapMut::map_anon(words * 8)?);
+        let bytes = words.checked_mul(8).ok_or(io::ErrorKind::OutOfMemory)?;
+        let raw = MmapRaw::from(memmap2::MmapMut::map_anon(bytes)?);
         // A wish: a system that knows no such pages says so.
         #[cfg(target_os = "linux")]
         let _ = raw.advise(Advice::HugePage);

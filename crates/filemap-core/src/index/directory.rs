@@ -1,6 +1,8 @@
 //! The directory of an extendible hash table: 2^depth entries, indexed by the hash's first bits; a leaf of lesser depth
 //! is named by a run of entries. (R. Fagin et al., Extendible Hashing, ACM TODS 4(3), 1979.)
 
+use std::ops::Range;
+
 use super::filter::{self, Filter};
 use crate::buggify::{Fault, planted};
 use crate::format::leaf::{MAX_DEPTH, MIN_DEPTH};
@@ -27,11 +29,12 @@ impl Directory {
         Directory::new(MIN_DEPTH, epoch, vec![entry; 1 << MIN_DEPTH].into_iter(), filter_bytes_max)
     }
 
-    /// From packed entries, 2^depth of them, none of which is held to be checked. With a filter, if that takes no more memory than it may.
+    /// From packed entries, 2^depth of them. With a filter, if that takes no more memory than it may: none is held to be checked then.
     pub(super) fn new(depth: u8, epoch: u64, entries: impl Iterator<Item = u64>, filter_bytes_max: u64) -> Directory {
-        let entries: Box<[AtomicU64]> = entries.map(|e| AtomicU64::new(Entry::unpack(e).pack())).collect();
+        let filter = Filter::new(1 << depth, filter_bytes_max);
+        let marks = if filter.is_some() { VERIFIED } else { 0 };
+        let entries: Box<[AtomicU64]> = entries.map(|e| AtomicU64::new(e & !marks)).collect();
         assert_eq!(entries.len(), 1 << depth);
-        let filter = Filter::new(entries.len(), filter_bytes_max);
         Directory { depth, epoch, entries, filter, filter_bytes_max }
     }
 
@@ -63,7 +66,7 @@ impl Directory {
     }
 
     /// Packed entries of a stretch, without the marks that live in memory only.
-    pub(super) fn packed(&self, range: std::ops::Range<usize>) -> Vec<u64> {
+    pub(super) fn packed(&self, range: Range<usize>) -> Vec<u64> {
         self.entries[range].iter().map(|e| Entry::unpack(e.load(Ordering::Relaxed)).pack()).collect()
     }
 
@@ -75,12 +78,12 @@ impl Directory {
 
     /// Names a leaf in all entries of its run: `prefix` is the first `entry.depth` bits of its hashes, `slots` has the kept bits of all of
     /// them. Returns the run.
-    pub(super) fn set(&self, prefix: u64, entry: Entry, slots: impl Iterator<Item = u64>) -> std::ops::Range<usize> {
+    pub(super) fn set(&self, prefix: u64, entry: Entry, slots: impl Iterator<Item = u64>) -> Range<usize> {
         let shift = self.depth - entry.depth;
         let start = (prefix << shift) as usize;
         let run = start..start + (1 << shift);
-        if !planted(Fault::FilterNotFilled) {
-            self.fill(&run, slots);
+        if let Some(filter) = self.filter.as_ref().filter(|_| !planted(Fault::FilterNotFilled)) {
+            filter.set(self.placed(&run, slots));
         }
         for e in &self.entries[run.clone()] {
             e.store(entry.pack() | VERIFIED, Ordering::Release);
@@ -95,7 +98,9 @@ impl Directory {
 
     /// Notes that the page of an entry was checked, whose slots have these kept bits.
     pub(super) fn set_verified(&self, at: usize, slots: impl Iterator<Item = u64>) {
-        self.fill(&(at..at + 1), slots);
+        if let Some(filter) = &self.filter {
+            filter.add(self.placed(&(at..at + 1), slots));
+        }
         // Only if the entry is still the one that was checked would this be right; since a retired page is not reused
         // before `reuse` is raised, and the caller then starts over, at worst a mark is set on a page that this very
         // handle has just written, and whose slots it has put into the filter too.
@@ -107,14 +112,13 @@ impl Directory {
         self.filter.as_ref().is_none_or(|filter| filter.may_have(at, filter::bits(hash)))
     }
 
-    /// Adds to the filter those of a leaf's slots that belong to a run of entries of the leaf.
-    fn fill(&self, run: &std::ops::Range<usize>, slots: impl Iterator<Item = u64>) {
-        let Some(filter) = &self.filter else { return };
+    /// Those of a leaf's slots that belong to a run of entries of the leaf, each with its entry, as the filter wants them.
+    fn placed(&self, run: &Range<usize>, slots: impl Iterator<Item = u64>) -> impl Iterator<Item = (usize, u64)> {
         // The first bits of a hash, which slots do not keep.
-        let first =
-            (run.start as u64) << (MAX_DEPTH - self.depth) >> (MAX_DEPTH - MIN_DEPTH) << (MAX_DEPTH - MIN_DEPTH);
-        let placed = slots.map(|slot| ((first | slot) >> (MAX_DEPTH - self.depth), first | slot));
-        filter.add(placed.map(|(at, bits)| (at as usize, bits)).filter(|(at, _)| run.contains(at)));
+        let (first, kept) = ((run.start as u64) << (MAX_DEPTH - self.depth), MAX_DEPTH - MIN_DEPTH);
+        let placed = slots.map(move |slot| first >> kept << kept | slot);
+        let (shift, run) = (MAX_DEPTH - self.depth, run.clone());
+        placed.map(move |bits| ((bits >> shift) as usize, bits)).filter(move |(at, _)| run.contains(at))
     }
 
     /// Bytes of memory that the filter takes.

@@ -2,10 +2,11 @@
 //!
 //! An entry serves 90 to 250 keys by turns: 6 to 17 bits for each, by which 0.5 to 9% of the keys that are not there are looked for in vain.
 //!
-//! Nothing of it is on disk. The words of an entry are filled when its leaf is, or when that is checked for the first time; a slot
-//! that goes leaves its bits until the directory doubles or halves.
+//! Nothing of it is on disk. The words of an entry are made anew when its leaf is written, and filled when that is checked for the first time. So
+//! a slot that goes leaves its bits no longer than it takes to write the leaf without it. A lookup that comes between new words and the entry that
+//! names the new leaf may be told that such a slot is gone, which it is: whoever removes a key says so in the recent table first.
 
-use filemap_io::LargeWords;
+use filemap_io::{LargeWords, Word};
 
 use crate::bloom;
 use crate::format::leaf::MAX_DEPTH;
@@ -32,34 +33,49 @@ impl Filter {
         self.0.len() as u64 * 8
     }
 
-    /// Adds hash bits (see [`bits`]) to those of their entries, in order of these.
+    /// Adds hash bits (see [`bits`]) to those of their entries.
     pub(super) fn add(&self, all: impl Iterator<Item = (usize, u64)>) {
-        // An entry's all at once: a word that others may change takes longer than all else here.
-        let (mut at, mut masks) = (0, [0; WORDS]);
-        for (entry, bits) in all {
-            if entry != at {
-                self.put(at, std::mem::replace(&mut masks, [0; WORDS]));
-                at = entry;
+        each_entry(all, |entry, masks| {
+            for (word, mask) in self.words(entry).iter().zip(masks) {
+                word.fetch_or(*mask, Ordering::Relaxed);
             }
-            let (word, mask) = bloom::place(bits, WORDS);
-            masks[word] |= mask;
-        }
-        self.put(at, masks);
+        });
     }
 
-    fn put(&self, entry: usize, masks: [u64; WORDS]) {
-        for (word, mask) in self.0[entry * WORDS..].iter().zip(masks) {
-            // A leaf that is written anew has most of its slots as before.
-            if word.load(Ordering::Relaxed) & mask != mask {
-                word.fetch_or(mask, Ordering::Relaxed);
+    /// Makes hash bits all that their entries have, each of which must have its own side by side; entries without any stay as they are. Only for
+    /// one thread at a time.
+    pub(super) fn set(&self, all: impl Iterator<Item = (usize, u64)>) {
+        each_entry(all, |entry, masks| {
+            for (word, mask) in self.words(entry).iter().zip(masks) {
+                word.store(*mask, Ordering::Relaxed);
             }
-        }
+        });
+    }
+
+    fn words(&self, entry: usize) -> &[Word] {
+        &self.0[entry * WORDS..][..WORDS]
     }
 
     /// Whether those may be there.
     pub(super) fn may_have(&self, entry: usize, bits: u64) -> bool {
         let (word, mask) = bloom::place(bits, WORDS);
         self.0[entry * WORDS + word].load(Ordering::Relaxed) & mask == mask
+    }
+}
+
+/// Calls `put` with the words of each entry, whose bits stand together: all at once, as a word that others may change takes longer than all
+/// else here.
+fn each_entry(all: impl Iterator<Item = (usize, u64)>, mut put: impl FnMut(usize, &[u64; WORDS])) {
+    let (mut at, mut masks) = (None, [0; WORDS]);
+    for (entry, bits) in all {
+        if let Some(at) = at.replace(entry).filter(|at| *at != entry) {
+            put(at, &std::mem::replace(&mut masks, [0; WORDS]));
+        }
+        let (word, mask) = bloom::place(bits, WORDS);
+        masks[word] |= mask;
+    }
+    if let Some(at) = at {
+        put(at, &masks);
     }
 }
 

@@ -199,6 +199,15 @@ impl Index {
         hash | u64::MAX >> entry.depth
     }
 
+    /// The same, unless the filter says that the hash is not there.
+    pub(crate) fn will_look(&self, hash: u64) {
+        let directory = self.directory.load();
+        let (at, _) = directory.find(hash);
+        if !directory.is_verified(at) || directory.may_have(at, hash) {
+            self.will_need(hash);
+        }
+    }
+
     /// Starts reading the whole file without waiting, unless it is long: for whoever is about to look at most of its pages.
     pub(crate) fn will_need_all(&self) {
         if let Ok(bytes @ ..=AHEAD_BYTES) = self.file.len() {

@@ -174,6 +174,31 @@ fn leaves_that_are_marked_before_their_keys_are_in_the_filter_are_noticed() {
     marked();
 }
 
+/// An entry that a reader sees has what its leaf has in the filter.
+fn named() {
+    scenario(
+        |writer| write(writer, &[slot(RIGHT, 4)], RIGHT),
+        |index| {
+            let directory = index.directory.load();
+            let (at, entry) = directory.find(RIGHT);
+            assert!(entry.page == 0 || !directory.is_verified(at) || directory.may_have(at, RIGHT));
+            assert!((1..=2).contains(&key_of(index, LEFT)));
+        },
+    );
+}
+
+#[test]
+fn a_leaf_that_is_named_has_its_keys_in_the_filter() {
+    named();
+}
+
+#[test]
+#[should_panic]
+fn leaves_that_are_named_before_their_keys_are_in_the_filter_are_noticed() {
+    plant(Fault::Publish64);
+    named();
+}
+
 #[test]
 fn the_index_is_settled_only_when_it_is_that_of_a_superblock() {
     scenario(reuse, |index| {

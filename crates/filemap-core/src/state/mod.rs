@@ -307,14 +307,18 @@ impl Shared {
         }
     }
 
+    /// Length of address.idx, and what it takes on the device; 0 where that cannot be told.
+    fn index_bytes(&self) -> (u64, u64) {
+        let file = self.dir.open(names::INDEX, Access::Read);
+        file.map_or((0, 0), |f| (f.len().unwrap_or(0), f.allocated_bytes().unwrap_or(0)))
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         let (c, tables) = (&self.counters, self.tables.load());
         let both = || [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten();
         let (value_bytes, value_disk) = self.segments.bytes();
         let (key_bytes, key_disk) = self.keys.bytes();
-        let measured = self.dir.open(names::INDEX, Access::Read);
-        let (index_bytes, index_disk) =
-            measured.map_or((0, 0), |f| (f.len().unwrap_or(0), f.allocated_bytes().unwrap_or(0)));
+        let (index_bytes, index_disk) = self.index_bytes();
         let current = self.latest.load();
         let (space, get, verified) = (self.space(), Counters::get, self.verified());
         let (dictionaries, dictionary_bytes) = self.segments.dictionaries.size();

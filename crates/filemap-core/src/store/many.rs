@@ -92,7 +92,7 @@ impl<I: Iterator<Item: AsRef<[u8]>>> GetAhead<'_, I> {
                 && let Some(key) = self.keys.next()
             {
                 let hash = self.store.shared.hash(key.as_ref());
-                self.store.shared.index.will_need(hash);
+                self.store.shared.index.will_look(hash);
                 self.sought.push_back((key, hash));
             }
             if self.read.len() >= self.depth {
