@@ -3,8 +3,9 @@
 //! An entry serves 90 to 250 keys by turns: 6 to 17 bits for each, by which 0.5 to 9% of the keys that are not there are looked for in vain.
 //!
 //! Nothing of it is on disk. The words of an entry are made anew when its leaf is written, and filled when that is checked for the first time. So
-//! a slot that goes leaves its bits no longer than it takes to write the leaf without it. A lookup that comes between new words and the entry that
-//! names the new leaf may be told that such a slot is gone, which it is: whoever removes a key says so in the recent table first.
+//! a slot that goes takes its bits along (a reader that was late to check the old leaf may bring them back, until the leaf is written again). A lookup
+//! that comes between new words and the entry that names the new leaf may be told that such a slot is gone, a moment before it is. A slot that
+//! both leaves have is in the old words and in the new ones.
 
 use filemap_io::{LargeWords, Word};
 

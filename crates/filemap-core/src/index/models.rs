@@ -188,6 +188,30 @@ fn named() {
 }
 
 #[test]
+fn a_key_of_the_old_leaf_and_of_the_new_one_is_in_the_filter_all_the_time() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let leaf = Entry { page: 1, count: 1, depth: MIN_DEPTH };
+        let directory = Arc::new(Directory::new(MIN_DEPTH, 1, [leaf.pack(), 0].into_iter(), u64::MAX));
+        let readers = [0, 1].map(|number| {
+            let directory = Arc::clone(&directory);
+            loom::thread::spawn(move || {
+                if number == 0 {
+                    // It has checked the old leaf.
+                    directory.set_verified(0, [kept_bits(LEFT)].into_iter());
+                }
+                assert!(!directory.is_verified(0) || directory.may_have(0, LEFT));
+            })
+        });
+        let slots = [LEFT, LEFT_TOO].map(kept_bits);
+        directory.set(0, Entry { page: 2, count: 2, ..leaf }, slots.into_iter());
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        assert!(directory.is_verified(0) && directory.may_have(0, LEFT) && directory.may_have(0, LEFT_TOO));
+    });
+}
+
+#[test]
 fn a_leaf_that_is_named_has_its_keys_in_the_filter() {
     named();
 }
