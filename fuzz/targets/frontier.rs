@@ -174,8 +174,11 @@ fn live(operations: &[u8]) {
         let mut model = since.last().cloned().unwrap_or_default();
         match what {
             0 => {
-                model.enter(url(u32::from(with)));
-                frontier.seed(&[&url(u32::from(with))], now_ms).expect("seeded");
+                let seed = url(u32::from(with));
+                frontier.seed(&[&seed], now_ms).expect("seeded");
+                // A page that was given up begins anew.
+                model.gone.remove(&seed);
+                model.enter(seed);
             }
             1..=3 => match frontier.next(now_ms).expect("answered") {
                 Next::Fetch(assignment) => {
@@ -200,7 +203,8 @@ fn live(operations: &[u8]) {
             7 if !flying.is_empty() => {
                 let assignment = flying.swap_remove(usize::from(with) % flying.len());
                 let is_permanent = with % 3 == 0;
-                if is_permanent || assignment.failed_attempts == 4 && !assignment.is_refresh {
+                // A page that was there may be there again: it waits for its next recrawl.
+                if !assignment.is_refresh && (is_permanent || assignment.failed_attempts == 4) {
                     model.gone.insert(assignment.url);
                 }
                 let failure = Failure { kind: FailureKind::Timeout, retry_after_ms: None, is_permanent };
