@@ -48,7 +48,7 @@ impl Output {
         let failed = |error: io::Error| Failure::io("create", path, &error);
         // A link is written through, and may lead into a store.
         let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = target::folder_of(&target);
         target::refuse_store(folder)?;
         let name = path.display().to_string();
         let there = fs::metadata(&target).ok();

@@ -53,7 +53,7 @@ impl Folder {
 
     /// The one file at `path`.
     pub fn file(path: &Path, overwrite: bool) -> Result<Folder, Failure> {
-        let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = folder_of(path);
         refuse_store(folder)?;
         let name = path.file_name().and_then(|name| name.to_str());
         let Some(name) = name.filter(|_| !path.is_dir()) else {
@@ -76,6 +76,11 @@ fn opened(path: &Path) -> PathBuf {
     let mut open = path.to_owned().into_os_string();
     open.push(OPEN);
     open.into()
+}
+
+/// The folder in which `path` is to be: this one for a bare name.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Refuses a folder that is a store's, or lies in one: a store's files are its own.

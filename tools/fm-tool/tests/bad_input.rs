@@ -252,6 +252,11 @@ fn output_is_not_written_over_a_stores_own_files() {
     for verb in [&["backup", folder][..], &["copy", folder], &["copy", folder, "--compact"], &["repair", folder]] {
         bench.run(verb[0], &verb[1..]).ended(2).said("lies in a store");
     }
+    // A bare name is one in the folder where the user is.
+    for verb in [&["backup", "sub"][..], &["copy", "sub"], &["copy", "sub", "--compact"], &["repair", "sub"]] {
+        let mut command = bench.command(verb[0]);
+        run(command.args(&verb[1..]).current_dir(bench.store())).ended(2).said("lies in a store");
+    }
     assert!(files(&bench.store()) == before && link.is_symlink());
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use filemap_core::{Error, Loss, Options, RepairReport, RepairTo, Store};
 use serde_json::{Map, Value, json};
@@ -48,7 +48,7 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let named = args.rule.as_ref().map(|rule| named(rule)).transpose()?;
-    args.target.as_deref().and_then(Path::parent).map_or(Ok(()), target::refuse_store)?;
+    args.target.as_deref().map_or(Ok(()), |to| target::refuse_store(target::folder_of(to)))?;
     if args.in_place && !args.yes && !agreed(args)? {
         words::say("nothing was changed");
         return Ok(Outcome::Refused);
