@@ -13,7 +13,7 @@ const LEAF_FILL: f64 = std::f64::consts::LN_2;
 const FULLEST_LEAF_MEAN: f64 = 178.0;
 const PAGE_BYTES: f64 = 4096.0;
 const NODE_ENTRIES: f64 = 508.0;
-/// Words of the index's filter, and the default of `filter_memory_bytes`.
+/// Bytes of the index's filter for an entry of the directory, and the default of `filter_memory_bytes`.
 const FILTER_BYTES_AN_ENTRY: f64 = 192.0;
 const FILTER_BYTES_MAX: f64 = 67_108_864.0;
 /// Pages that wait for a superblock before they may be reused, as a part of all.

@@ -6,6 +6,8 @@ use std::io;
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
 
+#[cfg(not(filemap_loom))]
+use crate::memory;
 use crate::{Map, Word};
 
 /// A mapping, seen as atomic words: of a file, shared, and read-only but for the one kind that [`OsMap::writable`] makes; or of memory that
@@ -74,11 +76,7 @@ impl LargeWords {
     #[cfg(not(filemap_loom))]
     pub fn zeroed(words: usize) -> io::Result<LargeWords> {
         let bytes = words.checked_mul(8).ok_or(io::ErrorKind::OutOfMemory)?;
-        let raw = MmapRaw::from(memmap2::MmapMut::map_anon(bytes)?);
-        // A wish: a system that knows no such pages says so.
-        #[cfg(target_os = "linux")]
-        let _ = raw.advise(Advice::HugePage);
-        Ok(LargeWords(OsMap { raw, words }))
+        Ok(LargeWords(OsMap { raw: memory::mapped(bytes)?.into(), words }))
     }
 
     /// The same, of the checker's words.

@@ -5,6 +5,7 @@
 //! these only while it has some; without them all is as it was.
 
 use std::fmt;
+use std::io;
 use std::ops::{Deref, DerefMut};
 
 use memmap2::MmapMut;
@@ -21,14 +22,20 @@ enum Bytes {
 impl LargeMemory {
     /// So many bytes; a multiple of two megabytes can have large pages.
     pub fn zeroed(len: usize) -> LargeMemory {
-        let Ok(mapped) = MmapMut::map_anon(len) else {
-            return LargeMemory(Bytes::Allocated(vec![0; len].into_boxed_slice()));
-        };
-        // A wish: a system that knows no such pages says so.
-        #[cfg(target_os = "linux")]
-        let _ = mapped.advise(memmap2::Advice::HugePage);
-        LargeMemory(Bytes::Mapped(mapped))
+        LargeMemory(match mapped(len) {
+            Ok(mapped) => Bytes::Mapped(mapped),
+            Err(_) => Bytes::Allocated(vec![0; len].into_boxed_slice()),
+        })
     }
+}
+
+/// So many bytes of the process's own, in large pages where there are any.
+pub(crate) fn mapped(len: usize) -> io::Result<MmapMut> {
+    let mapped = MmapMut::map_anon(len)?;
+    // A wish: a system that knows no such pages says so.
+    #[cfg(target_os = "linux")]
+    let _ = mapped.advise(memmap2::Advice::HugePage);
+    Ok(mapped)
 }
 
 impl Deref for LargeMemory {

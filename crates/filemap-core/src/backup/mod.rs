@@ -222,7 +222,7 @@ impl Run<'_, '_> {
         let is_newest = || Ok(shared.superblock.newest_whole(&*shared.dir)?.epoch == epoch);
         let file = recover::open_index(&*shared.dir, Access::Read, &superblock)?;
         let seed = recover::index_seed(&superblock);
-        let loaded = load(file, seed, Owner::Other, superblock.index, epoch, &shared.options.limits, 0)?;
+        let loaded = load(file, seed, Owner::Other, superblock.index, epoch, &shared.options.limits)?;
         let accounts = recover::accounts(&loaded, superblock.index)?;
         drop(loaded);
         shared.segments.look_anew()?;

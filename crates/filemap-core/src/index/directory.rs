@@ -107,9 +107,9 @@ impl Directory {
         self.entries[at].fetch_or(VERIFIED, Ordering::Release);
     }
 
-    /// Whether the page of an entry that was checked may have a hash.
-    pub(super) fn may_have(&self, at: usize, hash: u64) -> bool {
-        self.filter.as_ref().is_none_or(|filter| filter.may_have(at, filter::bits(hash)))
+    /// Whether it is known of a hash that its page has it not.
+    pub(super) fn lacks(&self, at: usize, hash: u64) -> bool {
+        self.is_verified(at) && self.filter.as_ref().is_some_and(|filter| !filter.may_have(at, filter::bits(hash)))
     }
 
     /// Those of a leaf's slots that belong to a run of entries of the leaf, each with its entry, as the filter wants them.

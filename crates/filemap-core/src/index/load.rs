@@ -15,8 +15,7 @@ use crate::format::superblock::IndexRoot;
 use crate::format::{PAGE_BYTES, names};
 use crate::limits::Limits;
 
-/// Loads the index of a superblock's `root` and `epoch`, from which its owner makes an [`IndexWriter`](super::IndexWriter). One whose owner is
-/// another process has no filter, whatever it may take.
+/// Loads the index of a superblock's `root` and `epoch`, from which its owner makes an [`IndexWriter`](super::IndexWriter).
 ///
 /// # Errors
 /// `Corrupt` when the file is shorter than the root says, or a node page is damaged or inconsistent.
@@ -27,14 +26,17 @@ pub(crate) fn load(
     root: IndexRoot,
     epoch: u64,
     limits: &Limits,
-    filter_bytes_max: u64,
 ) -> Result<Loaded> {
     let corrupt = |page: u64, what: &str| Error::corrupt(names::INDEX, page * PAGE_BYTES as u64, what);
     let len = file.len().map_err(|e| Error::io("measure", names::INDEX, e))?;
     if len / (PAGE_BYTES as u64) < root.pages || root.pages == 0 {
         return Err(corrupt(len / PAGE_BYTES as u64, "file is shorter than the superblock says"));
     }
-    if owner == Owner::Us {
+    let filter_bytes_max = match owner {
+        Owner::Us { filter_bytes_max } => filter_bytes_max,
+        Owner::Other => 0,
+    };
+    if owner != Owner::Other {
         drop_failed_writes(&*file, root.pages * PAGE_BYTES as u64);
     }
     if !(MIN_DEPTH..=MAX_DEPTH.min(40)).contains(&root.depth) {
@@ -43,7 +45,6 @@ pub(crate) fn load(
     if root.root != 0 && 1 << root.depth > root.pages * CAPACITY as u64 {
         return Err(corrupt(0, "directory is larger than the file"));
     }
-    let filter_bytes_max = if owner == Owner::Us { filter_bytes_max } else { 0 };
     let loader = Loader { file: &*file, seed, pages: root.pages, epoch };
     let (levels, directory) = if root.root == 0 {
         (Vec::new(), Directory::empty(epoch, filter_bytes_max))

@@ -60,8 +60,8 @@ impl Candidates {
 /// Who else writes the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// This handle is the writer: pages change only by its own checkpoints.
-    Us,
+    /// This handle is the writer: pages change only by its own checkpoints. So it may have a filter, of so many bytes at most.
+    Us { filter_bytes_max: u64 },
     /// Another process: a page may be reused at any time, and is checked at every lookup.
     Other,
 }
@@ -157,12 +157,11 @@ impl Index {
                 Err(_) => Lookup::Stale(entry.page),
             });
         }
-        let is_verified = directory.is_verified(at);
-        if is_verified && !directory.may_have(at, hash) {
+        if directory.lacks(at, hash) {
             return Ok(Lookup::Found(Candidates::default()));
         }
         let words = self.extents.page(entry.page)?;
-        if !is_verified {
+        if !directory.is_verified(at) {
             let prefix = hash >> (64 - entry.depth);
             let slots = self
                 .checked(entry, prefix, u64::MAX, words)
@@ -193,18 +192,22 @@ impl Index {
     /// Starts reading the page of a hash, without waiting. Returns the last hash that the same page serves.
     pub(crate) fn will_need(&self, hash: u64) -> u64 {
         let (_, entry) = self.directory.load().find(hash);
-        if entry.page != 0 {
-            self.file.advise(Advice::WillNeed, u64::from(entry.page) * PAGE_BYTES as u64, PAGE_BYTES as u64);
-        }
+        self.read_ahead(entry);
         hash | u64::MAX >> entry.depth
     }
 
-    /// The same, unless the filter says that the hash is not there.
+    /// Starts reading the page of a hash, without waiting, unless a lookup would not read it.
     pub(crate) fn will_look(&self, hash: u64) {
         let directory = self.directory.load();
-        let (at, _) = directory.find(hash);
-        if !directory.is_verified(at) || directory.may_have(at, hash) {
-            self.will_need(hash);
+        let (at, entry) = directory.find(hash);
+        if !directory.lacks(at, hash) {
+            self.read_ahead(entry);
+        }
+    }
+
+    fn read_ahead(&self, entry: Entry) {
+        if entry.page != 0 {
+            self.file.advise(Advice::WillNeed, u64::from(entry.page) * PAGE_BYTES as u64, PAGE_BYTES as u64);
         }
     }
 
@@ -226,7 +229,7 @@ impl Index {
     /// A number that stays the same for as long as the directory is that of one superblock; `None` between two.
     pub(crate) fn settled(&self) -> Option<u64> {
         match self.owner {
-            Owner::Us => Some(self.reuse.load(Ordering::Acquire)).filter(|n| n % 2 == 0),
+            Owner::Us { .. } => Some(self.reuse.load(Ordering::Acquire)).filter(|n| n % 2 == 0),
             Owner::Other => Some(self.directory.load().epoch()),
         }
     }

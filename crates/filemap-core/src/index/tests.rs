@@ -8,7 +8,7 @@ use filemap_io::{Access, Dir, File, OsDir};
 use super::*;
 
 fn open(file: &Arc<dyn File>, root: IndexRoot, epoch: u64) -> (Arc<Index>, IndexWriter) {
-    let loaded = load(Arc::clone(file), SEED, Owner::Us, root, epoch, &Limits::default(), u64::MAX).unwrap();
+    let loaded = load(Arc::clone(file), SEED, US, root, epoch, &Limits::default()).unwrap();
     let index = Arc::clone(&loaded.index);
     (index, IndexWriter::new(loaded, root, epoch + 1, Limits::default()))
 }
@@ -19,6 +19,7 @@ use crate::format::location::{Location, SizeClass};
 use crate::format::superblock::IndexRoot;
 
 const SEED: u32 = 9;
+const US: Owner = Owner::Us { filter_bytes_max: u64::MAX };
 
 fn file() -> (tempfile::TempDir, Arc<dyn File>) {
     let temp = tempfile::tempdir().unwrap();
@@ -106,8 +107,7 @@ fn it_agrees_with_a_map_through_growth_removal_and_reopening() {
             };
         }
         assert_eq!(root.keys, model.len() as u64);
-        let again =
-            load(Arc::clone(&file), SEED, Owner::Other, root, epoch, &Limits::default(), u64::MAX).unwrap().index;
+        let again = load(Arc::clone(&file), SEED, Owner::Other, root, epoch, &Limits::default()).unwrap().index;
         for i in 1..next + 50 {
             let want: Vec<u64> = model.get(&hash(i)).copied().into_iter().collect();
             assert_eq!(found(&index, hash(i)), want);
@@ -145,8 +145,7 @@ fn what_the_last_durable_root_names_is_untouched_until_the_next_is_durable() {
     let mut stages = 0;
     let mut last = durable;
     apply(&mut writer, &second, &mut |root, epoch| {
-        let index =
-            load(Arc::clone(&file), SEED, Owner::Us, last.0, last.1, &Limits::default(), u64::MAX).unwrap().index;
+        let index = load(Arc::clone(&file), SEED, US, last.0, last.1, &Limits::default()).unwrap().index;
         for i in (1..80_000).step_by(97) {
             let keys = found(&index, hash(i));
             assert!(keys == [i] || keys == [i + 1_000_000], "{i}: {keys:?}");
@@ -229,7 +228,7 @@ fn a_damaged_page_is_an_error_and_not_a_miss() {
         let at = page * PAGE_BYTES as u64 + 100;
         file.read_at(&mut byte, at).unwrap();
         file.write_at(&[byte[0] ^ 1], at).unwrap();
-        match load(Arc::clone(&file), SEED, Owner::Us, durable.0, durable.1, &Limits::default(), u64::MAX) {
+        match load(Arc::clone(&file), SEED, US, durable.0, durable.1, &Limits::default()) {
             Err(e) => assert!(e.is_corrupt()),
             Ok(loaded) => {
                 let index = loaded.index;
@@ -307,8 +306,7 @@ fn an_index_that_grows_and_shrinks_again_and_again_is_what_a_map_is() {
             assert_eq!((root.leaves, root.depth), (0, MIN_DEPTH));
             assert!(file.allocated_bytes().unwrap() < 200 * PAGE_BYTES as u64);
         }
-        let again =
-            load(Arc::clone(&file), SEED, Owner::Other, root, epoch, &Limits::default(), u64::MAX).unwrap().index;
+        let again = load(Arc::clone(&file), SEED, Owner::Other, root, epoch, &Limits::default()).unwrap().index;
         for i in 1..60_000 {
             let want: Vec<u64> = model.get(&hash(i)).copied().into_iter().collect();
             assert_eq!(found(&index, hash(i)), want);
@@ -341,7 +339,7 @@ fn the_filter_hides_no_key_and_nearly_all_that_are_not_there() {
     let passed = |index: &Index, keys: u64| {
         assert!((1..keys).all(|i| found(index, hash(i)) == [i]));
         let directory = index.directory.load();
-        let passed = (1..=20_000).filter(|i| directory.may_have(directory.find(hash(keys + i)).0, hash(keys + i)));
+        let passed = (1..=20_000).filter(|i| !directory.lacks(directory.find(hash(keys + i)).0, hash(keys + i)));
         passed.count()
     };
     let (mut keys, mut most, mut depths) = (1, 0, std::collections::BTreeSet::new());
@@ -352,8 +350,7 @@ fn the_filter_hides_no_key_and_nearly_all_that_are_not_there() {
         keys += more;
         depths.insert(index.directory.load().depth());
         most = most.max(passed(&index, keys));
-        let again =
-            load(Arc::clone(&file), SEED, Owner::Us, durable.0, durable.1, &Limits::default(), u64::MAX).unwrap();
+        let again = load(Arc::clone(&file), SEED, US, durable.0, durable.1, &Limits::default()).unwrap();
         most = most.max(passed(&again.index, keys));
         assert!(most > 0, "it cannot know all of them");
     }
@@ -372,7 +369,7 @@ fn the_filter_hides_no_key_and_nearly_all_that_are_not_there() {
     }
     let directory = index.directory.load();
     let strangers = (1..=20_000).map(|i| hash(next + i));
-    let passed = strangers.filter(|hash| directory.may_have(directory.find(*hash).0, *hash)).count();
+    let passed = strangers.filter(|hash| !directory.lacks(directory.find(*hash).0, *hash)).count();
     assert!(directory.depth() == depth && passed < 2_000, "{passed} of 20,000");
 }
 
@@ -380,9 +377,9 @@ fn the_filter_hides_no_key_and_nearly_all_that_are_not_there() {
 fn a_filter_takes_no_more_memory_than_it_may_and_a_foreign_index_has_none() {
     let (_temp, file) = file();
     let bytes_max = 30_000;
-    let open =
-        |root, epoch, owner| load(Arc::clone(&file), SEED, owner, root, epoch, &Limits::default(), bytes_max).unwrap();
-    let loaded = open(IndexRoot::empty(), 1, Owner::Us);
+    let us = Owner::Us { filter_bytes_max: bytes_max };
+    let open = |root, epoch, owner| load(Arc::clone(&file), SEED, owner, root, epoch, &Limits::default()).unwrap();
+    let loaded = open(IndexRoot::empty(), 1, us);
     let index = Arc::clone(&loaded.index);
     let mut writer = IndexWriter::new(loaded, IndexRoot::empty(), 2, Limits::default());
     let mut durable = (IndexRoot::empty(), 1);
@@ -392,7 +389,7 @@ fn a_filter_takes_no_more_memory_than_it_may_and_a_foreign_index_has_none() {
         apply(&mut writer, &batch, &mut |r, e| durable = (r, e));
         assert_eq!(index.filter_bytes() > 0, has_one);
         assert!(index.filter_bytes() <= bytes_max);
-        assert_eq!(open(durable.0, durable.1, Owner::Us).index.filter_bytes(), index.filter_bytes());
+        assert_eq!(open(durable.0, durable.1, us).index.filter_bytes(), index.filter_bytes());
         let foreign = open(durable.0, durable.1, Owner::Other).index;
         assert_eq!(foreign.filter_bytes(), 0);
         assert!(keys.clone().all(|i| found(&index, hash(i)) == [i] && found(&foreign, hash(i)) == [i]));

@@ -300,7 +300,7 @@ fn missing(dir: &dyn Dir, superblock: Option<&Superblock>, found: &[Found], limi
     let table = || {
         let file = recover::open_index(dir, Access::Read, superblock)?;
         let seed = recover::index_seed(superblock);
-        let loaded = load(file, seed, Owner::Other, superblock.index, superblock.epoch, limits, 0)?;
+        let loaded = load(file, seed, Owner::Other, superblock.index, superblock.epoch, limits)?;
         recover::accounts(&loaded, superblock.index)
     };
     let accounts = table().unwrap_or_default();

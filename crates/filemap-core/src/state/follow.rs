@@ -111,7 +111,6 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
             current.index,
             current.epoch,
             &options.limits,
-            0,
         ) {
             // The writer may have reused a node page since the superblock was read: then there is a newer one.
             Err(e) if e.is_corrupt() => {
@@ -246,7 +245,7 @@ impl Shared {
         self.keys.rescan(newest)?;
         let file = recover::open_index(&*self.dir, Access::Read, newest)?;
         let seed = recover::index_seed(newest);
-        let loaded = load(file, seed, Owner::Other, newest.index, newest.epoch, &self.options.limits, 0)?;
+        let loaded = load(file, seed, Owner::Other, newest.index, newest.epoch, &self.options.limits)?;
         let accounts = recover::accounts(&loaded, newest.index)?;
         self.indexed_time_ms.store(newest.max_time_ms, Ordering::Release);
         self.index.follow(&loaded.index);

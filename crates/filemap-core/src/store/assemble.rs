@@ -40,8 +40,8 @@ impl Files {
         let keys = KeyLog::open(Arc::clone(dir), access, current, Bounds::of_keys(options))?;
         let file = recover::open_index(&**dir, access, current)?;
         let seed = recover::index_seed(current);
-        let loaded =
-            load(file, seed, Owner::Us, current.index, current.epoch, &options.limits, options.filter_memory_bytes)?;
+        let owner = Owner::Us { filter_bytes_max: options.filter_memory_bytes };
+        let loaded = load(file, seed, owner, current.index, current.epoch, &options.limits)?;
         Ok(Files { segments, keys, loaded })
     }
 }
