@@ -124,8 +124,8 @@ pub(crate) fn guarded(fault: Option<Fault>, run: impl FnOnce() -> Result<(), Str
 pub fn catch(fault: Fault, states: u64) -> Option<(u64, Violation)> {
     let mut count = Count::default();
     for seed in 1.. {
-        // In turns with the calls that fail, of which each string has hundreds.
-        let (run, result) = match seed % 4 {
+        // In turns with the calls that fail, of which each string has hundreds, and that take as many runs.
+        let (run, result) = match seed % 8 {
             3 => failing::run_counted(seed, Some(fault)),
             _ => run_counted(seed, Some(fault)),
         };

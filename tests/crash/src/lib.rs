@@ -22,6 +22,10 @@ mod oracle;
 pub mod small;
 mod world;
 
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
 /// Something that must not be: what, and the command that shows it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
@@ -58,4 +62,41 @@ impl Count {
         self.in_recovery += other.in_recovery;
         self.failures += other.failures;
     }
+}
+
+/// Runs numbers by so many threads, until they are used up, enough states were judged, or something was violated.
+///
+/// # Errors
+/// The first violation.
+pub fn each(
+    threads: usize,
+    numbers: Range<u64>,
+    enough: u64,
+    run: impl Fn(u64) -> Result<Count, Violation> + Sync,
+) -> Result<Count, Violation> {
+    let next = AtomicU64::new(numbers.start);
+    let total = Mutex::new((Count::default(), None));
+    std::thread::scope(|s| {
+        for _ in 0..threads.max(1) {
+            s.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    {
+                        let total = total.lock().unwrap_or_else(PoisonError::into_inner);
+                        if number >= numbers.end || total.0.states >= enough || total.1.is_some() {
+                            return;
+                        }
+                    }
+                    let result = run(number);
+                    let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+                    match result {
+                        Ok(count) => total.0.add(count),
+                        Err(violation) => total.1 = total.1.take().or(Some(violation)),
+                    }
+                }
+            });
+        }
+    });
+    let (count, violation) = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+    violation.map_or(Ok(count), Err)
 }

@@ -4,12 +4,11 @@
 use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
 use filemap_core::sim::Fault;
-use filemap_crash::{Count, Violation, failing, hunt, small};
+use filemap_crash::{Count, Violation, each, failing, hunt, small};
 
 /// Crash tests of FileMap on a simulated disk.
 #[derive(Parser)]
@@ -98,15 +97,15 @@ fn main() -> ExitCode {
 }
 
 fn random(threads: usize, seeds: Range<u64>, states: u64) -> bool {
-    report("random strings", || all(threads, seeds, states, |seed| hunt::run(seed, None)))
+    report("random strings", || each(threads, seeds, states, |seed| hunt::run(seed, None)))
 }
 
 fn every_small(threads: usize) -> bool {
-    report("small worlds", || all(threads, 0..small::strings(), u64::MAX, |n| small::run(&small::string(n))))
+    report("small worlds", || each(threads, 0..small::strings(), u64::MAX, |n| small::run(&small::string(n))))
 }
 
 fn failures(threads: usize, seeds: Range<u64>) -> bool {
-    report("failing calls", || all(threads, seeds, u64::MAX, failing::run))
+    report("failing calls", || each(threads, seeds, u64::MAX, failing::run))
 }
 
 /// Runs something, prints what it has looked at, and says whether it found nothing.
@@ -131,64 +130,25 @@ fn report(what: &str, run: impl FnOnce() -> Result<Count, Violation>) -> bool {
     }
 }
 
-/// Runs numbers until they are used up, enough states were judged, or something was violated.
-fn all(
-    threads: usize,
-    numbers: Range<u64>,
-    enough: u64,
-    run: impl Fn(u64) -> Result<Count, Violation> + Sync,
-) -> Result<Count, Violation> {
-    let next = AtomicU64::new(numbers.start);
-    let total = Mutex::new((Count::default(), None));
-    std::thread::scope(|s| {
-        for _ in 0..threads.max(1) {
-            s.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    {
-                        let total = total.lock().unwrap_or_else(PoisonError::into_inner);
-                        if number >= numbers.end || total.0.states >= enough || total.1.is_some() {
-                            return;
-                        }
-                    }
-                    let result = run(number);
-                    let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
-                    match result {
-                        Ok(count) => total.0.add(count),
-                        Err(violation) => total.1 = total.1.take().or(Some(violation)),
-                    }
-                }
-            });
-        }
-    });
-    let (count, violation) = total.into_inner().unwrap_or_else(PoisonError::into_inner);
-    violation.map_or(Ok(count), Err)
-}
-
 /// Whether every planted fault was caught.
 fn faults(threads: usize, states: u64, only: &str) -> bool {
     let planted: Vec<Fault> = Fault::ALL.into_iter().filter(|f| format!("{f:?}").contains(only)).collect();
-    let next = AtomicU64::new(0);
     let missed = AtomicU64::new(0);
-    std::thread::scope(|s| {
-        for _ in 0..threads.max(1) {
-            s.spawn(|| {
-                while let Some(&fault) = planted.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
-                    match hunt::catch(fault, states) {
-                        Some((after, violation)) => {
-                            let what: String = violation.what.chars().take(90).collect();
-                            println!("{fault:?}: caught after {after} states: {what}");
-                        }
-                        None => {
-                            missed.fetch_add(1, Ordering::Relaxed);
-                            println!("{fault:?}: NOT CAUGHT in {states} states");
-                        }
-                    }
-                }
-            });
+    let all = each(threads, 0..planted.len() as u64, u64::MAX, |number| {
+        let fault = planted[number as usize];
+        match hunt::catch(fault, states) {
+            Some((after, violation)) => {
+                let what: String = violation.what.chars().take(90).collect();
+                println!("{fault:?}: caught after {after} states: {what}");
+            }
+            None => {
+                missed.fetch_add(1, Ordering::Relaxed);
+                println!("{fault:?}: NOT CAUGHT in {states} states");
+            }
         }
+        Ok(Count::default())
     });
     let missed = missed.load(Ordering::Relaxed);
     println!("{} faults planted, {} caught", planted.len(), planted.len() as u64 - missed);
-    missed == 0 && !planted.is_empty()
+    all.is_ok() && missed == 0 && !planted.is_empty()
 }

@@ -1,14 +1,15 @@
 //! A bounded run of each kind, for every `cargo test`; CI and the soak run more of the same with the package's command.
 
 use filemap_core::sim::Fault;
-use filemap_crash::{Count, failing, hunt, small};
+use filemap_crash::{Count, Violation, each, failing, hunt, small};
+
+/// As many as a small machine has cores.
+const THREADS: usize = 2;
 
 #[test]
 fn random_strings_over_three_generations_of_crashes_lose_nothing() {
-    let mut count = Count::default();
-    for seed in 1..101 {
-        count.add(hunt::run(seed, None).unwrap_or_else(|violation| panic!("{violation}")));
-    }
+    let count = each(THREADS, 1..101, u64::MAX, |seed| hunt::run(seed, None));
+    let count = count.unwrap_or_else(|violation| panic!("{violation}"));
     assert!(count.states > 50_000 && count.in_recovery > 1000 && count.failures > 50, "{count:?}");
 }
 
@@ -33,8 +34,16 @@ fn every_call_may_fail() {
 
 #[test]
 fn each_planted_fault_is_caught_within_forty_thousand_states() {
-    let missed: Vec<Fault> = Fault::ALL.into_iter().filter(|&f| hunt::catch(f, 40_000).is_none()).collect();
-    assert!(missed.is_empty(), "{missed:?}");
+    let catch = |number| {
+        let fault = Fault::ALL[number as usize];
+        let violation = || Violation {
+            what: format!("{fault:?} is not caught"),
+            repeat: format!("cargo run --release -p filemap-crash -- faults --only {fault:?}"),
+        };
+        hunt::catch(fault, 40_000).map(|_| Count::default()).ok_or_else(violation)
+    };
+    let caught = each(THREADS, 0..Fault::ALL.len() as u64, u64::MAX, catch);
+    caught.unwrap_or_else(|violation| panic!("{violation}"));
     assert!(Fault::ALL.len() >= 10);
 }
 
