@@ -10,7 +10,7 @@ use crate::address::Address;
 #[derive(clap::Args, Clone, Debug)]
 pub struct Selection {
     /// Only those of this host
-    #[arg(long)]
+    #[arg(long, value_parser = host)]
     host: Option<String>,
     /// Only those whose canonical form begins so
     #[arg(long)]
@@ -49,9 +49,32 @@ impl Selection {
     }
 }
 
+/// Reads a host's name, alone: nothing is of a host that has a scheme, a port or a path, and nothing found would look like an answer.
+pub fn host(text: &str) -> Result<String, String> {
+    // The colons within an IPv6 address are none of a port.
+    let has_port = text.rsplit_once(':').is_some_and(|(name, _)| !name.contains(':') || name.ends_with(']'));
+    let has_more = text.contains(['/', '?', '#', '@', '\\']) || text.contains(char::is_whitespace);
+    if text.is_empty() || has_port || has_more {
+        return Err(format!(
+            "`{text}` is no host; write its name alone, for instance example.com, which is of any scheme and port"
+        ));
+    }
+    Ok(text.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_is_a_name_or_an_address_and_nothing_else() {
+        let hosts =
+            ["example.com", "EXAMPLE.com.", "b\u{fc}cher.example", "127.0.0.1", "[::1]", "::1", "a_b", "localhost"];
+        assert!(hosts.iter().all(|text| host(text).as_deref() == Ok(text)));
+        let others =
+            ["", "http://example.com/", "example.com/x", "example.com:80", "[::1]:80", "u@example.com", "a b", "a\\b"];
+        assert!(others.iter().all(|text| host(text).is_err_and(|what| what.contains("write its name alone"))));
+    }
 
     fn chosen(host: Option<&str>, prefix: Option<&str>) -> Vec<&'static str> {
         let prefix = prefix.map(|prefix| Address::from(std::ffi::OsString::from(prefix)));

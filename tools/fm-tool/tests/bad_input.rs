@@ -290,3 +290,13 @@ fn a_file_is_replaced_by_a_whole_page_or_not_at_all() {
         "no half file is left beside it and the store"
     );
 }
+
+#[test]
+fn a_host_that_is_no_name_is_an_error_and_not_an_empty_answer() {
+    let bench = Bench::new();
+    bench.run("import", &[&warc("example.warc.gz")]).ended(0);
+    for verb in ["ls", "dump"] {
+        bench.run(verb, &["--host", "http://example.com/"]).ended(2).said("is no host; write its name alone");
+        assert!(!bench.run(verb, &["--host", "example.com"]).ended(0).out.is_empty());
+    }
+}

@@ -19,7 +19,7 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::target::{Folder, Stream};
 use crate::words::{count, size};
-use crate::{amount, interrupt, opening, time, words};
+use crate::{amount, interrupt, opening, selection, time, words};
 
 const AFTER_HELP: &str = "\
 JSON Lines go to standard output or to one file; `load` reads them back. WARC files, their index and plain\n\
@@ -68,7 +68,7 @@ pub struct Args {
 #[derive(clap::Args)]
 struct Selected {
     /// Only pages of this host
-    #[arg(long)]
+    #[arg(long, value_parser = selection::host)]
     host: Option<String>,
     /// And of its subdomains
     #[arg(long, requires = "host")]
