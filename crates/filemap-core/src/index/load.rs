@@ -33,12 +33,12 @@ pub(crate) fn load(
         return Err(corrupt(len / PAGE_BYTES as u64, "file is shorter than the superblock says"));
     }
     let filter_bytes_max = match owner {
-        Owner::Us { filter_bytes_max } => filter_bytes_max,
+        Owner::Us { filter_bytes_max } => {
+            drop_failed_writes(&*file, root.pages * PAGE_BYTES as u64);
+            filter_bytes_max
+        }
         Owner::Other => 0,
     };
-    if owner != Owner::Other {
-        drop_failed_writes(&*file, root.pages * PAGE_BYTES as u64);
-    }
     if !(MIN_DEPTH..=MAX_DEPTH.min(40)).contains(&root.depth) {
         return Err(corrupt(0, "depth of the directory is out of range"));
     }
