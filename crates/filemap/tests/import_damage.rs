@@ -186,6 +186,37 @@ fn a_damaged_dictionary_is_told_and_what_needs_none_is_read() {
 }
 
 #[test]
+fn damage_to_a_frame_that_is_to_be_skipped_costs_no_record() {
+    let frame = [&[0x5c, 0x2a, 0x4d, 0x18, 40, 0, 0, 0][..], &[7; 40]].concat();
+    for pack in [gz as fn(&[u8]) -> Vec<u8>, |bytes| zst(bytes, b"")] {
+        let [a, b, c] = members(pack);
+        let file = [&a[..], &frame, &b, &c, &frame].concat();
+        let is_told = |problems: &[Problem], from: usize| {
+            let places: Vec<u64> = problems.iter().map(|problem| problem.place.offset).collect();
+            assert!(places.is_empty() || places == [from as u64], "{problems:?}");
+            !places.is_empty()
+        };
+        assert_eq!((found(&file).0.len(), found(&file).1.len()), (3, 0));
+        for at in a.len()..a.len() + frame.len() {
+            for bit in 0..8 {
+                let mut damaged = file.clone();
+                damaged[at] ^= 1 << bit;
+                let (ids, problems) = found(&damaged);
+                assert_eq!(ids, ["<urn:a>", "<urn:b>", "<urn:c>"], "byte {at} bit {bit}: {problems:?}");
+                // Its other numbers mean the same, and its content means nothing.
+                let means_nothing = at == a.len() && bit < 4 || at >= a.len() + 8;
+                assert_eq!(is_told(&problems, a.len()), !means_nothing, "byte {at} bit {bit}: {problems:?}");
+            }
+        }
+        let last = file.len() - frame.len();
+        for cut in last + 1..file.len() {
+            let (ids, problems) = found(&file[..cut]);
+            assert!(ids.len() == 3 && is_told(&problems, last), "cut at {cut}: {ids:?} {problems:?}");
+        }
+    }
+}
+
+#[test]
 fn what_is_no_warc_file_at_all_is_told() {
     let cases: [(&str, Vec<u8>); 6] = [
         ("empty", Vec::new()),
@@ -223,7 +254,7 @@ proptest! {
     fn any_bytes_behind_a_magic_are_read_to_their_end(
         magic in prop_oneof![
             Just(&b"\x1f\x8b\x08\0\0\0\0\0\0\x03"[..]), Just(&b"\x28\xb5\x2f\xfd"[..]), Just(&b"\x5d\x2a\x4d\x18"[..]),
-            Just(&b"WARC/1.0\r\n"[..]), Just(&b"WARC/1.0\r\nContent-Length: 5\r\n\r\n"[..])
+            Just(&b"\x5c\x2a\x4d\x18"[..]), Just(&b"\x50\x2a\x4d\x18\x09\0\0\0"[..]), Just(&b"WARC/1.0\r\n"[..]), Just(&b"WARC/1.0\r\nContent-Length: 5\r\n\r\n"[..])
         ],
         file in proptest::collection::vec(any::<u8>(), 0..500),
     ) {

@@ -204,12 +204,11 @@ impl<R: Read> Members<R> {
                         return Ok(Opened::BadDictionary { from });
                     }
                 },
-                zstd::Begins::Skippable => {
-                    if !zstd::skip_frame(&mut self.input)? {
-                        let bytes = self.input.offset() - from;
-                        return Ok(Opened::Garbage { from, bytes });
-                    }
-                }
+                zstd::Begins::Skippable => match zstd::skippable_bytes(&mut self.input)? {
+                    Some(bytes) if leads_on(&self.input.ensure(bytes + 16)?[bytes..]) => self.input.consume(bytes),
+                    // Its length may be wrong: what it would take is searched.
+                    _ => self.lost = true,
+                },
                 zstd::Begins::Frame => return self.enter(Codec::Zstd),
                 zstd::Begins::Nothing if gzip::begins(next) => return self.enter(Codec::Gzip),
                 zstd::Begins::Nothing if record_begins(next) => return self.enter(Codec::Plain),
@@ -402,6 +401,11 @@ impl<R: Read> Members<R> {
         }
         Ok(false)
     }
+}
+
+/// Whether a member may begin here, or the file ends.
+fn leads_on(bytes: &[u8]) -> bool {
+    bytes.is_empty() || zstd::begins(bytes) != zstd::Begins::Nothing || gzip::begins(bytes) || record_begins(bytes)
 }
 
 /// Whether a member begins here and decodes as far as `bytes` go; plain text too, if that is looked for.

@@ -511,6 +511,7 @@ mod tests {
             (b"WARC/1.0\r\nA: b\r\n", 50_000),
             (&many_starts[..many_starts.len() - 9], 500),
             (b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x01\x10\x27\xef\xd8", 50_000),
+            (b"\x5c\x2a\x4d\x18\0\xff\0\0", 50_000),
         ] {
             let [once, twice] = [1, 2].map(|n| work_bytes(&unit.repeat(n * times)));
             assert!(twice <= 2 * once + (1 << 16), "{twice} after {once}: {:?}", unit[..10].escape_ascii());

@@ -19,6 +19,8 @@ const DICTIONARY_MAGIC: [u8; 4] = [0x5d, 0x2a, 0x4d, 0x18];
 /// A dictionary frame may hold this much, and decompress to [`MAX_DICTIONARY_BYTES`].
 const MAX_DICTIONARY_FRAME_BYTES: usize = 16 << 20;
 const MAX_DICTIONARY_BYTES: usize = 64 << 20;
+/// A skippable frame that says that it is longer has a wrong length.
+const MAX_SKIPPED_BYTES: u32 = 16 << 20;
 
 /// What begins here.
 #[derive(Debug, PartialEq, Eq)]
@@ -113,11 +115,11 @@ impl Zstd {
     }
 }
 
-/// Steps over the skippable frame at the start of `input`; whether it was whole.
-pub(super) fn skip_frame<R: Read>(input: &mut Input<R>) -> io::Result<bool> {
-    let Some(bytes) = frame_size(input)? else { return Ok(false) };
-    input.consume(8);
-    input.skip(u64::from(bytes))
+/// The length of the skippable frame at the start of `input`; `None` if it is not all there, or longer than any that somebody writes.
+pub(super) fn skippable_bytes<R: Read>(input: &mut Input<R>) -> io::Result<Option<usize>> {
+    let Some(size) = frame_size(input)?.filter(|size| *size <= MAX_SKIPPED_BYTES) else { return Ok(None) };
+    let bytes = 8 + size as usize;
+    Ok((input.ensure(bytes)?.len() >= bytes).then_some(bytes))
 }
 
 /// Reads the dictionary frame at the start of `input`; `None` if it is damaged, and then nothing is consumed but its
@@ -198,11 +200,14 @@ mod tests {
     }
 
     #[test]
-    fn skippable_frames_are_stepped_over() {
+    fn a_skippable_frame_has_a_length_if_all_of_it_is_there() {
         let frame = [&[0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"abc", b"rest"].concat();
         assert_eq!(begins(&frame), Begins::Skippable);
-        let mut input = Input::new(&frame[..]);
-        assert!(skip_frame(&mut input).expect("memory"));
-        assert_eq!(input.ensure(4).expect("memory"), b"rest");
+        for (end, expected) in [(frame.len(), Some(11)), (11, Some(11)), (10, None), (8, None), (7, None), (4, None)] {
+            assert_eq!(skippable_bytes(&mut Input::new(&frame[..end])).expect("memory"), expected, "{end}");
+        }
+        let mut long = [&frame[..4], &(MAX_SKIPPED_BYTES + 1).to_le_bytes()].concat();
+        long.resize(MAX_SKIPPED_BYTES as usize + 100, 0);
+        assert_eq!(skippable_bytes(&mut Input::new(&long[..])).expect("memory"), None);
     }
 }
