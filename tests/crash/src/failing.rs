@@ -26,19 +26,23 @@ pub const WAYS: [(Fault, bool); 7] = [
     (Fault::ShortWrite, true),
 ];
 
-/// Runs the string of a seed once for each of its calls and each way of failing.
+/// Runs the string of a seed once for each of its calls and each of the given ways of failing.
 ///
 /// # Errors
 /// The first violation.
-pub fn run(seed: u64) -> Result<Count, Violation> {
-    let (count, result) = run_counted(seed, None);
+pub fn run(seed: u64, ways: &[(Fault, bool)]) -> Result<Count, Violation> {
+    let (count, result) = run_counted(seed, ways, None);
     result.map(|()| count)
 }
 
 /// The same, with a fault planted or without.
-pub(crate) fn run_counted(seed: u64, fault: Option<sim::Fault>) -> (Count, Result<(), Violation>) {
+pub(crate) fn run_counted(
+    seed: u64,
+    ways: &[(Fault, bool)],
+    fault: Option<sim::Fault>,
+) -> (Count, Result<(), Violation>) {
     let mut count = Count { runs: 1, ..Count::default() };
-    let result = guarded(fault, || WAYS.into_iter().try_for_each(|way| every_call(seed, way, &mut count)));
+    let result = guarded(fault, || ways.iter().try_for_each(|way| every_call(seed, *way, &mut count)));
     let violation = |what| Violation {
         what,
         repeat: format!("cargo run --release -p filemap-crash -- fail --seed {seed} --runs 1"),

@@ -126,7 +126,7 @@ pub fn catch(fault: Fault, states: u64) -> Option<(u64, Violation)> {
     for seed in 1.. {
         // In turns with the calls that fail, of which each string has hundreds, and that take as many runs.
         let (run, result) = match seed % 8 {
-            3 => failing::run_counted(seed, Some(fault)),
+            3 => failing::run_counted(seed, &failing::WAYS, Some(fault)),
             _ => run_counted(seed, Some(fault)),
         };
         count.add(run);
