@@ -147,13 +147,30 @@ impl Pages {
     }
 
     /// URLs of which none was ever put, those of `first` and after.
-    pub fn absent(&self, first: u64, count: u64) -> Vec<Box<[u8]>> {
-        let mut url = Vec::new();
-        let absent = |number: u64| {
+    pub fn absent(&self, first: u64, count: u64) -> Urls {
+        let (mut url, mut urls) = (Vec::new(), Urls::default());
+        for number in first..first + count {
             self.source.url(ABSENT | number, &mut url);
-            url.as_slice().into()
-        };
-        (first..first + count).map(absent).collect()
+            urls.bytes.extend_from_slice(&url);
+            urls.ends.push(urls.bytes.len());
+        }
+        urls
+    }
+}
+
+/// URLs one behind the other: each by itself would lie where a load has left room, and reading it there would take longer than
+/// looking it up.
+#[derive(Debug, Default)]
+pub struct Urls {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Urls {
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.bytes[start..*end])
     }
 }
 
@@ -215,8 +232,9 @@ mod tests {
     #[test]
     fn absent_urls_are_nobodys() {
         let pages = Pages::new(Source::open(None, 1).unwrap(), 50, 0);
-        let absent: HashSet<Box<[u8]>> = pages.absent(0, 50).into_iter().collect();
+        let urls = pages.absent(0, 50);
+        let absent: HashSet<&[u8]> = urls.iter().collect();
         assert_eq!(absent.len(), 50);
-        assert!(pages.probes(0..50).iter().all(|probe| !absent.contains(&probe.key)));
+        assert!(pages.probes(0..50).iter().all(|probe| !absent.contains(&*probe.key)));
     }
 }
