@@ -71,7 +71,7 @@ pub fn work(store: &Store) {
     if let Some(writer) = &store.shared.writer {
         worker::write_back(&store.shared, writer, false);
         worker::checkpoint_if_due(&store.shared, writer);
-        worker::train_if_due(&store.shared, writer);
+        while worker::train_next(&store.shared, writer) {}
         if writer.poison.cause().is_none() {
             let _ = worker::compact_if_due(&store.shared);
         }

@@ -27,6 +27,10 @@ const IDLE: Duration = Duration::from_secs(3600);
 /// more often than this.
 const UPKEEP: Duration = Duration::from_secs(60);
 
+/// After a dictionary the thread that makes them rests so many times as long as that took. zstd's trainer is one call of some tenths of a
+/// second that cannot make way ([`crate::sync::make_way`]), and in a store of many groups another is always due.
+const TRAINING_REST: u32 = 8;
+
 /// More threads than this do not make a verification faster: one reads.
 const MOST_HELPERS: usize = 7;
 
@@ -192,20 +196,30 @@ fn keep_checkpointed(shared: &Shared) {
 /// Makes dictionaries when they are due.
 fn keep_trained(shared: &Shared) {
     let Some(writer) = &shared.writer else { return };
-    while !writer.training.bell.is_stopped() {
-        writer.training.bell.wait(IDLE);
-        train_if_due(shared, writer);
+    let bell = &writer.training.bell;
+    while !bell.is_stopped() {
+        bell.wait(IDLE);
+        let mut start = Instant::now();
+        while train_next(shared, writer) {
+            let until = Instant::now() + TRAINING_REST * start.elapsed();
+            while !bell.is_stopped() && Instant::now() < until {
+                bell.wait(until.saturating_duration_since(Instant::now()));
+            }
+            start = Instant::now();
+        }
     }
 }
 
-/// Makes the dictionaries that are due. What fails is tried again much later.
-pub(crate) fn train_if_due(shared: &Shared, writer: &WriteSide) {
-    while !writer.training.bell.is_stopped() && writer.poison.cause().is_none() {
-        let Some(job) = writer.training.tally.job(shared.firsts()) else { return };
-        if let Err(e) = shared.train_group(writer, &job) {
-            shared.counters.failed(&e);
-        }
+/// Makes the next dictionary that is due; whether one was. What fails is tried again much later.
+pub(crate) fn train_next(shared: &Shared, writer: &WriteSide) -> bool {
+    if writer.training.bell.is_stopped() || writer.poison.cause().is_some() {
+        return false;
     }
+    let Some(job) = writer.training.tally.job(shared.firsts()) else { return false };
+    if let Err(e) = shared.train_group(writer, &job) {
+        shared.counters.failed(&e);
+    }
+    true
 }
 
 /// Runs the checkpoint that was asked for, if one was.

@@ -42,6 +42,17 @@ pub(crate) struct Trained {
     pub(crate) ratio: f64,
 }
 
+/// What came of an attempt to make a dictionary.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Attempt {
+    /// One was made.
+    Made(Trained),
+    /// What its pages are compressed with is as good; its ratio.
+    Stands(f64),
+    /// It does not pay yet, or cannot be.
+    Nothing,
+}
+
 /// A group for which a dictionary should be made, and where its pages lie.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
@@ -57,6 +68,8 @@ pub(crate) struct Job {
 struct Group {
     name: Vec<u8>,
     trained: Option<Trained>,
+    /// The ratio of what it was compressed with when a new dictionary, of many pages, was no better.
+    stands: Option<f64>,
     spots: Vec<u64>,
     /// Since the first page, or since there is a dictionary of many pages.
     raw_bytes: u64,
@@ -102,10 +115,12 @@ impl Group {
         if self.pages < self.wait {
             return false;
         }
-        self.trained.is_none_or(|trained| {
-            let ratio = self.recent_stored as f64 / self.recent_raw.max(1) as f64;
-            trained.pages < FEW_PAGES || ratio > DRIFT * trained.ratio
-        })
+        let ratio = self.recent_stored as f64 / self.recent_raw.max(1) as f64;
+        match (self.stands, self.trained) {
+            (Some(stood), _) => ratio > DRIFT * stood,
+            (None, Some(trained)) => trained.pages < FEW_PAGES || ratio > DRIFT * trained.ratio,
+            (None, None) => true,
+        }
     }
 
     fn job(&self) -> Job {
@@ -115,19 +130,24 @@ impl Group {
     }
 
     /// Begins anew after an attempt.
-    fn attempted(&mut self, made: Option<Trained>) {
-        let wait = match made {
-            Some(made) if made.pages < FEW_PAGES => (GROWTH * made.pages).min(FEW_PAGES),
+    fn attempted(&mut self, attempt: Attempt) {
+        let wait = match attempt {
+            Attempt::Made(made) if made.pages < FEW_PAGES => (GROWTH * made.pages).min(FEW_PAGES),
             // Each lasts twice as long as the one before at least: their number grows with the logarithm of what is put.
-            Some(_) => (2 * self.wait).clamp(FEW_PAGES, LONGEST_WAIT),
+            Attempt::Made(_) => (2 * self.wait).clamp(FEW_PAGES, LONGEST_WAIT),
             // Whatever did not pay now will hardly pay soon.
-            None => (2 * self.pages).clamp(self.wait, LONGEST_WAIT.max(self.wait)),
+            Attempt::Stands(_) => (2 * self.pages).max(FEW_PAGES).clamp(self.wait, LONGEST_WAIT.max(self.wait)),
+            Attempt::Nothing => (2 * self.pages).clamp(self.wait, LONGEST_WAIT.max(self.wait)),
         };
-        let trained = made.or(self.trained);
+        let (trained, stands) = match attempt {
+            Attempt::Made(made) => (Some(made), None),
+            Attempt::Stands(ratio) if self.seen >= FEW_PAGES => (self.trained, Some(ratio)),
+            Attempt::Stands(_) | Attempt::Nothing => (self.trained, self.stands),
+        };
         // A mature dictionary is replaced for what it costs on the pages since, not on all that there ever were.
         let raw_bytes = if trained.is_some_and(|t| t.pages >= FEW_PAGES) { 0 } else { self.raw_bytes };
         let (name, seen) = (std::mem::take(&mut self.name), self.seen);
-        *self = Group { name, trained, wait, raw_bytes, seen, ..Group::default() };
+        *self = Group { name, trained, stands, wait, raw_bytes, seen, ..Group::default() };
     }
 }
 
@@ -221,13 +241,13 @@ impl Tally {
         counts.global.iter().chain(groups).map(Group::job).collect()
     }
 
-    /// A job was done; what it made, if anything.
-    pub(crate) fn done(&self, group: (&[u8], u64), made: Option<Trained>) {
+    /// A job was done; what came of it.
+    pub(crate) fn done(&self, group: (&[u8], u64), attempt: Attempt) {
         let mut counts = lock(&self.counts);
         let (name, hash) = group;
         let group = if name.is_empty() { counts.global.as_mut() } else { counts.groups.get_mut(&hash) };
         if let Some(group) = group {
-            group.attempted(made);
+            group.attempted(attempt);
         }
     }
 }
@@ -284,7 +304,7 @@ mod tests {
         assert!(tally.job(FIRSTS).is_none());
         assert!(put(&tally, b"a", 1, 2_000));
         assert_eq!(tally.job(FIRSTS).unwrap().group, b"a");
-        tally.done((b"a", hash(b"a")), None);
+        tally.done((b"a", hash(b"a")), Attempt::Nothing);
         assert!(tally.job(FIRSTS).is_none(), "what did not pay is left alone for a while");
         assert!(put(&tally, b"", 60, 2_000));
         let job = tally.job(FIRSTS).unwrap();
@@ -297,15 +317,30 @@ mod tests {
         assert!(put(&tally, b"", 100, 2_000));
         let trained = Trained { pages: 4096, ratio: 0.1 };
         tally.job(FIRSTS).unwrap();
-        tally.done((b"", 0), Some(trained));
+        tally.done((b"", 0), Attempt::Made(trained));
         assert!(tally.job(FIRSTS).is_none());
         assert!(!put(&tally, b"", 5000, 1_100), "as good as in the trial, or nearly");
         assert!(put(&tally, b"", 5000, 2_000), "twice as large");
         assert_eq!(tally.job(FIRSTS).unwrap().spots.len(), GLOBAL_SPOTS);
-        tally.done((b"", 0), None);
+        tally.done((b"", 0), Attempt::Nothing);
         assert!(tally.job(FIRSTS).is_none());
         assert!(!put(&tally, b"", 5000, 2_000));
         assert!(put(&tally, b"", 50_000, 2_000), "much later");
+    }
+
+    #[test]
+    fn a_dictionary_of_few_pages_that_stands_beside_one_of_many_is_tried_again_when_pages_have_changed_only() {
+        let tally = Tally::default();
+        assert!(put(&tally, b"", 100, 1_000));
+        tally.job(FIRSTS).unwrap();
+        tally.done((b"", 0), Attempt::Made(Trained { pages: 256, ratio: 0.08 }));
+        assert!(tally.job(FIRSTS).is_none());
+        assert!(put(&tally, b"", FEW_PAGES, 1_000), "it was made of few");
+        tally.job(FIRSTS).unwrap();
+        tally.done((b"", 0), Attempt::Stands(0.1));
+        assert!(tally.job(FIRSTS).is_none());
+        assert!(!put(&tally, b"", 100 * FEW_PAGES, 1_100), "nothing new to be had");
+        assert!(put(&tally, b"", 5000, 2_000), "twice as large");
     }
 
     #[test]

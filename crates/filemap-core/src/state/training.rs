@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use crate::dictionaries::make::{Candidate, Samples};
-use crate::dictionaries::tally::{Firsts, Job, Noted, Tally, Trained};
+use crate::dictionaries::tally::{Attempt, Firsts, Job, Noted, Tally, Trained};
 use crate::dictionaries::{DictionaryFacts, Part, Registry};
 use crate::error::{Error, Result};
 use crate::event::{DictionaryMade, Event};
@@ -154,44 +154,56 @@ impl Shared {
         if let Err(e @ Error::Io { op: "sync", .. }) = &made {
             self.poison(e);
         }
-        let trained = match &made {
-            Ok(Some(facts)) => Some(Trained { pages: u64::from(facts.pages), ratio: facts.body_ratio }),
-            _ => None,
+        let (attempt, facts) = match made {
+            Ok(Outcome::Made(facts)) => {
+                (Attempt::Made(Trained { pages: u64::from(facts.pages), ratio: facts.body_ratio }), Ok(Some(facts)))
+            }
+            Ok(Outcome::Stands(ratio)) => (Attempt::Stands(ratio), Ok(None)),
+            Ok(Outcome::Nothing) => (Attempt::Nothing, Ok(None)),
+            Err(e) => (Attempt::Nothing, Err(e)),
         };
-        writer.training.tally.done((&job.group, self.hash(&job.group)), trained);
-        made
+        writer.training.tally.done((&job.group, self.hash(&job.group)), attempt);
+        facts
     }
 
-    fn make(&self, job: &Job) -> Result<Option<DictionaryFacts>> {
+    fn make(&self, job: &Job) -> Result<Outcome> {
         let start = Instant::now();
         let registry = &self.segments.dictionaries;
         let always = self.options.limits.always_train;
         let own = registry.own(&job.group);
         if !registry.has_room() || (own.is_none() && !job.group.is_empty() && !self.has_memory()) {
-            return Ok(None);
+            return Ok(Outcome::Nothing);
         }
         let longest = self.longest(&job.group);
         let bytes = (job.raw_bytes / BODIES_TO_DICTIONARY).clamp(SHORTEST.min(longest as u64), longest as u64) as usize;
         let (bodies, metas) = self.gather(&job.spots, (bytes * SAMPLES_TO_DICTIONARY).min(MOST_SAMPLE_BYTES));
         let level = self.options.compression_level;
         let before = registry.choose(&job.group);
-        let body = trial(&bodies, bytes, level, registry, before, Part::Body);
-        let meta = trial(&metas, META_BYTES, level, registry, before, Part::Meta);
-        let Some(mut body) = body else { return Ok(None) };
+        // What a page takes in the end decides, but the first dictionary is wanted soon.
+        let stays_at = self.options.recompression_level.filter(|_| before != 0).map_or(level, i32::from);
+        let judged_at = level.max(stays_at);
+        let body = trial(&bodies, bytes, judged_at, registry, before, Part::Body);
+        let meta = trial(&metas, META_BYTES, judged_at, registry, before, Part::Meta);
+        let Some(mut body) = body else { return Ok(Outcome::Nothing) };
         let gain = body.gain(&bodies);
         let cost = 2.0 * body.made.content.len() as f64;
         let expected = if job.group.is_empty() { EXPECTED_IN_ALL } else { EXPECTED };
-        let pays = gain >= LEAST_GAIN * body.ratio_before(&bodies) && gain * job.raw_bytes as f64 * expected >= cost;
-        if !pays && !always {
-            return Ok(None);
+        // What is put now is compared with these later.
+        let before_ppm = ppm(bodies.tried(&body.before, level).unwrap_or_default(), bodies.held_out_bytes());
+        let body_ppm = ppm(bodies.tried(&body.made.content, level).unwrap_or_default(), bodies.held_out_bytes());
+        if !always && gain < LEAST_GAIN * body.ratio_before(&bodies) {
+            return Ok(Outcome::Stands(ratio(before_ppm)));
+        }
+        if !always && gain * job.raw_bytes as f64 * expected < cost {
+            return Ok(Outcome::Nothing);
         }
         let mut meta = meta.filter(|m| m.gain(&metas) > 0.0).map(|m| m.made).unwrap_or_default();
         let making = Making {
             created_ms: now_ms(),
             group: job.group.clone(),
             pages: u32::try_from(job.pages).unwrap_or(u32::MAX),
-            body_ppm: ppm(body.made.compressed_bytes, bodies.held_out_bytes()),
-            meta_ppm: ppm(meta.compressed_bytes, metas.held_out_bytes()),
+            body_ppm,
+            meta_ppm: ppm(metas.tried(&meta.content, level).unwrap_or_default(), metas.held_out_bytes()),
             level: level as u16,
         };
         let facts = registry.create(&making, &mut body.made.content, &mut meta.content)?;
@@ -200,10 +212,10 @@ impl Shared {
             group: facts.group.clone(),
             pages: facts.pages,
             body_ratio: facts.body_ratio,
-            body_ratio_before: body.ratio_before(&bodies),
+            body_ratio_before: ratio(before_ppm),
             elapsed: start.elapsed(),
         }));
-        Ok(Some(facts))
+        Ok(Outcome::Made(facts))
     }
 
     /// Length of a group's dictionary in bytes, at most.
@@ -308,12 +320,21 @@ impl Shared {
 }
 
 fn trained(facts: &Facts) -> Trained {
-    Trained { pages: u64::from(facts.pages), ratio: f64::from(facts.body_ppm) / 1e6 }
+    Trained { pages: u64::from(facts.pages), ratio: ratio(facts.body_ppm) }
+}
+
+/// What came of a job.
+enum Outcome {
+    Made(DictionaryFacts),
+    /// As [`Attempt::Stands`].
+    Stands(f64),
+    Nothing,
 }
 
 /// A new dictionary beside what there was before.
 struct Trial {
     made: Candidate,
+    before: Vec<u8>,
     before_bytes: u64,
 }
 
@@ -331,10 +352,15 @@ impl Trial {
 
 fn trial(samples: &Samples, bytes: usize, level: i32, registry: &Registry, before: u32, part: Part) -> Option<Trial> {
     let made = samples.dictionary(bytes, level)?;
-    let content = if before == 0 { Vec::new() } else { registry.part(before, part).unwrap_or_default() };
-    Some(Trial { made, before_bytes: samples.tried(&content, level)? })
+    let before = if before == 0 { Vec::new() } else { registry.part(before, part).unwrap_or_default() };
+    let before_bytes = samples.tried(&before, level)?;
+    Some(Trial { made, before, before_bytes })
 }
 
 fn ppm(part: u64, whole: u64) -> u32 {
     (part as f64 / whole.max(1) as f64 * 1e6) as u32
+}
+
+fn ratio(ppm: u32) -> f64 {
+    f64::from(ppm) / 1e6
 }
