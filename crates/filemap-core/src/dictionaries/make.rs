@@ -31,7 +31,7 @@ pub(crate) struct Samples {
 }
 
 /// A dictionary, and what it made of the samples that were held out.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Candidate {
     pub(crate) content: Vec<u8>,
     pub(crate) compressed_bytes: u64,

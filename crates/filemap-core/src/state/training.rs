@@ -197,16 +197,17 @@ impl Shared {
         if !always && gain * job.raw_bytes as f64 * expected < cost {
             return Ok(Outcome::Nothing);
         }
-        let mut meta = meta.filter(|m| m.gain(&metas) > 0.0).map(|m| m.made).unwrap_or_default();
+        let mut meta = meta.filter(|m| m.gain(&metas) > 0.0).map(|m| m.made.content).unwrap_or_default();
+        let meta_bytes = if meta.is_empty() { 0 } else { metas.tried(&meta, level).unwrap_or_default() };
         let making = Making {
             created_ms: now_ms(),
             group: job.group.clone(),
             pages: u32::try_from(job.pages).unwrap_or(u32::MAX),
             body_ppm,
-            meta_ppm: ppm(metas.tried(&meta.content, level).unwrap_or_default(), metas.held_out_bytes()),
+            meta_ppm: ppm(meta_bytes, metas.held_out_bytes()),
             level: level as u16,
         };
-        let facts = registry.create(&making, &mut body.made.content, &mut meta.content)?;
+        let facts = registry.create(&making, &mut body.made.content, &mut meta)?;
         self.emit(&Event::DictionaryMade(DictionaryMade {
             id: facts.id,
             group: facts.group.clone(),

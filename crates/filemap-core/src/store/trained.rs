@@ -236,6 +236,21 @@ fn what_an_interrupted_creation_left_is_removed_by_the_next_writer_only() {
 }
 
 #[test]
+fn metas_that_share_nothing_get_no_dictionary() {
+    let (_temp, path) = temp();
+    let store = create(&path, options());
+    let mut noise = fastrand::Rng::with_seed(1);
+    for i in 0..50 {
+        let meta: Vec<u8> = std::iter::repeat_with(|| noise.u8(..)).take(64).collect();
+        store.put(&Record::new(&key("a", i), &body("a", i)).meta(&meta).time(1)).unwrap();
+    }
+    work(&store);
+    let facts = store.dictionaries();
+    assert!(facts[0].body_bytes > 0 && facts[0].body_ratio > 0.0);
+    assert_eq!((facts[0].meta_bytes, facts[0].meta_ratio), (0, 0.0));
+}
+
+#[test]
 fn groups_get_a_dictionary_of_their_own_where_it_pays() {
     let (_temp, path) = temp();
     let store = create(&path, options().dictionary_bytes(8 << 10));
