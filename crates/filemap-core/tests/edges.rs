@@ -1,6 +1,8 @@
 //! Keys, values and times at their limits: round trips through the log, the index, recovery and other handles, which agree
 //! with one another.
 
+mod moment;
+
 use filemap_core::{Error, MAX_KEY_BYTES, MAX_META_BYTES, Options, Record, Store, Version};
 
 const LARGE: usize = 64 << 10;
@@ -13,11 +15,7 @@ fn options() -> Options {
 /// the store as it is then.
 fn crashed(store: &Store) -> tempfile::TempDir {
     let temp = tempfile::tempdir().unwrap();
-    std::fs::create_dir(temp.path().join("a")).unwrap();
-    for entry in std::fs::read_dir(store.path()).unwrap() {
-        let entry = entry.unwrap();
-        std::fs::copy(entry.path(), temp.path().join("a").join(entry.file_name())).unwrap();
-    }
+    moment::copy(store.path(), &temp.path().join("a"));
     temp
 }
 

@@ -3,8 +3,9 @@
 
 #[path = "model/mod.rs"]
 mod model;
+mod moment;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use filemap_core::{Options, Store};
 use model::{Ground, Op};
@@ -23,26 +24,6 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Reopen),
         1 => Just(Op::Crash),
     ]
-}
-
-/// What a machine that stops leaves behind, had everything been written: the files as they are. They are copied one by one, which
-/// shows one moment only if no checkpoint of the background came between.
-fn copy(from: &Path, to: &Path) {
-    let superblock = || std::fs::read(from.join("SUPERBLOCK")).unwrap();
-    loop {
-        std::fs::create_dir(to).unwrap();
-        let before = superblock();
-        let copied = std::fs::read_dir(from).unwrap().map(Result::unwrap).all(|entry| {
-            match std::fs::copy(entry.path(), to.join(entry.file_name())) {
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => false,
-                copied => copied.map(|_| true).unwrap(),
-            }
-        });
-        if copied && superblock() == before {
-            return;
-        }
-        std::fs::remove_dir_all(to).unwrap();
-    }
 }
 
 /// A folder of the file system; a crash goes on with a copy of it.
@@ -77,7 +58,7 @@ impl Ground for Folder {
     fn crash(&mut self) {
         let old = self.path();
         self.copies += 1;
-        copy(&old, &self.path());
+        moment::copy(&old, &self.path());
     }
 }
 

@@ -1,5 +1,7 @@
 //! What opening does with the files that a crash, rot or a stranger left.
 
+mod moment;
+
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -27,11 +29,7 @@ fn put(store: &Store, range: std::ops::Range<u32>) {
 
 /// The files as they are now: what a kill leaves.
 fn copy(from: &Path, to: PathBuf) -> PathBuf {
-    fs::create_dir(&to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
-    }
+    moment::copy(from, &to);
     to
 }
 
