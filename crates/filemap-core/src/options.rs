@@ -263,7 +263,7 @@ impl Options {
 
     /// zstd level at which pages are compressed again in the background, with the dictionaries that there are by then, once they
     /// have been there for a while; 1 to 19, default 9. `None` leaves them as they came, but for
-    /// [`Store::recompress`](crate::Store::recompress).
+    /// [`Store::recompress`](crate::Store::recompress); so does no [`space_bound`](Options::space_bound).
     pub fn recompression_level(mut self, level: Option<i32>) -> Options {
         // Out of range is told by `validate`.
         self.recompression_level = level.map(|l| u8::try_from(l).unwrap_or(u8::MAX));

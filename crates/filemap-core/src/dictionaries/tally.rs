@@ -21,7 +21,7 @@ const RECENT_BYTES: u64 = 8 << 20;
 /// A ratio so much worse than that of the trial calls for a new dictionary.
 const DRIFT: f64 = 1.15;
 /// A dictionary made of fewer pages than this is made again when there are [`GROWTH`] times as many.
-const FEW_PAGES: u64 = 2048;
+pub(crate) const FEW_PAGES: u64 = 2048;
 const GROWTH: u64 = 8;
 /// The longest wait for another attempt, in pages.
 const LONGEST_WAIT: u64 = 1 << 20;
@@ -47,8 +47,8 @@ pub(crate) struct Trained {
 pub(crate) enum Attempt {
     /// One was made.
     Made(Trained),
-    /// What its pages are compressed with is as good; its ratio.
-    Stands(f64),
+    /// The dictionary that its pages are compressed with is as good as a new one of so many pages; its ratio.
+    Stands(Trained),
     /// It does not pay yet, or cannot be.
     Nothing,
 }
@@ -68,7 +68,7 @@ pub(crate) struct Job {
 struct Group {
     name: Vec<u8>,
     trained: Option<Trained>,
-    /// The ratio of what it was compressed with when a new dictionary, of many pages, was no better.
+    /// The ratio of the dictionary that it was compressed with when a new one, of many pages, was no better.
     stands: Option<f64>,
     spots: Vec<u64>,
     /// Since the first page, or since there is a dictionary of many pages.
@@ -115,12 +115,18 @@ impl Group {
         if self.pages < self.wait {
             return false;
         }
-        let ratio = self.recent_stored as f64 / self.recent_raw.max(1) as f64;
         match (self.stands, self.trained) {
-            (Some(stood), _) => ratio > DRIFT * stood,
-            (None, Some(trained)) => trained.pages < FEW_PAGES || ratio > DRIFT * trained.ratio,
+            (Some(stood), _) => self.has_drifted(stood),
+            (None, Some(trained)) => trained.pages < FEW_PAGES || self.has_drifted(trained.ratio),
             (None, None) => true,
         }
+    }
+
+    /// Whether recent pages are much longer than those of a ratio. Of pages that hardly shrink at all the ratio cannot tell that
+    /// others have come, since nothing is stored longer than it is: each wait is twice the one before, so then it is always so.
+    fn has_drifted(&self, from: f64) -> bool {
+        let ratio = self.recent_stored as f64 / self.recent_raw.max(1) as f64;
+        ratio > DRIFT * from || DRIFT * from >= 1.0
     }
 
     fn job(&self) -> Job {
@@ -133,7 +139,7 @@ impl Group {
     fn attempted(&mut self, attempt: Attempt) {
         let wait = match attempt {
             Attempt::Made(made) if made.pages < FEW_PAGES => (GROWTH * made.pages).min(FEW_PAGES),
-            // Each lasts twice as long as the one before at least: their number grows with the logarithm of what is put.
+            // Each lasts twice as long as the one before at least, up to the longest wait.
             Attempt::Made(_) => (2 * self.wait).clamp(FEW_PAGES, LONGEST_WAIT),
             // Whatever did not pay now will hardly pay soon.
             Attempt::Stands(_) => (2 * self.pages).max(FEW_PAGES).clamp(self.wait, LONGEST_WAIT.max(self.wait)),
@@ -141,7 +147,7 @@ impl Group {
         };
         let (trained, stands) = match attempt {
             Attempt::Made(made) => (Some(made), None),
-            Attempt::Stands(ratio) if self.seen >= FEW_PAGES => (self.trained, Some(ratio)),
+            Attempt::Stands(tried) if tried.pages >= FEW_PAGES => (self.trained, Some(tried.ratio)),
             Attempt::Stands(_) | Attempt::Nothing => (self.trained, self.stands),
         };
         // A mature dictionary is replaced for what it costs on the pages since, not on all that there ever were.
@@ -171,7 +177,8 @@ pub(crate) struct Tally {
 pub(crate) struct Firsts {
     pub(crate) global: u64,
     pub(crate) group: u64,
-    /// Groups wait until the global dictionary was made of so many pages: before, theirs would be compared with nothing.
+    /// Groups wait until the global dictionary was made of so many pages, or stood beside one that was: before, theirs would be
+    /// compared with nothing.
     pub(crate) mature: u64,
 }
 
@@ -254,7 +261,8 @@ impl Tally {
 
 impl Counts {
     fn is_mature(&self, firsts: Firsts) -> bool {
-        firsts.mature == 0 || self.global.as_ref().and_then(|g| g.trained).is_some_and(|t| t.pages >= firsts.mature)
+        let is_mature = |g: &Group| g.stands.is_some() || g.trained.is_some_and(|t| t.pages >= firsts.mature);
+        firsts.mature == 0 || self.global.as_ref().is_some_and(is_mature)
     }
 
     /// Makes room: of groups without a dictionary, those that are seldom put to go.
@@ -328,8 +336,8 @@ mod tests {
         assert!(put(&tally, b"", 50_000, 2_000), "much later");
     }
 
-    #[test]
-    fn a_dictionary_of_few_pages_that_stands_beside_one_of_many_is_tried_again_when_pages_have_changed_only() {
+    /// A tally whose global dictionary was made of 256 pages of ratio 0.08, and which wants it made anew.
+    fn made_of_few() -> Tally {
         let tally = Tally::default();
         assert!(put(&tally, b"", 100, 1_000));
         tally.job(FIRSTS).unwrap();
@@ -337,10 +345,54 @@ mod tests {
         assert!(tally.job(FIRSTS).is_none());
         assert!(put(&tally, b"", FEW_PAGES, 1_000), "it was made of few");
         tally.job(FIRSTS).unwrap();
-        tally.done((b"", 0), Attempt::Stands(0.1));
+        tally
+    }
+
+    #[test]
+    fn a_dictionary_of_few_pages_that_stands_beside_one_of_many_is_tried_again_when_pages_have_changed_only() {
+        let tally = made_of_few();
+        tally.done((b"", 0), Attempt::Stands(Trained { pages: FEW_PAGES, ratio: 0.1 }));
         assert!(tally.job(FIRSTS).is_none());
         assert!(!put(&tally, b"", 100 * FEW_PAGES, 1_100), "nothing new to be had");
         assert!(put(&tally, b"", 5000, 2_000), "twice as large");
+    }
+
+    #[test]
+    fn one_that_stands_beside_one_of_few_says_nothing_however_many_are_put_meanwhile() {
+        let tally = made_of_few();
+        assert!(!put(&tally, b"", 5 * FEW_PAGES, 1_000), "it is due already");
+        tally.done((b"", 0), Attempt::Stands(Trained { pages: FEW_PAGES - 1, ratio: 0.1 }));
+        assert!(tally.job(FIRSTS).is_none());
+        assert!(put(&tally, b"", 20 * FEW_PAGES, 1_000), "with many, it may be otherwise");
+    }
+
+    #[test]
+    fn pages_that_hardly_shrink_do_not_hide_those_that_come_later() {
+        let tally = made_of_few();
+        tally.done((b"", 0), Attempt::Stands(Trained { pages: FEW_PAGES, ratio: 0.98 }));
+        assert!(tally.job(FIRSTS).is_none());
+        assert!(put(&tally, b"", 10 * FEW_PAGES, 1_000), "others, which do");
+        tally.job(FIRSTS).unwrap();
+        tally.done((b"", 0), Attempt::Made(Trained { pages: 10 * FEW_PAGES, ratio: 0.9 }));
+        assert!(tally.job(FIRSTS).is_none());
+        assert!(put(&tally, b"", 40 * FEW_PAGES, 1_000), "and so with what was made of both");
+    }
+
+    #[test]
+    fn groups_wait_for_a_global_dictionary_of_many_pages_or_one_that_stood_beside_it() {
+        let firsts = Firsts { mature: FEW_PAGES, ..FIRSTS };
+        for attempt in [Attempt::Made, Attempt::Stands] {
+            let tally = made_of_few();
+            put(&tally, b"host", 100, 1_000);
+            let jobs = || tally.job(firsts).map(|job| job.group);
+            assert_eq!(jobs(), Some(Vec::new()));
+            tally.done((b"", 0), attempt(Trained { pages: FEW_PAGES, ratio: 0.08 }));
+            assert_eq!(jobs(), Some(b"host".to_vec()));
+        }
+        let tally = made_of_few();
+        put(&tally, b"host", 100, 1_000);
+        tally.done((b"", 0), Attempt::Nothing);
+        assert!(tally.job(firsts).is_none());
     }
 
     #[test]

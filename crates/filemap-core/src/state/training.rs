@@ -1,13 +1,14 @@
 //! Makes dictionaries of the store's own pages: which pages, whether one pays, and what records are compressed with.
 //!
 //! Invariants: nothing here holds a lock that a put or a get waits for, but for the short one that counts puts; a dictionary is
-//! used only when it made held-out pages smaller than what they were compressed with before, by more than its file will cost.
+//! used only when it made held-out pages smaller than what they were compressed with before, by more than its file will cost:
+//! at the level at which pages stay.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
 
 use crate::dictionaries::make::{Candidate, Samples};
-use crate::dictionaries::tally::{Attempt, Firsts, Job, Noted, Tally, Trained};
+use crate::dictionaries::tally::{Attempt, FEW_PAGES, Firsts, Job, Noted, Tally, Trained};
 use crate::dictionaries::{DictionaryFacts, Part, Registry};
 use crate::error::{Error, Result};
 use crate::event::{DictionaryMade, Event};
@@ -154,11 +155,10 @@ impl Shared {
         if let Err(e @ Error::Io { op: "sync", .. }) = &made {
             self.poison(e);
         }
+        let of = |ratio| Trained { pages: job.pages, ratio };
         let (attempt, facts) = match made {
-            Ok(Outcome::Made(facts)) => {
-                (Attempt::Made(Trained { pages: u64::from(facts.pages), ratio: facts.body_ratio }), Ok(Some(facts)))
-            }
-            Ok(Outcome::Stands(ratio)) => (Attempt::Stands(ratio), Ok(None)),
+            Ok(Outcome::Made(facts)) => (Attempt::Made(of(facts.body_ratio)), Ok(Some(facts))),
+            Ok(Outcome::Stands(ratio)) => (Attempt::Stands(of(ratio)), Ok(None)),
             Ok(Outcome::Nothing) => (Attempt::Nothing, Ok(None)),
             Err(e) => (Attempt::Nothing, Err(e)),
         };
@@ -179,24 +179,23 @@ impl Shared {
         let (bodies, metas) = self.gather(&job.spots, (bytes * SAMPLES_TO_DICTIONARY).min(MOST_SAMPLE_BYTES));
         let level = self.options.compression_level;
         let before = registry.choose(&job.group);
-        // What a page takes in the end decides, but the first dictionary is wanted soon.
-        let stays_at = self.options.recompression_level.filter(|_| before != 0).map_or(level, i32::from);
-        let judged_at = level.max(stays_at);
+        let judged_at = if before == 0 && job.pages < FEW_PAGES { level } else { self.stays_at() };
         let body = trial(&bodies, bytes, judged_at, registry, before, Part::Body);
         let meta = trial(&metas, META_BYTES, judged_at, registry, before, Part::Meta);
         let Some(mut body) = body else { return Ok(Outcome::Nothing) };
         let gain = body.gain(&bodies);
         let cost = 2.0 * body.made.content.len() as f64;
         let expected = if job.group.is_empty() { EXPECTED_IN_ALL } else { EXPECTED };
-        // What is put now is compared with these later.
-        let before_ppm = ppm(bodies.tried(&body.before, level).unwrap_or_default(), bodies.held_out_bytes());
-        let body_ppm = ppm(bodies.tried(&body.made.content, level).unwrap_or_default(), bodies.held_out_bytes());
+        // What is put now is compared with the ratios at its own level later.
+        let at_level = |content: &[u8]| ppm(bodies.tried(content, level).unwrap_or_default(), bodies.held_out_bytes());
+        let before_ppm = at_level(&body.before);
         if !always && gain < LEAST_GAIN * body.ratio_before(&bodies) {
-            return Ok(Outcome::Stands(ratio(before_ppm)));
+            return Ok(if before == 0 { Outcome::Nothing } else { Outcome::Stands(ratio(before_ppm)) });
         }
         if !always && gain * job.raw_bytes as f64 * expected < cost {
             return Ok(Outcome::Nothing);
         }
+        let body_ppm = at_level(&body.made.content);
         let mut meta = meta.filter(|m| m.gain(&metas) > 0.0).map(|m| m.made.content).unwrap_or_default();
         let meta_bytes = if meta.is_empty() { 0 } else { metas.tried(&meta, level).unwrap_or_default() };
         let making = Making {
@@ -217,6 +216,15 @@ impl Shared {
             elapsed: start.elapsed(),
         }));
         Ok(Outcome::Made(facts))
+    }
+
+    /// The level at which pages are in the end, by which a dictionary is judged: but for the first one of few pages, which is
+    /// wanted soon.
+    fn stays_at(&self) -> i32 {
+        let level = self.options.compression_level;
+        // Without a bound nothing is compressed again in the background.
+        let again = self.options.recompression_level.filter(|_| self.options.space_bound.is_some());
+        again.map_or(level, |again| level.max(i32::from(again)))
     }
 
     /// Length of a group's dictionary in bytes, at most.

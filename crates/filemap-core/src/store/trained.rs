@@ -251,25 +251,46 @@ fn metas_that_share_nothing_get_no_dictionary() {
 }
 
 #[test]
+fn pages_that_do_not_compress_do_not_keep_those_that_come_later_from_a_dictionary() {
+    let (_temp, path) = temp();
+    let store = create(&path, options());
+    let mut noise = fastrand::Rng::with_seed(1);
+    for i in 0..3000 {
+        let image: Vec<u8> = std::iter::repeat_with(|| noise.u8(..)).take(500).collect();
+        store.put(&Record::new(&key("images", i), &image).time(1)).unwrap();
+    }
+    work(&store);
+    assert!(store.dictionaries().is_empty());
+    put(&store, "a", 0..7000);
+    work(&store);
+    assert!(!store.dictionaries().is_empty());
+}
+
+#[test]
 fn groups_get_a_dictionary_of_their_own_where_it_pays() {
     let (_temp, path) = temp();
     let store = create(&path, options().dictionary_bytes(8 << 10));
-    // Many pages of two hosts, few of others.
-    for i in 0..2500 {
-        put(&store, "large", i..i + 1);
-        put(&store, "other", i..i + 1);
-        if i % 100 == 0 {
+    // More hosts of many pages than one dictionary can hold, and others of few.
+    let large: Vec<String> = (0..12).map(|h| format!("large{h}")).collect();
+    for i in 0..400 {
+        large.iter().for_each(|host| put(&store, host, i..i + 1));
+        if i % 20 == 0 {
             put(&store, &format!("small{i}"), 0..1);
         }
     }
     let made = store.train().unwrap();
     assert!(made[0].group.is_empty(), "the one of all keys is made first");
-    assert!(made.iter().all(|d| !d.group.starts_with(b"small")), "{made:?}");
+    let of_hosts = made[1..].iter().filter(|d| d.group.starts_with(b"large")).count();
+    assert!(of_hosts >= 6, "{made:?}");
+    assert_eq!(of_hosts, made.len() - 1, "{made:?}");
     let ids = |name: &[u8]| store.shared.segments.dictionaries.choose(name);
+    assert_eq!(ids(&made[1].group), made[1].id);
     assert_eq!(ids(b"small0"), made[0].id);
-    put(&store, "large", 2500..2600);
+    for host in &large {
+        put(&store, host, 400..410);
+        check(&store, host, 0..410);
+    }
     put(&store, "small0", 1..20);
-    check(&store, "large", 0..2600);
     check(&store, "small0", 0..20);
 }
 

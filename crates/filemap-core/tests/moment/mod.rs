@@ -5,19 +5,26 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 /// What a machine that stops leaves behind, had everything been written: the files of a store in use. They are copied one by one,
-/// which shows one moment only if no checkpoint of the background came between; compaction begins one, too, before it judges.
+/// which shows one moment only if no checkpoint of the background came between, be it a part of one: that begins with key records and
+/// ends with the superblock. Compaction begins one, too, before it judges.
 pub fn copy(from: &Path, to: &Path) {
-    let superblock = || fs::read(from.join("SUPERBLOCK")).unwrap();
+    let checkpoints = || {
+        let files = fs::read_dir(from).unwrap().map(Result::unwrap);
+        let keys = files.filter(|entry| entry.file_name().to_string_lossy().starts_with("key"));
+        let mut lengths: Vec<_> = keys.map(|e| (e.file_name(), e.metadata().map(|m| m.len()).unwrap_or(0))).collect();
+        lengths.sort();
+        (fs::read(from.join("SUPERBLOCK")).unwrap(), lengths)
+    };
     loop {
         fs::create_dir(to).unwrap();
-        let before = superblock();
+        let before = checkpoints();
         let copied = fs::read_dir(from).unwrap().map(Result::unwrap).all(|entry| {
             match fs::copy(entry.path(), to.join(entry.file_name())) {
                 Err(e) if e.kind() == ErrorKind::NotFound => false,
                 copied => copied.map(|_| true).unwrap(),
             }
         });
-        if copied && superblock() == before {
+        if copied && checkpoints() == before {
             return;
         }
         fs::remove_dir_all(to).unwrap();
