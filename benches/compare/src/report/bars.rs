@@ -327,7 +327,8 @@ fn flat(data: &Data) -> Vec<Bar> {
     let bar = |engine, workload, name| {
         let mut large = Look::new(data, TEN_MILLION, engine, workload, name);
         large.name = format!("flat: {}", large.figure.says);
-        let small = data.median(MILLION, engine, workload, name).filter(|small| *small > 0.0);
+        let one_machine = data.hosts(MILLION) == data.hosts(TEN_MILLION);
+        let small = data.median(MILLION, engine, workload, name).filter(|small| one_machine && *small > 0.0);
         let found = large.ours().filter(|ours| *ours > 0.0).zip(small).map(|(ours, small)| {
             let share = if large.figure.better == Better::More { ours / small } else { small / ours };
             (format!("{}; {} at 1 M: {share:.3}", large.says(ours), large.says(small)), share >= 0.8)

@@ -4,12 +4,13 @@
 //! report would look like one that was never lost. Rounds of the same engine and workload are gathered, from whichever
 //! file they come.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use filemap_benches::drive::Outcome;
 use serde::Deserialize;
 
 use super::figures::{ENGINES, FIO, Figure, concerns, engine_of, figure, is_engine, is_stage, others, workload_of};
+use super::markdown::number;
 
 /// Where and how a file's results were measured.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -30,6 +31,15 @@ pub struct Machine {
     pub commit: String,
     /// The command line.
     pub command: String,
+}
+
+impl Machine {
+    /// The machine itself, whichever run it was: results of two hosts do not compare.
+    pub fn host(&self) -> String {
+        let memory = number(self.memory_bytes as f64 / 1e9);
+        let Machine { cpu, cores, kernel, file_system, .. } = self;
+        format!("{cpu}, {cores} cores, {memory} GB of memory, Linux {kernel}, {file_system}")
+    }
 }
 
 /// What stood in the comparison, and how.
@@ -142,6 +152,8 @@ pub struct Data {
     sets: Vec<String>,
     values: BTreeMap<Key, BTreeMap<String, Vec<f64>>>,
     sizes: BTreeMap<(usize, &'static str), Size>,
+    /// By set, places in `machines` of the runs that gave its results.
+    runs: BTreeMap<usize, BTreeSet<usize>>,
 }
 
 /// Set (by its place in `sets`), engine, workload.
@@ -170,7 +182,10 @@ impl Data {
             let at = format!("{name}:{}", number + 1);
             let line: Line = serde_json::from_str(line)
                 .map_err(|error| format!("{at}: {error}; it should be a line as `compare run` writes them"))?;
-            self.take(line).map_err(|why| format!("{at}: {why}"))?;
+            let of_set = self.take(line).map_err(|why| format!("{at}: {why}"))?;
+            if let (Some(set), true) = (of_set, self.machines.len() > before) {
+                self.runs.entry(set).or_default().insert(self.machines.len() - 1);
+            }
         }
         if self.machines.len() == before {
             self.homeless.push(name.to_owned());
@@ -178,7 +193,8 @@ impl Data {
         Ok(())
     }
 
-    fn take(&mut self, line: Line) -> Result<(), String> {
+    /// The place of the set whose result it was.
+    fn take(&mut self, line: Line) -> Result<Option<usize>, String> {
         match line {
             Line::Machine(machine) if self.machines.contains(&machine) => {
                 return Err(format!("the run of {} is there already: give each file once", machine.date));
@@ -192,7 +208,7 @@ impl Data {
                     self.engines.sort_by_key(place);
                 }
             }
-            Line::Result(sample) => self.take_sample(sample)?,
+            Line::Result(sample) => return self.take_sample(sample).map(Some),
             Line::Skipped(skipped) => {
                 self.names(&skipped.engine, &skipped.set)?;
                 known_stage(&skipped.workload)?;
@@ -204,10 +220,10 @@ impl Data {
                 self.failures.push(failure);
             }
         }
-        Ok(())
+        Ok(None)
     }
 
-    fn take_sample(&mut self, sample: Sample) -> Result<(), String> {
+    fn take_sample(&mut self, sample: Sample) -> Result<usize, String> {
         let (set, engine) = self.names(&sample.engine, &sample.set)?;
         let workload = workload_of(&sample.workload).ok_or_else(|| unknown_workload(&sample.workload))?;
         if sample.round == 0 {
@@ -225,7 +241,7 @@ impl Data {
         for (figure, value) in sample.figures {
             rounds.entry(figure).or_default().push(value);
         }
-        Ok(())
+        Ok(set)
     }
 
     /// The set's place, and the engine's name as a constant.
@@ -247,6 +263,13 @@ impl Data {
         places.sort_by_key(|place| order_of(&self.sets[*place]));
         places.dedup();
         places.into_iter().map(|place| self.sets[place].as_str()).collect()
+    }
+
+    /// The machines that a set's results are of, as far as their files say it.
+    pub fn hosts(&self, set: &str) -> BTreeSet<String> {
+        let place = self.sets.iter().position(|known| known == set);
+        let runs = place.and_then(|place| self.runs.get(&place)).into_iter().flatten();
+        runs.map(|run| self.machines[*run].host()).collect()
     }
 
     /// The rounds of a figure by its raw name, in raw units.
@@ -367,6 +390,19 @@ mod tests {
         }
         assert_eq!(data.median("corpus", "lmdb", "warm", "per_s"), Some(20.0));
         assert_eq!(data.rounds_of("corpus"), (3, 3));
+    }
+
+    #[test]
+    fn a_set_is_of_the_machines_whose_files_have_its_results() {
+        let of = |machine: String, set| [machine, result("lmdb", set, "warm", &[("per_s", 1.0)])].join("\n");
+        let mut data = Data::default();
+        data.read("a", &of(machine(), "corpus")).expect("good lines");
+        data.read("b", &of(machine().replace("EPYC", "Ryzen"), "generated-1m")).expect("good lines");
+        data.read("c", &result("lmdb", "generated-1m", "warm", &[("per_s", 1.0)])).expect("a good line");
+        let hosts = |set| data.hosts(set).into_iter().collect::<Vec<_>>();
+        assert_eq!(hosts("corpus"), ["AMD EPYC, 2 cores, 23 GB of memory, Linux 6.18.5, ext4"]);
+        assert_eq!(hosts("generated-1m"), ["AMD Ryzen, 2 cores, 23 GB of memory, Linux 6.18.5, ext4"]);
+        assert_eq!(hosts("generated-10m"), [""; 0]);
     }
 
     #[test]

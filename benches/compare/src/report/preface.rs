@@ -1,5 +1,7 @@
-//! What stands before the figures: the machine, the runs with their dates and command lines, and the engines with their
-//! settings.
+//! What stands before the figures: the machines, and the engines with their settings; and behind them, the runs with their dates
+//! and command lines.
+
+use std::collections::BTreeSet;
 
 use super::data::{Data, Machine};
 use super::figures::{CACHED, FILEMAP, LIMIT, PLAIN};
@@ -22,26 +24,22 @@ pub fn preface(data: &Data) -> String {
     format!("{}\n\n{}", paragraph(data), if engines.is_empty() { String::new() } else { engines.to_text() })
 }
 
+/// When, of which commit and by which command line each run was made.
+pub fn runs(data: &Data) -> String {
+    let mut runs = Table::new(["run of", "commit", "command"]);
+    for Machine { date, commit, command, .. } in &data.machines {
+        let commit = commit.get(..12).unwrap_or(commit);
+        // A backtick would end the code it stands in.
+        let command = format!("`{}`", command.replace('`', "'"));
+        runs.row([date.as_str(), if commit.is_empty() { "not recorded" } else { commit }, &command]);
+    }
+    if runs.is_empty() { "None is known.\n\n".to_owned() } else { runs.to_text() }
+}
+
 fn paragraph(data: &Data) -> String {
-    let mut hosts: Vec<(String, Vec<&Machine>)> = Vec::new();
-    for machine in &data.machines {
-        let host = host(machine);
-        match hosts.iter_mut().find(|(known, _)| *known == host) {
-            Some((_, runs)) => runs.push(machine),
-            None => hosts.push((host, vec![machine])),
-        }
-    }
-    let mut sentences = Vec::new();
-    for (host, runs) in &hosts {
-        sentences.push(format!("Machine: {host}."));
-        let runs: Vec<String> = runs.iter().map(|run| run_words(run)).collect();
-        sentences.push(format!("Runs: {}.", runs.join("; ")));
-    }
+    let mut sentences = machines(data);
     for name in &data.homeless {
         sentences.push(format!("**{} does not say where it was measured.**", plain(name)));
-    }
-    if hosts.len() > 1 {
-        sentences.push("**These runs are of different machines or kernels: their figures do not compare.**".to_owned());
     }
     sentences.push(sizes(data));
     sentences.push("A figure is the median of its rounds, the best engine's is bold; MB are 10^6 bytes.".to_owned());
@@ -53,22 +51,28 @@ fn paragraph(data: &Data) -> String {
     sentences.join(" ")
 }
 
-fn host(machine: &Machine) -> String {
-    let memory = number(machine.memory_bytes as f64 / 1e9);
-    plain(&format!(
-        "{}, {} cores, {memory} GB of memory, Linux {}, {}",
-        machine.cpu, machine.cores, machine.kernel, machine.file_system
-    ))
-}
-
-fn run_words(machine: &Machine) -> String {
-    let commit = match machine.commit.as_str() {
-        "" => "a commit that was not recorded".to_owned(),
-        commit => format!("commit {}", commit.get(..12).unwrap_or(commit)),
-    };
-    // A backtick would end the code it stands in.
-    let command = machine.command.replace('`', "'");
-    plain(&format!("{}, {commit}, `{command}`", machine.date))
+/// Which set was measured where, and what must not be compared for that.
+fn machines(data: &Data) -> Vec<String> {
+    let mut places: Vec<(BTreeSet<String>, Vec<&str>)> = Vec::new();
+    for set in data.sets() {
+        let hosts = data.hosts(set);
+        match places.iter_mut().find(|(known, _)| *known == hosts) {
+            Some((_, sets)) => sets.push(set),
+            None => places.push((hosts, vec![set])),
+        }
+    }
+    let mut sentences = Vec::new();
+    for (hosts, sets) in places.iter().filter(|(hosts, _)| !hosts.is_empty()) {
+        let hosts: Vec<String> = hosts.iter().map(|host| plain(host)).collect();
+        sentences.push(format!("Machine of {}: {}.", sets.join(" and "), hosts.join("; ")));
+        if hosts.len() > 1 {
+            sentences.push("**These are several machines or kernels: their figures do not compare.**".to_owned());
+        }
+    }
+    if places.len() > 1 {
+        sentences.push("Sets of different machines do not compare; engines within a set do.".to_owned());
+    }
+    sentences
 }
 
 fn sizes(data: &Data) -> String {
@@ -91,23 +95,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_paragraph_says_machine_runs_and_sets() {
-        let text = preface(&data(&[
-            machine(),
-            engine("lmdb"),
-            engine("filemap"),
-            result("lmdb", "corpus", "warm", &[("per_s", 1.0)]),
-        ]));
+    fn the_paragraph_says_machine_and_sets_and_the_table_runs() {
+        let data =
+            data(&[machine(), engine("lmdb"), engine("filemap"), result("lmdb", "corpus", "warm", &[("per_s", 1.0)])]);
+        let text = preface(&data);
         for words in [
-            "AMD EPYC, 2 cores, 23 GB of memory, Linux 6.18.5, ext4",
-            "2026-11-21T20:00:00Z, commit abc1234, `compare run --set corpus`",
+            "Machine of corpus: AMD EPYC, 2 cores, 23 GB of memory, Linux 6.18.5, ext4.",
             "corpus (1,000 pages, 20 MB, 1 round)",
             "`filemap` has dictionaries.",
             "| lmdb | lmdb 1.0 | defaults | zstd -3 |",
         ] {
             assert!(text.contains(words), "{words} in {text}");
         }
-        assert!(!text.contains("do not compare") && !text.contains("filemap-cached"), "{text}");
+        assert!(!text.contains("not compare") && !text.contains("filemap-cached"), "{text}");
+        let text = runs(&data);
+        assert!(text.contains("| 2026-11-21T20:00:00Z | abc1234 | `compare run --set corpus` |"), "{text}");
     }
 
     #[test]
@@ -117,9 +119,15 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_different_machines_are_called_so() {
+    fn a_set_of_several_machines_is_called_so_and_sets_of_different_ones_otherwise() {
         let other = machine().replace("EPYC", "Ryzen");
-        let text = preface(&data(&[machine(), other]));
-        assert!(text.contains("different machines"), "{text}");
+        let lines =
+            |set| [machine(), result("lmdb", "corpus", "warm", &[]), other.clone(), result("lmdb", set, "warm", &[])];
+        let one_set = preface(&data(&lines("corpus")));
+        assert!(one_set.contains("**These are several machines"), "{one_set}");
+        let two_sets = preface(&data(&lines("generated-1m")));
+        assert!(!two_sets.contains("several machines"), "{two_sets}");
+        assert!(two_sets.contains("Sets of different machines do not compare"), "{two_sets}");
+        assert!(two_sets.contains("Machine of generated-1m: AMD Ryzen"), "{two_sets}");
     }
 }

@@ -7,7 +7,7 @@ use super::charts::Chart;
 use super::data::Data;
 use super::losses::{failures, losses, skipped};
 use super::markdown::{count, number};
-use super::preface::preface;
+use super::preface::{preface, runs};
 use super::tables::tables;
 
 const BEGIN: &str = "<!-- compare: begin -->";
@@ -29,6 +29,7 @@ pub fn section(data: &Data, charts: &[Chart], folder: &str) -> String {
     out.push_str(&format!("### Where FileMap loses\n\n{}", losses(data)));
     out.push_str(&format!("*Failures*\n\n{}", failures(data)));
     out.push_str(&format!("*Left out*\n\n{}", skipped(data)));
+    out.push_str(&format!("### The runs\n\n{}", runs(data)));
     out.truncate(out.trim_end().len());
     out.push('\n');
     out
@@ -75,7 +76,8 @@ mod tests {
             section(&data, &charts(&data), "")
         };
         let mut reversed = lines();
-        reversed.reverse();
+        // Behind the machine that they are of.
+        reversed[1..].reverse();
         assert_eq!(make(&lines()), make(&reversed));
     }
 
@@ -84,7 +86,7 @@ mod tests {
         let data = data(&lines());
         let text = section(&data, &charts(&data), "pictures/");
         let parts = [
-            "Machine: ",
+            "Machine of corpus and generated-10m: ",
             "| engine | version |",
             "](pictures/compare-load.svg)",
             "### corpus: 1,000 pages, 20 MB",
@@ -93,6 +95,7 @@ mod tests {
             "### Where FileMap loses",
             "*Failures*",
             "*Left out*",
+            "### The runs",
         ];
         let places: Vec<_> = parts.iter().map(|part| text.find(part).unwrap_or_else(|| panic!("{part}"))).collect();
         assert!(places.is_sorted(), "{places:?}");
