@@ -72,6 +72,7 @@ pub(crate) struct Recent {
     /// Words of entries that readers can reach.
     published_words: AtomicUsize,
     entries: AtomicU64,
+    least_sequence: AtomicU64,
     max_time_ms: AtomicU64,
 }
 
@@ -90,6 +91,7 @@ impl Recent {
             used_words: AtomicUsize::new(1),
             published_words: AtomicUsize::new(1),
             entries: AtomicU64::new(0),
+            least_sequence: AtomicU64::new(u64::MAX),
             max_time_ms: AtomicU64::new(i64::MIN.cast_unsigned()),
         }
     }
@@ -107,6 +109,11 @@ impl Recent {
     /// Whether an entry with the longest key might find no room.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.used_words.load(Ordering::Relaxed) / CHUNK_WORDS + 2 >= self.chunks.len()
+    }
+
+    /// The least sequence of any entry: no older record is in the table.
+    pub(crate) fn least_sequence(&self) -> u64 {
+        self.least_sequence.load(Ordering::Acquire)
     }
 
     /// The greatest time of any version in the table; `i64::MIN` when there is none.
@@ -273,6 +280,9 @@ impl Recent {
         let (word, mask) = bloom::place(hash, self.filter.len());
         let filter = &self.filter[word];
         filter.store(filter.load(Ordering::Relaxed) | mask, Ordering::Relaxed);
+        if entry.version.sequence < self.least_sequence.load(Ordering::Relaxed) {
+            self.least_sequence.store(entry.version.sequence, Ordering::Release);
+        }
         bucket.store(new, Ordering::Release);
         if before != 0 {
             // The key's former entry leaves the bucket: it is reached through the new one. A reader that stands on it
@@ -358,8 +368,10 @@ mod tests {
     #[test]
     fn the_newest_is_the_one_with_the_greatest_time_and_removal_hides_what_was_before() {
         let t = Recent::new(1 << 20, 0);
+        assert_eq!(t.least_sequence(), u64::MAX);
         t.insert(7, b"a", &entry(1, 100, false));
         t.insert(7, b"a", &entry(2, 50, false));
+        assert_eq!(t.least_sequence(), 1);
         t.insert(7, b"b", &entry(3, 10, false)); // same hash, other key
         let a = t.find(7, b"a").unwrap();
         assert_eq!(a.best.unwrap().version.sequence, 1);

@@ -41,11 +41,23 @@ impl Shared {
                 Err(e) => return Err(e),
             }
         }
+        let is_it = |s: &Spot| s.version.sequence == header.sequence && s.extent.location == at;
+        let tables = self.tables.load_full();
+        let least =
+            [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten().map(|t| t.least_sequence()).min();
+        if least.is_some_and(|least| header.sequence < least) {
+            // A key that was put often has many records here, and many entries in memory, none of which leads to these.
+            match self.indexed_chain(key, hash) {
+                Ok(chain) if !chain.iter().flatten().any(is_it) => return Ok(Verdict::Dead),
+                Ok(_) => {}
+                Err(e) if e.is_corrupt() => return Ok(Verdict::Unknown),
+                Err(e) => return Err(e),
+            }
+        }
         let spots = match self.all_spots(key, hash) {
             Err(e) if e.is_corrupt() => return Ok(Verdict::Unknown),
             spots => spots?,
         };
-        let is_it = |s: &Spot| s.version.sequence == header.sequence && s.extent.location == at;
         if !spots.iter().any(is_it) {
             return Ok(Verdict::Dead);
         }

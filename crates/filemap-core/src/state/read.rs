@@ -166,7 +166,7 @@ impl Shared {
     }
 
     /// All versions of a key that the index leads to.
-    fn indexed_chain(&self, key: &[u8], hash: u64) -> Result<Option<Vec<Spot>>> {
+    pub(crate) fn indexed_chain(&self, key: &[u8], hash: u64) -> Result<Option<Vec<Spot>>> {
         self.steady(|| self.indexed_now(key, hash)?.map(|(_, head)| chain(&self.keys, head)).transpose())
     }
 
