@@ -6,7 +6,6 @@
 use crate::error::Result;
 use crate::format::location::Location;
 use crate::format::value::{ChunkEntry, Header};
-use crate::recent::Entry;
 use crate::state::{Retention, Shared, Spot};
 use crate::values::read::Want;
 
@@ -30,8 +29,11 @@ impl Shared {
     /// Judges a page, a reference or a list of chunks at a place.
     pub(super) fn judge(&self, key: &[u8], header: &Header, at: Location, retention: Retention) -> Result<Verdict> {
         let hash = self.hash(key);
-        let recent = self.recent(key, hash);
-        if retention.since_ms.is_none() && recent == (None::<Entry>, 0) {
+        let (recent, floor) = self.recent(key, hash);
+        if floor > header.sequence {
+            return Ok(Verdict::Dead);
+        }
+        if retention.since_ms.is_none() && recent.is_none() && floor == 0 {
             // The common case needs no key record: the slot leads here.
             match self.candidates(hash) {
                 Ok(found) if found.iter().any(|s| s.location == at) => return Ok(Verdict::Live),
@@ -42,13 +44,11 @@ impl Shared {
             }
         }
         let is_it = |s: &Spot| s.version.sequence == header.sequence && s.extent.location == at;
-        let tables = self.tables.load_full();
-        let least =
-            [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten().map(|t| t.least_sequence()).min();
-        if least.is_some_and(|least| header.sequence < least) {
+        if recent.is_some() && self.is_before_recent(header.sequence) {
             // A key that was put often has many records here, and many entries in memory, none of which leads to these.
             match self.indexed_chain(key, hash) {
                 Ok(chain) if !chain.iter().flatten().any(is_it) => return Ok(Verdict::Dead),
+                Ok(_) if retention.keeps_all() => return Ok(Verdict::Live),
                 Ok(_) => {}
                 Err(e) if e.is_corrupt() => return Ok(Verdict::Unknown),
                 Err(e) => return Err(e),
@@ -62,6 +62,14 @@ impl Shared {
             return Ok(Verdict::Dead);
         }
         Ok(if retention.kept(spots).iter().any(is_it) { Verdict::Live } else { Verdict::Expired })
+    }
+
+    /// Whether a record with this sequence cannot be in memory, so that whoever looks at the index from now on finds it, if it is
+    /// anywhere.
+    fn is_before_recent(&self, sequence: u64) -> bool {
+        let tables = self.tables.load();
+        let both = [Some(&tables.active), tables.frozen.as_ref()];
+        both.into_iter().flatten().all(|table| sequence < table.least_sequence())
     }
 
     /// The versions of a key whose bodies have a chunk at a place, with their chunks. `None` when damage keeps from knowing.
