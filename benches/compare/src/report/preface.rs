@@ -26,12 +26,12 @@ pub fn preface(data: &Data) -> String {
 
 /// When, of which commit and by which command line each run was made.
 pub fn runs(data: &Data) -> String {
-    let mut runs = Table::new(["run of", "commit", "command"]);
-    for Machine { date, commit, command, .. } in &data.machines {
+    let mut runs = Table::new(["run of", "machine", "commit", "command"]);
+    for Machine { date, cpu, commit, command, .. } in &data.machines {
         let commit = commit.get(..12).unwrap_or(commit);
         // A backtick would end the code it stands in.
         let command = format!("`{}`", command.replace('`', "'"));
-        runs.row([date.as_str(), if commit.is_empty() { "not recorded" } else { commit }, &command]);
+        runs.row([date.as_str(), cpu, if commit.is_empty() { "not recorded" } else { commit }, &command]);
     }
     if runs.is_empty() { "None is known.\n\n".to_owned() } else { runs.to_text() }
 }
@@ -69,7 +69,7 @@ fn machines(data: &Data) -> Vec<String> {
             sentences.push("**These are several machines or kernels: their figures do not compare.**".to_owned());
         }
     }
-    if places.len() > 1 {
+    if places.len() > 1 && places.iter().all(|(hosts, _)| hosts.len() == 1) {
         sentences.push("Sets of different machines do not compare; engines within a set do.".to_owned());
     }
     sentences
@@ -109,7 +109,7 @@ mod tests {
         }
         assert!(!text.contains("not compare") && !text.contains("filemap-cached"), "{text}");
         let text = runs(&data);
-        assert!(text.contains("| 2026-11-21T20:00:00Z | abc1234 | `compare run --set corpus` |"), "{text}");
+        assert!(text.contains("| 2026-11-21T20:00:00Z | AMD EPYC | abc1234 | `compare run --set corpus` |"), "{text}");
     }
 
     #[test]
@@ -125,6 +125,7 @@ mod tests {
             |set| [machine(), result("lmdb", "corpus", "warm", &[]), other.clone(), result("lmdb", set, "warm", &[])];
         let one_set = preface(&data(&lines("corpus")));
         assert!(one_set.contains("**These are several machines"), "{one_set}");
+        assert!(!one_set.contains("engines within a set do"), "{one_set}");
         let two_sets = preface(&data(&lines("generated-1m")));
         assert!(!two_sets.contains("several machines"), "{two_sets}");
         assert!(two_sets.contains("Sets of different machines do not compare"), "{two_sets}");
