@@ -120,6 +120,13 @@ impl PageCache {
         self.pages.insert(place, Arc::new(page));
     }
 
+    /// A page that was found at a place is found at another from now on.
+    pub(crate) fn follow(&self, from: &PagePlace, to: PagePlace) {
+        if let Some((_, page)) = self.pages.remove(from) {
+            self.pages.insert(to, page);
+        }
+    }
+
     /// Nothing that was read before is found from now on.
     pub(crate) fn forget(&self) {
         self.age.fetch_add(1, Ordering::AcqRel);

@@ -93,6 +93,39 @@ fn a_new_version_shows_and_a_removed_page_does_not() {
 }
 
 #[test]
+fn compaction_moves_pages_within_it_unless_it_compresses_them_anew() {
+    let temp = tempfile::tempdir().unwrap();
+    // What is put uncompressed can be made shorter by compaction.
+    let store = Store::create(temp.path().join("a"), options().compression_level(0)).unwrap();
+    let text = |i: u64| format!("the same words {i}, ").repeat(100);
+    for i in 0..800 {
+        store.put(&Record::new(&key(i), text(i).as_bytes())).unwrap();
+    }
+    (0..800).filter(|i| i % 2 == 1).for_each(|i| assert!(store.remove(&key(i)).unwrap()));
+    store.checkpoint().unwrap();
+    let kept = (0..800).filter(|i| i % 2 == 0);
+    let look = || {
+        for i in kept.clone() {
+            let value = store.get(&key(i)).unwrap().unwrap();
+            assert!(value.body == text(i).as_bytes(), "key {i}");
+            assert_eq!(Some(value.head), store.head(&key(i)).unwrap());
+        }
+        uses(&store)
+    };
+    assert_eq!(look(), (0, 400));
+    let place = || store.head(&key(0)).unwrap().unwrap().place;
+    let (first, taken) = (place(), store.stats().page_cache_bytes);
+    store.compact(false).unwrap();
+    assert_ne!(place(), first);
+    assert_eq!(look(), (400, 400), "all of them were there, each at its new place");
+    assert_eq!(store.stats().page_cache_bytes, taken, "and no more at the old one");
+    let second = place();
+    store.recompress(9).unwrap();
+    assert_ne!(place(), second);
+    assert_eq!(look(), (400, 800), "none of them was");
+}
+
+#[test]
 fn it_stays_within_its_bytes_and_takes_no_large_page() {
     let temp = tempfile::tempdir().unwrap();
     let bytes = 1 << 20;

@@ -244,6 +244,9 @@ impl Shared {
             done.read_bytes = pace.read.get();
             let written = copier.output.complete()?;
             let task = std::mem::take(&mut copier.task);
+            // A record that was compressed anew is another one: a get tells its length.
+            let same = if level == 0 { &task.ops[..] } else { &[] };
+            let cached = self.segments.cached(same.iter().map(|op| (op.from, op.to.location)));
             if planted(Fault::VictimsRemovedEarly) {
                 self.remove(writer, compactor, &victims, &mut done, &|_, _| true)?;
             }
@@ -252,6 +255,7 @@ impl Shared {
                 // Whether the superblock that names them is there is not known: the next recovery finds out.
                 return result.map(|()| done);
             }
+            self.segments.follow(&cached);
         }
         let is_empty = |s: &Segment, live_units: u64| live_units == 0 && !cut.contains(&s.ordinal);
         let left = self.remove(writer, compactor, &victims, &mut done, &is_empty)?;
