@@ -4,6 +4,9 @@
 //! and writes others there, which a handle in another process lives through. It then calls [`PageCache::forget`] before
 //! anything leads to those, and what was read before is not found any more: a place carries the number of such calls as
 //! of before its read.
+//!
+//! Compaction copies a page to another place. Where the copy is the same record but for its place, [`PageCache::follow`] has
+//! it found there, once the index leads there.
 
 use std::fmt;
 use std::hash::RandomState;
@@ -120,10 +123,10 @@ impl PageCache {
         self.pages.insert(place, Arc::new(page));
     }
 
-    /// A page that was found at a place is found at another from now on.
-    pub(crate) fn follow(&self, from: &PagePlace, to: PagePlace) {
+    /// A page that was found at a place is found in another segment, at another offset from now on.
+    pub(crate) fn follow(&self, from: &PagePlace, to: (u64, u64)) {
         if let Some((_, page)) = self.pages.remove(from) {
-            self.pages.insert(to, page);
+            self.pages.insert((from.0, to.0, to.1), page);
         }
     }
 

@@ -27,6 +27,9 @@ pub(super) struct Copier<'s> {
     shared: &'s Shared,
     pub(super) output: Output<'s>,
     pub(super) task: Task,
+    /// Old and new places of what was copied as it is, for the page cache, if there is one. What is compressed anew is another
+    /// record: a get tells its length.
+    pub(super) unchanged: Vec<(Location, Location)>,
     retention: Retention,
     /// Level at which pages are compressed anew, 0 for as they are.
     level: u8,
@@ -57,6 +60,7 @@ impl<'s> Copier<'s> {
             shared,
             output: Output::new(&shared.segments, floor, level, u64::from(shared.birth.segment_bytes)),
             task: Task::default(),
+            unchanged: Vec::new(),
             retention: Retention::of(&shared.options),
             level,
             // To compress takes a hundred times as long as to copy.
@@ -153,7 +157,11 @@ impl<'s> Copier<'s> {
                 Err(e) => return Err(e),
             }
         }
-        self.output.append(header, bytes)
+        let to = self.output.append(header, bytes)?;
+        if self.shared.segments.pages.is_some() {
+            self.unchanged.push((at, to.location));
+        }
+        Ok(to)
     }
 
     /// Whether no earlier version of a removed key can be left outside of the removal's own segment: every other one holds

@@ -17,7 +17,10 @@ use crate::primitive::{Ordering, sleep};
 use crate::segments::Segment;
 use crate::state::{Compactor, Shared, WriteSide, late_bytes};
 use crate::stats::Counters;
-use crate::sync::lock;
+use crate::sync::{lock, make_way};
+
+/// To tell the page cache of so many moves takes less than a tenth of a millisecond.
+const MAKE_WAY_MOVES: usize = 256;
 
 /// What a compaction is to reach.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -244,9 +247,6 @@ impl Shared {
             done.read_bytes = pace.read.get();
             let written = copier.output.complete()?;
             let task = std::mem::take(&mut copier.task);
-            // A record that was compressed anew is another one: a get tells its length.
-            let same = if level == 0 { &task.ops[..] } else { &[] };
-            let cached = self.segments.cached(same.iter().map(|op| (op.from, op.to.location)));
             if planted(Fault::VictimsRemovedEarly) {
                 self.remove(writer, compactor, &victims, &mut done, &|_, _| true)?;
             }
@@ -255,7 +255,10 @@ impl Shared {
                 // Whether the superblock that names them is there is not known: the next recovery finds out.
                 return result.map(|()| done);
             }
-            self.segments.follow(&cached);
+            for moves in copier.unchanged.chunks(MAKE_WAY_MOVES) {
+                self.segments.follow(moves);
+                make_way();
+            }
         }
         let is_empty = |s: &Segment, live_units: u64| live_units == 0 && !cut.contains(&s.ordinal);
         let left = self.remove(writer, compactor, &victims, &mut done, &is_empty)?;

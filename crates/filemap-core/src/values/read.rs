@@ -193,24 +193,14 @@ impl Segments {
         read_record(&self.dictionaries, &(segment, file), offset, size, want, |raw| f(&Raw { cached, ..*raw }))
     }
 
-    /// Of moves from one place to another those of pages that the page cache has.
-    pub(crate) fn cached(&self, moves: impl Iterator<Item = (Location, Location)>) -> Vec<(Location, Location)> {
-        let Some(pages) = &self.pages else { return Vec::new() };
-        moves.filter(|(from, _)| self.page_place(pages, *from).is_some_and(|place| pages.contains(&place))).collect()
-    }
-
     /// Has the page cache find pages where their records were copied to, unchanged.
     pub(crate) fn follow(&self, moves: &[(Location, Location)]) {
         let Some(pages) = &self.pages else { return };
         for (from, to) in moves {
-            if let (Some(from), Some(to)) = (self.page_place(pages, *from), self.page_place(pages, *to)) {
-                pages.follow(&from, to);
+            if let (Ok(old), Ok(new)) = (self.get(from.segment), self.get(to.segment)) {
+                pages.follow(&pages.place(old.ordinal, from.offset()), (new.ordinal, to.offset()));
             }
         }
-    }
-
-    fn page_place(&self, pages: &PageCache, at: Location) -> Option<PagePlace> {
-        Some(pages.place(self.get(at.segment).ok()?.ordinal, at.offset()))
     }
 
     /// Starts reading a record, without waiting.
