@@ -46,6 +46,12 @@ pub enum Error {
         /// What is wrong.
         source: crate::meta::MetaError,
     },
+    /// The bytes given can be no variant: there are none, or too many. Give a digest of them.
+    #[error("a variant has 1 to {limit} bytes, this one has {len}; give a digest of it", limit = crate::Variant::MAX_BYTES)]
+    Variant {
+        /// How many there are.
+        len: usize,
+    },
     /// The headers and the rest of the description take more than a page may have of them. Nothing was written.
     #[error("the headers take {bytes} bytes; a page may have {limit} bytes of them", limit = crate::meta::MAX_BYTES)]
     HeadersTooLarge {
@@ -93,7 +99,7 @@ impl Error {
     pub fn concerns_one_page(&self) -> bool {
         use filemap_core::Error as Engine;
         match self {
-            Error::Url { .. } | Error::HeadersTooLarge { .. } => true,
+            Error::Url { .. } | Error::Variant { .. } | Error::HeadersTooLarge { .. } => true,
             Error::Engine(engine) => {
                 matches!(engine, Engine::KeyLength { .. } | Engine::MetaTooLarge { .. } | Engine::ValueTooLarge { .. })
             }

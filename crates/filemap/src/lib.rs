@@ -1,6 +1,7 @@
 //! Web pages by URL: pages over the FileMap engine, for crawlers.
 //!
 //! * [`PageStore`] puts and gets [`Page`]s by URL: the newest, that of a time, all versions, with or without the body.
+//! * A [`Variant`] tells the answers of one URL apart: that of a `POST` never stands in the page's place.
 //! * [`warc`] reads WARC files, whole or damaged, into a store.
 //! * [`dump`] writes pages out as WARC files, their index, JSON Lines and plain files.
 //! * [`meta`] is how a page's headers and the rest of its description are kept.
@@ -18,15 +19,18 @@ pub mod meta;
 mod page;
 mod spool;
 mod store;
+mod variant;
 pub mod warc;
 
 pub use error::{Error, Result};
 pub use filemap_core::{Durability, Event, Options, Put, Stats, Version};
 pub use headers::{Header, Headers};
+pub use key::url as url_of_key;
 pub use page::{HttpVersion, Original, Page, RecordKind, Revisit, RevisitProfile};
 pub use spool::Spool;
 pub use store::{
-    Heads, PageHead, PageReader, PageStore, Pages, Removed, Sizes, StoredVersion, StoredVersions, Urls, VersionSize,
-    Versions,
+    Heads, PageHead, PageReader, PageStore, Pages, Removed, Sizes, StoredVersion, StoredVersions, Urls, VariantHeads,
+    Variants, VersionSize, Versions,
 };
 pub use urlindex::{Canonicalizer, Exact, UrlError, Whatwg};
+pub use variant::Variant;

@@ -10,6 +10,7 @@
 use std::net::IpAddr;
 
 use crate::headers::Headers;
+use crate::variant::Variant;
 
 /// What kind of record a page came from, or is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -146,6 +147,8 @@ pub struct Original {
 pub struct Page {
     /// The URL as fetched; the store's key is its canonical form.
     pub url: Vec<u8>,
+    /// Which answer of the URL it is, or is beside; `None`: the page itself, as a plain `GET` brings it.
+    pub variant: Option<Variant>,
     /// When it was fetched, in ms since 1970.
     pub fetched_at_ms: i64,
     /// What kind of record it is.
@@ -185,6 +188,7 @@ impl Page {
     pub(crate) fn description(&self) -> Page {
         Page {
             url: self.url.clone(),
+            variant: self.variant.clone(),
             fetched_at_ms: self.fetched_at_ms,
             kind: self.kind,
             status: self.status,

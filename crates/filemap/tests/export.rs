@@ -5,7 +5,7 @@ mod stores;
 
 use filemap::dump::{DumpOptions, Format, Selection, jsonl};
 use filemap::warc::{Compression, ImportOptions, Item};
-use filemap::{Exact, Header, HttpVersion, Options, Page, PageStore, RecordKind, Revisit, RevisitProfile};
+use filemap::{Exact, Header, HttpVersion, Options, Page, PageStore, RecordKind, Revisit, RevisitProfile, Variant};
 use proptest::prelude::*;
 use samples::{Fresh, fresh, run, run_sample};
 use stores::{Memory, assert_equal, contents, dumped};
@@ -437,29 +437,34 @@ fn page() -> impl Strategy<Value = Page> {
     let first = (url, time, 0..6usize, status, odd_bytes(), version, proptest::option::of(text()));
     let headers = proptest::collection::vec((header_name(), odd_bytes()), 0..5);
     let texts = (proptest::option::of(text()), proptest::option::of(text()), proptest::option::of(text()));
-    (first, headers, odd_bytes(), texts, revisit).prop_map(|(first, headers, body, texts, revisit)| {
-        let (url, fetched_at_ms, kind, status, reason, http_version, method) = first;
-        let (truncated, digest, record_id) = texts;
-        let headers = headers.into_iter().map(|(name, value)| Header { name, value }).collect();
-        let kind = RecordKind::ALL[kind];
-        let ip = None;
-        Page {
-            url,
-            fetched_at_ms,
-            kind,
-            status,
-            reason,
-            http_version,
-            method,
-            ip,
-            headers,
-            body,
-            truncated,
-            digest,
-            record_id,
-            revisit,
-        }
-    })
+    let variant = proptest::option::of(proptest::collection::vec(any::<u8>(), 1..5));
+    (first, headers, odd_bytes(), texts, revisit, variant).prop_map(
+        |(first, headers, body, texts, revisit, variant)| {
+            let (url, fetched_at_ms, kind, status, reason, http_version, method) = first;
+            let variant = variant.map(|bytes| Variant::new(bytes).expect("fits"));
+            let (truncated, digest, record_id) = texts;
+            let headers = headers.into_iter().map(|(name, value)| Header { name, value }).collect();
+            let kind = RecordKind::ALL[kind];
+            let ip = None;
+            Page {
+                url,
+                variant,
+                fetched_at_ms,
+                kind,
+                status,
+                reason,
+                http_version,
+                method,
+                ip,
+                headers,
+                body,
+                truncated,
+                digest,
+                record_id,
+                revisit,
+            }
+        },
+    )
 }
 
 proptest! {

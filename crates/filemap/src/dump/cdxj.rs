@@ -2,6 +2,8 @@
 //!
 //! A line is the URL's SURT key, the time in 14 digits, and a JSON object with `url`, `mime`, `status`, `digest`, `length`,
 //! `offset` and `filename`, all texts, as pywb writes them (cdxj-indexer puts the algorithm's name before the digest).
+//! An answer to another request than a plain `GET` has the request in its key (`__wb_method=POST&...`, see
+//! [`crate::Variant`]) and in `method` and `requestBody`, as cdxj-indexer and pywb have it with `--post-append`.
 //! `length` and `offset` are those of the compressed member. Lines are sorted by their bytes: a file can be used as it is.
 
 use std::io;
@@ -13,6 +15,7 @@ use super::surt::surt;
 use super::target::Target;
 use crate::date;
 use crate::spool::Spool;
+use crate::variant::Variant;
 use crate::warc::Entry;
 
 /// Gathers the lines of an index.
@@ -31,6 +34,10 @@ struct Fields<'a> {
     length: String,
     offset: String,
     filename: &'a str,
+    #[serde(rename = "requestBody", skip_serializing_if = "Option::is_none")]
+    request_body: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    method: Option<&'a str>,
 }
 
 impl CdxjIndex {
@@ -62,8 +69,13 @@ fn line(entry: &Entry, filename: &str, offset: u64, length: u64) -> io::Result<V
         length: length.to_string(),
         offset: offset.to_string(),
         filename,
+        request_body: entry.variant.as_ref().and_then(Variant::query),
+        method: entry.variant.as_ref().and_then(Variant::method),
     };
-    let mut line = surt(entry.uri.as_bytes());
+    let mut line = match &entry.variant {
+        Some(variant) => surt(&variant.index_url(entry.uri.as_bytes())),
+        None => surt(entry.uri.as_bytes()),
+    };
     line.extend_from_slice(format!(" {} ", date::stamp(entry.time_ms)).as_bytes());
     serde_json::to_writer(&mut line, &fields)?;
     Ok(line)
@@ -81,11 +93,22 @@ mod tests {
             mime: "text/html".to_owned(),
             status: Some(200),
             digest: "G7HRM7BGOKSKMSXZAHMUQTTV53QOFSMK".to_owned(),
+            variant: None,
         };
         let expected = concat!(
             r#"com,example)/a?b 20170306040206 {"url":"http://www.example.com/A?b","mime":"text/html","status":"200","#,
             r#""digest":"G7HRM7BGOKSKMSXZAHMUQTTV53QOFSMK","length":"12","offset":"34","filename":"x.warc.gz"}"#
         );
         assert_eq!(String::from_utf8(line(&entry, "x.warc.gz", 34, 12).unwrap()).unwrap(), expected);
+        let variant = Variant::of_request("POST", Some(b"text/plain"), b"hello");
+        let line = String::from_utf8(line(&Entry { variant, ..entry }, "x.warc.gz", 34, 12).unwrap()).unwrap();
+        assert!(
+            line.starts_with("com,example)/a?__wb_method=post&__wb_post_data=agvsbg8=&b 20170306040206 {"),
+            "{line}"
+        );
+        assert!(
+            line.ends_with(r#""filename":"x.warc.gz","requestBody":"__wb_post_data=aGVsbG8=","method":"POST"}"#),
+            "{line}"
+        );
     }
 }

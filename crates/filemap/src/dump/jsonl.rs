@@ -3,6 +3,7 @@
 //! | field | type | meaning |
 //! |---|---|---|
 //! | `url` | text | the URL as fetched |
+//! | `variant` | text | which answer of the URL it is: see [`crate::Variant`]; absent of the page itself |
 //! | `time` | text | when it was fetched: ISO 8601, UTC, with milliseconds where there are any |
 //! | `time_ms` | number | the same in ms since 1970 |
 //! | `kind` | text | `response`, `resource`, `revisit`, `metadata`, `request` or `conversion` |
@@ -21,7 +22,7 @@
 //! | `body` | text | the body |
 //!
 //! A field that has nothing to say is absent; `url`, `time`, `time_ms`, `kind`, `headers` and the body are always there.
-//! Where the bytes of `url`, `reason`, a header's `name` or `value`, a revisit's `url` or `original_url`, or `body` are
+//! Where the bytes of `url`, `variant`, `reason`, a header's `name` or `value`, a revisit's `url` or `original_url`, or `body` are
 //! not UTF-8, the field is called `url_base64`, `reason_base64` and so on instead, and holds them in base 64 (RFC 4648,
 //! with padding). Nothing is re-coded, so that [`read`] gives back the very page that [`write()`] was given.
 
@@ -36,6 +37,7 @@ use crate::date;
 use crate::error::{Error, Result};
 use crate::headers::Header;
 use crate::page::{HttpVersion, Original, Page, RecordKind, Revisit, RevisitProfile};
+use crate::variant::Variant;
 
 /// Why a line is no page.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +63,10 @@ struct Line<'a> {
     url: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     url_base64: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    variant: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    variant_base64: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     time: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -167,11 +173,14 @@ fn with_body(page: &Page) -> Line<'_> {
 
 fn line(page: &Page) -> Line<'_> {
     let (url, url_base64) = split(&page.url);
+    let (variant, variant_base64) = page.variant.as_ref().map_or((None, None), |variant| split(variant.as_bytes()));
     let (reason, reason_base64) = split(&page.reason);
     Line {
         file: None,
         url,
         url_base64,
+        variant,
+        variant_base64,
         time: Some(date::format(page.fetched_at_ms)),
         time_ms: Some(page.fetched_at_ms),
         kind: Some(page.kind.name().to_owned()),
@@ -218,7 +227,9 @@ pub fn read_stored(line: &[u8]) -> std::result::Result<(Page, Option<bool>), Lin
         let value = join(field.value, field.value_base64, "value")?.ok_or(LineError::Field("value"))?;
         Ok(Header { name, value })
     });
+    let variant = join(line.variant, line.variant_base64, "variant")?.map(Variant::new);
     let page = Page {
+        variant: variant.transpose().map_err(|_| LineError::Field("variant"))?,
         url: join(line.url, line.url_base64, "url")?.ok_or(LineError::Field("url"))?,
         fetched_at_ms: time_ms.ok_or(LineError::Field("time"))?,
         kind: kind.ok_or(LineError::Field("kind"))?,
@@ -336,7 +347,8 @@ mod tests {
     proptest! {
         #[test]
         fn a_page_reads_back_byte_for_byte(
-            url: Vec<u8>, body: Vec<u8>, reason: Vec<u8>, time: i64, text: String, bytes: Option<Vec<u8>>, key: Vec<u8>
+            url: Vec<u8>, body: Vec<u8>, reason: Vec<u8>, time: i64, text: String, bytes: Option<Vec<u8>>, key: Vec<u8>,
+            variant in proptest::option::of(proptest::collection::vec(any::<u8>(), 1..9))
         ) {
             let revisit = Revisit {
                 profile: RevisitProfile::Other(format!("x{text}")),
@@ -350,6 +362,7 @@ mod tests {
             page.reason = reason;
             page.revisit = Some(revisit);
             page.digest = Some(text);
+            page.variant = variant.map(|bytes| Variant::new(bytes).expect("fits"));
             prop_assert_eq!(read(text_of(&page).as_bytes()).expect("a page"), page.clone());
             let mut out = Vec::new();
             write_stored(&page, time > 0, &mut out).expect("memory");

@@ -62,7 +62,7 @@ pub fn dump(
     watch: &mut dyn FnMut(&DumpEvent<'_>),
 ) -> Result<DumpReport> {
     let mut pass = Pass::new(store, options, target)?;
-    let versions = if options.newest_only { store.stored_pages() } else { store.stored_versions() };
+    let versions = if options.newest_only { store.stored_newest() } else { store.stored_versions() };
     for version in versions {
         pass.report.stopped = options.is_stopped();
         if pass.report.stopped || options.limit.is_some_and(|limit| pass.report.written >= limit) {
@@ -222,7 +222,9 @@ impl<'a> Pass<'a> {
             [&version.key[..], &version.version.time_ms.to_le_bytes(), &version.version.sequence.to_le_bytes()];
         let with_time = !self.options.newest_only;
         let names = names::names(version.canonical_url(), page, xxh3_128(&identity.concat()), with_time);
-        for name in [names.usual, names.apart] {
+        // The places like URLs are those of pages.
+        let usual = Some(names.usual).filter(|_| page.variant.is_none());
+        for name in usual.into_iter().chain([names.apart]) {
             let path = format!("{}.files/{name}", self.options.stem);
             if self.target.place(&path, &page.body).map_err(Error::Write)? {
                 return jsonl::write_listed(page, Some(&path), list);

@@ -1,4 +1,5 @@
-//! What the engine keeps as a page's opaque meta: everything about a page but its body, its key and its time.
+//! What the engine keeps as a page's opaque meta: everything about a page but its body, its key (URL and
+//! variant) and its time.
 //!
 //! Layout, version 1 (fixed-width numbers are little-endian; a *varint* is LEB128 in its shortest form; *bytes* are a
 //! varint length and that many bytes):

@@ -29,7 +29,7 @@ pub fn spill_bytes(meta: &[u8]) -> Result<u32, MetaError> {
     Ok(spill)
 }
 
-/// The page, without its body, that `meta` describes. `spill` are the [`spill_bytes`] before the body, `key_url` the
+/// The page, without its body and variant, that `meta` describes. `spill` are the [`spill_bytes`] before the body, `key_url` the
 /// canonical URL under which the page is kept, `time_ms` the time of its version.
 ///
 /// # Errors
@@ -53,6 +53,7 @@ pub fn decode(meta: &[u8], spill: &[u8], key_url: &[u8], time_ms: i64) -> Result
     let has = |flag: u16| flags & flag != 0;
     let page = Page {
         url: if has(flag::URL) { cursor.bytes("url")? } else { key_url }.to_vec(),
+        variant: None,
         fetched_at_ms: time_ms,
         kind,
         status: Some(status).filter(|&status| status != 0),

@@ -9,6 +9,7 @@ use crate::page::{HttpVersion, Original, Page, RecordKind, Revisit, RevisitProfi
 fn full_page() -> Page {
     Page {
         url: b"HTTP://a/#x".to_vec(),
+        variant: None,
         fetched_at_ms: 7,
         kind: RecordKind::Revisit,
         status: Some(301),
@@ -150,6 +151,7 @@ fn page() -> impl Strategy<Value = Page> {
         let headers = headers.into_iter().map(|(name, value)| Header { name, value }).collect();
         Page {
             url,
+            variant: None,
             fetched_at_ms,
             kind: RecordKind::ALL[kind],
             status,

@@ -1,8 +1,8 @@
 //! Listing: URLs without reading bodies, pages and what they take in the order of the log; and what is done to all that
 //! a filter names.
 //!
-//! Keys that are not pages' (records beside them) are left out of everything but [`PageStore::versions`],
-//! [`PageStore::sizes`] and [`PageStore::remove_where`].
+//! Keys that are not pages' (variants, records beside them) are left out of everything but [`PageStore::versions`],
+//! [`PageStore::stored_newest`], [`PageStore::sizes`] and [`PageStore::remove_where`].
 
 use std::ops::ControlFlow;
 
@@ -50,7 +50,7 @@ impl Iterator for Pages {
     }
 }
 
-/// Every live version of every page and of the records beside them, as stored, in the order of the log.
+/// Every live version of every page, of its variants and of the records beside them, as stored, in the order of the log.
 pub struct Versions {
     store: PageStore,
     values: filemap_core::Pages,
@@ -60,8 +60,13 @@ impl Iterator for Versions {
     type Item = Result<Page>;
 
     fn next(&mut self) -> Option<Result<Page>> {
-        let stored = |(key, value): (Vec<u8>, Value)| self.store.stored(&key, value);
-        self.values.next().map(|item| item.map_err(Into::into).and_then(stored))
+        loop {
+            match self.values.next()? {
+                Ok((key, _)) if key::is_mark(&key) => {}
+                Ok((key, value)) => return Some(self.store.stored(&key, value)),
+                Err(error) => return Some(Err(error.into())),
+            }
+        }
     }
 }
 
@@ -90,7 +95,7 @@ impl Iterator for Heads {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredVersion {
-    /// The key it is kept under: of a page, its canonical URL; of a record beside a page, that and the name of its kind.
+    /// The key it is kept under: of a page, its canonical URL, to which come the variant and the kind of a record beside it.
     pub key: Vec<u8>,
     /// The page; a revisit without its original's body.
     pub page: Page,
@@ -113,7 +118,7 @@ impl StoredVersion {
 pub struct StoredVersions {
     store: PageStore,
     values: filemap_core::Pages,
-    pages_only: bool,
+    newest: bool,
 }
 
 impl Iterator for StoredVersions {
@@ -122,7 +127,8 @@ impl Iterator for StoredVersions {
     fn next(&mut self) -> Option<Result<StoredVersion>> {
         loop {
             match self.values.next()? {
-                Ok((key, _)) if self.pages_only && !key::is_page(&key) => {}
+                Ok((key, _)) if key::is_mark(&key) => {}
+                Ok((key, _)) if self.newest && !key::is_page(&key) && !key::is_variant(&key) => {}
                 Ok((key, value)) => return Some(self.store.stored_version(key, value)),
                 Err(error) => return Some(Err(error.into())),
             }
@@ -136,9 +142,11 @@ impl Iterator for StoredVersions {
 pub struct VersionSize {
     /// The canonical URL of its page.
     pub url: Vec<u8>,
-    /// Whether it is a version of the page itself rather than of a record beside it.
+    /// Whether it is a version of the page itself rather than of a variant or of a record beside it.
     pub is_page: bool,
-    /// Whether it is the newest of its page (or of the record beside it).
+    /// Whether it is a version of a variant.
+    pub is_variant: bool,
+    /// Whether it is the newest of its page, its variant, or the record beside it.
     pub is_newest: bool,
     /// When it was fetched, in ms since 1970.
     pub time_ms: i64,
@@ -157,6 +165,7 @@ impl Iterator for Sizes {
     fn next(&mut self) -> Option<Result<VersionSize>> {
         let size = |listed: filemap_core::Listed| VersionSize {
             is_page: key::is_page(&listed.key),
+            is_variant: key::is_variant(&listed.key),
             is_newest: listed.is_newest,
             time_ms: listed.head.version.time_ms,
             body_bytes: listed.head.body_bytes,
@@ -173,8 +182,10 @@ impl Iterator for Sizes {
 pub struct Removed<'a> {
     /// The canonical URL of the page.
     pub url: &'a [u8],
-    /// Whether it was the page itself rather than a record beside it.
+    /// Whether it was the page itself rather than a variant or a record beside it.
     pub is_page: bool,
+    /// Whether it was a variant.
+    pub is_variant: bool,
 }
 
 impl PageStore {
@@ -183,7 +194,7 @@ impl PageStore {
         Heads { store: self.clone(), heads: self.engine().heads() }
     }
 
-    /// What every live version takes, of pages and of the records beside them: a sequential read of the value log, which
+    /// What every live version takes, of pages, of variants and of the records beside them: a sequential read of the value log, which
     /// decompresses no body, and of the records in key.dat of pages that have earlier versions.
     pub fn sizes(&self) -> Sizes {
         Sizes(self.engine().version_heads())
@@ -198,8 +209,8 @@ impl PageStore {
         Ok(self.engine().versions_of(&self.key(url)?)?.len() as u64)
     }
 
-    /// Removes every page whose canonical URL passes `filter`, with all its versions and the records beside it, also those
-    /// that are left without a page. `each` is told of every removal, and of damage met while looking, and may end the work
+    /// Removes every page whose canonical URL passes `filter`, with all its versions, its variants and the records beside it,
+    /// also those that are left without a page. `each` is told of every removal, and of damage met while looking, and may end the work
     /// there. Returns the number of pages removed. One pass over key.dat and one append for each key.
     ///
     /// # Errors
@@ -215,9 +226,9 @@ impl PageStore {
             let told = match found {
                 Ok(key) => {
                     self.engine().remove(&key)?;
-                    let is_page = key::is_page(&key);
+                    let (is_page, is_variant) = (key::is_page(&key), key::is_variant(&key));
                     pages += u64::from(is_page);
-                    each(Ok(Removed { url: key::url(&key), is_page }))
+                    each(Ok(Removed { url: key::url(&key), is_page, is_variant }))
                 }
                 Err(error) => each(Err(error.into())),
             };
@@ -236,17 +247,18 @@ impl PageStore {
     /// The URLs of the pages of one host, as a person writes it (`Example.com`, `bücher.example`).
     pub fn urls_of_host(&self, host: &str) -> Urls {
         let wanted = urlindex::canonical_host(host).unwrap_or_else(|| host.to_owned()).into_bytes();
-        Urls(self.engine().keys_where(move |key| urlindex::host(key) == Some(wanted.as_slice())))
+        self.urls_where(move |url| urlindex::host(url) == Some(wanted.as_slice()))
     }
 
     /// The URLs of the pages whose canonical URL begins with these bytes.
     pub fn urls_with_prefix(&self, prefix: impl AsRef<[u8]>) -> Urls {
-        Urls(self.engine().keys_with_prefix(prefix.as_ref()))
+        let prefix = prefix.as_ref().to_vec();
+        self.urls_where(move |url| url.starts_with(&prefix))
     }
 
     /// The URLs of the pages whose canonical URL passes `filter`.
     pub fn urls_where(&self, filter: impl Fn(&[u8]) -> bool + Send + 'static) -> Urls {
-        Urls(self.engine().keys_where(filter))
+        Urls(self.engine().keys_where(move |key| key::is_page(key) && filter(key)))
     }
 
     /// The newest version of every page; revisits with the body of their original.
@@ -254,20 +266,21 @@ impl PageStore {
         Pages { store: self.clone(), values: self.engine().pages() }
     }
 
-    /// Every live version of every page, and of the records beside them, as stored: a revisit without its original's
-    /// body.
+    /// Every live version of every page, of its variants and of the records beside them, as stored: a revisit without its
+    /// original's body.
     pub fn versions(&self) -> Versions {
         Versions { store: self.clone(), values: self.engine().versions() }
     }
 
     /// As [`PageStore::versions`], with what the store knows of each.
     pub fn stored_versions(&self) -> StoredVersions {
-        StoredVersions { store: self.clone(), values: self.engine().versions(), pages_only: false }
+        StoredVersions { store: self.clone(), values: self.engine().versions(), newest: false }
     }
 
-    /// The newest version of every page, with what the store knows of each; as stored, unlike [`PageStore::pages`].
-    pub fn stored_pages(&self) -> StoredVersions {
-        StoredVersions { store: self.clone(), values: self.engine().pages(), pages_only: true }
+    /// The newest version of every page and of every variant, with what the store knows of each; as stored, unlike
+    /// [`PageStore::pages`].
+    pub fn stored_newest(&self) -> StoredVersions {
+        StoredVersions { store: self.clone(), values: self.engine().pages(), newest: true }
     }
 
     /// The version that a value of this key is.

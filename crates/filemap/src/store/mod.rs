@@ -10,6 +10,7 @@ mod list;
 mod put;
 mod read;
 mod revisit;
+mod variants;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,10 +22,12 @@ pub use list::{Heads, Pages, Removed, Sizes, StoredVersion, StoredVersions, Urls
 pub(crate) use put::{BodySource, Sameness};
 pub use read::{PageHead, PageReader};
 pub(crate) use revisit::take_body;
+pub use variants::{VariantHeads, Variants};
 
 use crate::error::{Error, Result};
 use crate::key;
-use crate::page::RecordKind;
+use crate::page::{Page, RecordKind};
+use crate::variant::Variant;
 
 /// A store of pages by URL. Cheap to clone; `Send` and `Sync`, as the engine is.
 ///
@@ -163,8 +166,13 @@ impl PageStore {
     }
 
     /// The key of a record of this kind.
-    pub(crate) fn key_of(&self, url: &[u8], kind: RecordKind) -> Result<Vec<u8>> {
-        Ok(key::key(&self.key(url)?, kind))
+    pub(crate) fn key_of(&self, url: &[u8], kind: RecordKind, variant: Option<&Variant>) -> Result<Vec<u8>> {
+        Ok(key::key(&self.key(url)?, kind, variant))
+    }
+
+    /// The key that `page` is put under.
+    pub(crate) fn key_of_page(&self, page: &Page) -> Result<Vec<u8>> {
+        self.key_of(&page.url, page.kind, page.variant.as_ref())
     }
 
     /// Makes everything durable that was put before.

@@ -1,4 +1,4 @@
-//! Putting pages, and taking them away.
+//! Putting pages; a page that says a variant is a version of that.
 //!
 //! A page is one record of the engine: its description is the meta (see [`crate::meta`]), its body the value. A
 //! description too large for the meta goes before the body, in the same value.
@@ -48,7 +48,7 @@ impl Sameness {
 }
 
 impl PageStore {
-    /// Stores `page` as a version of its URL, at its time. A version older than others adds history and hides nothing.
+    /// Stores `page` as a version of its URL (and of its variant, if it has one), at its time. A version older than others adds history and hides nothing.
     ///
     /// # Errors
     ///
@@ -110,25 +110,12 @@ impl PageStore {
         self.put_parts(page, BodySource::Reader(body)).map(|put| put.version())
     }
 
-    /// Removes a page with all its versions, and the records beside it. Whether there was a page.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Url`], and those of [`filemap_core::Store::remove`].
-    pub fn remove(&self, url: impl AsRef<[u8]>) -> Result<bool> {
-        let canonical = self.key(url)?;
-        for kind in RecordKind::ALL.into_iter().filter(|kind| !kind.is_page()) {
-            let beside = key::key(&canonical, kind);
-            if beside.len() <= filemap_core::MAX_KEY_BYTES {
-                self.engine().remove(&beside)?;
-            }
-        }
-        Ok(self.engine().remove(&canonical)?)
-    }
-
     pub(crate) fn put_parts(&self, page: &Page, body: BodySource<'_>) -> Result<Put> {
-        let key = self.key_of(&page.url, page.kind)?;
+        let key = self.key_of_page(page)?;
         let encoded = meta::encode(page, key::url(&key))?;
+        if page.variant.is_some() && key.len() <= filemap_core::MAX_KEY_BYTES {
+            self.mark_variants(key::url(&key), page.fetched_at_ms)?;
+        }
         let record = Record { key: &key, meta: &encoded.meta, body: &[], time_ms: page.fetched_at_ms };
         let mut joined = encoded.spill;
         match body {
@@ -185,7 +172,7 @@ impl PageStore {
         sameness: Sameness,
         hash_body: impl FnOnce(&mut Xxh3) -> Result<()>,
     ) -> Result<bool> {
-        let key = self.key_of(&page.url, page.kind)?;
+        let key = self.key_of_page(page)?;
         let head = match self.engine().head_at(&key, page.fetched_at_ms) {
             // What is damaged is not held: putting the page again mends it.
             Err(e) if e.is_corrupt() => return Ok(false),

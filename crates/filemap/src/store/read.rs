@@ -1,4 +1,5 @@
-//! Getting pages: the newest, one of a time, several at once, without the body, or as a stream.
+//! How a page is made of what the engine holds: with its body, without it, as a stream; several at once. The ways in by
+//! URL and variant are in `variants`.
 //!
 //! A revisit is given the body of its original (see `revisit`), wherever a page is returned with its body. Heads are as
 //! stored.
@@ -62,36 +63,6 @@ impl<U> AsRef<[u8]> for Sought<U> {
 }
 
 impl PageStore {
-    /// The newest version of a page; `None` if the URL is not in the store.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Url`], [`Error::Meta`], and those of [`filemap_core::Store::get`].
-    pub fn get(&self, url: impl AsRef<[u8]>) -> Result<Option<Page>> {
-        let key = self.key(url)?;
-        self.engine().get(&key)?.map(|value| self.resolved(&key, value)).transpose()
-    }
-
-    /// The version of a page that was newest at `time_ms`.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::get`].
-    pub fn get_at(&self, url: impl AsRef<[u8]>, time_ms: i64) -> Result<Option<Page>> {
-        let key = self.key(url)?;
-        self.engine().get_at(&key, time_ms)?.map(|value| self.resolved(&key, value)).transpose()
-    }
-
-    /// One version of a page, as [`PageStore::history`] lists them.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::get`].
-    pub fn get_version(&self, url: impl AsRef<[u8]>, version: Version) -> Result<Option<Page>> {
-        let key = self.key(url)?;
-        self.engine().get_version(&key, version)?.map(|value| self.resolved(&key, value)).transpose()
-    }
-
     /// The newest versions of several pages, read together; of more than should be in memory at once, with [`PageStore::get_ahead`].
     ///
     /// # Errors
@@ -131,88 +102,28 @@ impl PageStore {
         })
     }
 
-    /// The newest version of a page, its body as a stream in bounded memory (but for a revisit, whose original is read
-    /// into memory). The page's own `body` is empty.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::get`].
-    pub fn get_reader(&self, url: impl AsRef<[u8]>) -> Result<Option<(Page, PageReader)>> {
-        let key = self.key(url)?;
-        let Some(mut reader) = self.engine().get_reader(&key)? else { return Ok(None) };
+    /// As [`PageStore::get_reader`], of a key.
+    pub(super) fn reader_of(&self, key: &[u8]) -> Result<Option<(Page, PageReader)>> {
+        let Some(mut reader) = self.engine().get_reader(key)? else { return Ok(None) };
         let head = reader.head().clone();
-        let mut spill = vec![0; self.spill_bytes(&key, &head)?];
+        let mut spill = vec![0; self.spill_bytes(key, &head)?];
         reader.read_exact(&mut spill).map_err(|source| Error::Read {
-            what: String::from_utf8_lossy(&key).into_owned(),
+            what: String::from_utf8_lossy(key::url(key)).into_owned(),
             offset: 0,
             source,
         })?;
-        let mut page = self.decode(&key, &head, &spill)?;
+        let mut page = self.decode(key, &head, &spill)?;
         if page.kind != RecordKind::Revisit {
             return Ok(Some((page, PageReader(Source::Engine(Box::new(reader))))));
         }
-        self.resolve(&key, &mut page)?;
+        self.resolve(key, &mut page)?;
         let body = std::mem::take(&mut page.body);
         Ok(Some((page, PageReader(Source::Memory(Cursor::new(body))))))
     }
 
-    /// The newest version of a page without its body, which is not read.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::get`].
-    pub fn head(&self, url: impl AsRef<[u8]>) -> Result<Option<PageHead>> {
-        let key = self.key(url)?;
-        self.engine().head(&key)?.map(|head| self.page_head(&key, head)).transpose()
-    }
-
-    /// As [`PageStore::head`], of the version that was newest at `time_ms`.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::get`].
-    pub fn head_at(&self, url: impl AsRef<[u8]>, time_ms: i64) -> Result<Option<PageHead>> {
-        let key = self.key(url)?;
-        self.engine().head_at(&key, time_ms)?.map(|head| self.page_head(&key, head)).transpose()
-    }
-
-    /// All versions of a page, newest first.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::get`].
-    pub fn history(&self, url: impl AsRef<[u8]>) -> Result<Vec<PageHead>> {
-        self.history_of(url, RecordKind::Response)
-    }
-
-    /// All records of this kind beside a page (or, for a page's own kinds, its versions), newest first.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::get`].
-    pub fn history_of(&self, url: impl AsRef<[u8]>, kind: RecordKind) -> Result<Vec<PageHead>> {
-        let key = self.key_of(url.as_ref(), kind)?;
-        let heads = self.engine().history(&key)?;
-        heads.into_iter().map(|head| self.page_head(&key, head)).collect()
-    }
-
-    /// The newest record of this kind beside a page (its request, its metadata).
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::get`].
-    pub fn get_beside(&self, url: impl AsRef<[u8]>, kind: RecordKind) -> Result<Option<Page>> {
-        let key = self.key_of(url.as_ref(), kind)?;
-        self.engine().get(&key)?.map(|value| self.resolved(&key, value)).transpose()
-    }
-
-    /// Whether the store holds a page of this URL.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::get`].
-    pub fn contains(&self, url: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.engine().contains(&self.key(url)?)?)
+    /// The versions of a key, newest first.
+    pub(super) fn history_of_key(&self, key: &[u8]) -> Result<Vec<PageHead>> {
+        self.engine().history(key)?.into_iter().map(|head| self.page_head(key, head)).collect()
     }
 
     /// The page in a value, as it is stored.
@@ -258,7 +169,8 @@ impl PageStore {
 
     fn decode(&self, key: &[u8], head: &Head, spill: &[u8]) -> Result<Page> {
         let decoded = meta::decode(&head.meta, spill, key::url(key), head.version.time_ms);
-        decoded.map_err(|source| meta_error(key, head, source))
+        let page = decoded.map_err(|source| meta_error(key, head, source))?;
+        Ok(Page { variant: key::variant(key), ..page })
     }
 }
 

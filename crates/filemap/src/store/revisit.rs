@@ -1,7 +1,7 @@
 //! Finds the body that a revisit refers to.
 //!
 //! A revisit is a version with headers of its own and no body. Its original is looked for among the versions of the URL
-//! that it names (else its own), in this order:
+//! that it names (else its own), of a variant among those of the same variant, in this order:
 //!
 //! 1. the version of the time that it names, unless both have payload digests and they differ;
 //! 2. a version with the same payload digest: the newest that is not later than the revisit, else the oldest;
@@ -19,6 +19,7 @@ use filemap_core::Version;
 use super::{PageStore, StoredVersion};
 use crate::error::Result;
 use crate::http::body;
+use crate::key;
 use crate::page::{Original, Page, RecordKind, Revisit, RevisitProfile};
 
 impl PageStore {
@@ -33,7 +34,9 @@ impl PageStore {
     /// The original of `page`, if it is a revisit and that is in the store.
     pub(crate) fn original_of(&self, own_key: &[u8], page: &Page) -> Result<Option<StoredVersion>> {
         let Some(revisit) = page.revisit.as_ref().filter(|_| page.kind == RecordKind::Revisit) else { return Ok(None) };
-        let named = revisit.refers_to_url.as_deref().and_then(|url| self.key(url).ok());
+        let variant = key::variant(own_key);
+        let of_variant = |url: &[u8]| self.key_of(url, RecordKind::Response, variant.as_ref()).ok();
+        let named = revisit.refers_to_url.as_deref().and_then(of_variant);
         let named = named.filter(|key| key != own_key);
         for key in named.iter().map(Vec::as_slice).chain([own_key]) {
             let Some(version) = self.find_original(key, page, revisit)? else { continue };

@@ -242,7 +242,7 @@ fn put_page(store: &PageStore, mut capture: Capture) -> Result<Option<Put>> {
 /// Gives an unchanged version the body that an earlier one of its URL has; without that, it is a revisit of it. `false` if
 /// it came before its original once, and is in the store as a revisit.
 fn fetch_body(store: &PageStore, capture: &mut Capture, original: Original) -> Result<bool> {
-    let key = store.key(&capture.page.url)?;
+    let key = store.key_of_page(&capture.page)?;
     let revisit = Page { kind: RecordKind::Revisit, revisit: Some(original.revisit), ..capture.page.clone() };
     let mut no_body = Payload::Memory(Vec::new());
     let is_it = |body: &[u8]| sha1_of(&[body]) == original.payload;

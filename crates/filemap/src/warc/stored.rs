@@ -7,6 +7,7 @@
 //! | word | meaning |
 //! |---|---|
 //! | `head=N` | the body begins N bytes into the block, and is as stored: no coding is to be undone |
+//! | `variant=BASE64` | the page's variant: which answer of the URL it is |
 //! | `kind=K` | the kind of the page, where the record's type is another |
 //! | `id` | the record's id is the page's; without it, the page has none |
 //! | `digest`, `digest=TEXT` | the page's digest: that of the payload, or another; without it, the page has none |
@@ -14,7 +15,7 @@
 //! | `renamed=A,B,...` | these header fields, counted from 0, have got the prefix `X-Crawler-` |
 //! | `unchanged` | the body was stored as a reference; in a revisit record, it is that of the version referred to |
 //! | `time=MS` | the time in ms since 1970, where a date cannot say it |
-//! | `page=BASE64` | all of the page but time and body, in the layout of [`crate::meta`], in place of the rest |
+//! | `page=BASE64` | all of the page but time, body and variant, in the layout of [`crate::meta`], in place of the rest |
 //!
 //! The writer reads each record back before it is written, and adds `page` where the rest does not give the same page:
 //! what this module cannot say in words it says in full.
@@ -31,6 +32,7 @@ use super::header::RecordHeader;
 use crate::http::head::{self, FirstLine};
 use crate::meta;
 use crate::page::{HttpVersion, Page, RecordKind};
+use crate::variant::Variant;
 
 /// The field's name.
 pub(super) const FIELD: &str = "FileMap-Page";
@@ -41,6 +43,7 @@ pub(super) const RENAMED: &str = "X-Crawler-";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stored {
     pub(super) head_bytes: u64,
+    pub(super) variant: Option<Variant>,
     pub(super) kind: Option<RecordKind>,
     pub(super) has_id: bool,
     pub(super) digest: PageDigest,
@@ -69,6 +72,9 @@ impl Stored {
         let mut word = |word: std::fmt::Arguments<'_>| {
             let _ = write!(text, " {word}");
         };
+        if let Some(variant) = &self.variant {
+            word(format_args!("variant={}", STANDARD.encode(variant.as_bytes())));
+        }
         if let Some(kind) = self.kind {
             word(format_args!("kind={}", kind.name()));
         }
@@ -110,6 +116,7 @@ impl Stored {
                     stored.head_bytes = value.parse().ok()?;
                     has_head = true;
                 }
+                ("variant", Some(value)) => stored.variant = Some(Variant::new(STANDARD.decode(value).ok()?).ok()?),
                 ("kind", Some(value)) => stored.kind = Some(RecordKind::named(value)?),
                 ("id", None) => stored.has_id = true,
                 ("digest", None) => stored.digest = PageDigest::Payload,
@@ -135,10 +142,11 @@ impl Stored {
         let fetched_at_ms = self.time_ms.or_else(|| header.date_ms())?;
         if let Some(description) = &self.description {
             let page = undescribed(description, fetched_at_ms)?;
-            return (page.kind == kind).then_some(page);
+            return (page.kind == kind).then_some(Page { variant: self.variant.clone(), ..page });
         }
         let mut page = described(header, kind);
         page.url = header.target_uri()?.to_vec();
+        page.variant.clone_from(&self.variant);
         page.fetched_at_ms = fetched_at_ms;
         page.kind = kind;
         page.record_id = page.record_id.filter(|_| self.has_id);
@@ -180,7 +188,7 @@ impl Stored {
     }
 }
 
-/// All of a page but time and body, in one piece; `None` if it is larger than a page may be.
+/// All of a page but time, body and variant, in one piece; `None` if it is larger than a page may be.
 pub(super) fn description(page: &Page) -> Option<Vec<u8>> {
     let encoded = meta::encode(page, b"").ok()?;
     Some([encoded.meta, encoded.spill].concat())
@@ -205,6 +213,7 @@ mod tests {
     fn the_field_reads_back_as_it_was_written() {
         let full = Stored {
             head_bytes: 17,
+            variant: Some(Variant::new("a b").expect("fits")),
             kind: Some(RecordKind::Response),
             has_id: true,
             digest: PageDigest::Other("sha1:X".to_owned()),
@@ -214,7 +223,7 @@ mod tests {
             time_ms: Some(-5),
             description: Some(vec![0, 255]),
         };
-        let text = "head=17 kind=response id digest=sha1:X protocol=HTTP/2 renamed=0,12 unchanged time=-5 page=AP8=";
+        let text = "head=17 variant=YSBi kind=response id digest=sha1:X protocol=HTTP/2 renamed=0,12 unchanged time=-5 page=AP8=";
         assert_eq!(full.text(), text);
         for stored in
             [full, Stored::default(), Stored { digest: PageDigest::Payload, protocol: Some(None), ..Stored::default() }]
@@ -225,9 +234,17 @@ mod tests {
 
     #[test]
     fn a_field_that_is_not_understood_whole_is_none() {
-        for text in
-            ["", "id", "head=x", "head=1 novelty", "head=1 id=2", "head=1 renamed=a", "head=1 page=%", "head=1 kind=x"]
-        {
+        for text in [
+            "",
+            "id",
+            "head=x",
+            "head=1 novelty",
+            "head=1 id=2",
+            "head=1 renamed=a",
+            "head=1 page=%",
+            "head=1 kind=x",
+            "head=1 variant=",
+        ] {
             assert_eq!(Stored::of(&header(text)), None, "{text}");
         }
         assert_eq!(Stored::of(&RecordHeader::default()), None);

@@ -14,6 +14,7 @@ use crate::dump::mime;
 use crate::meta;
 use crate::page::{HttpVersion, Page, RecordKind, RevisitProfile};
 use crate::store::StoredVersion;
+use crate::variant::Variant;
 use crate::warc::digest::{expected, sha1_of};
 use crate::warc::header::RecordHeader;
 use crate::warc::stored::{self, FIELD, PageDigest, RENAMED, Stored};
@@ -74,6 +75,7 @@ pub(crate) struct Entry {
     pub(crate) status: Option<u16>,
     /// In base 32, without the algorithm's name.
     pub(crate) digest: String,
+    pub(crate) variant: Option<Variant>,
 }
 
 /// The record of `version` in this form.
@@ -92,10 +94,10 @@ pub(crate) fn draft(version: &StoredVersion, form: &Form) -> Draft {
     if reads_back(&header, &parts) {
         return parts.draft(header, true);
     }
-    // A description says all but kind and time, which have words of their own.
+    // A description says all but variant, kind and time, which have words of their own.
     let description = stored::description(&page).filter(|bytes| bytes.len() <= MAX_DESCRIPTION_BYTES);
-    let Stored { head_bytes, kind, unchanged, time_ms, .. } = parts.stored;
-    parts.stored = Stored { head_bytes, kind, unchanged, time_ms, description, ..Stored::default() };
+    let Stored { head_bytes, variant, kind, unchanged, time_ms, .. } = parts.stored;
+    parts.stored = Stored { head_bytes, variant, kind, unchanged, time_ms, description, ..Stored::default() };
     let header = parts.header();
     let is_exact = reads_back(&header, &parts);
     parts.draft(header, is_exact)
@@ -146,11 +148,7 @@ impl<'a> Parts<'a> {
     fn of(version: &'a StoredVersion, form: &'a Form) -> Parts<'a> {
         let page = &version.page;
         let uri = uri::target_uri(&page.url, version.canonical_url()).into_owned();
-        let is_message = match page.kind {
-            RecordKind::Response | RecordKind::Revisit => page.status.is_some(),
-            RecordKind::Request => page.method.is_some(),
-            RecordKind::Resource | RecordKind::Metadata | RecordKind::Conversion => false,
-        };
+        let is_message = is_message(page);
         let is_web = uri.starts_with("http:") || uri.starts_with("https:");
         let kind = match form {
             Form::Revisit(_) | Form::Unchanged(_) => RecordKind::Revisit,
@@ -182,6 +180,7 @@ impl<'a> Parts<'a> {
         };
         let stored = Stored {
             head_bytes: head.len() as u64,
+            variant: page.variant.clone(),
             kind: Some(page.kind).filter(|&page_kind| page_kind != kind),
             has_id,
             digest: match &page.digest {
@@ -300,6 +299,7 @@ impl<'a> Parts<'a> {
                 true => meta::sha1_text(&self.payload)["sha1:".len()..].to_owned(),
                 false => "-".to_owned(),
             },
+            variant: page.variant.clone(),
         });
         Draft { header, head: self.head, has_body: self.has_body, entry, is_exact }
     }
@@ -313,6 +313,15 @@ struct Fields(Vec<u8>);
 impl Fields {
     fn add(&mut self, name: &str, value: impl Display) {
         self.0.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
+    }
+}
+
+/// Whether a page goes out as an HTTP message.
+fn is_message(page: &Page) -> bool {
+    match page.kind {
+        RecordKind::Response | RecordKind::Revisit => page.status.is_some(),
+        RecordKind::Request => page.method.is_some(),
+        RecordKind::Resource | RecordKind::Metadata | RecordKind::Conversion => false,
     }
 }
 

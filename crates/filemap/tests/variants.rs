@@ -1,0 +1,228 @@
+//! Several answers of one URL: the page is the page, and the answers to other requests are beside it, each with its own
+//! versions, through every form of a dump.
+
+mod samples;
+mod stores;
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use filemap::dump::{DumpOptions, Format, jsonl};
+use filemap::warc::ImportOptions;
+use filemap::{Options, Page, PageStore, RecordKind, Variant};
+use samples::{Fresh, fresh, run};
+use stores::{Memory, assert_equal, dumped};
+
+const URL: &str = "http://a.example/api";
+
+fn post(body: &str) -> Variant {
+    Variant::of_request("POST", Some(b"application/x-www-form-urlencoded"), body.as_bytes()).expect("no GET")
+}
+
+fn page(variant: Option<Variant>, time_ms: i64, body: &str) -> Page {
+    Page { variant, ..Page::new(URL, time_ms, 200, body) }
+}
+
+/// A store with a page, two variants, one of them of two versions, and a record beside each.
+fn filled() -> Fresh {
+    let fresh = fresh();
+    let put = |page: Page| fresh.store.put_page_if_changed(&page).expect("it fits");
+    put(page(None, 2000, "page"));
+    put(page(Some(post("q=1")), 3000, "one"));
+    put(page(Some(post("q=1")), 4000, "one"));
+    put(page(Some(post("q=2")), 5000, "two"));
+    for variant in [None, Some(post("q=1"))] {
+        put(Page { kind: RecordKind::Request, status: None, method: Some("X".into()), ..page(variant, 3000, "asked") });
+    }
+    fresh
+}
+
+fn body(page: filemap::Result<Option<Page>>) -> Option<String> {
+    page.expect("readable").map(|page| String::from_utf8(page.body).expect("text"))
+}
+
+#[test]
+fn a_url_alone_is_the_page_and_a_variant_is_had_by_name() {
+    let Fresh { store, dir: _dir } = filled();
+    let (one, two, none) = (post("q=1"), post("q=2"), post("q=3"));
+    assert_eq!(body(store.get(URL)).as_deref(), Some("page"));
+    assert_eq!(body(store.get_variant(URL, None)).as_deref(), Some("page"));
+    assert_eq!(body(store.get_variant("HTTP://A.example:80/api#x", &one)).as_deref(), Some("one"));
+    assert_eq!(body(store.get_variant(URL, &two)).as_deref(), Some("two"));
+    assert_eq!(body(store.get_variant(URL, &none)), None);
+    assert_eq!(body(store.get_at(URL, 9000)).as_deref(), Some("page"));
+    assert_eq!(body(store.get_variant_at(URL, &one, 2999)), None);
+    let found = store.get_variant(URL, &two).expect("readable").expect("there");
+    assert_eq!(found, page(Some(two.clone()), 5000, "two"), "a page comes back as it was put");
+    assert_eq!(store.history(URL).expect("readable").len(), 1);
+    let versions = store.variant_history(URL, &one).expect("readable");
+    assert_eq!(versions.iter().map(|head| head.version.time_ms).collect::<Vec<_>>(), [4000, 3000]);
+    assert_eq!(versions[0].unchanged_since, Some(versions[1].version.sequence));
+    let version = store.get_variant_version(URL, &one, versions[1].version);
+    assert_eq!(body(version).as_deref(), Some("one"));
+    let has = |variant| store.contains_variant(URL, variant).expect("readable");
+    assert_eq!((has(None), has(Some(&one)), has(Some(&none))), (true, true, false));
+    let (head, mut reader) = store.variant_reader(URL, &two).expect("readable").expect("there");
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut reader, &mut text).expect("readable");
+    assert_eq!((head.variant, text.as_str()), (Some(two.clone()), "two"));
+    assert_eq!(store.variant_head(URL, &two).expect("readable").expect("there").body_bytes, 3);
+    assert_eq!(store.history_beside(URL, &one, RecordKind::Request).expect("readable").len(), 1);
+    assert_eq!(store.history_of(URL, RecordKind::Request).expect("readable").len(), 1);
+}
+
+#[test]
+fn lists_of_pages_have_no_variants_and_lists_of_variants_have_them() {
+    let Fresh { store, dir: _dir } = filled();
+    let other = Page { variant: Some(post("http://b.example/")), ..Page::new("http://a.example/other", 1, 200, "x") };
+    store.put_page(&other).expect("it fits");
+    for urls in
+        [store.urls(), store.urls_of_host("a.example"), store.urls_with_prefix("http://a"), store.urls_where(|_| true)]
+    {
+        assert_eq!(urls.map(|url| url.expect("whole")).collect::<Vec<_>>(), [URL.as_bytes()]);
+    }
+    assert_eq!((store.pages().count(), store.heads().count()), (1, 1));
+    let of = |found: filemap::Variants| found.map(|item| item.expect("whole").1).collect::<BTreeSet<_>>();
+    assert_eq!(of(store.variants(URL).expect("readable")), BTreeSet::from([post("q=1"), post("q=2")]));
+    assert_eq!(of(store.variants("http://a.example/none").expect("readable")), BTreeSet::new());
+    assert_eq!(store.variants_where(|_| true).count(), 3);
+    assert_eq!(store.variant_heads().filter(|head| head.as_ref().expect("whole").page.variant.is_some()).count(), 3);
+    // Three versions of variants of one URL, one of the other, a page, and two records beside them.
+    assert_eq!((store.versions().count(), store.stored_versions().count(), store.stored_newest().count()), (7, 7, 4));
+    let sizes: Vec<_> = store.sizes().map(|size| size.expect("whole")).collect();
+    assert_eq!(sizes.iter().filter(|size| size.is_page).count(), 1);
+    assert_eq!(sizes.iter().filter(|size| size.is_variant).count(), 4);
+    assert_eq!(sizes.iter().filter(|size| size.is_variant && size.is_newest).count(), 3);
+    assert!(sizes.iter().all(|size| size.url.starts_with(b"http://a.example/") && !size.url.contains(&0)));
+}
+
+#[test]
+fn removing_a_url_leaves_nothing_of_it_and_removing_a_variant_nothing_of_that() {
+    let Fresh { store, dir: _dir } = filled();
+    assert!(store.remove_variant(URL, &post("q=2")).expect("writable"));
+    assert!(!store.remove_variant(URL, &post("q=2")).expect("writable"));
+    assert_eq!(store.variants(URL).expect("readable").count(), 1);
+    assert!(store.remove(URL).expect("writable"));
+    assert_eq!(store.engine().keys().count(), 0, "no record is left beside it");
+    assert!(!store.remove(URL).expect("writable"));
+
+    // A URL that has variants only is something to remove, too.
+    store.put_page(&page(Some(post("q=1")), 1, "x")).expect("it fits");
+    assert!(store.remove(URL).expect("writable"));
+    assert_eq!(store.engine().keys().count(), 0);
+
+    let Fresh { store, dir: _dir } = filled();
+    assert!(store.remove_variant(URL, None).expect("writable"), "the page alone");
+    assert_eq!((store.contains(URL).expect("readable"), store.variants(URL).expect("readable").count()), (false, 2));
+    let mut told = (0, 0);
+    let pages = store.remove_where(|url| url == URL.as_bytes(), &mut |removed| {
+        let removed = removed.expect("whole");
+        told = (told.0 + u64::from(removed.is_page), told.1 + u64::from(removed.is_variant));
+        ControlFlow::Continue(())
+    });
+    assert_eq!((pages.expect("writable"), told), (0, (0, 2)));
+    assert_eq!(store.engine().keys().count(), 0);
+}
+
+#[test]
+fn what_drops_versions_by_age_keeps_the_mark_of_a_variant_that_stays() {
+    let Fresh { store, dir: _dir } = fresh();
+    let day = 86_400_000;
+    for (variant, time_ms) in
+        [("q=1", 3 * day), ("q=2", 5 * day - 1), ("q=3", 5 * day), ("q=4", 40 * day), ("q=5", day)]
+    {
+        store.put_page(&page(Some(post(variant)), time_ms, variant)).expect("it fits");
+    }
+    let mark = [URL.as_bytes(), b"\0variants"].concat();
+    let marks = store.engine().versions_of(&mark).expect("readable");
+    assert_eq!(marks.iter().map(|version| version.time_ms / day).collect::<Vec<_>>(), [41, 6, 5, 4]);
+    // Nothing is later than the mark, so that it outlives every variant, by age as by number.
+    assert!(marks[0].time_ms > 40 * day);
+    for time_ms in [i64::MIN, i64::MAX] {
+        store.put_page(&page(Some(post("odd")), time_ms, "odd")).expect("it fits");
+    }
+    assert_eq!(store.engine().versions_of(&mark).expect("readable")[0].time_ms, i64::MAX);
+    assert!(store.remove(URL).expect("writable"));
+    assert_eq!(store.engine().keys().count(), 0);
+}
+
+#[test]
+fn a_variant_that_does_not_fit_behind_its_url_is_an_error_of_that_page_and_found_nowhere() {
+    let Fresh { store, dir: _dir } = fresh();
+    let long = format!("http://a.example/{}", "x".repeat(60_000));
+    let variant = Variant::new(vec![7; 10_000]).expect("fits");
+    let page = Page { variant: Some(variant.clone()), ..Page::new(long.as_str(), 1, 200, "x") };
+    assert!(store.put_page(&page).expect_err("too long").concerns_one_page());
+    assert_eq!(body(store.get_variant(&long, &variant)), None);
+    assert!(!store.contains_variant(&long, &variant).expect("readable"));
+    assert!(store.variant_history(&long, &variant).expect("readable").is_empty());
+    assert!(!store.remove_variant(&long, &variant).expect("writable"));
+    assert_eq!(store.engine().keys().count(), 0, "nor is a mark left");
+}
+
+/// A store made of a dump, by its WARC files or by its lines.
+fn restored(files: &Memory) -> Fresh {
+    let to = fresh();
+    for (name, bytes) in files.files() {
+        if name.contains(".warc") {
+            let report = run(&to.store, &bytes, &ImportOptions::new());
+            assert_eq!((report.damaged, report.unusable, report.already_there), (0, 0, 0), "{:?}", report.problems);
+        } else if name.ends_with(".jsonl") {
+            for line in bytes.split_inclusive(|&byte| byte == b'\n') {
+                let (page, unchanged) = jsonl::read_stored(line).expect("a page");
+                to.store.put_stored_if_new(&page, unchanged.unwrap_or(false)).expect("it fits").expect("new");
+            }
+        }
+    }
+    to
+}
+
+#[test]
+fn variants_come_back_from_every_form_of_a_dump() {
+    let from = filled();
+    // Those of a caller's own may be of any bytes.
+    for bytes in [&b"fingerprint"[..], b"\0", b"\xff\0\xff", b"__wb_method=\xff", b"request"] {
+        let variant = Variant::new(bytes).expect("fits");
+        from.store.put_page(&page(Some(variant), 7000, "own")).expect("it fits");
+    }
+    for format in [Format::Warc, Format::Jsonl] {
+        let (files, report) = dumped(&from.store, &DumpOptions::new("x", &[format]));
+        assert_eq!((report.written, report.inexact), (11, 0));
+        let to = restored(&files);
+        assert_equal(&to.store, &from.store);
+        assert!(dumped(&to.store, &DumpOptions::new("x", &[format])).0.files() == files.files());
+        assert_eq!(to.store.variants(URL).expect("readable").count(), 7, "the marks are there again");
+    }
+    let newest = DumpOptions::new("x", &[Format::Jsonl, Format::Files]).newest_only(true);
+    let (files, report) = dumped(&from.store, &newest);
+    assert_eq!(report.written, 8, "the newest of the page and of each variant");
+    assert_eq!(files.file("x.files/a.example/api"), b"page", "a variant takes no page's place");
+    assert_eq!(files.files().keys().filter(|name| name.starts_with("x.files/a.example/~/")).count(), 7);
+}
+
+#[test]
+fn the_index_of_an_export_has_a_key_for_each_variant() {
+    let from = filled();
+    let (files, _) = dumped(&from.store, &DumpOptions::new("x", &[Format::Warc, Format::Cdxj]));
+    let index = String::from_utf8(files.file("x.cdxj")).expect("text");
+    let keys: BTreeSet<&str> = index.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(
+        keys.into_iter().collect::<Vec<_>>(),
+        ["example,a)/api", "example,a)/api?__wb_method=post&q=1", "example,a)/api?__wb_method=post&q=2"]
+    );
+    assert_eq!(index.lines().count(), 4);
+    assert!(index.contains(r#""requestBody":"q=2","method":"POST"}"#), "{index}");
+}
+
+#[test]
+fn a_store_of_exact_urls_tells_variants_and_urls_apart_whatever_bytes_they_have() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("pages.fm");
+    let store = PageStore::create_with(path, std::sync::Arc::new(filemap::Exact), Options::new()).expect("a store");
+    let variant = Variant::new("x://h/y").expect("fits");
+    store.put_page(&Page { variant: Some(variant.clone()), ..Page::new("a", 1, 200, "variant") }).expect("it fits");
+    store.put_page(&Page::new("ax://h/y", 1, 200, "page")).expect("it fits");
+    assert_eq!(body(store.get("a")), None);
+    assert_eq!(body(store.get_variant("a", &variant)).as_deref(), Some("variant"));
+    assert_eq!(store.urls_of_host("h").map(|url| url.expect("whole")).collect::<Vec<_>>(), [b"ax://h/y"]);
+}
