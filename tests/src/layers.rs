@@ -48,7 +48,7 @@ pub const ENGINE_LAYERS: &[&[&str]] = &[
     &["cache"],
     &["segments"],
     // Each owns one file or one table, and none knows another.
-    &["accounts", "recent", "keys", "values", "index", "superblock"],
+    &["accounts", "recent", "keys", "values", "index", "rules", "superblock"],
     // From files to what a handle needs.
     &["recover"],
     // Those together, as one handle's threads share them.

@@ -122,6 +122,15 @@ pub enum Error {
         /// The first failure.
         cause: String,
     },
+    /// A rule of the store refuses it: it was erased, and is not to come back. Nothing was written. `fm-tool erase --list` says
+    /// when and why, `--lift` takes the rule away.
+    #[error(
+        "rule {rule} of the store's erasures refuses it; `erase --list` says why, `erase --lift {rule}` lifts the rule"
+    )]
+    Refused {
+        /// The rule's id.
+        rule: u32,
+    },
     /// The handle was opened read-only.
     #[error("the store is open read-only")]
     ReadOnly,

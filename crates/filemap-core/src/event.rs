@@ -139,6 +139,11 @@ pub enum Event {
     Compacted(Compacted),
     /// A dictionary was made; new pages of its group are compressed with it.
     DictionaryMade(DictionaryMade),
+    /// The store was opened for writing, and erasures were begun that did not end: files may still hold what they are about.
+    ErasureUnfinished {
+        /// Ids of their rules.
+        rules: Vec<u32>,
+    },
     /// A new segment of the value log was begun.
     SegmentRolled {
         /// Its number.
@@ -186,6 +191,9 @@ impl fmt::Display for Event {
                 d.body_ratio,
                 d.body_ratio_before
             ),
+            Event::ErasureUnfinished { rules } => {
+                write!(f, "erasures that did not end: rules {rules:?}; `fm-tool erase --resume` ends them")
+            }
             Event::SegmentRolled { segment } => write!(f, "value log rolled to segment {segment}"),
         }
     }

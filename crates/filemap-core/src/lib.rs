@@ -46,6 +46,7 @@ mod recent;
 mod record;
 mod recover;
 mod repair;
+mod rules;
 mod segments;
 #[cfg(feature = "sim")]
 pub mod sim;
@@ -62,14 +63,16 @@ pub use check::{Problem, VerifyOptions, VerifyProgress, VerifyReport};
 pub use dictionaries::DictionaryFacts;
 pub use error::{Error, Result};
 pub use event::{Compacted, DictionaryMade, Event, Reason, RecoveryReport};
+pub use format::rules::{Rule, RuleState};
 pub use inspect::{Inspected, inspect};
 pub use options::{Canonicalizer, Dictionaries, Durability, Options};
 pub use record::{Head, MAX_KEY_BYTES, MAX_META_BYTES, MAX_VALUE_BYTES, Place, Put, Record, Value, Version};
 pub use repair::{Ignored, Loss, RepairProgress, RepairReport, RepairTo};
-pub use state::RecompressionEstimate;
+pub use state::{Admission, KeyFilter, RecompressionEstimate};
 pub use stats::{StatValue, Stats};
 pub use store::{
-    BackupOptions, CompactionPlan, Copied, CopyEvent, CopyOptions, GetAhead, Heads, Keys, Listed, Pages, PruneProgress,
-    PruneRule, Pruned, SegmentInfo, Store, Writer,
+    BackupOptions, CompactionPlan, Copied, CopyEvent, CopyOptions, Erased, Erasure, ErasureStep, FoundText, GetAhead,
+    Heads, Keys, Listed, Pages, PruneProgress, PruneRule, Pruned, Search, Searched, SegmentInfo, Store, VersionFilter,
+    Writer,
 };
 pub use values::read::Reader;

@@ -94,6 +94,11 @@ pub trait Dir: Send + Sync + Debug {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// How many names a file has, this one included.
+    fn links(&self, _name: &str) -> io::Result<u64> {
+        Ok(1)
+    }
+
     /// The operating system's descriptor, of a directory that has one.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None

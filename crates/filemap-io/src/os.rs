@@ -179,6 +179,13 @@ impl Dir for OsDir {
         Ok(rustix::fs::unlinkat(&self.fd, name, AtFlags::empty())?)
     }
 
+    fn links(&self, name: &str) -> io::Result<u64> {
+        let about = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        // Of another width on other systems.
+        #[allow(clippy::useless_conversion, reason = "it is u64 here, and u32 elsewhere")]
+        Ok(about.st_nlink.into())
+    }
+
     fn link_from(&self, from: &dyn Dir, name: &str) -> io::Result<()> {
         guard::writer(self.owner)?;
         let from = from.descriptor().ok_or(io::ErrorKind::Unsupported)?;

@@ -76,6 +76,14 @@ pub enum Error {
         /// The system's reason.
         source: io::Error,
     },
+    /// A rule of an erasure makes no sense, or is of a newer build: then nobody knows what it refuses.
+    #[error("the rule {id} of an erasure is not understood: {what}")]
+    Rule {
+        /// The rule's id; 0 of one that was to be made.
+        id: u32,
+        /// What is wrong.
+        what: String,
+    },
     /// The output of a dump could not be written. What was closed before is whole.
     #[error("writing the dump failed: {0}")]
     Write(#[source] io::Error),
@@ -95,13 +103,19 @@ impl Error {
         }
     }
 
-    /// Whether the error is about this one page (no URL, or beyond a limit), so that others can still be put.
+    /// Whether the error is about this one page (no URL, beyond a limit, or refused by a rule), so that others can still be put.
     pub fn concerns_one_page(&self) -> bool {
         use filemap_core::Error as Engine;
         match self {
             Error::Url { .. } | Error::Variant { .. } | Error::HeadersTooLarge { .. } => true,
             Error::Engine(engine) => {
-                matches!(engine, Engine::KeyLength { .. } | Engine::MetaTooLarge { .. } | Engine::ValueTooLarge { .. })
+                matches!(
+                    engine,
+                    Engine::KeyLength { .. }
+                        | Engine::MetaTooLarge { .. }
+                        | Engine::ValueTooLarge { .. }
+                        | Engine::Refused { .. }
+                )
             }
             _ => false,
         }

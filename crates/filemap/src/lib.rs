@@ -4,6 +4,7 @@
 //! * A [`Variant`] tells the answers of one URL apart: that of a `POST` never stands in the page's place.
 //! * [`warc`] reads WARC files, whole or damaged, into a store.
 //! * [`dump`] writes pages out as WARC files, their index, JSON Lines and plain files.
+//! * [`erase`] takes pages away for good, and keeps them from coming back.
 //! * [`meta`] is how a page's headers and the rest of its description are kept.
 //!
 //! Keys are made by a canonicaliser of `urlindex`; the URL as fetched is kept beside it. Bodies are bytes and are never
@@ -11,6 +12,7 @@
 
 pub mod date;
 pub mod dump;
+pub mod erase;
 mod error;
 mod headers;
 mod http;

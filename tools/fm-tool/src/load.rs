@@ -48,6 +48,8 @@ pub struct LoadReport {
     pub damaged: u64,
     /// Pages that this store cannot keep.
     pub unusable: u64,
+    /// Of these: pages that a rule of an erasure refuses.
+    pub refused: u64,
     /// The first of both.
     pub bad_lines: Vec<BadLine>,
 }
@@ -101,7 +103,10 @@ fn take(store: &PageStore, line: &[u8], number: u64, report: &mut LoadReport) ->
             report.unchanged += u64::from(matches!(put, Put::Unchanged(_)));
             report.body_bytes += page.body.len() as u64;
         }
-        Err(error) if error.concerns_one_page() => bad(report, number, error.to_string(), true),
+        Err(error) if error.concerns_one_page() => {
+            report.refused += u64::from(error.refused_by().is_some());
+            bad(report, number, error.to_string(), true);
+        }
         Err(error) => return Err(error.into()),
     }
     Ok(())

@@ -57,7 +57,7 @@ fn options(shared: &Shared) -> Options {
     let quiet = shared.quiet;
     Options::new().on_event(move |event| match event {
         Event::Recovered(report) if !quiet && has_recovered(report) => words::say(event),
-        Event::Poisoned { .. } => words::complain(event),
+        Event::Poisoned { .. } | Event::ErasureUnfinished { .. } => words::complain(event),
         _ => {}
     })
 }

@@ -48,7 +48,7 @@ const fn row(verb: &'static str, args: &'static [&'static str], reads: Reads, pr
 }
 
 /// Every verb that has a store and does not make one.
-const ROWS: [Row; 38] = [
+const ROWS: [Row; 39] = [
     row("get", &["@", PAGE_URL], Reads::Page, true),
     row("get", &["@", PAGE_URL, "--json"], Reads::Page, true),
     row("get", &["@", PAGE_URL, PAGE_URL, "--response"], Reads::Page, true),
@@ -80,6 +80,7 @@ const ROWS: [Row; 38] = [
     row("compact", &["@"], Reads::Store, false),
     row("prune", &["@", "--keep-versions", "1", "--dry-run"], Reads::Store, false),
     row("prune", &["@", "--older-than", "2000-01-01", "--max-size", "1TB"], Reads::Store, false),
+    row("erase", &["@", "--prefix", PAGE_URL, "--reason", "r", "--dry-run", "--json"], Reads::Keys, true),
     row("backup", &["@", "%"], Reads::Store, false),
     row("copy", &["@", "%"], Reads::Store, false),
     row("copy", &["@", "%", "--compact"], Reads::Values, false),

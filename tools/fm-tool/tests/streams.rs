@@ -29,6 +29,7 @@ const VERBS: [&str; 27] = [
     "segments",
     "compact",
     "prune",
+    "erase",
     "backup",
     "copy",
     "merge",

@@ -25,6 +25,7 @@ use crate::format::{PAGE_BYTES, header, names};
 use crate::index::{Owner, load};
 use crate::primitive::sleep;
 use crate::recover;
+use crate::rules;
 use crate::state::Shared;
 use crate::superblock::SuperblockFile;
 use crate::sync::lock;
@@ -284,11 +285,23 @@ impl Run<'_, '_> {
             }
             self.copy(&*from, name, end)?;
         }
+        self.rules()?;
         // A dictionary is there before the first record that names it: those of all that was copied are, now.
         for name in self.dictionaries()? {
             step();
             self.tell(&name, 0)?;
             self.sealed(&name)?;
+        }
+        Ok(())
+    }
+
+    /// Copies the rules of erasures, which are at least those of the superblock: they are replaced before it.
+    fn rules(&mut self) -> Result<()> {
+        let (dir, store_id) = (&self.shared.dir, &self.shared.birth.store_id);
+        let rules = rules::read(&**dir, store_id, 0, Access::Read)?;
+        if rules.generation > 0 {
+            rules::write(self.order.to, store_id, &rules)?;
+            self.add(rules.encode(store_id).len() as u64, How::Copied);
         }
         Ok(())
     }
@@ -412,7 +425,11 @@ impl Run<'_, '_> {
         let is_wanted = |name: &str| {
             let is_growing = inventory.growing.iter().any(|(n, _)| n == name);
             let is_sealed = inventory.sealed.iter().chain(&inventory.dead).any(|n| n == name);
-            is_growing || is_sealed || name == names::INDEX || names::parse_dictionary(name).is_some()
+            is_growing
+                || is_sealed
+                || name == names::INDEX
+                || name == names::RULES
+                || names::parse_dictionary(name).is_some()
         };
         self.remove_where(|name| !is_wanted(name) && name != names::LOCK && name != names::PARTIAL)?;
         let path = || to.path().display().to_string();

@@ -28,6 +28,7 @@ use crate::format::{PAGE_BYTES, names};
 use crate::keys::KeyFile;
 use crate::primitive::sleep;
 use crate::record::now_ms;
+use crate::rules;
 use crate::state::Shared;
 use places::Places;
 use position::Position;
@@ -195,6 +196,7 @@ impl Check<'_, '_> {
         let settled = self.shared.settled();
         self.superblock()?;
         self.dictionaries()?;
+        self.rules()?;
         self.values()?;
         self.unread();
         let leaves = self.leaves_aside();
@@ -258,6 +260,17 @@ impl Check<'_, '_> {
                     self.read(&name, checked.bytes)?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Reads the rules of erasures.
+    pub(super) fn rules(&mut self) -> Result<()> {
+        let (dir, vouched) = (&self.shared.dir, self.shared.latest.load().rules);
+        match rules::read(&**dir, &self.shared.birth.store_id, vouched, Access::Read) {
+            Err(Error::Corrupt { what, .. }) => self.problem(names::RULES, 0, what),
+            Err(e) => return Err(e),
+            Ok(rules) => self.report.files += u64::from(rules.generation > 0),
         }
         Ok(())
     }

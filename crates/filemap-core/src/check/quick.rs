@@ -20,6 +20,7 @@ impl Check<'_, '_> {
         let (settled, latest) = (self.shared.settled(), self.shared.latest.load_full());
         self.total_bytes = latest.index.leaves * PAGE_BYTES as u64;
         self.superblock()?;
+        self.rules()?;
         self.dictionary_heads();
         for segment in self.shared.segments.all().iter() {
             self.head(segment)?;

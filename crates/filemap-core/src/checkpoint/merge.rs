@@ -121,7 +121,7 @@ impl Merge<'_> {
                         spot.extent = op.to;
                     }
                 }
-                let kept = task.retention.kept(self.retention.kept(all));
+                let kept = task.without_erased(task.retention.kept(self.retention.kept(all)));
                 self.drop_all_but(&kept, &before)?;
                 if kept != before || chain.links.iter().any(|l| task.evacuates(l.address)) {
                     self.rewrite(slots, hash, &key, Some((&existing, chain)), kept)?;

@@ -70,6 +70,7 @@ impl Shared {
         (c.dropped, c.told_versions) = (Dropped::default(), 0);
         // Before the table is frozen: a put that comes later must see it.
         let horizon = c.retention.horizon_ms().max(task.retention.horizon_ms());
+        let horizon = if task.erased.is_empty() { horizon } else { i64::MAX };
         self.expiring_ms.store(horizon, Ordering::Release);
         let result = self.checkpoint_locked(c, task);
         self.expiring_ms.store(i64::MIN, Ordering::Release);

@@ -1,6 +1,8 @@
 //! What a checkpoint is asked to do beside merging the recent table: to lead versions to the places that compaction has
 //! copied them to, to look through chains for versions that are not kept, to write chains anew.
 
+use std::collections::HashSet;
+
 use crate::format::key;
 use crate::format::leaf::MAX_DEPTH;
 use crate::format::location::{Extent, Location};
@@ -37,12 +39,25 @@ pub(crate) struct Task {
     pub(crate) is_due: bool,
     /// Versions that this does not keep are dropped from the chains that are looked through.
     pub(crate) retention: Retention,
+    /// So are those with these sequences, unless a version that is kept has its body from one.
+    pub(crate) erased: HashSet<u64>,
 }
 
 impl Task {
     pub(crate) fn is_empty(&self) -> bool {
         let has_work = self.evacuated.is_some() || self.sweep || self.is_due;
         self.ops.is_empty() && self.chains.is_empty() && !has_work
+    }
+
+    /// Leaves out what is erased.
+    pub(crate) fn without_erased(&self, mut kept: Vec<Spot>) -> Vec<Spot> {
+        if !self.erased.is_empty() {
+            let is_erased = |s: &Spot| self.erased.contains(&s.version.sequence);
+            let staying = kept.iter().filter(|s| !is_erased(s) && s.refers_to != 0);
+            let holders: Vec<u64> = staying.map(|s| s.refers_to).collect();
+            kept.retain(|s| !is_erased(s) || holders.contains(&s.version.sequence));
+        }
+        kept
     }
 
     /// Puts everything in the order of hashes, in which it is asked for.

@@ -15,7 +15,7 @@ use crate::format::location::{Extent, Location, SizeClass, UNIT_BYTES};
 use crate::format::value::{self, ChunkEntry, Header, Kind};
 use crate::log::scan::Item;
 use crate::segments::{FIRST_RECORD, Segment};
-use crate::state::{Retention, Shared, Spot};
+use crate::state::{Cleaning, Recompressed, Retention, Shared, Spot};
 use crate::sync::make_way;
 use crate::values::read::Want;
 
@@ -42,6 +42,8 @@ pub(super) struct Copier<'s> {
     chunks: HashSet<Location>,
     /// Called with the bytes that were read; breaks off by an error.
     pause: &'s dyn Fn(u64) -> Result<()>,
+    /// What is being erased.
+    pub(super) cleaning: Option<Arc<Cleaning>>,
 }
 
 impl<'s> Copier<'s> {
@@ -70,6 +72,7 @@ impl<'s> Copier<'s> {
             lists: HashSet::new(),
             chunks: HashSet::new(),
             pause,
+            cleaning: None,
         }
     }
 
@@ -107,7 +110,8 @@ impl<'s> Copier<'s> {
         match header.kind {
             Kind::Filler => {}
             Kind::Tombstone => {
-                if !self.is_obsolete(header.sequence, segment) {
+                let is_erased = self.cleaning.as_ref().is_some_and(|c| c.drops(key, header.sequence));
+                if !is_erased && !self.is_obsolete(header.sequence, segment) {
                     self.output.append(&header, bytes)?;
                 }
             }
@@ -138,30 +142,37 @@ impl<'s> Copier<'s> {
         Ok(())
     }
 
-    /// Appends a record from a place, compressed anew if that is wanted and makes it shorter.
+    /// Appends a record from a place, compressed anew if that is wanted and makes it shorter, or if its dictionary is to go.
     fn append(&mut self, at: Location, header: &Header, bytes: &[u8]) -> Result<Extent> {
-        if self.level > 0 {
-            let (key, meta) =
-                (&bytes[header.key_at()..header.meta_at()], &bytes[header.meta_at()..header.payload_at()]);
-            let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
-            match self.shared.recompress(at, key, header, (meta, payload), i32::from(self.level)) {
-                Ok(Some(new)) => {
-                    let mut record = vec![0; new.header.key_at()];
-                    [key, &new.meta, &new.payload].iter().for_each(|part| record.extend_from_slice(part));
-                    record.resize(new.header.total_bytes() as usize, 0);
-                    return self.output.append(&new.header, &record);
-                }
-                Ok(None) => {}
-                // What cannot be expanded, for want of its dictionary perhaps, moves as it is.
-                Err(e) if e.is_corrupt() => {}
-                Err(e) => return Err(e),
-            }
+        let must = self.must_repack(header);
+        if (self.level > 0 || must)
+            && let Some(new) = self.repacked(at, header, bytes)?
+            && (must || new.header.total_bytes() < header.total_bytes())
+        {
+            let key = &bytes[header.key_at()..header.meta_at()];
+            return self.output.append(&new.header, &new.record(key));
         }
         let to = self.output.append(header, bytes)?;
         if self.shared.segments.pages.is_some() {
             self.unchanged.push((at, to.location));
         }
         Ok(to)
+    }
+
+    /// Whether a record names a dictionary that is to go.
+    fn must_repack(&self, header: &Header) -> bool {
+        self.cleaning.as_ref().is_some_and(|c| c.retired.contains(&header.dictionary))
+    }
+
+    /// A record compressed anew. `None` for what cannot be expanded, for want of its dictionary perhaps: it moves as it is.
+    fn repacked(&self, at: Location, header: &Header, bytes: &[u8]) -> Result<Option<Recompressed>> {
+        let level = if self.level > 0 { i32::from(self.level) } else { self.shared.options.compression_level };
+        let (key, meta) = (&bytes[header.key_at()..header.meta_at()], &bytes[header.meta_at()..header.payload_at()]);
+        let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
+        match self.shared.repack(at, key, header, (meta, payload), level) {
+            Err(e) if e.is_corrupt() => Ok(None),
+            new => new,
+        }
     }
 
     /// Whether no earlier version of a removed key can be left outside of the removal's own segment: every other one holds
@@ -217,7 +228,12 @@ impl<'s> Copier<'s> {
             at += value::CHUNK_ENTRY_BYTES;
         }
         let payload_crc = crc32fast::hash(&record[header.payload_at()..at]);
-        let to = self.output.append(&Header { payload_crc, ..*header }, &record)?;
+        let header = &Header { payload_crc, ..*header };
+        let repacked = if self.must_repack(header) { self.repacked(from, header, &record)? } else { None };
+        let to = match repacked {
+            Some(new) => self.output.append(&new.header, &new.record(key))?,
+            None => self.output.append(header, &record)?,
+        };
         self.task.ops.push(Op { hash: self.shared.hash(key), sequence: header.sequence, from, to });
         Ok(())
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use crate::checkpoint::Task;
 use crate::error::Result;
+use crate::format::names;
 use crate::format::superblock::Tail;
 use crate::limits::Limits;
 use crate::log::scan::Item;
@@ -68,6 +69,26 @@ pub(crate) fn empty_any(shared: &Shared, writer: &WriteSide, pick: usize) -> Res
     let _turn = lock(&writer.compactor);
     let all = candidates(shared, &lock(&writer.kept_keys))?;
     all.get(pick % all.len().max(1)).map_or(Ok(()), |victim| empty(shared, writer, victim.ordinal))
+}
+
+/// Segments that may hold bytes of keys that are no more, by ordinal and name: those in which anything is dead, and all that
+/// lies from `last` on, where interrupted checkpoints may have left something.
+///
+/// # Errors
+/// `Io`.
+pub(super) fn tainted(shared: &Shared, last: u64) -> Result<Vec<(u64, String)>> {
+    let all = candidates(shared, &BTreeSet::new())?;
+    let is_tainted = |c: &&Candidate| c.ordinal <= last && (c.dead_bytes() > 0 || c.ordinal == last);
+    Ok(all.iter().filter(is_tainted).map(|c| (c.ordinal, names::keys(c.ordinal as u16))).collect())
+}
+
+/// Empties the segment with an ordinal.
+///
+/// # Errors
+/// As of a checkpoint.
+pub(super) fn empty_one(shared: &Shared, writer: &WriteSide, ordinal: u64) -> Result<()> {
+    let _turn = lock(&writer.compactor);
+    empty(shared, writer, ordinal)
 }
 
 /// Writes anew all chains that have a record in a segment.

@@ -139,7 +139,7 @@ impl Shared {
     }
 
     /// All segments as the plan needs to see them.
-    fn view(&self, compactor: &Compactor, last: u64) -> Result<View> {
+    pub(super) fn view(&self, compactor: &Compactor, last: u64) -> Result<View> {
         let (tail, accounts, pinned) = match &self.writer {
             Some(writer) => {
                 let c = lock(&writer.checkpointer);
@@ -209,7 +209,7 @@ impl Shared {
     }
 
     /// Copies, has a checkpoint lead the index to the copies, removes what is empty then.
-    fn run(
+    pub(super) fn run(
         &self,
         writer: &WriteSide,
         compactor: &mut Compactor,
@@ -237,6 +237,7 @@ impl Shared {
             let floor = lock(&writer.log).next_sequence;
             step();
             let mut copier = Copier::new(self, &victims, floor, level, &pause);
+            copier.cleaning.clone_from(&compactor.cleaning);
             for victim in full {
                 if !copier.segment(victim)? {
                     cut.insert(victim.ordinal);

@@ -8,6 +8,7 @@
 
 mod digests;
 pub(crate) mod make;
+mod retire;
 pub(crate) mod tally;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,6 +52,8 @@ pub(crate) struct Registry {
     file_bytes: AtomicU64,
     /// Highest id ever given. A record that names a dictionary whose file is gone must not be expanded with another.
     last_id: AtomicU32,
+    /// Those that nothing is compressed with any more: see `retire`.
+    retired: ArcSwap<BTreeSet<u32>>,
 }
 
 /// A dictionary as [`Store::dictionaries`](crate::Store::dictionaries) lists it.
@@ -99,6 +102,7 @@ impl Registry {
             changing: Mutex::new(()),
             file_bytes: AtomicU64::new(0),
             last_id: AtomicU32::new(0),
+            retired: ArcSwap::from_pointee(BTreeSet::new()),
         }
     }
 
@@ -160,7 +164,9 @@ impl Registry {
         let whole = list.iter().filter_map(|d| d.facts.as_ref().ok());
         let bytes = whole.clone().map(|f| 2 * f.copy_bytes() as u64).sum();
         self.file_bytes.store(bytes, Ordering::Relaxed);
-        self.current.store(Arc::new(whole.map(|f| (f.group.clone(), f.id)).collect()));
+        let retired = self.retired.load();
+        let current = whole.filter(|f| !retired.contains(&f.id));
+        self.current.store(Arc::new(current.map(|f| (f.group.clone(), f.id)).collect()));
         self.list.store(Arc::new(list));
     }
 

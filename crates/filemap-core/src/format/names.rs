@@ -14,6 +14,10 @@ pub(crate) const VERIFIED: &str = "VERIFIED";
 pub(crate) const NEW_VERIFIED: &str = "VERIFIED.new";
 /// How far a verification has come that can be resumed.
 pub(crate) const VERIFYING: &str = "VERIFYING";
+/// What was erased, and is not to come back.
+pub(crate) const RULES: &str = "RULES";
+/// The same, while it is written.
+pub(crate) const NEW_RULES: &str = "RULES.new";
 /// The mark of a backup that is not complete.
 pub(crate) const PARTIAL: &str = "PARTIAL";
 /// The hash index.
@@ -78,7 +82,7 @@ pub(crate) fn parse_keys(name: &str) -> Option<u16> {
 
 /// Whether a name is one that a store, or a backup in the making, gives to a file.
 pub(crate) fn is_ours(name: &str) -> bool {
-    [LOCK, SUPERBLOCK, NEW_SUPERBLOCK, PARTIAL, VERIFIED, VERIFYING, INDEX].contains(&name)
+    [LOCK, SUPERBLOCK, NEW_SUPERBLOCK, PARTIAL, VERIFIED, VERIFYING, RULES, INDEX].contains(&name)
         || parse_segment(name).is_some()
         || parse_keys(name).is_some()
         || parse_dictionary(name).is_some()
@@ -90,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_store_knows_its_own_names() {
-        for name in ["LOCK", "PARTIAL", "VERIFIED", "key0.dat", "value7.dat", "dict3.zdict"] {
+        for name in ["LOCK", "PARTIAL", "VERIFIED", "RULES", "key0.dat", "value7.dat", "dict3.zdict"] {
             assert!(is_ours(name), "{name}");
         }
         for name in ["dict.zdict", "dictx.zdict", "letter.txt", "value07.dat", ".."] {

@@ -31,7 +31,8 @@
 //! | 188 | 4 | number of its words |
 //! | 192 | 8 | key tail: byte offset in that segment |
 //! | 200 | 4 | highest id of a dictionary up to then, 0 for none: it is not given again, whatever becomes of the file |
-//! | 204 | 308 | reserved, zero |
+//! | 204 | 300 | reserved, zero |
+//! | 504 | 8 | generation of the file RULES that is there at least, 0 for none |
 
 use super::{FORMAT_VERSION, Flaw, PAGE_BYTES, all_zero, get_16, get_u16, get_u32, get_u64, header, key, leaf, put};
 use crate::options::Canonicalizer;
@@ -93,6 +94,7 @@ pub(crate) struct Superblock {
     pub(crate) max_time_ms: i64,
     pub(crate) dropped_epoch: u64,
     pub(crate) last_dictionary: u32,
+    pub(crate) rules: u64,
 }
 
 impl Superblock {
@@ -127,6 +129,7 @@ impl Superblock {
         for (i, word) in words.iter().enumerate() {
             put(&mut b, 88 + 8 * i, &word.to_le_bytes());
         }
+        put(&mut b, 504, &self.rules.to_le_bytes());
         let crc = crc32fast::hash(&b[12..]);
         put(&mut b, 8, &crc.to_le_bytes());
         b
@@ -177,13 +180,14 @@ impl Superblock {
             max_time_ms: word(10).cast_signed(),
             dropped_epoch: word(11),
             last_dictionary: get_u32(b, 200),
+            rules: get_u64(b, 504),
         })
     }
 }
 
 /// Whether the fields of a superblock of this format say what can be.
 fn check_ranges(b: &[u8]) -> Result<(), Flaw> {
-    if !(all_zero(&b[141..144]) && all_zero(&b[204..BYTES])) {
+    if !(all_zero(&b[141..144]) && all_zero(&b[204..504])) {
         return Err("reserved superblock bytes are not zero");
     }
     if !(4096..=1 << 30).contains(&get_u32(b, 40)) {
@@ -238,6 +242,7 @@ pub(crate) fn example() -> Superblock {
         max_time_ms: -1,
         dropped_epoch: 3,
         last_dictionary: 11,
+        rules: 13,
     }
 }
 

@@ -8,10 +8,9 @@
 use std::sync::Arc;
 
 use super::writer::{IndexWriter, OldLeaf};
-use crate::error::Result;
-use crate::format::PAGE_BYTES;
+use crate::error::{Error, Result};
 use crate::format::leaf::{CAPACITY, MIN_DEPTH};
-use crate::format::node;
+use crate::format::{PAGE_BYTES, names, node};
 use crate::primitive::{Ordering, fence};
 
 /// Two leaves are merged when together they fill so much of a page: few enough that the next puts do not split it again.
@@ -191,7 +190,21 @@ impl IndexWriter {
 
     /// Gives back the free pages, once a sweep is over. What the last durable superblock names is not among them.
     pub(crate) fn punch(&mut self) {
-        let Some(goal) = self.shrinking.swept.take() else { return };
+        if let Some(goal) = self.shrinking.swept.take() {
+            self.punch_from(goal);
+        }
+    }
+
+    /// Gives back all free pages, durably, so that nothing is left of what they held; where the file system can.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn punch_all(&mut self) -> Result<()> {
+        self.punch_from(0);
+        self.index.file.sync().map_err(|e| Error::io("sync", names::INDEX, e))
+    }
+
+    fn punch_from(&mut self, goal: u32) {
         // As before they are overwritten: who still looks at them must notice.
         let ahead = self.index.reuse.load(Ordering::Relaxed) + 2;
         self.index.reuse.store(ahead, Ordering::Release);

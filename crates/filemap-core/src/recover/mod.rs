@@ -117,6 +117,7 @@ pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
         max_time_ms: i64::MIN,
         dropped_epoch: 0,
         last_dictionary: 0,
+        rules: 0,
     };
     SuperblockFile::create(dir, &first)?;
     sync_dir(dir)?;

@@ -98,6 +98,7 @@ impl Shared {
     ) -> Result<Version> {
         writer.poison.check()?;
         self.check_open()?;
+        self.without_retired(draft)?;
         let sequence = log.next_sequence;
         draft.header.sequence = sequence;
         let appended = log.appender.append(draft).inspect_err(|e| self.poison(e))?;
@@ -167,6 +168,7 @@ impl Shared {
         let mut log = lock(&writer.log);
         writer.poison.check()?;
         self.check_open()?;
+        self.without_retired(&mut draft)?;
         draft.header.sequence = log.next_sequence;
         let appended = log.appender.append(&mut draft).inspect_err(|e| self.poison(e))?;
         log.next_sequence += 1;

@@ -4,6 +4,7 @@
 //! Invariants: readers take no lock of `WriteSide`; whatever a read looks for is entered in the later of active table, frozen
 //! table and index before it leaves the earlier, and reads look in that order.
 
+mod admission;
 mod append;
 mod draft;
 pub(crate) mod follow;
@@ -16,6 +17,7 @@ mod training;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use filemap_io::{Access, Dir, Lock};
 
 use crate::accounts::Accounts;
@@ -24,6 +26,7 @@ use crate::cache::PageCache;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::format::names;
+use crate::format::rules::Rules;
 use crate::format::superblock::{Superblock, Tail};
 use crate::format::verified::{self, Verified};
 use crate::index::{Index, IndexWriter};
@@ -37,13 +40,14 @@ use crate::superblock::SuperblockFile;
 use crate::sync::{Bell, GroupSync, Poison, lock};
 use crate::values::append::Appender;
 
+pub use admission::Admission;
 pub(crate) use append::late_bytes;
 pub(crate) use draft::{Packing, check_limits, digest};
 pub(crate) use follow::Follower;
 pub(crate) use read::{Spot, sort_versions};
 pub(crate) use retention::{Dropped, Retention};
 pub use sample::RecompressionEstimate;
-pub(crate) use training::Training;
+pub(crate) use training::{Recompressed, Training};
 
 /// The tables that a read looks into before the index, newest first.
 #[derive(Debug)]
@@ -117,12 +121,32 @@ impl Pins {
 }
 
 /// What only compactions touch, behind their lock: one runs at a time.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Compactor {
     /// Ordinals of segments that damage keeps from being emptied.
     pub(crate) stuck: HashSet<u64>,
     /// Emptied while a backup needed their files.
     pub(crate) emptied: Vec<Arc<Segment>>,
+    /// While something is being erased, what no copy may take along.
+    pub(crate) cleaning: Option<Arc<Cleaning>>,
+}
+
+/// Says of a key whether it is meant.
+pub type KeyFilter = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
+
+/// What compaction leaves behind while something is being erased.
+pub(crate) struct Cleaning {
+    /// Records that name these dictionaries are compressed anew.
+    pub(crate) retired: BTreeSet<u32>,
+    /// Removals of such keys go if their sequence is below this: nothing that they hide is left.
+    pub(crate) removals: Option<(KeyFilter, u64)>,
+}
+
+impl Cleaning {
+    /// Whether a removal is to go.
+    pub(crate) fn drops(&self, key: &[u8], sequence: u64) -> bool {
+        self.removals.as_ref().is_some_and(|(is_meant, below)| sequence < *below && is_meant(key))
+    }
 }
 
 /// What only the writer has.
@@ -146,6 +170,10 @@ pub(crate) struct WriteSide {
     pub(crate) free_space: FreeSpace,
     /// Ordinals of segments of the key log that compaction could not empty.
     pub(crate) kept_keys: Mutex<BTreeSet<u64>>,
+    /// As in the file RULES.
+    pub(crate) rules: Mutex<Rules>,
+    /// Who is asked about everything that is put.
+    pub(crate) admission: ArcSwapOption<Arc<dyn Admission>>,
     /// Given up by `close`, whichever clones live on.
     pub(crate) held: Mutex<Option<Box<dyn Lock>>>,
 }
@@ -227,6 +255,11 @@ impl Shared {
     /// `ReadOnly` for a handle that was opened so.
     pub(crate) fn write_side(&self) -> Result<&WriteSide> {
         self.writer.as_ref().ok_or(Error::ReadOnly)
+    }
+
+    /// Names of all files in the store's folder.
+    pub(crate) fn names(&self) -> Result<Vec<String>> {
+        self.dir.list().map_err(|e| Error::io("list", self.dir.path().display().to_string(), e))
     }
 
     /// The hash of a key: XXH3-64 with the store's own seed, so that crawled URLs cannot be chosen to collide.

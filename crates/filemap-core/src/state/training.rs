@@ -21,6 +21,7 @@ use crate::record::now_ms;
 use crate::state::{Packing, Shared, WriteSide};
 use crate::stats::Counters;
 use crate::sync::{Bell, lock};
+use crate::values::append::Draft;
 use crate::values::read::{self, Want};
 
 /// A dictionary has at most one byte for so many bytes of bodies that it is for: its file is written twice over.
@@ -56,6 +57,13 @@ pub(crate) struct Training {
     pub(crate) tally: Tally,
     /// Held while one is made.
     turn: Mutex<()>,
+}
+
+impl Training {
+    /// Returns when no dictionary is being made.
+    pub(crate) fn wait(&self) {
+        drop(lock(&self.turn));
+    }
 }
 
 /// What a record's parts become when they are compressed anew.
@@ -240,18 +248,22 @@ impl Shared {
         (self.segments.dictionaries.groups() + 1) * one <= self.options.dictionary_memory_bytes / 2
     }
 
-    /// Reads sample pages: bodies and metas. What cannot be read, or was moved, is left out.
+    /// Reads sample pages: bodies and metas. What cannot be read, or was moved, is left out; and so is what is no key's newest
+    /// version any more: no text of a page that was removed gets into a dictionary.
     fn gather(&self, spots: &[(Location, SizeClass)], most_bytes: usize) -> (Samples, Samples) {
         let (mut bodies, mut metas) = (Samples::default(), Samples::default());
         for (location, size) in spots {
             let read = self.segments.with_record(*location, *size, Want::Whole, |raw| {
+                if !self.is_newest_at(raw.key(), *location)? {
+                    return Ok(None);
+                }
                 let mut body = Vec::new();
                 if raw.header.kind == Kind::Page && raw.header.raw_bytes <= LONGEST_SAMPLE {
                     raw.body(&mut body)?;
                 }
-                Ok((body, raw.meta()?))
+                Ok(Some((body, raw.meta()?)))
             });
-            let Ok((body, meta)) = read else { continue };
+            let Ok(Some((body, meta))) = read else { continue };
             bodies.add(body);
             metas.add(meta);
             if bodies.raw_bytes() >= most_bytes {
@@ -259,6 +271,17 @@ impl Shared {
             }
         }
         (bodies, metas)
+    }
+
+    /// Whether the newest version of a key lies at a place.
+    fn is_newest_at(&self, key: &[u8], at: Location) -> Result<bool> {
+        let hash = self.hash(key);
+        let (recent, floor) = self.recent(key, hash);
+        match recent {
+            Some(entry) => Ok(entry.extent.location == at),
+            None if floor > 0 => Ok(false),
+            None => Ok(self.candidates(hash)?.iter().any(|slot| slot.location == at)),
+        }
     }
 
     /// Makes dictionaries now, of pages that are sampled over the whole log: see [`Store::train`](crate::Store::train).
@@ -295,6 +318,22 @@ impl Shared {
         place: Location,
         key: &[u8],
         header: &Header,
+        parts: (&[u8], &[u8]),
+        level: i32,
+    ) -> Result<Option<Recompressed>> {
+        let new = self.repack(place, key, header, parts, level)?;
+        Ok(new.filter(|new| new.header.total_bytes() < header.total_bytes()))
+    }
+
+    /// As [`Shared::recompress`], whatever becomes of the length; `None` for records that nothing is compressed in.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn repack(
+        &self,
+        place: Location,
+        key: &[u8],
+        header: &Header,
         (meta, payload): (&[u8], &[u8]),
         level: i32,
     ) -> Result<Option<Recompressed>> {
@@ -324,7 +363,36 @@ impl Shared {
         new.header.meta_bytes = new.meta.len() as u32;
         new.header.payload_bytes = new.payload.len() as u32;
         new.header.payload_crc = crc32fast::hash(&new.payload);
-        Ok((new.header.total_bytes() < header.total_bytes()).then_some(new))
+        Ok(Some(new))
+    }
+
+    /// A record that was drafted before its dictionary was retired is compressed anew, under the append lock: seldom.
+    ///
+    /// # Errors
+    /// `Corrupt` when it cannot be expanded.
+    pub(crate) fn without_retired(&self, draft: &mut Draft) -> Result<()> {
+        if !self.segments.dictionaries.is_retired(draft.header.dictionary) {
+            return Ok(());
+        }
+        let header = draft.header;
+        let key = draft.bytes[header.key_at()..header.meta_at()].to_vec();
+        let meta = &draft.bytes[header.meta_at()..header.payload_at()];
+        let payload = &draft.bytes[header.payload_at()..][..header.payload_bytes as usize];
+        let level = self.options.compression_level;
+        if let Some(new) = self.repack(Location::new(0, 0), &key, &header, (meta, payload), level)? {
+            *draft = Draft { bytes: new.record(&key), header: new.header };
+        }
+        Ok(())
+    }
+}
+
+impl Recompressed {
+    /// The whole record, but for its sealed head.
+    pub(crate) fn record(&self, key: &[u8]) -> Vec<u8> {
+        let mut record = vec![0; self.header.key_at()];
+        [key, &self.meta, &self.payload].iter().for_each(|part| record.extend_from_slice(part));
+        record.resize(self.header.total_bytes() as usize, 0);
+        record
     }
 }
 

@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use filemap_io::{Access, Dir, Lock};
 
 use crate::accounts::Accounts;
 use crate::error::Result;
+use crate::format::rules::Rules;
 use crate::format::superblock::Superblock;
 use crate::index::{IndexWriter, Loaded, Owner, load};
 use crate::keys::{KeyAppender, KeyLog};
@@ -62,6 +64,7 @@ pub(super) struct Parts {
     pub(super) log: Log,
     /// Entries with a lower sequence may be in the index already.
     pub(super) replayed_below: u64,
+    pub(super) rules: Rules,
 }
 
 impl Parts {
@@ -85,7 +88,7 @@ impl Parts {
             indexed_time_ms: AtomicI64::new(current.max_time_ms),
             expiring_ms: AtomicI64::new(i64::MIN),
             counters: Counters::default(),
-            writer: Some(write_side(self.log, checkpointer, self.held)),
+            writer: Some(write_side(self.log, checkpointer, self.held, self.rules)),
             follower: None,
             closed: AtomicBool::new(false),
             birth: current,
@@ -95,7 +98,7 @@ impl Parts {
 }
 
 /// What only the writer has, as it is when a store was just opened.
-fn write_side(log: Log, checkpointer: Checkpointer, held: Box<dyn Lock>) -> WriteSide {
+fn write_side(log: Log, checkpointer: Checkpointer, held: Box<dyn Lock>, rules: Rules) -> WriteSide {
     WriteSide {
         log: Mutex::new(log),
         compactor: Mutex::new(Compactor::default()),
@@ -112,6 +115,8 @@ fn write_side(log: Log, checkpointer: Checkpointer, held: Box<dyn Lock>) -> Writ
         slow_freezes: AtomicU64::new(0),
         free_space: FreeSpace::default(),
         kept_keys: Mutex::default(),
+        rules: Mutex::new(rules),
+        admission: ArcSwapOption::empty(),
         held: Mutex::new(Some(held)),
     }
 }

@@ -26,6 +26,8 @@ pub struct Copied {
     pub unchanged: u64,
     /// Versions that the other store had already.
     pub already_there: u64,
+    /// Versions that rules of the other store's erasures refuse.
+    pub refused: u64,
     /// Bytes of the bodies that were stored.
     pub body_bytes: u64,
     /// Damaged records that were passed over.
@@ -47,6 +49,8 @@ pub enum CopyEvent<'a> {
     Done(&'a Copied),
     /// Something cannot be read, and is passed over.
     Damaged(&'a Error),
+    /// A version of this key is refused by this rule of the other store's erasures, and is passed over.
+    Refused(&'a [u8], u32),
 }
 
 impl Store {
@@ -129,6 +133,12 @@ impl Copy<'_> {
                         return Err(Error::Stopped);
                     }
                 }
+                Err(Error::Refused { rule }) => {
+                    self.sum.refused += 1;
+                    if watch(CopyEvent::Refused(key, rule)).is_break() {
+                        return Err(Error::Stopped);
+                    }
+                }
                 copied => {
                     let sum = copied?;
                     self.sum.versions += sum.versions;
@@ -160,6 +170,7 @@ impl Copy<'_> {
         }
         let stored = Copied { versions: 1, body_bytes: head.body_bytes, ..Copied::default() };
         let record = Record { key, meta: &head.meta, body: &[], time_ms: head.version.time_ms };
+        self.check_admission(key, &spot, &record)?;
         let may_refer = spot.refers_to != 0 || !there.is_empty();
         if may_refer && self.to.put_reference(&record, head.digest, head.body_bytes)?.is_some() {
             return Ok(Copied { unchanged: 1, body_bytes: 0, ..stored });
@@ -180,6 +191,18 @@ impl Copy<'_> {
             None => return Err(Error::Closed),
         }
         Ok(stored)
+    }
+
+    /// # Errors
+    /// `Refused` when the other store's rules say so.
+    fn check_admission(&self, key: &[u8], spot: &Spot, record: &Record<'_>) -> Result<()> {
+        match self.to.shared.admission() {
+            Some(admission) if admission.wants_bodies() => {
+                let value = self.from.shared.value_at(key, spot)?;
+                self.to.check_admission(&Record { body: &value.body, ..*record })
+            }
+            _ => self.to.check_admission(record),
+        }
     }
 
     /// Stores a page as it lies in the log, neither decompressed nor compressed. Whether that could be.

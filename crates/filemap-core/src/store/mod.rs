@@ -4,6 +4,7 @@ mod assemble;
 mod backup;
 mod compact;
 mod copy;
+mod erase;
 #[cfg(test)]
 mod handover;
 mod heads;
@@ -15,8 +16,10 @@ mod pages;
 mod prune;
 mod read;
 mod repair;
+mod rules;
 #[cfg(test)]
 mod scale;
+mod search;
 mod stream;
 mod train;
 #[cfg(test)]
@@ -47,6 +50,7 @@ use assemble::{Files, Parts};
 pub use backup::BackupOptions;
 pub use compact::{CompactionPlan, SegmentInfo};
 pub use copy::{Copied, CopyEvent, CopyOptions};
+pub use erase::{Erased, Erasure, ErasureStep, VersionFilter};
 pub use heads::{Heads, Listed};
 pub use iterate::Keys;
 pub use many::GetAhead;
@@ -54,6 +58,7 @@ pub use pages::Pages;
 pub use prune::{PruneProgress, PruneRule, Pruned};
 #[cfg(feature = "sim")]
 pub(crate) use repair::repair_in;
+pub use search::{FoundText, Search, Searched};
 pub use stream::Writer;
 
 /// An open store. Cheap to clone; all clones are one handle. Any number of threads may use it at once, and readers never
@@ -204,6 +209,7 @@ impl Store {
         // One that failed to be synced: readers may have seen it.
         let is_lost = seen != current.epoch;
         check_canonicalizer(&current, &options)?;
+        let rules = crate::rules::read(&*dir, &current.store_id, current.rules, Access::Write)?;
         let files = Files::open(&dir, &current, &options)?;
         let segments = &files.segments;
         let mut accounts = recover::accounts(&files.loaded, current.index)?;
@@ -232,10 +238,12 @@ impl Store {
             frozen_at: 0,
         };
         let replayed_below = replay.next_sequence;
-        let parts = Parts { dir, held, superblock, current, next_epoch, files, accounts, active, log, replayed_below };
+        let parts =
+            Parts { dir, held, superblock, current, next_epoch, files, accounts, active, log, replayed_below, rules };
         let shared = Arc::new(parts.assemble(options)?);
         shared.measure_free_space();
         shared.emit(&Event::Recovered(replay.report));
+        shared.tell_unfinished();
         let may_help = threads == Threads::Started;
         let threads = if may_help { worker::start(&shared)? } else { Vec::new() };
         let workers = Arc::new(Workers { shared: Arc::clone(&shared), threads: Mutex::new(threads), may_help });

@@ -2,6 +2,7 @@
 //! into that.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use filemap_io::{Access, Advice, Dir, Lock, Locking};
 use crate::accounts::Accounts;
 use crate::error::{Error, Result};
 use crate::format::header::{FileHeader, Kind};
+use crate::format::rules::Rules;
 use crate::format::superblock::{IndexRoot, Superblock, Tail};
 use crate::format::{FORMAT_VERSION, names};
 use crate::options::{Canonicalizer, Options};
@@ -24,6 +26,7 @@ use crate::repair::files::{self, Copying};
 use crate::repair::rebuild::{Found, Rebuild, Scanned};
 use crate::repair::survey::{Found as Segment, Survey, survey};
 use crate::repair::{Loss, RepairProgress, RepairReport, RepairTo};
+use crate::rules;
 use crate::segments::FIRST_RECORD;
 use crate::state::{Log, Pins, Shared, check_canonicalizer};
 use crate::store::assemble::{Files, Parts};
@@ -98,7 +101,8 @@ pub(crate) fn repair_in(
         survey(&*source, true, &options.limits)?;
     }
     let held = lock_source(&*source, target.is_none())?;
-    let survey = survey(&*source, target.is_none(), &options.limits)?;
+    let mut survey = survey(&*source, target.is_none(), &options.limits)?;
+    let rules = rules_of(&*source, &mut survey)?;
     let (rule, is_rule_known) = rule(&survey, options)?;
     let (dir, held) = match (target, held) {
         (None, Some(held)) => {
@@ -113,13 +117,38 @@ pub(crate) fn repair_in(
             (dir, held)
         }
     };
-    let first = first_superblock(&*dir, &survey, rule, options)?;
+    let first = Superblock { rules: rules.generation, ..first_superblock(&*dir, &survey, rule, options)? };
     files::create_derived(&*dir, &first)?;
-    let mut job = Job { source, dir, survey, is_copy: target.is_some(), options, found: None };
+    carry_rules(&*dir, &survey, &rules, target.is_some())?;
+    let mut job = Job { source, dir, survey, rules, is_copy: target.is_some(), options, found: None };
     job.make_segments()?;
     job.run(first, held, threads, progress)?;
     files::finish(&*job.dir)?;
     job.report(is_rule_known)
+}
+
+/// The rules of erasures, which the repaired store goes on with; a loss if they are not there.
+fn rules_of(source: &dyn Dir, survey: &mut Survey) -> Result<Rules> {
+    let vouched = survey.superblock.as_ref().map_or(0, |s| s.rules);
+    match rules::read(source, &survey.store_id, vouched, Access::Write) {
+        Err(Error::Corrupt { what, .. }) => {
+            survey.missing.push(loss(names::RULES, 0, 0, &what));
+            Ok(Rules { next_id: 1, ..Rules::default() })
+        }
+        read => read,
+    }
+}
+
+/// Brings the rules to where the store is repaired. A damaged file is set aside.
+fn carry_rules(dir: &dyn Dir, survey: &Survey, rules: &Rules, is_copy: bool) -> Result<()> {
+    if rules.generation > 0 {
+        return if is_copy { rules::write(dir, &survey.store_id, rules) } else { Ok(()) };
+    }
+    let aside = names::set_aside(names::RULES, 0);
+    match dir.rename(names::RULES, &aside) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(Error::io("rename", names::RULES, e)),
+        _ => recover::sync_dir(dir),
+    }
 }
 
 /// Keeps writers away from what is read. What cannot be locked, on a medium that is only read for instance, has none.
@@ -173,6 +202,7 @@ fn first_superblock(dir: &dyn Dir, survey: &Survey, rule: Canonicalizer, options
         max_time_ms: i64::MIN,
         dropped_epoch: old.map_or(0, |s| s.dropped_epoch + 1),
         last_dictionary: old.map_or(0, |s| s.last_dictionary),
+        rules: 0,
     })
 }
 
@@ -181,6 +211,7 @@ struct Job<'a> {
     source: Arc<dyn Dir>,
     dir: Arc<dyn Dir>,
     survey: Survey,
+    rules: Rules,
     /// Whether `dir` is another directory than `source`.
     is_copy: bool,
     options: &'a Options,
@@ -298,6 +329,7 @@ impl Job<'_> {
             log,
             // The same version may lie in two places, which may come in different batches.
             replayed_below: u64::MAX,
+            rules: self.rules.clone(),
         };
         parts.assemble(options)
     }

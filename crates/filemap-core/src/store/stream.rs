@@ -45,6 +45,9 @@ impl Store {
     pub fn put_stream(&self, key: &[u8], meta: &[u8], time_ms: i64) -> Result<Writer> {
         self.shared.check_put(key, meta, 0)?;
         check_limits(key, meta)?;
+        if let Some(rule) = self.shared.admission().and_then(|a| a.refuses(key, time_ms)) {
+            return Err(Error::Refused { rule });
+        }
         Ok(Writer {
             store: self.clone(),
             key: key.to_vec(),

@@ -17,10 +17,11 @@ impl Store {
     /// memory; no index page is touched.
     ///
     /// # Errors
-    /// [`Error::KeyLength`], [`Error::MetaTooLarge`], [`Error::ValueTooLarge`] and [`Error::NoSpace`], with nothing
-    /// written; [`Error::Io`] and, from then on, [`Error::Poisoned`]; [`Error::ReadOnly`], [`Error::Closed`].
+    /// [`Error::KeyLength`], [`Error::MetaTooLarge`], [`Error::ValueTooLarge`], [`Error::Refused`] and [`Error::NoSpace`], with
+    /// nothing written; [`Error::Io`] and, from then on, [`Error::Poisoned`]; [`Error::ReadOnly`], [`Error::Closed`].
     pub fn put(&self, record: &Record<'_>) -> Result<Version> {
         self.shared.check_put(record.key, record.meta, record.body.len() as u64)?;
+        self.check_admission(record)?;
         self.put_checked(record, None)
     }
 
@@ -31,6 +32,7 @@ impl Store {
     /// As [`Store::put`], and those of reading.
     pub fn put_if_changed(&self, record: &Record<'_>) -> Result<Put> {
         self.shared.check_put(record.key, record.meta, record.body.len() as u64)?;
+        self.check_admission(record)?;
         let digest = digest(record.body);
         match self.put_reference(record, digest, record.body.len() as u64)? {
             Some(version) => Ok(Put::Unchanged(version)),
@@ -89,6 +91,7 @@ impl Store {
     pub fn put_batch(&self, records: &[Record<'_>]) -> Result<Vec<Version>> {
         for r in records {
             self.shared.check_put(r.key, r.meta, r.body.len() as u64)?;
+            self.check_admission(r)?;
         }
         let piece = self.shared.options.large_value_bytes as usize;
         if records.iter().any(|r| r.body.len() > piece) {

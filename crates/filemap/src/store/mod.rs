@@ -13,7 +13,7 @@ mod revisit;
 mod variants;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
 use filemap_core::{Options, Store};
 use urlindex::{Canonicalizer, Whatwg};
@@ -24,6 +24,7 @@ pub use read::{PageHead, PageReader};
 pub(crate) use revisit::take_body;
 pub use variants::{VariantHeads, Variants};
 
+use crate::erase::RuleSet;
 use crate::error::{Error, Result};
 use crate::key;
 use crate::page::{Page, RecordKind};
@@ -47,6 +48,8 @@ use crate::variant::Variant;
 pub struct PageStore {
     engine: Store,
     canonicalizer: Arc<dyn Canonicalizer>,
+    /// The rules of erasures that hold.
+    pub(crate) rule_set: Arc<RwLock<Arc<RuleSet>>>,
 }
 
 /// Pages of one site share a dictionary.
@@ -75,7 +78,7 @@ impl PageStore {
         options: Options,
     ) -> Result<PageStore> {
         let options = options.canonicalizer(canonicalizer.name(), canonicalizer.version());
-        Ok(PageStore { engine: Store::create(path, by_site(options))?, canonicalizer })
+        PageStore::obeying(Store::create(path, by_site(options))?, canonicalizer)
     }
 
     /// Opens a store for writing, with the canonicaliser that it was made with.
@@ -98,7 +101,7 @@ impl PageStore {
         options: Options,
     ) -> Result<PageStore> {
         let options = options.canonicalizer(canonicalizer.name(), canonicalizer.version());
-        Ok(PageStore { engine: Store::open(path, by_site(options))?, canonicalizer })
+        PageStore::obeying(Store::open(path, by_site(options))?, canonicalizer)
     }
 
     /// Opens a store for reading, in any process, while another may write it.
@@ -136,13 +139,20 @@ impl PageStore {
     pub fn over(engine: Store) -> Result<PageStore> {
         let made_with = engine.canonicalizer();
         match urlindex::named(&made_with.name, made_with.version) {
-            Some(canonicalizer) => Ok(PageStore { engine, canonicalizer }),
+            Some(canonicalizer) => PageStore::obeying(engine, canonicalizer),
             None => Err(Error::UnknownCanonicalizer {
                 path: engine.path().to_owned(),
                 name: made_with.name,
                 version: made_with.version,
             }),
         }
+    }
+
+    /// Over an open engine, with the rules of its erasures in force.
+    fn obeying(engine: Store, canonicalizer: Arc<dyn Canonicalizer>) -> Result<PageStore> {
+        let store = PageStore { engine, canonicalizer, rule_set: Arc::default() };
+        store.obey()?;
+        Ok(store)
     }
 
     /// The engine below.

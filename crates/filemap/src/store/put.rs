@@ -4,6 +4,7 @@
 //! description too large for the meta goes before the body, in the same value.
 
 use std::io::{self, Read, Write};
+use std::sync::{Arc, PoisonError};
 
 use filemap_core::{Head, Put, Record, Version};
 use xxhash_rust::xxh3::Xxh3;
@@ -137,13 +138,21 @@ impl PageStore {
     }
 
     fn put_stream(&self, record: &Record<'_>, spill: &[u8], body: &mut dyn Read, url: &[u8]) -> Result<Version> {
+        let rules = Arc::clone(&self.rule_set.read().unwrap_or_else(PoisonError::into_inner));
+        let mut hashers = rules.hashers();
         let mut writer = self.engine().put_stream(record.key, record.meta, record.time_ms)?;
         writer.write_all(spill).map_err(engine_error)?;
         let mut piece = vec![0; 256 << 10];
         let mut offset = 0;
         loop {
             let count = match body.read(&mut piece) {
-                Ok(0) => return Ok(writer.finish()?),
+                Ok(0) => {
+                    // Its chunks are garbage then.
+                    return match hashers.and_then(|hashers| rules.judge(hashers, record.time_ms)) {
+                        Some(rule) => Err(filemap_core::Error::Refused { rule }.into()),
+                        None => Ok(writer.finish()?),
+                    };
+                }
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(source) => {
@@ -151,6 +160,7 @@ impl PageStore {
                 }
             };
             writer.write_all(&piece[..count]).map_err(engine_error)?;
+            hashers.iter_mut().for_each(|hashers| hashers.update(&piece[..count]));
             offset += count as u64;
         }
     }

@@ -201,6 +201,7 @@ fn put(store: &PageStore, file: &str, page: Capture, place: Place, report: &mut 
             report.body_bytes += body_bytes;
         }
         Err(error) if error.concerns_one_page() => {
+            report.refused += u64::from(error.refused_by().is_some());
             if let Event::Problem(problem) = unusable(file, place, error.to_string()) {
                 report.problem(problem);
             }

@@ -79,6 +79,8 @@ pub struct ImportReport {
     pub damaged: u64,
     /// Number of problems that are records which cannot be kept.
     pub unusable: u64,
+    /// Of these: records that a rule of an erasure refuses.
+    pub refused: u64,
     /// Whether it was stopped before the end: see [`ImportOptions::stop`](super::ImportOptions::stop).
     pub stopped: bool,
 }
@@ -102,6 +104,7 @@ impl ImportReport {
         self.body_bytes += other.body_bytes;
         self.damaged += other.damaged;
         self.unusable += other.unusable;
+        self.refused += other.refused;
         self.stopped |= other.stopped;
         let room = MAX_LISTED_PROBLEMS.saturating_sub(self.problems.len());
         self.problems.extend(other.problems.into_iter().take(room));

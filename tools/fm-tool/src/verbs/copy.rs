@@ -51,6 +51,8 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         options = options.segment_bytes(bytes).large_value_bytes((bytes / 4).clamp(64 << 10, 1 << 20));
     }
     let to = Store::create(&args.to, options)?;
+    to.take_rules_of(&from)?;
+    filemap::erase::obey(&to)?;
     interrupt::listen();
     let mut out = Output::stdout(shared.json);
     let how = CopyOptions { recompress: args.level.is_some() };

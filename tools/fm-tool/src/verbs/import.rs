@@ -199,6 +199,7 @@ impl Brought {
         self.report.already_there = report.already_there;
         self.report.body_bytes = report.body_bytes;
         self.report.unusable = report.unusable;
+        self.report.refused = report.refused;
         self.report.damaged = report.damaged;
     }
 }
@@ -236,6 +237,7 @@ fn line(name: &str, brought: &Brought) -> Value {
         "body_bytes": report.body_bytes,
         "damaged": report.damaged,
         "unusable": report.unusable,
+        "refused": report.refused,
         "stopped": report.stopped,
         "seconds": (brought.seconds * 1000.0).round() / 1000.0,
         "problems": brought.problems,
@@ -250,6 +252,7 @@ fn summary(name: &str, report: &ImportReport, seconds: f64) -> String {
         (report.already_there, format!("{} already there", report.already_there)),
         (report.damaged, count(report.damaged, "damaged place")),
         (report.unusable, format!("{} that cannot be kept", count(report.unusable, "record"))),
+        (report.refused, format!("{} of them refused by rules of erasures", report.refused)),
     ];
     for (number, part) in parts {
         if number > 0 {

@@ -119,6 +119,7 @@ fn line(name: &str, report: &LoadReport, seconds: f64) -> serde_json::Value {
         "body_bytes": report.body_bytes,
         "damaged": report.damaged,
         "unusable": report.unusable,
+        "refused": report.refused,
         "seconds": (seconds * 1000.0).round() / 1000.0,
         "problems": bad.collect::<Vec<_>>(),
     })
@@ -130,6 +131,7 @@ fn summary(name: &str, report: &LoadReport, seconds: f64) -> String {
         (report.unchanged, "with an unchanged body"),
         (report.already_there, "already there"),
         (report.damaged + report.unusable, "passed over"),
+        (report.refused, "of them refused by rules of erasures"),
     ];
     for (number, part) in parts.into_iter().filter(|(number, _)| *number > 0) {
         words.push_str(&format!(", {number} {part}"));

@@ -1,9 +1,10 @@
 //! `merge`: adds every version of some stores to another.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use filemap_core::{Copied, CopyEvent, CopyOptions, Error, Store};
+use filemap_core::{Copied, CopyEvent, CopyOptions, Error, Rule, Store};
 use serde_json::json;
 
 use crate::cli::Shared;
@@ -35,10 +36,12 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         stores.push(opening::engine_to_read(path, shared)?);
     }
     let to = Store::open_or_create(&args.to, opening::options_like(&stores[0], shared))?;
+    filemap::erase::obey(&to)?;
     interrupt::listen();
     let mut out = Output::stdout(shared.json);
     let mut outcome = Ok(Outcome::Done);
     for (store, path) in stores.iter().zip(&args.stores) {
+        say_missing_rules(store, path, &to, &args.to)?;
         let added = copy(store, path, &to, &args.to, CopyOptions::default(), shared, &mut out);
         outcome = added.and_then(|added| outcome.map(|outcome| outcome.and(added)));
         if !matches!(outcome, Ok(outcome) if !matches!(outcome, Outcome::Interrupted(_))) {
@@ -51,6 +54,19 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     closed?;
     out.finish()?;
     Ok(outcome)
+}
+
+/// Says that rules of erasures do not come with the pages.
+fn say_missing_rules(from: &Store, from_path: &Path, to: &Store, to_path: &Path) -> Result<(), Failure> {
+    let own = to.rules()?;
+    let lacks = |rule: &&Rule| rule.holds() && !own.iter().any(|o| o.holds() && o.what == rule.what);
+    let missing = from.rules()?.iter().filter(lacks).count() as u64;
+    if missing > 0 {
+        let (rules, from, to) = (count(missing, "rule"), from_path.display(), to_path.display());
+        let what = format_args!("`fm-tool erase {to} --rules-from {from}` takes them over");
+        words::complain(format_args!("{from} has {rules} of erasures that {to} lacks: {what}"));
+    }
+    Ok(())
 }
 
 /// Copies all versions of one store to another, and says what came of it.
@@ -66,6 +82,7 @@ pub fn copy(
     let stats = from.stats();
     let bar = Progress::records(shared, Some(stats.indexed_keys + stats.recent_entries), "keys");
     let mut so_far = Copied::default();
+    let mut refused: BTreeMap<u32, u64> = BTreeMap::new();
     let copied = from.copy_to(to, options, &mut |event| {
         match event {
             CopyEvent::Done(sum) => {
@@ -73,6 +90,7 @@ pub fn copy(
                 bar.add();
             }
             CopyEvent::Damaged(error) => bar.aside(|| words::complain(error)),
+            CopyEvent::Refused(_, rule) => *refused.entry(rule).or_default() += 1,
             _ => {}
         }
         if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -87,7 +105,14 @@ pub fn copy(
         copied => {
             let copied = copied?;
             tell(&copied, from_path, shared, out)?;
-            Ok(if copied.damaged > 0 { Outcome::Damaged } else { Outcome::Done })
+            for (rule, versions) in &refused {
+                let versions = count(*versions, "version");
+                words::complain(format_args!(
+                    "{}: {versions} refused by rule {rule} of an erasure",
+                    from_path.display()
+                ));
+            }
+            Ok(if copied.damaged + copied.refused > 0 { Outcome::Damaged } else { Outcome::Done })
         }
     }
 }
@@ -102,6 +127,7 @@ fn tell(copied: &Copied, from: &Path, shared: &Shared, out: &mut Output) -> Resu
             "already_there": copied.already_there,
             "body_bytes": copied.body_bytes,
             "damaged": copied.damaged,
+            "refused": copied.refused,
         }));
     }
     if !shared.quiet {

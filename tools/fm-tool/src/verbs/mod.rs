@@ -9,6 +9,7 @@ pub mod completions;
 pub mod copy;
 pub mod count;
 pub mod dump;
+pub mod erase;
 pub mod get;
 pub mod has;
 pub mod head;

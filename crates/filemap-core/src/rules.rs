@@ -1,0 +1,64 @@
+//! The file RULES: read when a store is opened, replaced whole when a rule is made, finished or lifted.
+//!
+//! Invariant: a file that is missing, damaged, or older than the superblock vouches for is an error, never a store without rules.
+
+use std::io::ErrorKind;
+
+use filemap_io::{Access, Dir};
+
+use crate::error::{Error, Result};
+use crate::files::check_versions;
+use crate::format::names;
+use crate::format::rules::{LONGEST, Rules};
+
+/// What to do about rules that are not there.
+const CURE: &str = "bring the file back from a backup, or `repair` the store, which goes on without them and says so";
+
+/// The rules of a store whose superblock vouches for a generation; 0 for none.
+///
+/// # Errors
+/// `Corrupt`, `NewerFormat`, `Io`.
+pub(crate) fn read(dir: &dyn Dir, store_id: &[u8; 16], vouched: u64, access: Access) -> Result<Rules> {
+    let name = names::RULES;
+    let damaged = |what: &str| Error::corrupt(name, 0, format!("{what}; {CURE}"));
+    let file = match dir.open(name, Access::Read) {
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            let none = Rules { generation: 0, next_id: 1, list: Vec::new() };
+            return if vouched == 0 { Ok(none) } else { Err(damaged("the rules of erasures are missing")) };
+        }
+        opened => opened.map_err(|e| Error::io("open", name, e))?,
+    };
+    let len = file.len().map_err(|e| Error::io("measure", name, e))?;
+    if len > LONGEST {
+        return Err(damaged("it is longer than rules may be"));
+    }
+    let mut bytes = vec![0; len as usize];
+    let n = file.read_at(&mut bytes, 0).map_err(|e| Error::io("read", name, e))?;
+    let (rules, read_version, write_version) = Rules::decode(&bytes[..n], store_id).map_err(damaged)?;
+    check_versions(name, read_version, write_version, access)?;
+    if rules.generation < vouched {
+        return Err(damaged("it is older than the superblock says"));
+    }
+    Ok(rules)
+}
+
+/// Puts rules in the place of those that were there, durably.
+///
+/// # Errors
+/// `Full` when they are too long, with nothing changed; `Io`.
+pub(crate) fn write(dir: &dyn Dir, store_id: &[u8; 16], rules: &Rules) -> Result<()> {
+    let (new, name) = (names::NEW_RULES, names::RULES);
+    let bytes = rules.encode(store_id);
+    if bytes.len() as u64 > LONGEST {
+        return Err(Error::full(name, "the rules take more than 64 MiB"));
+    }
+    match dir.remove(new) {
+        Err(e) if e.kind() != ErrorKind::NotFound => return Err(Error::io("remove", new, e)),
+        _ => {}
+    }
+    let file = dir.open(new, Access::Create).map_err(|e| Error::io("create", new, e))?;
+    file.write_at(&bytes, 0).map_err(|e| Error::io("write", new, e))?;
+    file.sync().map_err(|e| Error::io("sync", new, e))?;
+    dir.rename(new, name).map_err(|e| Error::io("rename", name, e))?;
+    dir.sync().map_err(|e| Error::io("sync", dir.path().display().to_string(), e))
+}

@@ -1,0 +1,290 @@
+//! A search of all files of a store for what was erased: as the bytes lie, and as records expand.
+//!
+//! What is found inside a whole record of something that stays is a mention: a page that links to an erased one, or says the
+//! same. Anything else is told as left.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use aho_corasick::AhoCorasick;
+use filemap_io::{Access, File};
+
+use crate::dictionaries::Part;
+use crate::error::{Error, Result};
+use crate::format::names;
+use crate::format::value::{self, Header, Kind};
+use crate::keys::KeyFile;
+use crate::log::scan::Item;
+use crate::record::Version;
+use crate::segments::{FIRST_RECORD, Segment};
+use crate::store::{Erasure, Store};
+use crate::values::read;
+
+/// So much is read at once.
+const BLOCK_BYTES: usize = 1 << 20;
+/// So many places of one file are remembered.
+const MOST_HITS: usize = 1 << 20;
+
+/// What to search for, and whom to tell.
+pub struct Search<'a> {
+    /// Texts that should be nowhere.
+    pub texts: &'a [Vec<u8>],
+    /// What was erased: no record of it may be there.
+    pub what: &'a Erasure,
+    /// Whether a removal of such a key may not be there either.
+    pub removals_too: bool,
+    /// Told of a key that stays and of the number of a text that its record has; `RULES` for the file of that name.
+    pub mention: &'a mut dyn FnMut(&[u8], usize),
+    /// Told how many bytes were searched; may break it off.
+    pub watch: &'a mut dyn FnMut(u64) -> ControlFlow<()>,
+}
+
+impl std::fmt::Debug for Search<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Search").field("texts", &self.texts.len()).finish_non_exhaustive()
+    }
+}
+
+/// Something that should not be there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundText {
+    /// The file's name.
+    pub file: String,
+    /// Byte offset in it.
+    pub offset: u64,
+    /// What is there.
+    pub what: String,
+}
+
+/// What a search has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Searched {
+    /// Files that were searched.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Records that were expanded.
+    pub records: u64,
+    /// What should not be there.
+    pub left: Vec<FoundText>,
+    /// Names of files in the folder that are none of the store's: they were not searched.
+    pub strangers: Vec<String>,
+}
+
+struct Run<'a, 's> {
+    store: &'a Store,
+    search: Search<'s>,
+    finder: AhoCorasick,
+    longest: usize,
+    /// Texts that something that stays has.
+    mentioned: BTreeSet<usize>,
+    found: Searched,
+}
+
+impl Store {
+    /// Searches every file of the store. Reads all of them once, and expands every record. Other threads may go on.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Stopped`]. Records that cannot be expanded are told as left.
+    pub fn search(&self, search: Search<'_>) -> Result<Searched> {
+        let finder =
+            AhoCorasick::new(search.texts).map_err(|e| Error::InvalidOption { name: "texts", why: e.to_string() })?;
+        let longest = search.texts.iter().map(Vec::len).max().unwrap_or(0);
+        let (mentioned, found) = (BTreeSet::new(), Searched::default());
+        let mut run = Run { store: self, search, finder, longest, mentioned, found };
+        run.values()?;
+        run.keys()?;
+        run.others()?;
+        Ok(run.found)
+    }
+
+    /// Names of the store's files that have other names too, in a backup mostly.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn shared_files(&self) -> Result<Vec<String>> {
+        let mut shared = self.shared.names()?;
+        shared.retain(|name| names::is_ours(name) && self.shared.dir.links(name).is_ok_and(|links| links > 1));
+        shared.sort();
+        Ok(shared)
+    }
+
+    /// Random bytes that nobody can foretell.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn random_bytes(&self, count: usize) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; count];
+        self.shared.dir.random(&mut bytes).map_err(|e| Error::io("read", "the system's random numbers", e))?;
+        Ok(bytes)
+    }
+}
+
+impl Run<'_, '_> {
+    fn left(&mut self, file: &str, offset: u64, what: impl Into<String>) {
+        self.found.left.push(FoundText { file: file.to_owned(), offset, what: what.into() });
+    }
+
+    /// Where texts begin in a file, as it lies, and which.
+    fn raw(&mut self, name: &str, file: &dyn File) -> Result<Vec<(u64, usize)>> {
+        let (mut hits, mut block, mut at, mut kept) = (Vec::new(), vec![0; BLOCK_BYTES + self.longest], 0u64, 0);
+        loop {
+            let end = kept + BLOCK_BYTES;
+            let n = file.read_once_at(&mut block[kept..end], at).map_err(|e| Error::io("read", name, e))?;
+            let start = at - kept as u64;
+            for hit in self.finder.find_iter(&block[..kept + n]).filter(|_| self.longest > 0) {
+                if hits.len() < MOST_HITS && hits.last().is_none_or(|(last, _)| *last < start + hit.start() as u64) {
+                    hits.push((start + hit.start() as u64, hit.pattern().as_usize()));
+                }
+            }
+            at += n as u64;
+            self.found.bytes += n as u64;
+            if (self.search.watch)(self.found.bytes).is_break() {
+                return Err(Error::Stopped);
+            }
+            if n < BLOCK_BYTES {
+                self.found.files += 1;
+                return Ok(hits);
+            }
+            // A text may go on in the next block.
+            let keep = self.longest.saturating_sub(1).min(kept + n);
+            block.copy_within(kept + n - keep..kept + n, 0);
+            kept = keep;
+        }
+    }
+
+    /// Tells of what was found before an offset and in no record; what is in one is handed back.
+    fn between(&mut self, name: &str, hits: &mut std::iter::Peekable<std::vec::IntoIter<(u64, usize)>>, until: u64) {
+        while let Some((offset, _)) = hits.next_if(|hit| hit.0 < until) {
+            self.left(name, offset, "text of what was erased, in no record");
+        }
+    }
+
+    fn values(&mut self) -> Result<()> {
+        let shared = &self.store.shared;
+        for segment in shared.segments.all().iter() {
+            let name = segment.name();
+            let file = match shared.segments.open_anew(segment) {
+                // It has been compacted since.
+                Err(e) if e.is_corrupt() && shared.segments.get(segment.id).is_err() => continue,
+                file => file?,
+            };
+            let mut hits = self.raw(&name, &*file)?.into_iter().peekable();
+            let mut scan = shared.segments.scan(segment, &*file, FIRST_RECORD, u64::MAX)?.once();
+            while let Some(item) = scan.next()? {
+                let Item::Record { offset, bytes } = item else { continue };
+                self.between(&name, &mut hits, offset);
+                let mut texts = Vec::new();
+                while let Some((_, text)) = hits.next_if(|hit| hit.0 < offset + bytes.len() as u64) {
+                    texts.push(text);
+                }
+                self.record(segment, offset, bytes, texts)?;
+            }
+            self.between(&name, &mut hits, u64::MAX);
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, segment: &Segment, offset: u64, bytes: &[u8], mut texts: Vec<usize>) -> Result<()> {
+        let Ok(header) = value::peek(bytes) else { return Ok(()) };
+        let key = &bytes[header.key_at()..header.meta_at()];
+        if self.is_erased(key, &header) {
+            self.left(&segment.name(), offset, "a record of what was erased");
+            return Ok(());
+        }
+        self.found.records += 1;
+        match self.expanded(&header, bytes) {
+            Err(e) if e.is_corrupt() => self.left(&segment.name(), offset, "a record that cannot be expanded"),
+            expanded => {
+                for part in expanded?.iter().filter(|_| self.longest > 0) {
+                    texts.extend(self.finder.find_iter(part).map(|hit| hit.pattern().as_usize()));
+                }
+            }
+        }
+        if let Some(text) = texts.iter().min() {
+            (self.search.mention)(key, *text);
+            self.mentioned.extend(texts);
+        }
+        Ok(())
+    }
+
+    fn is_erased(&self, key: &[u8], header: &Header) -> bool {
+        let version = Version { time_ms: header.time_ms, sequence: header.sequence };
+        match header.kind {
+            Kind::Filler | Kind::Chunk => false,
+            Kind::Tombstone => self.search.removals_too && (self.search.what.keys)(key),
+            _ => (self.search.what.keys)(key) && (self.search.what.versions)(key, version),
+        }
+    }
+
+    /// Meta and body of a record.
+    fn expanded(&self, header: &Header, bytes: &[u8]) -> Result<[Vec<u8>; 2]> {
+        let registry = &self.store.shared.segments.dictionaries;
+        let flaw = |what| Error::corrupt("", 0, what);
+        let mut parts = [Vec::new(), Vec::new()];
+        if header.kind == Kind::Filler {
+            return Ok(parts);
+        }
+        let meta = &bytes[header.meta_at()..header.payload_at()];
+        read::expand(registry, header, Part::Meta, meta, header.meta_raw_bytes as usize, &mut parts[0])?
+            .map_err(flaw)?;
+        if matches!(header.kind, Kind::Page | Kind::Chunk) {
+            let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
+            read::expand(registry, header, Part::Body, payload, header.raw_bytes as usize, &mut parts[1])?
+                .map_err(flaw)?;
+        }
+        Ok(parts)
+    }
+
+    fn keys(&mut self) -> Result<()> {
+        let shared = &self.store.shared;
+        let (files, end) = shared.keys.files()?;
+        for KeyFile { segment, file } in &files {
+            let Some(file) = file else { continue };
+            let name = segment.name();
+            let mut hits = self.raw(&name, &**file)?.into_iter().peekable();
+            let mut scan = shared.keys.scan(segment, &**file, FIRST_RECORD, end)?;
+            while let Some(item) = scan.next()? {
+                let Item::Record { offset, bytes } = item else { continue };
+                self.between(&name, &mut hits, offset);
+                let Ok((record, key)) = shared.keys.decode(segment, bytes, offset) else { continue };
+                if (self.search.what.keys)(key) && (self.search.what.versions)(key, record.version) {
+                    self.left(&name, offset, "a key record of what was erased");
+                }
+                while let Some((_, text)) = hits.next_if(|hit| hit.0 < offset + bytes.len() as u64) {
+                    self.mentioned.insert(text);
+                }
+            }
+            self.between(&name, &mut hits, u64::MAX);
+        }
+        Ok(())
+    }
+
+    /// Dictionaries, whose text stands in pages that stay, and what holds no text at all.
+    fn others(&mut self) -> Result<()> {
+        let shared = &self.store.shared;
+        for name in shared.names()? {
+            if names::parse_segment(&name).is_some() || names::parse_keys(&name).is_some() {
+                continue;
+            }
+            if !names::is_ours(&name) {
+                self.found.strangers.push(name);
+                continue;
+            }
+            let file = match shared.dir.open(&name, Access::Read) {
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+                file => file.map_err(|e| Error::io("open", &name, e))?,
+            };
+            let is_dictionary = names::parse_dictionary(&name).is_some();
+            for (offset, text) in self.raw(&name, &*file)? {
+                match name.as_str() {
+                    names::RULES => (self.search.mention)(name.as_bytes(), text),
+                    _ if is_dictionary && self.mentioned.contains(&text) => {}
+                    _ => self.left(&name, offset, "text of what was erased"),
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,295 @@
+//! Erasing pages for good: what is meant goes from every file of the store, and a rule keeps it from coming back.
+//!
+//! The rule is made first, durably, so that whatever interrupts the erasure, opening the store tells of it and
+//! [`PageStore::resume_erasures`] ends it. docs/ERASING.md says what is reached and what is not.
+
+mod digest;
+mod proof;
+mod rule;
+mod set;
+
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+use std::sync::{Arc, PoisonError};
+
+use filemap_core::{Admission, Erased, Erasure, ErasureStep, Rule, RuleState, Store, Version};
+
+pub use proof::{Mention, Proof};
+pub use rule::{EraseOrder, Target};
+pub(crate) use set::RuleSet;
+
+use crate::error::{Error, Result};
+use crate::key;
+use crate::store::PageStore;
+use proof::Needles;
+use rule::salt_of;
+
+/// A rule of a store, as people read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EraseRule {
+    /// Its number.
+    pub id: u32,
+    /// Whether it holds.
+    pub state: RuleState,
+    /// When it was made, in ms since 1970.
+    pub made_ms: i64,
+    /// When its state last changed, in ms since 1970.
+    pub changed_ms: i64,
+    /// Why it was made.
+    pub reason: String,
+    /// What it is about, in words.
+    pub about: String,
+    /// What it is about, as JSON; empty once it was lifted.
+    pub what: String,
+}
+
+/// What an erasure came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Erasing {
+    /// Ids of the rules.
+    pub rules: Vec<u32>,
+    /// What was done.
+    pub erased: Erased,
+    /// What a search of all files has found after it; `None` of a dry run.
+    pub proof: Option<Proof>,
+    /// Files that something outside the store shares, a backup mostly: as many as had other names before they were removed.
+    pub shared_files: Vec<String>,
+}
+
+impl Erasing {
+    /// Whether nothing is left in the store's own files, as far as the search can tell.
+    pub fn is_complete(&self) -> bool {
+        self.erased.is_complete() && self.proof.as_ref().is_none_or(Proof::is_clean)
+    }
+}
+
+/// How far an erasure is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EraseProgress {
+    /// Bodies are compared with a digest; so many were.
+    Comparing(u64),
+    /// The engine is at work.
+    Erasing(ErasureStep),
+    /// The files are searched; so many bytes were.
+    Searching(u64),
+}
+
+type Watch<'a> = &'a mut dyn FnMut(EraseProgress) -> ControlFlow<()>;
+
+/// Has an engine that was opened without pages obey the rules of its erasures.
+///
+/// # Errors
+///
+/// [`Error::Rule`]; those of [`Store::rules`].
+pub fn obey(engine: &Store) -> Result<()> {
+    let set = RuleSet::of(&engine.rules()?)?;
+    engine.set_admission((!set.is_empty()).then(|| Arc::new(set) as Arc<dyn Admission>));
+    Ok(())
+}
+
+impl PageStore {
+    /// Has everything that is put obey the rules as they are now.
+    pub(crate) fn obey(&self) -> Result<()> {
+        if self.engine().is_read_only() {
+            return Ok(());
+        }
+        let set = Arc::new(RuleSet::of(&self.engine().rules()?)?);
+        let admission = (!set.is_empty()).then(|| Arc::clone(&set) as Arc<dyn Admission>);
+        *self.rule_set.write().unwrap_or_else(PoisonError::into_inner) = set;
+        self.engine().set_admission(admission);
+        Ok(())
+    }
+
+    /// Erases what an order means: makes a rule (or takes the one that was made for the same before), takes every matching
+    /// capture out of the store, with every dictionary that may hold its text and every segment that may hold its bytes, and
+    /// searches the files for what may be left. Reads and puts go on. See [`Store::erase`] for what it takes.
+    ///
+    /// Done again after any interruption, it ends what was begun. When [`Erasing::is_complete`] the rule is in force; if not, it
+    /// holds all the same, and its erasure counts as unfinished.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Rule`] when the order makes no sense; [`Error::Url`]; those of [`Store::erase`].
+    pub fn erase(&self, order: &EraseOrder, watch: Watch<'_>) -> Result<Erasing> {
+        let rules = self.engine().rules()?;
+        let what = self.what(order, &rules)?;
+        match rules.iter().find(|rule| rule.holds() && rule.what == what) {
+            Some(rule) => {
+                self.engine().set_rule_state(rule.id, RuleState::Unfinished)?;
+            }
+            None => {
+                self.engine().add_rule(&what, &order.reason)?;
+            }
+        }
+        let text = if let Target::Url(url) = &order.target { Some(self.key(url)?) } else { None };
+        self.end_erasures(text, watch)
+    }
+
+    /// What [`PageStore::erase`] would take away. Changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn erase_plan(&self, order: &EraseOrder, watch: Watch<'_>) -> Result<Erasing> {
+        let what = self.what(order, &self.engine().rules()?)?;
+        let (state, reason) = (RuleState::Unfinished, order.reason.clone());
+        let set = Arc::new(RuleSet::of(&[Rule { id: 0, state, made_ms: 0, changed_ms: 0, reason, what }])?);
+        let (erasure, _) = self.erasure(&set, watch)?;
+        let erased = self.engine().erase_plan(&erasure, &mut |step| watch(EraseProgress::Erasing(step)))?;
+        Ok(Erasing { rules: Vec::new(), erased, proof: None, shared_files: self.engine().shared_files()? })
+    }
+
+    /// Ends all erasures that were begun; `None` when there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::erase`].
+    pub fn resume_erasures(&self, watch: Watch<'_>) -> Result<Option<Erasing>> {
+        if RuleSet::unfinished(&self.engine().rules()?)?.is_empty() {
+            return Ok(None);
+        }
+        self.end_erasures(None, watch).map(Some)
+    }
+
+    /// All rules of the store, in the order in which they were made.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::rules`].
+    pub fn erase_rules(&self) -> Result<Vec<EraseRule>> {
+        let rules = self.engine().rules()?;
+        Ok(rules.into_iter().map(EraseRule::of).collect())
+    }
+
+    /// Takes a rule back: what it is about may be put again. Whether there is such a rule that holds. What was erased stays so.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::set_rule_state`].
+    pub fn lift_erasure(&self, id: u32) -> Result<bool> {
+        let holds = self.engine().rules()?.iter().any(|rule| rule.id == id && rule.holds());
+        if holds {
+            self.engine().set_rule_state(id, RuleState::Lifted)?;
+            self.obey()?;
+        }
+        Ok(holds)
+    }
+
+    /// Takes over the rules of another store that hold and that this one lacks, as unfinished: [`PageStore::resume_erasures`]
+    /// erases here what they are about. How many. For a restored backup that is older than an erasure.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Rule`]; those of [`Store::add_rule`].
+    pub fn adopt_rules(&self, from: &Store) -> Result<u64> {
+        let (theirs, own) = (from.rules()?, self.engine().rules()?);
+        RuleSet::of(&theirs)?;
+        let lacks = |rule: &&Rule| rule.holds() && !own.iter().any(|o| o.holds() && o.what == rule.what);
+        let mut adopted = 0;
+        for rule in theirs.iter().filter(lacks) {
+            self.engine().add_rule(&rule.what, &rule.reason)?;
+            adopted += 1;
+        }
+        self.obey()?;
+        Ok(adopted)
+    }
+
+    /// The rule of an order, in the salt that the store's rules have.
+    fn what(&self, order: &EraseOrder, rules: &[Rule]) -> Result<Vec<u8>> {
+        let canonical = if let Target::Url(url) = &order.target { Some(self.key(url)?) } else { None };
+        let salt = match rules.iter().filter(|r| r.holds()).find_map(|rule| salt_of(&rule.what)) {
+            Some(salt) => salt,
+            None => self.engine().random_bytes(16)?,
+        };
+        order.what(canonical.as_deref(), &salt)
+    }
+
+    /// Does what unfinished rules ask for. `text` is the URL of one that keeps it as a digest.
+    fn end_erasures(&self, text: Option<Vec<u8>>, watch: Watch<'_>) -> Result<Erasing> {
+        // From here on nothing that is meant comes in.
+        self.obey()?;
+        let rules = self.engine().rules()?;
+        let unfinished = rules.iter().filter(|r| r.state == RuleState::Unfinished);
+        let ids: Vec<u32> = unfinished.map(|r| r.id).collect();
+        let set = Arc::new(RuleSet::unfinished(&rules)?);
+        let (erasure, needles) = self.erasure(&set, watch)?;
+        let needles = needles.with(text);
+        let shared_files = self.engine().shared_files()?;
+        let erased = self.engine().erase(&erasure, &mut |step| watch(EraseProgress::Erasing(step)))?;
+        let proof = self.prove(&erasure, &set, &needles, &mut |bytes| watch(EraseProgress::Searching(bytes)))?;
+        let erasing = Erasing { rules: ids, erased, proof: Some(proof), shared_files };
+        if erasing.is_complete() {
+            for id in &erasing.rules {
+                self.engine().set_rule_state(*id, RuleState::InForce)?;
+            }
+        }
+        Ok(erasing)
+    }
+
+    /// What the engine is to take away for some rules, and what to search for afterwards.
+    fn erasure(&self, set: &Arc<RuleSet>, watch: Watch<'_>) -> Result<(Erasure, Needles)> {
+        let by_digest = Arc::new(self.with_digests(set, watch)?);
+        let (rules, digests) = (Arc::clone(set), Arc::clone(&by_digest));
+        let is_key = move |key: &[u8]| rules.matchers().any(|m| m.is_about(key::url(key))) || digests.contains_key(key);
+        let rules = Arc::clone(set);
+        let is_version = move |key: &[u8], version: Version| {
+            rules.refuses(key, version.time_ms).is_some()
+                || by_digest.get(key).is_some_and(|sequences| sequences.contains(&version.sequence))
+        };
+        let rules = Arc::clone(set);
+        let is_group = move |group: &[u8]| rules.matchers().any(|m| m.may_be_of(group));
+        let erasure = Erasure { keys: Arc::new(is_key), versions: Arc::new(is_version), groups: Arc::new(is_group) };
+        let needles = self.needles(&erasure)?;
+        Ok((erasure, needles))
+    }
+
+    /// The versions whose bodies have a digest that a rule names: the sequences, by key.
+    fn with_digests(&self, set: &RuleSet, watch: Watch<'_>) -> Result<HashMap<Vec<u8>, HashSet<u64>>> {
+        let mut found: HashMap<Vec<u8>, HashSet<u64>> = HashMap::new();
+        if !set.wants_bodies() {
+            return Ok(found);
+        }
+        for (nth, stored) in (0u64..).zip(self.stored_versions()) {
+            if nth % 1024 == 0 && watch(EraseProgress::Comparing(nth)).is_break() {
+                return Err(filemap_core::Error::Stopped.into());
+            }
+            let stored = match stored {
+                // What cannot be read cannot be told apart; the engine counts it.
+                Err(e) if e.is_damage() => continue,
+                stored => stored?,
+            };
+            let digests = set.digests_of(&stored.page.body, stored.page.digest.as_deref());
+            if set.by_digest(&digests, stored.version.time_ms).is_some() {
+                found.entry(stored.key).or_default().insert(stored.version.sequence);
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl EraseRule {
+    fn of(rule: Rule) -> EraseRule {
+        EraseRule {
+            id: rule.id,
+            state: rule.state,
+            made_ms: rule.made_ms,
+            changed_ms: rule.changed_ms,
+            about: rule::words(&rule.what),
+            what: String::from_utf8_lossy(&rule.what).into_owned(),
+            reason: rule.reason,
+        }
+    }
+}
+
+impl Error {
+    /// The id of the rule that refuses a page, if that is what the error says.
+    pub fn refused_by(&self) -> Option<u32> {
+        match self {
+            Error::Engine(filemap_core::Error::Refused { rule }) => Some(*rule),
+            _ => None,
+        }
+    }
+}

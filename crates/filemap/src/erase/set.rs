@@ -1,0 +1,93 @@
+//! All rules of a store that hold, asked about everything that is put.
+
+use filemap_core::{Admission, Record, Rule, RuleState};
+
+use super::digest::{Algorithm, Digest, Hashers};
+use super::rule::Matcher;
+use crate::error::{Error, Result};
+use crate::{key, meta};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct RuleSet {
+    rules: Vec<(u32, Matcher)>,
+}
+
+impl RuleSet {
+    /// Those of a store's rules that hold.
+    ///
+    /// # Errors
+    /// [`Error::Rule`] when one is not understood: then nobody knows what it is to refuse.
+    pub(crate) fn of(rules: &[Rule]) -> Result<RuleSet> {
+        RuleSet::that(rules, |rule| rule.holds())
+    }
+
+    /// Those whose erasures are not finished.
+    pub(super) fn unfinished(rules: &[Rule]) -> Result<RuleSet> {
+        RuleSet::that(rules, |rule| rule.state == RuleState::Unfinished)
+    }
+
+    fn that(rules: &[Rule], is_meant: impl Fn(&Rule) -> bool) -> Result<RuleSet> {
+        let read = |rule: &Rule| match Matcher::read(&rule.what) {
+            Ok(matcher) => Ok((rule.id, matcher)),
+            Err(what) => Err(Error::Rule { id: rule.id, what }),
+        };
+        Ok(RuleSet { rules: rules.iter().filter(|r| is_meant(r)).map(read).collect::<Result<_>>()? })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    pub(super) fn matchers(&self) -> impl Iterator<Item = &Matcher> {
+        self.rules.iter().map(|(_, matcher)| matcher)
+    }
+
+    /// Takes the digests that rules ask for; `None` if none does.
+    pub(crate) fn hashers(&self) -> Option<Hashers> {
+        self.wants_bodies().then(|| Hashers::new(self.algorithms()))
+    }
+
+    fn algorithms(&self) -> impl Iterator<Item = Algorithm> {
+        self.matchers().filter_map(|m| m.digest().map(|d| d.algorithm))
+    }
+
+    /// The rule that refuses a body with one of these digests.
+    pub(super) fn by_digest(&self, digests: &[Digest], time_ms: i64) -> Option<u32> {
+        let is_it = |m: &Matcher| m.includes(time_ms) && m.digest().is_some_and(|d| digests.contains(d));
+        self.rules.iter().find(|(_, m)| is_it(m)).map(|(id, _)| *id)
+    }
+
+    /// The same of a body whose pieces were all taken.
+    pub(crate) fn judge(&self, hashers: Hashers, time_ms: i64) -> Option<u32> {
+        self.by_digest(&hashers.finish(), time_ms)
+    }
+
+    /// The digests by which a version is known: those of its body, and the one that it came with.
+    pub(super) fn digests_of(&self, body: &[u8], told: Option<&str>) -> Vec<Digest> {
+        let mut hashers = Hashers::new(self.algorithms());
+        hashers.update(body);
+        let mut digests = hashers.finish();
+        digests.extend(told.and_then(Digest::parse));
+        digests
+    }
+}
+
+impl Admission for RuleSet {
+    fn refuses(&self, key: &[u8], time_ms: i64) -> Option<u32> {
+        let url = key::url(key);
+        self.rules.iter().find(|(_, m)| m.includes(time_ms) && m.is_about(url)).map(|(id, _)| *id)
+    }
+
+    fn wants_bodies(&self) -> bool {
+        self.matchers().any(|m| m.digest().is_some())
+    }
+
+    fn refuses_body(&self, record: &Record<'_>) -> Option<u32> {
+        let spilled = meta::spill_bytes(record.meta).unwrap_or(0) as usize;
+        let (spill, body) = record.body.split_at_checked(spilled)?;
+        let page = meta::decode(record.meta, spill, key::url(record.key), record.time_ms).ok();
+        let told = page.as_ref().and_then(|page| page.digest.as_deref());
+        self.by_digest(&self.digests_of(body, told), record.time_ms)
+    }
+}

@@ -1,0 +1,363 @@
+//! `erase`: takes pages away for good, from every file of the store, and leaves a rule that keeps them from coming back.
+//!
+//! What a shared host or an expression means is erased only after a question or `--yes`: nothing brings it back.
+
+use std::io::{self, IsTerminal};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use filemap::PageStore;
+use filemap::erase::{EraseOrder, EraseProgress, EraseRule, Erasing, Proof, Target};
+use filemap_core::{ErasureStep, RuleState};
+use serde_json::{Value, json};
+
+use crate::address::Address;
+use crate::cli::Shared;
+use crate::outcome::{Failure, Outcome};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::words::{count, size};
+use crate::{interrupt, opening, selection, time, words};
+
+/// Erase pages from every file of a store, for good
+#[derive(clap::Args)]
+#[command(
+    group = clap::ArgGroup::new("order").args(["url", "host", "prefix", "regex", "digest"]).requires("reason"),
+    group = clap::ArgGroup::new("what").required(true)
+        .args(["url", "host", "prefix", "regex", "digest", "list", "lift", "resume", "rules_from"]),
+    after_help = "Removes every matching capture, with all variants and the records beside it, every dictionary that may hold its\n\
+    text, and every segment in which bytes of it may lie; then searches all files for it. Takes as long as\n\
+    compressing all pages, where dictionaries go. A rule stays, which put, import, load and merge obey; a URL is kept\n\
+    in it as a digest only. Interrupted, it is ended by the same command or by --resume. Ends with 3 if something may be\n\
+    left. Not reached are other copies: backups, dumps, processes that have the store open since before.\n\n\
+    Examples:\n  fm-tool erase pages.fm --url https://example.com/jane --reason 'request 17'\n  \
+    fm-tool erase pages.fm --list"
+)]
+pub struct Args {
+    /// The store's folder
+    store: PathBuf,
+    /// Erase this URL
+    #[arg(long)]
+    url: Option<Address>,
+    /// Erase all URLs of this host
+    #[arg(long, value_parser = selection::host)]
+    host: Option<String>,
+    /// Erase all URLs whose canonical form begins so
+    #[arg(long)]
+    prefix: Option<Address>,
+    /// Erase all URLs in whose canonical form this regular expression finds something
+    #[arg(long)]
+    regex: Option<String>,
+    /// Erase all captures with a body of this digest: sha1:... or sha256:..., in hexadecimal or base 32
+    #[arg(long)]
+    digest: Option<String>,
+    /// Only captures of this time and later
+    #[arg(long, value_name = "TIME", requires = "order", value_parser = time::parse, allow_negative_numbers = true)]
+    from: Option<i64>,
+    /// Only captures of this time and earlier
+    #[arg(long, value_name = "TIME", requires = "order", value_parser = time::parse, allow_negative_numbers = true)]
+    to: Option<i64>,
+    /// Why; kept in the rule, so it should not say what is to be forgotten
+    #[arg(long, requires = "order")]
+    reason: Option<String>,
+    /// Keep a digest of a host or prefix in the rule instead of its text
+    #[arg(long, requires = "order", conflicts_with_all = ["regex"])]
+    hashed: bool,
+    /// Only say what would be erased
+    #[arg(long, requires = "order")]
+    dry_run: bool,
+    /// Erase all of a host, prefix or expression without asking
+    #[arg(short, long)]
+    yes: bool,
+    /// List the rules
+    #[arg(long)]
+    list: bool,
+    /// Take a rule back: what it is about may be stored again
+    #[arg(long, value_name = "ID")]
+    lift: Option<u32>,
+    /// End erasures that were interrupted
+    #[arg(long)]
+    resume: bool,
+    /// Erase here what the rules of another store are about: for a backup that is older than an erasure
+    #[arg(long, value_name = "STORE")]
+    rules_from: Option<PathBuf>,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let mut out = Output::stdout(shared.json);
+    if args.list {
+        let rules = opening::to_read(&args.store, shared)?.erase_rules()?;
+        rules.iter().try_for_each(|rule| print(rule, &mut out))?;
+        out.finish()?;
+        return Ok(Outcome::Done);
+    }
+    let order = args.order();
+    if args.dry_run
+        && let Some(order) = &order
+    {
+        let store = opening::to_read(&args.store, shared)?;
+        interrupt::listen();
+        let bar = Progress::records(shared, None, "keys");
+        let planned = store.erase_plan(order, &mut |progress| watch(&bar, progress));
+        drop(bar);
+        return ended(planned.map(Some), true, args, shared, out);
+    }
+    if order.as_ref().is_some_and(|order| !args.is_agreed(order)) {
+        let what = "erasing a host, a prefix or an expression asks first; where nobody can answer, give --yes";
+        return Err(Failure::Usage(what.to_owned()));
+    }
+    if let Some(order) = &order
+        && !args.yes
+        && asks(order)
+        && !words::ask(format_args!("Erase this from {}, for good?", args.store.display()))
+    {
+        words::say("nothing was erased");
+        return Ok(Outcome::Refused);
+    }
+    let store = opening::to_change(&args.store, shared)?;
+    let outcome = change(args, order.as_ref(), &store, shared, out);
+    // What was done is done, whatever stopped the rest.
+    let closed = store.close();
+    let outcome = outcome?;
+    closed?;
+    Ok(outcome)
+}
+
+impl Args {
+    fn order(&self) -> Option<EraseOrder> {
+        let target = None
+            .or_else(|| self.url.as_ref().map(|url| Target::Url(url.bytes().to_vec())))
+            .or_else(|| self.host.clone().map(Target::Host))
+            .or_else(|| self.prefix.as_ref().map(|prefix| Target::Prefix(prefix.bytes().to_vec())))
+            .or_else(|| self.regex.clone().map(Target::Regex))
+            .or_else(|| self.digest.clone().map(Target::Digest))?;
+        let reason = self.reason.clone().unwrap_or_default();
+        Some(EraseOrder { target, from_ms: self.from, to_ms: self.to, reason, hashed: self.hashed })
+    }
+
+    /// Whether it need not ask, or can.
+    fn is_agreed(&self, order: &EraseOrder) -> bool {
+        self.yes || !asks(order) || io::stdin().is_terminal()
+    }
+}
+
+fn asks(order: &EraseOrder) -> bool {
+    !matches!(order.target, Target::Url(_) | Target::Digest(_))
+}
+
+fn change(
+    args: &Args,
+    order: Option<&EraseOrder>,
+    store: &PageStore,
+    shared: &Shared,
+    out: Output,
+) -> Result<Outcome, Failure> {
+    if let Some(id) = args.lift {
+        if !store.lift_erasure(id)? {
+            words::complain(format_args!("{} has no rule {id} that holds", args.store.display()));
+            return Ok(Outcome::NotFound);
+        }
+        if !shared.quiet {
+            words::say(format_args!(
+                "rule {id} is lifted: what it is about may be stored again; what was erased stays so"
+            ));
+        }
+        return Ok(Outcome::Done);
+    }
+    if let Some(path) = &args.rules_from {
+        let adopted = store.adopt_rules(&opening::engine_to_read(path, shared)?)?;
+        if !shared.quiet {
+            words::say(format_args!("{} taken over from {}", count(adopted, "rule"), path.display()));
+        }
+    }
+    interrupt::listen();
+    let bar = Progress::records(shared, None, "keys");
+    let erasing = match order {
+        Some(order) => store.erase(order, &mut |progress| watch(&bar, progress)).map(Some),
+        None => store.resume_erasures(&mut |progress| watch(&bar, progress)),
+    };
+    drop(bar);
+    ended(erasing, false, args, shared, out)
+}
+
+fn watch(bar: &Progress, progress: EraseProgress) -> ControlFlow<()> {
+    let (done, words) = match progress {
+        EraseProgress::Comparing(captures) => (captures, "captures compared"),
+        EraseProgress::Erasing(ErasureStep::Dropping(keys)) => (keys, "URLs looked at"),
+        EraseProgress::Erasing(ErasureStep::Values(bytes)) => (bytes, "bytes of pages written anew"),
+        EraseProgress::Searching(bytes) => (bytes, "bytes searched"),
+        _ => (0, "dictionaries and keys written anew"),
+    };
+    bar.at(done, done, || words.to_owned());
+    if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+fn ended(
+    erasing: filemap::Result<Option<Erasing>>,
+    dry_run: bool,
+    args: &Args,
+    shared: &Shared,
+    mut out: Output,
+) -> Result<Outcome, Failure> {
+    let store = args.store.display();
+    let erasing = match erasing {
+        Err(filemap::Error::Engine(filemap_core::Error::Stopped)) if dry_run => {
+            return Ok(interrupt::outcome("nothing was changed"));
+        }
+        Err(filemap::Error::Engine(filemap_core::Error::Stopped)) => {
+            let what = format_args!("the rule holds, and bytes may be left; `fm-tool erase {store} --resume` goes on");
+            return Ok(interrupt::outcome(what));
+        }
+        Err(e @ filemap::Error::Rule { .. }) => return Err(Failure::Usage(e.to_string())),
+        erasing => erasing?,
+    };
+    let Some(erasing) = erasing else {
+        if !shared.quiet {
+            words::say("no erasure is unfinished");
+        }
+        return Ok(Outcome::Done);
+    };
+    if out.is_json() {
+        out.json(&line(&erasing, dry_run))?;
+    } else if !shared.quiet {
+        tell(&erasing, dry_run);
+    }
+    out.finish()?;
+    if erasing.is_complete() {
+        return Ok(Outcome::Done);
+    }
+    for file in &erasing.erased.left {
+        words::complain(format_args!("{file} may still hold something: it could not be written anew"));
+    }
+    if erasing.erased.unreadable_keys > 0 {
+        words::complain(format_args!("{} could not be looked at", count(erasing.erased.unreadable_keys, "URL")));
+    }
+    for (file, offset, what) in erasing.proof.iter().flat_map(|proof| &proof.left) {
+        words::complain(format_args!("{file}: offset {offset}: {what}"));
+    }
+    if !dry_run {
+        words::complain(format_args!("not all could be erased; `fm-tool erase {store} --resume` tries again"));
+    }
+    Ok(Outcome::Damaged)
+}
+
+fn tell(erasing: &Erasing, dry_run: bool) {
+    let erased = &erasing.erased;
+    let (captures, urls) = (count(erased.versions, "capture"), count(erased.keys, "URL"));
+    let dictionaries = erased.dictionaries.len() as u64;
+    if dry_run {
+        words::say(format_args!(
+            "{captures} would be erased, with which {urls} would go altogether, and {} that may hold their text",
+            count_of(dictionaries, "dictionary", "dictionaries"),
+        ));
+    } else {
+        words::say(format_args!(
+            "{captures} erased, with which {urls} went altogether; {} removed, {} made in their place; {} of {} \
+             written anew",
+            count_of(dictionaries, "dictionary", "dictionaries"),
+            erased.made_dictionaries,
+            count(erased.segments, "segment"),
+            size(erased.segment_bytes),
+        ));
+        let rules: Vec<String> = erasing.rules.iter().map(u32::to_string).collect();
+        words::say(format_args!("rule {} keeps it from coming back", rules.join(", ")));
+    }
+    if let Some(proof) = &erasing.proof {
+        tell_proof(proof);
+    }
+    if !erasing.shared_files.is_empty() {
+        words::say(format_args!(
+            "not reached: {} had other names (hard links, a backup's mostly), under which the old bytes stay: {}",
+            count(erasing.shared_files.len() as u64, "file"),
+            erasing.shared_files.join(", "),
+        ));
+    }
+    words::say(
+        "not reached: backups, copies, dumps and seen sets elsewhere; processes that have had the store open since before",
+    );
+}
+
+fn tell_proof(proof: &Proof) {
+    words::say(format_args!(
+        "searched {} of {}, and {} expanded, for {}: {}",
+        count(proof.files, "file"),
+        size(proof.bytes),
+        count(proof.records, "record"),
+        count(proof.texts, "text"),
+        if proof.is_clean() { "nothing of it is left" } else { "something is left" },
+    ));
+    if proof.mentions > 0 {
+        let captures = count(proof.mentions, "capture");
+        words::say(format_args!("{captures} that stay link to it or have some of the same text:"));
+        for mention in proof.mentioned_in.iter().take(10) {
+            let what = if mention.is_url { "has the URL" } else { "has a piece of the text" };
+            words::say(format_args!("  {} {what}", String::from_utf8_lossy(&mention.url)));
+        }
+    }
+    if !proof.strangers.is_empty() {
+        let names = proof.strangers.join(", ");
+        words::say(format_args!("not searched, since they are none of the store's: {names}"));
+    }
+}
+
+fn count_of(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+fn line(erasing: &Erasing, dry_run: bool) -> Value {
+    let erased = &erasing.erased;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let proof = erasing.proof.as_ref().map(|proof| {
+        let left = proof.left.iter().map(|(file, offset, what)| json!({"file": file, "offset": offset, "what": what}));
+        let mentions = proof.mentioned_in.iter().map(|m| json!({"url": text(&m.url), "is_url": m.is_url}));
+        json!({
+            "files": proof.files,
+            "bytes": proof.bytes,
+            "records": proof.records,
+            "texts": proof.texts,
+            "left": left.collect::<Vec<_>>(),
+            "mentions": proof.mentions,
+            "mentioned_in": mentions.collect::<Vec<_>>(),
+            "not_searched": proof.strangers,
+        })
+    });
+    json!({
+        "dry_run": dry_run,
+        "complete": erasing.is_complete(),
+        "rules": erasing.rules,
+        "captures": erased.versions,
+        "urls": erased.keys,
+        "given_own_bodies": erased.promoted,
+        "dictionaries": erased.dictionaries,
+        "made_dictionaries": erased.made_dictionaries,
+        "segments": erased.segments,
+        "segment_bytes": erased.segment_bytes,
+        "left_files": erased.left,
+        "unreadable_urls": erased.unreadable_keys,
+        "shared_files": erasing.shared_files,
+        "proof": proof,
+    })
+}
+
+fn print(rule: &EraseRule, out: &mut Output) -> Result<(), Failure> {
+    let state = match rule.state {
+        RuleState::Unfinished => "unfinished",
+        RuleState::InForce => "in force",
+        RuleState::Lifted => "lifted",
+    };
+    if out.is_json() {
+        return out.json(&json!({
+            "id": rule.id,
+            "state": state,
+            "made": time::print(rule.made_ms),
+            "changed": time::print(rule.changed_ms),
+            "reason": rule.reason,
+            "rule": serde_json::from_str::<Value>(&rule.what).unwrap_or(Value::Null),
+        }));
+    }
+    let made = time::print(rule.made_ms);
+    let line = format!("{}\t{state}\t{made}\t{}\t{}", rule.id, rule.about, rule.reason);
+    out.shown(line.as_bytes())?;
+    out.bytes(b"\n")
+}

@@ -1,0 +1,141 @@
+//! Erasing: what goes is in no file, what comes again is refused and counted, and the rest is as it was.
+
+mod harness;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use harness::{Bench, PAGE_URL, run, tool, warc};
+
+const SECRET: &str = "Jane Roe of 14 Hill Street was born in 1971";
+
+/// The pages of the samples, 300 of a site that makes a dictionary worth while, and a private one among them.
+fn bench() -> Bench {
+    let bench = Bench::with(&["python-docs.warc.gz"]);
+    let mut lines = String::new();
+    for i in 0..300_u64 {
+        let noise: String =
+            (0..40).map(|n| format!("{:x} ", (i * 40 + n).wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
+        let words = if i % 20 == 0 { format!("{SECRET}. ").repeat(10) } else { String::new() };
+        let name = if i % 20 == 0 { "private" } else { "page" };
+        let body = format!("<html>What each page of it says in the same words. {words}{noise}</html>");
+        let body = body.replace('"', "");
+        lines += &format!(
+            "{{\"url\":\"http://a.example/{name}/{i}\",\"time\":\"2024-01-01T00:00:00Z\",\"status\":200,\"body\":\"{body}\"}}\n"
+        );
+    }
+    fs::write(bench.path("pages.jsonl"), lines).unwrap();
+    run(tool().arg("load").arg(bench.store()).arg(bench.path("pages.jsonl"))).ended(0);
+    bench.run::<&str>("train", &[]).ended(0);
+    bench
+}
+
+fn holders(store: &Path, text: &str) -> Vec<PathBuf> {
+    let files = fs::read_dir(store).unwrap().map(|f| f.unwrap().path());
+    files.filter(|f| memchr::memmem::find(&fs::read(f).unwrap(), text.as_bytes()).is_some()).collect()
+}
+
+fn is_in_a_dictionary(store: &Path) -> bool {
+    holders(store, &SECRET[..20]).iter().any(|f| f.extension().is_some_and(|e| e == "zdict"))
+}
+
+#[test]
+fn an_erased_prefix_is_in_no_file_and_import_load_put_and_merge_refuse_it() {
+    let bench = bench();
+    let store = bench.store();
+    assert!(is_in_a_dictionary(&store), "as this test takes for granted");
+    run(tool().arg("copy").arg(&store).arg(bench.path("before.fm"))).ended(0);
+    let order = ["--prefix", "http://a.example/private/", "--reason", "letter of May 5th", "--yes"];
+    let planned = bench.run("erase", &[&order[..], &["--dry-run", "--json"]].concat()).ended(0).json();
+    assert_eq!((planned[0]["captures"].as_u64(), planned[0]["urls"].as_u64()), (Some(15), Some(15)), "{planned:?}");
+    assert!(is_in_a_dictionary(&store), "a dry run changes nothing");
+    let done = bench.run("erase", &[&order[..], &["--json"]].concat()).ended(0).json();
+    assert_eq!(done[0]["captures"].as_u64(), Some(15), "{done:?}");
+    assert_eq!(done[0]["complete"].as_bool(), Some(true), "{done:?}");
+    assert!(done[0]["proof"]["texts"].as_u64().unwrap() > 15, "{done:?}");
+    assert!(!is_in_a_dictionary(&store));
+    assert_eq!(holders(&store, "http://a.example/private/2"), [] as [PathBuf; 0]);
+    bench.run::<&str>("verify", &[]).ended(0);
+    bench.run("get", &[PAGE_URL]).ended(0);
+    bench.run("get", &["http://a.example/private/20"]).ended(1);
+
+    let list = bench.run::<&str>("erase", &["--list"]).ended(0);
+    assert!(list.text().starts_with("1\tin force\t") && list.text().contains("letter of May 5th"), "{}", list.text());
+    bench.feed("put", &["http://a.example/private/20"], b"again").ended(2).said("rule 1");
+    let loaded = run(tool().args(["load", "--json"]).arg(&store).arg(bench.path("pages.jsonl"))).ended(3).json();
+    assert_eq!((loaded[0]["refused"].as_u64(), loaded[0]["stored"].as_u64()), (Some(15), Some(0)), "{loaded:?}");
+    let merged = run(tool().args(["merge", "--json"]).arg(&store).arg(bench.path("before.fm"))).ended(3);
+    assert_eq!(merged.json()[0]["refused"].as_u64(), Some(15));
+    assert!(merged.words.contains("15 versions refused by rule 1"), "{}", merged.words);
+
+    // A backup from before takes the rules over, and is erased by them.
+    let before = bench.path("before.fm");
+    run(tool().arg("erase").arg(&before).arg("--rules-from").arg(&store)).ended(0).said("1 rule taken over");
+    assert!(!is_in_a_dictionary(&before) && holders(&before, "http://a.example/private/2").is_empty());
+    // And a copy of what lives has them.
+    let copy = bench.path("copy.fm");
+    run(tool().arg("copy").arg(&store).arg(&copy).arg("--compact")).ended(0);
+    let list = run(tool().arg("erase").arg(&copy).arg("--list")).ended(0);
+    assert!(list.text().starts_with("1\tin force\t"), "{}", list.text());
+
+    bench.run("erase", &["--lift", "1"]).ended(0);
+    bench.run("erase", &["--lift", "1"]).ended(1);
+    bench.feed("put", &["http://a.example/private/20"], b"again").ended(0);
+}
+
+#[test]
+fn an_erased_url_is_kept_as_a_digest_only_and_an_import_of_it_is_refused_and_counted() {
+    let bench = Bench::with(&["python-docs.warc.gz"]);
+    let done = bench.run("erase", &["--url", PAGE_URL, "--reason", "r", "--json"]).ended(0).json();
+    assert_eq!(done[0]["urls"].as_u64(), Some(1), "{done:?}");
+    let list = bench.run::<&str>("erase", &["--list"]).ended(0);
+    assert!(list.text().contains("kept as a digest") && !list.text().contains("tutorial"), "{}", list.text());
+    let rules = fs::read(bench.store().join("RULES")).unwrap();
+    assert!(memchr::memmem::find(&rules, b"tutorial").is_none());
+    let again = run(tool().args(["import", "--json"]).arg(bench.store()).arg(warc("python-docs.warc.gz"))).ended(3);
+    assert_eq!(again.json()[0]["refused"].as_u64(), Some(1), "{}", String::from_utf8_lossy(&again.out));
+    bench.run("get", &[PAGE_URL]).ended(1);
+    // The same again is the same rule.
+    bench.run("erase", &["--url", PAGE_URL, "--reason", "r"]).ended(0).said("rule 1 ");
+    assert_eq!(bench.run::<&str>("erase", &["--list"]).ended(0).text().lines().count(), 1);
+}
+
+#[test]
+fn a_body_is_erased_by_its_digest_wherever_it_is_and_in_a_span_of_time_only() {
+    let bench = Bench::new();
+    let put = |url: &str, time: &str, body: &[u8]| bench.feed("put", &[url, "-", "--time", time], body);
+    for (url, time) in [("http://a/", "2020"), ("http://a/", "2021"), ("http://b/", "2022")] {
+        put(url, time, b"abc").ended(0);
+    }
+    put("http://a/", "2023", b"other").ended(0);
+    let abc = "sha1:VGMT4NSHA2AWVOR6EVYXQUGCNSONBWE5";
+    let early = ["--digest", abc, "--to", "2020", "--reason", "r", "--json"];
+    assert_eq!(bench.run("erase", &early).ended(0).json()[0]["captures"].as_u64(), Some(1));
+    assert_eq!(bench.run("history", &["http://a/"]).ended(0).text().lines().count(), 2);
+    let all = ["--digest", "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "--reason", "r"];
+    bench.run("erase", &all).ended(0).said("2 captures erased, with which 1 URL went altogether");
+    assert_eq!(bench.run("ls", &[] as &[&str]).ended(0).text(), "http://a/\n");
+    put("http://c/", "2024", b"abc").ended(2).said("rule 2");
+    put("http://c/", "2024", b"abcd").ended(0);
+}
+
+#[test]
+fn orders_that_make_no_sense_change_nothing() {
+    let bench = Bench::new();
+    bench.feed("put", &["http://a/"], b"x").ended(0);
+    let wrong: [&[&str]; 7] = [
+        &[],
+        &["--url", "http://a/"],
+        &["--url", "http://a/", "--host", "a", "--reason", "r"],
+        &["--host", "a", "--reason", "r"],
+        &["--regex", "(", "--reason", "r", "--yes"],
+        &["--digest", "md5:x", "--reason", "r"],
+        &["--regex", "a", "--hashed", "--reason", "r", "--yes"],
+    ];
+    for args in wrong {
+        bench.run("erase", args).ended(2);
+    }
+    assert!(!bench.store().join("RULES").exists());
+    bench.run("erase", &["--resume"]).ended(0).said("no erasure is unfinished");
+    bench.run("get", &["http://a/"]).ended(0);
+}
