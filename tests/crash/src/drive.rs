@@ -4,9 +4,10 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use filemap_core::{Error, PruneRule, Put, Record, Store, Writer, sim};
+use filemap_core::{Error, PruneRule, Put, Record, RuleState, Store, Writer, sim};
 use filemap_io::sim::{Level, Loss, SimDisk};
 
+use crate::erase;
 use crate::judge::{self, Depth, Trouble};
 use crate::op::Op;
 use crate::oracle::{After, Oracle, Pruning, What};
@@ -126,6 +127,7 @@ impl Driver {
             Op::ShrinkIndex => self.with_steps(|store| sim::shrink_index(store).map(|()| true)),
             Op::Prune { keep, since_ms } => self.prune(*keep, *since_ms),
             Op::Backup { by_reader } => self.backup(*by_reader),
+            Op::Erase { key, is_busy } => self.erase(*key, *is_busy),
             Op::Work => {
                 sim::work(self.store()?);
                 Ok(())
@@ -315,6 +317,41 @@ impl Driver {
         let shown = judge::contents(self.store()?, &now(&self.oracle), After::Kill);
         let shown = shown.map_err(|e| within("after a prune", e))?;
         tell(&self.oracle, |o| o.pruned(begun, &shown));
+        Ok(())
+    }
+
+    fn erase(&mut self, key: usize, is_busy: bool) -> Result<(), Trouble> {
+        let key = self.keys[key].clone();
+        let rule = self.store()?.add_rule(&key, "")?.id;
+        let begun = now(&self.oracle).next();
+        tell(&self.oracle, |o| o.erase(&key));
+        let mut is_complete = false;
+        let mut run = |d: &mut Driver| {
+            d.durable(|store| {
+                is_complete = store.erase(&erase::of(&key), &mut |_| ControlFlow::Continue(()))?.is_complete();
+                Ok(())
+            })
+        };
+        if is_busy {
+            self.interrupted(false, run)?
+        } else {
+            run(self)?
+        }
+        if !is_busy && !is_complete {
+            return Err(Trouble::Wrong("an erasure left something".into()));
+        }
+        let shown = judge::contents(self.store()?, &now(&self.oracle), After::Kill);
+        let shown = shown.map_err(|e| within("after an erasure", e))?;
+        if is_complete {
+            let texts = tell(&self.oracle, |o| o.erased(&key, begun, &shown));
+            erase::nowhere(&self.disk, &texts)?;
+            if !is_busy {
+                erase::check(&self.disk, self.store()?, &key, &texts)?;
+            }
+            self.store()?.set_rule_state(rule, RuleState::InForce)?;
+        } else {
+            tell(&self.oracle, |o| o.pruned(begun, &shown));
+        }
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use filemap_core::{Error, Head, Record, Store, sim};
 use filemap_io::sim::SimDisk;
 
+use crate::erase;
 use crate::mend;
 use crate::oracle::{After, Oracle, Shown, What};
 use crate::world::World;
@@ -142,7 +143,7 @@ pub fn image(disk: &SimDisk, world: &World, oracle: &Oracle, after: After, depth
     let reader = sim::open_read_only(disk.dir(), world.options.clone()).map_err(read_only)?;
     contents(&reader, oracle, after).map_err(|e| format!("read-only: {e}"))?;
     let store = sim::open(disk.dir(), world.options.clone()).map_err(|e| format!("open: {e}"))?;
-    let result = judged(&store, &reader, oracle, after, depth);
+    let result = judged(disk, &store, &reader, oracle, after, depth);
     sim::abandon(store);
     match (result?, depth) {
         (Some(now), Depth::Repair(seed)) => mend::repaired(disk, world, &now, &mut fastrand::Rng::with_seed(seed)),
@@ -152,17 +153,26 @@ pub fn image(disk: &SimDisk, world: &World, oracle: &Oracle, after: After, depth
 
 /// What the store must show at the end, if anything was done to it.
 fn judged(
+    disk: &SimDisk,
     store: &Store,
     reader: &Store,
     oracle: &Oracle,
     after: After,
     depth: Depth,
 ) -> Result<Option<Oracle>, String> {
-    let shown = contents(store, oracle, after).map_err(|e| e.to_string())?;
+    let mut shown = contents(store, oracle, after).map_err(|e| e.to_string())?;
+    let rules = store.rules().map_err(|e| format!("rules: {e}"))?.len();
+    if rules < oracle.rules {
+        return Err(format!("{rules} rules of {} are there", oracle.rules));
+    }
     if depth == Depth::Read {
         return Ok(None);
     }
     let mut now = oracle.rebased(&shown);
+    if let Some(key) = oracle.erasing() {
+        resumed(disk, store, key, oracle, &mut now)?;
+        shown.remove(key);
+    }
     let (key, body) = (b"http://new.example/", b"after all");
     let number = now.begin(key, What::Put { time_ms: 0, sequence: None, body: body[..].into(), meta: [][..].into() });
     let version = store.put(&Record::new(key, body).time(0)).map_err(|e| format!("put: {e}"))?;
@@ -185,6 +195,17 @@ fn judged(
         }
     }
     Ok(Some(now))
+}
+
+/// Ends an erasure that a crash has cut short, and looks for what was known of the key before.
+fn resumed(disk: &SimDisk, store: &Store, key: &[u8], before: &Oracle, now: &mut Oracle) -> Result<(), String> {
+    let erased = erase::erase(store, key).map_err(|e| format!("an erasure that was cut short: {e}"))?;
+    if !erased.is_complete() {
+        return Err(format!("an erasure that was cut short, done again, left something: {erased:?}"));
+    }
+    let texts = before.clone().erased(key, before.next(), &Contents::new());
+    now.erased(key, now.next(), &Contents::new());
+    erase::check(disk, store, key, &texts).map_err(|e| format!("an erasure that was cut short, done again: {e}"))
 }
 
 /// Judges what a crash left of a store that was being created: it opens and is empty, or it can be created again.

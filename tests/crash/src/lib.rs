@@ -13,6 +13,7 @@
 //! All of it is decided by a seed: a violation names the command that repeats it.
 
 mod drive;
+mod erase;
 pub mod failing;
 pub mod hunt;
 mod judge;

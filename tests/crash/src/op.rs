@@ -37,6 +37,8 @@ pub enum Op {
     /// A backup to another disk, which is judged, with other operations between its steps; by a handle that only reads, or by
     /// the one that writes.
     Backup { by_reader: bool },
+    /// A key is erased, in the end from every file; with other operations between the steps, or with none.
+    Erase { key: usize, is_busy: bool },
     /// What background threads would do.
     Work,
     /// A put whose chunks do not fit into the segment.
@@ -63,7 +65,7 @@ impl Op {
         };
         loop {
             // Puts always occur.
-            let (kind, op) = match rng.u8(..47) {
+            let (kind, op) = match rng.u8(..49) {
                 0..=9 => return Op::Put { key, time_ms, bytes },
                 10..=12 => (0, Op::PutSame { key, time_ms }),
                 13..=14 | 35..=36 => (0, Op::PutTwice { key, time_ms }),
@@ -86,6 +88,7 @@ impl Op {
                 41..=42 => (16, Op::random_prune(rng)),
                 43..=44 => (17, Op::Backup { by_reader: rng.bool() }),
                 45 => (18, Op::Train { key }),
+                46..=47 => (19, Op::Erase { key, is_busy: rng.bool() }),
                 _ => (10, Op::Follow),
             };
             if world.has(kind) {

@@ -9,6 +9,9 @@ use std::sync::Arc;
 
 use filemap_core::Version;
 
+/// No two bodies have these first bytes in common.
+const TEXT_BYTES: usize = 8;
+
 /// How the store came to be looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
@@ -71,6 +74,10 @@ pub struct Oracle {
     pub keep: Option<u32>,
     /// The prune that was begun, and whose end is not settled.
     pruning: Option<Pruning>,
+    /// The key that this is about, if it is an erasure and not of all keys.
+    only: Option<Vec<u8>>,
+    /// So many rules of erasures were made, durably.
+    pub rules: usize,
     /// What was dropped before, though not removed: no record says so, and as long as it is in the value log a repair brings it back.
     dropped: BTreeMap<Vec<u8>, Vec<Step>>,
 }
@@ -134,10 +141,41 @@ impl Oracle {
         self.pruning = Some(pruning);
     }
 
+    /// An erasure of a key begins, whose rule is durable: from now on any version of it may be gone.
+    pub fn erase(&mut self, key: &[u8]) {
+        (self.pruning, self.only) = (Some(Pruning { keep: None, since_ms: Some(i64::MAX) }), Some(key.to_vec()));
+        self.rules += 1;
+    }
+
+    /// The key whose erasure was begun and did not end.
+    pub fn erasing(&self) -> Option<&Vec<u8>> {
+        self.only.as_ref()
+    }
+
+    /// The erasure that began before an operation is complete: nothing comes back, by no repair either. Texts that should be
+    /// nowhere now.
+    pub fn erased(&mut self, key: &[u8], begun: u64, shown: &BTreeMap<Vec<u8>, Vec<Shown>>) -> Vec<Vec<u8>> {
+        (self.pruning, self.only) = (None, None);
+        let shown = shown.get(key).map_or(&[][..], |list| list);
+        let steps = self.keys.entry(key.to_vec()).or_default();
+        let mut gone: Vec<Step> = steps.extract_if(.., |s| s.number < begun).collect();
+        gone.extend(self.dropped.remove(key).unwrap_or_default());
+        // What was put meanwhile may have gone with the rest.
+        steps.iter_mut().filter(|s| !shown.iter().any(|one| matches(s, one))).for_each(|s| s.may_be_gone = true);
+        let stays = |text: &[u8]| steps.iter().any(|s| s.body().is_some_and(|body| body.starts_with(text)));
+        let texts = gone.iter().filter_map(|s| s.body()?.get(..TEXT_BYTES));
+        texts.filter(|text| !stays(text)).map(<[u8]>::to_vec).collect()
+    }
+
+    /// The prune of a key that was begun, and whose end is not settled.
+    fn pruning_of(&self, key: &[u8]) -> Option<Pruning> {
+        self.pruning.filter(|_| self.only.as_ref().is_none_or(|only| only == key))
+    }
+
     /// The prune that began before an operation has returned, and what this store shows is what it has left, for ever.
     pub fn pruned(&mut self, begun: u64, shown: &BTreeMap<Vec<u8>, Vec<Shown>>) {
-        let Some(pruning) = self.pruning.take() else { return };
-        for (key, steps) in &mut self.keys {
+        let (Some(pruning), only) = (self.pruning.take(), self.only.take()) else { return };
+        for (key, steps) in self.keys.iter_mut().filter(|(key, _)| only.as_ref().is_none_or(|only| only == *key)) {
             let shown = shown.get(key).map_or(&[][..], |list| list);
             let all = steps.clone();
             // What was put or removed meanwhile may be what hides it, and may be lost.
@@ -192,7 +230,7 @@ impl Oracle {
 
     /// Whether all that was begun for a key has returned without an error, so that one thing only is right.
     pub fn is_certain(&self, key: &[u8]) -> bool {
-        self.pruning.is_none()
+        self.pruning_of(key).is_none()
             && self.keys.get(key).is_none_or(|steps| steps.iter().all(|s| s.acknowledged && !s.may_be_gone))
     }
 
@@ -270,7 +308,7 @@ impl Oracle {
             if step.what == What::Remove {
                 continue;
             }
-            let may_be_gone = step.may_be_gone || self.pruning.is_some_and(|p| p.may_drop(step, steps));
+            let may_be_gone = step.may_be_gone || self.pruning_of(key).is_some_and(|p| p.may_drop(step, steps));
             if present.contains(&step.number) || may_be_gone {
                 continue;
             }
@@ -286,7 +324,7 @@ impl Oracle {
     /// The oracle of a store that shows this and whose recovery has returned: that is what there is, and all of it is
     /// durable.
     pub fn rebased(&self, shown: &BTreeMap<Vec<u8>, Vec<Shown>>) -> Oracle {
-        let mut next = Oracle::new(self.keep);
+        let mut next = Oracle { rules: self.rules, ..Oracle::new(self.keep) };
         for (key, steps) in &self.keys {
             next.dropped.insert(key.clone(), self.hidden(key, steps, shown));
         }
@@ -325,7 +363,7 @@ impl Oracle {
         let outranked = Pruning { keep: self.keep, since_ms: None };
         let may_be_gone = |s: &&Step| {
             let drops = |p: Pruning| p.may_drop(s, steps);
-            s.may_be_gone || self.pruning.is_some_and(drops) || self.keep.is_some_and(|_| drops(outranked))
+            s.may_be_gone || self.pruning_of(key).is_some_and(drops) || self.keep.is_some_and(|_| drops(outranked))
         };
         let lately = steps.iter().filter(may_be_gone);
         let all = self.dropped.get(key).into_iter().flatten().chain(lately);
@@ -334,6 +372,10 @@ impl Oracle {
 }
 
 impl Step {
+    fn body(&self) -> Option<&[u8]> {
+        if let What::Put { body, .. } = &self.what { Some(body) } else { None }
+    }
+
     /// Whether it and another are puts of versions of which this is the newer one.
     fn is_newer_than(&self, other: &Step) -> bool {
         match (&self.what, &other.what) {
