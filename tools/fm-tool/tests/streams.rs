@@ -8,7 +8,7 @@ use std::process::Stdio;
 use harness::{Bench, PAGE_URL, PAGES, run, tool, warc};
 use serde_json::Value;
 
-const VERBS: [&str; 27] = [
+const VERBS: [&str; 28] = [
     "import",
     "get",
     "put",
