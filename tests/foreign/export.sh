@@ -18,7 +18,7 @@ fail() { printf 'export: %s\n' "$1" >&2; exit 1; }
 
 if [ ! -x "$tools/bin/python" ]; then
     python3 -m venv "$tools"
-    "$tools/bin/pip" install --quiet warcio==1.8.1 fastwarc==2.0.1 surt==0.3.1 2> "$work/pip.log" ||
+    "$tools/bin/pip" install --quiet warcio==1.8.1 fastwarc==2.0.1 surt==0.3.1 cdxj-indexer==1.5.0 2> "$work/pip.log" ||
         { tail -n 5 "$work/pip.log" >&2; fail "cannot install the Python readers"; }
 fi
 if [ ! -x "$tools/bin/warcat" ]; then
@@ -71,4 +71,9 @@ for form in gzip zstd none gzip-rolled zstd-rolled; do
 done
 "$tool" dump "$store" --quiet | "$tool" load "$work/loaded.fm" --quiet
 "$tool" dump "$work/loaded.fm" --quiet | sort | cmp - "$work/expected" || fail "a dump that was loaded gives another store"
+# Answers to other requests than GET: an index with the keys of cdxj-indexer.
+"$tools/bin/python" "$here/requests.py" make "$work/requests.warc.gz"
+"$tool" import "$work/requests.fm" --quiet "$work/requests.warc.gz"
+"$tool" dump "$work/requests.fm" --quiet --format warc,cdxj -o "$work/requests"
+"$tools/bin/python" "$here/requests.py" check "$work/requests"
 echo "export: accepted by all readers, replayed byte for byte, imported to equal stores"

@@ -24,6 +24,7 @@ mod selection;
 mod target;
 mod time;
 mod urls;
+mod variant;
 mod verbs;
 mod words;
 

@@ -33,6 +33,11 @@ impl UrlArgs {
         self.urls.len() == 1 && self.from.is_none()
     }
 
+    /// Whether the list is standard input.
+    pub fn reads_stdin(&self) -> bool {
+        self.from.as_deref() == Some(Path::new("-"))
+    }
+
     /// Whether no URL was given at all.
     pub fn is_none(&self) -> bool {
         self.urls.is_empty() && self.from.is_none()

@@ -16,13 +16,14 @@
 //! | `truncated` | text | why the body is not all of it |
 //! | `digest` | text | the payload digest as received |
 //! | `record_id` | text | the source's record id |
-//! | `revisit` | object | `profile` (`identical-payload`, `server-not-modified` or a URI), `url`, `time_ms`, `id`, and, where the body was found, `original_url` and `original_time_ms` |
+//! | `revisit` | object | `profile` (`identical-payload`, `server-not-modified` or a URI), `url`, `time_ms`, `id`, and, where the body was found, `original_url`, `original_variant` (if it has one) and `original_time_ms` |
 //! | `unchanged` | true or false | of a dump of a store: whether the body lies there as a reference to an earlier version |
 //! | `file` | text | in the list of a dump of plain files: the file that holds the body |
 //! | `body` | text | the body |
 //!
 //! A field that has nothing to say is absent; `url`, `time`, `time_ms`, `kind`, `headers` and the body are always there.
-//! Where the bytes of `url`, `variant`, `reason`, a header's `name` or `value`, a revisit's `url` or `original_url`, or `body` are
+//! Where the bytes of `url`, `variant`, `reason`, a header's `name` or `value`, a revisit's `url`, `original_url` or
+//! `original_variant`, or `body` are
 //! not UTF-8, the field is called `url_base64`, `reason_base64` and so on instead, and holds them in base 64 (RFC 4648,
 //! with padding). Nothing is re-coded, so that [`read`] gives back the very page that [`write()`] was given.
 
@@ -36,6 +37,7 @@ use serde::{Deserialize, Serialize};
 use crate::date;
 use crate::error::{Error, Result};
 use crate::headers::Header;
+use crate::key;
 use crate::page::{HttpVersion, Original, Page, RecordKind, Revisit, RevisitProfile};
 use crate::variant::Variant;
 
@@ -131,6 +133,10 @@ struct RefersTo<'a> {
     original_url: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     original_url_base64: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    original_variant: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    original_variant_base64: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     original_time_ms: Option<i64>,
 }
@@ -258,6 +264,11 @@ fn split(bytes: &[u8]) -> (Text<'_>, Text<'_>) {
     }
 }
 
+fn owned<'a>((text, base64): (Text<'_>, Text<'_>)) -> (Text<'a>, Text<'a>) {
+    let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+    (text.map(own), base64.map(own))
+}
+
 fn join(text: Text<'_>, base64: Text<'_>, field: &'static str) -> std::result::Result<Option<Vec<u8>>, LineError> {
     match (text, base64) {
         (text, None) => Ok(text.map(|text| text.into_owned().into_bytes())),
@@ -275,7 +286,10 @@ fn field(header: &Header) -> Field<'_> {
 fn refers_to(revisit: &Revisit) -> RefersTo<'_> {
     let (url, url_base64) = revisit.refers_to_url.as_deref().map_or((None, None), split);
     let original = revisit.original.as_ref();
-    let (original_url, original_url_base64) = original.map_or((None, None), |original| split(&original.key));
+    let (original_url, original_url_base64) = original.map_or((None, None), |original| split(key::url(&original.key)));
+    let variant = original.and_then(|original| key::variant(&original.key));
+    let (original_variant, original_variant_base64) =
+        variant.as_ref().map_or((None, None), |variant| owned(split(variant.as_bytes())));
     RefersTo {
         profile: match &revisit.profile {
             RevisitProfile::IdenticalPayload => IDENTICAL.to_owned(),
@@ -288,12 +302,17 @@ fn refers_to(revisit: &Revisit) -> RefersTo<'_> {
         id: revisit.refers_to_id.clone(),
         original_url,
         original_url_base64,
+        original_variant,
+        original_variant_base64,
         original_time_ms: original.map(|original| original.fetched_at_ms),
     }
 }
 
 fn revisit(line: RefersTo<'_>) -> std::result::Result<Revisit, LineError> {
     let original = join(line.original_url, line.original_url_base64, "original_url")?;
+    let variant = join(line.original_variant, line.original_variant_base64, "original_variant")?.map(Variant::new);
+    let variant = variant.transpose().map_err(|_| LineError::Field("original_variant"))?;
+    let original = original.map(|url| key::key(&url, RecordKind::Response, variant.as_ref()));
     Ok(Revisit {
         profile: match line.profile.as_str() {
             IDENTICAL => RevisitProfile::IdenticalPayload,
@@ -350,6 +369,8 @@ mod tests {
             url: Vec<u8>, body: Vec<u8>, reason: Vec<u8>, time: i64, text: String, bytes: Option<Vec<u8>>, key: Vec<u8>,
             variant in proptest::option::of(proptest::collection::vec(any::<u8>(), 1..9))
         ) {
+            let variant = variant.map(|bytes| Variant::new(bytes).expect("fits"));
+            let key = key::key(key::url(&key), RecordKind::Response, variant.as_ref());
             let revisit = Revisit {
                 profile: RevisitProfile::Other(format!("x{text}")),
                 refers_to_url: bytes,
@@ -362,7 +383,7 @@ mod tests {
             page.reason = reason;
             page.revisit = Some(revisit);
             page.digest = Some(text);
-            page.variant = variant.map(|bytes| Variant::new(bytes).expect("fits"));
+            page.variant = variant;
             prop_assert_eq!(read(text_of(&page).as_bytes()).expect("a page"), page.clone());
             let mut out = Vec::new();
             write_stored(&page, time > 0, &mut out).expect("memory");

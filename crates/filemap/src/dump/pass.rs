@@ -14,6 +14,7 @@ use super::target::{OutputFile, Target};
 use super::{jsonl, names};
 use crate::date;
 use crate::error::{Error, Result};
+use crate::key;
 use crate::page::{Page, RecordKind};
 use crate::store::{PageStore, StoredVersion, take_body};
 use crate::warc::{Form, Reference, WarcFiles, digest, draft};
@@ -80,12 +81,41 @@ pub fn dump(
     pass.finish()
 }
 
+/// A request or an answer that was written.
+struct Last {
+    /// Of the answer.
+    key: Vec<u8>,
+    time_ms: i64,
+    is_request: bool,
+    id: String,
+}
+
+impl Last {
+    fn of(version: &StoredVersion, id: &str) -> Option<Last> {
+        let page = &version.page;
+        let is_request = page.kind == RecordKind::Request;
+        let is_part = is_request || matches!(page.kind, RecordKind::Response | RecordKind::Revisit);
+        let key = || key::key(version.canonical_url(), RecordKind::Response, page.variant.as_ref());
+        is_part.then(|| Last { key: key(), time_ms: page.fetched_at_ms, is_request, id: id.to_owned() })
+    }
+
+    /// Whether it is the request of this answer, or the answer to this request: they came in together.
+    fn belongs_to(&self, version: &StoredVersion) -> bool {
+        let other = Last::of(version, "");
+        other.is_some_and(|other| {
+            other.key == self.key && other.time_ms == self.time_ms && other.is_request != self.is_request
+        })
+    }
+}
+
 struct Pass<'a> {
     store: &'a PageStore,
     options: &'a DumpOptions,
     target: &'a mut dyn Target,
     warc: Option<WarcFiles>,
     written: Sequences,
+    /// The last record, where it is a request or an answer.
+    last: Option<Last>,
     lines: Option<(String, Box<dyn OutputFile>)>,
     list: Option<(String, Box<dyn OutputFile>)>,
     report: DumpReport,
@@ -105,7 +135,7 @@ impl<'a> Pass<'a> {
         let lines = file(Format::Jsonl, format!("{stem}.jsonl"))?;
         let list = file(Format::Files, format!("{stem}.files.jsonl"))?;
         let (written, report) = (Sequences::default(), DumpReport::default());
-        Ok(Pass { store, options, target, warc, written, lines, list, report })
+        Ok(Pass { store, options, target, warc, written, last: None, lines, list, report })
     }
 
     fn take(&mut self, mut version: StoredVersion) -> Result<()> {
@@ -191,7 +221,11 @@ impl<'a> Pass<'a> {
     fn put_record(&mut self, version: &StoredVersion, form: &Form) -> Result<()> {
         let Some(warc) = &mut self.warc else { return Ok(()) };
         let page = &version.page;
-        let draft = draft(version, form);
+        let before = self.last.take();
+        let concurrent = before.as_ref().filter(|last| last.belongs_to(version)).map(|last| last.id.as_str());
+        let draft = draft(version, form, concurrent);
+        // A pair is two records, not three.
+        self.last = if concurrent.is_some() { None } else { Last::of(version, &draft.id) };
         self.report.inexact += u64::from(!draft.is_exact);
         warc.put(self.target, draft, &page.body, page.fetched_at_ms).map_err(Error::Write)?;
         if matches!(form, Form::Full) {

@@ -206,7 +206,7 @@ impl PageStore {
     ///
     /// [`crate::Error::Url`], and those of [`filemap_core::Store::versions_of`].
     pub fn version_count(&self, url: impl AsRef<[u8]>) -> Result<u64> {
-        Ok(self.engine().versions_of(&self.key(url)?)?.len() as u64)
+        self.variant_version_count(url, None)
     }
 
     /// Removes every page whose canonical URL passes `filter`, with all its versions, its variants and the records beside it,

@@ -257,6 +257,20 @@ impl PageStore {
         self.engine().get(&key)?.map(|value| self.resolved(&key, value)).transpose()
     }
 
+    /// How many versions a variant has; of none, the page. Reads one record of key.dat for each, and no value.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::get`].
+    pub fn variant_version_count<'v>(
+        &self,
+        url: impl AsRef<[u8]>,
+        variant: impl Into<Option<&'v Variant>>,
+    ) -> Result<u64> {
+        let Some(key) = self.asked(url, variant)? else { return Ok(0) };
+        Ok(self.engine().versions_of(&key)?.len() as u64)
+    }
+
     /// Whether the store holds a page of this URL.
     ///
     /// # Errors
@@ -274,6 +288,15 @@ impl PageStore {
     pub fn contains_variant<'v>(&self, url: impl AsRef<[u8]>, variant: impl Into<Option<&'v Variant>>) -> Result<bool> {
         let Some(key) = self.asked(url, variant)? else { return Ok(false) };
         Ok(self.engine().contains(&key)?)
+    }
+
+    /// Whether a URL has variants, or has had some: one look at the index.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::get`].
+    pub fn has_variants(&self, url: impl AsRef<[u8]>) -> Result<bool> {
+        self.is_marked(&self.key(url)?)
     }
 
     /// The variants of a URL. Without a look at any key if it never had one; else a pass over key.dat.

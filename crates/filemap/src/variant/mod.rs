@@ -34,6 +34,8 @@ pub struct Variant(Vec<u8>);
 impl Variant {
     /// The longest variant, in bytes.
     pub const MAX_BYTES: usize = 32 << 10;
+    /// A request's body with more bytes is told by its digest alone.
+    pub(crate) const MAX_PARSED_BYTES: u64 = 1 << 20;
 
     /// A variant of the caller's own: any bytes, compared byte by byte.
     ///
@@ -54,11 +56,16 @@ impl Variant {
     /// JSON document by their names; other bodies as `__wb_post_data=` in base 64. That is the IIPC's guideline "CDX for
     /// non-GET requests" as pywb 2.10 has it (`true`, `null`, `44` for 44.0), with these additions: every method may have a
     /// body; the query of an AMF body is in base 64; where the rules keep 4,096 characters of a query, or nothing of the
-    /// body, the SHA-1 of the body follows, so that two requests do not become one.
+    /// body, and of a body over a mebibyte, the SHA-1 of the body follows, so that two requests do not become one.
     ///
     /// `body` is without its chunked coding.
     pub fn of_request(method: &str, content_type: Option<&[u8]>, body: &[u8]) -> Option<Variant> {
         request::text(method, content_type.unwrap_or_default(), body).map(Variant)
+    }
+
+    /// As [`Variant::of_request`], of a body over [`Variant::MAX_PARSED_BYTES`] with this SHA-1.
+    pub(crate) fn of_large_request(method: &str, sha1: [u8; 20]) -> Variant {
+        Variant(request::large(method, sha1))
     }
 
     /// A variant as it stands in a key.

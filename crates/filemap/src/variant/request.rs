@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{form, json};
+use super::{Variant, form, json};
 use crate::warc::digest::sha1_of;
 
 /// How the text of a request begins.
@@ -19,20 +19,39 @@ pub(super) fn text(method: &str, content_type: &[u8], body: &[u8]) -> Option<Vec
     if body.is_empty() && matches!(method.as_str(), "GET" | "") {
         return None;
     }
+    if body.len() as u64 > Variant::MAX_PARSED_BYTES {
+        return Some(large(&method, sha1_of(&[body])));
+    }
     let query = if body.is_empty() { String::new() } else { query(content_type, body) };
     let end = query.char_indices().nth(MAX_QUERY_CHARS).map_or(query.len(), |(at, _)| at);
-    // Of a method only its letters are told: it is a token, and short.
-    let method: String = method.chars().filter(|c| c.is_ascii_graphic() && *c != '&').take(32).collect();
-    let mut text = format!("{METHOD}{method}");
+    let mut text = named(&method);
     if end > 0 {
         text.push('&');
         text.push_str(&query[..end]);
     }
     if end < query.len() || query.is_empty() && !body.is_empty() {
-        text.push_str(DIGEST);
-        sha1_of(&[body]).iter().for_each(|byte| text.push_str(&format!("{byte:02x}")));
+        push_digest(&mut text, sha1_of(&[body]));
     }
     Some(text.into_bytes())
+}
+
+/// The text of a request whose body is told by its SHA-1 alone.
+pub(super) fn large(method: &str, sha1: [u8; 20]) -> Vec<u8> {
+    let mut text = named(method);
+    push_digest(&mut text, sha1);
+    text.into_bytes()
+}
+
+/// The method: a token in capitals, and short.
+fn named(method: &str) -> String {
+    let method = method.trim().to_ascii_uppercase();
+    let method = method.chars().filter(|c| c.is_ascii_graphic() && *c != '&').take(32);
+    METHOD.chars().chain(method).collect()
+}
+
+fn push_digest(text: &mut String, sha1: [u8; 20]) {
+    text.push_str(DIGEST);
+    sha1.iter().for_each(|byte| text.push_str(&format!("{byte:02x}")));
 }
 
 /// The text of a request as archives index it, without the digest; `None` if it is another variant.
@@ -105,11 +124,13 @@ mod tests {
             let known = known(text.as_bytes()).expect("a request").to_owned();
             assert_eq!(known.chars().count(), "__wb_method=POST&".len() + MAX_QUERY_CHARS);
             assert_eq!(text.len(), known.len() + DIGEST.len() + 40);
-            assert!(text.len() <= super::super::Variant::MAX_BYTES);
+            assert!(text.len() <= Variant::MAX_BYTES);
         }
         let (one, two) = (run("POST", "application/json", b"{"), run("POST", "application/json", b"["));
         assert_ne!(one, two);
         assert_eq!(known(one.expect("no GET").as_bytes()), Some("__wb_method=POST"));
+        let body = vec![b'x'; Variant::MAX_PARSED_BYTES as usize + 1];
+        assert_eq!(text("post", b"", &body), Some(large("POST", sha1_of(&[&body]))));
     }
 
     #[test]

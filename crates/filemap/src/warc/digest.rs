@@ -46,15 +46,23 @@ pub(crate) fn sha1_of(parts: &[&[u8]]) -> [u8; 20] {
     hasher.finalize().into()
 }
 
+/// The SHA-1 of up to `count` bytes of a payload.
+pub(super) fn digest_of(payload: &mut Payload, count: u64) -> Result<[u8; 20]> {
+    let mut hasher = Sha1::new();
+    let mut left = count;
+    payload.chunks(|bytes| {
+        let taken = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+        hasher.update(&bytes[..taken]);
+        left -= taken as u64;
+        Ok(())
+    })?;
+    Ok(hasher.finalize().into())
+}
+
 /// Whether `block` has the digest `text`; `None` if that is not SHA-1.
 pub(super) fn matches(block: &mut Payload, text: &str) -> Result<Option<bool>> {
     let Some(expected) = expected(text) else { return Ok(None) };
-    let mut hasher = Sha1::new();
-    block.chunks(|bytes| {
-        hasher.update(bytes);
-        Ok(())
-    })?;
-    Ok(Some(hasher.finalize().as_slice() == expected))
+    Ok(Some(digest_of(block, u64::MAX)? == expected))
 }
 
 #[cfg(test)]

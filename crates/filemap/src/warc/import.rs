@@ -14,15 +14,18 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use filemap_core::Put;
 
 use super::capture::{Capture, Captured, Original, capture};
-use super::digest::sha1_of;
+use super::digest::{digest_of, sha1_of};
 use super::options::ImportOptions;
+use super::pair::{Links, Pairing, Role};
 use super::reader::{Item, Reader};
 use super::report::{ImportReport, Place, Problem, ProblemKind};
 use super::stored::Stored;
 use crate::error::Result;
+use crate::headers::Headers;
 use crate::page::{Page, RecordKind};
 use crate::spool::Payload;
 use crate::store::{BodySource, PageStore, Sameness};
+use crate::variant::Variant;
 
 /// A batch is handed over at this many records, or bytes.
 const BATCH_RECORDS: u64 = 256;
@@ -47,6 +50,8 @@ pub struct ImportProgress {
 enum Event {
     Page(Box<Capture>, Place),
     Problem(Problem),
+    /// A record that is not kept.
+    Ignored,
 }
 
 #[derive(Default)]
@@ -93,20 +98,24 @@ fn produce<R: Read>(
     batches: &SyncSender<Batch>,
 ) -> Result<()> {
     let mut batch = Batch::default();
+    let mut pairing = Pairing::new();
     loop {
         let item = reader.next_item();
         let bytes_read = reader.bytes_read();
         let item = match item {
             Ok(Some(item)) => item,
             end => {
+                go_on(&mut pairing, true, &mut batch);
                 batch.bytes_read = bytes_read;
                 let _ = batches.send(batch);
                 return end.map(|_| ());
             }
         };
-        if let Err(error) = take(item, file, options, &mut batch) {
+        let taken = take(item, file, options, &mut pairing, &mut batch);
+        go_on(&mut pairing, taken.is_err(), &mut batch);
+        if taken.is_err() {
             let _ = batches.send(batch);
-            return Err(error);
+            return taken;
         }
         batch.bytes_read = bytes_read;
         let is_full = batch.records >= BATCH_RECORDS
@@ -118,31 +127,94 @@ fn produce<R: Read>(
     }
 }
 
-fn take(item: Item, file: &str, options: &ImportOptions, batch: &mut Batch) -> Result<()> {
+fn take(
+    item: Item,
+    file: &str,
+    options: &ImportOptions,
+    pairing: &mut Pairing<Event>,
+    batch: &mut Batch,
+) -> Result<()> {
     let mut record = match item {
         Item::Problem(problem) => {
-            batch.events.push(Event::Problem(problem));
+            pairing.push_other(Event::Problem(problem));
             return Ok(());
         }
         Item::Record(record) => record,
     };
     batch.records += 1;
-    batch.events.extend(record.problem.take().map(Event::Problem));
-    // What an export wrote, the store had: it is kept whatever its type.
-    let keeps = |kind: &RecordKind| options.keeps(*kind) || Stored::of(&record.header).is_some();
-    let Some(kind) = record.header.kind().filter(keeps) else {
-        batch.ignored += 1;
+    if let Some(problem) = record.problem.take() {
+        pairing.push_other(Event::Problem(problem));
+    }
+    // What an export wrote, the store had: it is kept whatever its type, and says itself what it answers.
+    let is_ours = Stored::of(&record.header).is_some();
+    let keeps = |kind: RecordKind| options.keeps(kind) || is_ours;
+    let (links, place) = (Links::of(&record.header), record.place);
+    let Some(kind) = record.header.kind().filter(|&kind| keeps(kind) || kind == RecordKind::Request) else {
+        pairing.push(Event::Ignored, Role::Other, links, 0);
         return Ok(());
     };
-    let place = record.place;
-    batch.events.push(match capture(record, kind, &options.body_rules())? {
-        Captured::Page(page) => {
-            batch.body_bytes += page.body.len();
-            Event::Page(page, place)
+    let (role, event, bytes) = match capture(record, kind, &options.body_rules())? {
+        Captured::Page(mut page) => {
+            let role = if page.stored.is_some() { Role::Other } else { role(&mut page)? };
+            let is_kept = keeps(kind) || matches!(role, Role::Request(Some(_)));
+            let bytes = page.body.len();
+            if is_kept { (role, Event::Page(page, place), bytes) } else { (role, Event::Ignored, 0) }
         }
-        Captured::Unusable(why) => unusable(file, place, why.to_owned()),
-    });
+        Captured::Unusable(_) if !keeps(kind) => (Role::Other, Event::Ignored, 0),
+        Captured::Unusable(why) => (Role::Other, unusable(file, place, why.to_owned()), 0),
+    };
+    if !pairing.push(event, role, links, bytes) {
+        let what = "the answer to this request stands too far before it: it was taken in as that to a plain GET";
+        pairing.push_other(unusable(file, place, what.to_owned()));
+    }
     Ok(())
+}
+
+/// What the record of a page is to others.
+fn role(capture: &mut Capture) -> Result<Role> {
+    Ok(match capture.page.kind {
+        RecordKind::Response | RecordKind::Revisit => Role::Answer,
+        RecordKind::Request => Role::Request(variant(capture)?),
+        RecordKind::Metadata | RecordKind::Conversion => Role::Beside,
+        RecordKind::Resource => Role::Other,
+    })
+}
+
+/// The variant that a request makes of its answer; none where no method is known.
+fn variant(request: &mut Capture) -> Result<Option<Variant>> {
+    let Some(method) = &request.page.method else { return Ok(None) };
+    let headers = &request.page.headers;
+    let bytes = sent_bytes(method, headers, request.body.len());
+    if bytes > Variant::MAX_PARSED_BYTES {
+        return Ok(Some(Variant::of_large_request(method, digest_of(&mut request.body, bytes)?)));
+    }
+    let body = request.body.prefix(usize::try_from(bytes).unwrap_or(usize::MAX))?;
+    Ok(Variant::of_request(method, headers.get("Content-Type"), &body))
+}
+
+/// How much of what follows a request's head is its body: some writers end the record of a `GET` with a line more.
+fn sent_bytes(method: &str, headers: &Headers, bytes: u64) -> u64 {
+    let text = |name: &str| headers.get(name).and_then(|value| std::str::from_utf8(value).ok());
+    match text("Content-Length").map(|length| length.trim().parse::<u64>()) {
+        Some(Ok(length)) => length.min(bytes),
+        _ if method == "GET" && text("Transfer-Encoding").or(text("X-Crawler-Transfer-Encoding")).is_none() => 0,
+        _ => bytes,
+    }
+}
+
+/// Hands on what waits for nothing any more; at the end, everything.
+fn go_on(pairing: &mut Pairing<Event>, is_end: bool, batch: &mut Batch) {
+    while let Some(held) = pairing.next(is_end) {
+        match held.what {
+            Event::Ignored => batch.ignored += 1,
+            Event::Page(mut page, place) => {
+                batch.body_bytes += page.body.len();
+                page.page.variant = page.page.variant.or(held.variant);
+                batch.events.push(Event::Page(page, place));
+            }
+            problem => batch.events.push(problem),
+        }
+    }
 }
 
 fn unusable(file: &str, place: Place, what: String) -> Event {
@@ -176,6 +248,7 @@ fn consume(
             match event {
                 Event::Problem(problem) => report.problem(problem),
                 Event::Page(page, place) => put(store, file, *page, place, &mut report)?,
+                Event::Ignored => {}
             }
         }
         progress(&ImportProgress {
@@ -191,11 +264,13 @@ fn consume(
 fn put(store: &PageStore, file: &str, page: Capture, place: Place, report: &mut ImportReport) -> Result<()> {
     let body_bytes = page.body.len();
     let (decoded, as_received) = (page.decoded, page.kept_as_received);
+    let is_variant = page.page.variant.is_some() && page.page.kind.is_page();
     match put_page(store, page) {
         Ok(None) => report.already_there += 1,
         Ok(Some(put)) => {
             report.stored += 1;
             report.unchanged += u64::from(matches!(put, Put::Unchanged(_)));
+            report.variants += u64::from(is_variant);
             report.decoded += u64::from(decoded);
             report.kept_as_received += u64::from(as_received);
             report.body_bytes += body_bytes;

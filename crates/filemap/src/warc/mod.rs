@@ -2,7 +2,8 @@
 //! records that every reader takes, and that give the very same pages when they come back.
 //!
 //! In, each layer over the one before: `input` (raw bytes with a window back), `gzip` and `zstd` (one member each),
-//! `member` (the file as members), [`Reader`] (records), `capture` (a record as a page), [`import`] (into a store). Out: `write`, which [`crate::dump`] calls; `stored` is what a
+//! `member` (the file as members), [`Reader`] (records), `capture` (a record as a page),
+//! `pair` (answers with their requests), [`import`] (into a store). Out: `write`, which [`crate::dump`] calls; `stored` is what a
 //! record of ours says beside what WARC has words for.
 //! docs/WARC.md says what is kept and how, and why the framing is our own.
 
@@ -14,6 +15,7 @@ mod import;
 mod input;
 mod member;
 mod options;
+mod pair;
 mod reader;
 mod report;
 mod stored;

@@ -7,7 +7,7 @@ use crate::http::body::BodyRules;
 use crate::page::RecordKind;
 use crate::spool::Spool;
 
-/// Options of an import; the defaults keep pages only, their bodies decoded.
+/// Options of an import; the defaults keep pages, their bodies decoded, and the requests of variants.
 ///
 /// ```
 /// use filemap::warc::ImportOptions;
@@ -50,7 +50,7 @@ impl ImportOptions {
         self
     }
 
-    /// Keep request records beside their pages. Default: no.
+    /// Keep request records beside their pages. Default: only those that are no plain `GET`: they say what a variant answers.
     pub fn keep_requests(mut self, yes: bool) -> ImportOptions {
         self.requests = yes;
         self

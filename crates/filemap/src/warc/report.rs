@@ -63,6 +63,8 @@ pub struct ImportReport {
     pub stored: u64,
     /// Of these: versions whose body was the same as before and was not stored again.
     pub unchanged: u64,
+    /// Of these: answers to other requests than a plain `GET`, which are kept apart from their URL's page.
+    pub variants: u64,
     /// Records that the store held already (same URL, time and digest): nothing was added.
     pub already_there: u64,
     /// Records of types that are not kept, or were not asked for.
@@ -97,6 +99,7 @@ impl ImportReport {
         self.records += other.records;
         self.stored += other.stored;
         self.unchanged += other.unchanged;
+        self.variants += other.variants;
         self.already_there += other.already_there;
         self.ignored += other.ignored;
         self.decoded += other.decoded;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use serde_json::json;
+use serde_json::{Map, Value};
 
 use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
@@ -14,7 +14,7 @@ use crate::{interrupt, opening, words};
 /// Count pages, or their versions
 #[derive(clap::Args)]
 #[command(
-    after_help = "Reads key.dat once, some 100 bytes a page, whatever is chosen, and no page; --versions adds one\n\
+    after_help = "Reads key.dat once, some 100 bytes a page, whatever is chosen, and no page (with --all-variants twice); --versions adds one\n\
     small read for each version. `stat` tells about how many keys there are without reading anything.\n\n\
     Example:\n  fm-tool count pages.fm --host example.com"
 )]
@@ -26,6 +26,9 @@ pub struct Args {
     /// Count every version of a page
     #[arg(long)]
     versions: bool,
+    /// Count the answers to other requests than a plain GET too: --json tells them apart
+    #[arg(long)]
+    all_variants: bool,
 }
 
 /// Runs the verb.
@@ -34,19 +37,25 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     interrupt::listen();
     let expected = args.selection.expected(&store);
     let progress = Progress::records(shared, expected, "pages");
-    let (mut pages, mut versions, mut outcome) = (0_u64, 0_u64, Outcome::Done);
-    for url in store.urls_where(args.selection.filter()) {
+    let (mut pages, mut variants, mut versions, mut outcome) = (0_u64, 0_u64, 0_u64, Outcome::Done);
+    let urls = store.urls_where(args.selection.filter()).map(|url| url.map(|url| (url, None)));
+    let others = args.all_variants.then(|| store.variants_where(args.selection.filter()));
+    let others = others.into_iter().flatten().map(|found| found.map(|(url, variant)| (url, Some(variant))));
+    for found in urls.chain(others) {
         if interrupt::asked() {
             drop(progress);
             let met = words::count(pages, "page");
             return Ok(interrupt::outcome(format_args!("{met} met so far, of an unknown number; count again")));
         }
-        let counted = url.and_then(|url| if args.versions { store.version_count(&url) } else { Ok(1) });
+        let counted = found.and_then(|(url, variant)| {
+            let number = if args.versions { store.variant_version_count(&url, variant.as_ref())? } else { 1 };
+            Ok((number, variant.is_some()))
+        });
         match counted.map_err(Failure::from) {
             // Removed since it was listed.
-            Ok(0) => {}
-            Ok(number) => {
-                pages += 1;
+            Ok((0, _)) => {}
+            Ok((number, is_variant)) => {
+                *if is_variant { &mut variants } else { &mut pages } += 1;
                 versions += number;
             }
             Err(failure) => progress.pass_over(failure, &mut outcome)?,
@@ -55,11 +64,13 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     }
     drop(progress);
     let mut out = Output::stdout(shared.json);
-    match (out.is_json(), args.versions) {
-        (true, true) => out.json(&json!({ "pages": pages, "versions": versions }))?,
-        (true, false) => out.json(&json!({ "pages": pages }))?,
-        (false, true) => out.line(versions.to_string())?,
-        (false, false) => out.line(pages.to_string())?,
+    if out.is_json() {
+        let mut counts = Map::from_iter([("pages".to_owned(), Value::from(pages))]);
+        counts.extend(args.all_variants.then(|| ("variants".to_owned(), Value::from(variants))));
+        counts.extend(args.versions.then(|| ("versions".to_owned(), Value::from(versions))));
+        out.json(&Value::Object(counts))?;
+    } else {
+        out.line(if args.versions { versions } else { pages + variants }.to_string())?;
     }
     out.finish()?;
     Ok(outcome)

@@ -5,14 +5,15 @@
 
 use std::path::PathBuf;
 
-use filemap::{Page, PageReader, PageStore};
+use filemap::{Page, PageReader, PageStore, Variant};
 
 use crate::address::Address;
 use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
 use crate::urls::UrlArgs;
-use crate::{interrupt, json, opening, time, words};
+use crate::variant::{self, VariantArgs};
+use crate::{interrupt, json, opening, time};
 
 /// Print a page's body, headers, or both
 #[derive(clap::Args)]
@@ -26,6 +27,8 @@ pub struct Args {
     store: PathBuf,
     #[command(flatten)]
     urls: UrlArgs,
+    #[command(flatten)]
+    variant: VariantArgs,
     /// Write to this file instead of standard output, once all is there; it takes the place of one of this name
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -42,11 +45,12 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let asked = args.variant.of(&args.urls)?;
     let urls = args.urls.open()?;
     let store = opening::to_read(&args.store, shared)?;
     interrupt::listen();
     let mut out = None;
-    let outcome = all(args, shared, &store, urls, &mut out)?;
+    let outcome = all(args, shared, &Asked { store, variant: asked }, urls, &mut out)?;
     match (outcome, out) {
         // A file that is not whole takes the place of none.
         (Outcome::Interrupted(_), Some(mut out)) => out.flush()?,
@@ -56,18 +60,24 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
+/// What is read from, and which answers of the URLs.
+struct Asked {
+    store: PageStore,
+    variant: Option<Variant>,
+}
+
 /// Prints every page that is there; `out` is opened for the first of them.
 fn all(
     args: &Args,
     shared: &Shared,
-    store: &PageStore,
+    asked: &Asked,
     urls: impl Iterator<Item = Result<Address, Failure>>,
     out: &mut Option<Output>,
 ) -> Result<Outcome, Failure> {
     let mut outcome = Outcome::Done;
     for url in urls {
         let url = url?;
-        let found = match find(args, shared, store, &url) {
+        let found = match find(args, shared, asked, &url) {
             Err(failure) if !args.urls.is_one() => {
                 outcome = outcome.and(Outcome::of_one(failure)?);
                 continue;
@@ -82,7 +92,7 @@ fn all(
             print(args, &page, reader, out)?;
         } else {
             let when = args.at.map_or(String::new(), |at| format!(" (no version at or before {})", time::print(at)));
-            words::complain(format_args!("{url} is not in {}{when}", args.store.display()));
+            variant::complain(&asked.store, &args.store, &url, asked.variant.as_ref(), &when);
             outcome = outcome.and(Outcome::NotFound);
         }
         if interrupt::asked() {
@@ -96,17 +106,18 @@ fn all(
 type Found = (Page, Option<PageReader>);
 
 /// The page, with a reader of its body where it was not read yet.
-fn find(args: &Args, shared: &Shared, store: &PageStore, url: &Address) -> Result<Option<Found>, Failure> {
+fn find(args: &Args, shared: &Shared, asked: &Asked, url: &Address) -> Result<Option<Found>, Failure> {
+    let (store, variant) = (&asked.store, asked.variant.as_ref());
     if let Some(at) = args.at {
-        return Ok(store.get_at(url, at)?.map(|page| (page, None)));
+        return Ok(store.get_variant_at(url, variant, at)?.map(|page| (page, None)));
     }
     if shared.json {
-        return Ok(store.get(url)?.map(|page| (page, None)));
+        return Ok(store.get_variant(url, variant)?.map(|page| (page, None)));
     }
     if args.headers {
-        return Ok(store.head(url)?.map(|head| (head.page, None)));
+        return Ok(store.variant_head(url, variant)?.map(|head| (head.page, None)));
     }
-    Ok(store.get_reader(url)?.map(|(page, reader)| (page, Some(reader))))
+    Ok(store.variant_reader(url, variant)?.map(|(page, reader)| (page, Some(reader))))
 }
 
 fn print(args: &Args, page: &Page, reader: Option<PageReader>, out: &mut Output) -> Result<(), Failure> {

@@ -9,6 +9,7 @@ use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::urls::UrlArgs;
+use crate::variant::VariantArgs;
 use crate::{interrupt, json, opening};
 
 /// Tell whether pages are there, by exit code and by name
@@ -22,6 +23,8 @@ pub struct Args {
     store: PathBuf,
     #[command(flatten)]
     urls: UrlArgs,
+    #[command(flatten)]
+    variant: VariantArgs,
     /// Print those that are not there
     #[arg(long, conflicts_with = "json")]
     missing: bool,
@@ -29,6 +32,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let variant = args.variant.of(&args.urls)?;
     let urls = args.urls.open()?;
     let store = opening::to_read(&args.store, shared)?;
     interrupt::listen();
@@ -42,7 +46,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             break;
         }
         asked += 1;
-        match store.contains(&url).map_err(Failure::from) {
+        match store.contains_variant(&url, variant.as_ref()).map_err(Failure::from) {
             Ok(is_there) => {
                 if !is_there {
                     outcome = outcome.and(Outcome::NotFound);

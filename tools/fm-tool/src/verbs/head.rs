@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 
-use filemap::{PageHead, PageStore};
+use filemap::{PageHead, PageStore, Variant};
 
 use crate::address::Address;
 use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
 use crate::urls::UrlArgs;
-use crate::{interrupt, json, opening, time, words};
+use crate::variant::{self, VariantArgs};
+use crate::{interrupt, json, opening, time};
 
 /// Print all of a page but its body
 #[derive(clap::Args)]
@@ -19,6 +20,8 @@ pub struct Args {
     store: PathBuf,
     #[command(flatten)]
     urls: UrlArgs,
+    #[command(flatten)]
+    variant: VariantArgs,
     /// The version that was the newest at this time
     #[arg(long, value_name = "TIME", value_parser = time::parse, allow_negative_numbers = true)]
     at: Option<i64>,
@@ -26,6 +29,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let variant = args.variant.of(&args.urls)?;
     let urls = args.urls.open()?;
     let store = opening::to_read(&args.store, shared)?;
     interrupt::listen();
@@ -40,7 +44,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         if nth > 0 && !out.is_json() {
             out.line("")?;
         }
-        match one(args, &store, &url, &mut out) {
+        match one(args, &store, (&url, variant.as_ref()), &mut out) {
             Ok(one) => outcome = outcome.and(one),
             Err(failure) if args.urls.is_one() => return Err(failure),
             Err(failure) => outcome = outcome.and(Outcome::of_one(failure)?),
@@ -50,13 +54,18 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-fn one(args: &Args, store: &PageStore, url: &Address, out: &mut Output) -> Result<Outcome, Failure> {
+fn one(
+    args: &Args,
+    store: &PageStore,
+    (url, variant): (&Address, Option<&Variant>),
+    out: &mut Output,
+) -> Result<Outcome, Failure> {
     let head = match args.at {
-        Some(at) => store.head_at(url, at)?,
-        None => store.head(url)?,
+        Some(at) => store.variant_head_at(url, variant, at)?,
+        None => store.variant_head(url, variant)?,
     };
     let Some(head) = head else {
-        words::complain(format_args!("{url} is not in {}", args.store.display()));
+        variant::complain(store, &args.store, url, variant, "");
         return Ok(Outcome::NotFound);
     };
     if out.is_json() {
@@ -76,6 +85,9 @@ fn print(head: &PageHead, out: &mut Output) -> Result<(), Failure> {
         out.line("")
     };
     row("url", &page.url)?;
+    if let Some(variant) = &page.variant {
+        row("variant", variant.as_bytes())?;
+    }
     row("fetched", time::print(page.fetched_at_ms).as_bytes())?;
     row("kind", page.kind.name().as_bytes())?;
     row("body", format!("{} bytes", head.body_bytes).as_bytes())?;

@@ -230,6 +230,7 @@ fn line(name: &str, brought: &Brought) -> Value {
         "records": report.records,
         "stored": report.stored,
         "unchanged": report.unchanged,
+        "variants": report.variants,
         "already_there": report.already_there,
         "ignored": report.ignored,
         "decoded": report.decoded,
@@ -249,6 +250,7 @@ fn summary(name: &str, report: &ImportReport, seconds: f64) -> String {
     let mut words = format!("{name}: {} stored", count(report.stored, "page"));
     let parts = [
         (report.unchanged, format!("{} with an unchanged body", report.unchanged)),
+        (report.variants, format!("{} to other requests than a plain GET", report.variants)),
         (report.already_there, format!("{} already there", report.already_there)),
         (report.damaged, count(report.damaged, "damaged place")),
         (report.unusable, format!("{} that cannot be kept", count(report.unusable, "record"))),

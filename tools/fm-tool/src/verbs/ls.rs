@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use filemap::{PageHead, PageStore};
+use filemap::{PageHead, PageStore, Variant};
 use serde_json::{Map, Value};
 
 use crate::cli::Shared;
@@ -18,7 +18,8 @@ use crate::{interrupt, json, opening, time, words};
 /// List the URLs of pages
 #[derive(clap::Args)]
 #[command(after_help = "Columns of --long: time, status, bytes of the body, bytes stored, URL; tabs between them.\n\
-    Reads key.dat once, whatever is chosen; --long reads the value log instead, or a record for each page chosen.\n\n\
+    Reads key.dat once, whatever is chosen; --long reads the value log instead, or a record for each page chosen.\n\
+    --all-variants reads twice.\n\n\
     Example:\n  fm-tool ls pages.fm --host example.com")]
 pub struct Args {
     /// The store's folder
@@ -28,6 +29,9 @@ pub struct Args {
     /// Tell time, status and sizes of the newest version too
     #[arg(short, long)]
     long: bool,
+    /// List the answers to other requests than a plain GET too, after the pages; the variant stands behind the URL and a tab
+    #[arg(long)]
+    all_variants: bool,
     /// End each line with a zero byte instead of a line's end, for xargs -0
     #[arg(short = '0', conflicts_with = "json")]
     zero: bool,
@@ -52,10 +56,17 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let progress = progress.unless_printing(out.is_terminal());
     let mut listing = Listing { args, out, progress, outcome: Outcome::Done, listed: 0 };
     if args.long && args.selection.is_all() {
-        listing.all(store.heads(), |listing, head| listing.long(&store, &head))?;
+        let variants = args.all_variants.then(|| store.variant_heads());
+        let heads = store.heads().chain(variants.into_iter().flatten());
+        listing.all(heads, |listing, head| listing.long(&store, &head))?;
     } else {
-        let urls = store.urls_where(args.selection.filter());
-        listing.all(urls, |listing, url| if args.long { listing.head(&store, &url) } else { listing.url(&url) })?;
+        let urls = store.urls_where(args.selection.filter()).map(|url| url.map(|url| (url, None)));
+        let variants = args.all_variants.then(|| store.variants_where(args.selection.filter()));
+        let variants = variants.into_iter().flatten().map(|found| found.map(|(url, variant)| (url, Some(variant))));
+        listing.all(urls.chain(variants), |listing, (url, variant)| match args.long {
+            true => listing.head(&store, &url, variant.as_ref()),
+            false => listing.url(&url, variant.as_ref()),
+        })?;
     }
     let Listing { out, progress, mut outcome, listed, .. } = listing;
     drop(progress);
@@ -87,24 +98,29 @@ impl Listing<'_> {
         Ok(())
     }
 
-    fn end(&mut self) -> Result<(), Failure> {
+    fn end(&mut self, variant: Option<&Variant>) -> Result<(), Failure> {
         self.listed += 1;
+        if let Some(variant) = variant {
+            self.out.bytes(b"\t")?;
+            self.out.shown(variant.as_bytes())?;
+        }
         self.out.bytes(if self.args.zero { b"\0" } else { b"\n" })
     }
 
-    fn url(&mut self, url: &[u8]) -> Result<(), Failure> {
+    fn url(&mut self, url: &[u8], variant: Option<&Variant>) -> Result<(), Failure> {
         if self.out.is_json() {
             self.listed += 1;
-            let line: Map<String, Value> = [json::field("url", url)].into_iter().collect();
+            let variant = variant.map(|variant| json::field("variant", variant.as_bytes()));
+            let line: Map<String, Value> = [json::field("url", url)].into_iter().chain(variant).collect();
             return self.out.json(&Value::Object(line));
         }
         self.out.shown(url)?;
-        self.end()
+        self.end(variant)
     }
 
-    fn head(&mut self, store: &PageStore, url: &[u8]) -> Result<(), Failure> {
+    fn head(&mut self, store: &PageStore, url: &[u8], variant: Option<&Variant>) -> Result<(), Failure> {
         // Else it was removed since it was listed.
-        store.head(url)?.map_or(Ok(()), |head| self.long(store, &head))
+        store.variant_head(url, variant)?.map_or(Ok(()), |head| self.long(store, &head))
     }
 
     fn long(&mut self, store: &PageStore, head: &PageHead) -> Result<(), Failure> {
@@ -118,6 +134,6 @@ impl Listing<'_> {
         let (body, stored) = (head.body_bytes, head.stored_bytes);
         self.out.bytes(format!("{time}\t{status}\t{body}\t{stored}\t").as_bytes())?;
         self.out.shown(&store.key(&page.url)?)?;
-        self.end()
+        self.end(page.variant.as_ref())
     }
 }

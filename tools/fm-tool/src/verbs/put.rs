@@ -14,6 +14,7 @@ use crate::address::Address;
 use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
+use crate::variant::VariantArgs;
 use crate::{json, opening, time, words};
 
 /// Put one page
@@ -36,6 +37,8 @@ pub struct Args {
     /// A header, in order; may be given several times
     #[arg(long = "header", value_name = "Name: value", value_parser = header)]
     headers: Vec<(String, String)>,
+    #[command(flatten)]
+    variant: VariantArgs,
     /// Make a new store that takes URLs as they are written, byte for byte
     #[arg(long)]
     exact_urls: bool,
@@ -58,6 +61,10 @@ fn header(text: &str) -> Result<(String, String), String> {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    if args.variant.reads_stdin() && args.file == Path::new("-") {
+        return Err(Failure::Usage("the page and the request's body cannot both be standard input".to_owned()));
+    }
+    let variant = args.variant.read()?;
     let mut body = body(&args.file, shared)?;
     check_url(args)?;
     let mut headers = Headers::new();
@@ -65,7 +72,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         headers.push(name.as_str(), value.as_str());
     }
     let time_ms = args.time.unwrap_or_else(time::now_ms);
-    let page = Page { headers, ..Page::new(args.url.bytes(), time_ms, args.status, "") };
+    let page = Page { headers, variant, ..Page::new(args.url.bytes(), time_ms, args.status, "") };
     let store = opening::to_fill(&args.store, args.exact_urls, shared)?;
     let version = store.put_page_reader(&page, &mut body)?;
     let key = store.key(&args.url)?;

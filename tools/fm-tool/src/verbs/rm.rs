@@ -1,4 +1,4 @@
-//! `rm`: removes pages with all their versions: those that are named, or all of a host or prefix. A page that is not
+//! `rm`: removes pages with all their versions and variants: those that are named, or all of a host or prefix; or one variant. A page that is not
 //! there is said, and the others are removed all the same.
 //!
 //! A whole host is removed only after a question or `--yes`. The question tells how many pages it is about, which takes a
@@ -18,9 +18,10 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::selection::Selection;
 use crate::urls::UrlArgs;
+use crate::variant::VariantArgs;
 use crate::{interrupt, json, opening, words};
 
-/// Remove pages, with all their versions
+/// Remove pages, with all their versions and variants
 #[derive(clap::Args)]
 #[command(
     mut_arg("urls", |urls| urls.required_unless_present_any(["host", "prefix"])),
@@ -34,6 +35,8 @@ pub struct Args {
     urls: UrlArgs,
     #[command(flatten)]
     selection: Selection,
+    #[command(flatten)]
+    variant: VariantArgs,
     /// Remove all of a host or prefix without asking
     #[arg(short, long)]
     yes: bool,
@@ -48,11 +51,19 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         let what = "removing all of a host or prefix asks first; where nobody can answer, give --yes";
         return Err(Failure::Usage(what.to_owned()));
     }
+    if !args.variant.is_none() && !args.selection.is_all() {
+        return Err(Failure::Usage("--host and --prefix remove pages with all their variants, not one".to_owned()));
+    }
+    let variant = args.variant.of(&args.urls)?;
     let urls = args.urls.open()?;
     let store = opening::to_change(&args.store, shared)?;
     let mut out = Output::stdout(shared.json);
     let outcome = if args.selection.is_all() {
-        named(args, shared, &store, urls, &mut out)
+        let remove = |url: &Address| match &variant {
+            Some(variant) => store.remove_variant(url, variant),
+            None => store.remove(url),
+        };
+        named(args, shared, urls, &remove, &mut out)
     } else {
         chosen(args, shared, &store, &mut out)
     };
@@ -68,8 +79,8 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
 fn named(
     args: &Args,
     shared: &Shared,
-    store: &PageStore,
     urls: impl Iterator<Item = Result<Address, Failure>>,
+    remove: &dyn Fn(&Address) -> filemap::Result<bool>,
     out: &mut Output,
 ) -> Result<Outcome, Failure> {
     interrupt::listen();
@@ -80,7 +91,7 @@ fn named(
         if interrupt::asked() {
             return Ok(outcome.and(stopped(number)));
         }
-        let removed = match store.remove(&url).map_err(Failure::from) {
+        let removed = match remove(&url).map_err(Failure::from) {
             Err(failure) if !args.urls.is_one() => {
                 outcome = outcome.and(Outcome::of_one(failure)?);
                 continue;
@@ -106,23 +117,32 @@ fn chosen(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> 
     let which = args.selection.words();
     let mut expected = None;
     if !args.yes {
-        let number = store.urls_where(args.selection.filter()).filter(|url| url.is_ok()).count() as u64;
+        let pages = store.urls_where(args.selection.filter()).filter(|url| url.is_ok()).count() as u64;
+        let variants = store.variants_where(args.selection.filter()).filter(|found| found.is_ok()).count() as u64;
+        let number = pages + variants;
         expected = Some(number);
-        let pages = words::count(number, "page");
+        let mut pages = words::count(pages, "page");
+        if variants > 0 {
+            pages.push_str(&format!(" and {}", words::count(variants, "variant")));
+        }
         let place = args.store.display();
-        if number > 0 && !words::ask(format_args!("Remove {pages}{which}, with all their versions, from {place}?")) {
+        let what = "with all their versions and variants,";
+        if number > 0 && !words::ask(format_args!("Remove {pages}{which}, {what} from {place}?")) {
             words::say("nothing was removed");
             return Ok(Outcome::Refused);
         }
     }
     interrupt::listen();
     let progress = Progress::records(shared, expected, "pages");
-    let (mut outcome, mut failed) = (Outcome::Done, None);
+    let (mut outcome, mut failed, mut variants) = (Outcome::Done, None, 0);
     let removed = store.remove_where(args.selection.filter(), &mut |found| {
         progress.add();
         let told = match found.map_err(Failure::from) {
             Ok(Removed { url, is_page: true, .. }) if out.is_json() => print(url, true, out),
-            Ok(_) => Ok(()),
+            Ok(removed) => {
+                variants += u64::from(removed.is_variant);
+                Ok(())
+            }
             Err(failure) => progress.pass_over(failure, &mut outcome),
         };
         failed = told.err();
@@ -135,11 +155,12 @@ fn chosen(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> 
     if interrupt::asked() {
         return Ok(outcome.and(stopped(removed)));
     }
-    if removed == 0 {
+    if removed + variants == 0 {
         words::complain(format_args!("there are no pages{which} in {}", args.store.display()));
         outcome = outcome.and(Outcome::NotFound);
     } else if !shared.quiet {
-        words::say(format_args!("removed {}{which}", words::count(removed, "page")));
+        let and = if variants == 0 { String::new() } else { format!(" and {}", words::count(variants, "variant")) };
+        words::say(format_args!("removed {}{and}{which}", words::count(removed, "page")));
     }
     Ok(outcome)
 }

@@ -23,7 +23,7 @@ use crate::{interrupt, json, opening, time, words};
 #[derive(clap::Args)]
 #[command(
     after_help = "Hosts are told by pages, versions, bytes of bodies and bytes in the value log; `stored` and `bodies`\n\
-    count the records beside pages too. Reads the value log once without decompressing bodies; --most-versions reads\n\
+    count variants and the records beside pages too. Reads the value log once without decompressing bodies; --most-versions reads\n\
     key.dat instead. All numbers are exact unless the store has more hosts than --exact-hosts.\n\n\
     Example:\n  fm-tool top pages.fm --sort pages --limit 100"
 )]

@@ -55,6 +55,8 @@ impl Reference {
 
 /// A record but for its body.
 pub(crate) struct Draft {
+    /// The record's id.
+    pub(crate) id: String,
     /// The record's header, with the blank line.
     pub(crate) header: Vec<u8>,
     /// What stands before the body in the block.
@@ -78,9 +80,11 @@ pub(crate) struct Entry {
     pub(crate) variant: Option<Variant>,
 }
 
-/// The record of `version` in this form.
-pub(crate) fn draft(version: &StoredVersion, form: &Form) -> Draft {
+/// The record of `version` in this form; `concurrent` is the id of the record that it belongs to: of a request, its answer's, or
+/// the other way round.
+pub(crate) fn draft(version: &StoredVersion, form: &Form, concurrent: Option<&str>) -> Draft {
     let mut parts = Parts::of(version, form);
+    parts.concurrent = concurrent;
     let header = parts.header();
     let mut page = version.page.description();
     if let Some(revisit) = &mut page.revisit {
@@ -135,6 +139,7 @@ struct Parts<'a> {
     record_type: &'static str,
     uri: String,
     record_id: String,
+    concurrent: Option<&'a str>,
     head: Vec<u8>,
     is_message: bool,
     has_body: bool,
@@ -202,6 +207,7 @@ impl<'a> Parts<'a> {
             record_type,
             uri,
             record_id,
+            concurrent: None,
             head,
             is_message,
             has_body,
@@ -229,6 +235,9 @@ impl<'a> Parts<'a> {
         if let Some(why) = &page.truncated {
             let is_token = why.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') && !why.is_empty();
             fields.add("WARC-Truncated", if is_token { why } else { "unspecified" });
+        }
+        if let Some(id) = self.concurrent {
+            fields.add("WARC-Concurrent-To", id);
         }
         self.add_references(&mut fields);
         if self.has_payload_digest {
@@ -301,7 +310,7 @@ impl<'a> Parts<'a> {
             },
             variant: page.variant.clone(),
         });
-        Draft { header, head: self.head, has_body: self.has_body, entry, is_exact }
+        Draft { id: self.record_id, header, head: self.head, has_body: self.has_body, entry, is_exact }
     }
 }
 
