@@ -40,6 +40,8 @@ cat > "$work/odd.jsonl" <<'LINES'
 LINES
 "$tool" load "$store" --quiet "$work/odd.jsonl"
 "$tool" dump "$store" --quiet | sort > "$work/expected"
+# Every page of the samples, and of ARC files made for it, is in the store with the body that warcio reads.
+"$tools/bin/python" "$here/bodies.py" "$tool" "$data"/*.warc*
 echo "export: a store of $(wc -l < "$work/expected") versions"
 
 for form in gzip zstd none gzip-rolled zstd-rolled; do

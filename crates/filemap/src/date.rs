@@ -3,6 +3,10 @@
 //! Reading is total: any bytes are a time or nothing. The calendar is the proleptic Gregorian one, by Howard Hinnant's
 //! `days_from_civil` and `civil_from_days`.
 
+mod mend;
+
+pub use mend::{DateRule, mend};
+
 const DAY_MS: i64 = 86_400_000;
 /// The first millisecond of the year 0, and the last of the year 9999.
 const FIRST_MS: i64 = -62_167_219_200_000;
@@ -99,14 +103,25 @@ fn split_zone(time: &str) -> Option<(&str, i64)> {
 
 fn compose(fields: [i64; 6], ms: i64, offset_minutes: i64) -> Option<i64> {
     let [year, month, day, hour, minute, second] = fields;
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let days_in_month = [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let last = *days_in_month.get(usize::try_from(month).ok()?.checked_sub(1)?)?;
+    let last = days_in_month(year, month)?;
     if !(1..=last).contains(&day) || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
     let of_day = ((hour * 60 + minute - offset_minutes) * 60 + second) * 1000 + ms;
     Some(days_from_civil(year, month, day) * DAY_MS + of_day)
+}
+
+/// The days of a month; `None` if there is no such month.
+fn days_in_month(year: i64, month: i64) -> Option<i64> {
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let days = [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    days.get(usize::try_from(month).ok()?.checked_sub(1)?).copied()
+}
+
+/// The month and its day that are this day of the year, counted from 1; `None` if the year has no such day.
+fn month_and_day(year: i64, day_of_year: i64) -> Option<(i64, i64)> {
+    let (found, month, day) = civil_from_days(days_from_civil(year, 1, 1) + day_of_year - 1);
+    (found == year && day_of_year >= 1).then_some((month, day))
 }
 
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {

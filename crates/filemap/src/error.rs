@@ -68,6 +68,14 @@ pub enum Error {
         /// The system's reason.
         source: io::Error,
     },
+    /// A file to import is compressed in a form that is not read. Nothing of it was taken in.
+    #[error("{file} is compressed by {form}, which an import does not read: unpack it first, or on the way, as in `{} {file} | fm-tool import STORE -`", form.command())]
+    Packed {
+        /// The file.
+        file: String,
+        /// The form.
+        form: crate::warc::Packing,
+    },
     /// A page too large for memory could not be set aside on disk. Free space there, or give another folder.
     #[error("setting a large page aside in {} failed: {source}; give another folder with room", dir.display())]
     Spool {

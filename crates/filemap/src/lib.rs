@@ -11,6 +11,7 @@
 //! re-coded: character sets are the reader's matter.
 
 pub mod date;
+mod digest;
 pub mod dump;
 pub mod erase;
 mod error;
@@ -31,8 +32,8 @@ pub use key::url as url_of_key;
 pub use page::{HttpVersion, Original, Page, RecordKind, Revisit, RevisitProfile};
 pub use spool::Spool;
 pub use store::{
-    Heads, PageHead, PageReader, PageStore, Pages, Removed, Sizes, StoredVersion, StoredVersions, Urls, VariantHeads,
-    Variants, VersionSize, Versions,
+    Heads, PageHead, PageReader, PageStore, Pages, Removed, RevisitCount, Sizes, StoredVersion, StoredVersions,
+    Unresolved, Urls, VariantHeads, Variants, VersionSize, Versions,
 };
 pub use urlindex::{Canonicalizer, Exact, UrlError, Whatwg};
 pub use variant::Variant;

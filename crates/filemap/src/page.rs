@@ -9,6 +9,7 @@
 
 use std::net::IpAddr;
 
+use crate::digest::Digest;
 use crate::headers::Headers;
 use crate::variant::Variant;
 
@@ -182,6 +183,18 @@ impl Page {
     /// A page of this URL, time, status and body, and nothing else known.
     pub fn new(url: impl Into<Vec<u8>>, fetched_at_ms: i64, status: u16, body: impl Into<Vec<u8>>) -> Page {
         Page { url: url.into(), fetched_at_ms, status: Some(status), body: body.into(), ..Page::default() }
+    }
+
+    /// Whether its body is missing: a revisit, read with its body, whose original is not in the store. It is no empty
+    /// page, unless its payload digest says that the payload is empty.
+    pub fn lacks_body(&self) -> bool {
+        let is_resolved = self.revisit.as_ref().is_some_and(|revisit| revisit.original.is_some());
+        self.kind == RecordKind::Revisit && !is_resolved && self.body.is_empty() && !self.is_of_no_bytes()
+    }
+
+    /// Whether its payload digest is that of no bytes at all.
+    pub(crate) fn is_of_no_bytes(&self) -> bool {
+        self.digest.as_deref().and_then(Digest::parse).is_some_and(|digest| digest.is_of_nothing())
     }
 
     /// A copy without the body.

@@ -6,10 +6,11 @@
 
 use std::io::{BufRead, BufReader, Read};
 
+use filemap::Put;
 use filemap::dump::jsonl;
-use filemap::{PageStore, Put};
 
 use crate::interrupt;
+use crate::opening::ToFill;
 use crate::outcome::Failure;
 
 /// Bad lines that are listed; more are counted.
@@ -54,9 +55,9 @@ pub struct LoadReport {
     pub bad_lines: Vec<BadLine>,
 }
 
-/// Loads every line of `source`; `progress` is called after each.
+/// Loads every line of `source`; `progress` is called after each. `stores` gives the store for a page of a URL.
 pub fn load(
-    store: &PageStore,
+    stores: &mut ToFill<'_>,
     name: &str,
     source: impl Read,
     progress: &mut dyn FnMut(&LoadReport),
@@ -74,7 +75,7 @@ pub fn load(
             break;
         }
         if !line.trim_ascii().is_empty() {
-            take(store, &line, number, &mut report)?;
+            take(stores, &line, number, &mut report)?;
         }
         report.bytes_read += length as u64;
         progress(&report);
@@ -82,7 +83,7 @@ pub fn load(
     Ok(report)
 }
 
-fn take(store: &PageStore, line: &[u8], number: u64, report: &mut LoadReport) -> Result<(), Failure> {
+fn take(stores: &mut ToFill<'_>, line: &[u8], number: u64, report: &mut LoadReport) -> Result<(), Failure> {
     let (page, unchanged) = match jsonl::read_stored(line) {
         Ok(read) => read,
         Err(error) => {
@@ -92,10 +93,10 @@ fn take(store: &PageStore, line: &[u8], number: u64, report: &mut LoadReport) ->
     };
     report.records += 1;
     // A line that does not come from a store is a visit like any other.
-    let put = match unchanged {
+    let put = stores.store_for(&page.url).and_then(|store| match unchanged {
         Some(unchanged) => store.put_stored_if_new(&page, unchanged),
         None => store.put_page_if_new(&page),
-    };
+    });
     match put {
         Ok(None) => report.already_there += 1,
         Ok(Some(put)) => {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use filemap::{Options, PageStore};
 use filemap_core::{Event, RecoveryReport, Store};
-use urlindex::Exact;
+use urlindex::{Canonicalizer, Exact, Whatwg};
 
 use crate::cli::Shared;
 use crate::outcome::Failure;
@@ -42,14 +42,66 @@ pub fn options_like(store: &Store, shared: &Shared) -> Options {
 
 /// A store to fill, made if it is absent; its keys are the URLs' exact bytes if so asked.
 pub fn to_fill(path: &Path, exact_urls: bool, shared: &Shared) -> Result<PageStore, Failure> {
+    Ok(fill(path, exact_urls, shared)?)
+}
+
+fn fill(path: &Path, exact_urls: bool, shared: &Shared) -> filemap::Result<PageStore> {
     if !exact_urls {
-        return Ok(PageStore::open_or_create(path, options(shared))?);
+        return PageStore::open_or_create(path, options(shared));
     }
     let absent =
         |error: &filemap::Error| matches!(error, filemap::Error::Engine(filemap_core::Error::NotAStore { .. }));
     match PageStore::open_with(path, Arc::new(Exact), options(shared)) {
-        Err(error) if absent(&error) => Ok(PageStore::create_with(path, Arc::new(Exact), options(shared))?),
-        opened => Ok(opened?),
+        Err(error) if absent(&error) => PageStore::create_with(path, Arc::new(Exact), options(shared)),
+        opened => opened,
+    }
+}
+
+/// A store to fill that is made when the first page comes for it, so that none is made for nothing.
+pub struct ToFill<'a> {
+    path: &'a Path,
+    exact_urls: bool,
+    shared: &'a Shared,
+    store: Option<PageStore>,
+}
+
+impl<'a> ToFill<'a> {
+    /// Opens the store if it is there.
+    pub fn open(path: &'a Path, exact_urls: bool, shared: &'a Shared) -> Result<Self, Failure> {
+        // Anything but an empty place is opened at once, or refused at once.
+        let is_empty = match std::fs::read_dir(path) {
+            Ok(mut entries) => entries.next().is_none(),
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        };
+        let store = if is_empty { None } else { Some(to_fill(path, exact_urls, shared)?) };
+        Ok(Self { path, exact_urls, shared, store })
+    }
+
+    /// The store, made if it is absent, for a page of this URL.
+    pub fn store_for(&mut self, url: &[u8]) -> filemap::Result<PageStore> {
+        if let Some(store) = &self.store {
+            return Ok(store.clone());
+        }
+        let rule: &dyn Canonicalizer = if self.exact_urls { &Exact } else { &Whatwg };
+        if let Err(source) = rule.canonicalize(url) {
+            return Err(filemap::Error::Url { url: String::from_utf8_lossy(url).into_owned(), source });
+        }
+        let store = fill(self.path, self.exact_urls, self.shared)?;
+        Ok(self.store.insert(store).clone())
+    }
+
+    /// The store, if there is one.
+    pub fn store(&self) -> Option<&PageStore> {
+        self.store.as_ref()
+    }
+
+    /// Closes the store, or says that there is none.
+    pub fn close(self) -> Result<(), Failure> {
+        match self.store {
+            Some(store) => store.close()?,
+            None => words::complain(format_args!("there was nothing to take in: {} was not made", self.path.display())),
+        }
+        Ok(())
     }
 }
 

@@ -110,7 +110,9 @@ impl From<filemap::Error> for Failure {
     fn from(error: filemap::Error) -> Self {
         match error {
             filemap::Error::Engine(error) => error.into(),
-            filemap::Error::Url { .. } | filemap::Error::Variant { .. } => Self::Usage(error.to_string()),
+            filemap::Error::Url { .. } | filemap::Error::Variant { .. } | filemap::Error::Packed { .. } => {
+                Self::Usage(error.to_string())
+            }
             filemap::Error::Meta { .. } => Self::Damage(error.to_string()),
             _ => Self::Io(error.to_string()),
         }

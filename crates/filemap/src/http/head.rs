@@ -70,7 +70,9 @@ pub(crate) fn line(message: &[u8], at: usize) -> Option<(&[u8], usize)> {
         Some(end) => (&rest[..end], at + end + 1),
         None => (rest, message.len()),
     };
-    Some((text.strip_suffix(b"\r").unwrap_or(text), next))
+    // Some writers end a line with more than one carriage return.
+    let bytes = text.iter().rposition(|&byte| byte != b'\r').map_or(0, |at| at + 1);
+    Some((&text[..bytes], next))
 }
 
 fn first_line(line: &[u8]) -> Option<FirstLine> {

@@ -10,6 +10,7 @@ mod list;
 mod put;
 mod read;
 mod revisit;
+mod unresolved;
 mod variants;
 
 use std::path::Path;
@@ -22,6 +23,7 @@ pub use list::{Heads, Pages, Removed, Sizes, StoredVersion, StoredVersions, Urls
 pub(crate) use put::{BodySource, Sameness};
 pub use read::{PageHead, PageReader};
 pub(crate) use revisit::take_body;
+pub use unresolved::{RevisitCount, Unresolved};
 pub use variants::{VariantHeads, Variants};
 
 use crate::erase::RuleSet;

@@ -1,26 +1,95 @@
 //! Finds the body that a revisit refers to.
 //!
 //! A revisit is a version with headers of its own and no body. Its original is looked for among the versions of the URL
-//! that it names (else its own), of a variant among those of the same variant, in this order:
+//! that it names, then of its own URL (of a variant among those of the same variant), in this order:
 //!
-//! 1. the version of the time that it names, unless both have payload digests and they differ;
-//! 2. a version with the same payload digest: the newest that is not later than the revisit, else the oldest;
-//! 3. if the server said "not modified": the newest version that is not later.
+//! 1. the version with the record id that it names (`WARC-Refers-To`);
+//! 2. the version of the time that it names (`WARC-Refers-To-Date`);
+//! 3. a version with the same payload digest: the newest that is not later than the revisit, else the oldest;
+//! 4. if the server said "not modified": the newest version that is not later;
+//! 5. a revisit with the record id or time that it names: that one's original.
 //!
-//! If the URL that it names has none, its own URL's versions are tried. The page then has the original's body under the
-//! revisit's own status and headers, which are brought into line with that body (`X-Crawler-*`, `Content-Length`), and
-//! `Revisit::original` says where the body came from. If nothing is found it stays `None`, and the body the record's
-//! own: another page's body is never guessed.
+//! Last come the same two URLs under the other of `http` and `https`, by record id and digest only. A version whose
+//! digest contradicts the revisit's is never taken by id or time; digests are compared as bytes, however they are
+//! written, and digests of two algorithms say nothing of each other.
+//!
+//! The page then has the original's body under the revisit's own status and headers, which are brought into line with
+//! that body (`X-Crawler-*`, `Content-Length`), and `Revisit::original` says where the body came from. If nothing is
+//! found it stays `None`, and the body the record's own: another page's body is never guessed. Nothing of this is
+//! stored, so that a revisit is resolved as soon as its original is there.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 
 use filemap_core::Version;
 
 use super::{PageStore, StoredVersion};
+use crate::digest::Digest;
 use crate::error::Result;
 use crate::http::body;
 use crate::key;
-use crate::page::{Original, Page, RecordKind, Revisit, RevisitProfile};
+use crate::page::{Original, Page, RecordKind, RevisitProfile};
+
+/// Revisits of revisits are followed this far.
+const MAX_STEPS: u32 = 8;
+/// Versions of one second that are looked at; of more, the digest finds one.
+const MAX_OF_ONE_SECOND: usize = 1024;
+/// Versions whose digests are kept in memory while many revisits are resolved.
+const MAX_KNOWN_VERSIONS: usize = 200_000;
+
+/// What a revisit says of its original.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Sought {
+    /// The key of the URL that it names, if that is another.
+    named: Option<Vec<u8>>,
+    own: Vec<u8>,
+    fetched_at_ms: i64,
+    digest: Option<Digest>,
+    refers_to_ms: Option<i64>,
+    refers_to_id: Option<String>,
+    is_not_modified: bool,
+}
+
+impl Sought {
+    /// The key of the revisit itself.
+    pub(super) fn own(&self) -> &[u8] {
+        &self.own
+    }
+
+    /// About what it takes in memory, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let id = self.refers_to_id.as_ref().map_or(0, String::len);
+        256 + self.own.len() + self.named.as_ref().map_or(0, Vec::len) + id
+    }
+}
+
+/// The versions of one key that may be originals.
+#[derive(Default)]
+struct Originals {
+    /// Versions with a body of their own, oldest first.
+    whole: Vec<Candidate>,
+    /// Versions that are revisits themselves, oldest first.
+    revisits: Vec<Candidate>,
+    /// Those of `whole`, oldest first, by digest.
+    by_digest: HashMap<Digest, Vec<Version>>,
+    /// Whether it is a revisit, and its place in its list, by record id.
+    by_id: HashMap<String, (bool, usize)>,
+}
+
+struct Candidate {
+    version: Version,
+    digest: Option<Digest>,
+}
+
+impl Candidate {
+    /// Whether its digest allows it to be the original.
+    fn agrees(&self, sought: &Sought) -> bool {
+        match (&self.digest, &sought.digest) {
+            (Some(own), Some(wanted)) => own == wanted || !own.is_comparable(wanted),
+            _ => true,
+        }
+    }
+}
 
 impl PageStore {
     /// Gives `page` the body of its original, if it is a revisit and that is in the store.
@@ -33,17 +102,27 @@ impl PageStore {
 
     /// The original of `page`, if it is a revisit and that is in the store.
     pub(crate) fn original_of(&self, own_key: &[u8], page: &Page) -> Result<Option<StoredVersion>> {
-        let Some(revisit) = page.revisit.as_ref().filter(|_| page.kind == RecordKind::Revisit) else { return Ok(None) };
+        let Some(sought) = self.sought(own_key, page) else { return Ok(None) };
+        let Some((key, version)) = Resolver::new(self).find(&sought)? else { return Ok(None) };
+        let value = self.engine().get_version(&key, version)?;
+        value.map(|value| self.stored_version(key, value)).transpose()
+    }
+
+    /// What `page` says of its original, if it is a revisit.
+    pub(super) fn sought(&self, own_key: &[u8], page: &Page) -> Option<Sought> {
+        let revisit = page.revisit.as_ref().filter(|_| page.kind == RecordKind::Revisit)?;
         let variant = key::variant(own_key);
         let of_variant = |url: &[u8]| self.key_of(url, RecordKind::Response, variant.as_ref()).ok();
         let named = revisit.refers_to_url.as_deref().and_then(of_variant);
-        let named = named.filter(|key| key != own_key);
-        for key in named.iter().map(Vec::as_slice).chain([own_key]) {
-            let Some(version) = self.find_original(key, page, revisit)? else { continue };
-            let Some(value) = self.engine().get_version(key, version)? else { continue };
-            return self.stored_version(key.to_vec(), value).map(Some);
-        }
-        Ok(None)
+        Some(Sought {
+            named: named.filter(|key| key != own_key),
+            own: own_key.to_vec(),
+            fetched_at_ms: page.fetched_at_ms,
+            digest: page.digest.as_deref().and_then(Digest::parse),
+            refers_to_ms: revisit.refers_to_ms,
+            refers_to_id: revisit.refers_to_id.clone(),
+            is_not_modified: revisit.profile == RevisitProfile::ServerNotModified,
+        })
     }
 
     /// The version of this key and sequence, without its body.
@@ -70,16 +149,156 @@ impl PageStore {
         Ok(None)
     }
 
-    fn find_original(&self, key: &[u8], page: &Page, revisit: &Revisit) -> Result<Option<Version>> {
-        let mut candidates = Vec::new();
-        for head in self.engine().history(key)? {
-            let described = self.describe(key, &head)?;
-            if described.kind != RecordKind::Revisit {
-                candidates.push((head.version, described.digest));
+    fn originals(&self, key: &[u8]) -> Result<Originals> {
+        let mut originals = Originals::default();
+        for head in self.engine().history(key)?.into_iter().rev() {
+            let page = self.describe(key, &head)?;
+            let digest = page.digest.as_deref().and_then(Digest::parse);
+            originals.push(head.version, digest, page.record_id, page.kind == RecordKind::Revisit);
+        }
+        Ok(originals)
+    }
+}
+
+/// Resolves revisits. What it read of a key's versions it keeps, so that many revisits of few URLs take linear time.
+pub(super) struct Resolver<'a> {
+    store: &'a PageStore,
+    known: HashMap<Vec<u8>, Originals>,
+    known_versions: usize,
+}
+
+impl<'a> Resolver<'a> {
+    pub(super) fn new(store: &'a PageStore) -> Resolver<'a> {
+        Resolver { store, known: HashMap::new(), known_versions: 0 }
+    }
+
+    /// The key and version of the original.
+    pub(super) fn find(&mut self, sought: &Sought) -> Result<Option<(Vec<u8>, Version)>> {
+        let mut sought = sought.clone();
+        for _ in 0..MAX_STEPS {
+            match self.step(&sought)? {
+                Step::Original(key, version) => return Ok(Some((key, version))),
+                Step::Nothing => return Ok(None),
+                Step::Revisit(key, version) => {
+                    let Some(value) = self.store.engine().get_version(&key, version)? else { return Ok(None) };
+                    let page = self.store.stored(&key, value)?;
+                    let Some(next) = self.store.sought(&key, &page) else { return Ok(None) };
+                    let digest = next.digest.or(sought.digest);
+                    sought = Sought { digest, ..next };
+                }
             }
         }
-        Ok(choose(&candidates, page, revisit))
+        Ok(None)
     }
+
+    fn step(&mut self, sought: &Sought) -> Result<Step> {
+        let keys = || sought.named.iter().chain([&sought.own]);
+        for key in keys() {
+            let originals = self.originals(key)?;
+            if let Some(version) = originals.choose(sought) {
+                return Ok(Step::Original(key.clone(), version));
+            }
+            let is_meant = sought.named.as_ref().is_none_or(|named| named == key);
+            if let Some(version) = originals.named_revisit(sought, is_meant) {
+                return Ok(Step::Revisit(key.clone(), version));
+            }
+        }
+        for key in keys().filter_map(|key| other_scheme(key)) {
+            if let Some(version) = self.originals(&key)?.of_id_or_digest(sought) {
+                return Ok(Step::Original(key, version));
+            }
+        }
+        Ok(Step::Nothing)
+    }
+
+    fn originals(&mut self, key: &[u8]) -> Result<&Originals> {
+        if !self.known.contains_key(key) {
+            let originals = self.store.originals(key)?;
+            let versions = 1 + originals.whole.len() + originals.revisits.len();
+            if self.known_versions + versions > MAX_KNOWN_VERSIONS {
+                self.known.clear();
+                self.known_versions = 0;
+            }
+            self.known_versions += versions;
+            self.known.insert(key.to_vec(), originals);
+        }
+        Ok(&self.known[key])
+    }
+}
+
+/// What the versions of the URLs in question gave.
+enum Step {
+    Original(Vec<u8>, Version),
+    /// The named version is a revisit itself.
+    Revisit(Vec<u8>, Version),
+    Nothing,
+}
+
+impl Originals {
+    /// Adds a version that is later than those before it.
+    fn push(&mut self, version: Version, digest: Option<Digest>, id: Option<String>, is_revisit: bool) {
+        let list = if is_revisit { &mut self.revisits } else { &mut self.whole };
+        if let Some(id) = id {
+            self.by_id.insert(id, (is_revisit, list.len()));
+        }
+        if let Some(digest) = digest.as_ref().filter(|_| !is_revisit) {
+            self.by_digest.entry(digest.clone()).or_default().push(version);
+        }
+        list.push(Candidate { version, digest });
+    }
+
+    fn choose(&self, sought: &Sought) -> Option<Version> {
+        let by_id = self.of_id(sought, false);
+        let named = by_id.or_else(|| named_time(&self.whole, sought));
+        named.or_else(|| self.of_digest(sought)).or_else(|| self.before(sought))
+    }
+
+    fn of_id_or_digest(&self, sought: &Sought) -> Option<Version> {
+        self.of_id(sought, false).or_else(|| self.of_digest(sought))
+    }
+
+    fn of_id(&self, sought: &Sought, is_revisit: bool) -> Option<Version> {
+        let &(found, at) = self.by_id.get(sought.refers_to_id.as_ref()?)?;
+        let candidate = if is_revisit { &self.revisits } else { &self.whole }.get(at)?;
+        (found == is_revisit && candidate.agrees(sought)).then_some(candidate.version)
+    }
+
+    /// The newest version of the same digest that is not later than the revisit, else the oldest.
+    fn of_digest(&self, sought: &Sought) -> Option<Version> {
+        let versions = self.by_digest.get(sought.digest.as_ref()?)?;
+        let later = versions.partition_point(|version| version.time_ms <= sought.fetched_at_ms);
+        versions.get(later.saturating_sub(1)).copied()
+    }
+
+    /// Of a page that had not been modified: the newest version that is not later.
+    fn before(&self, sought: &Sought) -> Option<Version> {
+        let later = self.whole.partition_point(|candidate| candidate.version.time_ms <= sought.fetched_at_ms);
+        self.whole[..later].last().filter(|_| sought.is_not_modified).map(|candidate| candidate.version)
+    }
+
+    /// The revisit that is named as the original; by its time only under the URL that is meant.
+    fn named_revisit(&self, sought: &Sought, is_meant: bool) -> Option<Version> {
+        self.of_id(sought, true).or_else(|| named_time(&self.revisits, sought).filter(|_| is_meant))
+    }
+}
+
+/// The candidate of the time that is named, which may be given in whole seconds where the version's is not.
+fn named_time(candidates: &[Candidate], sought: &Sought) -> Option<Version> {
+    let time_ms = sought.refers_to_ms?;
+    let from = candidates.partition_point(|candidate| candidate.version.time_ms <= time_ms.saturating_sub(1000));
+    let distance = |candidate: &Candidate| candidate.version.time_ms.abs_diff(time_ms);
+    let near = candidates[from..].iter().take(MAX_OF_ONE_SECOND).take_while(|candidate| distance(candidate) < 1000);
+    let agreeing = near.filter(|candidate| candidate.agrees(sought));
+    let nearest = agreeing.min_by_key(|candidate| (distance(candidate), Reverse(candidate.version)));
+    nearest.map(|candidate| candidate.version)
+}
+
+/// The same URL under the other of http and https.
+fn other_scheme(key: &[u8]) -> Option<Vec<u8>> {
+    if let Some(rest) = key.strip_prefix(b"https://") {
+        return Some([b"http://", rest].concat());
+    }
+    key.strip_prefix(b"http://").map(|rest| [b"https://", rest].concat())
 }
 
 /// Puts the body of `original` under the revisit's own headers, which are brought into line with it.
@@ -91,55 +310,36 @@ pub(crate) fn take_body(page: &mut Page, original: StoredVersion) {
     }
 }
 
-/// The original among `candidates` (versions and their payload digests).
-fn choose(candidates: &[(Version, Option<String>)], page: &Page, revisit: &Revisit) -> Option<Version> {
-    let agrees = |digest: &Option<String>| digest.is_none() || page.digest.is_none() || *digest == page.digest;
-    if let Some(time_ms) = revisit.refers_to_ms {
-        // The named time may be given in whole seconds where the version's is not.
-        let distance = |version: &Version| version.time_ms.abs_diff(time_ms);
-        let at_that_time = candidates.iter().filter(|(version, digest)| distance(version) < 1000 && agrees(digest));
-        if let Some((version, _)) = at_that_time.min_by_key(|(version, _)| (distance(version), Reverse(*version))) {
-            return Some(*version);
-        }
-    }
-    let not_later = |version: &Version| version.time_ms <= page.fetched_at_ms;
-    let same: Vec<Version> = candidates
-        .iter()
-        .filter(|(_, digest)| digest.is_some() && *digest == page.digest)
-        .map(|(version, _)| *version)
-        .collect();
-    let newest_before = same.iter().copied().filter(|version| not_later(version)).max();
-    let by_digest = newest_before.or_else(|| same.into_iter().min());
-    if by_digest.is_some() || revisit.profile != RevisitProfile::ServerNotModified {
-        return by_digest;
-    }
-    candidates.iter().map(|(version, _)| *version).filter(|version| not_later(version)).max()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn version(time_ms: i64, digest: &str) -> (Version, Option<String>) {
-        (Version { time_ms, sequence: time_ms as u64 }, Some(digest.to_owned()).filter(|text| !text.is_empty()))
+    /// A digest of a real length that differs by its first letter; none for no text.
+    fn digest(text: &str) -> Option<Digest> {
+        let letter = text.to_uppercase();
+        (!text.is_empty()).then(|| Digest::parse(&format!("sha1:{}", letter.repeat(32))).expect("a digest"))
     }
 
-    fn run(
-        candidates: &[(Version, Option<String>)],
-        digest: &str,
-        time: Option<i64>,
-        not_modified: bool,
-    ) -> Option<i64> {
-        let profile = if not_modified { RevisitProfile::ServerNotModified } else { RevisitProfile::IdenticalPayload };
-        let revisit = Revisit { profile, refers_to_url: None, refers_to_ms: time, refers_to_id: None, original: None };
-        let digest = Some(digest.to_owned()).filter(|text| !text.is_empty());
-        let page = Page { fetched_at_ms: 50_000, digest, ..Page::default() };
-        choose(candidates, &page, &revisit).map(|version| version.time_ms)
+    fn run(candidates: &[(i64, &str)], wanted: &str, time: Option<i64>, is_not_modified: bool) -> Option<i64> {
+        let mut originals = Originals::default();
+        for &(time_ms, text) in candidates {
+            originals.push(Version { time_ms, sequence: time_ms as u64 }, digest(text), None, false);
+        }
+        let sought = Sought {
+            named: None,
+            own: b"http://a/".to_vec(),
+            fetched_at_ms: 50_000,
+            digest: digest(wanted),
+            refers_to_ms: time,
+            refers_to_id: None,
+            is_not_modified,
+        };
+        originals.choose(&sought).map(|version| version.time_ms)
     }
 
     #[test]
     fn the_named_time_comes_first_unless_digests_differ() {
-        let all = [version(10_000, "a"), version(20_500, "a"), version(30_000, "b")];
+        let all = [(10_000, "a"), (20_500, "a"), (30_000, "b")];
         assert_eq!(run(&all, "a", Some(10_000), false), Some(10_000));
         assert_eq!(run(&all, "a", Some(20_000), false), Some(20_500));
         assert_eq!(run(&all, "a", Some(30_000), false), Some(20_500));
@@ -148,7 +348,7 @@ mod tests {
 
     #[test]
     fn the_digest_comes_next_and_the_newest_not_later_is_taken() {
-        let all = [version(10_000, "a"), version(20_000, "a"), version(60_000, "a"), version(70_000, "c")];
+        let all = [(10_000, "a"), (20_000, "a"), (60_000, "a"), (70_000, "c")];
         assert_eq!(run(&all, "a", None, false), Some(20_000));
         assert_eq!(run(&all, "c", None, false), Some(70_000));
         assert_eq!(run(&all, "x", None, false), None);
@@ -156,8 +356,15 @@ mod tests {
 
     #[test]
     fn only_not_modified_takes_the_version_before_it() {
-        let all = [version(10_000, ""), version(20_000, ""), version(60_000, "")];
+        let all = [(10_000, ""), (20_000, ""), (60_000, "")];
         assert_eq!(run(&all, "", None, true), Some(20_000));
         assert_eq!(run(&all, "", None, false), None);
+    }
+
+    #[test]
+    fn http_and_https_are_each_others_other_scheme() {
+        assert_eq!(other_scheme(b"http://a/b").as_deref(), Some(&b"https://a/b"[..]));
+        assert_eq!(other_scheme(b"https://a/b").as_deref(), Some(&b"http://a/b"[..]));
+        assert_eq!(other_scheme(b"ftp://a/b"), None);
     }
 }

@@ -6,6 +6,7 @@
 
 use super::digest;
 use super::header::RecordHeader;
+use super::payload::{Check, DigestCount};
 use super::reader::Record;
 use super::stored::Stored;
 use crate::error::Result;
@@ -20,6 +21,8 @@ pub(super) struct Capture {
     pub(super) body: Payload,
     pub(super) decoded: bool,
     pub(super) kept_as_received: bool,
+    /// What the record's payload digest is worth.
+    pub(super) digests: DigestCount,
     /// Of a record of an export: how the store had the page.
     pub(super) stored: Option<AsStored>,
 }
@@ -66,8 +69,17 @@ pub(super) fn capture(record: Record, kind: RecordKind, rules: &BodyRules) -> Re
         RecordKind::Response | RecordKind::Revisit | RecordKind::Request => http_message(&mut page, &mut block)?,
         _ => false,
     };
-    let mut capture =
-        Capture { page, body: Payload::Memory(Vec::new()), decoded: false, kept_as_received: false, stored: None };
+    let mut capture = Capture {
+        page,
+        body: Payload::Memory(Vec::new()),
+        decoded: false,
+        kept_as_received: false,
+        digests: DigestCount::default(),
+        stored: None,
+    };
+    let is_whole_page = kind.is_page() && kind != RecordKind::Revisit;
+    let check = is_whole_page.then(|| Check::as_received(&capture.page, &mut block, rules)).transpose()?;
+
     if !message {
         if let Some(value) = header.fields.get("Content-Type").filter(|_| kind != RecordKind::Revisit) {
             capture.page.headers.push("Content-Type", value);
@@ -84,6 +96,9 @@ pub(super) fn capture(record: Record, kind: RecordKind, rules: &BodyRules) -> Re
         capture.decoded = undone.decoded;
         capture.kept_as_received = undone.as_received.is_some();
         capture.body = undone.payload;
+    }
+    if let Some(check) = check {
+        capture.digests = check.with_kept(&capture.page, &mut capture.body)?;
     }
     Ok(Captured::Page(Box::new(capture)))
 }
@@ -103,7 +118,14 @@ fn as_stored(header: &RecordHeader, block: &mut Payload) -> Result<Option<Captur
     }
     block.skip(stored.head_bytes);
     let body = Payload::Memory(Vec::new());
-    Ok(Some(Capture { page, body, decoded: false, kept_as_received: false, stored: Some(as_stored) }))
+    Ok(Some(Capture {
+        page,
+        body,
+        decoded: false,
+        kept_as_received: false,
+        digests: DigestCount::default(),
+        stored: Some(as_stored),
+    }))
 }
 
 /// What the record's header says of the page.

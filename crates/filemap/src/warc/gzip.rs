@@ -7,6 +7,7 @@ use std::io::{self, Read};
 
 use flate2::{Decompress, FlushDecompress, Status};
 
+use super::arc;
 use super::input::Input;
 use super::member::{Broken, Step, record_begins};
 
@@ -44,14 +45,16 @@ pub(super) fn inflates(bytes: &[u8]) -> bool {
     trial(bytes, |_| true)
 }
 
-/// Whether the member at the start of `bytes` inflates to the beginning of a WARC record, or not at all.
-pub(super) fn starts_with_record(bytes: &[u8]) -> bool {
+/// Whether the member at the start of `bytes` inflates to the beginning of a WARC record (or of an ARC record, if that is
+/// looked for), or not at all.
+pub(super) fn starts_with_record(bytes: &[u8], is_arc: bool) -> bool {
     let mut first = Vec::new();
+    let ahead = if is_arc { arc::LINE_BYTES } else { 16 };
     let inflates = trial(bytes, |out| {
         first.extend_from_slice(out);
-        first.len() < 16
+        first.len() < ahead
     });
-    !inflates || record_begins(&first)
+    !inflates || record_begins(&first) || is_arc && arc::line(&first).is_some()
 }
 
 /// Inflates a member for as long as `go_on` wants; `false` if it is invalid.

@@ -84,7 +84,9 @@ impl RecordHeader {
         Revisit {
             profile,
             refers_to_url: self.fields.get("WARC-Refers-To-Target-URI").map(|uri| bare_uri(uri).to_vec()),
-            refers_to_ms: self.text("WARC-Refers-To-Date").and_then(date::parse),
+            refers_to_ms: self
+                .text("WARC-Refers-To-Date")
+                .and_then(|text| date::parse(text).or_else(|| date::mend(text).map(|(time_ms, _)| time_ms))),
             refers_to_id: self.text("WARC-Refers-To").map(str::to_owned),
             original: None,
         }

@@ -8,18 +8,21 @@
 //! Invariants: memory is bounded by the batches under way (a few MiB each) and the spool's bound for one record; an
 //! error of the store stops both threads; what was imported before stays.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use filemap_core::Put;
 
 use super::capture::{Capture, Captured, Original, capture};
+use super::dates::Dates;
 use super::digest::{digest_of, sha1_of};
 use super::options::ImportOptions;
 use super::pair::{Links, Pairing, Role};
 use super::reader::{Item, Reader};
 use super::report::{ImportReport, Place, Problem, ProblemKind};
 use super::stored::Stored;
+use crate::date::DateRule;
 use crate::error::Result;
 use crate::headers::Headers;
 use crate::page::{Page, RecordKind};
@@ -62,6 +65,7 @@ struct Batch {
     ignored: u64,
     bytes_read: u64,
     body_bytes: u64,
+    mended_dates: BTreeMap<DateRule, u64>,
 }
 
 /// Imports the WARC file `source`, plain, gzip or zstd by its content. `file` is its name in the report. `progress` is
@@ -78,11 +82,27 @@ pub fn import<R: Read + Send>(
     options: &ImportOptions,
     progress: &mut dyn FnMut(&ImportProgress),
 ) -> Result<ImportReport> {
+    import_into(&mut |_| Ok(store.clone()), file, source, options, progress)
+}
+
+/// As [`import`], into the store that `stores` gives for a page of a URL: it is asked at every page, on this thread, and
+/// need not make a store for a file that has none. An error of it that concerns one page costs that page.
+///
+/// # Errors
+///
+/// As [`import`], and those of `stores`.
+pub fn import_into<R: Read + Send>(
+    stores: &mut dyn FnMut(&[u8]) -> Result<PageStore>,
+    file: &str,
+    source: R,
+    options: &ImportOptions,
+    progress: &mut dyn FnMut(&ImportProgress),
+) -> Result<ImportReport> {
     let mut reader = Reader::new(source, file, options.spool.clone())?;
     std::thread::scope(|scope| {
         let (sender, receiver) = sync_channel(BATCHES_WAITING);
         let producer = scope.spawn(move || produce(&mut reader, file, options, &sender));
-        let stored = consume(store, file, options, receiver, progress);
+        let stored = consume(stores, file, options, receiver, progress);
         // The receiver is gone by now, so that the producer ends, whatever it was doing.
         let produced = producer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let report = stored?;
@@ -97,7 +117,7 @@ fn produce<R: Read>(
     options: &ImportOptions,
     batches: &SyncSender<Batch>,
 ) -> Result<()> {
-    let mut batch = Batch::default();
+    let (mut batch, mut dates) = (Batch::default(), Dates::default());
     let mut pairing = Pairing::new();
     loop {
         let item = reader.next_item();
@@ -107,17 +127,19 @@ fn produce<R: Read>(
             end => {
                 go_on(&mut pairing, true, &mut batch);
                 batch.bytes_read = bytes_read;
+                batch.mended_dates = dates.mended;
                 let _ = batches.send(batch);
                 return end.map(|_| ());
             }
         };
-        let taken = take(item, file, options, &mut pairing, &mut batch);
+        let taken = take(item, file, options, &mut dates, &mut pairing, &mut batch);
         go_on(&mut pairing, taken.is_err(), &mut batch);
         if taken.is_err() {
             let _ = batches.send(batch);
             return taken;
         }
         batch.bytes_read = bytes_read;
+        batch.mended_dates.clone_from(&dates.mended);
         let is_full = batch.records >= BATCH_RECORDS
             || batch.events.len() as u64 >= BATCH_RECORDS
             || batch.body_bytes >= BATCH_BYTES;
@@ -131,6 +153,7 @@ fn take(
     item: Item,
     file: &str,
     options: &ImportOptions,
+    dates: &mut Dates,
     pairing: &mut Pairing<Event>,
     batch: &mut Batch,
 ) -> Result<()> {
@@ -149,7 +172,12 @@ fn take(
     let is_ours = Stored::of(&record.header).is_some();
     let keeps = |kind: RecordKind| options.keeps(kind) || is_ours;
     let (links, place) = (Links::of(&record.header), record.place);
-    let Some(kind) = record.header.kind().filter(|&kind| keeps(kind) || kind == RecordKind::Request) else {
+    let kind = record.header.kind().filter(|&kind| keeps(kind) || kind == RecordKind::Request);
+    if let Some(what) = dates.settle(&mut record, kind.is_some(), kind.is_some_and(keeps))? {
+        let kind = ProblemKind::Warning;
+        pairing.push_other(Event::Problem(Problem { file: file.to_owned(), place, kind, what }));
+    }
+    let Some(kind) = kind else {
         pairing.push(Event::Ignored, Role::Other, links, 0);
         return Ok(());
     };
@@ -223,7 +251,7 @@ fn unusable(file: &str, place: Place, what: String) -> Event {
 
 /// Puts what comes, until the last batch.
 fn consume(
-    store: &PageStore,
+    stores: &mut dyn FnMut(&[u8]) -> Result<PageStore>,
     file: &str,
     options: &ImportOptions,
     batches: Receiver<Batch>,
@@ -240,6 +268,7 @@ fn consume(
         report.bytes_read = batch.bytes_read;
         report.records += batch.records;
         report.ignored += batch.ignored;
+        report.mended_dates = batch.mended_dates;
         for event in batch.events {
             report.stopped |= options.is_stopped();
             if report.stopped {
@@ -247,7 +276,18 @@ fn consume(
             }
             match event {
                 Event::Problem(problem) => report.problem(problem),
-                Event::Page(page, place) => put(store, file, *page, place, &mut report)?,
+                Event::Page(page, place) => {
+                    let put = stores(&page.page.url).and_then(|store| put(&store, *page, &mut report));
+                    match put {
+                        Err(error) if error.concerns_one_page() => {
+                            report.refused += u64::from(error.refused_by().is_some());
+                            if let Event::Problem(problem) = unusable(file, place, error.to_string()) {
+                                report.problem(problem);
+                            }
+                        }
+                        put => put?,
+                    }
+                }
                 Event::Ignored => {}
             }
         }
@@ -261,13 +301,18 @@ fn consume(
     Ok(report)
 }
 
-fn put(store: &PageStore, file: &str, page: Capture, place: Place, report: &mut ImportReport) -> Result<()> {
-    let body_bytes = page.body.len();
+fn put(store: &PageStore, mut page: Capture, report: &mut ImportReport) -> Result<()> {
+    report.digests.add(page.digests);
     let (decoded, as_received) = (page.decoded, page.kept_as_received);
     let is_variant = page.page.variant.is_some() && page.page.kind.is_page();
-    match put_page(store, page) {
-        Ok(None) => report.already_there += 1,
-        Ok(Some(put)) => {
+    let put = put_page(store, &mut page)?;
+    let body_bytes = page.body.len();
+    if page.page.kind == RecordKind::Revisit {
+        report.unresolved.push(store, &store.key_of_page(&page.page)?, &page.page, body_bytes)?;
+    }
+    match put {
+        None => report.already_there += 1,
+        Some(put) => {
             report.stored += 1;
             report.unchanged += u64::from(matches!(put, Put::Unchanged(_)));
             report.variants += u64::from(is_variant);
@@ -275,19 +320,12 @@ fn put(store: &PageStore, file: &str, page: Capture, place: Place, report: &mut 
             report.kept_as_received += u64::from(as_received);
             report.body_bytes += body_bytes;
         }
-        Err(error) if error.concerns_one_page() => {
-            report.refused += u64::from(error.refused_by().is_some());
-            if let Event::Problem(problem) = unusable(file, place, error.to_string()) {
-                report.problem(problem);
-            }
-        }
-        Err(error) => return Err(error),
     }
     Ok(())
 }
 
 /// Stores a page; `None` if the store holds it already.
-fn put_page(store: &PageStore, mut capture: Capture) -> Result<Option<Put>> {
+fn put_page(store: &PageStore, capture: &mut Capture) -> Result<Option<Put>> {
     let len = capture.body.len();
     if len > filemap_core::MAX_VALUE_BYTES {
         return Err(filemap_core::Error::ValueTooLarge { len }.into());
@@ -298,7 +336,7 @@ fn put_page(store: &PageStore, mut capture: Capture) -> Result<Option<Put>> {
     if let Some(stored) = stored {
         if_changed = stored.unchanged;
         if let Some(original) = stored.original
-            && !fetch_body(store, &mut capture, original)?
+            && !fetch_body(store, capture, original)?
         {
             return Ok(None);
         }

@@ -11,8 +11,10 @@ use std::io::{self, Read};
 
 use memchr::{memchr3_iter, memmem};
 
+use super::arc;
 use super::gzip::{self, Gzip};
 use super::input::{Input, ReadFailure};
+use super::packing::Packing;
 use super::report::Place;
 use super::zstd::{self, Zstd};
 use crate::spool::Payload;
@@ -90,6 +92,8 @@ pub(super) enum Opened {
         from: u64,
     },
     End,
+    /// The whole file is compressed in this form, which is not read.
+    Packed(Packing),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +133,8 @@ pub(super) struct Members<R> {
     compressed: bool,
     /// The next member must be searched for.
     lost: bool,
+    /// Records may be ARC records.
+    arc: bool,
 }
 
 impl<R: Read> Members<R> {
@@ -150,6 +156,7 @@ impl<R: Read> Members<R> {
             retried_bytes: 0,
             compressed: false,
             lost: false,
+            arc: false,
         })
     }
 
@@ -187,6 +194,12 @@ impl<R: Read> Members<R> {
             if next.is_empty() {
                 return Ok(Opened::End);
             }
+            if from == 0
+                && !self.lost
+                && let Some(packing) = Packing::of(next)
+            {
+                return Ok(Opened::Packed(packing));
+            }
             if self.lost {
                 self.lost = false;
                 self.scan()?;
@@ -212,9 +225,27 @@ impl<R: Read> Members<R> {
                 zstd::Begins::Frame => return self.enter(Codec::Zstd),
                 zstd::Begins::Nothing if gzip::begins(next) => return self.enter(Codec::Gzip),
                 zstd::Begins::Nothing if record_begins(next) => return self.enter(Codec::Plain),
+                zstd::Begins::Nothing if self.arc_begins()? => return self.enter(Codec::Plain),
                 zstd::Begins::Nothing => self.lost = true,
             }
         }
+    }
+
+    /// Whether plain ARC records begin here: only where a file begins.
+    fn arc_begins(&mut self) -> io::Result<bool> {
+        let is_start = self.input.offset() == 0;
+        let next = self.input.ensure(arc::LINE_BYTES)?;
+        Ok((is_start || next.starts_with(arc::FILE_MAGIC)) && arc::line(next).is_some())
+    }
+
+    /// From now on members may begin with an ARC record, too, or with none but WARC records.
+    pub(super) fn look_for_arc(&mut self, arc: bool) {
+        self.arc = arc;
+    }
+
+    /// Whether the member may be none: plain data behind compressed records.
+    pub(super) fn is_suspect_plain(&self) -> bool {
+        self.codec == Some(Codec::Plain) && self.compressed
     }
 
     fn enter(&mut self, codec: Codec) -> io::Result<Opened> {
@@ -262,6 +293,10 @@ impl<R: Read> Members<R> {
     }
 
     fn fill(&mut self) -> Result<bool, ReadFailure> {
+        // Without this, whoever asks for more than is left would move the rest to the front again and again.
+        if self.replay.is_empty() && (self.codec.is_none() || self.ended.is_some()) {
+            return Ok(false);
+        }
         self.buffer.drain(..self.at);
         self.at = 0;
         if let Some(again) = self.replay.pop() {
@@ -318,7 +353,7 @@ impl<R: Read> Members<R> {
         let next = &next[..next.len().min(TRIAL_BYTES)];
         let (codec, begins_record) = match zstd::begins(next) {
             zstd::Begins::Frame => (Codec::Zstd, self.zstd.starts_with_record(next)),
-            _ if gzip::begins(next) => (Codec::Gzip, gzip::starts_with_record(next)),
+            _ if gzip::begins(next) => (Codec::Gzip, gzip::starts_with_record(next, self.arc)),
             _ => return Ok(false),
         };
         if begins_record || self.codec == Some(Codec::Plain) {
@@ -375,7 +410,7 @@ impl<R: Read> Members<R> {
     /// What was taken for a plain record behind compressed ones is none: leaves it, to look for the next member from
     /// its second byte on. Whether it did.
     pub(super) fn abandon_plain(&mut self) -> bool {
-        let suspect = self.codec == Some(Codec::Plain) && self.compressed;
+        let suspect = self.is_suspect_plain();
         if suspect {
             self.input.rewind(self.start + 1);
             self.replay.clear();

@@ -7,7 +7,10 @@
 //! record of ours says beside what WARC has words for.
 //! docs/WARC.md says what is kept and how, and why the framing is our own.
 
+mod arc;
 mod capture;
+mod clipped;
+mod dates;
 pub(crate) mod digest;
 mod gzip;
 mod header;
@@ -15,7 +18,9 @@ mod import;
 mod input;
 mod member;
 mod options;
+mod packing;
 mod pair;
+mod payload;
 mod reader;
 mod report;
 mod stored;
@@ -23,8 +28,10 @@ mod write;
 mod zstd;
 
 pub use header::RecordHeader;
-pub use import::{ImportProgress, import};
+pub use import::{ImportProgress, import, import_into};
 pub use options::ImportOptions;
+pub use packing::Packing;
+pub use payload::DigestCount;
 pub use reader::{Item, Reader, Record};
 pub use report::{ImportReport, MAX_LISTED_PROBLEMS, Place, Problem, ProblemKind};
 pub use write::Compression;

@@ -1,4 +1,4 @@
-//! Reads a WARC file record by record, over damage.
+//! Reads a WARC or ARC file record by record, over damage.
 //!
 //! A record is handed out when it is *whole*: its header parses, its block has the length it says, what follows the
 //! block is the end of a record (two line ends, the next record, or the end of its member), and the compressed member
@@ -10,17 +10,23 @@
 //! Invariants: memory is bounded by the spool; time is linear in the file (looking again is bounded); every byte of the
 //! file belongs to a record or to a problem that was told.
 
+mod framing;
+mod search;
+
 use std::io::Read;
 
 use memchr::memmem;
 
+use self::search::{find_record, find_start, kept};
+use super::arc;
+use super::clipped::Clipped;
 use super::digest;
 use super::header::RecordHeader;
 use super::input::ReadFailure;
 use super::member::{Broken, Ended, Members, Opened, RECORD_MAGIC, VERSION_LINE_BYTES, record_begins};
 use super::report::{Place, Problem, ProblemKind};
 use crate::error::{Error, Result};
-use crate::spool::{Payload, PayloadWriter, Spool};
+use crate::spool::{Payload, Spool};
 
 /// A header longer than this is none.
 const MAX_HEADER_BYTES: usize = 1 << 20;
@@ -79,6 +85,19 @@ pub struct Reader<R> {
     empty: bool,
     /// The member of the last record was crossed into another.
     crossed: bool,
+    form: Form,
+    /// The data ended inside this record, and no other has begun since.
+    clipped: Option<Clipped>,
+    /// Handed out next.
+    next: Option<Item>,
+}
+
+/// What kind of records the file has, as the first one tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Unknown,
+    Warc,
+    Arc,
 }
 
 /// Blocks of wrong length are looked into up to this size.
@@ -102,7 +121,17 @@ impl<R: Read> Reader<R> {
     pub fn new(source: R, file: impl Into<String>, spool: Spool) -> Result<Reader<R>> {
         let file = file.into();
         match Members::new(source) {
-            Ok(members) => Ok(Reader { file, members, spool, told: false, empty: true, crossed: false }),
+            Ok(members) => Ok(Reader {
+                file,
+                members,
+                spool,
+                told: false,
+                empty: true,
+                crossed: false,
+                form: Form::Unknown,
+                clipped: None,
+                next: None,
+            }),
             Err(source) => Err(Error::Read { what: file, offset: 0, source }),
         }
     }
@@ -116,14 +145,26 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::Read`] if the source fails, [`Error::Spool`] if a large block cannot be set aside. Damage is none.
+    /// [`Error::Read`] if the source fails, [`Error::Spool`] if a large block cannot be set aside, [`Error::Packed`] if
+    /// the file is compressed in a form that is not read. Damage is none.
     pub fn next_item(&mut self) -> Result<Option<Item>> {
-        self.read_item().map_err(|failure| match failure {
+        if let Some(item) = self.next.take() {
+            return Ok(Some(item));
+        }
+        let item = self.read_item().map_err(|failure| match failure {
             ReadFailure::Spool(error) => error,
             ReadFailure::Source(source) => {
                 Error::Read { what: self.file.clone(), offset: self.members.bytes_read(), source }
             }
-        })
+        })?;
+        match (self.clipped.take(), item) {
+            (None, item) => Ok(item),
+            (Some(clipped), None) => clipped.at_end(&self.file).map(Some),
+            (Some(clipped), item) => {
+                self.next = item;
+                Ok(Some(clipped.lost(&self.file)))
+            }
+        }
     }
 
     fn read_item(&mut self) -> std::result::Result<Option<Item>, ReadFailure> {
@@ -148,14 +189,35 @@ impl<R: Read> Reader<R> {
             if self.members.leave_plain()? {
                 continue;
             }
-            if record_begins(self.members.peek(16)?) {
+            if let Some(begun) = self.begun()? {
+                if let Some(clipped) = self.clipped.take() {
+                    return Ok(Some(clipped.lost(&self.file)));
+                }
                 self.told = false;
-                return self.record().map(Some);
+                // One ARC record makes an ARC file; WARC records are read in it, too.
+                if self.form != Form::Arc {
+                    self.form = begun;
+                    self.members.look_for_arc(begun == Form::Arc);
+                }
+                let item = if begun == Form::Arc { self.arc_record()? } else { self.record()? };
+                if item.is_some() {
+                    return Ok(item);
+                }
+                continue;
             }
             if let Some(problem) = self.skip_garbage()? {
                 return Ok(Some(problem));
             }
         }
+    }
+
+    /// The form of the record that begins here.
+    fn begun(&mut self) -> std::result::Result<Option<Form>, ReadFailure> {
+        if record_begins(self.members.peek(16)?) {
+            return Ok(Some(Form::Warc));
+        }
+        let is_arc = self.form != Form::Warc && arc::line(self.members.peek(arc::LINE_BYTES)?).is_some();
+        Ok(is_arc.then_some(Form::Arc))
     }
 
     /// Opens the next member. `None`: the file ends; `Some(Some(..))`: a problem instead.
@@ -169,6 +231,7 @@ impl<R: Read> Reader<R> {
                 Some(Some(self.damage(place, "the file is empty".to_owned())))
             }
             Opened::End => None,
+            Opened::Packed(form) => return Err(Error::Packed { file: self.file.clone(), form }.into()),
             Opened::Garbage { .. } if std::mem::replace(&mut self.told, false) => Some(None),
             Opened::Garbage { from, bytes } => {
                 let what = format!("{bytes} bytes here are no WARC record and no compressed data; skipped");
@@ -216,13 +279,15 @@ impl<R: Read> Reader<R> {
         let place = self.members.place();
         let mut skipped = 0;
         loop {
-            let next = self.members.peek(16)?;
+            let is_arc = self.form == Form::Arc;
+            let ahead = if is_arc { arc::LINE_BYTES } else { 16 };
+            let next = self.members.peek(ahead)?;
             if next.is_empty() {
                 break;
             }
-            let found = memmem::find_iter(next, RECORD_MAGIC).find(|&at| record_begins(&next[at..]));
-            // The last bytes may be the start of a magic that goes on in the next ones.
-            let step = found.unwrap_or(if next.len() < 16 { next.len() } else { next.len() - VERSION_LINE_BYTES });
+            let found = find_start(next, is_arc);
+            // The last bytes may be the start of a record that goes on in the next ones.
+            let step = found.unwrap_or(if next.len() < ahead { next.len() } else { next.len() - kept(next, is_arc) });
             self.members.consume(step);
             skipped += step;
             if found.is_some() {
@@ -234,42 +299,80 @@ impl<R: Read> Reader<R> {
         Ok(if was_told { None } else { Some(self.damage(place, what)) })
     }
 
-    /// Reads the record that begins here.
-    fn record(&mut self) -> std::result::Result<Item, ReadFailure> {
+    /// Reads the ARC record that begins here.
+    fn arc_record(&mut self) -> std::result::Result<Option<Item>, ReadFailure> {
+        let place = self.members.place();
+        self.crossed = false;
+        let Some(line) = arc::line(self.members.peek(arc::LINE_BYTES)?) else { return Ok(None) };
+        let (header, length, bytes) = (line.header(), line.length, line.bytes);
+        self.members.consume(bytes);
+        if let Some(length) = length {
+            return self.record_of(place, header, length);
+        }
+        self.told = true;
+        Ok(Some(self.damage(place, "the record is damaged: its length is no number".to_owned())))
+    }
+
+    /// Reads the record that begins here; `None` if the data ends in it.
+    fn record(&mut self) -> std::result::Result<Option<Item>, ReadFailure> {
         let place = self.members.place();
         self.crossed = false;
         let (text, stop) = self.header_text()?;
         if let Some(stop) = stop {
             let what = format!("the record is cut inside its header: {}", self.reason(&stop));
-            return self.bad_header(place, text, &what);
+            return self.bad_header(place, text, &what).map(Some);
         }
         let header = match RecordHeader::parse(&text) {
             Ok(header) => header,
-            Err(why) => return self.bad_header(place, text, &format!("the record is damaged: {why}")),
+            Err(why) => return self.bad_header(place, text, &format!("the record is damaged: {why}")).map(Some),
         };
-        let Some(length) = header.content_length() else {
-            return self.bad_header(place, text, "the record is damaged: its Content-Length is no number");
-        };
+        match header.content_length() {
+            Some(length) => self.record_of(place, header, length),
+            None => {
+                let what = "the record is damaged: its Content-Length is no number";
+                self.bad_header(place, text, what).map(Some)
+            }
+        }
+    }
+
+    /// Reads the block of a record whose header was read; `None` if the data ends in it.
+    fn record_of(
+        &mut self,
+        place: Place,
+        header: RecordHeader,
+        length: u64,
+    ) -> std::result::Result<Option<Item>, ReadFailure> {
         let mut block = self.spool.writer(MAX_BLOCK_BYTES);
         let stop = self.read_block(length, &mut block)?;
         let (bytes, is_over) = (block.bytes(), block.is_over());
-        let block = block.finish();
+        let mut block = block.finish();
         if let Some(stop) = stop {
             let what =
                 format!("the record is cut: {bytes} of {length} bytes of its block are there; {}", self.reason(&stop));
-            return self.bad_block(place, block, is_over, what);
+            let may_be_last = stop.is_end() && !is_over && !self.members.is_suspect_plain();
+            if may_be_last && find_record(&mut block, self.form == Form::Arc)?.is_none() {
+                self.told = true;
+                self.clipped = Some(Clipped { header, place, block, what });
+                return Ok(None);
+            }
+            return self.bad_block(place, block, is_over, what).map(Some);
         }
         if !self.ends_here()? {
-            return self.wrong_length(place, header, block, is_over);
+            return self.wrong_length(place, header, block, is_over).map(Some);
         }
         if let Some(what) = self.check_member(place)? {
-            return Ok(self.damage(place, what));
+            return Ok(Some(self.damage(place, what)));
         }
         if is_over {
             let what = format!("the record has {bytes} bytes, more than a store takes; left out");
-            return Ok(Item::Problem(self.problem(place, ProblemKind::Unusable, what)));
+            return Ok(Some(Item::Problem(self.problem(place, ProblemKind::Unusable, what))));
         }
         self.members.whole_record(place);
+        self.checked(place, header, block).map(|record| Some(Item::Record(record)))
+    }
+
+    /// A whole record, with what is wrong with it all the same.
+    fn checked(&self, place: Place, header: RecordHeader, block: Payload) -> std::result::Result<Record, ReadFailure> {
         let mut record = Record { header, place, problem: None, block };
         if let Some(digest) = record.header.text("WARC-Block-Digest")
             && digest::matches(&mut record.block, digest)? == Some(false)
@@ -280,7 +383,7 @@ impl<R: Read> Reader<R> {
             let what = "a line of the header is no field; the record is kept";
             record.problem = Some(self.problem(place, ProblemKind::Damage, what.to_owned()));
         }
-        Ok(Item::Record(record))
+        Ok(record)
     }
 
     /// No record ends where the Content-Length says. If none begins inside the block, the length may be too small: the
@@ -298,7 +401,7 @@ impl<R: Read> Reader<R> {
         let Some(digest) = digest.filter(|_| declared <= MAX_MENDED_BYTES && !is_over && !self.crossed) else {
             return self.bad_block(place, block, is_over, what.to_owned());
         };
-        if find_record(&mut block)?.is_some() {
+        if find_record(&mut block, self.form == Form::Arc)?.is_some() {
             return self.bad_block(place, block, is_over, what.to_owned());
         }
         let mut whole = self.spool.writer(MAX_BLOCK_BYTES);
@@ -347,84 +450,6 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Makes sure that there are bytes to read, in this member or a next one that goes on with the record.
-    fn more(&mut self) -> std::result::Result<Option<Stop>, ReadFailure> {
-        loop {
-            match self.members.end()? {
-                None => return Ok(None),
-                Some(Ended::Broken(broken)) => return Ok(Some(Stop::Broken(broken))),
-                Some(Ended::Whole) => {}
-            }
-            if !self.members.goes_on()? {
-                return Ok(Some(Stop::Ended));
-            }
-            self.crossed = true;
-        }
-    }
-
-    /// The lines up to the blank one, which is consumed too.
-    fn header_text(&mut self) -> std::result::Result<(Vec<u8>, Option<Stop>), ReadFailure> {
-        let mut text = Vec::new();
-        loop {
-            if let Some(stop) = self.more()? {
-                return Ok((text, Some(stop)));
-            }
-            let next = self.members.peek(VERSION_LINE_BYTES)?;
-            if text.ends_with(b"\n") && record_begins(next) {
-                return Ok((text, Some(Stop::Record)));
-            }
-            let line = memchr::memchr(b'\n', next).map_or(next.len(), |end| end + 1);
-            text.extend_from_slice(&next[..line]);
-            self.members.consume(line);
-            if text.ends_with(b"\n\r\n") || text.ends_with(b"\n\n") || text.len() > MAX_HEADER_BYTES {
-                return Ok((text, None));
-            }
-        }
-    }
-
-    fn read_block(&mut self, length: u64, block: &mut PayloadWriter) -> std::result::Result<Option<Stop>, ReadFailure> {
-        let mut left = length;
-        while left > 0 {
-            if let Some(stop) = self.more()? {
-                return Ok(Some(stop));
-            }
-            let next = self.members.peek(1)?;
-            let take = next.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-            block.push(&next[..take])?;
-            self.members.consume(take);
-            left -= take as u64;
-        }
-        Ok(None)
-    }
-
-    /// Whether a record ends here: two line ends, or fewer before the next record or the end; consumes them.
-    fn ends_here(&mut self) -> std::result::Result<bool, ReadFailure> {
-        let next = self.members.peek(16)?;
-        if next.starts_with(b"\r\n\r\n") {
-            self.members.consume(4);
-            return Ok(true);
-        }
-        let ends = next.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
-        let rest = &next[ends..];
-        let followed = rest.is_empty() || record_begins(rest);
-        if followed {
-            self.members.consume(ends);
-        }
-        Ok(followed || self.members.leave_plain()?)
-    }
-
-    /// Reads on to the end of the member if the record was its last, so that its checksum is known. What is wrong with
-    /// the record, if the member held nothing else.
-    fn check_member(&mut self, place: Place) -> std::result::Result<Option<String>, ReadFailure> {
-        let Some(Ended::Broken(broken)) = self.members.end()? else { return Ok(None) };
-        let alone = place.inner == Some(0) && !self.crossed;
-        if broken.complete || !alone {
-            return Ok(None);
-        }
-        self.told = true;
-        Ok(Some(format!("the record is damaged: {}", self.reason(&Stop::Broken(broken)))))
-    }
-
     /// A header that is none: goes on behind its first word.
     fn bad_header(&mut self, place: Place, text: Vec<u8>, what: &str) -> std::result::Result<Item, ReadFailure> {
         self.told = true;
@@ -448,7 +473,7 @@ impl<R: Read> Reader<R> {
         if !self.members.abandon_plain()
             && !self.crossed
             && !is_over
-            && let Some(at) = find_record(&mut block)?
+            && let Some(at) = find_record(&mut block, self.form == Form::Arc)?
         {
             block.skip(at);
             self.members.push_back(block);
@@ -457,26 +482,14 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Where a record begins inside a block.
-fn find_record(block: &mut Payload) -> Result<Option<u64>> {
-    let step = 64 << 10;
-    let mut window: Vec<u8> = Vec::new();
-    let mut base = 0;
-    let bytes = block.len();
-    let mut reader = block.reader()?;
-    loop {
-        let before = window.len();
-        let read = Read::by_ref(&mut reader).take(step).read_to_end(&mut window);
-        read.map_err(|source| Error::Read { what: "a block set aside".to_owned(), offset: base, source })?;
-        if window.len() == before {
-            return Ok(None);
+impl Stop {
+    /// Whether there is no more data, rather than other data.
+    fn is_end(&self) -> bool {
+        match self {
+            Stop::Ended => true,
+            Stop::Record => false,
+            Stop::Broken(broken) => broken.is_cut,
         }
-        if let Some(at) = memmem::find_iter(&window, RECORD_MAGIC).find(|&at| record_begins(&window[at..])) {
-            return Ok(Some(base + at as u64).filter(|&at| at < bytes));
-        }
-        let keep = window.len().min(VERSION_LINE_BYTES);
-        base += (window.len() - keep) as u64;
-        window.drain(..window.len() - keep);
     }
 }
 

@@ -3,7 +3,12 @@
 //! Damage is data here, not an error: an import goes on behind it. The list of problems is bounded, their number is
 //! always exact.
 
+use std::collections::BTreeMap;
 use std::fmt;
+
+use super::payload::DigestCount;
+use crate::date::DateRule;
+use crate::store::Unresolved;
 
 /// Problems listed one by one; more are only counted.
 pub const MAX_LISTED_PROBLEMS: usize = 10_000;
@@ -23,8 +28,10 @@ pub struct Place {
 pub enum ProblemKind {
     /// Bytes of the file are wrong or missing; records that are not whole were left out.
     Damage,
-    /// The record is whole, but cannot be kept: no URL, no date, or beyond a limit.
+    /// The record is whole, but cannot be kept: no URL, or beyond a limit.
     Unusable,
+    /// Nothing is lost, but something was taken otherwise than it stands there, such as a date by a rule.
+    Warning,
 }
 
 /// One thing that was wrong, and where.
@@ -83,6 +90,15 @@ pub struct ImportReport {
     pub unusable: u64,
     /// Of these: records that a rule of an erasure refuses.
     pub refused: u64,
+    /// Number of problems that are warnings: each is said once a file.
+    pub warnings: u64,
+    /// Records kept whose date was found by a rule, by that rule.
+    pub mended_dates: BTreeMap<DateRule, u64>,
+    /// What the payload digests of the pages are worth.
+    pub digests: DigestCount,
+    /// The revisits among the pages, stored or there already: [`Unresolved::count`] says how many have no original in the
+    /// store. It may be asked after several files, since an original may come later than its revisits.
+    pub unresolved: Unresolved,
     /// Whether it was stopped before the end: see [`ImportOptions::stop`](super::ImportOptions::stop).
     pub stopped: bool,
 }
@@ -108,6 +124,12 @@ impl ImportReport {
         self.damaged += other.damaged;
         self.unusable += other.unusable;
         self.refused += other.refused;
+        self.warnings += other.warnings;
+        for (rule, number) in other.mended_dates {
+            *self.mended_dates.entry(rule).or_default() += number;
+        }
+        self.digests.add(other.digests);
+        self.unresolved.add(other.unresolved);
         self.stopped |= other.stopped;
         let room = MAX_LISTED_PROBLEMS.saturating_sub(self.problems.len());
         self.problems.extend(other.problems.into_iter().take(room));
@@ -117,6 +139,7 @@ impl ImportReport {
         match problem.kind {
             ProblemKind::Damage => self.damaged += 1,
             ProblemKind::Unusable => self.unusable += 1,
+            ProblemKind::Warning => self.warnings += 1,
         }
         if self.problems.len() < MAX_LISTED_PROBLEMS {
             self.problems.push(problem);

@@ -1,11 +1,14 @@
 //! `get`: prints pages: their bodies, their headers, or the whole responses, one after the other.
 //!
 //! The newest version's body passes through bounded memory. With `-o` the file is made only when a page is there, and
-//! taken away again when one turns out to be damaged in the middle.
+//! taken away again when one turns out to be damaged in the middle. A revisit whose original is not there is printed without
+//! a body, and said.
 
+use std::io::Read;
 use std::path::PathBuf;
 
-use filemap::{Page, PageReader, PageStore, Variant};
+use filemap::{Page, PageReader, PageStore, RecordKind, Variant};
+use terminal::plain;
 
 use crate::address::Address;
 use crate::cli::Shared;
@@ -13,7 +16,7 @@ use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
 use crate::urls::UrlArgs;
 use crate::variant::{self, VariantArgs};
-use crate::{interrupt, json, opening, time};
+use crate::{interrupt, json, opening, time, words};
 
 /// Print a page's body, headers, or both
 #[derive(clap::Args)]
@@ -41,6 +44,9 @@ pub struct Args {
     /// Print the status line, the headers and the body
     #[arg(long, conflicts_with = "json")]
     response: bool,
+    /// Print nothing of a page whose body is not in the store (a revisit without its original), and end with 1
+    #[arg(long, conflicts_with = "headers")]
+    require_body: bool,
 }
 
 /// Runs the verb.
@@ -85,6 +91,13 @@ fn all(
             found => found?,
         };
         if let Some((page, reader)) = found {
+            if !args.headers && page.lacks_body() {
+                say_no_body(args, &url, &page);
+                if args.require_body {
+                    outcome = outcome.and(Outcome::NotFound);
+                    continue;
+                }
+            }
             let out = match out {
                 Some(out) => out,
                 None => out.insert(Output::file_or_stdout(args.output.as_deref(), shared.json)?),
@@ -117,7 +130,29 @@ fn find(args: &Args, shared: &Shared, asked: &Asked, url: &Address) -> Result<Op
     if args.headers {
         return Ok(store.variant_head(url, variant)?.map(|head| (head.page, None)));
     }
-    Ok(store.variant_reader(url, variant)?.map(|(page, reader)| (page, Some(reader))))
+    let Some((mut page, mut reader)) = store.variant_reader(url, variant)? else { return Ok(None) };
+    if page.kind != RecordKind::Revisit {
+        return Ok(Some((page, Some(reader))));
+    }
+    // Its body is in memory already, and whether there is one must be known first.
+    reader.read_to_end(&mut page.body)?;
+    Ok(Some((page, None)))
+}
+
+/// Says that a revisit's original is not in the store, and what it is.
+fn say_no_body(args: &Args, url: &Address, page: &Page) {
+    let revisit = page.revisit.as_ref();
+    let original = revisit.and_then(|revisit| revisit.refers_to_url.as_deref());
+    let original = original.map_or(String::new(), |url| format!(" of {}", plain(url)));
+    let when = revisit.and_then(|revisit| revisit.refers_to_ms);
+    let when = when.map_or(String::new(), |at| format!(" as of {}", time::print(at)));
+    let digest = page.digest.as_ref().map_or(String::new(), |digest| format!(", {}", plain(digest.as_bytes())));
+    words::complain(format_args!(
+        "{url}: no body: the version of {} is a revisit, and its original{original}{when}{digest} is not in {}; import the \
+         file that has it",
+        time::print(page.fetched_at_ms),
+        args.store.display()
+    ));
 }
 
 fn print(args: &Args, page: &Page, reader: Option<PageReader>, out: &mut Output) -> Result<(), Failure> {

@@ -3,32 +3,36 @@
 //! Every file is opened before the store is made. Damage is said with file and offset, and ends the program with the
 //! code for it; every whole record is taken in. Running an import again adds nothing, which is how one is resumed.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use filemap::PageStore;
+use filemap::RevisitCount;
 use filemap::warc::{ImportOptions, ImportReport, ProblemKind};
 use serde_json::{Value, json};
 
 use crate::cli::Shared;
 use crate::interrupt::Input;
 use crate::load::{self, LoadReport};
+use crate::opening::ToFill;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::words::{count, size};
-use crate::{interrupt, opening, words};
+use crate::{interrupt, words};
 
 /// Problems of one file that are said; with --json, all are listed.
 const SAID_PROBLEMS: usize = 20;
 
 /// Take in WARC files and dumps
 #[derive(clap::Args)]
-#[command(after_help = "WARC files may be plain, gzip or zstd, which is seen from their content; a file called\n\
+#[command(
+    after_help = "WARC and ARC files may be plain, gzip or zstd, which is seen from their content; a file called\n\
     .jsonl is taken for a dump. Running an import again adds nothing.\n\n\
-    Example:\n  fm-tool import pages.fm crawl-*.warc.gz")]
+    Example:\n  fm-tool import pages.fm crawl-*.warc.gz"
+)]
 pub struct Args {
     /// The store's folder, made if absent
     store: PathBuf,
@@ -80,7 +84,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let sources: Vec<Source> = args.files.iter().map(|path| open(path)).collect::<Result<_, _>>()?;
     let total_bytes = sources.iter().map(|source| source.bytes).sum();
     interrupt::listen();
-    let store = opening::to_fill(&args.store, args.exact_urls, shared)?;
+    let mut stores = ToFill::open(&args.store, args.exact_urls, shared)?;
     let mut out = Output::stdout(shared.json);
     let mut outcome = Outcome::Done;
     let (mut done_bytes, mut done_files, mut total) = (0, 0, ImportReport::default());
@@ -89,11 +93,20 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let bar = if is_endless { Progress::endless_bytes(shared) } else { Progress::bytes(shared) };
     for source in sources {
         let (name, bytes) = (source.name.clone(), source.bytes);
-        let brought = bring(&store, args, source, &mut |read, pages| {
+        let brought = bring(&mut stores, args, source, &mut |read, pages| {
             let pages = total.stored + pages;
             let rate = pages as f64 / started.elapsed().as_secs_f64().max(1e-3);
             bar.at(done_bytes + read, total_bytes, || format!("{}, {rate:.0}/s", count(pages, "page")));
-        })?;
+        });
+        let brought = match brought {
+            // One file that is refused leaves the others alone.
+            Err(failure @ Failure::Usage(_)) => {
+                outcome = outcome.and(Outcome::of_one(failure)?);
+                done_files += 1;
+                continue;
+            }
+            brought => brought?,
+        };
         done_bytes += bytes;
         done_files += 1;
         if brought.report.is_damaged() || brought.report.unusable > 0 {
@@ -106,7 +119,8 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             }
         });
         if out.is_json() {
-            out.json(&line(&name, &brought))?;
+            let counted = stores.store().map(|store| brought.report.unresolved.clone().count(store)).transpose()?;
+            out.json(&line(&name, &brought, counted.as_ref()))?;
         }
         total.add(brought.report);
         if interrupt::asked() {
@@ -114,7 +128,15 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         }
     }
     drop(bar);
-    store.close()?;
+    // An original may have come in a later file than its revisits.
+    let revisits = stores.store().map(|store| total.unresolved.count(store)).transpose()?;
+    if !shared.quiet {
+        words::say_unresolved(revisits.as_ref());
+    }
+    if let (true, true, Some(count)) = (out.is_json(), files > 1, &revisits) {
+        out.json(&json!({ "files": files, "revisits": count.revisits, "unresolved_revisits": count.unresolved }))?;
+    }
+    stores.close()?;
     if files > 1 && !out.is_json() && !shared.quiet {
         words::say(summary("in all", &total, started.elapsed().as_secs_f64()));
     }
@@ -147,7 +169,7 @@ fn open(path: &Path) -> Result<Source, Failure> {
 
 /// Takes one file in; `progress` is told of bytes read and pages stored.
 fn bring(
-    store: &PageStore,
+    stores: &mut ToFill<'_>,
     args: &Args,
     source: Source,
     progress: &mut dyn FnMut(u64, u64),
@@ -155,7 +177,7 @@ fn bring(
     let started = Instant::now();
     let mut brought = Brought::default();
     if source.is_dump {
-        let report = load::load(store, &source.name, source.reader, &mut |report| {
+        let report = load::load(stores, &source.name, source.reader, &mut |report| {
             progress(report.bytes_read, report.stored);
         })?;
         brought.take_load(&report);
@@ -166,7 +188,8 @@ fn bring(
             .keep_requests(args.keep.contains(&Keep::Request))
             .keep_metadata(args.keep.contains(&Keep::Metadata))
             .keep_conversions(args.keep.contains(&Keep::Conversion));
-        let report = filemap::warc::import(store, &source.name, source.reader, &options, &mut |at| {
+        let mut store_for = |url: &[u8]| stores.store_for(url);
+        let report = filemap::warc::import_into(&mut store_for, &source.name, source.reader, &options, &mut |at| {
             progress(at.bytes_read, at.pages);
         })?;
         brought.take_import(report);
@@ -182,7 +205,9 @@ impl Brought {
             .iter()
             .map(|problem| {
                 let damage = problem.kind == ProblemKind::Damage;
-                self::problem(problem.place.offset, problem.place.inner, damage, &problem.what)
+                let mut listed = self::problem(problem.place.offset, problem.place.inner, damage, &problem.what);
+                listed["warning"] = json!(problem.kind == ProblemKind::Warning);
+                listed
             })
             .collect();
         self.report = report;
@@ -215,14 +240,14 @@ fn say_problems(name: &str, brought: &Brought) {
         let what = problem["what"].as_str().unwrap_or_default();
         words::complain(format_args!("{name}: offset {}{inner}: {what}", problem["offset"]));
     }
-    let all = brought.report.damaged + brought.report.unusable;
+    let all = brought.report.damaged + brought.report.unusable + brought.report.warnings;
     if all > SAID_PROBLEMS as u64 {
         let more = all - SAID_PROBLEMS as u64;
         words::complain(format_args!("{name}: {} more; --json lists them", count(more, "problem")));
     }
 }
 
-fn line(name: &str, brought: &Brought) -> Value {
+fn line(name: &str, brought: &Brought, revisits: Option<&RevisitCount>) -> Value {
     let report = &brought.report;
     json!({
         "file": name,
@@ -239,6 +264,15 @@ fn line(name: &str, brought: &Brought) -> Value {
         "damaged": report.damaged,
         "unusable": report.unusable,
         "refused": report.refused,
+        "mended_dates": report.mended_dates.iter().map(|(rule, number)| (rule.name(), number)).collect::<BTreeMap<_, _>>(),
+        "payload_digests": {
+            "absent": report.digests.absent,
+            "unreadable": report.digests.unreadable,
+            "wrong": report.digests.wrong,
+            "unchecked": report.digests.unchecked,
+        },
+        "revisits": revisits.map_or(0, |count| count.revisits),
+        "unresolved_revisits": revisits.map_or(0, |count| count.unresolved),
         "stopped": report.stopped,
         "seconds": (brought.seconds * 1000.0).round() / 1000.0,
         "problems": brought.problems,
@@ -247,6 +281,7 @@ fn line(name: &str, brought: &Brought) -> Value {
 
 fn summary(name: &str, report: &ImportReport, seconds: f64) -> String {
     let rate = |number: u64| number as f64 / seconds.max(1e-3);
+    let mended: u64 = report.mended_dates.values().sum();
     let mut words = format!("{name}: {} stored", count(report.stored, "page"));
     let parts = [
         (report.unchanged, format!("{} with an unchanged body", report.unchanged)),
@@ -255,6 +290,10 @@ fn summary(name: &str, report: &ImportReport, seconds: f64) -> String {
         (report.damaged, count(report.damaged, "damaged place")),
         (report.unusable, format!("{} that cannot be kept", count(report.unusable, "record"))),
         (report.refused, format!("{} of them refused by rules of erasures", report.refused)),
+        (mended, format!("{} found by a rule", count(mended, "date"))),
+        (report.digests.wrong, format!("{} with a payload digest that is wrong", report.digests.wrong)),
+        (report.digests.unreadable, format!("{} with a payload digest that is none", report.digests.unreadable)),
+        (report.digests.absent, format!("{} without a payload digest", report.digests.absent)),
     ];
     for (number, part) in parts {
         if number > 0 {

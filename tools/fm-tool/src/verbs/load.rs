@@ -12,11 +12,12 @@ use serde_json::json;
 
 use crate::cli::Shared;
 use crate::load::{self, LoadReport};
+use crate::opening::ToFill;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::words::{count, size};
-use crate::{interrupt, opening, words};
+use crate::{interrupt, words};
 
 /// Take in dumps (JSON Lines)
 #[derive(clap::Args)]
@@ -44,12 +45,12 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let sources: Vec<Source> = args.files.iter().map(|path| open(path, shared)).collect::<Result<_, _>>()?;
     let total_bytes: u64 = sources.iter().map(|source| source.bytes).sum();
     interrupt::listen();
-    let store = opening::to_fill(&args.store, args.exact_urls, shared)?;
+    let mut stores = ToFill::open(&args.store, args.exact_urls, shared)?;
     let mut out = Output::stdout(shared.json);
     let (mut outcome, mut done_bytes, bar) = (Outcome::Done, 0, Progress::bytes(shared));
     for Source { name, bytes, reader } in sources {
         let started = Instant::now();
-        let report = load::load(&store, &name, reader, &mut |report| {
+        let report = load::load(&mut stores, &name, reader, &mut |report| {
             let words = || count(report.stored, "version");
             bar.at(done_bytes + report.bytes_read, total_bytes, words);
         })?;
@@ -74,7 +75,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         }
     }
     drop(bar);
-    store.close()?;
+    stores.close()?;
     out.finish()?;
     Ok(outcome)
 }

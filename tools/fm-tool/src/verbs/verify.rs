@@ -4,7 +4,8 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use filemap_core::{VerifyOptions, VerifyReport};
+use filemap::{PageStore, RevisitCount};
+use filemap_core::{Store, VerifyOptions, VerifyReport};
 use serde_json::json;
 
 use crate::cli::Shared;
@@ -72,14 +73,32 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         out.finish()?;
         return Ok(stopped(&report, done_bytes, total_bytes));
     }
+    let revisits = if is_full { revisits(store)? } else { None };
     if out.is_json() {
-        out.json(&summary(&report))?;
+        let mut summary = summary(&report);
+        summary["revisits"] = json!(revisits.as_ref().map(|count| count.revisits));
+        summary["unresolved_revisits"] = json!(revisits.as_ref().map(|count| count.unresolved));
+        out.json(&summary)?;
     } else if !shared.quiet {
         out.flush()?;
         say(&report);
+        words::say_unresolved(revisits.as_ref());
     }
     out.finish()?;
+    if is_full && revisits.is_none() && interrupt::asked() {
+        return Ok(interrupt::outcome("everything was read, but not which revisits have no original"));
+    }
     Ok(if report.problems.is_empty() { Outcome::Done } else { Outcome::Damaged })
+}
+
+/// The revisits of the pages, once everything was read; `None` if that was broken off, or the keys are made by a rule that
+/// this build does not know.
+fn revisits(store: Store) -> Result<Option<RevisitCount>, Failure> {
+    match PageStore::over(store) {
+        Ok(store) => Ok(store.count_revisits(&mut || !interrupt::asked())?),
+        Err(filemap::Error::UnknownCanonicalizer { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn stopped(report: &VerifyReport, done_bytes: u64, total_bytes: u64) -> Outcome {

@@ -1,0 +1,138 @@
+//! Counts the revisits whose original is not in the store.
+//!
+//! An original may come after its revisits, so that they are collected and looked at together: each URL's versions are
+//! then read once, however many revisits it has.
+//!
+//! Invariant: memory is bounded. When too many were collected, those that resolve are let go; those that do not are
+//! counted as unresolved, and only as many as there is room for are looked at again.
+
+use super::PageStore;
+use super::revisit::{Resolver, Sought};
+use crate::error::Result;
+use crate::key;
+use crate::page::{Page, RecordKind};
+
+/// What collected revisits may take in memory.
+const MAX_BYTES: usize = 48 << 20;
+/// URLs that are named.
+const MAX_NAMED: usize = 10;
+
+/// Revisits that are to be resolved, and the number of those that were not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unresolved {
+    sought: Vec<Sought>,
+    bytes: usize,
+    /// Those that were found unresolved and had no room.
+    let_go: u64,
+    /// Revisits collected in all.
+    revisits: u64,
+}
+
+/// How many revisits there are, and how many have no body.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RevisitCount {
+    /// Revisits looked at.
+    pub revisits: u64,
+    /// Of these: the original is not in the store, so that they have no body.
+    pub unresolved: u64,
+    /// The canonical URLs of the first of those.
+    pub urls: Vec<Vec<u8>>,
+}
+
+impl Unresolved {
+    /// Adds a revisit that was put under this key; anything else, and a revisit that has a body, is passed over.
+    pub(crate) fn push(&mut self, store: &PageStore, key: &[u8], page: &Page, body_bytes: u64) -> Result<()> {
+        let Some(sought) = store.sought(key, page) else { return Ok(()) };
+        self.revisits += 1;
+        if body_bytes > 0 || page.is_of_no_bytes() {
+            return Ok(());
+        }
+        self.bytes += sought.bytes();
+        self.sought.push(sought);
+        if self.bytes > MAX_BYTES {
+            self.settle(store)?;
+            if self.bytes > MAX_BYTES / 2 {
+                self.let_go += self.sought.len() as u64;
+                self.sought.clear();
+                self.bytes = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds another's revisits.
+    pub fn add(&mut self, other: Unresolved) {
+        self.sought.extend(other.sought);
+        self.bytes += other.bytes;
+        self.let_go += other.let_go;
+        self.revisits += other.revisits;
+    }
+
+    /// Looks for the originals, and lets go of what has one. Reads the descriptions of all versions of the URLs in
+    /// question.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PageStore::history`].
+    pub fn count(&mut self, store: &PageStore) -> Result<RevisitCount> {
+        self.settle(store)?;
+        let mut urls: Vec<Vec<u8>> = self.sought.iter().map(|sought| key::url(sought.own()).to_vec()).collect();
+        urls.dedup();
+        urls.truncate(MAX_NAMED);
+        let unresolved = self.let_go + self.sought.len() as u64;
+        Ok(RevisitCount { revisits: self.revisits, unresolved, urls })
+    }
+
+    fn settle(&mut self, store: &PageStore) -> Result<()> {
+        let mut resolver = Resolver::new(store);
+        self.sought.sort_unstable();
+        let mut left = Vec::new();
+        for sought in self.sought.drain(..) {
+            match resolver.find(&sought) {
+                Ok(Some(_)) => {}
+                Ok(None) => left.push(sought),
+                // What is damaged cannot be read: it has no body to give.
+                Err(error) if error.is_damage() => left.push(sought),
+                Err(error) => return Err(error),
+            }
+        }
+        self.bytes = left.iter().map(Sought::bytes).sum();
+        self.sought = left;
+        Ok(())
+    }
+}
+
+impl PageStore {
+    /// How many versions of pages are revisits, and how many of those have no original in the store. One sequential pass
+    /// over the value log without bodies; `go_on` is asked at every version. What is damaged is passed over: verification
+    /// says it. `None`: it was broken off.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PageStore::history`].
+    pub fn count_revisits(&self, go_on: &mut dyn FnMut() -> bool) -> Result<Option<RevisitCount>> {
+        let mut unresolved = Unresolved::default();
+        for listed in self.engine().version_heads() {
+            if !go_on() {
+                return Ok(None);
+            }
+            let listed = match listed {
+                Ok(listed) => listed,
+                Err(error) if error.is_corrupt() => continue,
+                Err(error) => return Err(error.into()),
+            };
+            if !key::is_page(&listed.key) && !key::is_variant(&listed.key) {
+                continue;
+            }
+            let (key, head) = (listed.key, listed.head);
+            match self.page_head(&key, head) {
+                Ok(head) if head.page.kind != RecordKind::Revisit => {}
+                Ok(head) => unresolved.push(self, &key, &head.page, head.body_bytes)?,
+                Err(error) if error.is_damage() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        unresolved.count(self).map(Some)
+    }
+}

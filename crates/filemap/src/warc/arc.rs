@@ -1,0 +1,168 @@
+//! ARC files, as the Internet Archive wrote them before WARC: a record's line, read as a header of WARC fields.
+//!
+//! A record is one line and a block: `URL IP date type length` (version 1, of ARC 1.0 and 1.1), or with result code,
+//! checksum, location, offset and file name before the length (version 2). A file begins with one whose URL is
+//! `filedesc://...` and that says which. Fields are separated by spaces, and old writers left spaces in URLs and types:
+//! so the line is taken apart around the address and the date in its middle.
+//!
+//! Invariant: only a line with all its fields is a record's; nothing else begins one.
+
+use std::net::IpAddr;
+
+use super::header::RecordHeader;
+use crate::headers::Headers;
+
+/// The longest line: a URL of the longest kind and the fields behind it.
+pub(super) const LINE_BYTES: usize = 68 << 10;
+/// How a file of records in one piece begins.
+pub(super) const FILE_MAGIC: &[u8] = b"filedesc://";
+
+/// A record's line.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Line<'a> {
+    url: &'a [u8],
+    ip: &'a [u8],
+    date: &'a [u8],
+    media_type: &'a [u8],
+    /// The length of the block; `None` if it is no number.
+    pub(super) length: Option<u64>,
+    /// With its end.
+    pub(super) bytes: usize,
+}
+
+/// The record's line at the start of `bytes`; `None` if there is none.
+pub(super) fn line(bytes: &[u8]) -> Option<Line<'_>> {
+    let first = *bytes.first()?;
+    if !first.is_ascii_alphabetic() {
+        return None;
+    }
+    let bytes = &bytes[..bytes.len().min(LINE_BYTES)];
+    let end = memchr::memchr(b'\n', bytes)?;
+    let text = bytes[..end].trim_ascii_end();
+    let colon = memchr::memchr(b':', &text[..text.len().min(32)])?;
+    let is_scheme = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+    if !text[..colon].iter().all(is_scheme) {
+        return None;
+    }
+    let (middle, fields) = middle(text)?;
+    let rest = &text[fields.end..];
+    let (media_type, length) = rest.split_at(rest.iter().rposition(|&byte| byte == b' ')?);
+    let media_type = media_type.trim_ascii().split(|&byte| byte == b' ').next().unwrap_or_default();
+    let length = length.trim_ascii();
+    let length = std::str::from_utf8(length).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    Some(Line {
+        url: text[..fields.start].trim_ascii_end(),
+        ip: text[fields.start..middle].trim_ascii(),
+        date: text[middle..fields.end].trim_ascii(),
+        media_type,
+        length: length.and_then(|text| text.parse().ok()),
+        bytes: end + 1,
+    })
+}
+
+/// Where the date begins, and where address and date stand: the last such pair of the line.
+fn middle(text: &[u8]) -> Option<(usize, std::ops::Range<usize>)> {
+    let mut end = text.len();
+    while let Some(space) = text[..end].iter().rposition(|&byte| byte == b' ') {
+        let date = &text[space + 1..end];
+        if (8..=20).contains(&date.len()) && date.iter().all(u8::is_ascii_digit) && end < text.len() {
+            let ip = text[..space].iter().rposition(|&byte| byte == b' ')?;
+            if is_address(&text[ip + 1..space]) {
+                return Some((space + 1, ip + 1..end));
+            }
+        }
+        end = space;
+    }
+    None
+}
+
+fn is_address(text: &[u8]) -> bool {
+    text == b"-" || std::str::from_utf8(text).is_ok_and(|text| text.parse::<IpAddr>().is_ok())
+}
+
+impl Line<'_> {
+    /// The line as the header of a WARC record.
+    pub(super) fn header(&self) -> RecordHeader {
+        let is_http = self.url.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"http"));
+        let kind = match self.url {
+            url if url.starts_with(FILE_MAGIC) => "warcinfo",
+            _ if is_http => "response",
+            _ => "resource",
+        };
+        let mut fields = Headers::new();
+        fields.push("WARC-Type", kind);
+        fields.push("WARC-Target-URI", self.url);
+        fields.push("WARC-Date", self.date);
+        if self.ip != b"-" && self.ip != b"0.0.0.0" {
+            fields.push("WARC-IP-Address", self.ip);
+        }
+        fields.push("Content-Type", self.media_type);
+        fields.push("Content-Length", self.length.unwrap_or(0).to_string());
+        RecordHeader { fields, has_odd_line: false }
+    }
+}
+
+/// Where a record's line begins in `bytes`, at their start or behind a line end.
+pub(super) fn find(bytes: &[u8]) -> Option<usize> {
+    let starts = std::iter::once(0).chain(memchr::memchr_iter(b'\n', bytes).map(|end| end + 1));
+    starts.filter(|&at| at < bytes.len()).find(|&at| line(&bytes[at..]).is_some_and(|line| line.length.is_some()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn fields(text: &str) -> Option<(String, String, Option<u64>)> {
+        let line = line(text.as_bytes())?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Some((text(line.url), format!("{} {} {}", text(line.ip), text(line.date), text(line.media_type)), line.length))
+    }
+
+    #[test]
+    fn lines_of_both_versions_are_read() {
+        for (text, url, rest, length) in [
+            (
+                "http://a/ 1.2.3.4 20140216050221 text/html 1591\n",
+                "http://a/",
+                "1.2.3.4 20140216050221 text/html",
+                1591,
+            ),
+            ("http://a/b c d ::1 20140216050221 text/html 1\r\n", "http://a/b c d", "::1 20140216050221 text/html", 1),
+            ("dns:a.example 1.2.3.4 20140216 text/dns 57\n", "dns:a.example", "1.2.3.4 20140216 text/dns", 57),
+            ("http://a/ - 20140216050221 text/html; charset=x 9\n", "http://a/", "- 20140216050221 text/html;", 9),
+            (
+                "http://a/ 1.2.3.4 20140216050221 text/html 200 fac069150613fe55599cc7fa88aa089d - 209 IA-1.arc 202\n",
+                "http://a/",
+                "1.2.3.4 20140216050221 text/html",
+                202,
+            ),
+        ] {
+            assert_eq!(fields(text), Some((url.to_owned(), rest.to_owned(), Some(length))), "{text}");
+        }
+        assert_eq!(fields("http://a/ 1.2.3.4 20140216050221 text/html -1\n").expect("a line").2, None);
+    }
+
+    #[test]
+    fn what_lacks_a_field_is_no_line() {
+        for text in [
+            "",
+            "\n",
+            "http://a/ 1.2.3.4 20140216050221 text/html 1591",
+            "http://a/ 1.2.3.4 20140216050221\n",
+            "http://a/ 1.2.3.4 2014 text/html 1\n",
+            "http://a/ host 20140216050221 text/html 1\n",
+            "1 0 InternetArchive\n",
+            "URL IP-address Archive-date Content-type Archive-length\n",
+        ] {
+            assert_eq!(fields(text), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_line_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..200), text in "[a-z:/ 0-9.\n-]{0,200}") {
+            let _ = (line(&bytes), find(&bytes), line(text.as_bytes()), find(text.as_bytes()));
+        }
+    }
+}

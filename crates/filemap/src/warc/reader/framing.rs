@@ -1,0 +1,100 @@
+//! The parts of a record as they stand in the bytes: the lines of its header, its block, its end.
+
+use std::io::Read;
+use std::result::Result as Outcome;
+
+use super::{Form, MAX_HEADER_BYTES, Reader, Stop};
+use crate::spool::PayloadWriter;
+use crate::warc::arc;
+use crate::warc::input::ReadFailure;
+use crate::warc::member::{Ended, VERSION_LINE_BYTES, record_begins};
+use crate::warc::report::Place;
+
+impl<R: Read> Reader<R> {
+    /// Makes sure that there are bytes to read, in this member or a next one that goes on with the record.
+    pub(super) fn more(&mut self) -> Outcome<Option<Stop>, ReadFailure> {
+        loop {
+            match self.members.end()? {
+                None => return Ok(None),
+                Some(Ended::Broken(broken)) => return Ok(Some(Stop::Broken(broken))),
+                Some(Ended::Whole) => {}
+            }
+            if !self.members.goes_on()? {
+                return Ok(Some(Stop::Ended));
+            }
+            self.crossed = true;
+        }
+    }
+
+    /// The lines up to the blank one, which is consumed too.
+    pub(super) fn header_text(&mut self) -> Outcome<(Vec<u8>, Option<Stop>), ReadFailure> {
+        let mut text = Vec::new();
+        let mut line_start = 0;
+        loop {
+            if let Some(stop) = self.more()? {
+                return Ok((text, Some(stop)));
+            }
+            let next = self.members.peek(VERSION_LINE_BYTES)?;
+            if text.ends_with(b"\n") && record_begins(next) {
+                return Ok((text, Some(Stop::Record)));
+            }
+            let line = memchr::memchr(b'\n', next).map_or(next.len(), |end| end + 1);
+            text.extend_from_slice(&next[..line]);
+            self.members.consume(line);
+            if !text.ends_with(b"\n") && text.len() <= MAX_HEADER_BYTES {
+                continue;
+            }
+            // Some writers end a line with more than one carriage return.
+            let is_blank = text[line_start..].iter().all(|byte| matches!(byte, b'\r' | b'\n'));
+            if is_blank && line_start > 0 || text.len() > MAX_HEADER_BYTES {
+                return Ok((text, None));
+            }
+            line_start = text.len();
+        }
+    }
+
+    pub(super) fn read_block(&mut self, length: u64, block: &mut PayloadWriter) -> Outcome<Option<Stop>, ReadFailure> {
+        let mut left = length;
+        while left > 0 {
+            if let Some(stop) = self.more()? {
+                return Ok(Some(stop));
+            }
+            let next = self.members.peek(1)?;
+            let take = next.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            block.push(&next[..take])?;
+            self.members.consume(take);
+            left -= take as u64;
+        }
+        Ok(None)
+    }
+
+    /// Whether a record ends here: two line ends, or fewer before the next record or the end; consumes them.
+    pub(super) fn ends_here(&mut self) -> Outcome<bool, ReadFailure> {
+        let is_arc = self.form == Form::Arc;
+        let next = self.members.peek(if is_arc { arc::LINE_BYTES } else { 16 })?;
+        if next.starts_with(b"\r\n\r\n") && !is_arc {
+            self.members.consume(4);
+            return Ok(true);
+        }
+        let ends = next.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+        let rest = &next[ends..];
+        // An ARC record ends with one line end; there is no more to tell by.
+        let followed = rest.is_empty() || record_begins(rest) || is_arc && (ends > 0 || arc::line(rest).is_some());
+        if followed {
+            self.members.consume(ends);
+        }
+        Ok(followed || self.members.leave_plain()?)
+    }
+
+    /// Reads on to the end of the member if the record was its last, so that its checksum is known. What is wrong with
+    /// the record, if the member held nothing else.
+    pub(super) fn check_member(&mut self, place: Place) -> Outcome<Option<String>, ReadFailure> {
+        let Some(Ended::Broken(broken)) = self.members.end()? else { return Ok(None) };
+        let alone = place.inner == Some(0) && !self.crossed;
+        if broken.complete || !alone {
+            return Ok(None);
+        }
+        self.told = true;
+        Ok(Some(format!("the record is damaged: {}", self.reason(&Stop::Broken(broken)))))
+    }
+}

@@ -1,0 +1,305 @@
+//! Files as they are found: ARC records, dates that are none, line ends with two carriage returns, a last record that is
+//! clipped at each of its bytes, payload digests that do not hold, and forms of compression that are not read.
+
+mod samples;
+
+use std::collections::BTreeMap;
+
+use filemap::date::DateRule;
+use filemap::warc::{ImportOptions, ImportReport, ProblemKind};
+use filemap::{Error, Page, PageStore, RecordKind, date};
+use samples::{Fresh, fresh, gz, run, zst};
+
+const ARC_FIRST: &str = "filedesc://IA-1.arc 0.0.0.0 20060622190110 text/plain 76\n1 0 InternetArchive\n\
+     URL IP-address Archive-date Content-type Archive-length\n";
+
+fn arc_first(version: u32) -> String {
+    let fields = match version {
+        2 => "URL IP-address Archive-date Content-type Result-code Checksum Location Offset Filename Archive-length",
+        _ => "URL IP-address Archive-date Content-type Archive-length",
+    };
+    let about = match version {
+        // ARC 1.1 has metadata behind its version.
+        11 => "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<arcmetadata>http://x/ 1.2.3.4 2006 a b\n</arcmetadata>\n",
+        _ => "",
+    };
+    let versions = match version {
+        2 => "2 0",
+        11 => "1 1",
+        _ => "1 0",
+    };
+    let block = format!("{versions} InternetArchive\n{fields}\n{about}");
+    let rest = if version == 2 { "200 - - 0 IA-1.arc " } else { "" };
+    format!("filedesc://IA-1.arc 0.0.0.0 20060622190110 text/plain {rest}{}\n{block}\n", block.len())
+}
+
+/// An ARC record of this version.
+fn arc(version: u32, url: &str, date: &str, media_type: &str, block: &str) -> String {
+    let rest = if version == 2 { "200 fac069150613fe55599cc7fa88aa089d - 209 IA-1.arc " } else { "" };
+    format!("{url} 1.2.3.4 {date} {media_type} {rest}{}\n{block}\n", block.len())
+}
+
+fn http(body: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\nServer: old\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+fn get(store: &PageStore, url: &str) -> Page {
+    store.get(url).expect("readable").unwrap_or_else(|| panic!("{url} is not there"))
+}
+
+fn import(file: &[u8]) -> (Fresh, ImportReport) {
+    let fresh = fresh();
+    let report = run(&fresh.store, file, &ImportOptions::new());
+    (fresh, report)
+}
+
+#[test]
+fn arc_files_of_every_version_are_read_plain_and_packed() {
+    assert!(arc_first(10).starts_with(ARC_FIRST));
+    for version in [10, 11, 2] {
+        let records = [
+            arc_first(version),
+            arc(version, "http://a.example/", "20060622190111", "text/html", &http("<p>first\n\nhttp://no/ 1 2 3\n")),
+            arc(version, "http://a.example/b c", "20060622190112", "text/html", &http("a space")),
+            arc(version, "dns:a.example", "20060622190113", "text/dns", "20060622\na.example. 300 IN A 1.2.3.4\n"),
+            arc(version, "http://b.example/", "20060622190114", "text/plain", "no HTTP at all"),
+            arc(version, "https://c.example/", "200606221901", "text/html", &http("")),
+        ];
+        let whole = records.concat().into_bytes();
+        let forms = [
+            ("plain", whole.clone()),
+            ("a member a record", records.iter().flat_map(|record| gz(record.as_bytes())).collect()),
+            ("one member", gz(&whole)),
+            ("zstd", zst(&whole, b"")),
+            ("twice", [whole.clone(), whole.clone()].concat()),
+            ("members twice", records.iter().chain(&records).flat_map(|record| gz(record.as_bytes())).collect()),
+        ];
+        for (form, file) in forms {
+            let name = format!("version {version}, {form}");
+            let (fresh, report) = import(&file);
+            assert_eq!((report.damaged, report.unusable), (0, 0), "{name}: {report:?}");
+            assert_eq!(report.stored, 5, "{name}");
+            assert_eq!(report.ignored, if form.ends_with("twice") { 2 } else { 1 }, "{name}");
+            let first = get(&fresh.store, "http://a.example/");
+            assert_eq!(first.body, b"<p>first\n\nhttp://no/ 1 2 3\n", "{name}");
+            assert_eq!((first.status, first.ip), (Some(200), "1.2.3.4".parse().ok()), "{name}");
+            assert_eq!(date::format(first.fetched_at_ms), "2006-06-22T19:01:11Z", "{name}");
+            assert_eq!(get(&fresh.store, "http://a.example/b%20c").body, b"a space", "{name}");
+            let dns = get(&fresh.store, "dns:a.example");
+            assert_eq!((dns.kind, dns.headers.get("Content-Type")), (RecordKind::Resource, Some(&b"text/dns"[..])));
+            assert_eq!(get(&fresh.store, "http://b.example/").body, b"no HTTP at all", "{name}");
+            // Twelve digits: to the minute.
+            let minutes = get(&fresh.store, "https://c.example/");
+            assert_eq!(date::format(minutes.fetched_at_ms), "2006-06-22T19:01:00Z", "{name}");
+        }
+    }
+}
+
+#[test]
+fn damage_in_an_arc_file_costs_the_record_it_is_in() {
+    let page = |name: &str| arc(10, &format!("http://{name}.example/"), "20060622190111", "text/html", &http(name));
+    let (a, b, c) = (page("a"), page("b"), page("c"));
+    let bad_length = b.replace(&format!("text/html {}\n", http("b").len()), "text/html -1\n");
+    let long_length = b.replace(&format!("text/html {}\n", http("b").len()), "text/html 100000\n");
+    let first = arc_first(10);
+    for (what, middle) in [("bad", bad_length), ("long", long_length), ("garbage", "garbage\nand more\n".to_owned())] {
+        let packed: Vec<u8> = [&first, &a, &middle, &c].into_iter().flat_map(|record| gz(record.as_bytes())).collect();
+        for file in [[&first[..], &a, &middle, &c].concat().into_bytes(), packed] {
+            let (fresh, report) = import(&file);
+            assert_eq!((report.stored, report.damaged), (2, 1), "{what}: {report:?}");
+            assert_eq!(get(&fresh.store, "http://c.example/").body, b"c", "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_clipped_last_record_keeps_what_is_there_at_every_byte() {
+    let body = "the last page of the file, of which not all may be there\n".repeat(3);
+    let warc = |url: &str, body: &str| {
+        let block = http(body);
+        format!(
+            "WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: {url}\r\nWARC-Date: 2020-01-01T00:00:00Z\r\n\
+             Content-Type: application/http\r\nContent-Length: {}\r\n\r\n{block}\r\n\r\n",
+            block.len()
+        )
+    };
+    let old = |url: &str, body: &str| arc(10, url, "20060622190111", "text/html", &http(body));
+    let of_cut = |form: &str, cut: usize| format!("http://{form}.example/{cut:04}");
+    let fresh = fresh();
+    let there = |url: &str| fresh.store.get(url).expect("readable");
+    let mut kept = 0;
+    let first = |is_arc: bool| {
+        if is_arc { [arc_first(10), old("http://a/", "whole")].concat() } else { warc("http://a/", "whole") }
+    };
+    let last = |is_arc: bool, url: &str| if is_arc { old(url, &body) } else { warc(url, &body) };
+    for (form, is_arc) in [("warc", false), ("arc", true)] {
+        let bytes = last(is_arc, &of_cut(form, 0)).len();
+        for cut in 1..bytes {
+            let url = of_cut(form, cut);
+            let (first, last) = (first(is_arc), last(is_arc, &url));
+            let head = last.find("\r\n\r\nthe last").expect("a body") + 4;
+            let status = last.find("200 OK\r\n").expect("a status line") + 8;
+            let file = [first.as_bytes(), &last.as_bytes()[..cut]].concat();
+            let report = run(&fresh.store, &file, &ImportOptions::new());
+            let what = format!("{form} cut at {cut}: {:?}", report.problems);
+            assert_eq!(report.stored + report.already_there, 1 + u64::from(cut >= status), "{what}");
+            if cut < status {
+                assert!(there(&url).is_none() && report.damaged == 1, "{what}");
+                continue;
+            }
+            let page = there(&url).expect(&what);
+            let body_there = &last.as_bytes()[head.min(cut)..cut];
+            let is_whole = body_there.len() >= body.len();
+            assert_eq!(page.body, &body_there[..body_there.len().min(body.len())], "{what}");
+            assert_eq!((page.status, page.truncated.is_some()), (Some(200), !is_whole), "{what}");
+            assert_eq!(report.damaged, u64::from(!is_whole), "{what}");
+        }
+        let bytes = gz(last(is_arc, &of_cut(form, 0)).as_bytes()).len();
+        for cut in 1..bytes - 8 {
+            let url = of_cut(&format!("packed.{form}"), cut);
+            let packed = gz(last(is_arc, &url).as_bytes());
+            let file = [&gz(first(is_arc).as_bytes()), &packed[..cut]].concat();
+            let report = run(&fresh.store, &file, &ImportOptions::new());
+            assert_eq!((report.damaged, report.already_there), (1, 1), "{form} packed, cut at {cut}: {report:?}");
+            let Some(page) = there(&url) else { continue };
+            assert!(body.as_bytes().starts_with(&page.body), "{form} packed, cut at {cut}");
+            assert!(page.truncated.is_some() || page.body.len() == body.len(), "{form} packed, cut at {cut}");
+            kept += u64::from(!page.body.is_empty());
+        }
+    }
+    assert!(kept > 16, "{kept}");
+    assert_eq!(get(&fresh.store, "http://a/").body, b"whole");
+}
+
+#[test]
+fn a_record_that_is_cut_but_not_the_last_is_damage() {
+    let page = |name: &str| samples::page(name, &format!("{name} ").repeat(40));
+    let cut = |record: Vec<u8>| record[..record.len() - 30].to_vec();
+    for file in [[cut(page("a")), page("b")].concat(), [gz(&cut(page("a"))), gz(&page("b"))].concat(), {
+        let whole = gz(&page("a"));
+        [whole[..whole.len() - 12].to_vec(), gz(&page("b"))].concat()
+    }] {
+        let (fresh, report) = import(&file);
+        assert_eq!((report.stored, report.damaged), (1, 1), "{report:?}");
+        assert!(fresh.store.get("http://example.com/a").expect("readable").is_none());
+    }
+}
+
+#[test]
+fn lines_may_end_with_two_carriage_returns() {
+    let block = "HTTP/1.1 200 OK\r\r\nServer: old\r\r\n\r\r\nbody";
+    let record = |name: &str| {
+        format!(
+            "WARC/1.0\r\r\nWARC-Type: response\r\r\nWARC-Target-URI: http://{name}.example/\r\r\n\
+             WARC-Date: 2020-01-01T00:00:00Z\r\r\nContent-Type: application/http\r\r\nContent-Length: {}\r\r\n\r\r\n\
+             {block}\r\r\n\r\r\n",
+            block.len()
+        )
+        .into_bytes()
+    };
+    for file in [[record("a"), record("b")].concat(), [gz(&record("a")), gz(&record("b"))].concat()] {
+        let (fresh, report) = import(&file);
+        assert_eq!((report.stored, report.damaged), (2, 0), "{report:?}");
+        for url in ["http://a.example/", "http://b.example/"] {
+            let page = get(&fresh.store, url);
+            assert_eq!((&page.body[..], page.headers.get("server")), (&b"body"[..], Some(&b"old"[..])));
+        }
+    }
+}
+
+/// A page with this line in the place of its date, and this header in its answer.
+fn dated(name: &str, line: &str, header: &str) -> Vec<u8> {
+    let block = format!("HTTP/1.1 200 OK\r\n{header}\r\n{name}");
+    format!(
+        "WARC/0.18\r\nWARC-Type: response\r\nWARC-Target-URI: http://{name}.example/\r\n{line}\
+         Content-Type: application/http\r\nContent-Length: {}\r\n\r\n{block}\r\n\r\n",
+        block.len()
+    )
+    .into_bytes()
+}
+
+#[test]
+fn a_page_is_kept_whatever_its_date_by_a_rule_that_is_said_and_counted() {
+    let date_header = "Date: Wed, 28 Jan 2009 17:05:56 GMT\r\n";
+    let cases = [
+        ("a", "", "", "1970-01-01T00:00:00Z", DateRule::None),
+        ("b", "WARC-Date: soon\r\n", "", "1970-01-01T00:00:00Z", DateRule::None),
+        ("c", "WARC-Date: 2008-10-294T05:21:46-0700\r\n", date_header, "2008-10-20T12:21:46Z", DateRule::DayOfYear),
+        ("d", "WARC-Date: 2008/10/20 05:21\r\n", date_header, "2008-10-20T05:21:00Z", DateRule::Repaired),
+        ("e", "WARC-Date: \r\n", date_header, "2009-01-28T17:05:56Z", DateRule::HttpDate),
+        ("f", "WARC-Date: \u{e9}\r\n", "Date: never\r\n", "2008-10-20T05:21:00Z", DateRule::Neighbour),
+        ("g", "WARC-Date: 2008-11-306T05:21:46-0700\r\n", "", "2008-11-01T12:21:46Z", DateRule::DayOfYear),
+    ];
+    let file: Vec<u8> = cases.iter().flat_map(|(name, line, header, ..)| dated(name, line, header)).collect();
+    let (fresh, report) = import(&file);
+    assert_eq!((report.stored, report.damaged, report.unusable), (7, 0, 0), "{report:?}");
+    for (name, line, _, expected, _) in cases {
+        let page = get(&fresh.store, &format!("http://{name}.example/"));
+        assert_eq!((date::format(page.fetched_at_ms).as_str(), page.body), (expected, name.into()), "{line:?}");
+    }
+    let mut expected = BTreeMap::new();
+    cases.iter().for_each(|(.., rule)| *expected.entry(*rule).or_insert(0) += 1);
+    assert_eq!(report.mended_dates, expected);
+    // Each rule is said once.
+    assert_eq!((report.warnings, report.problems.len()), (5, 5));
+    for problem in &report.problems {
+        assert_eq!(problem.kind, ProblemKind::Warning);
+        assert!(expected.keys().any(|rule| problem.what.contains(rule.name())), "{problem}");
+    }
+    let again = run(&fresh.store, &file, &ImportOptions::new());
+    assert_eq!((again.stored, again.already_there), (0, 7));
+}
+
+#[test]
+fn payload_digests_are_checked_in_every_form_and_counted() {
+    use sha1::Digest as _;
+    let base16 = |bytes: &[u8]| sha1::Sha1::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let packed = gz(b"the body");
+    let chunked = [format!("{:x}\r\n", packed.len()).as_bytes(), &packed, b"\r\n0\r\n\r\n"].concat();
+    let right = ["the body".as_bytes(), &packed, &chunked].map(|payload| format!("sha1:{}", base16(payload)));
+    let record = |name: &str, digest: Option<&str>| {
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Encoding: gzip\r\n\r\n";
+        let digest = digest.map_or(String::new(), |digest| format!("WARC-Payload-Digest: {digest}\r\n"));
+        let header = format!(
+            "WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: http://{name}.example/\r\n{digest}\
+             WARC-Date: 2020-01-01T00:00:00Z\r\nContent-Length: {}\r\n\r\n",
+            head.len() + chunked.len()
+        );
+        [header.as_bytes(), head.as_bytes(), &chunked, b"\r\n\r\n"].concat()
+    };
+    let digests = [
+        Some(right[0].as_str()),
+        Some(&right[1]),
+        Some(&right[2]),
+        None,
+        Some("sha1:VGMT4NSHA2AWVOR6EVYXQUGCNSONBWE5"),
+        Some("sha1:VGMT4NSHA2"),
+        Some("-"),
+        Some("xxh3:0011223344556677"),
+    ];
+    let file: Vec<u8> =
+        digests.iter().enumerate().flat_map(|(at, digest)| record(&format!("p{at}"), *digest)).collect();
+    let (fresh, report) = import(&file);
+    assert_eq!((report.stored, report.damaged), (8, 0), "{report:?}");
+    let digests = report.digests;
+    assert_eq!((digests.absent, digests.wrong, digests.unreadable, digests.unchecked), (1, 1, 2, 1));
+    for at in 0..8 {
+        assert_eq!(get(&fresh.store, &format!("http://p{at}.example/")).body, b"the body");
+    }
+}
+
+#[test]
+fn what_is_compressed_in_another_form_is_named_with_what_to_do() {
+    for (magic, name, command) in [
+        (&b"\xfd7zXZ\0\0\x04"[..], "xz", "xz -dc test.warc |"),
+        (b"BZh91AY&SY", "bzip2", "bzip2 -dc test.warc |"),
+        (b"\x04\x22\x4d\x18\x64\x40", "LZ4", "lz4 -dc test.warc |"),
+    ] {
+        let fresh = fresh();
+        let file = [magic, &[7; 1000]].concat();
+        let error = filemap::warc::import(&fresh.store, "test.warc", &file[..], &ImportOptions::new(), &mut |_| {});
+        let error = error.expect_err("refused");
+        assert!(matches!(error, Error::Packed { .. }), "{error}");
+        assert!(error.to_string().contains(name) && error.to_string().contains(command), "{error}");
+    }
+}

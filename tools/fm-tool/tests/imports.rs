@@ -1,0 +1,110 @@
+//! `import`, `get` and `verify` of what is not all there: revisits without their originals, dates by a rule, forms that are
+//! not read; and no store for nothing.
+
+mod harness;
+
+use std::fs;
+use std::path::PathBuf;
+
+use harness::Bench;
+
+const DIGEST: &str = "WARC-Payload-Digest: sha-256:7TWJCUEXLGWZSXBM2FF4WJVSOIEZH6XWDQU5G6NSODKEFWJCSDVQ====\r\n";
+
+fn record(kind: &str, url: &str, date: &str, block: &str) -> String {
+    format!(
+        "WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Target-URI: {url}\r\nWARC-Date: {date}\r\n{DIGEST}\
+         WARC-Profile: http://netpreserve.org/warc/1.1/revisit/identical-payload-digest\r\n\
+         Content-Type: application/http\r\nContent-Length: {}\r\n\r\n{block}\r\n\r\n",
+        block.len()
+    )
+}
+
+fn file(bench: &Bench, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+    let path = bench.path(name);
+    fs::write(&path, bytes).expect("a temporary file");
+    path
+}
+
+#[test]
+fn a_revisit_without_its_original_is_said_counted_and_resolved_later() {
+    let bench = Bench::new();
+    let url = "https://a.example/page";
+    let again = record("revisit", url, "2020-01-02T00:00:00Z", "HTTP/1.1 200 OK\r\n\r\n");
+    let first = record("response", "http://a.example/page", "2020-01-01T00:00:00Z", "HTTP/1.1 200 OK\r\n\r\nhere");
+    let (again, first) = (file(&bench, "again.warc", again), file(&bench, "first.warc", first));
+
+    bench.run("import", &[&again]).ended(0).said("1 of 1 revisit have no body").said(url);
+    let line = &bench.run("import", &[PathBuf::from("--json"), again.clone()]).ended(0).json()[0];
+    assert_eq!((&line["revisits"], &line["unresolved_revisits"]), (&1.into(), &1.into()));
+    bench.run("verify", &["--full"]).ended(0).said("1 of 1 revisit have no body");
+    let line = &bench.run("verify", &["--json"]).ended(0).json()[0];
+    assert_eq!((&line["revisits"], &line["unresolved_revisits"]), (&1.into(), &1.into()));
+
+    let got = bench.run("get", &[url]).ended(0).said("no body").said("revisit").said("sha-256:");
+    assert_eq!(got.out, b"");
+    let got = bench.run("get", &[url, "--require-body"]).ended(1).said("no body");
+    assert_eq!(got.out, b"");
+    bench.run("get", &[url, "--json"]).ended(0).said("no body");
+    bench.run("get", &[url, "--at", "2021", "--require-body"]).ended(1);
+    bench.run("get", &[url, "--headers"]).ended(0);
+
+    let ran = bench.run("import", &[&first]).ended(0);
+    assert!(!ran.words.contains("no body"), "{}", ran.words);
+    let got = bench.run("get", &[url, "--require-body"]).ended(0);
+    assert_eq!((&got.out[..], got.words.as_str()), (&b"here"[..], ""));
+    let ran = bench.run("verify", &["--full"]).ended(0);
+    assert!(!ran.words.contains("no body"), "{}", ran.words);
+}
+
+#[test]
+fn originals_of_a_later_file_count_at_the_end_of_the_import() {
+    let bench = Bench::new();
+    let again = record("revisit", "http://a.example/", "2020-01-02T00:00:00Z", "HTTP/1.1 200 OK\r\n\r\n");
+    let first = record("response", "http://a.example/", "2020-01-01T00:00:00Z", "HTTP/1.1 200 OK\r\n\r\nhere");
+    let files = [PathBuf::from("--json"), file(&bench, "1.warc", again), file(&bench, "2.warc", first)];
+    let lines = bench.run("import", &files).ended(0).json();
+    let counts: Vec<_> = lines.iter().map(|line| line["unresolved_revisits"].as_u64()).collect();
+    assert_eq!(counts, [Some(1), Some(0), Some(0)]);
+}
+
+#[test]
+fn an_import_that_takes_nothing_leaves_no_store() {
+    let info = "WARC/1.0\r\nWARC-Type: warcinfo\r\nContent-Length: 0\r\n\r\n\r\n\r\n";
+    let no_url = record("response", "not a URL", "2020-01-01T00:00:00Z", "x");
+    for (name, bytes, code) in [
+        ("empty.warc", Vec::new(), 3),
+        ("text.warc", b"no WARC file\n".to_vec(), 3),
+        ("info.warc", info.into(), 0),
+        ("no-url.warc", no_url.into(), 3),
+        ("packed.warc.xz", [&b"\xfd7zXZ\0\0\x04"[..], &[7; 100]].concat(), 2),
+        ("packed.warc.bz2", [&b"BZh91AY&SY"[..], &[7; 100]].concat(), 2),
+        ("empty.jsonl", Vec::new(), 0),
+        ("bad.jsonl", b"{}\n".to_vec(), 3),
+    ] {
+        let bench = Bench::new();
+        let ran = bench.run("import", &[file(&bench, name, bytes)]).ended(code).said("was not made");
+        assert!(!bench.store().exists(), "{name}: {}", ran.words);
+    }
+}
+
+#[test]
+fn a_file_in_another_form_is_named_with_what_to_do_and_the_others_are_taken() {
+    let bench = Bench::new();
+    let page = record("response", "http://a.example/", "2020-01-01T00:00:00Z", "HTTP/1.1 200 OK\r\n\r\nhere");
+    let packed = file(&bench, "a.warc.xz", [&b"\xfd7zXZ\0\0\x04"[..], &[7; 100]].concat());
+    let command = format!("xz -dc {} | fm-tool import", packed.display());
+    bench.run("import", &[packed, file(&bench, "b.warc", page)]).ended(2).said("compressed by xz").said(&command);
+    assert_eq!(bench.run("get", &["http://a.example/"]).ended(0).out, b"here");
+}
+
+#[test]
+fn dates_by_a_rule_and_digests_that_do_not_hold_are_said() {
+    let bench = Bench::new();
+    let page = record("response", "http://a.example/", "2008-10-294T05:21:46-0700", "HTTP/1.1 200 OK\r\n\r\nhere");
+    let path = file(&bench, "a.warc", page.replace("7TWJCUEX", "7TWJCUEA"));
+    let ran = bench.run("import", &[&path]).ended(0);
+    let ran = ran.said("2008-10-294T05:21:46-0700").said("day-of-year").said("1 date found by a rule");
+    ran.said("1 with a payload digest that is wrong");
+    let line = &bench.run("import", &[PathBuf::from("--json"), path]).ended(0).json()[0];
+    assert_eq!((&line["mended_dates"]["day-of-year"], &line["payload_digests"]["wrong"]), (&1.into(), &1.into()));
+}
