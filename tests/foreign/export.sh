@@ -74,8 +74,8 @@ done
 "$tool" dump "$store" --quiet | "$tool" load "$work/loaded.fm" --quiet
 "$tool" dump "$work/loaded.fm" --quiet | sort | cmp - "$work/expected" || fail "a dump that was loaded gives another store"
 # Answers to other requests than GET: an index with the keys of cdxj-indexer.
-"$tools/bin/python" "$here/requests.py" make "$work/requests.warc.gz"
+"$tools/bin/python" "$here/methods.py" make "$work/requests.warc.gz"
 "$tool" import "$work/requests.fm" --quiet "$work/requests.warc.gz"
 "$tool" dump "$work/requests.fm" --quiet --format warc,cdxj -o "$work/requests"
-"$tools/bin/python" "$here/requests.py" check "$work/requests"
+"$tools/bin/python" "$here/methods.py" check "$work/requests"
 echo "export: accepted by all readers, replayed byte for byte, imported to equal stores"

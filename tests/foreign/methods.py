@@ -1,7 +1,7 @@
 """Answers to other requests than GET: the index of a dump has the keys that cdxj-indexer makes of the dump's WARC files.
 
-usage: requests.py make FILE        writes a WARC file of requests and answers, with warcio
-       requests.py check FOLDER     compares NAME.cdxj with what cdxj-indexer --post-append says of NAME-*.warc*
+usage: methods.py make FILE        writes a WARC file of requests and answers, with warcio
+       methods.py check FOLDER     compares NAME.cdxj with what cdxj-indexer --post-append says of NAME-*.warc*
 
 Left out of the file is what the tools themselves have two rules for: true, false, null and whole fractions in JSON (cdxj-indexer
 1.5: True, None, 44.0; pywb 2.10, which looks pages up, and this store: true, null, 44), and empty bodies of no known type.
@@ -47,7 +47,7 @@ def make(path):
             content = io.BytesIO(f"{method} {nth}".encode())
             response = writer.create_warc_record(url, "response", content, http_headers=answer, warc_headers_dict=date)
             headers = [("Content-Length", str(len(body)))] + ([("Content-Type", mime)] if mime else [])
-            head = StatusAndHeaders("/ HTTP/1.1", headers, protocol=method, is_http_request=True)
+            head = StatusAndHeaders(f"{method} / HTTP/1.1", headers, is_http_request=True)
             request = writer.create_warc_record(url, "request", io.BytesIO(body), http_headers=head, warc_headers_dict=date)
             pair = [response, request]
             if nth % 2:
