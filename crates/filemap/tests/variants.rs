@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use filemap::dump::{DumpOptions, Format, jsonl};
+use filemap::erase::{EraseOrder, Target};
 use filemap::warc::ImportOptions;
 use filemap::{Options, Page, PageStore, RecordKind, Variant};
 use samples::{Fresh, fresh, run};
@@ -158,6 +159,32 @@ fn a_variant_that_does_not_fit_behind_its_url_is_an_error_of_that_page_and_found
     assert!(store.variant_history(&long, &variant).expect("readable").is_empty());
     assert!(!store.remove_variant(&long, &variant).expect("writable"));
     assert_eq!(store.engine().keys().count(), 0, "nor is a mark left");
+}
+
+#[test]
+fn erasing_a_time_takes_the_variants_of_that_time_and_the_mark_with_the_last_one() {
+    let Fresh { store, dir: _dir } = fresh();
+    let day = 86_400_000;
+    let put =
+        |variant: &str, time_ms: i64| store.put_page(&page(Some(post(variant)), time_ms, "a secret of some length"));
+    put("before", 10 * day - 1).expect("it fits");
+    put("within", 10 * day + 1).expect("it fits");
+    let (target, reason) = (Target::Url(URL.into()), "asked for".to_owned());
+    let (from_ms, to_ms) = (Some(10 * day), Some(11 * day));
+    let mut order = EraseOrder { target, from_ms, to_ms, reason, hashed: false };
+    assert!(store.erase(&order, &mut |_| ControlFlow::Continue(())).expect("writable").is_complete());
+    let left = || store.variants(URL).expect("readable").map(|found| found.expect("whole").1).collect::<Vec<_>>();
+    assert_eq!(left(), [post("before")], "and the mark, by which it is found");
+    assert!(put("within", 10 * day + 1).expect_err("refused").refused_by().is_some());
+    // A mark whose time the rule names is no page of that time.
+    put("another", 10 * day - 2).expect("another time");
+    put("late", 10 * day - 1 + day).expect_err("refused");
+    assert_eq!(left().len(), 2);
+    order.from_ms = Some(9 * day);
+    assert!(store.erase(&order, &mut |_| ControlFlow::Continue(())).expect("writable").is_complete());
+    assert_eq!(store.engine().keys().count(), 0, "no mark is left of a URL of which nothing is");
+    put("within", 9 * day).expect_err("refused");
+    assert_eq!(store.engine().keys().count(), 0, "nor does a refused page leave one");
 }
 
 /// A store made of a dump, by its WARC files or by its lines.

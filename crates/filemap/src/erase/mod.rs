@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::key;
 use crate::store::PageStore;
 use proof::Needles;
-use rule::salt_of;
+use rule::{Matcher, salt_of};
 
 /// A rule of a store, as people read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -235,7 +235,12 @@ impl PageStore {
         let (rules, digests) = (Arc::clone(set), Arc::clone(&by_digest));
         let is_key = move |key: &[u8]| rules.matchers().any(|m| m.is_about(key::url(key))) || digests.contains_key(key);
         let rules = Arc::clone(set);
+        let marked = self.variants_that_stay(set)?;
         let is_version = move |key: &[u8], version: Version| {
+            if key::is_mark(key) {
+                let url = key::url(key);
+                return rules.matchers().any(|m| m.is_about(url)) && !marked.contains(url);
+            }
             rules.refuses(key, version.time_ms).is_some()
                 || by_digest.get(key).is_some_and(|sequences| sequences.contains(&version.sequence))
         };
@@ -244,6 +249,25 @@ impl PageStore {
         let erasure = Erasure { keys: Arc::new(is_key), versions: Arc::new(is_version), groups: Arc::new(is_group) };
         let needles = self.needles(&erasure)?;
         Ok((erasure, needles))
+    }
+
+    /// The URLs of which a variant stays although rules are about them, of other times: so does its mark.
+    fn variants_that_stay(&self, set: &Arc<RuleSet>) -> Result<HashSet<Vec<u8>>> {
+        let mut stay = HashSet::new();
+        if set.matchers().all(Matcher::is_of_all_times) {
+            return Ok(stay);
+        }
+        let rules = Arc::clone(set);
+        let is_about = move |key: &[u8]| rules.matchers().any(|m| m.is_about(key::url(key)));
+        for key in self.engine().keys_where(move |key| key::is_variant(key) && is_about(key)) {
+            // What cannot be read is counted by the engine; a mark too many costs a pass over the keys.
+            let Ok(key) = key else { continue };
+            let goes = |version: &Version| set.refuses(&key, version.time_ms).is_some();
+            if self.engine().versions_of(&key).map_or(true, |versions| !versions.iter().all(goes)) {
+                stay.insert(key::url(&key).to_vec());
+            }
+        }
+        Ok(stay)
     }
 
     /// The versions whose bodies have a digest that a rule names: the sequences, by key.

@@ -76,7 +76,10 @@ impl RuleSet {
 impl Admission for RuleSet {
     fn refuses(&self, key: &[u8], time_ms: i64) -> Option<u32> {
         let url = key::url(key);
-        self.rules.iter().find(|(_, m)| m.includes(time_ms) && m.is_about(url)).map(|(id, _)| *id)
+        // The mark of variants has no time of its own: variants of other times need it.
+        let is_mark = key::is_mark(key);
+        let includes = |m: &Matcher| if is_mark { m.is_of_all_times() } else { m.includes(time_ms) };
+        self.rules.iter().find(|(_, m)| includes(m) && m.is_about(url)).map(|(id, _)| *id)
     }
 
     fn wants_bodies(&self) -> bool {

@@ -6,7 +6,7 @@
 use std::io::{self, Read, Write};
 use std::sync::{Arc, PoisonError};
 
-use filemap_core::{Head, Put, Record, Version};
+use filemap_core::{Admission, Head, Put, Record, Version};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::PageStore;
@@ -114,7 +114,10 @@ impl PageStore {
     pub(crate) fn put_parts(&self, page: &Page, body: BodySource<'_>) -> Result<Put> {
         let key = self.key_of_page(page)?;
         let encoded = meta::encode(page, key::url(&key))?;
-        if page.variant.is_some() && key.len() <= filemap_core::MAX_KEY_BYTES {
+        // Of what is refused, no mark is left either.
+        let is_refused =
+            || self.rule_set.read().unwrap_or_else(PoisonError::into_inner).refuses(&key, page.fetched_at_ms);
+        if page.variant.is_some() && key.len() <= filemap_core::MAX_KEY_BYTES && is_refused().is_none() {
             self.mark_variants(key::url(&key), page.fetched_at_ms)?;
         }
         let record = Record { key: &key, meta: &encoded.meta, body: &[], time_ms: page.fetched_at_ms };
