@@ -164,8 +164,8 @@ pub trait File: Send + Sync + Debug {
     fn map(&self, offset: u64, len: usize) -> io::Result<Arc<dyn Map>>;
 
     /// Maps a range for storing too: what is stored is in the file at once, may reach the device at any time and in any
-    /// order, and is durable after [`File::sync`]. The range must lie within the file, and the file must have its space
-    /// (written, not sparse): a store that finds the device full ends the process.
+    /// order, and is durable after [`File::sync`]. The range must lie within the file, but for the rest of its last word (which stays
+    /// out of the file), and the file must have its space (written, not sparse): a store that finds the device full ends the process.
     fn map_writable(&self, _offset: u64, _len: usize) -> io::Result<Arc<dyn Map>> {
         Err(io::ErrorKind::Unsupported.into())
     }

@@ -140,14 +140,15 @@ fn records_that_cannot_be_kept_are_told_and_the_rest_imported() {
     ];
     let fresh = fresh();
     let report = run(&fresh.store, &file.concat(), &ImportOptions::new());
-    assert_eq!((report.stored, report.unusable, report.damaged), (2, 4, 0), "{report:?}");
+    assert_eq!((report.stored, report.unusable, report.damaged), (3, 3, 0), "{report:?}");
+    assert!(fresh.store.contains("http://example.com/%E9atin").expect("readable"), "bytes stand as they are, escaped");
     let kinds: Vec<ProblemKind> = report.problems.iter().map(|problem| problem.kind).collect();
     let unusable = ProblemKind::Unusable;
     // A date that is none costs no page.
-    assert_eq!(kinds, [unusable, unusable, ProblemKind::Warning, unusable, unusable]);
+    assert_eq!(kinds, [unusable, unusable, ProblemKind::Warning, unusable]);
     let offsets: Vec<u64> = report.problems.iter().map(|problem| problem.place.offset).collect();
     let mut expected = vec![0u64];
-    for record in &file[..4] {
+    for record in &file[..3] {
         expected.push(expected[expected.len() - 1] + record.len() as u64);
     }
     assert_eq!(offsets, expected);

@@ -180,8 +180,10 @@ pub(crate) fn read_header(file: &dyn File, name: &str, magic: [u8; 8]) -> Result
     if bytes[..8] != magic {
         return Err(Error::corrupt(name, 0, "this is no such file of a frontier"));
     }
+    let crc = crc32fast::hash(&bytes[..HEADER_BYTES - 4]);
     let found = u16::from_le_bytes(array(&bytes, 8));
-    if found > VERSION {
+    // A flipped bit of the version is damage.
+    if found > VERSION && u32::from_le_bytes(array(&bytes, HEADER_BYTES - 4)) == crc {
         return Err(Error::NewerFormat { file: name.to_owned(), found, supported: VERSION });
     }
     let (id, number) = (array(&bytes, 16), u64::from_le_bytes(array(&bytes, 32)));

@@ -137,6 +137,19 @@ pub(crate) fn read_exact(file: &dyn File, name: &str, buf: &mut [u8], offset: u6
     Ok(())
 }
 
+/// Refuses a file of a newer format. Call it once the checksum over the version is known to be right: a flipped bit of the version is
+/// damage. Magic (bytes 0 to 7), version (8, 9) and the header's checksum keep their places in all versions.
+///
+/// # Errors
+/// `NewerFormat`.
+pub(crate) fn check_version(name: &str, header: &[u8], supported: u16) -> Result<()> {
+    let found = u16::from_le_bytes(array(header, 8));
+    if found > supported {
+        return Err(Error::NewerFormat { file: name.to_owned(), found, supported });
+    }
+    Ok(())
+}
+
 /// Sixteen random bytes: which set a file belongs to.
 ///
 /// # Errors

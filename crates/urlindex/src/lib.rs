@@ -26,6 +26,7 @@
 //! | set | errs | bytes per URL | kept |
 //! |---|---|---|---|
 //! | [`Md5Bitmap`] | as its slots fill | 2^n / 8 in all | in a mapped file of bare words |
+//! | [`HashBitmap`] | as its slots fill, by k functions of old | chosen | in a mapped file of bare bits |
 //! | [`BloomFilter`] | at the rate that is chosen, for a number of URLs that is known | 1.2 to 5 | in memory, or a file written by `sync` |
 //! | [`GrowingFilter`] | at the rate that is chosen, for any number | 1.5 to 6 | in memory, or a file written by `sync` |
 //! | [`DiskUrlSet`] | as two hashes of 80 bits fall together | 0 to 16 in memory, 6.7 to 8 on disk | on disk |
@@ -52,9 +53,9 @@ mod stored;
 mod tier;
 mod trie;
 
-pub use bitmap::{Md5Bitmap, md5_slot};
+pub use bitmap::{HashBitmap, Md5Bitmap, SlotHash, md5_slot};
 pub use bloom::growing::GrowingFilter;
-pub use bloom::hash::{HashFamily, ap, bkdr, djb};
+pub use bloom::hash::{HashFamily, ap, bkdr, djb, djb0};
 pub use bloom::shape::Layout;
 pub use bloom::{BloomFilter, BloomOptions};
 pub use canonical::{
@@ -63,6 +64,7 @@ pub use canonical::{
 };
 pub use content::ContentSeen;
 pub use disk::{Answers, DiskOptions, DiskStats, DiskUrlSet, Fingerprint, FingerprintBits, Fingerprints, UrlBatch};
+pub use encoding_rs::{Encoding, UTF_8};
 pub use error::{Error, Result};
 pub use seen::{SeenSet, SeenStats, Verdict};
 pub use stored::{AnySet, Merged, NewSet, SetKind, StoredSet};

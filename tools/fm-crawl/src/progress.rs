@@ -3,7 +3,7 @@
 //! Nothing here may end a crawl: a line or a file that cannot be written is left out.
 
 use std::fs;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use frontier::Frontier;
@@ -107,7 +107,9 @@ impl Progress {
             "frontier": numbers(frontier),
         });
         let (path, new) = (self.folder.join(NAME), self.folder.join("status.json.new"));
-        let _ = fs::write(&new, value.to_string()).and_then(|()| fs::rename(&new, &path));
+        let written =
+            terminal::sink::create_anew(&new).and_then(|mut file| file.write_all(value.to_string().as_bytes()));
+        let _ = written.and_then(|()| fs::rename(&new, &path));
     }
 
     /// Takes the line away.

@@ -146,7 +146,7 @@ impl Folder {
     /// The system's.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), Failure> {
         let (path, new) = (self.join(name), self.join(&format!("{name}.new")));
-        let written = fs::File::create(&new).and_then(|mut file| {
+        let written = terminal::sink::create_anew(&new).and_then(|mut file| {
             file.write_all(bytes)?;
             file.sync_all()
         });

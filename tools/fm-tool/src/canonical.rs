@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use urlindex::{Canonicalizer, CrawlRules, Exact, Explanation, Rule, RuleSet, Whatwg};
+use urlindex::{Canonicalizer, CrawlRules, Encoding, Exact, Explanation, Rule, RuleSet, Whatwg};
 
 /// The presets, and the rules of those that have any.
 const PRESETS: [(&str, RuleSet); 3] = [("whatwg", RuleSet::WHATWG), ("crawl", RuleSet::CRAWL), ("surt", RuleSet::SURT)];
@@ -51,6 +51,13 @@ impl Canonical {
         }
     }
 
+    /// What becomes of a link of a page of this encoding, step by step.
+    pub fn explain_in_page(&self, base: Option<&[u8]>, link: &[u8], encoding: &'static Encoding) -> Explanation {
+        let none = CrawlRules::new(RuleSet::WHATWG.without(Rule::Fragment).without(Rule::DefaultPort));
+        let rules = if let Canonical::Rules(rules) = self { rules } else { &none };
+        rules.explain_in_page(base, link, encoding)
+    }
+
     /// What becomes of a URL, step by step.
     pub fn explain(&self, url: &[u8]) -> Explanation {
         match self {
@@ -67,7 +74,12 @@ fn no_rule(name: &str) -> String {
 
 /// The words for a canonicaliser.
 pub fn words(canonicalizer: &dyn Canonicalizer) -> String {
-    let rules = (canonicalizer.name() == "rules").then(|| RuleSet::from_bits(canonicalizer.version())).flatten();
+    let rules = match (canonicalizer.name(), canonicalizer.version()) {
+        ("rules", bits) => RuleSet::from_bits(bits),
+        ("crawl", 1) => Some(RuleSet::CRAWL_1),
+        ("surt", 1) => Some(RuleSet::SURT_1),
+        _ => None,
+    };
     let Some(rules) = rules else { return canonicalizer.name().to_owned() };
     let differences = |base: RuleSet| -> Vec<String> {
         let switched = Rule::ALL.into_iter().filter(|rule| rules.has(*rule) != base.has(*rule));
@@ -91,6 +103,9 @@ mod tests {
             assert_eq!(words(&*canonicalizer), text);
             assert!(urlindex::named(canonicalizer.name(), canonicalizer.version()).is_some(), "{text}");
         }
+        let old = urlindex::named("crawl", 1).expect("known");
+        let again = Canonical::parse(&words(&*old)).expect("parsed").canonicalizer();
+        assert_eq!((again.name(), again.version()), ("crawl", 1), "{}", words(&*old));
         let whatwg = Canonical::parse("crawl,-www,+www,-www").unwrap().canonicalizer();
         assert_eq!(words(&*whatwg), "crawl");
     }

@@ -8,6 +8,7 @@ mod address;
 mod amount;
 mod canonical;
 mod cli;
+mod disk;
 mod hosts;
 mod interrupt;
 mod json;

@@ -12,7 +12,7 @@ use urlindex::{Canonicalizer, Exact, Whatwg};
 
 use crate::cli::Shared;
 use crate::outcome::Failure;
-use crate::words;
+use crate::{quantity, words};
 
 /// The engine of a store, for what does not concern pages.
 pub fn engine_to_read(path: &Path, shared: &Shared) -> Result<Store, Failure> {
@@ -40,12 +40,21 @@ pub fn options_like(store: &Store, shared: &Shared) -> Options {
     options(shared).canonicalizer(&made_with.name, made_with.version)
 }
 
-/// A store to fill, made if it is absent; its keys are the URLs' exact bytes if so asked.
-pub fn to_fill(path: &Path, exact_urls: bool, shared: &Shared) -> Result<PageStore, Failure> {
-    Ok(fill(path, exact_urls, shared)?)
+/// How much of the file system is to stay free.
+#[derive(clap::Args)]
+pub struct FreeArg {
+    /// Stop when the file system has less than this free: reading, removing and compacting need some room [default: 256MiB]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
+    pub min_free: Option<u64>,
 }
 
-fn fill(path: &Path, exact_urls: bool, shared: &Shared) -> filemap::Result<PageStore> {
+/// A store to fill, made if it is absent; its keys are the URLs' exact bytes if so asked.
+pub fn to_fill(path: &Path, exact_urls: bool, free: &FreeArg, shared: &Shared) -> Result<PageStore, Failure> {
+    Ok(fill(path, exact_urls, free, shared)?)
+}
+
+fn fill(path: &Path, exact_urls: bool, free: &FreeArg, shared: &Shared) -> filemap::Result<PageStore> {
+    let options = |shared| free.min_free.into_iter().fold(options(shared), Options::free_space_floor);
     if !exact_urls {
         return PageStore::open_or_create(path, options(shared));
     }
@@ -61,20 +70,21 @@ fn fill(path: &Path, exact_urls: bool, shared: &Shared) -> filemap::Result<PageS
 pub struct ToFill<'a> {
     path: &'a Path,
     exact_urls: bool,
+    free: &'a FreeArg,
     shared: &'a Shared,
     store: Option<PageStore>,
 }
 
 impl<'a> ToFill<'a> {
     /// Opens the store if it is there.
-    pub fn open(path: &'a Path, exact_urls: bool, shared: &'a Shared) -> Result<Self, Failure> {
+    pub fn open(path: &'a Path, exact_urls: bool, free: &'a FreeArg, shared: &'a Shared) -> Result<Self, Failure> {
         // Anything but an empty place is opened at once, or refused at once.
         let is_empty = match std::fs::read_dir(path) {
             Ok(mut entries) => entries.next().is_none(),
             Err(error) => error.kind() == std::io::ErrorKind::NotFound,
         };
-        let store = if is_empty { None } else { Some(to_fill(path, exact_urls, shared)?) };
-        Ok(Self { path, exact_urls, shared, store })
+        let store = if is_empty { None } else { Some(to_fill(path, exact_urls, free, shared)?) };
+        Ok(Self { path, exact_urls, free, shared, store })
     }
 
     /// The store, made if it is absent, for a page of this URL.
@@ -86,7 +96,7 @@ impl<'a> ToFill<'a> {
         if let Err(source) = rule.canonicalize(url) {
             return Err(filemap::Error::Url { url: String::from_utf8_lossy(url).into_owned(), source });
         }
-        let store = fill(self.path, self.exact_urls, self.shared)?;
+        let store = fill(self.path, self.exact_urls, self.free, self.shared)?;
         Ok(self.store.insert(store).clone())
     }
 

@@ -32,6 +32,8 @@ pub enum Failure {
     Usage(String),
     /// The system or the store refused.
     Io(String),
+    /// The file system has no room.
+    Full(String),
     /// Bytes on disk are not what was written.
     Damage(String),
     /// Another process writes the store.
@@ -50,7 +52,7 @@ impl Failure {
     pub fn code(&self) -> u8 {
         match self {
             Self::PipeClosed => 0,
-            Self::Usage(_) | Self::Io(_) => 2,
+            Self::Usage(_) | Self::Io(_) | Self::Full(_) => 2,
             Self::Damage(_) => 3,
             Self::Locked(_) => 4,
         }
@@ -89,7 +91,9 @@ impl Outcome {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(words) | Self::Io(words) | Self::Damage(words) | Self::Locked(words) => f.write_str(words),
+            Self::Usage(words) | Self::Io(words) | Self::Full(words) | Self::Damage(words) | Self::Locked(words) => {
+                f.write_str(words)
+            }
             Self::PipeClosed => f.write_str("the reader of the output closed it"),
         }
     }
@@ -101,9 +105,19 @@ impl From<filemap_core::Error> for Failure {
         match error {
             filemap_core::Error::Corrupt { .. } => Self::Damage(words),
             filemap_core::Error::Locked { .. } => Self::Locked(words),
+            filemap_core::Error::NoSpace { free_bytes, floor_bytes } => {
+                let (free, floor) = (words::size(free_bytes), words::size(floor_bytes));
+                Self::Full(format!("only {free} are free, and {floor} are to stay free (--min-free)"))
+            }
+            filemap_core::Error::Io { source, .. } if is_full(&source) => Self::Full(words),
             _ => Self::Io(words),
         }
     }
+}
+
+/// Whether the system had no room.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 impl From<filemap::Error> for Failure {

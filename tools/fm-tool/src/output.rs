@@ -17,7 +17,7 @@ use tempfile::NamedTempFile;
 use crate::interrupt;
 use crate::outcome::Failure;
 use crate::target;
-use terminal::plain;
+use terminal::{plain, sink};
 
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -46,15 +46,16 @@ impl Output {
             return Ok(Self::stdout(json));
         }
         let failed = |error: io::Error| Failure::io("create", path, &error);
-        // A link is written through, and may lead into a store.
+        // A link in a folder's place may lead into a store.
         let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let folder = target::folder_of(&target);
         target::refuse_store(folder)?;
+        sink::refuse_link(path).map_err(failed)?;
         let name = path.display().to_string();
         let there = fs::metadata(&target).ok();
         if there.as_ref().is_some_and(|there| !there.is_file()) {
             // A device or a pipe; of a folder the system says that it is one.
-            let file = OpenOptions::new().write(true).open(&target).map_err(failed)?;
+            let file = sink::open(&target, OpenOptions::new().write(true)).map_err(failed)?;
             return Ok(Self::to(Box::new(file), name, json));
         }
         let permissions = there.map_or_else(|| Permissions::from_mode(0o666), |there| there.permissions());

@@ -90,6 +90,7 @@ pub fn failure(path: &Path, error: Error) -> Failure {
         _ => match Failure::from(error) {
             Failure::Usage(words) => Failure::Usage(format!("{shown}: {words}")),
             Failure::Io(words) => Failure::Io(format!("{shown}: {words}")),
+            Failure::Full(words) => Failure::Full(format!("{shown}: {words}")),
             Failure::Damage(words) => Failure::Damage(format!("{shown}: {words}")),
             Failure::Locked(words) => Failure::Locked(format!("{shown}: {words}")),
             Failure::PipeClosed => Failure::PipeClosed,

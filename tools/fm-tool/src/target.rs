@@ -9,6 +9,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use filemap::dump::{OutputFile, Target};
+use terminal::sink;
 
 use crate::outcome::Failure;
 
@@ -29,6 +30,7 @@ impl Folder {
     /// are removed.
     pub fn open(path: &Path, stem: &str, overwrite: bool) -> Result<Folder, Failure> {
         refuse_store(path)?;
+        refuse_link(path)?;
         fs::create_dir_all(path).map_err(|error| Failure::io("create", path, &error))?;
         let entries = fs::read_dir(path).map_err(|error| Failure::io("list", path, &error))?;
         for entry in entries {
@@ -55,6 +57,7 @@ impl Folder {
     pub fn file(path: &Path, overwrite: bool) -> Result<Folder, Failure> {
         let folder = folder_of(path);
         refuse_store(folder)?;
+        refuse_link(path)?;
         let name = path.file_name().and_then(|name| name.to_str());
         let Some(name) = name.filter(|_| !path.is_dir()) else {
             return Err(Failure::Usage(format!("{} is no name for a file", path.display())));
@@ -81,6 +84,11 @@ fn opened(path: &Path) -> PathBuf {
 /// The folder in which `path` is to be: this one for a bare name.
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Refuses a symbolic link for a place to write to ([`terminal::sink`]).
+pub fn refuse_link(path: &Path) -> Result<(), Failure> {
+    sink::refuse_link(path).map_err(|error| Failure::io("write to", path, &error))
 }
 
 /// Refuses a folder that is a store's, or lies in one: a store's files are its own.
@@ -116,8 +124,11 @@ impl Target for Folder {
         let path = self.path.join(self.only.as_deref().unwrap_or(name));
         let open = opened(&path);
         let mut options = OpenOptions::new();
-        let options = options.write(true).create_new(!self.overwrite).create(true).truncate(self.overwrite);
-        let file = options.open(&open).map_err(|error| named(&open, error))?;
+        let file = match self.overwrite {
+            true => sink::create_anew(&open),
+            false => options.write(true).create_new(true).open(&open),
+        };
+        let file = file.map_err(|error| named(&open, error))?;
         Ok(Box::new(WholeFile {
             out: BufWriter::with_capacity(BUFFER_BYTES, file),
             open,
@@ -197,7 +208,8 @@ impl Stream {
 
     /// What is at `path` and is no ordinary file: a pipe, a device.
     pub fn device(path: &Path) -> Result<Stream, Failure> {
-        let file = OpenOptions::new().write(true).open(path).map_err(|error| Failure::io("open", path, &error))?;
+        let file = sink::open(path, OpenOptions::new().write(true));
+        let file = file.map_err(|error| Failure::io("open", path, &error))?;
         Ok(Stream { out: Some(Box::new(file)), name: path.display().to_string() })
     }
 }

@@ -261,6 +261,40 @@ fn output_is_not_written_over_a_stores_own_files() {
 }
 
 #[test]
+fn no_output_goes_through_a_symbolic_link() {
+    let bench = Bench::new();
+    bench.run("import", &[&warc("example.warc.gz")]).ended(0);
+    let (victim, folder) = (bench.path("victim"), bench.path("folder"));
+    fs::write(&victim, "precious").unwrap();
+    fs::create_dir(&folder).unwrap();
+    let links = ["to_file", "to_nowhere", "to_null", "to_folder"].map(|name| bench.path(name));
+    let ends = [victim.clone(), bench.path("absent"), "/dev/null".into(), folder.clone()];
+    links.iter().zip(&ends).for_each(|(link, end)| std::os::unix::fs::symlink(end, link).unwrap());
+    let url = "http://example.com/";
+    for link in links.iter().map(|link| link.to_str().unwrap()) {
+        bench.run("get", &[url, "-o", link]).ended(2).said("symbolic link");
+        bench.run("dump", &["-o", link, "--overwrite"]).ended(2).said("symbolic link");
+        bench.run("dump", &["-o", link, "--format", "warc"]).ended(2);
+        bench.run("backup", &[link]).ended(2).said("symbolic link");
+        bench.run("copy", &[link]).ended(2).said("symbolic link");
+        bench.run("copy", &[link, "--compact"]).ended(2).said("symbolic link");
+        bench.run("repair", &[link]).ended(2).said("symbolic link");
+        run(tool().args(["man", link])).ended(2).said("symbolic link");
+    }
+    // Nor through what was put where a dump begins.
+    std::os::unix::fs::symlink(&victim, bench.path("dump.jsonl.open")).unwrap();
+    bench.run("dump", &["-o", bench.path("dump.jsonl").to_str().unwrap(), "--overwrite"]).ended(0);
+    assert_eq!(fs::read(&victim).unwrap(), b"precious");
+    assert!(!bench.path("absent").exists() && fs::read_dir(&folder).unwrap().next().is_none());
+    assert!(links.iter().all(|link| link.is_symlink()));
+    // The system's own are no traps.
+    let page = bench.run("get", &[url]).ended(0).out;
+    for own in ["/dev/stdout", "/proc/self/fd/1", "/dev/fd/1"] {
+        assert_eq!(bench.run("get", &[url, "-o", own]).ended(0).out, page, "{own}");
+    }
+}
+
+#[test]
 fn a_file_is_replaced_by_a_whole_page_or_not_at_all() {
     let bench = Bench::new();
     bench.run("import", &[&warc("example.warc.gz")]).ended(0);

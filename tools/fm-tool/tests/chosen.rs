@@ -37,6 +37,47 @@ fn pages_and_versions_are_counted_as_they_are_listed() {
 }
 
 #[test]
+fn pages_are_listed_and_counted_from_a_time_on_and_up_to_a_number() {
+    let bench = several();
+    let rows = bench.run("ls", &["--long", "--json"]).ended(0).json();
+    let time = |row: &Value| row["time"].as_str().unwrap().to_owned();
+    let mut times: Vec<String> = rows.iter().map(time).collect();
+    times.sort();
+    let since = &times[times.len() / 2];
+    let expected = times.iter().filter(|time| *time >= since).count();
+    assert!(expected > 5 && expected < rows.len(), "{expected} of {}", rows.len());
+    for extra in [&[][..], &["--host", HOST], &["--prefix", "http://"]] {
+        let args = [extra, &["--since", since]].concat();
+        let listed = lines(&bench, "ls", &args);
+        assert_eq!(lines(&bench, "count", &args), [listed.len().to_string()], "{args:?}");
+        assert_eq!(lines(&bench, "ls", &[&args[..], &["--long"]].concat()).len(), listed.len());
+        assert_eq!(lines(&bench, "ls", &[&args[..], &["--limit", "2"]].concat()).len(), listed.len().min(2));
+        if extra.is_empty() {
+            assert_eq!(listed.len(), expected);
+        }
+    }
+    assert_eq!(lines(&bench, "count", &["--limit", "7"]), ["7"]);
+    assert_eq!(lines(&bench, "ls", &["--limit", "0"]), [""; 0]);
+    assert_eq!(lines(&bench, "count", &["--since", "2999-01-01"]), ["0"]);
+}
+
+#[test]
+fn a_version_is_printed_by_its_number() {
+    let bench = several();
+    let versions = bench.run("history", &[ARCHIVE, "--json"]).ended(0).json();
+    assert!(versions.len() > 1);
+    for version in &versions {
+        let number = version["sequence"].to_string();
+        let page = bench.run("get", &[ARCHIVE, "--version", &number, "--json"]).ended(0).json();
+        assert_eq!(page[0]["time"], version["time"]);
+        let body = bench.run("get", &[ARCHIVE, "--version", &number]).ended(0).out;
+        assert_eq!(body.len() as u64, version["body_bytes"].as_u64().unwrap());
+    }
+    bench.run("get", &[ARCHIVE, "--version", "999999"]).ended(1).said("no version 999999");
+    bench.run("get", &[ARCHIVE, "--version", "1", "--at", "2020"]).ended(2);
+}
+
+#[test]
 fn hosts_are_ranked_with_the_sums_of_their_pages_and_the_log_is_all_of_them() {
     let bench = several();
     let rows = bench.run("top", &["--json"]).ended(0).json();

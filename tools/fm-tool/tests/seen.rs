@@ -13,12 +13,13 @@ use harness::{Bench, Ran, run, tool};
 use serde_json::Value;
 
 /// The kinds, each with what it needs.
-const KINDS: [(&str, &[&str]); 5] = [
+const KINDS: [(&str, &[&str]); 6] = [
     ("md5-bitmap", &["--bits", "27"]),
     ("bloom", &["--urls", "10000", "--rate", "1e-9"]),
     ("growing", &["--rate", "1e-9"]),
     ("trie", &[]),
     ("disk", &["--seed", "7"]),
+    ("hash-bitmap", &["--functions", "bkdr,ap", "--slots", "134217689"]),
 ];
 
 /// What a set of this kind answers of a URL that it has.
@@ -133,10 +134,10 @@ fn lines_of_every_sort_are_answered_or_told() {
         input.push(b'\n');
     }
     input.extend(b"http://z.example/");
-    let ran = fed("add", &set, &[], &input).ended(2).said("65535").said("byte 17").said("9 lines: 3 new, 6 invalid");
+    let ran = fed("add", &set, &[], &input).ended(2).said("65535").said("9 lines: 4 new, 5 invalid");
     let answers: Vec<&[u8]> = ran.out.split(|byte| *byte == b'\n').collect();
     let expected: [&[u8]; 4] =
-        [b"new\thttp://a.example/", b"invalid\tnonsense", b"invalid\thttp://a.example/\xff", b"invalid\t "];
+        [b"new\thttp://a.example/", b"invalid\tnonsense", b"new\thttp://a.example/\xff", b"invalid\t "];
     assert_eq!(answers[..4], expected);
     assert_eq!(answers[4].len(), "new\t".len() + 65_535);
     assert_eq!((answers[5].len(), answers[6].len()), ("invalid\t".len() + 65_535, "invalid\t".len() + 65_535));
@@ -145,7 +146,7 @@ fn lines_of_every_sort_are_answered_or_told() {
 
     let json = fed("check", &set, &["--json"], b"nonsense\nhttp://a.example/\xff\nhttp://z.example/\n").ended(2).json();
     assert_eq!((&json[0]["verdict"], json[0]["why"].is_string()), (&"invalid".into(), true));
-    assert!(json[1]["url_base64"].is_string() && json[1]["verdict"] == "invalid");
+    assert!(json[1]["url_base64"].is_string() && json[1]["verdict"] == "seen");
     assert_eq!(json[2], serde_json::json!({ "url": "http://z.example/", "verdict": "seen" }));
 
     let bad: Vec<u8> = (0..50).flat_map(|i| format!("nonsense {i}\n").into_bytes()).collect();
@@ -265,7 +266,7 @@ fn a_url_is_forgotten_where_that_is_possible() {
         fed("add", &set, &["-q"], &urls(0..100)).ended(0);
         let gone = ["HTTP://host1.example:80/page/1", "http://host2.example/page/2"];
         let forgotten = seen_run("forget", &set, &gone);
-        if ["md5-bitmap", "growing"].contains(&kind) {
+        if ["md5-bitmap", "hash-bitmap", "growing"].contains(&kind) {
             forgotten.ended(2).said("that of others too");
             assert_eq!(fed("check", &set, &["-n"], &urls(0..100)).ended(0).out, b"", "{kind}");
             continue;
@@ -319,6 +320,134 @@ fn a_set_is_taken_up_as_what_it_is_or_not_at_all() {
     seen_run("create", &bitmap, &["--kind", "md5-bitmap", "--adopt"]).ended(2).said("`crawl`");
     seen_run("create", &bitmap, &["--kind", "md5-bitmap", "--adopt", "--canonical", "crawl"]).ended(0);
     assert_eq!(fed("check", &bitmap, &["-n"], b"http://a.example/?utm_source=y\n").ended(0).out, b"");
+}
+
+/// A filter as C programs write it: k functions, each modulo the number of bits, into an array of chars.
+const WRITER: &str = r#"
+#include <stdio.h>
+#include <string.h>
+#define SLOTS 1000003
+static unsigned char bits[SLOTS / 8 + 1];
+static unsigned bkdr(const char *s) { unsigned h = 0; while (*s) h = h * 13131 + *s++; return h & 0x7FFFFFFF; }
+static unsigned ap(const char *s) {
+    unsigned h = 0; int i;
+    for (i = 0; *s; i++) h ^= (i & 1) == 0 ? (h << 7) ^ *s++ ^ (h >> 3) : ~((h << 11) ^ *s++ ^ (h >> 5));
+    return h & 0x7FFFFFFF;
+}
+static unsigned djb(const char *s) { unsigned h = 5381; while (*s) h += (h << 5) + *s++; return h & 0x7FFFFFFF; }
+static void set(unsigned h) { h %= SLOTS; bits[h / 8] |= 1 << (h % 8); }
+int main(void) {
+    char url[4096];
+    while (fgets(url, sizeof url, stdin)) { url[strcspn(url, "\n")] = 0; set(bkdr(url)); set(ap(url)); set(djb(url)); }
+    return fwrite(bits, 1, sizeof bits, stdout) != sizeof bits;
+}
+"#;
+
+/// The bits of [`WRITER`]: by the C program itself, where there is a compiler, which must agree with the functions here.
+fn written_in_c(bench: &Bench, urls: &[u8]) -> Vec<u8> {
+    let mut bits = vec![0u8; 1_000_003 / 8 + 1];
+    for url in urls.split(|byte| *byte == b'\n').filter(|url| !url.is_empty()) {
+        for value in [urlindex::bkdr(url), urlindex::ap(url), urlindex::djb(url)] {
+            let slot = value as usize % 1_000_003;
+            bits[slot / 8] |= 1 << (slot % 8);
+        }
+    }
+    let (source, program) = (bench.path("writer.c"), bench.path("writer"));
+    fs::write(&source, WRITER).unwrap();
+    let compiled = Command::new("cc").arg("-fsigned-char").arg("-o").arg(&program).arg(&source).status();
+    if compiled.is_ok_and(|status| status.success()) {
+        let list = bench.path("list");
+        fs::write(&list, urls).unwrap();
+        let output = Command::new(&program).stdin(fs::File::open(&list).unwrap()).output().unwrap();
+        assert!(output.status.success() && output.stdout == bits, "C and Rust set other bits");
+    }
+    bits
+}
+
+#[test]
+fn a_filter_that_a_c_program_wrote_is_taken_up_and_written_on_for_it() {
+    let bench = Bench::new();
+    let (mut all, fresh) = (urls(0..50), urls(50..60));
+    all.extend(b"http://www.ouc.edu.cn/\n");
+    let set = bench.path("theirs");
+    let words = written_in_c(&bench, &all);
+    fs::write(&set, &words).unwrap();
+    fed("check", &set, &[], b"http://a.example/\n").ended(2).said("--adopt");
+    let adopt = ["--kind", "hash-bitmap", "--adopt", "--functions", "bkdr,ap,djb", "--slots", "1000003"];
+    seen_run("create", &set, &adopt).ended(0).said("3 functions");
+    assert_eq!(fs::read(&set).unwrap(), words, "no bit was changed");
+    assert_eq!(fed("check", &set, &["-n"], &all).ended(0).out, b"");
+    assert_eq!(fed("add", &set, &["-n"], &fresh).ended(0).out, fresh);
+    assert_eq!(fs::read(&set).unwrap(), written_in_c(&bench, &[all, fresh].concat()), "what the C program would have");
+    let stat = &seen_run("stat", &set, &["--json"]).ended(0).json()[0];
+    assert_eq!(
+        (&stat["functions"], &stat["slots"], &stat["urls"]),
+        (&"bkdr,ap,djb".into(), &1_000_003.into(), &61.into())
+    );
+    // What does not fit is refused, and nothing is made.
+    let other = bench.path("other");
+    fs::write(&other, [0; 100]).unwrap();
+    seen_run("create", &other, &adopt).ended(2).said("100 bytes");
+    seen_run("create", &other, &["--kind", "hash-bitmap", "--adopt"]).ended(2).said("--functions");
+    seen_run("create", &other, &["--kind", "hash-bitmap", "--functions", "sha"]).ended(2).said("bkdr");
+    assert!(!bench.path("other.meta").exists());
+}
+
+#[test]
+fn a_flipped_bit_of_a_sets_version_is_damage() {
+    for (kind, _) in KINDS {
+        let bench = Bench::new();
+        let set = made(&bench, kind);
+        let file = if kind.ends_with("bitmap") { bench.path(&format!("seen.{kind}.meta")) } else { set.clone() };
+        let mut bytes = fs::read(&file).unwrap();
+        bytes[8] ^= 0x40;
+        fs::write(&file, &bytes).unwrap();
+        seen_run("stat", &set, &[]).ended(3);
+        fed("add", &set, &[], &urls(0..1)).ended(3);
+    }
+}
+
+#[test]
+fn what_crawls_drop_and_what_they_leave_alone_is_explained_by_rules() {
+    let id = "4hqa0555fwsecu455xqckv45";
+    let rows = [
+        (format!("http://a/(S({id}))/x"), "http://a/x", "session-ids"),
+        (format!("http://a/({id})/x"), "http://a/x", "session-ids"),
+        (format!("http://a/(X(1)S({id}))/x"), "http://a/x", "session-ids"),
+        ("http://a/?session_id=42".to_owned(), "http://a/?session_id=42", ""),
+        ("http://a/?=42".to_owned(), "http://a/?=42", ""),
+        ("http://a/?session_id=0123456789abcdef0123456789abcdef".to_owned(), "http://a/", "session-ids"),
+    ];
+    for (url, key, rule) in rows {
+        let explained = &seen_run("explain", Path::new(&url), &["--canonical", "crawl", "--json"]).ended(0).json()[0];
+        assert_eq!(explained["key"], key, "{url}");
+        let rules: Vec<&str> =
+            explained["steps"].as_array().unwrap().iter().filter_map(|s| s["rule"].as_str()).collect();
+        assert_eq!(rules, if rule.is_empty() { vec![] } else { vec![rule] }, "{url}");
+    }
+}
+
+#[test]
+fn bytes_that_are_no_utf8_are_urls_and_explain_says_how() {
+    use std::os::unix::ffi::OsStrExt;
+    let bench = Bench::new();
+    let set = made(&bench, "trie");
+    assert_eq!(
+        fed("add", &set, &["--count"], b"http://a/\xe9?q=\xe9\nhttp://a/%E9?q=%E9\n").ended(0).text(),
+        "2 lines: 1 new, 1 seen\n"
+    );
+    let link = Path::new(std::ffi::OsStr::from_bytes(b"http://a/\xe9?q=\xe9"));
+    let bare = seen_run("explain", link, &["--canonical", "crawl"]).ended(0);
+    let bare = String::from_utf8_lossy(&bare.out);
+    assert!(bare.contains("percent-bytes") && bare.contains("http://a/%E9?q=%E9"), "{bare}");
+    let page = seen_run("explain", link, &["--canonical", "crawl", "--encoding", "windows-1252"]).ended(0);
+    let page = String::from_utf8_lossy(&page.out);
+    assert!(page.contains("page-encoding") && page.contains("http://a/%C3%A9?q=%E9"), "{page}");
+    let relative = Path::new(std::ffi::OsStr::from_bytes(b"\xe9?\xe9"));
+    let based =
+        seen_run("explain", relative, &["--encoding", "latin1", "--base", "http://a/b/", "--json"]).ended(0).json();
+    assert!(based.iter().take(2).all(|line| line["key"] == "http://a/b/%C3%A9?%E9"), "{based:?}");
+    seen_run("explain", link, &["--encoding", "klingon"]).ended(2).said("no encoding");
 }
 
 /// All verbs with a set that is there; `@` is the set.

@@ -87,7 +87,7 @@ fn no_bar_and_no_colour_reach_a_pipe() {
     let file = warc("python-docs.warc.gz");
     let words = bench.run("import", &[&file]).ended(0).words;
     assert!(!words.contains('\x1b') && !words.contains('\r'), "{words:?}");
-    assert!(words.contains("pages/s") && words.contains("/s"), "{words:?}");
+    assert!(words.contains(" pages/s)") && words.contains("/s of the file, "), "{words:?}");
     assert_eq!(bench.run("import", &["-q".as_ref(), file.as_os_str()]).ended(0).words, "", "quiet");
 }
 

@@ -31,6 +31,44 @@ fn stat(bench: &Bench, name: &str) -> String {
     line.unwrap_or_default().split_once(' ').unwrap_or_default().1.trim().to_owned()
 }
 
+/// Damage in the body of a page, and in the head of another's record, which only the key log can tell whose it is.
+#[test]
+fn damage_is_named_by_file_offset_and_url() {
+    let bench = Bench::new();
+    make(&bench);
+    let path = bench.store().join("value0.dat");
+    let whole = fs::read(&path).unwrap();
+    let place =
+        |url: &[u8]| whole.windows(url.len()).position(|window| window == url).expect("it is in the first segment");
+    let mut bytes = whole.clone();
+    bytes[place(b"http://example.com/7") + 5_000] ^= 1;
+    bytes[place(b"http://example.com/12") + 3] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let lines = bench.run::<&str>("verify", &[]).ended(3).text().to_owned();
+    for number in [7, 12] {
+        let url = format!("http://example.com/{number}");
+        let named =
+            lines.lines().any(|l| l.starts_with("value0.dat: offset ") && l.split(": ").any(|part| part == url));
+        assert!(named, "{url} in {lines}");
+    }
+    assert!(!lines.contains("http://example.com/8"), "{lines}");
+    let json = bench.run("verify", &["--json"]).ended(3).json();
+    assert!(json.iter().any(|line| line["urls"] == serde_json::json!(["http://example.com/7"])), "{json:?}");
+}
+
+#[test]
+fn keys_that_no_checkpoint_has_brought_to_the_index_are_counted_as_such() {
+    let bench = Bench::new();
+    let store = Store::create(bench.store(), Options::new().free_space_floor(0).canonicalizer("exact", 1)).unwrap();
+    for i in 0..5 {
+        store.put(&Record::new(format!("http://example.com/{}", i % 3).as_bytes(), b"body")).unwrap();
+    }
+    store.sync().unwrap();
+    bench.run::<&str>("verify", &[]).ended(0).said("3 keys in the log since the last checkpoint: no damage");
+    store.close().unwrap();
+    bench.run::<&str>("verify", &[]).ended(0).said(", 3 keys: no damage");
+}
+
 #[test]
 fn a_run_that_is_interrupted_says_so_and_the_next_goes_on() {
     let bench = Bench::new();

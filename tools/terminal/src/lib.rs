@@ -1,9 +1,10 @@
-//! What the command lines say to people: text from outside made safe to look at, and numbers in words.
+//! What the command lines say to people: text from outside made safe to look at, and numbers in words; and how they open what they write to.
 //!
-//! Nothing here is data, so nothing here may fail a program: a standard error that was closed is ignored. Words carry no
+//! Words are no data, so they never fail a program: a standard error that was closed is ignored. Words carry no
 //! character that a terminal would obey, whatever URL or file name is in them.
 
 mod plain;
+pub mod sink;
 mod words;
 
 pub use plain::plain;

@@ -55,6 +55,7 @@ const WAYS: &[(&str, Maker)] = &[
     ("database: SQLite, a key of text, one transaction", crate::sqlite::Database::make),
     ("list in memory", |_| Ok(Box::new(List(Vec::new())))),
     ("a file for each MD5 on disk", |dir| Ok(Box::new(Files { dir: dir.join("files"), made: 0 }))),
+    ("a path of 32 folders for each MD5 on disk", |dir| Ok(Box::new(Folders { dir: dir.join("folders"), folders: 0 }))),
     ("hash set of the texts", |_| Ok(Box::new(Texts(HashSet::new())))),
     ("Bloom filter of 16 bits and 8 functions", |_| ours(BloomFilter::in_memory(BloomOptions::classic(URLS))?)),
     ("generalised list, a node a letter", |_| Ok(Box::new(Letters(GeneralisedList::default())))),
@@ -224,6 +225,46 @@ impl Way for Files {
             bytes += dir?.metadata()?.blocks() * 512;
         }
         Ok((0, bytes))
+    }
+}
+
+/// Digits of an MD5, a folder each.
+const DEPTH: usize = 32;
+
+/// A path of folders for each URL, one for each digit of its MD5: the URL was met if its path is there.
+struct Folders {
+    dir: PathBuf,
+    folders: u64,
+}
+
+impl Way for Folders {
+    fn pass(&mut self, urls: &[&[u8]]) -> Outcome<u64> {
+        let mut new = 0;
+        for url in urls {
+            let digits: String = Md5::digest(url).iter().map(|byte| format!("{byte:02x}")).collect();
+            let mut paths = vec![self.dir.clone()];
+            for at in 0..DEPTH {
+                paths.push(paths[at].join(&digits[at..=at]));
+            }
+            if paths[DEPTH].exists() {
+                continue;
+            }
+            new += 1;
+            // From the deepest that is there.
+            let there = (0..DEPTH).rev().find(|depth| paths[*depth].exists());
+            for path in &paths[there.map_or(0, |depth| depth + 1)..] {
+                std::fs::create_dir(path)?;
+                self.folders += 1;
+            }
+        }
+        File::open(&self.dir)?.sync_all()?;
+        Ok(new)
+    }
+
+    fn bytes(&self) -> Outcome<(u64, u64)> {
+        // All are alike: an inode, and the blocks of a folder with an entry.
+        let blocks = std::fs::metadata(&self.dir)?.blocks() * 512;
+        Ok((0, self.folders * (INODE_BYTES + blocks)))
     }
 }
 

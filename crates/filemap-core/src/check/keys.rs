@@ -90,6 +90,7 @@ impl Check<'_, '_> {
         let ordinal = |address| self.shared.keys.position(address).map_or(0, |place| place.ordinal);
         self.found.credit_key(first, ordinal(first), head.total_bytes());
         self.version(head);
+        self.note_whose(key, head.extent.location);
         let mut versions = vec![head.version.sequence];
         let mut holders = vec![(head.extent.location, head.refers_to)];
         while address != 0 {
@@ -112,6 +113,7 @@ impl Check<'_, '_> {
                 Err(e) => return Err(e),
             };
             let location = record.extent.location;
+            self.note_whose(key, location);
             if self.places.were_scanned(location) && !self.places.has(location) {
                 let what = "an earlier version should be here, but there is no whole record";
                 self.problem(names::segment(location.segment), location.offset(), what);

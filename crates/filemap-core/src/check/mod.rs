@@ -12,6 +12,7 @@ mod quick;
 mod report;
 mod starts;
 mod values;
+mod whose;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
@@ -34,6 +35,7 @@ use places::Places;
 use position::Position;
 use starts::Starts;
 use values::Findings;
+use whose::Whose;
 
 pub(crate) use crew::Crew;
 pub use report::{Problem, VerifyOptions, VerifyProgress, VerifyReport};
@@ -57,6 +59,8 @@ struct Check<'a, 's> {
     /// Records that need a dictionary that cannot be read, by its id, and why.
     unread: BTreeMap<u32, (u64, Error)>,
     keys: HashMap<u16, Starts>,
+    /// The keys of records of the value log that are not whole.
+    whose: Whose,
     /// Where the scan of the key log ends: what the index leads to beyond was written since.
     key_end: Tail,
     /// The key log's segments, and how often some were removed when they were opened: what is led by addresses then and
@@ -92,6 +96,7 @@ impl Shared {
         let begun_ms = now_ms();
         let mut check = self.check(options, crew, progress)?;
         let done = if options.is_quick { check.quick() } else { check.full() };
+        check.name_problems();
         let Check { mut report, position, .. } = check;
         match done {
             Err(Error::Interrupted) => {
@@ -142,6 +147,7 @@ impl Shared {
             tail: self.latest.load().tail,
             unread: BTreeMap::new(),
             keys: HashMap::new(),
+            whose: Whose::new(),
             key_end,
             key_files,
             removals,
@@ -189,7 +195,11 @@ impl Shared {
 
 impl Check<'_, '_> {
     fn problem(&mut self, file: impl Into<String>, offset: u64, what: impl Into<String>) {
-        self.report.problems.push(Problem { file: file.into(), offset, what: what.into() });
+        self.problem_of(file.into(), offset, 0, what.into());
+    }
+
+    fn problem_of(&mut self, file: String, offset: u64, bytes: u64, what: String) {
+        self.report.problems.push(Problem { file, offset, bytes, what, keys: Vec::new() });
     }
 
     fn full(&mut self) -> Result<()> {

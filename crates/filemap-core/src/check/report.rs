@@ -63,8 +63,12 @@ pub struct Problem {
     pub file: String,
     /// Byte offset of the damage.
     pub offset: u64,
+    /// How many bytes belong to no whole record; 0 where that is not what is wrong.
+    pub bytes: u64,
     /// What is wrong.
     pub what: String,
+    /// The keys of the records that begin in the damaged place, as far as the key log or their own heads say.
+    pub keys: Vec<Vec<u8>>,
 }
 
 /// How far a verification has come.

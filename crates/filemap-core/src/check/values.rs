@@ -8,6 +8,7 @@ use crate::check::Check;
 use crate::check::crew::Filling;
 use crate::check::expand::Flaw;
 use crate::check::starts::Starts;
+use crate::check::whose::{self, Whose};
 use crate::error::{Error, Result};
 use crate::format::location::{Extent, Location, UNIT_BYTES};
 use crate::format::names;
@@ -39,8 +40,9 @@ pub(super) struct Findings {
 #[derive(Debug, Default)]
 struct Scanned {
     findings: Findings,
-    /// Offsets of what is wrong.
-    problems: Vec<(u64, String)>,
+    /// Offsets of what is wrong, and how many bytes belong to no whole record.
+    problems: Vec<(u64, u64, String)>,
+    whose: Whose,
     /// Records that need a dictionary that cannot be read, by its id, and why.
     unread: BTreeMap<u32, (u64, Error)>,
 }
@@ -53,7 +55,7 @@ impl Scanned {
             match flaw {
                 Flaw::Record(what) => {
                     bad.insert((offset / UNIT_BYTES) as u32);
-                    self.problems.push((offset, what.to_owned()));
+                    self.problems.push((offset, 0, what.to_owned()));
                 }
                 Flaw::Dictionary(id, e) => self.unread.entry(id).or_insert((0, e)).0 += 1,
             }
@@ -113,9 +115,10 @@ impl Check<'_, '_> {
     /// Takes over what was found in a segment.
     fn tell(&mut self, segment: &Segment, scanned: Scanned) {
         let file = segment.name();
-        for (offset, what) in scanned.problems {
-            self.problem(&file, offset, what);
+        for (offset, bytes, what) in scanned.problems {
+            self.problem_of(file.clone(), offset, bytes, what);
         }
+        self.whose.extend(scanned.whose);
         for (id, (records, error)) in scanned.unread {
             self.unread.entry(id).or_insert((0, error)).0 += records;
         }
@@ -159,7 +162,8 @@ impl Check<'_, '_> {
                 Item::Filler { .. } => {}
                 Item::Gap { offset, bytes, what } => {
                     let what = format!("{bytes} bytes belong to no whole record: {what}");
-                    scanned.problems.push((offset, what));
+                    scanned.problems.push((offset, bytes, what));
+                    scanned.whose.extend(whose::of_gap(segment, &*file, offset, bytes)?);
                 }
                 Item::Record { offset, bytes } => {
                     self.record(segment, offset, bytes, &mut scanned.findings);

@@ -18,11 +18,11 @@ use crate::buggify::{Fault, planted};
 use crate::checkpoint::Task;
 use crate::error::{Error, Result};
 use crate::format::Flaw;
-use crate::format::location::{Extent, Location, UNIT_BYTES};
+use crate::format::location::{Extent, Location};
 use crate::format::names;
 use crate::format::superblock::Tail;
 use crate::format::value::{self, Header, Kind};
-use crate::log::scan::{self, Framing, Item, Scan};
+use crate::log::scan::{Item, Scan};
 use crate::record::{MAX_SEQUENCE, Version};
 use crate::recover;
 use crate::repair::sequences::Sequences;
@@ -30,9 +30,9 @@ use crate::repair::{Loss, RepairProgress};
 use crate::segments::{FIRST_RECORD, Segment};
 use crate::state::Shared;
 use crate::sync::lock;
-use crate::values::ValueFraming;
 use crate::values::append::Appender;
 use crate::values::read::{Raw, Want};
+use crate::values::{HeadFraming, ValueFraming};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 /// After so many bytes the caller is told.
@@ -188,7 +188,7 @@ impl<'a> Rebuild<'a> {
             self.found.unfinished_bytes += bytes;
             return Ok(());
         }
-        let framing = Heads(ValueFraming { seed: segment.seed });
+        let framing = HeadFraming(ValueFraming { seed: segment.seed });
         let mut scan = Scan::new(file, name.to_owned(), framing, offset, offset + bytes)?;
         while let Some(item) = scan.next()? {
             let (offset, bytes, head) = match item {
@@ -383,24 +383,4 @@ fn version(header: &Header) -> Version {
 /// The sequence that a reference names.
 fn holder(payload: &[u8]) -> u64 {
     payload.first_chunk().map_or(0, |s| u64::from_le_bytes(*s))
-}
-
-/// Records whose heads are whole, whatever has become of their payloads.
-struct Heads(ValueFraming);
-
-impl Framing for Heads {
-    const UNIT_BYTES: u64 = UNIT_BYTES;
-    const PEEK_BYTES: usize = ValueFraming::PEEK_BYTES;
-
-    fn peek(&self, b: &[u8]) -> std::result::Result<usize, Flaw> {
-        self.0.peek(b)
-    }
-
-    fn head(&self, b: &[u8], offset: u64) -> std::result::Result<scan::Extent, Flaw> {
-        self.0.head(b, offset)
-    }
-
-    fn check(&self, _: &[u8]) -> std::result::Result<(), Flaw> {
-        Ok(())
-    }
 }

@@ -41,6 +41,26 @@ impl Framing for ValueFraming {
     }
 }
 
+/// Records whose heads are whole, whatever has become of their payloads.
+pub(crate) struct HeadFraming(pub(crate) ValueFraming);
+
+impl Framing for HeadFraming {
+    const UNIT_BYTES: u64 = location::UNIT_BYTES;
+    const PEEK_BYTES: usize = ValueFraming::PEEK_BYTES;
+
+    fn peek(&self, b: &[u8]) -> std::result::Result<usize, Flaw> {
+        self.0.peek(b)
+    }
+
+    fn head(&self, b: &[u8], offset: u64) -> std::result::Result<Extent, Flaw> {
+        self.0.head(b, offset)
+    }
+
+    fn check(&self, _: &[u8]) -> std::result::Result<(), Flaw> {
+        Ok(())
+    }
+}
+
 impl Segments {
     /// A scan of a value segment's records between two offsets.
     pub(crate) fn scan<'f>(

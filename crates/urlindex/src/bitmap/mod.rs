@@ -9,11 +9,16 @@
 //! where they look for it. It is mapped: an insert is in the file when it returns (a killed process loses nothing), and
 //! durable after [`SeenSet::sync`](crate::SeenSet::sync). What must be known beside it stands in [`sidecar`].
 //!
+//! [`HashBitmap`] is the same with a slot for each of some functions of old ([`slots`]): the Bloom filter that C programs write, as bare bits
+//! that they go on reading.
+//!
 //! Invariants: bits are only ever set; a word is changed only after the sidecar says, durably, that the file is open, so
-//! that the checksums of a closed file are never those of another state. A bit is one URL's whole trace, so nothing can be
-//! half-written.
+//! that the checksums of a closed file are never those of another state. A URL of which a crash left only some of its bits is new, unless
+//! others have the rest.
 
+mod kinds;
 mod sidecar;
+mod slots;
 
 pub(crate) use sidecar::SUFFIX as SIDECAR_SUFFIX;
 
@@ -23,32 +28,51 @@ use std::sync::{Arc, Mutex};
 use filemap_io::{Access, Advice, Dir, File, Lock, Map};
 use md5::{Digest, Md5};
 
+use crate::bloom::shape::standard_loss;
 use crate::error::{Error, Result};
 use crate::files::{self, Poison, guard};
 use crate::seen::{SeenSet, SeenStats, Verdict};
-use sidecar::{SEGMENT_BYTES, Sidecar, State};
+use sidecar::{Sidecar, State};
+use slots::{HashSlots, Md5Slots, Shape, Slots};
+
+pub use slots::SlotHash;
+
+/// Whether the bitmap of this name, which has a sidecar, is a [`HashBitmap`].
+///
+/// # Errors
+/// As [`Bitmap::open`].
+pub(crate) fn is_hashed(dir: &dyn Dir, name: &str) -> Result<bool> {
+    Ok(matches!(Sidecar::read(dir, name)?.shape, Shape::Hashes { .. }))
+}
 
 /// URLs of a batch whose words are fetched together: the processor waits for memory once, not for each.
 const FETCHED_TOGETHER: usize = 32;
 
-/// The least and greatest n.
-const BITS: std::ops::RangeInclusive<u32> = 16..=36;
+/// Locks that concurrent inserts of several bits take turns on.
+const TURNS: usize = 64;
 
 /// The MD5 bitmap, on a mapped file. See the module for what it is; [`crate::BloomFilter`] errs far less in the same space.
+pub type Md5Bitmap = Bitmap<Md5Slots>;
+
+/// A Bloom filter of some functions of old, on a mapped file of bare bits: the bit of a slot is bit slot mod 8 of byte slot / 8.
+pub type HashBitmap = Bitmap<HashSlots>;
+
+/// A mapped file of bits, by one of the two ways to choose a URL's. See [`Md5Bitmap`] and [`HashBitmap`].
 #[derive(Debug)]
-pub struct Md5Bitmap {
+pub struct Bitmap<S> {
+    slots: S,
     dir: Arc<dyn Dir>,
     name: String,
     sidecar: Sidecar,
     file: Arc<dyn File>,
     map: Arc<dyn Map>,
-    mask: u64,
     ones: AtomicU64,
     /// Of them, those that were there when it was opened.
     ones_before: u64,
     /// Whether the sidecar says that the file is open.
     is_open: AtomicBool,
     opening: Mutex<()>,
+    turns: [Mutex<()>; TURNS],
     poison: Poison,
     /// None: it is open to be read.
     lock: Option<Box<dyn Lock>>,
@@ -68,94 +92,78 @@ pub fn md5_slot(url: &[u8], bits: u32) -> u64 {
     u64::from_le_bytes(files::array(&digest, 0)) & (u64::MAX >> (64 - bits.clamp(1, 64)))
 }
 
-impl Md5Bitmap {
-    /// The n of the original: 2^28 slots, 32 MiB.
-    pub const DEFAULT_BITS: u32 = 28;
-
-    /// Creates an empty bitmap of 2^`bits` slots in the new file `name`, whose space it takes at once.
-    ///
-    /// # Errors
-    /// [`Error::InvalidOption`] unless `bits` is 16 to 36; [`Error::Locked`]; [`Error::Io`], with
-    /// [`std::io::ErrorKind::AlreadyExists`] if there is a file of that name.
-    pub fn create(dir: Arc<dyn Dir>, name: &str, bits: u32) -> Result<Md5Bitmap> {
-        if !BITS.contains(&bits) {
-            return Err(Error::option("bits", format!("{bits} is not 16 to 36")));
-        }
+impl<S: Slots> Bitmap<S> {
+    fn made(dir: Arc<dyn Dir>, name: &str, slots: S) -> Result<Bitmap<S>> {
         let lock = files::lock(&*dir, name)?;
         if files::exists(&*dir, name)? {
             return Err(Error::io("create", name)(std::io::ErrorKind::AlreadyExists.into()));
         }
-        let len = 1u64 << (bits - 3);
+        let len = slots.shape().file_bytes();
         files::check_space(&*dir, name, len)?;
         files::replace(&*dir, name, |file, new| {
-            let zeros = vec![0; SEGMENT_BYTES.max(1 << 20).min(len as usize)];
+            let zeros = vec![0; (1 << 20).min(len as usize)];
             for at in (0..len).step_by(zeros.len()) {
-                file.write_at(&zeros, at).map_err(Error::io("write", new))?;
+                let piece = &zeros[..(len - at).min(zeros.len() as u64) as usize];
+                file.write_at(piece, at).map_err(Error::io("write", new))?;
             }
             Ok(())
         })?;
-        let sidecar = Sidecar::new(files::new_id(&*dir)?, bits, State::Open);
+        let sidecar = Sidecar::new(files::new_id(&*dir)?, slots.shape(), State::Open);
         sidecar.write(&*dir, name)?;
-        Md5Bitmap::with(dir, name, sidecar, Some(lock))
+        Bitmap::with(dir, name, sidecar, Some(lock))
     }
 
     /// Opens a bitmap. One that was closed is checked against its checksums, which reads all of it.
     ///
     /// # Errors
     /// [`Error::Corrupt`] with the first bad segment's offset; [`Error::NewerFormat`]; [`Error::Locked`]; [`Error::Io`].
-    pub fn open(dir: Arc<dyn Dir>, name: &str) -> Result<Md5Bitmap> {
+    pub fn open(dir: Arc<dyn Dir>, name: &str) -> Result<Bitmap<S>> {
         let lock = files::lock(&*dir, name)?;
         let sidecar = Sidecar::read(&*dir, name)?;
-        Md5Bitmap::with(dir, name, sidecar, Some(lock))
+        Bitmap::with(dir, name, sidecar, Some(lock))
     }
 
     /// Opens a bitmap to be read, without its lock: another process may be inserting, and what it inserts is seen here at once (but not
     /// counted). Inserts are refused with [`Error::ReadOnly`].
     ///
     /// # Errors
-    /// [`Error::Corrupt`], [`Error::NewerFormat`] and [`Error::Io`] as [`Md5Bitmap::open`].
-    pub fn open_read_only(dir: Arc<dyn Dir>, name: &str) -> Result<Md5Bitmap> {
+    /// [`Error::Corrupt`], [`Error::NewerFormat`] and [`Error::Io`] as [`Bitmap::open`].
+    pub fn open_read_only(dir: Arc<dyn Dir>, name: &str) -> Result<Bitmap<S>> {
         for _ in 1..LOOKS {
             let sidecar = Sidecar::read(&*dir, name)?;
             let was_closed = sidecar.state == State::Closed;
-            match Md5Bitmap::with(Arc::clone(&dir), name, sidecar, None) {
+            match Bitmap::with(Arc::clone(&dir), name, sidecar, None) {
                 // A writer has begun between our looks at the two files, or ended.
                 Err(Error::Corrupt { .. }) if was_closed => {}
                 opened => return opened,
             }
         }
         let sidecar = Sidecar::read(&*dir, name)?;
-        Md5Bitmap::with(dir, name, sidecar, None)
+        Bitmap::with(dir, name, sidecar, None)
     }
 
-    /// Takes up a file of words that another program made, or that a cut-short [`Md5Bitmap::create`] left: it gets a sidecar.
-    ///
-    /// # Errors
-    /// [`Error::NotASet`] if its length is no power of two between 8 KiB and 8 GiB; [`Error::Io`], with
-    /// [`std::io::ErrorKind::AlreadyExists`] if it has a sidecar; [`Error::Locked`].
-    pub fn adopt(dir: Arc<dyn Dir>, name: &str) -> Result<Md5Bitmap> {
+    fn taken_up(dir: Arc<dyn Dir>, name: &str, slots: impl FnOnce(u64) -> Result<S>) -> Result<Bitmap<S>> {
         let lock = files::lock(&*dir, name)?;
         let file = dir.open(name, Access::Read).map_err(Error::io("open", name))?;
-        let len = file.len().map_err(Error::io("length", name))?;
-        let bits = len.checked_ilog2().unwrap_or(0) + 3;
-        if !len.is_power_of_two() || !BITS.contains(&bits) {
-            let what = format!("it has {len} bytes, and a bitmap has a power of two of them between 8 KiB and 8 GiB");
-            return Err(Error::NotASet { file: name.to_owned(), what });
-        }
+        let slots = slots(file.len().map_err(Error::io("length", name))?)?;
         if files::exists(&*dir, &sidecar::file_name(name))? {
             return Err(Error::io("create", &sidecar::file_name(name))(std::io::ErrorKind::AlreadyExists.into()));
         }
-        let sidecar = Sidecar::new(files::new_id(&*dir)?, bits, State::Open);
+        let sidecar = Sidecar::new(files::new_id(&*dir)?, slots.shape(), State::Open);
         sidecar.write(&*dir, name)?;
-        Md5Bitmap::with(dir, name, sidecar, Some(lock))
+        Bitmap::with(dir, name, sidecar, Some(lock))
     }
 
-    fn with(dir: Arc<dyn Dir>, name: &str, sidecar: Sidecar, lock: Option<Box<dyn Lock>>) -> Result<Md5Bitmap> {
+    fn with(dir: Arc<dyn Dir>, name: &str, sidecar: Sidecar, lock: Option<Box<dyn Lock>>) -> Result<Bitmap<S>> {
+        let Some(slots) = S::of(sidecar.shape) else {
+            let what = "its sidecar is that of a bitmap with other slots".to_owned();
+            return Err(Error::NotASet { file: name.to_owned(), what });
+        };
         let access = if lock.is_some() { Access::Write } else { Access::Read };
         let file = dir.open(name, access).map_err(Error::io("open", name))?;
-        let (len, wanted) = (file.len().map_err(Error::io("length", name))?, 1u64 << (sidecar.bits - 3));
+        let (len, wanted) = (file.len().map_err(Error::io("length", name))?, sidecar.shape.file_bytes());
         if len != wanted {
-            let what = format!("the file has {len} bytes, a bitmap of 2^{} slots has {wanted}", sidecar.bits);
+            let what = format!("the file has {len} bytes, a bitmap of {} slots has {wanted}", slots.slots());
             return Err(Error::corrupt(name, len.min(wanted), what));
         }
         if sidecar.state == State::Open && lock.is_some() {
@@ -164,15 +172,17 @@ impl Md5Bitmap {
             file.advise(Advice::DropCache, 0, 0);
         }
         let ones = sidecar.check(&*file, name)?;
+        // The last word may reach past the file's end, in its last page; no slot is there.
+        let mapped = wanted.next_multiple_of(8) as usize;
         let map = match lock {
-            Some(_) => file.map_writable(0, wanted as usize),
-            None => file.map(0, wanted as usize),
+            Some(_) => file.map_writable(0, mapped),
+            None => file.map(0, mapped),
         };
         let map = map.map_err(Error::io("map", name))?;
-        Ok(Md5Bitmap {
+        Ok(Bitmap {
+            slots,
             dir,
             name: name.to_owned(),
-            mask: (wanted << 3) - 1,
             is_open: AtomicBool::new(sidecar.state == State::Open),
             sidecar,
             file,
@@ -180,6 +190,7 @@ impl Md5Bitmap {
             ones: AtomicU64::new(ones),
             ones_before: ones,
             opening: Mutex::new(()),
+            turns: std::array::from_fn(|_| Mutex::new(())),
             poison: Poison::default(),
             lock,
         })
@@ -214,27 +225,39 @@ impl Md5Bitmap {
         })
     }
 
-    /// The n of this bitmap: it has 2^n slots.
-    pub fn bits(&self) -> u32 {
-        self.sidecar.bits
+    /// How many slots there are.
+    pub fn slots(&self) -> u64 {
+        self.slots.slots()
     }
 
-    /// The rate that theory gives this bitmap once `urls` URLs were inserted: 1 - e^(-urls / 2^n).
+    /// The rate that theory gives this bitmap once `urls` URLs were inserted: (1 - e^(-k urls / slots))^k, where each has k bits.
     pub fn theoretical_rate(&self, urls: u64) -> f64 {
-        -(-(urls as f64) / (self.mask + 1) as f64).exp_m1()
+        let k = self.slots.probes() as f64;
+        (-(-k * urls as f64 / self.slots() as f64).exp_m1()).powf(k)
+    }
+
+    /// About how many URLs have set so many bits.
+    fn urls_of(&self, ones: u64) -> f64 {
+        let (slots, k) = (self.slots() as f64, self.slots.probes() as f64);
+        -slots / k * (-(ones as f64) / slots).ln_1p()
+    }
+
+    /// How many URLs these bits count as: of one bit each, those that set one.
+    fn count_of(&self, ones: u64) -> u64 {
+        if self.slots.probes() == 1 { ones } else { self.urls_of(ones.min(self.slots() - 1)).round() as u64 }
     }
 
     /// Whether a URL has the same slot in `other`.
     ///
     /// # Errors
     /// `Unsupported`.
-    pub(crate) fn check_alike(&self, other: &Md5Bitmap) -> Result<()> {
-        if self.mask == other.mask {
+    pub(crate) fn check_alike(&self, other: &Bitmap<S>) -> Result<()> {
+        if self.slots.shape() == other.slots.shape() {
             return Ok(());
         }
-        let (theirs, ours) = (other.bits(), self.bits());
+        let (theirs, ours) = (other.slots.shape(), self.slots.shape());
         let why = format!(
-            "{} has 2^{theirs} slots and it has 2^{ours}: their bits mean other URLs. Insert the URLs themselves",
+            "{} has {theirs} and it has {ours}: their bits mean other URLs. Insert the URLs themselves",
             other.name
         );
         Err(Error::Unsupported { file: self.name.clone(), op: "take that set up", why })
@@ -244,7 +267,7 @@ impl Md5Bitmap {
     ///
     /// # Errors
     /// [`Error::Unsupported`] if `other` has another number of slots; [`Error::ReadOnly`]; [`Error::Poisoned`]; [`Error::Io`].
-    pub fn merge(&self, other: &Md5Bitmap) -> Result<u64> {
+    pub fn merge(&self, other: &Bitmap<S>) -> Result<u64> {
         self.check_writable()?;
         self.check_alike(other)?;
         let mut added = 0;
@@ -263,12 +286,35 @@ impl Md5Bitmap {
         Ok(added)
     }
 
-    /// The word and the bit in it. Words of 32 bits in order are, on a little-endian machine, words of 64 in order.
+    /// The word of a URL's bit, and the bit in it. Words of 32 bits in order are, on a little-endian machine, words of 64 in order.
     #[inline]
-    fn place(&self, url: &[u8]) -> (usize, u64) {
-        let digest = Md5::digest(url);
-        let slot = u64::from_le_bytes(files::array(&digest, 0)) & self.mask;
+    fn place(&self, url: &[u8], probe: usize) -> (usize, u64) {
+        let slot = self.slots.slot(url, probe);
         ((slot >> 6) as usize, 1 << (slot & 63))
+    }
+
+    #[inline]
+    fn is_set(&self, (word, bit): (usize, u64)) -> bool {
+        self.map.words()[word].load(Ordering::Acquire) & bit != 0
+    }
+
+    /// Sets the bits of a URL, and says whether all were set. Of several bits an insert takes its turn, so that one alone sets the last of them.
+    #[inline]
+    fn set_all(&self, places: &[(usize, u64)]) -> Result<Verdict> {
+        let &[place] = places else {
+            if places.iter().all(|place| self.is_set(*place)) {
+                return Ok(Verdict::ProbablySeen);
+            }
+            let _turn = guard(&self.turns[places[0].0 % TURNS]);
+            let mut verdict = Verdict::ProbablySeen;
+            for place in places {
+                if self.set(*place)?.is_new() {
+                    verdict = Verdict::New;
+                }
+            }
+            return Ok(verdict);
+        };
+        self.set(place)
     }
 
     /// Sets a bit, and says whether it was set.
@@ -289,10 +335,13 @@ impl Md5Bitmap {
         Ok(Verdict::New)
     }
 
-    /// The places of some URLs, whose words are on their way when it returns.
+    /// The places of some URLs, those of each together, whose words are on their way when it returns.
     fn fetch(&self, urls: &[&[u8]], places: &mut Vec<(usize, u64)>) -> u64 {
         places.clear();
-        places.extend(urls.iter().map(|url| self.place(url)));
+        let probes = self.slots.probes();
+        places.extend(
+            urls.iter().flat_map(|url| (0..probes).map(move |probe| (url, probe))).map(|(url, p)| self.place(url, p)),
+        );
         let words = self.map.words();
         places.iter().fold(0, |all, place| all | words[place.0].load(Ordering::Relaxed))
     }
@@ -304,17 +353,22 @@ impl Md5Bitmap {
         if self.is_open.load(Ordering::Acquire) {
             return Ok(());
         }
-        let open = Sidecar::new(self.sidecar.id, self.sidecar.bits, State::Open);
+        let open = Sidecar::new(self.sidecar.id, self.sidecar.shape, State::Open);
         self.poison.guard(|| open.write(&*self.dir, &self.name))?;
         self.is_open.store(true, Ordering::Release);
         Ok(())
     }
 }
 
-impl SeenSet for Md5Bitmap {
+impl<S: Slots> SeenSet for Bitmap<S> {
     fn check_and_insert(&self, url: &[u8]) -> Result<Verdict> {
         self.check_writable()?;
-        self.set(self.place(url))
+        if self.slots.probes() == 1 {
+            return self.set(self.place(url, 0));
+        }
+        let mut places = Vec::with_capacity(self.slots.probes());
+        self.fetch(&[url], &mut places);
+        self.set_all(&places)
     }
 
     fn check_and_insert_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
@@ -323,55 +377,58 @@ impl SeenSet for Md5Bitmap {
         let mut places = Vec::with_capacity(FETCHED_TOGETHER);
         for urls in urls.chunks(FETCHED_TOGETHER) {
             std::hint::black_box(self.fetch(urls, &mut places));
-            for place in &places {
-                verdicts.push(self.set(*place)?);
+            for places in places.chunks(self.slots.probes()) {
+                verdicts.push(self.set_all(places)?);
             }
         }
         Ok(())
     }
 
     fn contains(&self, url: &[u8]) -> Result<Verdict> {
-        let (word, bit) = self.place(url);
-        let is_set = self.map.words()[word].load(Ordering::Acquire) & bit != 0;
-        Ok(if is_set { Verdict::ProbablySeen } else { Verdict::New })
+        let is_there = (0..self.slots.probes()).all(|probe| self.is_set(self.place(url, probe)));
+        Ok(if is_there { Verdict::ProbablySeen } else { Verdict::New })
     }
 
     fn contains_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
         verdicts.clear();
         verdicts.reserve(urls.len());
-        let words = self.map.words();
         let mut places = Vec::with_capacity(FETCHED_TOGETHER);
         for urls in urls.chunks(FETCHED_TOGETHER) {
             std::hint::black_box(self.fetch(urls, &mut places));
-            verdicts.extend(places.iter().map(|(word, bit)| match words[*word].load(Ordering::Acquire) & bit {
-                0 => Verdict::New,
-                _ => Verdict::ProbablySeen,
-            }));
+            let is_there = |places: &[(usize, u64)]| places.iter().all(|place| self.is_set(*place));
+            let verdict = |there: bool| if there { Verdict::ProbablySeen } else { Verdict::New };
+            verdicts.extend(places.chunks(self.slots.probes()).map(|places| verdict(is_there(places))));
         }
         Ok(())
     }
 
+    /// Of several bits a URL it is estimated from the bits that are set.
     fn len(&self) -> u64 {
-        self.ones.load(Ordering::Relaxed)
+        self.count_of(self.ones.load(Ordering::Relaxed))
     }
 
     fn memory_bytes(&self) -> u64 {
-        self.mask.div_ceil(8) + size_of::<Md5Bitmap>() as u64
+        self.sidecar.shape.file_bytes() + size_of::<Bitmap<S>>() as u64
     }
 
     fn disk_bytes(&self) -> u64 {
-        self.mask.div_ceil(8) + sidecar::FIXED_BYTES as u64
+        self.sidecar.shape.file_bytes() + sidecar::FIXED_BYTES as u64
     }
 
     fn false_positive_rate(&self) -> f64 {
-        self.len() as f64 / (self.mask + 1) as f64
+        let share = self.ones.load(Ordering::Relaxed) as f64 / self.slots() as f64;
+        share.powi(self.slots.probes() as i32)
     }
 
-    /// From the bits that are set: n URLs set m (1 - e^(-n/m)) of m.
+    /// From the bits that are set: n URLs of one bit set m (1 - e^(-n/m)) of m.
     fn expected_loss(&self) -> f64 {
-        let (slots, ones) = ((self.mask + 1) as f64, self.len() as f64);
-        let urls = -slots * (-ones / slots).ln_1p();
-        if urls.is_finite() { (urls - ones).max(0.0) } else { f64::INFINITY }
+        let ones = self.ones.load(Ordering::Relaxed);
+        let (urls, probes) = (self.urls_of(ones), self.slots.probes());
+        match urls.is_finite() {
+            true if probes == 1 => (urls - ones as f64).max(0.0),
+            true => standard_loss(self.slots(), probes as u32, urls),
+            false => f64::INFINITY,
+        }
     }
 
     fn sync(&self) -> Result<()> {
@@ -384,7 +441,7 @@ impl SeenSet for Md5Bitmap {
     fn stats(&self) -> SeenStats {
         SeenStats {
             urls: self.len(),
-            inserted: self.len() - self.ones_before,
+            inserted: self.len().saturating_sub(self.count_of(self.ones_before)),
             memory_bytes: self.memory_bytes(),
             disk_bytes: self.disk_bytes(),
             false_positive_rate: self.false_positive_rate(),

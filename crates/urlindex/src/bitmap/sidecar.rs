@@ -4,12 +4,15 @@
 //! |---|---|---|
 //! | 0 | 8 | magic `FMMD5MAP` |
 //! | 8 | 2, 2 | the version that a reader, and a writer, must know |
-//! | 12 | 1 | n: the bitmap has 2^n slots |
+//! | 12 | 1 | n: an MD5 bitmap of 2^n slots; 0: another |
 //! | 13 | 1 | state: 1 open, 2 closed |
-//! | 14 | 2 | 0 |
+//! | 14 | 1 | of another: its functions, a bit each: 1 BKDR, 2 AP, 4 DJB, 8 DJB from 0; else 0 |
+//! | 15 | 1 | 0 |
 //! | 16 | 16 | which bitmap this is: random |
 //! | 32 | 8 | bits that are set, if closed; else 0 |
-//! | 40 | 20 | 0 |
+//! | 40 | 8 | of another: its slots; else 0 |
+//! | 48 | 8 | of another: its file's bytes; else 0 |
+//! | 56 | 4 | 0 |
 //! | 60 | 4 | CRC-32 of all other bytes of the file |
 //! | 64 | 4 each | if closed: CRC-32 of each segment of 8 KiB of the bitmap |
 //!
@@ -19,6 +22,7 @@
 use crc32fast::Hasher;
 use filemap_io::{Access, Dir, File};
 
+use super::slots::Shape;
 use crate::error::{Error, Result};
 use crate::files;
 
@@ -40,7 +44,7 @@ pub(super) enum State {
 #[derive(Clone, Debug)]
 pub(super) struct Sidecar {
     pub(super) id: [u8; 16],
-    pub(super) bits: u32,
+    pub(super) shape: Shape,
     pub(super) state: State,
     ones: u64,
     checksums: Vec<u32>,
@@ -55,14 +59,14 @@ pub(super) fn file_name(name: &str) -> String {
 }
 
 impl Sidecar {
-    pub(super) fn new(id: [u8; 16], bits: u32, state: State) -> Sidecar {
-        Sidecar { id, bits, state, ones: 0, checksums: Vec::new() }
+    pub(super) fn new(id: [u8; 16], shape: Shape, state: State) -> Sidecar {
+        Sidecar { id, shape, state, ones: 0, checksums: Vec::new() }
     }
 
     /// The sidecar of the same bitmap, closed: reads all its words.
     pub(super) fn closed(&self, ones: u64, file: &dyn File, name: &str) -> Result<Sidecar> {
         let mut checksums = Vec::new();
-        each_segment(self.bits, file, name, |_, segment| {
+        each_segment(self.shape.file_bytes(), file, name, |_, segment| {
             checksums.push(crc32fast::hash(segment));
             Ok(())
         })?;
@@ -75,13 +79,14 @@ impl Sidecar {
     /// `Corrupt` with the place of the first segment that is not what was closed; `Io`.
     pub(super) fn check(&self, file: &dyn File, name: &str) -> Result<u64> {
         let mut ones = 0;
-        each_segment(self.bits, file, name, |number, segment| {
+        each_segment(self.shape.file_bytes(), file, name, |number, segment| {
             if self.state == State::Closed && self.checksums[number] != crc32fast::hash(segment) {
                 let what = "this segment of 8192 bytes is not what was written";
                 return Err(Error::corrupt(name, (number * SEGMENT_BYTES) as u64, what));
             }
-            let words = segment.as_chunks::<8>().0.iter();
-            ones += words.map(|word| u64::from(u64::from_le_bytes(*word).count_ones())).sum::<u64>();
+            let (words, rest) = segment.as_chunks::<8>();
+            ones += words.iter().map(|word| u64::from(u64::from_le_bytes(*word).count_ones())).sum::<u64>();
+            ones += rest.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
             Ok(())
         })?;
         if self.state == State::Closed && ones != self.ones {
@@ -113,7 +118,14 @@ impl Sidecar {
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
         bytes[10..12].copy_from_slice(&VERSION.to_le_bytes());
-        bytes[12] = self.bits as u8;
+        match self.shape {
+            Shape::Md5 { bits } => bytes[12] = bits as u8,
+            Shape::Hashes { functions, slots, file_bytes } => {
+                bytes[14] = functions;
+                bytes[40..48].copy_from_slice(&slots.to_le_bytes());
+                bytes[48..56].copy_from_slice(&file_bytes.to_le_bytes());
+            }
+        }
         bytes[13] = self.state as u8;
         bytes[16..32].copy_from_slice(&self.id);
         bytes[32..40].copy_from_slice(&self.ones.to_le_bytes());
@@ -131,15 +143,16 @@ impl Sidecar {
         if bytes[..8] != MAGIC {
             return corrupt(0, "this is no sidecar of an MD5 bitmap");
         }
-        let found = u16::from_le_bytes(files::array(bytes, 8));
-        if found > VERSION {
-            return Err(Error::NewerFormat { file: name.to_owned(), found, supported: VERSION });
-        }
         if u32::from_le_bytes(files::array(bytes, CRC_AT)) != checksum(bytes) {
             return corrupt(CRC_AT, "the checksum is another");
         }
-        let bits = u32::from(bytes[12]);
-        if !super::BITS.contains(&bits) {
+        files::check_version(name, bytes, VERSION)?;
+        let number = |at: usize| u64::from_le_bytes(files::array(bytes, at));
+        let shape = match u32::from(bytes[12]) {
+            0 => Shape::Hashes { functions: bytes[14], slots: number(40), file_bytes: number(48) },
+            bits => Shape::Md5 { bits },
+        };
+        if !shape.is_possible() {
             return corrupt(12, "no bitmap has that many slots");
         }
         let state = match bytes[13] {
@@ -147,14 +160,14 @@ impl Sidecar {
             2 => State::Closed,
             _ => return corrupt(13, "the state is none"),
         };
-        let segments = if state == State::Closed { 1 << (bits - 16) } else { 0 };
+        let segments = if state == State::Closed { shape.file_bytes().div_ceil(SEGMENT_BYTES as u64) } else { 0 };
         let (checksums, rest) = bytes[FIXED_BYTES..].as_chunks::<4>();
-        if checksums.len() != segments || !rest.is_empty() {
+        if checksums.len() as u64 != segments || !rest.is_empty() {
             return corrupt(bytes.len(), "the file has another length than its checksums");
         }
         Ok(Sidecar {
             id: files::array(bytes, 16),
-            bits,
+            shape,
             state,
             ones: u64::from_le_bytes(files::array(bytes, 32)),
             checksums: checksums.iter().map(|sum| u32::from_le_bytes(*sum)).collect(),
@@ -170,17 +183,17 @@ fn checksum(bytes: &[u8]) -> u32 {
 }
 
 fn each_segment(
-    bits: u32,
+    len: u64,
     file: &dyn File,
     name: &str,
     mut visit: impl FnMut(usize, &[u8]) -> Result<()>,
 ) -> Result<()> {
-    let len = 1usize << (bits - 3);
-    let mut buf = vec![0; len.min(1 << 20)];
+    let mut buf = vec![0; len.min(1 << 20) as usize];
     for at in (0..len).step_by(buf.len()) {
-        files::read_exact(file, name, &mut buf, at as u64)?;
-        for (number, segment) in buf.chunks(SEGMENT_BYTES).enumerate() {
-            visit(at / SEGMENT_BYTES + number, segment)?;
+        let piece = &mut buf[..(len - at).min(1 << 20) as usize];
+        files::read_exact(file, name, piece, at)?;
+        for (number, segment) in piece.chunks(SEGMENT_BYTES).enumerate() {
+            visit((at / SEGMENT_BYTES as u64) as usize + number, segment)?;
         }
     }
     Ok(())
@@ -192,16 +205,16 @@ mod tests {
 
     #[test]
     fn a_sidecar_is_read_as_it_was_written_and_any_other_byte_is_damage() {
-        let mut sidecar = Sidecar::new([7; 16], 17, State::Closed);
+        let mut sidecar = Sidecar::new([7; 16], Shape::Md5 { bits: 17 }, State::Closed);
         (sidecar.ones, sidecar.checksums) = (5, vec![1, 2]);
         let bytes = sidecar.encode();
         assert_eq!(bytes.len(), 72);
         let read = Sidecar::decode(&bytes, "s").expect("whole");
-        assert_eq!((read.id, read.bits, read.ones, read.checksums), ([7; 16], 17, 5, vec![1, 2]));
+        assert_eq!((read.id, read.shape, read.ones, read.checksums), ([7; 16], Shape::Md5 { bits: 17 }, 5, vec![1, 2]));
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1;
-            assert!(Sidecar::decode(&damaged, "s").is_err(), "byte {at}");
+            assert!(matches!(Sidecar::decode(&damaged, "s"), Err(Error::Corrupt { .. })), "byte {at}");
         }
         for len in 0..bytes.len() {
             assert!(matches!(Sidecar::decode(&bytes[..len], "s"), Err(Error::Corrupt { .. })), "{len} bytes");

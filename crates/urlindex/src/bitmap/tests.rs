@@ -1,6 +1,7 @@
 //! The MD5 bitmap against its definition: golden slots, the file's bytes, its rate, crashes, damage.
 
 use super::*;
+use crate::bloom::hash::{ap, bkdr, djb};
 use filemap_io::sim::{Failure, Fault, Level, Loss, SimDisk};
 use std::collections::HashSet;
 
@@ -106,6 +107,78 @@ fn words_of_another_program_are_taken_up() {
     drop(set);
     disk.set_bytes("odd", &[0; 8191]);
     assert!(matches!(Md5Bitmap::adopt(disk.dir(), "odd"), Err(Error::NotASet { .. })));
+}
+
+/// Bits as a C program sets them: of a slot, bit slot mod 8 of byte slot / 8, however long its array is.
+#[test]
+fn a_filter_of_chosen_functions_has_the_bits_that_other_programs_look_for() {
+    let hashes = [SlotHash::Bkdr, SlotHash::Ap, SlotHash::Djb];
+    for (slots, spare) in [(1_000_003, 0), (1_000_003, 1), (1 << 20, 0), (1 << 20, 8), (77, 0)] {
+        let values = |url: &[u8]| [bkdr(url), ap(url), djb(url)].map(|value| u64::from(value) % slots);
+        let mut theirs = vec![0u8; slots.div_ceil(8) as usize + spare];
+        for i in 0..5 {
+            values(&url(i)).iter().for_each(|slot| theirs[*slot as usize / 8] |= 1 << (slot % 8));
+        }
+        let disk = SimDisk::new(1);
+        disk.set_bytes("seen", &theirs);
+        let set = HashBitmap::adopt(disk.dir(), "seen", &hashes, Some(slots)).expect("taken up");
+        assert_eq!((set.slots(), set.hashes()), (slots, &hashes[..]));
+        assert!((0..5).all(|i| !set.contains(&url(i)).expect("known").is_new()));
+        assert_eq!(disk.bytes("seen").expect("the file"), theirs, "no bit was changed");
+        let new: Vec<usize> = (5..12).filter(|i| set.check_and_insert(&url(*i)).expect("inserted").is_new()).collect();
+        for i in 5..12 {
+            values(&url(i)).iter().for_each(|slot| theirs[*slot as usize / 8] |= 1 << (slot % 8));
+        }
+        if slots > 77 {
+            assert_eq!((new.len(), set.len()), (7, 12));
+        }
+        set.close().expect("closed");
+        assert_eq!(disk.bytes("seen").expect("the file"), theirs, "{slots} and {spare} bytes");
+        let set = HashBitmap::open(disk.dir(), "seen").expect("opened");
+        let mut verdicts = Vec::new();
+        let urls: Vec<Vec<u8>> = (0..12).map(url).collect();
+        set.contains_batch(&urls.iter().map(Vec::as_slice).collect::<Vec<_>>(), &mut verdicts).expect("known");
+        assert!(verdicts.iter().all(|verdict| !verdict.is_new()));
+        assert!(matches!(Md5Bitmap::open(disk.dir(), "seen"), Err(Error::Locked { .. })));
+        drop(set);
+        assert!(matches!(Md5Bitmap::open(disk.dir(), "seen"), Err(Error::NotASet { .. })));
+    }
+}
+
+#[test]
+fn the_rate_and_the_count_of_a_filter_of_functions_are_those_of_theory() {
+    let disk = SimDisk::new(1);
+    let set = HashBitmap::create(disk.dir(), "seen", &[SlotHash::Bkdr, SlotHash::Ap], 1 << 18).expect("made");
+    (0..40_000).for_each(|i| set.insert(&url(i)).expect("inserted"));
+    let false_positives = (100_000..150_000).filter(|&i| !set.contains(&url(i)).expect("known").is_new()).count();
+    let (measured, theory) = (false_positives as f64 / 5e4, set.theoretical_rate(40_000));
+    assert!((measured / theory - 1.0).abs() < 0.3, "{measured} against {theory}: the old functions are poor");
+    assert!((set.len() as f64 / 40_000.0 - 1.0).abs() < 0.05, "{}", set.len());
+    assert!((set.false_positive_rate() / theory - 1.0).abs() < 0.1 && set.expected_loss() > 0.0);
+    for (hashes, slots) in
+        [(&[][..], 9), (&[SlotHash::Ap, SlotHash::Ap], 9), (&[SlotHash::Ap], 0), (&[SlotHash::Ap], (1 << 31) + 1)]
+    {
+        let refused = HashBitmap::create(disk.dir(), "other", hashes, slots);
+        assert!(matches!(refused, Err(Error::InvalidOption { .. })), "{hashes:?} {slots}");
+    }
+    disk.set_bytes("short", &[0; 9]);
+    for slots in [73, 1, 0] {
+        let refused = HashBitmap::adopt(disk.dir(), "short", &[SlotHash::Djb], Some(slots));
+        assert!(matches!(refused, Err(Error::InvalidOption { .. })) == (slots != 1), "{slots}: {refused:?}");
+    }
+}
+
+#[test]
+fn of_concurrent_inserts_of_one_url_of_several_bits_exactly_one_is_new() {
+    let disk = SimDisk::new(1);
+    let hashes = [SlotHash::Bkdr, SlotHash::Ap, SlotHash::Djb];
+    let set = HashBitmap::create(disk.dir(), "seen", &hashes, 1 << 24).expect("made");
+    let new: usize = std::thread::scope(|scope| {
+        let insert = || (0..2000).filter(|&i| set.check_and_insert(&url(i)).expect("inserted").is_new()).count();
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(insert)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+    });
+    assert!((1998..=2000).contains(&new), "{new}");
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | 0 | 8 | magic `FMBLOOM1` |
 //! | 8 | 2, 2 | the version that a reader, and a writer, must know |
-//! | 12 | 1, 1 | layout (0 standard, 1 blocked), hash family (0 XXH3, 1 BKDR, 2 AP, 3 DJB) |
+//! | 12 | 1, 1 | layout (0 standard, 1 blocked), hash family (0 XXH3, 1 BKDR, 2 AP, 3 DJB, both with a DJB that begins at 0; 4 AP, 5 DJB) |
 //! | 14 | 2 | probes |
 //! | 16 | 16 | which filter this is: random |
 //! | 32 | 8, 8 | bits; seed of the hash |
@@ -181,13 +181,10 @@ fn decode_header(bytes: &[u8; SECTOR_BYTES], name: &str) -> Result<(Design, [u8;
     if bytes[..8] != MAGIC {
         return Err(Error::corrupt(name, 0, "this is no Bloom filter"));
     }
-    let found = u16::from_le_bytes(files::array(bytes, 8));
-    if found > VERSION {
-        return Err(Error::NewerFormat { file: name.to_owned(), found, supported: VERSION });
-    }
     if u32::from_le_bytes(files::array(bytes, CRC_AT)) != crc32fast::hash(&bytes[..CRC_AT]) {
         return Err(Error::corrupt(name, CRC_AT as u64, "the header's checksum is another"));
     }
+    files::check_version(name, bytes, VERSION)?;
     let number = |at: usize| u64::from_le_bytes(files::array(bytes, at));
     let layout = if bytes[12] == 1 { Layout::Blocked } else { Layout::Standard };
     let family = HashFamily::ALL.into_iter().find(|family| family.code() == bytes[13]);

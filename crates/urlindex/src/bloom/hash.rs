@@ -1,8 +1,10 @@
 //! The hash functions of Bloom filters: one of today, and three that programs have used for decades.
 //!
 //! The old three are here because filters made with them exist, and to show what they cost: their values are held by golden
-//! tests, their false-positive rates on real URLs stand in docs/SEEN.md. They take bytes as C's signed `char`, begin at 0,
-//! and give 31 bits.
+//! tests, their false-positive rates on real URLs stand in docs/SEEN.md. They take bytes as C's signed `char` and give 31 bits.
+//!
+//! DJB begins at 5381, as its author has it. Filters that were made when it began at 0 here have families of their own ([`HashFamily::Djb0`],
+//! [`HashFamily::Ap0`]), so that their URLs keep their bits.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -19,18 +21,25 @@ pub enum HashFamily {
     Ap,
     /// Bernstein's; steps by BKDR.
     Djb,
+    /// As [`HashFamily::Ap`] with a DJB that begins at 0: filters of old.
+    Ap0,
+    /// As [`HashFamily::Djb`] with a DJB that begins at 0: filters of old.
+    Djb0,
 }
 
 impl HashFamily {
-    pub(super) const ALL: [HashFamily; 4] = [HashFamily::Xxh3, HashFamily::Bkdr, HashFamily::Ap, HashFamily::Djb];
+    pub(super) const ALL: [HashFamily; 6] =
+        [HashFamily::Xxh3, HashFamily::Bkdr, HashFamily::Ap0, HashFamily::Djb0, HashFamily::Ap, HashFamily::Djb];
 
-    /// The name by which people choose it: `xxh3`, `bkdr`, `ap`, `djb`.
+    /// The name by which people choose it: `xxh3`, `bkdr`, `ap`, `djb`, `ap0`, `djb0`.
     pub fn name(self) -> &'static str {
         match self {
             HashFamily::Xxh3 => "xxh3",
             HashFamily::Bkdr => "bkdr",
             HashFamily::Ap => "ap",
             HashFamily::Djb => "djb",
+            HashFamily::Ap0 => "ap0",
+            HashFamily::Djb0 => "djb0",
         }
     }
 
@@ -39,8 +48,10 @@ impl HashFamily {
         match self {
             HashFamily::Xxh3 => 0,
             HashFamily::Bkdr => 1,
-            HashFamily::Ap => 2,
-            HashFamily::Djb => 3,
+            HashFamily::Ap0 => 2,
+            HashFamily::Djb0 => 3,
+            HashFamily::Ap => 4,
+            HashFamily::Djb => 5,
         }
     }
 
@@ -53,6 +64,8 @@ impl HashFamily {
             HashFamily::Bkdr => two(bkdr(url), ap(url)),
             HashFamily::Ap => two(ap(url), djb(url)),
             HashFamily::Djb => two(djb(url), bkdr(url)),
+            HashFamily::Ap0 => two(ap(url), djb0(url)),
+            HashFamily::Djb0 => two(djb0(url), bkdr(url)),
         }
     }
 }
@@ -79,10 +92,19 @@ pub fn ap(url: &[u8]) -> u32 {
     url.iter().enumerate().fold(0u32, step) & MASK
 }
 
-/// Daniel J. Bernstein's hash, begun at 0, 31 bits.
+/// Daniel J. Bernstein's hash, begun at 5381, 31 bits.
 pub fn djb(url: &[u8]) -> u32 {
+    bernstein(url, 5381)
+}
+
+/// [`djb`], begun at 0.
+pub fn djb0(url: &[u8]) -> u32 {
+    bernstein(url, 0)
+}
+
+fn bernstein(url: &[u8], start: u32) -> u32 {
     let step = |hash: u32, &byte: &u8| hash.wrapping_add((hash << 5).wrapping_add(signed(byte)));
-    url.iter().fold(0u32, step) & MASK
+    url.iter().fold(start, step) & MASK
 }
 
 #[cfg(test)]
@@ -92,9 +114,11 @@ mod tests {
     #[test]
     fn the_old_functions_give_their_golden_values() {
         let ascii = b"http://www.ouc.edu.cn/";
-        assert_eq!([bkdr(ascii), ap(ascii), djb(ascii)], [1_424_505_542, 910_843_511, 1_950_587_180]);
+        assert_eq!([bkdr(ascii), ap(ascii), djb0(ascii)], [1_424_505_542, 910_843_511, 1_950_587_180]);
+        assert_eq!(djb(ascii), 1_129_678_833);
         let signed = b"http://x/\xe4\xb8\xad";
-        assert_eq!([bkdr(signed), ap(signed), djb(signed)], [15_174_736, 1_924_752_086, 992_861_640]);
+        assert_eq!([bkdr(signed), ap(signed), djb0(signed)], [15_174_736, 1_924_752_086, 992_861_640]);
+        assert_eq!(djb(signed), 332_440_141);
     }
 
     #[test]

@@ -149,13 +149,10 @@ fn decode(bytes: &[u8], name: &str, id: [u8; 16]) -> Result<BTreeSet<Box<[u8]>>>
     if held[..8] != MAGIC {
         return corrupt(0, "this is no list of known false positives");
     }
-    let found = u16::from_le_bytes(files::array(held, 8));
-    if found > VERSION {
-        return Err(Error::NewerFormat { file: name.to_owned(), found, supported: VERSION });
-    }
     if crc32fast::hash(held) != u32::from_le_bytes(*crc) {
         return corrupt(held.len(), "the checksum is another");
     }
+    files::check_version(name, held, VERSION)?;
     if held[16..32] != id {
         return corrupt(16, "this is the list of another filter");
     }

@@ -96,6 +96,11 @@ impl Shape {
     }
 }
 
+/// How many of `keys` keys were called seen when they came, in a filter of so many bits and probes.
+pub(crate) fn standard_loss(bits: u64, probes: u32, keys: f64) -> f64 {
+    Shape { layout: Layout::Standard, bits, probes }.loss(keys)
+}
+
 /// Of many bits, the share that is set when each is set `load` times in the mean.
 fn fill(load: f64) -> f64 {
     -(-load).exp_m1()

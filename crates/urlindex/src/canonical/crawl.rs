@@ -6,9 +6,16 @@
 
 use std::borrow::Cow;
 
+use encoding_rs::Encoding;
+
 use super::parts::Parts;
 use super::rule::{Rule, RuleSet};
 use super::{Canonicalizer, UrlError, fast, rewrite, settled, whatwg};
+
+/// The step of a URL that is not UTF-8: each byte over 7F is percent-encoded as it stands.
+const PERCENT_BYTES: &str = "percent-bytes";
+/// The step of a link of a page: the path is written in UTF-8, the query in the page's encoding.
+const PAGE_ENCODING: &str = "page-encoding";
 
 /// Rounds of rules after which a URL is given up. Each round makes it shorter or sorts it: real ones take one or two.
 const ROUNDS_MAX: usize = 64;
@@ -44,7 +51,8 @@ pub struct Explanation {
 /// One rule that changed a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The rule's name; `whatwg` is the URL standard's own parsing and writing.
+    /// The rule's name; `whatwg` is the URL standard's own parsing and writing, `percent-bytes` and `page-encoding` are the two ways of bytes that are not
+    /// UTF-8.
     pub rule: &'static str,
     /// The URL before.
     pub before: String,
@@ -93,6 +101,22 @@ impl CrawlRules {
         Explanation { key: key.map(Cow::into_owned), steps }
     }
 
+    /// As [`CrawlRules::explain`], of a link as it stands in a page of this encoding: on the page `base`, or by itself. Its first step is
+    /// called `page-encoding`.
+    pub fn explain_in_page(&self, base: Option<&[u8]>, link: &[u8], encoding: &'static Encoding) -> Explanation {
+        let (text, _) = encoding.decode_without_bom_handling(link);
+        let joined = match base {
+            Some(base) => whatwg::join(base, text.as_bytes(), encoding),
+            None => whatwg::parse_in(None, &text, encoding),
+        };
+        let mut steps = Vec::new();
+        let key = joined.and_then(|joined| {
+            Notes(Some(&mut steps)).add(PAGE_ENCODING, &text, &joined);
+            Ok(self.run(joined.as_bytes(), &mut Notes(Some(&mut steps)))?.into_owned())
+        });
+        Explanation { key, steps }
+    }
+
     /// The key of a URL, if its bytes prove what it is.
     pub(super) fn proved<'a>(&self, url: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         if !self.rules.has(Rule::Fragment) || !self.dropped.is_empty() {
@@ -118,8 +142,9 @@ impl CrawlRules {
             }
             _ => {
                 let written = whatwg::text(url)?;
-                let parsed = with_written_port(whatwg::parse(written)?, written);
-                notes.add("whatwg", written, &parsed);
+                notes.add(PERCENT_BYTES, &String::from_utf8_lossy(url), &written);
+                let parsed = with_written_port(whatwg::parse(&written)?, &written);
+                notes.add("whatwg", &written, &parsed);
                 Cow::Owned(parsed)
             }
         };
@@ -210,14 +235,18 @@ impl Canonicalizer for CrawlRules {
         match self.rules {
             _ if !self.dropped.is_empty() => "custom",
             RuleSet::WHATWG => "whatwg",
-            RuleSet::CRAWL => "crawl",
-            RuleSet::SURT => "surt",
+            RuleSet::CRAWL | RuleSet::CRAWL_1 => "crawl",
+            RuleSet::SURT | RuleSet::SURT_1 => "surt",
             _ => "rules",
         }
     }
 
     fn version(&self) -> u32 {
-        if self.name() == "rules" { self.rules.bits() } else { 1 }
+        match self.name() {
+            "rules" => self.rules.bits(),
+            "crawl" | "surt" if !self.rules.has(Rule::SessionIds1) => 2,
+            _ => 1,
+        }
     }
 
     fn canonicalize(&self, url: &[u8]) -> Result<Vec<u8>, UrlError> {
@@ -264,6 +293,23 @@ mod tests {
     }
 
     #[test]
+    fn an_explanation_says_how_bytes_that_are_no_utf8_were_written() {
+        let rules = CrawlRules::crawl();
+        let bare = rules.explain(b"http://a/caf\xe9?q=\xe9");
+        assert_eq!(bare.steps[0].rule, "percent-bytes");
+        assert_eq!(bare.key.as_deref(), Ok(&b"http://a/caf%E9?q=%E9"[..]));
+        let encoding = encoding_rs::WINDOWS_1252;
+        for (base, link) in
+            [(None, &b"http://a/caf\xe9?q=\xe9"[..]), (Some(&b"http://a/b"[..]), &b"caf\xe9?q=\xe9"[..])]
+        {
+            let in_page = rules.explain_in_page(base, link, encoding);
+            assert_eq!(in_page.steps[0].rule, "page-encoding");
+            assert_eq!(in_page.key.as_deref(), Ok(&b"http://a/caf%C3%A9?q=%E9"[..]));
+        }
+        assert!(rules.explain_in_page(None, b"nothing", encoding).key.is_err());
+    }
+
+    #[test]
     fn what_a_rule_uncovers_is_parsed_again() {
         assert_eq!(key(&CrawlRules::crawl(), "http://a/x/..;jsessionid=1/y"), "http://a/y");
         let both = CrawlRules::new(RuleSet::CRAWL.with(Rule::IndexFile).with(Rule::TrailingSlash));
@@ -286,10 +332,10 @@ mod tests {
 
         #[test]
         fn a_key_is_its_own_key_and_the_way_to_it_is_explained(
-            bits in 0u32..1 << 20,
+            bits in 0u32..1 << Rule::ALL.len(),
             pieces in proptest::collection::vec(proptest::sample::select(vec![
                 "a", "B", "/", "/", "//", "..", ".", "%2e", "%41", "%2f", "?", "&", "=", "b=1", "a=", "utm_x=1", "#", ";", "jsessionid=1",
-                "index.html", "/x/x/x", "(S(4hqa0555fwsecu455xqckv45))", "sid=0123456789abcdef0123456789abcdef", "é", " ", "'", "\\", "[", "%",
+                "index.html", "/x/x/x", "(S(4hqa0555fwsecu455xqckv45))", "/(4hqa0555fwsecu455xqckv45)/", "/(X(1)", "S(4hqa0555fwsecu455xqckv45))", "sid=0123456789abcdef0123456789abcdef", "é", " ", "'", "\\", "[", "%",
             ]), 0..14),
             host in proptest::sample::select(vec!["www.a.b", "A.b:80", "u:p@a.b.", "www.1.2.3.4", "1.2.3", "[::1]:443", "(b,a,)", "é.x", "www.a", "www..a.b."]),
             scheme in proptest::sample::select(vec!["http://", "https://", "HTTPS:", "ftp://", "data:"]),

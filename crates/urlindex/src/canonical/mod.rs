@@ -22,6 +22,8 @@ use std::borrow::Cow;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use encoding_rs::Encoding;
+
 pub use crawl::{CrawlRules, Explanation, Step};
 pub use exact::Exact;
 pub use host::{canonical_host, host};
@@ -59,7 +61,17 @@ pub trait Canonicalizer: Debug + Send + Sync {
     ///
     /// [`UrlError`] if `base` is no absolute URL, or `link` names none there.
     fn resolve(&self, base: &[u8], link: &[u8]) -> Result<Vec<u8>, UrlError> {
-        self.canonicalize(whatwg::join(base, link)?.as_bytes())
+        self.canonicalize(whatwg::join(base, link, encoding_rs::UTF_8)?.as_bytes())
+    }
+
+    /// As [`Canonicalizer::resolve`], of the text of a link in a page of this encoding, in which the URL standard has the query written; the path is
+    /// written in UTF-8.
+    ///
+    /// # Errors
+    ///
+    /// As [`Canonicalizer::resolve`].
+    fn resolve_in_page(&self, base: &[u8], link: &str, encoding: &'static Encoding) -> Result<Vec<u8>, UrlError> {
+        self.canonicalize(whatwg::join(base, link.as_bytes(), encoding)?.as_bytes())
     }
 }
 
@@ -70,12 +82,6 @@ pub enum UrlError {
     /// There is nothing. Give an absolute URL.
     #[error("the URL is empty")]
     Empty,
-    /// The URL is not text. Percent-encode the byte, or use a store with the `exact` canonicaliser.
-    #[error("the URL is not UTF-8 from byte {at} on: percent-encode it, or use the canonicaliser `exact`")]
-    NotUtf8 {
-        /// The first byte that does not belong to a character.
-        at: usize,
-    },
     /// The URL holds a NUL byte, which no canonical URL may. Percent-encode it as `%00`.
     #[error("the URL holds a NUL byte at {at}: percent-encode it")]
     Nul {
@@ -97,9 +103,10 @@ pub fn named(name: &str, version: u32) -> Option<Arc<dyn Canonicalizer>> {
         // A preset goes by its own name only.
         return (rules.name() == "rules").then(|| Arc::new(rules) as Arc<dyn Canonicalizer>);
     }
-    let known: [Arc<dyn Canonicalizer>; 4] =
-        [Arc::new(Whatwg), Arc::new(Exact), Arc::new(CrawlRules::crawl()), Arc::new(CrawlRules::surt())];
-    known.into_iter().find(|rule| rule.name() == name && rule.version() == version)
+    let presets = [RuleSet::CRAWL, RuleSet::SURT, RuleSet::CRAWL_1, RuleSet::SURT_1];
+    let presets = presets.into_iter().map(|rules| Arc::new(CrawlRules::new(rules)) as Arc<dyn Canonicalizer>);
+    let mut known = [Arc::new(Whatwg) as Arc<dyn Canonicalizer>, Arc::new(Exact)].into_iter().chain(presets);
+    known.find(|rule| rule.name() == name && rule.version() == version)
 }
 
 #[cfg(test)]
@@ -110,15 +117,18 @@ mod tests {
     fn a_canonicaliser_is_found_by_name_and_version() {
         assert_eq!(named("whatwg", 1).expect("known").name(), "whatwg");
         assert_eq!(named("exact", 1).expect("known").version(), 1);
-        assert!(named("whatwg", 2).is_none());
+        assert!(named("whatwg", 2).is_none() && named("crawl", 3).is_none());
+        for name in ["crawl", "surt"] {
+            let versions = [1, 2].map(|version| named(name, version).expect("known").version());
+            assert_eq!(versions, [1, 2], "{name}");
+        }
         assert!(named("WHATWG", 1).is_none());
     }
 
     #[test]
     fn every_error_says_what_to_do() {
-        let errors = [UrlError::Empty, UrlError::NotUtf8 { at: 3 }, UrlError::Nul { at: 4 }];
+        let errors = [UrlError::Empty, UrlError::Nul { at: 4 }];
         let words: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        assert!(words[1].contains("byte 3") && words[1].contains("percent-encode"));
-        assert!(words[2].contains("at 4"));
+        assert!(words[1].contains("at 4") && words[1].contains("percent-encode"));
     }
 }

@@ -8,14 +8,13 @@ use std::borrow::Cow;
 use super::parts::Parts;
 
 /// In lower case, sorted.
-const SESSION_NAMES: [&str; 12] = [
+const SESSION_NAMES: [&str; 11] = [
     "cfid",
     "cftoken",
     "jservsessionid",
     "jsessionid",
     "oscsid",
     "phpsessid",
-    "session_id",
     "sessionid",
     "sessid",
     "xtcsid",
@@ -55,8 +54,10 @@ const TRACKING_NAMES: [&str; 29] = [
     "yclid",
 ];
 
-/// Names that count only with a value that looks like an id.
-const SHORT_NAMES: [&str; 2] = ["s", "sid"];
+/// Names that count only with a value that looks like an id: sites number talks and lessons with them, too.
+const SHORT_NAMES: [&str; 3] = ["s", "sid", SESSION_ID];
+/// Counted with any value in version 1.
+const SESSION_ID: &str = "session_id";
 /// Names that begin so.
 const ASP_SESSION: &str = "aspsessionid";
 const UTM: &str = "utm_";
@@ -66,6 +67,11 @@ const ID_DIGITS: usize = 32;
 
 pub(super) fn is_session(name: &str, value: &str) -> bool {
     is_possible(name.as_bytes()) && is_listed_session(name, value)
+}
+
+/// As [`is_session`] was in version 1.
+pub(super) fn is_session_1(name: &str, value: &str) -> bool {
+    name.eq_ignore_ascii_case(SESSION_ID) || is_session(name, value)
 }
 
 fn is_listed_session(name: &str, value: &str) -> bool {
@@ -161,18 +167,28 @@ pub(super) fn keep(parts: &mut Parts<'_>, is_kept: impl Fn(&str, &str) -> bool) 
     true
 }
 
-pub(super) fn drop_empty(parts: &mut Parts<'_>) -> bool {
+/// Drops parameters that `is_nothing`, and the `=` of those after which nothing comes.
+pub(super) fn drop_empty(parts: &mut Parts<'_>, is_nothing: fn(&str) -> bool) -> bool {
     let Some(query) = &parts.query else { return false };
-    let is_fine = |parameter: &str| !parameter.starts_with('=') && !parameter.is_empty() && value_is_fine(parameter);
-    if query.split('&').all(is_fine) {
+    if query.split('&').all(|parameter| !is_nothing(parameter) && value_is_fine(parameter)) {
         return false;
     }
-    let named = query.split('&').filter(|parameter| !parameter.starts_with('=') && !parameter.is_empty());
+    let some = query.split('&').filter(|parameter| !is_nothing(parameter));
     let without_mark =
-        named.map(|parameter| if value_is_fine(parameter) { parameter } else { &parameter[..parameter.len() - 1] });
+        some.map(|parameter| if value_is_fine(parameter) { parameter } else { &parameter[..parameter.len() - 1] });
     let kept: Vec<&str> = without_mark.collect();
     parts.query = (!kept.is_empty()).then(|| Cow::Owned(kept.join("&")));
     true
+}
+
+/// Neither name nor value.
+pub(super) fn is_nothing(parameter: &str) -> bool {
+    matches!(parameter, "" | "=")
+}
+
+/// As [`is_nothing`] was in version 1.
+pub(super) fn is_nameless(parameter: &str) -> bool {
+    parameter.is_empty() || parameter.starts_with('=')
 }
 
 /// Not `name=`; a second `=` belongs to a value.
@@ -221,6 +237,8 @@ mod tests {
                 && !is_session("sid", "41")
                 && !is_session("s", "abc")
         );
+        assert!(!is_session("session_id", "42") && is_session_1("session_id", "42"));
+        assert!(is_session("SESSION_ID", "0123456789abcdef0123456789ABCDEF"));
         assert!(is_tracking("utm_source") && is_tracking("FBCLID") && !is_tracking("utm") && !is_tracking("id"));
     }
 }

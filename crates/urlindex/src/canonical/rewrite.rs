@@ -33,10 +33,8 @@ pub(super) fn apply(rule: Rule, parts: &mut Parts<'_>, dropped: &[String]) -> bo
         Rule::PercentUnreserved => parts.has(PERCENT) && each_text(parts, percent_unreserved),
         Rule::EmptySegments => parts.has(SLASHES) && put(&mut parts.path, empty_segments),
         Rule::RepeatedSegments => put(&mut parts.path, repeated_segments),
-        Rule::SessionIds => {
-            let in_path = parts.has(SESSION) && put(&mut parts.path, path_sessions);
-            parts.has(LISTED) && parameters::keep(parts, |name, value| !parameters::is_session(name, value)) || in_path
-        }
+        Rule::SessionIds1 => sessions(parts, is_cookieless_1, parameters::is_session_1),
+        Rule::SessionIds => sessions(parts, is_cookieless, parameters::is_session),
         Rule::Tracking => {
             if !parts.has(LISTED) && dropped.is_empty() {
                 return false;
@@ -44,7 +42,8 @@ pub(super) fn apply(rule: Rule, parts: &mut Parts<'_>, dropped: &[String]) -> bo
             let is_dropped = |name: &str| dropped.iter().any(|dropped| dropped.eq_ignore_ascii_case(name));
             parameters::keep(parts, |name, _| !parameters::is_tracking(name) && !is_dropped(name))
         }
-        Rule::EmptyParameters => parts.has(EMPTY) && parameters::drop_empty(parts),
+        Rule::EmptyParameters1 => parts.has(EMPTY) && parameters::drop_empty(parts, parameters::is_nameless),
+        Rule::EmptyParameters => parts.has(EMPTY) && parameters::drop_empty(parts, parameters::is_nothing),
         Rule::SortedParameters => parts.has(UNSORTED) && parameters::sort(parts),
         Rule::Query => parts.query.take().is_some(),
         Rule::IndexFile => put(&mut parts.path, index_file),
@@ -162,29 +161,62 @@ fn repeated_segments(path: &str) -> Option<String> {
     (kept.len() < segments.len()).then(|| format!("/{}", kept.join("/")))
 }
 
-/// Drops `;jsessionid=...` of each segment, and segments such as `(S(...))`.
-fn path_sessions(path: &str) -> Option<String> {
+/// Drops `;jsessionid=...` of each segment, segments that hold nothing but an id, and parameters.
+fn sessions(parts: &mut Parts<'_>, is_id: fn(&str) -> bool, is_session: fn(&str, &str) -> bool) -> bool {
+    let in_path = parts.has(SESSION) && put(&mut parts.path, |path| path_sessions(path, is_id, is_session));
+    parts.has(LISTED) && parameters::keep(parts, |name, value| !is_session(name, value)) || in_path
+}
+
+fn path_sessions(path: &str, is_id: fn(&str) -> bool, is_session: fn(&str, &str) -> bool) -> Option<String> {
     path.find([';', '('])?;
-    let is_cookieless = |segment: &str| {
-        let inner = segment.strip_prefix('(').and_then(|rest| rest.strip_suffix("))"));
-        inner.is_some_and(|inner| {
-            let form = inner.as_bytes().get(..2);
-            matches!(form, Some(b"S(" | b"A(" | b"F(")) && inner.len() >= 22 && !inner.contains(['.', ','])
-        })
-    };
-    let segments: Vec<Cow<'_, str>> =
-        path[1..].split('/').filter(|segment| !is_cookieless(segment)).map(without_session).collect();
+    let segments = path[1..].split('/').filter(|segment| !is_id(segment));
+    let segments: Vec<Cow<'_, str>> = segments.map(|segment| without_session(segment, is_session)).collect();
     let new = format!("/{}", segments.join("/"));
     (new != path).then_some(new)
 }
 
-fn without_session(segment: &str) -> Cow<'_, str> {
+/// Bytes of the ids of ASP.NET: 120 bits in letters and digits.
+const ASP_ID_BYTES: usize = 24;
+/// Bytes of the shortest ticket (`A(...)`, `F(...)`) that is taken for one.
+const ASP_TICKET_BYTES: usize = 20;
+
+/// Whether a segment is a cookieless session of ASP.NET: `(24 letters and digits)` of version 1, `(S(...))` of later ones, with tickets
+/// (`A`, `F`) and the mark that the browser was tried (`X(1)`) in any order.
+fn is_cookieless(segment: &str) -> bool {
+    let Some(inner) = segment.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) else { return false };
+    let is_lower = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    if inner.len() == ASP_ID_BYTES && inner.bytes().all(is_lower) {
+        return true;
+    }
+    let (mut rest, mut has_id) = (inner, false);
+    while let Some((value, after)) = rest.get(1..).and_then(|after| after.strip_prefix('(')?.split_once(')')) {
+        let is_ticket = || value.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+        match rest.as_bytes()[0] {
+            b'S' | b'A' | b'F' if value.len() >= ASP_TICKET_BYTES && is_ticket() => has_id = true,
+            b'X' if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) => {}
+            _ => return false,
+        }
+        rest = after;
+    }
+    rest.is_empty() && has_id
+}
+
+/// As [`is_cookieless`] was in version 1.
+fn is_cookieless_1(segment: &str) -> bool {
+    let inner = segment.strip_prefix('(').and_then(|rest| rest.strip_suffix("))"));
+    inner.is_some_and(|inner| {
+        let form = inner.as_bytes().get(..2);
+        matches!(form, Some(b"S(" | b"A(" | b"F(")) && inner.len() >= 22 && !inner.contains(['.', ','])
+    })
+}
+
+fn without_session(segment: &str, is_session: fn(&str, &str) -> bool) -> Cow<'_, str> {
     if !segment.contains(';') {
         return Cow::Borrowed(segment);
     }
     let is_kept = |parameter: &&str| {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        !parameters::is_session(name, value)
+        !is_session(name, value)
     };
     let mut parts = segment.split(';');
     let first = parts.next().unwrap_or_default();
@@ -290,8 +322,20 @@ mod tests {
             (Rule::SessionIds, "http://a/b;jsessionid=12;v=1/c?PHPSESSID=x&y=1", "http://a/b;v=1/c?y=1"),
             (Rule::SessionIds, "http://a/(S(4hqa0555fwsecu455xqckv45))/b", "http://a/b"),
             (Rule::SessionIds, "http://a/(x)/b;c?sid=7", "http://a/(x)/b;c?sid=7"),
+            (Rule::SessionIds, "http://a/(4hqa0555fwsecu455xqckv45)/b", "http://a/b"),
+            (Rule::SessionIds, "http://a/(X(1)S(4hqa0555fwsecu455xqckv45))/b", "http://a/b"),
+            (Rule::SessionIds, "http://a/(X(1)F(0123456789abcdefABCD-_)S(4hqa0555fwsecu455xqckv45))/", "http://a/"),
+            (Rule::SessionIds, "http://a/(X(1))/(S(1))/(a.b)/", "http://a/(X(1))/(S(1))/(a.b)/"),
+            (Rule::SessionIds, "http://a/(4HQA0555FWSECU455XQCKV45)/", "http://a/(4HQA0555FWSECU455XQCKV45)/"),
+            (Rule::SessionIds, "http://a/(S(4hqa0555fwsecu455xqckv45)/", "http://a/(S(4hqa0555fwsecu455xqckv45)/"),
+            (Rule::SessionIds, "http://a/?session_id=42", "http://a/?session_id=42"),
+            (Rule::SessionIds, "http://a/?session_id=0123456789abcdef0123456789ABCDEF", "http://a/"),
+            (Rule::SessionIds1, "http://a/?session_id=42", "http://a/"),
+            (Rule::SessionIds1, "http://a/(4hqa0555fwsecu455xqckv45)/b", "http://a/(4hqa0555fwsecu455xqckv45)/b"),
             (Rule::Tracking, "http://a/?utm_source=x&b=1&fbclid=2&MINE=3", "http://a/?b=1"),
-            (Rule::EmptyParameters, "http://a/?&b=&=1&c=2&", "http://a/?b&c=2"),
+            (Rule::EmptyParameters1, "http://a/?&b=&=1&c=2&", "http://a/?b&c=2"),
+            (Rule::EmptyParameters, "http://a/?&b=&=1&c=2&=", "http://a/?b&=1&c=2"),
+            (Rule::EmptyParameters, "http://a/?=42", "http://a/?=42"),
             (Rule::EmptyParameters, "http://a/?", "http://a/"),
             (Rule::SortedParameters, "http://a/?b=2&a=2&b=1&a", "http://a/?a=2&a&b=2&b=1"),
             (Rule::Query, "http://a/?b", "http://a/"),

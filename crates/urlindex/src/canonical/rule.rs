@@ -31,12 +31,12 @@ pub enum Rule {
     /// Makes one of a run of one to four path segments that stands there three times or more in turn: `/a/b/a/b/a/b/` (a trap of
     /// wrong relative links; a few real pages have such paths).
     RepeatedSegments = 9,
-    /// Drops session ids: `;jsessionid=...` and `(S(...))` in paths, parameters such as `PHPSESSID`.
-    SessionIds = 10,
+    /// As [`Rule::SessionIds`] was in `crawl` version 1: `session_id` with any value, and of ASP.NET's forms `(S(...))` alone.
+    SessionIds1 = 10,
     /// Drops parameters that say where a visitor came from: `utm_...`, `gclid`, `fbclid` and others.
     Tracking = 11,
-    /// Drops parameters that hold nothing, and the `=` and `?` after which nothing comes.
-    EmptyParameters = 12,
+    /// As [`Rule::EmptyParameters`] was in `crawl` version 1: parameters without a name (`?=42`) go too.
+    EmptyParameters1 = 12,
     /// Sorts parameters by name; those of one name stay in order.
     SortedParameters = 13,
     /// Drops the whole query.
@@ -51,11 +51,16 @@ pub enum Rule {
     Surt = 18,
     /// Writes a `%` that begins no escape as `%25`, and characters that RFC 3986 knows in no URL (`[]{}|\\^` and the backquote) as escapes.
     PercentInvalid = 19,
+    /// Drops session ids: `;jsessionid=...` and ASP.NET's `(S(...))`, `(X(1)S(...))` and `(24 letters)` in paths; parameters such as
+    /// `PHPSESSID`, and `sid` or `session_id` where the value is an id of 32 hexadecimal digits or more.
+    SessionIds = 20,
+    /// Drops parameters that hold nothing, and the `=` and `?` after which nothing comes. A value without a name (`?=42`) stays.
+    EmptyParameters = 21,
 }
 
 impl Rule {
     /// All rules, in the order in which they are applied.
-    pub const ALL: [Rule; 20] = [
+    pub const ALL: [Rule; 22] = [
         Rule::DefaultPort,
         Rule::Fragment,
         Rule::UserInfo,
@@ -67,8 +72,10 @@ impl Rule {
         Rule::PercentUnreserved,
         Rule::EmptySegments,
         Rule::RepeatedSegments,
+        Rule::SessionIds1,
         Rule::SessionIds,
         Rule::Tracking,
+        Rule::EmptyParameters1,
         Rule::EmptyParameters,
         Rule::SortedParameters,
         Rule::Query,
@@ -91,8 +98,10 @@ impl Rule {
             Rule::PercentUnreserved => "percent-unreserved",
             Rule::EmptySegments => "empty-segments",
             Rule::RepeatedSegments => "repeated-segments",
+            Rule::SessionIds1 => "session-ids-1",
             Rule::SessionIds => "session-ids",
             Rule::Tracking => "tracking",
+            Rule::EmptyParameters1 => "empty-parameters-1",
             Rule::EmptyParameters => "empty-parameters",
             Rule::SortedParameters => "sorted-parameters",
             Rule::Query => "query",
@@ -145,6 +154,16 @@ impl RuleSet {
 
     /// As `CRAWL`, with the host turned around.
     pub const SURT: RuleSet = RuleSet::CRAWL.with(Rule::Surt);
+
+    /// `crawl` version 1, for sets that were made with it.
+    pub const CRAWL_1: RuleSet = RuleSet::CRAWL
+        .without(Rule::SessionIds)
+        .without(Rule::EmptyParameters)
+        .with(Rule::SessionIds1)
+        .with(Rule::EmptyParameters1);
+
+    /// `surt` version 1, for sets that were made with it.
+    pub const SURT_1: RuleSet = RuleSet::CRAWL_1.with(Rule::Surt);
 
     const fn of(rules: &[Rule]) -> RuleSet {
         let mut set = RuleSet(0);
@@ -206,14 +225,16 @@ mod tests {
             assert_eq!(Rule::named(rule.name()), Some(rule));
             all |= RuleSet::of(&[rule]).bits();
         }
-        assert_eq!(all, (1 << 20) - 1);
-        assert_eq!(RuleSet::from_bits(1 << 20), None);
+        assert_eq!(all, (1 << 22) - 1);
+        assert_eq!(RuleSet::from_bits(1 << 22), None);
     }
 
     #[test]
     fn the_presets_keep_their_bits_for_ever() {
         assert_eq!(RuleSet::WHATWG.bits(), 0b11);
-        assert_eq!(RuleSet::CRAWL.bits(), 1 << 19 | 0b11_1101_1100_1111);
+        assert_eq!(RuleSet::CRAWL_1.bits(), 1 << 19 | 0b11_1101_1100_1111);
+        assert_eq!(RuleSet::CRAWL.bits(), 0b111 << 19 | 0b10_1001_1100_1111);
+        assert_eq!(RuleSet::SURT_1.bits(), RuleSet::CRAWL_1.bits() | 1 << 18);
         assert_eq!(RuleSet::SURT.bits(), RuleSet::CRAWL.bits() | 1 << 18);
     }
 }

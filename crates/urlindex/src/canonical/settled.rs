@@ -13,7 +13,13 @@ use super::parameters;
 use super::rule::{Rule, RuleSet};
 
 /// The rules that are known here.
-const KNOWN: RuleSet = RuleSet::CRAWL.with(Rule::Www).with(Rule::Scheme).with(Rule::Query).with(Rule::TrailingSlash);
+const KNOWN: RuleSet = RuleSet::CRAWL
+    .with(Rule::SessionIds1)
+    .with(Rule::EmptyParameters1)
+    .with(Rule::Www)
+    .with(Rule::Scheme)
+    .with(Rule::Query)
+    .with(Rule::TrailingSlash);
 
 /// Whether none of these rules would change `url`, which [`super::fast::canonical_part`] has proved canonical as a whole.
 #[inline]
@@ -155,13 +161,16 @@ mod tests {
     use super::*;
 
     /// What rules are about, and what looks like it.
-    const PIECES: [&str; 58] = [
+    const PIECES: [&str; 61] = [
         "/",
         "//",
         "/(",
         "(",
         ")",
         "/(S(4hqa0555fwsecu455xqckv45))",
+        "/(4hqa0555fwsecu455xqckv45)/",
+        "/(X(1)S(4hqa0555fwsecu455xqckv45))/",
+        "?session_id=0123456789abcdef0123456789abcdef",
         ";",
         ";jsessionid=1",
         "?",
@@ -216,7 +225,7 @@ mod tests {
         "/a/a/a/",
     ];
 
-    const FLAVOURS: [RuleSet; 9] = [
+    const FLAVOURS: [RuleSet; 10] = [
         RuleSet::CRAWL,
         RuleSet::SURT,
         RuleSet::WHATWG,
@@ -226,6 +235,7 @@ mod tests {
         RuleSet::CRAWL.with(Rule::TrailingSlash),
         RuleSet::CRAWL.with(Rule::LowerCase),
         RuleSet::CRAWL.without(Rule::Fragment),
+        RuleSet::CRAWL_1,
     ];
 
     /// Whether the bytes prove the key; it is what the rules give.

@@ -213,9 +213,8 @@ impl Log {
         if bytes[..8] != MAGIC {
             return Err(Error::corrupt(&self.name, 0, "this is no log of a set"));
         }
-        let found = u16::from_le_bytes(array(&bytes, 8));
-        if found > VERSION {
-            return Err(Error::NewerFormat { file: self.name.clone(), found, supported: VERSION });
+        if u32::from_le_bytes(array(&bytes, CRC_AT)) == crc32fast::hash(&bytes[..CRC_AT]) {
+            files::check_version(&self.name, &bytes, VERSION)?;
         }
         if bytes != header(home, self.number) {
             return Err(Error::corrupt(&self.name, CRC_AT as u64, "the header is not the one of this set's log"));

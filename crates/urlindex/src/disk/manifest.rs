@@ -139,14 +139,11 @@ impl Manifest {
         if bytes.len() < HEADER_BYTES + CRC_BYTES || bytes[..8] != MAGIC {
             return corrupt(0, "this is no set of URLs on disk");
         }
-        let found = u16::from_le_bytes(array(bytes, 8));
-        if found > VERSION {
-            return Err(Error::NewerFormat { file: name.to_owned(), found, supported: VERSION });
-        }
         let crc_at = bytes.len() - CRC_BYTES;
         if u32::from_le_bytes(array(bytes, crc_at)) != crc32fast::hash(&bytes[..crc_at]) {
             return corrupt(crc_at, "the manifest's checksum is another");
         }
+        files::check_version(name, bytes, VERSION)?;
         let number = |at: usize| u64::from_le_bytes(array(bytes, at));
         let short = |at: usize| u16::from_le_bytes(array(bytes, at));
         let Some(bits) = FingerprintBits::of_bits(u32::from(short(12))) else {

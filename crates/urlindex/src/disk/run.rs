@@ -356,13 +356,10 @@ fn check_header(bytes: &[u8], home: &Home, info: &RunInfo, name: &str) -> Result
     if bytes[..8] != MAGIC {
         return Err(Error::corrupt(name, 0, "this is no run of a set"));
     }
-    let found = u16::from_le_bytes(array(bytes, 8));
-    if found > VERSION {
-        return Err(Error::NewerFormat { file: name.to_owned(), found, supported: VERSION });
-    }
     if u32::from_le_bytes(array(bytes, CRC_AT)) != crc32fast::hash(&bytes[..CRC_AT]) {
         return Err(Error::corrupt(name, CRC_AT as u64, "the header's checksum is another"));
     }
+    files::check_version(name, bytes, VERSION)?;
     let crc = u32::from_le_bytes(array(bytes, 64));
     if bytes[..CRC_AT] != header(home, info, crc)[..CRC_AT] {
         return Err(Error::corrupt(name, 12, "this is another run than its set names"));

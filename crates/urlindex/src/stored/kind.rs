@@ -4,7 +4,7 @@
 
 use filemap_io::{Access, Dir};
 
-use crate::bitmap::SIDECAR_SUFFIX;
+use crate::bitmap::{self, SIDECAR_SUFFIX};
 use crate::bloom::{BLOOM_MAGIC, growing::GROWING_MAGIC};
 use crate::disk::DISK_MAGIC;
 use crate::error::{Error, Result};
@@ -18,6 +18,8 @@ use crate::trie::TRIE_MAGIC;
 pub enum SetKind {
     /// [`crate::Md5Bitmap`].
     Md5Bitmap,
+    /// [`crate::HashBitmap`].
+    HashBitmap,
     /// [`crate::BloomFilter`].
     Bloom,
     /// [`crate::GrowingFilter`].
@@ -29,10 +31,11 @@ pub enum SetKind {
 }
 
 impl SetKind {
-    /// The name by which people choose it: `md5-bitmap`, `bloom`, `growing`, `trie`, `disk`.
+    /// The name by which people choose it: `md5-bitmap`, `hash-bitmap`, `bloom`, `growing`, `trie`, `disk`.
     pub fn name(self) -> &'static str {
         match self {
             SetKind::Md5Bitmap => "md5-bitmap",
+            SetKind::HashBitmap => "hash-bitmap",
             SetKind::Bloom => "bloom",
             SetKind::Growing => "growing",
             SetKind::Trie => "trie",
@@ -41,12 +44,14 @@ impl SetKind {
     }
 
     /// # Errors
-    /// `Io` if there is no such file; `Corrupt` if there is nothing of a set in it but a note beside it; `NotASet`.
+    /// `Io` if there is no such file; `Corrupt` if there is nothing of a set in it but a note beside it, or a bitmap's sidecar is damaged;
+    /// `NewerFormat`; `NotASet`.
     pub(super) fn of_files(dir: &dyn Dir, name: &str) -> Result<SetKind> {
         let sidecar = format!("{name}{SIDECAR_SUFFIX}");
         let known = SetKind::of_magic(dir, name)?;
         if files::exists(dir, &sidecar)? {
-            return Ok(SetKind::Md5Bitmap);
+            let is_hashed = bitmap::is_hashed(dir, name)?;
+            return Ok(if is_hashed { SetKind::HashBitmap } else { SetKind::Md5Bitmap });
         }
         if let Some(kind) = known {
             return Ok(kind);

@@ -27,6 +27,7 @@ impl StoredSet {
         let why = match (&self.set, &from.set) {
             (_, AnySet::Trie(_)) => return Ok(()),
             (AnySet::Md5Bitmap(set), AnySet::Md5Bitmap(other)) => return set.check_alike(other),
+            (AnySet::HashBitmap(set), AnySet::HashBitmap(other)) => return set.check_alike(other),
             (AnySet::Bloom(set), AnySet::Bloom(other)) => return set.check_alike(other),
             (AnySet::Growing(_), AnySet::Growing(_)) => {
                 "a growing filter has no more of a URL than a fingerprint, which is too short for the layers to come"
@@ -42,7 +43,7 @@ impl StoredSet {
                 let ours = self.kind().name();
                 format!("{} has fingerprints and no texts, and {ours} has no use for them", from.name)
             }
-            (_, AnySet::Md5Bitmap(_) | AnySet::Bloom(_) | AnySet::Growing(_)) => {
+            (_, AnySet::Md5Bitmap(_) | AnySet::HashBitmap(_) | AnySet::Bloom(_) | AnySet::Growing(_)) => {
                 let (theirs, ours) = (from.kind().name(), self.kind().name());
                 format!("{} has no texts ({theirs}), and {ours} has no use for its bits", from.name)
             }
@@ -51,7 +52,7 @@ impl StoredSet {
         Err(Error::Unsupported { file: self.name.clone(), op: "take that set up", why })
     }
 
-    /// Takes up all URLs of another set: they are seen here from now on. A bitmap takes a bitmap of as many slots, a Bloom filter one
+    /// Takes up all URLs of another set: they are seen here from now on. A bitmap takes a bitmap of as many slots (and the same functions), a Bloom filter one
     /// of the same shape and seed, a set on disk one with fingerprints of the same length and seed (as if its URLs came now, where there is
     /// a greatest age), and every set a trie. Both must have URLs that were made canonical by one rule, which is for the caller
     /// to check ([`StoredSet::canonicalizer`]). Durable after [`SeenSet::sync`].
@@ -67,6 +68,7 @@ impl StoredSet {
             (AnySet::Disk(set), AnySet::Disk(other)) => set.merge_from(other).map(drop)?,
             (_, AnySet::Trie(trie)) => trie.iter().try_for_each(|url| self.insert(&url))?,
             (AnySet::Md5Bitmap(set), AnySet::Md5Bitmap(other)) => set.merge(other).map(|_| ())?,
+            (AnySet::HashBitmap(set), AnySet::HashBitmap(other)) => set.merge(other).map(|_| ())?,
             (AnySet::Bloom(set), AnySet::Bloom(other)) => set.merge(other)?,
             // Refused above.
             _ => {}

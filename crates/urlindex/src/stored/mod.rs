@@ -5,7 +5,8 @@
 //! new that it has.
 //!
 //! The files of a set `NAME`: `NAME` itself; `NAME.canon`, the note; `NAME.lock`; of a bitmap `NAME.meta`; of a Bloom filter
-//! `NAME.known`, if it has such a list; of a set on disk its runs and its log, `NAME.000001.run` and so on.
+//! `NAME.known`, if it has such a list; of a set on disk its runs and its log, `NAME.000001.run` and so on; of a trie and a growing filter
+//! `NAME.room` ([`room`]).
 //!
 //! Invariants: nothing is made where something is; a set that is open to be read changes no file and takes no lock; a trie, which is in
 //! memory, is in its file after [`SeenSet::sync`] as the others are.
@@ -13,6 +14,7 @@
 mod kind;
 mod merge;
 mod note;
+mod room;
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -21,7 +23,7 @@ use std::sync::{Arc, Mutex};
 
 use filemap_io::{Access, Dir, Lock, OsDir};
 
-use crate::bitmap::Md5Bitmap;
+use crate::bitmap::{HashBitmap, Md5Bitmap, SlotHash};
 use crate::bloom::growing::GrowingFilter;
 use crate::bloom::{BloomFilter, BloomOptions};
 use crate::canonical::Canonicalizer;
@@ -42,6 +44,13 @@ pub enum NewSet {
     Md5Bitmap {
         /// 16 to 36.
         bits: u32,
+    },
+    /// A [`HashBitmap`].
+    HashBitmap {
+        /// The functions, each once.
+        hashes: Vec<SlotHash>,
+        /// 1 to 2^31.
+        slots: u64,
     },
     /// A [`BloomFilter`].
     Bloom(BloomOptions),
@@ -64,6 +73,8 @@ pub enum NewSet {
 pub enum AnySet {
     /// The MD5 bitmap.
     Md5Bitmap(Md5Bitmap),
+    /// The filter of functions of old.
+    HashBitmap(HashBitmap),
     /// A Bloom filter.
     Bloom(BloomFilter),
     /// A filter that grows.
@@ -99,6 +110,7 @@ pub struct StoredSet {
     saved: AtomicU64,
     saving: Mutex<()>,
     poison: Poison,
+    room: Option<room::Room>,
     /// Of a trie: the others hold their own.
     _lock: Option<Box<dyn Lock>>,
 }
@@ -121,6 +133,9 @@ impl StoredSet {
         }
         let (set, lock) = match new {
             NewSet::Md5Bitmap { bits } => (AnySet::Md5Bitmap(Md5Bitmap::create(Arc::clone(&dir), name, bits)?), None),
+            NewSet::HashBitmap { hashes, slots } => {
+                (AnySet::HashBitmap(HashBitmap::create(Arc::clone(&dir), name, &hashes, slots)?), None)
+            }
             NewSet::Bloom(options) => (AnySet::Bloom(BloomFilter::create(Arc::clone(&dir), name, options)?), None),
             NewSet::Growing { rate, seed } => {
                 (AnySet::Growing(GrowingFilter::create(Arc::clone(&dir), name, rate, seed)?), None)
@@ -135,6 +150,10 @@ impl StoredSet {
             NewSet::Disk(options) => (on_disk(DiskUrlSet::create(Arc::clone(&dir), name, options)?), None),
         };
         let set = StoredSet::with(dir, name, set, lock, false);
+        if let Err(error) = set.take_room() {
+            [name.to_owned(), room::file_name(name)].iter().for_each(|file| drop(set.dir.remove(file)));
+            return Err(error);
+        }
         set.note_canonicalizer(canonicalizer)?;
         Ok(set)
     }
@@ -146,6 +165,28 @@ impl StoredSet {
     /// As [`Md5Bitmap::adopt`]; [`Error::Unsupported`] if it begins as a set of another kind; [`Error::InvalidOption`] if it has a note of another
     /// rule, or no program could find the rule again by its name. Nothing was changed then.
     pub fn adopt(path: &Path, canonicalizer: &dyn Canonicalizer) -> Result<StoredSet> {
+        StoredSet::take_up(path, canonicalizer, |dir, name| Ok(AnySet::Md5Bitmap(Md5Bitmap::adopt(dir, name)?)))
+    }
+
+    /// As [`StoredSet::adopt`], of a file of bits that another program made with some functions of old.
+    ///
+    /// # Errors
+    /// As [`HashBitmap::adopt`], and [`StoredSet::adopt`].
+    pub fn adopt_hashed(
+        path: &Path,
+        hashes: &[SlotHash],
+        slots: Option<u64>,
+        canonicalizer: &dyn Canonicalizer,
+    ) -> Result<StoredSet> {
+        let adopt = |dir, name: &str| Ok(AnySet::HashBitmap(HashBitmap::adopt(dir, name, hashes, slots)?));
+        StoredSet::take_up(path, canonicalizer, adopt)
+    }
+
+    fn take_up(
+        path: &Path,
+        canonicalizer: &dyn Canonicalizer,
+        adopt: impl FnOnce(Arc<dyn Dir>, &str) -> Result<AnySet>,
+    ) -> Result<StoredSet> {
         note::check(canonicalizer)?;
         let (dir, name) = place(path)?;
         if let Some(kind) = SetKind::of_magic(&*dir, &name)? {
@@ -161,7 +202,7 @@ impl StoredSet {
                 format!("the URLs of {name} were made canonical by `{rule}` version {version}: take it up with that"),
             ));
         }
-        let set = AnySet::Md5Bitmap(Md5Bitmap::adopt(Arc::clone(&dir), &name)?);
+        let set = adopt(Arc::clone(&dir), &name)?;
         let set = StoredSet::with(dir, &name, set, None, false);
         set.note_canonicalizer(canonicalizer)?;
         Ok(set)
@@ -188,6 +229,7 @@ impl StoredSet {
     fn open_in(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<StoredSet> {
         let (set, lock) = match SetKind::of_files(&*dir, name)? {
             SetKind::Md5Bitmap => (AnySet::Md5Bitmap(Md5Bitmap::open(Arc::clone(&dir), name)?), None),
+            SetKind::HashBitmap => (AnySet::HashBitmap(HashBitmap::open(Arc::clone(&dir), name)?), None),
             SetKind::Bloom => (AnySet::Bloom(BloomFilter::open(Arc::clone(&dir), name)?), None),
             SetKind::Growing => (AnySet::Growing(GrowingFilter::open(Arc::clone(&dir), name)?), None),
             SetKind::Trie => {
@@ -220,6 +262,7 @@ impl StoredSet {
     fn read_in(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<StoredSet> {
         let set = match SetKind::of_files(&*dir, name)? {
             SetKind::Md5Bitmap => AnySet::Md5Bitmap(Md5Bitmap::open_read_only(Arc::clone(&dir), name)?),
+            SetKind::HashBitmap => AnySet::HashBitmap(HashBitmap::open_read_only(Arc::clone(&dir), name)?),
             SetKind::Bloom => AnySet::Bloom(BloomFilter::load(&*dir, name)?),
             SetKind::Growing => AnySet::Growing(GrowingFilter::load(&*dir, name)?),
             SetKind::Trie => AnySet::Trie(UrlTrie::load(&*dir, name)?),
@@ -231,13 +274,15 @@ impl StoredSet {
     fn with(dir: Arc<dyn Dir>, name: &str, set: AnySet, lock: Option<Box<dyn Lock>>, is_read_only: bool) -> StoredSet {
         let saved = AtomicU64::new(0);
         let (name, saving, poison) = (name.to_owned(), Mutex::new(()), Poison::default());
-        StoredSet { dir, name, set, is_read_only, saved, saving, poison, _lock: lock }
+        let room = room::Room::of(&set, &*dir, &name).filter(|_| !is_read_only);
+        StoredSet { dir, name, set, is_read_only, saved, saving, poison, room, _lock: lock }
     }
 
     /// Which kind of set this is.
     pub fn kind(&self) -> SetKind {
         match &self.set {
             AnySet::Md5Bitmap(_) => SetKind::Md5Bitmap,
+            AnySet::HashBitmap(_) => SetKind::HashBitmap,
             AnySet::Bloom(_) => SetKind::Bloom,
             AnySet::Growing(_) => SetKind::Growing,
             AnySet::Trie(_) => SetKind::Trie,
@@ -292,7 +337,9 @@ impl StoredSet {
                 return urls.iter().map(forget).collect();
             }
             AnySet::Disk(set) => return set.forget_all(urls),
-            AnySet::Md5Bitmap(_) => "a URL's bit may be that of others too, which would be forgotten with it",
+            AnySet::Md5Bitmap(_) | AnySet::HashBitmap(_) => {
+                "a URL's bit may be that of others too, which would be forgotten with it"
+            }
             AnySet::Growing(_) => "a URL's fingerprint may be that of others too, which would be forgotten with it",
         };
         let why = format!("{why}. A trie, a Bloom filter and a set on disk can; or fill a new set");
@@ -307,6 +354,7 @@ impl StoredSet {
         self.sync()?;
         match self.set {
             AnySet::Md5Bitmap(set) => set.close(),
+            AnySet::HashBitmap(set) => set.close(),
             _ => Ok(()),
         }
     }
@@ -325,7 +373,7 @@ impl StoredSet {
             return Ok(());
         }
         // Inserts that come meanwhile may be in the file or not: then there are more changes, and it is written again.
-        self.poison.guard(|| trie.save(&*self.dir, &self.name))?;
+        self.poison.guard(|| self.write_into_room(|| trie.save(&*self.dir, &self.name).map(drop)))?;
         self.saved.store(changes, Ordering::SeqCst);
         Ok(())
     }
@@ -336,6 +384,7 @@ impl AnySet {
     pub fn seen(&self) -> &dyn SeenSet {
         match self {
             AnySet::Md5Bitmap(set) => set,
+            AnySet::HashBitmap(set) => set,
             AnySet::Bloom(set) => set,
             AnySet::Growing(set) => set,
             AnySet::Trie(set) => set,
@@ -347,6 +396,7 @@ impl AnySet {
 impl SeenSet for StoredSet {
     fn check_and_insert(&self, url: &[u8]) -> Result<Verdict> {
         self.check_writable()?;
+        self.make_room(&[url])?;
         self.set.seen().check_and_insert(url)
     }
 
@@ -356,11 +406,14 @@ impl SeenSet for StoredSet {
 
     fn insert(&self, url: &[u8]) -> Result<()> {
         self.check_writable()?;
+        self.make_room(&[url])?;
         self.set.seen().insert(url)
     }
 
     fn check_and_insert_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
         self.check_writable()?;
+        verdicts.clear();
+        self.make_room(urls)?;
         self.set.seen().check_and_insert_batch(urls, verdicts)
     }
 
@@ -380,7 +433,7 @@ impl SeenSet for StoredSet {
     fn disk_bytes(&self) -> u64 {
         let files = files_of(&self.name);
         let len = |file: &String| self.dir.open(file, Access::Read).and_then(|file| file.len());
-        let found: u64 = files.iter().filter_map(|file| len(file).ok()).sum();
+        let found: u64 = files.iter().chain([&room::file_name(&self.name)]).filter_map(|file| len(file).ok()).sum();
         match &self.set {
             // Its manifest is among both.
             AnySet::Disk(set) => (found + set.disk_bytes()).saturating_sub(len(&self.name).unwrap_or(0)),
@@ -401,6 +454,7 @@ impl SeenSet for StoredSet {
         match &self.set {
             _ if self.is_read_only => Ok(()),
             AnySet::Trie(trie) => self.save(trie),
+            AnySet::Growing(set) if set.is_changed() => self.write_into_room(|| set.sync()),
             set => set.seen().sync(),
         }
     }

@@ -96,13 +96,10 @@ impl Stamp {
         if bytes[..8] != MAGIC {
             return Err(Error::corrupt(name, 0, "this is no stamp of a filter in front of a set"));
         }
-        let found = u16::from_le_bytes(array(bytes, 8));
-        if found > VERSION {
-            return Err(Error::NewerFormat { file: name.to_owned(), found, supported: VERSION });
-        }
         if u32::from_le_bytes(array(bytes, CRC_AT)) != crc32fast::hash(&bytes[..CRC_AT]) {
             return Err(Error::corrupt(name, CRC_AT as u64, "the stamp's checksum is another"));
         }
+        files::check_version(name, bytes, VERSION)?;
         let number = |at: usize| u64::from_le_bytes(array(bytes, at));
         Ok(Stamp {
             set: array(bytes, 16),
@@ -130,7 +127,7 @@ mod tests {
             let mut damaged = bytes;
             damaged[at] ^= 0x10;
             let error = Stamp::decode(&damaged, "s").expect_err("damaged");
-            assert!(matches!(error, Error::Corrupt { .. } | Error::NewerFormat { .. }), "byte {at}: {error}");
+            assert!(matches!(error, Error::Corrupt { .. }), "byte {at}: {error}");
         }
     }
 }

@@ -239,7 +239,6 @@ fn damage_to_filter_or_stamp_is_an_error_with_its_place_and_the_exact_set_is_not
                         assert!(is_derived, "the words say that it is to be removed");
                         assert!(named == file && offset <= whole.len() as u64, "byte {at}: {named} {offset}");
                     }
-                    Err(Error::NewerFormat { file: named, .. }) => assert!(named == file && at < 10, "byte {at}"),
                     other => panic!("byte {at} of {file}: {other:?}"),
                 }
             }

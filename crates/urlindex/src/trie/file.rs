@@ -237,13 +237,10 @@ fn check_header(bytes: &[u8; HEADER_BYTES], name: &str) -> Result<()> {
     if bytes[..8] != MAGIC {
         return Err(Error::corrupt(name, 0, "this is no URL trie"));
     }
-    let found = u16::from_le_bytes(files::array(bytes, 8));
-    if found > VERSION {
-        return Err(Error::NewerFormat { file: name.to_owned(), found, supported: VERSION });
-    }
     if u32::from_le_bytes(files::array(bytes, 12)) != crc32fast::hash(&bytes[..12]) {
         return Err(Error::corrupt(name, 12, "the header's checksum is another"));
     }
+    files::check_version(name, bytes, VERSION)?;
     Ok(())
 }
 

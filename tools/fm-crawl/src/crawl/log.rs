@@ -23,7 +23,7 @@ impl Log {
     /// The system's.
     pub fn open(path: Option<&Path>) -> Result<Log, Failure> {
         let Some(path) = path else { return Ok(Log(None)) };
-        let file = OpenOptions::new().create(true).append(true).open(path);
+        let file = terminal::sink::open(path, OpenOptions::new().create(true).append(true));
         let file = file.map_err(|error| Failure::io("open", path, &error))?;
         Ok(Log(Some((BufWriter::new(file), path.to_owned()))))
     }

@@ -359,7 +359,9 @@ fn find(crawl: &Crawl, page: &Page) -> Found {
     if forbids && !crawl.settings.follow_nofollow {
         return Found { is_nofollow: true, ..Found::default() };
     }
-    links::html::find(&page.body, bounds, crawl.settings.follow_nofollow)
+    let (text, encoding) = links::encoding::decode(&page.body, page.headers.get("Content-Type"));
+    let found = links::html::find(text.as_bytes(), bounds, crawl.settings.follow_nofollow);
+    Found { encoding: Some(encoding), ..found }
 }
 
 fn in_scope(crawl: &Crawl, found: &Found, url: &str, visit: &mut Visit) -> Vec<String> {

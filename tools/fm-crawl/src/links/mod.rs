@@ -5,12 +5,14 @@
 //!
 //! Invariant: every link that comes out is the canonical form of an http or https URL.
 
+pub mod encoding;
 pub mod html;
 pub mod sitemap;
 
 use std::collections::HashSet;
 
 use filemap::Canonicalizer;
+use urlindex::Encoding;
 
 /// How many links of a document are taken, and how long each may be.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +30,8 @@ pub struct Found {
     pub links: Vec<String>,
     /// What they are relative to, if the document says so itself.
     pub base: Option<String>,
+    /// The document's encoding, in which the queries of its links are written; UTF-8 if nothing is said.
+    pub encoding: Option<&'static Encoding>,
     /// Links that the document asks not to be followed.
     pub nofollow: u64,
     /// The document asks that none of its links be followed.
@@ -78,19 +82,19 @@ impl Gathered {
     }
 }
 
-/// Bytes of an attribute as text: UTF-8, or else each byte a character, as in Latin-1.
+/// Bytes of a URL as text: UTF-8, or else each byte over 7F percent-encoded as it stands.
 pub(crate) fn text(bytes: &[u8]) -> String {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => text.to_owned(),
-        Err(_) => bytes.iter().map(|&byte| char::from(byte)).collect(),
-    }
+    let escaped = |byte: &u8| if byte.is_ascii() { char::from(*byte).to_string() } else { format!("%{byte:02X}") };
+    std::str::from_utf8(bytes).map_or_else(|_| bytes.iter().map(escaped).collect(), str::to_owned)
 }
 
 /// Resolves what was found on the page `url`.
 pub fn resolve(found: &Found, url: &str, canonicalizer: &dyn Canonicalizer, bounds: Bounds) -> Links {
     let mut links = Links::default();
     let mut seen: HashSet<Vec<u8>> = HashSet::with_capacity(found.links.len());
-    let base = found.base.as_deref().and_then(|base| canonicalizer.resolve(url.as_bytes(), base.as_bytes()).ok());
+    let encoding = found.encoding.unwrap_or(urlindex::UTF_8);
+    let resolve = |base: &[u8], link: &str| canonicalizer.resolve_in_page(base, link, encoding);
+    let base = found.base.as_deref().and_then(|base| resolve(url.as_bytes(), base).ok());
     let base = base.filter(|base| is_web(base)).unwrap_or_else(|| url.as_bytes().to_vec());
     for link in &found.links {
         if link.len() > bounds.url_bytes {
@@ -99,7 +103,7 @@ pub fn resolve(found: &Found, url: &str, canonicalizer: &dyn Canonicalizer, boun
         }
         let key = match joined(&base, link) {
             Some(absolute) => canonicalizer.canonicalize(absolute.as_bytes()),
-            None => canonicalizer.resolve(&base, link.as_bytes()),
+            None => resolve(&base, link),
         };
         match key {
             Ok(key) if !is_web(&key) => links.unusable += 1,
@@ -203,7 +207,30 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_utf8_are_read_as_latin_1() {
-        assert_eq!(text(b"/caf\xe9"), "/café");
+    fn bytes_that_are_no_utf8_stay_what_they_are() {
+        assert_eq!(text(b"/caf\xe9?\xff"), "/caf%E9?%FF");
+        assert_eq!(text("/café".as_bytes()), "/café");
+    }
+
+    /// A reference stands for a character whatever the page's encoding; a byte of a character may be one of markup.
+    #[test]
+    fn links_of_a_page_are_written_by_its_encoding() {
+        type Row<'a> = (&'a [u8], &'a str, [&'a str; 2]);
+        let rows: [Row<'_>; 3] = [
+            (
+                b"<a href='/caf\xe9?q=\xe9&eacute;'><a href='?\x80'>",
+                "windows-1252",
+                ["caf%C3%A9?q=%E9%E9", "dir/page?%80"],
+            ),
+            (b"<a href='/\x83\x5c'><a href='?\x83\x5c'>", "shift_jis", ["%E3%82%BD", "dir/page?%83\\"]),
+            ("<a href='/é'><a href='?é'>".as_bytes(), "utf-8", ["%C3%A9", "dir/page?%C3%A9"]),
+        ];
+        for (body, label, expected) in rows {
+            let kind = format!("text/html; charset={label}");
+            let (text, encoding) = encoding::decode(body, Some(kind.as_bytes()));
+            let found = Found { encoding: Some(encoding), ..html::find(text.as_bytes(), BOUNDS, false) };
+            let links = resolve(&found, "http://a.example/dir/page", &Whatwg, BOUNDS);
+            assert_eq!(links.urls, expected.map(|rest| format!("http://a.example/{rest}")), "{label}");
+        }
     }
 }

@@ -42,6 +42,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
 /// Makes a backup, and shows how far it is.
 pub fn back_up(from: &Path, to: &Path, options: &BackupOptions, shared: &Shared) -> Result<Outcome, Failure> {
     target::refuse_store(target::folder_of(to))?;
+    target::refuse_link(to)?;
     let store = opening::engine_to_read(from, shared)?;
     interrupt::listen();
     let bar = Progress::bytes(shared);

@@ -41,6 +41,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         return backup::back_up(&args.store, &args.to, &options, shared);
     }
     target::refuse_store(target::folder_of(&args.to))?;
+    target::refuse_link(&args.to)?;
     let from = opening::engine_to_read(&args.store, shared)?;
     let mut options = opening::options_like(&from, shared);
     if let Some(level) = args.level {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use filemap::{PageStore, Variant};
 use serde_json::{Map, Value};
 
 use crate::cli::Shared;
@@ -9,12 +10,12 @@ use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::selection::Selection;
-use crate::{interrupt, opening, words};
+use crate::{interrupt, opening, time, words};
 
 /// Count pages, or their versions
 #[derive(clap::Args)]
 #[command(
-    after_help = "Reads key.dat once, some 100 bytes a page, whatever is chosen, and no page (with --all-variants twice); --versions adds one\n\
+    after_help = "Reads key.dat once, some 100 bytes a page, whatever is chosen, and no page (with --all-variants twice); --versions and --since add one\n\
     small read for each version. `stat` tells about how many keys there are without reading anything.\n\n\
     Example:\n  fm-tool count pages.fm --host example.com"
 )]
@@ -29,6 +30,12 @@ pub struct Args {
     /// Count the answers to other requests than a plain GET too: --json tells them apart
     #[arg(long)]
     all_variants: bool,
+    /// Only pages whose newest version is of this time or later; with --versions, those versions
+    #[arg(long, value_name = "TIME", value_parser = time::parse, allow_negative_numbers = true)]
+    since: Option<i64>,
+    /// Stop at so many pages
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
 }
 
 /// Runs the verb.
@@ -47,10 +54,11 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             let met = words::count(pages, "page");
             return Ok(interrupt::outcome(format_args!("{met} met so far, of an unknown number; count again")));
         }
-        let counted = found.and_then(|(url, variant)| {
-            let number = if args.versions { store.variant_version_count(&url, variant.as_ref())? } else { 1 };
-            Ok((number, variant.is_some()))
-        });
+        if args.limit.is_some_and(|limit| pages + variants >= limit) {
+            break;
+        }
+        let counted =
+            found.and_then(|(url, variant)| Ok((number(args, &store, &url, variant.as_ref())?, variant.is_some())));
         match counted.map_err(Failure::from) {
             // Removed since it was listed.
             Ok((0, _)) => {}
@@ -74,4 +82,20 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     }
     out.finish()?;
     Ok(outcome)
+}
+
+/// How many versions of a page count; of a page that was removed since it was listed, none.
+fn number(args: &Args, store: &PageStore, url: &[u8], variant: Option<&Variant>) -> filemap::Result<u64> {
+    match args.since {
+        None if args.versions => store.variant_version_count(url, variant),
+        None => Ok(1),
+        Some(since) if args.versions => {
+            let versions = store.variant_history(url, variant)?;
+            Ok(versions.iter().filter(|head| head.page.fetched_at_ms >= since).count() as u64)
+        }
+        Some(since) => {
+            let head = store.variant_head(url, variant)?;
+            Ok(head.map_or(0, |head| u64::from(head.page.fetched_at_ms >= since)))
+        }
+    }
 }

@@ -38,6 +38,9 @@ pub struct Args {
     /// The version that was the newest at this time
     #[arg(long, value_name = "TIME", value_parser = time::parse, allow_negative_numbers = true)]
     at: Option<i64>,
+    /// The version of this number: `sequence` of `history --json` and of `put --json`
+    #[arg(long, value_name = "SEQUENCE", conflicts_with = "at")]
+    version: Option<u64>,
     /// Print the status line and the headers only
     #[arg(long, conflicts_with_all = ["response", "json"])]
     headers: bool,
@@ -104,7 +107,11 @@ fn all(
             };
             print(args, &page, reader, out)?;
         } else {
-            let when = args.at.map_or(String::new(), |at| format!(" (no version at or before {})", time::print(at)));
+            let when = match (args.at, args.version) {
+                (Some(at), _) => format!(" (no version at or before {})", time::print(at)),
+                (_, Some(sequence)) => format!(" (no version {sequence}; `history --json` tells which there are)"),
+                _ => String::new(),
+            };
             variant::complain(&asked.store, &args.store, &url, asked.variant.as_ref(), &when);
             outcome = outcome.and(Outcome::NotFound);
         }
@@ -123,6 +130,12 @@ fn find(args: &Args, shared: &Shared, asked: &Asked, url: &Address) -> Result<Op
     let (store, variant) = (&asked.store, asked.variant.as_ref());
     if let Some(at) = args.at {
         return Ok(store.get_variant_at(url, variant, at)?.map(|page| (page, None)));
+    }
+    if let Some(sequence) = args.version {
+        let versions = store.variant_history(url, variant)?;
+        let found = versions.into_iter().find(|head| head.version.sequence == sequence);
+        let page = found.map(|head| store.get_variant_version(url, variant, head.version)).transpose()?;
+        return Ok(page.flatten().map(|page| (page, None)));
     }
     if shared.json {
         return Ok(store.get_variant(url, variant)?.map(|page| (page, None)));

@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 use crate::cli::Shared;
 use crate::interrupt::Input;
 use crate::load::{self, LoadReport};
-use crate::opening::ToFill;
+use crate::opening::{FreeArg, ToFill};
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::words::{count, size};
-use crate::{interrupt, words};
+use crate::{disk, interrupt, words};
 
 /// Problems of one file that are said; with --json, all are listed.
 const SAID_PROBLEMS: usize = 20;
@@ -48,6 +48,8 @@ pub struct Args {
     /// Make a new store that takes URLs as they are written, byte for byte
     #[arg(long)]
     exact_urls: bool,
+    #[command(flatten)]
+    free: FreeArg,
 }
 
 /// Kinds of records that are kept only where asked.
@@ -84,9 +86,8 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let sources: Vec<Source> = args.files.iter().map(|path| open(path)).collect::<Result<_, _>>()?;
     let total_bytes = sources.iter().map(|source| source.bytes).sum();
     interrupt::listen();
-    let mut stores = ToFill::open(&args.store, args.exact_urls, shared)?;
-    let mut out = Output::stdout(shared.json);
-    let mut outcome = Outcome::Done;
+    let mut stores = ToFill::open(&args.store, args.exact_urls, &args.free, shared)?;
+    let (mut out, mut outcome) = (Output::stdout(shared.json), Outcome::Done);
     let (mut done_bytes, mut done_files, mut total) = (0, 0, ImportReport::default());
     let (files, started) = (sources.len(), Instant::now());
     let is_endless = sources.iter().any(|source| source.is_endless);
@@ -96,7 +97,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         let brought = bring(&mut stores, args, source, &mut |read, pages| {
             let pages = total.stored + pages;
             let rate = pages as f64 / started.elapsed().as_secs_f64().max(1e-3);
-            bar.at(done_bytes + read, total_bytes, || format!("{}, {rate:.0}/s", count(pages, "page")));
+            bar.at(done_bytes + read, total_bytes, || format!("{}, {rate:.0} pages/s", count(pages, "page")));
         });
         let brought = match brought {
             // One file that is refused leaves the others alone.
@@ -105,6 +106,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
                 done_files += 1;
                 continue;
             }
+            Err(Failure::Full(words)) => return Err(full(stores, args, &name, &words)),
             brought => brought?,
         };
         done_bytes += bytes;
@@ -148,6 +150,23 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         )));
     }
     Ok(outcome)
+}
+
+/// What is to be said when the disk is full: what is safe, and what to do.
+fn full(stores: ToFill<'_>, args: &Args, name: &str, words: &str) -> Failure {
+    let what = if args.keep.is_empty() { "page" } else { "record" };
+    let stored = count(stores.store().map_or(0, |store| store.engine().stats().puts), what);
+    let is_durable = stores.store().is_none_or(|store| store.sync().is_ok());
+    // What it cannot write now, the next opening finds in the log.
+    let _ = stores.store().cloned().map(filemap::PageStore::close);
+    let safe = match is_durable {
+        true => format!("{stored} of this run are stored and safe"),
+        false => format!("{stored} of this run are stored, the last of them safe once the store was opened again"),
+    };
+    let disk = disk::file_system(&args.store);
+    Failure::Full(format!(
+        "{name}: {disk} is full: {words}; {safe}; with more space the same command goes on from there"
+    ))
 }
 
 fn open(path: &Path) -> Result<Source, Failure> {
@@ -303,7 +322,7 @@ fn summary(name: &str, report: &ImportReport, seconds: f64) -> String {
     }
     let pages = report.stored + report.already_there;
     words.push_str(&format!(
-        "; {} of bodies in {seconds:.1} s ({}/s, {:.0} pages/s)",
+        "; {} of bodies in {seconds:.1} s ({}/s of the file, {:.0} pages/s)",
         size(report.body_bytes),
         size(rate(report.bytes_read) as u64),
         rate(pages),

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::cli::Shared;
 use crate::load::{self, LoadReport};
-use crate::opening::ToFill;
+use crate::opening::{FreeArg, ToFill};
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
 use crate::progress::Progress;
@@ -32,6 +32,8 @@ pub struct Args {
     /// Make a new store that takes URLs as they are written, byte for byte
     #[arg(long)]
     exact_urls: bool,
+    #[command(flatten)]
+    free: FreeArg,
 }
 
 struct Source {
@@ -45,7 +47,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let sources: Vec<Source> = args.files.iter().map(|path| open(path, shared)).collect::<Result<_, _>>()?;
     let total_bytes: u64 = sources.iter().map(|source| source.bytes).sum();
     interrupt::listen();
-    let mut stores = ToFill::open(&args.store, args.exact_urls, shared)?;
+    let mut stores = ToFill::open(&args.store, args.exact_urls, &args.free, shared)?;
     let mut out = Output::stdout(shared.json);
     let (mut outcome, mut done_bytes, bar) = (Outcome::Done, 0, Progress::bytes(shared));
     for Source { name, bytes, reader } in sources {

@@ -18,7 +18,7 @@ use crate::{interrupt, json, opening, time, words};
 /// List the URLs of pages
 #[derive(clap::Args)]
 #[command(after_help = "Columns of --long: time, status, bytes of the body, bytes stored, URL; tabs between them.\n\
-    Reads key.dat once, whatever is chosen; --long reads the value log instead, or a record for each page chosen.\n\
+    Reads key.dat once, whatever is chosen; --long and --since read the value log instead, or a record for each page chosen.\n\
     --all-variants reads twice.\n\n\
     Example:\n  fm-tool ls pages.fm --host example.com")]
 pub struct Args {
@@ -32,6 +32,12 @@ pub struct Args {
     /// List the answers to other requests than a plain GET too, after the pages; the variant stands behind the URL and a tab
     #[arg(long)]
     all_variants: bool,
+    /// Only pages whose newest version is of this time or later
+    #[arg(long, value_name = "TIME", value_parser = time::parse, allow_negative_numbers = true)]
+    since: Option<i64>,
+    /// List so many at most
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
     /// End each line with a zero byte instead of a line's end, for xargs -0
     #[arg(short = '0', conflicts_with = "json")]
     zero: bool,
@@ -55,16 +61,18 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let progress = Progress::records(shared, expected, "pages");
     let progress = progress.unless_printing(out.is_terminal());
     let mut listing = Listing { args, out, progress, outcome: Outcome::Done, listed: 0 };
-    if args.long && args.selection.is_all() {
+    let needs_heads = args.long || args.since.is_some();
+    if needs_heads && args.selection.is_all() {
         let variants = args.all_variants.then(|| store.variant_heads());
         let heads = store.heads().chain(variants.into_iter().flatten());
-        listing.all(heads, |listing, head| listing.long(&store, &head))?;
+        listing.all(heads, |listing, head| listing.head(&store, &head))?;
     } else {
         let urls = store.urls_where(args.selection.filter()).map(|url| url.map(|url| (url, None)));
         let variants = args.all_variants.then(|| store.variants_where(args.selection.filter()));
         let variants = variants.into_iter().flatten().map(|found| found.map(|(url, variant)| (url, Some(variant))));
-        listing.all(urls.chain(variants), |listing, (url, variant)| match args.long {
-            true => listing.head(&store, &url, variant.as_ref()),
+        listing.all(urls.chain(variants), |listing, (url, variant)| match needs_heads {
+            // Else it was removed since it was listed.
+            true => store.variant_head(&url, variant.as_ref())?.map_or(Ok(()), |head| listing.head(&store, &head)),
             false => listing.url(&url, variant.as_ref()),
         })?;
     }
@@ -86,7 +94,7 @@ impl Listing<'_> {
         print: impl Fn(&mut Self, T) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         for item in items {
-            if interrupt::asked() {
+            if interrupt::asked() || self.args.limit.is_some_and(|limit| self.listed >= limit) {
                 break;
             }
             self.progress.add();
@@ -118,9 +126,12 @@ impl Listing<'_> {
         self.end(variant)
     }
 
-    fn head(&mut self, store: &PageStore, url: &[u8], variant: Option<&Variant>) -> Result<(), Failure> {
-        // Else it was removed since it was listed.
-        store.variant_head(url, variant)?.map_or(Ok(()), |head| self.long(store, &head))
+    fn head(&mut self, store: &PageStore, head: &PageHead) -> Result<(), Failure> {
+        match self.args.since {
+            Some(since) if head.page.fetched_at_ms < since => Ok(()),
+            _ if self.args.long => self.long(store, head),
+            _ => self.url(&store.key(&head.page.url)?, head.page.variant.as_ref()),
+        }
     }
 
     fn long(&mut self, store: &PageStore, head: &PageHead) -> Result<(), Failure> {

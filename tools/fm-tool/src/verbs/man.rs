@@ -32,6 +32,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         return Ok(Outcome::Done);
     };
     target::refuse_store(folder)?;
+    target::refuse_link(folder)?;
     fs::create_dir_all(folder).map_err(|error| Failure::io("create", folder, &error))?;
     for (name, page) in &pages {
         let mut out = Output::file(&folder.join(name), false)?;

@@ -15,7 +15,7 @@ use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
 use crate::variant::VariantArgs;
-use crate::{json, opening, time, words};
+use crate::{disk, json, opening, time, words};
 
 /// Put one page
 #[derive(clap::Args)]
@@ -42,6 +42,8 @@ pub struct Args {
     /// Make a new store that takes URLs as they are written, byte for byte
     #[arg(long)]
     exact_urls: bool,
+    #[command(flatten)]
+    free: opening::FreeArg,
 }
 
 /// A header of one line, as it could have been sent: what is printed again must be the same headers.
@@ -73,8 +75,8 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     }
     let time_ms = args.time.unwrap_or_else(time::now_ms);
     let page = Page { headers, variant, ..Page::new(args.url.bytes(), time_ms, args.status, "") };
-    let store = opening::to_fill(&args.store, args.exact_urls, shared)?;
-    let version = store.put_page_reader(&page, &mut body)?;
+    let store = opening::to_fill(&args.store, args.exact_urls, &args.free, shared)?;
+    let version = store.put_page_reader(&page, &mut body).map_err(|error| not_put(error.into(), args))?;
     let key = store.key(&args.url)?;
     store.close()?;
 
@@ -95,6 +97,17 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     }
     out.finish()?;
     Ok(Outcome::Done)
+}
+
+/// Of a full disk, which one.
+fn not_put(failure: Failure, args: &Args) -> Failure {
+    match failure {
+        Failure::Full(words) => {
+            let disk = disk::file_system(&args.store);
+            Failure::Full(format!("{} was not stored: {disk} is full: {words}", args.url))
+        }
+        failure => failure,
+    }
 }
 
 fn body(path: &Path, shared: &Shared) -> Result<Box<dyn Read>, Failure> {

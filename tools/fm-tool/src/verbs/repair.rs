@@ -48,7 +48,10 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let named = args.rule.as_ref().map(|rule| named(rule)).transpose()?;
-    args.target.as_deref().map_or(Ok(()), |to| target::refuse_store(target::folder_of(to)))?;
+    if let Some(to) = args.target.as_deref() {
+        target::refuse_store(target::folder_of(to))?;
+        target::refuse_link(to)?;
+    }
     if args.in_place && !args.yes && !agreed(args)? {
         words::say("nothing was changed");
         return Ok(Outcome::Refused);

@@ -19,7 +19,7 @@ use crate::progress::Progress;
 use crate::selection::Selection;
 use crate::urls::UrlArgs;
 use crate::variant::VariantArgs;
-use crate::{interrupt, json, opening, words};
+use crate::{disk, interrupt, json, opening, words};
 
 /// Remove pages, with all their versions and variants
 #[derive(clap::Args)]
@@ -68,11 +68,33 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         chosen(args, shared, &store, &mut out)
     };
     // What was removed is removed, whatever stopped the rest.
-    let closed = store.close();
-    let outcome = outcome?;
-    closed?;
+    let synced = store.sync();
+    let closed = store.close().map_err(Failure::from);
+    let outcome = outcome.map_err(|failure| not_removed(failure, synced.is_ok(), args))?;
+    synced.map_err(|error| match error.into() {
+        Failure::Full(words) => Failure::Full(format!("what was said to be removed may come back: {words}")),
+        failure => failure,
+    })?;
+    match closed {
+        // The removals are in the log: that is all they need.
+        Err(Failure::Full(words)) => {
+            words::complain(format_args!("removed for good, but the index has to wait for space: {words}"));
+        }
+        closed => closed?,
+    }
     out.finish()?;
     Ok(outcome)
+}
+
+/// Of a full disk: that there was no room to note the removal, and what is to be thought of those before it.
+fn not_removed(failure: Failure, is_durable: bool, args: &Args) -> Failure {
+    let Failure::Full(words) = failure else { return failure };
+    let disk = disk::file_system(&args.store);
+    let before =
+        if is_durable { "what was removed before it stays so" } else { "removals before it may come back, too" };
+    Failure::Full(format!(
+        "not removed: {disk} is full: {words}; {before}; make some room, and give the same command again"
+    ))
 }
 
 /// Removes the pages that are named.

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use filemap::{PageStore, RevisitCount};
-use filemap_core::{Store, VerifyOptions, VerifyReport};
+use filemap_core::{Problem, Store, VerifyOptions, VerifyReport};
 use serde_json::json;
 
 use crate::cli::Shared;
@@ -60,13 +60,16 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     drop(bar);
+    let recent_keys = recent_keys(&store, &report);
     let mut out = Output::stdout(shared.json);
     for problem in &report.problems {
         if out.is_json() {
-            out.json(&json!({ "file": problem.file, "offset": problem.offset, "what": problem.what }))?;
+            out.json(&line(problem))?;
         } else {
             let (file, offset, what) = (&problem.file, problem.offset, &problem.what);
-            out.line(plain(format!("{file}: offset {offset}: {what}").as_bytes()))?;
+            let whose: Vec<String> = problem.keys.iter().map(|key| shown(key)).collect();
+            let whose = if whose.is_empty() { String::new() } else { format!(": {}", whose.join(", ")) };
+            out.line(plain(format!("{file}: offset {offset}: {what}{whose}").as_bytes()))?;
         }
     }
     if !report.is_complete {
@@ -75,13 +78,13 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     }
     let revisits = if is_full { revisits(store)? } else { None };
     if out.is_json() {
-        let mut summary = summary(&report);
+        let mut summary = summary(&report, recent_keys);
         summary["revisits"] = json!(revisits.as_ref().map(|count| count.revisits));
         summary["unresolved_revisits"] = json!(revisits.as_ref().map(|count| count.unresolved));
         out.json(&summary)?;
     } else if !shared.quiet {
         out.flush()?;
-        say(&report);
+        say(&report, recent_keys);
         words::say_unresolved(revisits.as_ref());
     }
     out.finish()?;
@@ -101,6 +104,25 @@ fn revisits(store: Store) -> Result<Option<RevisitCount>, Failure> {
     }
 }
 
+/// How many keys no checkpoint has brought to the index yet; where some are there, each of their versions since counts.
+fn recent_keys(store: &Store, report: &VerifyReport) -> u64 {
+    match (store.stats().recent_entries, report.indexed_keys) {
+        (0, _) => 0,
+        (_, 0) => store.keys().filter(|key| key.is_ok()).count() as u64,
+        (entries, _) => entries,
+    }
+}
+
+fn line(problem: &Problem) -> serde_json::Value {
+    let whose: Vec<String> = problem.keys.iter().map(|key| shown(key)).collect();
+    json!({ "file": problem.file, "offset": problem.offset, "what": problem.what, "urls": whose })
+}
+
+/// The URL of a key; of a record beside a page, its kind too.
+fn shown(key: &[u8]) -> String {
+    String::from_utf8_lossy(key).replace('\0', " ")
+}
+
 fn stopped(report: &VerifyReport, done_bytes: u64, total_bytes: u64) -> Outcome {
     let found = match report.problems.len() as u64 {
         0 => "no damage so far".to_owned(),
@@ -114,7 +136,7 @@ fn stopped(report: &VerifyReport, done_bytes: u64, total_bytes: u64) -> Outcome 
     interrupt::outcome(format_args!("{done} of {total} were read: {found}; {next}"))
 }
 
-fn summary(report: &VerifyReport) -> serde_json::Value {
+fn summary(report: &VerifyReport, recent_keys: u64) -> serde_json::Value {
     json!({
         "files": report.files,
         "bytes": report.bytes,
@@ -123,11 +145,12 @@ fn summary(report: &VerifyReport) -> serde_json::Value {
         "key_records": report.key_records,
         "index_pages": report.index_pages,
         "indexed_keys": report.indexed_keys,
+        "recent_keys": recent_keys,
         "problems": report.problems.len(),
     })
 }
 
-fn say(report: &VerifyReport) {
+fn say(report: &VerifyReport, recent_keys: u64) {
     let found = match report.problems.len() as u64 {
         0 => "no damage".to_owned(),
         number => format!("damage in {}", count(number, "place")),
@@ -136,11 +159,19 @@ fn say(report: &VerifyReport) {
         0 => String::new(),
         bytes => format!(" ({} of them by an earlier run)", size(bytes)),
     };
+    let keys = match (report.indexed_keys, recent_keys) {
+        (keys, 0) => count(keys, "key"),
+        (0, recent) => format!("{} in the log since the last checkpoint", count(recent, "key")),
+        (keys, recent) => format!(
+            "{} in the index, {} in the log since the last checkpoint",
+            count(keys, "key"),
+            count(recent, "version")
+        ),
+    };
     words::say(format_args!(
-        "{}{before} read in {}, {}, {}: {found}",
+        "{}{before} read in {}, {}, {keys}: {found}",
         size(report.bytes),
         count(report.files, "file"),
         count(report.value_records, "value record"),
-        count(report.indexed_keys, "key"),
     ));
 }

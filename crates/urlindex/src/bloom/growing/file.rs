@@ -160,13 +160,10 @@ fn decode_header(bytes: &[u8; HEADER_BYTES], name: &str) -> Result<Design> {
     if bytes[..8] != MAGIC {
         return Err(Error::corrupt(name, 0, "this is no growing filter"));
     }
-    let found = u16::from_le_bytes(files::array(bytes, 8));
-    if found > VERSION {
-        return Err(Error::NewerFormat { file: name.to_owned(), found, supported: VERSION });
-    }
     if u32::from_le_bytes(files::array(bytes, CRC_AT)) != crc32fast::hash(&bytes[..CRC_AT]) {
         return Err(Error::corrupt(name, CRC_AT as u64, "the header's checksum is another"));
     }
+    files::check_version(name, bytes, VERSION)?;
     let rate = f64::from_bits(u64::from_le_bytes(files::array(bytes, 16)));
     let design = Design::new(rate, u64::from_le_bytes(files::array(bytes, 24)));
     design.map_err(|_| Error::corrupt(name, 16, "no filter has this rate"))

@@ -186,6 +186,11 @@ impl GrowingFilter {
         GrowingFilter { store: Some(store), ..self }
     }
 
+    /// Whether a sync would write.
+    pub(crate) fn is_changed(&self) -> bool {
+        self.store.as_ref().is_some_and(|store| store.is_changed.load(Ordering::SeqCst))
+    }
+
     /// As [`SeenSet::sync`], and what is written bears this number from now on.
     pub(crate) fn sync_as(&self, save: Option<u64>) -> Result<()> {
         let Some(store) = &self.store else { return Ok(()) };

@@ -7,7 +7,8 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde_json::Value;
 use urlindex::{
-    AnySet, BloomOptions, DiskOptions, Error, FingerprintBits, HashFamily, Md5Bitmap, NewSet, SeenSet, StoredSet,
+    AnySet, BloomOptions, DiskOptions, Error, FingerprintBits, HashFamily, Md5Bitmap, NewSet, SeenSet, SlotHash,
+    StoredSet,
 };
 
 use crate::canonical::Canonical;
@@ -25,6 +26,7 @@ use crate::words::{self, size};
     after_help = "Nothing is made where something is. How URLs are made canonical is remembered beside the set, in SET.canon: the default is \
     whatwg, as page stores have it, so that a set can be filled from `fm-tool ls`; crawlers may want crawl.\n\n\
     Example:\n  fm-tool seen create seen.bits --kind md5-bitmap --bits 32\n  \
+    fm-tool seen create old.bits --kind hash-bitmap --functions bkdr,ap,djb --slots 1000003 --adopt\n  \
     fm-tool seen create seen.bloom --kind bloom --urls 100000000 --rate 1e-4 --layout blocked\n  \
     fm-tool seen create seen.grow --kind growing --rate 1e-3 --canonical crawl\n  \
     fm-tool seen create seen.trie --kind trie\n  \
@@ -39,6 +41,12 @@ pub struct Args {
     /// Of a bitmap: it has 2^BITS slots (16 to 36) [default: 28]
     #[arg(long, value_name = "BITS")]
     bits: Option<u32>,
+    /// Of a filter of functions: those that give a URL a bit each, of bkdr, ap, djb, djb0 (djb that begins at 0)
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = slot_hash)]
+    functions: Vec<SlotHash>,
+    /// Of a filter of functions: how many bits it has (1 to 2^31) [default: 2^28, with --adopt those of the file]
+    #[arg(long, value_name = "N")]
+    slots: Option<u64>,
     /// Of a Bloom filter: for how many URLs it is meant
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     urls: Option<u64>,
@@ -70,7 +78,7 @@ pub struct Args {
     /// What makes URLs canonical: whatwg, crawl, surt or exact, with rules switched as in crawl,+www,-tracking
     #[arg(long, value_name = "RULES", value_parser = Canonical::parse, default_value = "whatwg")]
     canonical: Canonical,
-    /// Take up the bare words of an MD5 bitmap that another program made
+    /// Take up the bare bits of an MD5 bitmap, or of a filter of functions, that another program made
     #[arg(long)]
     adopt: bool,
 }
@@ -80,6 +88,8 @@ pub struct Args {
 enum Kind {
     /// A bit for each slot of an MD5: the oldest, readable for other programs; errs as it fills
     Md5Bitmap,
+    /// A bit for each of the functions of old (--functions): the Bloom filter of C programs, whose bits they go on reading
+    HashBitmap,
     /// A Bloom filter: errs at a chosen rate, for a number of URLs that is known
     Bloom,
     /// A filter that grows: errs at a chosen rate, for any number of URLs
@@ -88,6 +98,10 @@ enum Kind {
     Trie,
     /// Fingerprints of 80 bits on disk: as good as exact, for a billion URLs and more in little memory; can forget
     Disk,
+}
+
+fn slot_hash(text: &str) -> Result<SlotHash, String> {
+    SlotHash::named(text).ok_or_else(|| "give bkdr, ap, djb, djb0, or some of them with commas".to_owned())
 }
 
 fn fingerprint_bits(text: &str) -> Result<FingerprintBits, String> {
@@ -115,16 +129,22 @@ enum Family {
     Bkdr,
     Ap,
     Djb,
+    /// As ap of filters that were made when djb began at 0
+    Ap0,
+    /// As djb of filters that were made when it began at 0
+    Djb0,
 }
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     check(args)?;
     let canonicalizer = args.canonical.canonicalizer();
-    let made = if args.adopt {
-        StoredSet::adopt(&args.set, &*canonicalizer)
-    } else {
-        StoredSet::create(&args.set, new_set(args)?, &*canonicalizer)
+    let made = match args.kind {
+        Kind::HashBitmap if args.adopt => {
+            StoredSet::adopt_hashed(&args.set, &args.functions, args.slots, &*canonicalizer)
+        }
+        _ if args.adopt => StoredSet::adopt(&args.set, &*canonicalizer),
+        _ => StoredSet::create(&args.set, new_set(args)?, &*canonicalizer),
     };
     let set = made.map_err(|error| match &error {
         Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
@@ -143,9 +163,15 @@ fn check(args: &Args) -> Result<(), Failure> {
     let is_bloom = args.kind == Kind::Bloom;
     let is_filter = is_bloom || args.kind == Kind::Growing;
     let is_disk = args.kind == Kind::Disk;
+    let is_hashed = args.kind == Kind::HashBitmap;
+    if is_hashed && args.functions.is_empty() {
+        return Err(Failure::Usage("say which functions with --functions, for instance bkdr,ap,djb".to_owned()));
+    }
     let rows = [
         ("--bits", args.bits.is_some(), args.kind == Kind::Md5Bitmap && !args.adopt),
-        ("--adopt", args.adopt, args.kind == Kind::Md5Bitmap),
+        ("--adopt", args.adopt, args.kind == Kind::Md5Bitmap || is_hashed),
+        ("--functions", !args.functions.is_empty(), is_hashed),
+        ("--slots", args.slots.is_some(), is_hashed),
         ("--urls", args.urls.is_some(), is_bloom),
         ("--bits-per-url", args.bits_per_url.is_some(), is_bloom),
         ("--layout", args.layout.is_some(), is_bloom),
@@ -165,6 +191,7 @@ fn new_set(args: &Args) -> Result<NewSet, Failure> {
     let (rate, seed) = (args.rate.unwrap_or(1e-3), args.seed.unwrap_or(0));
     Ok(match args.kind {
         Kind::Md5Bitmap => NewSet::Md5Bitmap { bits: args.bits.unwrap_or(Md5Bitmap::DEFAULT_BITS) },
+        Kind::HashBitmap => NewSet::HashBitmap { hashes: args.functions.clone(), slots: args.slots.unwrap_or(1 << 28) },
         Kind::Growing => NewSet::Growing { rate, seed },
         Kind::Trie => NewSet::Trie,
         Kind::Disk => {
@@ -187,6 +214,8 @@ fn new_set(args: &Args) -> Result<NewSet, Failure> {
                 Some(Family::Bkdr) => HashFamily::Bkdr,
                 Some(Family::Ap) => HashFamily::Ap,
                 Some(Family::Djb) => HashFamily::Djb,
+                Some(Family::Ap0) => HashFamily::Ap0,
+                Some(Family::Djb0) => HashFamily::Djb0,
             }))
         }
     })
@@ -213,6 +242,15 @@ fn expected(set: &StoredSet) -> String {
             format!(
                 "{kind} of 2^{} slots, {bytes}; errs at {low} with 1 million URLs, {middle} with 10 million, {high} with 100 million",
                 bitmap.bits()
+            )
+        }
+        AnySet::HashBitmap(bitmap) => {
+            let at = |urls| rate(bitmap.theoretical_rate(urls));
+            let (low, middle, high) = (at(1_000_000), at(10_000_000), at(100_000_000));
+            format!(
+                "{kind} of {} slots, {} functions, {bytes}; errs at {low} with 1 million URLs, {middle} with 10 million, {high} with 100 million",
+                bitmap.slots(),
+                bitmap.hashes().len()
             )
         }
         AnySet::Bloom(filter) => {

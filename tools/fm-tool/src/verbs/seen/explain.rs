@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use urlindex::Explanation;
+use urlindex::{Encoding, Explanation};
 
+use crate::address::Address;
 use crate::canonical::{self, Canonical};
 use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
@@ -15,7 +16,10 @@ use crate::{json, seen_set, words};
 /// Show what canonicalisation makes of a URL, rule by rule
 #[derive(clap::Args)]
 #[command(
-    after_help = "Without --canonical and --set: what each preset makes of it. `whatwg` among the rules is the URL standard's own parsing.\n\n\
+    after_help = "Without --canonical and --set: what each preset makes of it. `whatwg` among the rules is the URL standard's own parsing.\n\
+    Bytes that are not UTF-8 are written in one of two ways. `percent-bytes`: a bare URL, as in lists and arguments; each byte over 7F is \
+    percent-encoded as it stands. `page-encoding` (with --encoding): a link of a page; its path is written in UTF-8, its query in the page's \
+    encoding, as the URL standard has it.\n\n\
     Example:\n  fm-tool seen explain 'HTTP://www.Example.com:80/a/../b?utm_source=x#top' --canonical crawl,+www"
 )]
 pub struct Args {
@@ -24,6 +28,12 @@ pub struct Args {
     /// Explain these: whatwg, crawl, surt or exact, with rules switched as in crawl,+www,-tracking; may be given again
     #[arg(long, value_name = "RULES", value_parser = Canonical::parse)]
     canonical: Vec<Canonical>,
+    /// Take it for a link as it stands in a page of this encoding, such as windows-1252 or shift_jis
+    #[arg(long, value_name = "LABEL", value_parser = encoding)]
+    encoding: Option<&'static Encoding>,
+    /// The URL of that page
+    #[arg(long, value_name = "URL", requires = "encoding")]
+    base: Option<Address>,
     /// Explain those of this set
     #[arg(long, value_name = "SET", conflicts_with = "canonical")]
     set: Option<PathBuf>,
@@ -38,7 +48,12 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     for url in urls {
         let url = url?;
         for (name, canonical) in &canonicals {
-            let explained = canonical.explain(url.bytes());
+            let explained = match args.encoding {
+                Some(encoding) => {
+                    canonical.explain_in_page(args.base.as_ref().map(Address::bytes), url.bytes(), encoding)
+                }
+                None => canonical.explain(url.bytes()),
+            };
             if explained.key.is_err() {
                 outcome = outcome.and(Outcome::Refused);
             }
@@ -51,6 +66,10 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     }
     out.finish()?;
     Ok(outcome)
+}
+
+fn encoding(label: &str) -> Result<&'static Encoding, String> {
+    Encoding::for_label(label.as_bytes()).ok_or_else(|| format!("`{label}` is no encoding of the web"))
 }
 
 /// Which to explain, with their names.

@@ -58,6 +58,10 @@ pub fn fields(set: &StoredSet, path: &Path) -> Result<Map<String, Value>, Failur
     });
     let parameters = match set.any() {
         AnySet::Md5Bitmap(bitmap) => json!({ "slots": 1_u64 << bitmap.bits(), "slots_log2": bitmap.bits() }),
+        AnySet::HashBitmap(bitmap) => {
+            let functions: Vec<&str> = bitmap.hashes().iter().map(|hash| hash.name()).collect();
+            json!({ "slots": bitmap.slots(), "functions": functions.join(",") })
+        }
         AnySet::Bloom(filter) => {
             let ((bits, probes), (family, seed)) = (filter.shape(), filter.hashing());
             json!({

@@ -1,0 +1,229 @@
+//! Which bits of a bitmap are a URL's: one, by its MD5, or one for each of some functions of old.
+
+use md5::{Digest, Md5};
+
+use crate::bloom::hash::{ap, bkdr, djb, djb0};
+use crate::error::{Error, Result};
+use crate::files;
+
+/// The least and greatest n of an MD5 bitmap of 2^n slots.
+pub(super) const BITS: std::ops::RangeInclusive<u32> = 16..=36;
+/// The functions of old give 31 bits.
+const HASHED_SLOTS_MAX: u64 = 1 << 31;
+/// Bytes that a program's file may have behind its last slot: `char bits[SLOTS / 8 + 1]`, or whole words.
+const SPARE_BYTES: u64 = 8;
+
+/// What a bitmap is, as its sidecar says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// 2^`bits` slots.
+    Md5 {
+        /// 16 to 36.
+        bits: u32,
+    },
+    /// Slots of some functions, a bit for each in `functions`.
+    Hashes {
+        /// The sum of their bits.
+        functions: u8,
+        /// How many slots there are.
+        slots: u64,
+        /// How long the file is.
+        file_bytes: u64,
+    },
+}
+
+impl Shape {
+    pub(super) fn file_bytes(self) -> u64 {
+        match self {
+            Shape::Md5 { bits } => 1 << (bits - 3),
+            Shape::Hashes { file_bytes, .. } => file_bytes,
+        }
+    }
+
+    pub(super) fn is_possible(self) -> bool {
+        match self {
+            Shape::Md5 { bits } => BITS.contains(&bits),
+            Shape::Hashes { functions, slots, file_bytes } => {
+                let needed = slots.div_ceil(8);
+                (1..16).contains(&functions)
+                    && (1..=HASHED_SLOTS_MAX).contains(&slots)
+                    && (needed..=needed + SPARE_BYTES).contains(&file_bytes)
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Shape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Shape::Md5 { bits } => write!(f, "2^{bits} slots"),
+            Shape::Hashes { functions, slots, .. } => {
+                let chosen = SlotHash::ALL.into_iter().filter(|hash| functions & *hash as u8 != 0);
+                let names: Vec<&str> = chosen.map(SlotHash::name).collect();
+                write!(f, "{slots} slots of {}", names.join(", "))
+            }
+        }
+    }
+}
+
+/// Where a URL has its bits. Sealed: the two kinds of bitmaps are all there are.
+pub trait Slots: std::fmt::Debug + Send + Sync + Sized {
+    /// The shape of a bitmap.
+    fn shape(&self) -> Shape;
+    /// Those of a bitmap of this shape; `None` if it is of the other kind.
+    fn of(shape: Shape) -> Option<Self>;
+    /// How many bits a URL has at most.
+    fn probes(&self) -> usize;
+    /// How many slots there are.
+    fn slots(&self) -> u64;
+    /// The slot of one of its bits.
+    fn slot(&self, url: &[u8], probe: usize) -> u64;
+}
+
+/// The head of a URL's MD5.
+#[derive(Debug)]
+pub struct Md5Slots {
+    pub(super) bits: u32,
+    mask: u64,
+}
+
+impl Md5Slots {
+    /// # Errors
+    /// `InvalidOption`.
+    pub(super) fn new(bits: u32) -> Result<Md5Slots> {
+        match BITS.contains(&bits) {
+            true => Ok(Md5Slots { bits, mask: (1 << bits) - 1 }),
+            false => Err(Error::option("bits", format!("{bits} is not 16 to 36"))),
+        }
+    }
+}
+
+impl Slots for Md5Slots {
+    fn shape(&self) -> Shape {
+        Shape::Md5 { bits: self.bits }
+    }
+
+    fn of(shape: Shape) -> Option<Md5Slots> {
+        if let Shape::Md5 { bits } = shape { Md5Slots::new(bits).ok() } else { None }
+    }
+
+    #[inline]
+    fn probes(&self) -> usize {
+        1
+    }
+
+    #[inline]
+    fn slots(&self) -> u64 {
+        self.mask + 1
+    }
+
+    #[inline]
+    fn slot(&self, url: &[u8], _: usize) -> u64 {
+        let digest = Md5::digest(url);
+        u64::from_le_bytes(files::array(&digest, 0)) & self.mask
+    }
+}
+
+/// A function of old that gives a URL one of its slots: its value modulo their number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum SlotHash {
+    /// BKDR with the factor 13131.
+    Bkdr = 1,
+    /// Arash Partow's.
+    Ap = 2,
+    /// Bernstein's, from 5381.
+    Djb = 4,
+    /// Bernstein's, from 0, as some programs have it.
+    Djb0 = 8,
+}
+
+impl SlotHash {
+    /// All of them.
+    pub const ALL: [SlotHash; 4] = [SlotHash::Bkdr, SlotHash::Ap, SlotHash::Djb, SlotHash::Djb0];
+
+    /// The name by which people choose it: `bkdr`, `ap`, `djb`, `djb0`.
+    pub fn name(self) -> &'static str {
+        match self {
+            SlotHash::Bkdr => "bkdr",
+            SlotHash::Ap => "ap",
+            SlotHash::Djb => "djb",
+            SlotHash::Djb0 => "djb0",
+        }
+    }
+
+    /// The function of this name.
+    pub fn named(name: &str) -> Option<SlotHash> {
+        SlotHash::ALL.into_iter().find(|hash| hash.name() == name)
+    }
+
+    fn of(self, url: &[u8]) -> u32 {
+        match self {
+            SlotHash::Bkdr => bkdr(url),
+            SlotHash::Ap => ap(url),
+            SlotHash::Djb => djb(url),
+            SlotHash::Djb0 => djb0(url),
+        }
+    }
+}
+
+/// A slot for each of some functions.
+#[derive(Debug)]
+pub struct HashSlots {
+    pub(super) hashes: Vec<SlotHash>,
+    slots: u64,
+    file_bytes: u64,
+}
+
+impl HashSlots {
+    /// # Errors
+    /// `InvalidOption`.
+    pub(super) fn new(hashes: &[SlotHash], slots: u64) -> Result<HashSlots> {
+        let functions = hashes.iter().fold(0, |all, hash| all | *hash as u8);
+        let shape = Shape::Hashes { functions, slots, file_bytes: slots.div_ceil(8) };
+        if functions.count_ones() as usize != hashes.len() || hashes.is_empty() {
+            return Err(Error::option("functions", "give one or more, each once"));
+        }
+        HashSlots::of(shape).ok_or_else(|| Error::option("slots", format!("{slots} is not 1 to 2^31")))
+    }
+
+    /// # Errors
+    /// `InvalidOption` if a file of so many bytes has not so many slots.
+    pub(super) fn of_file(hashes: &[SlotHash], slots: Option<u64>, file_bytes: u64) -> Result<HashSlots> {
+        let slots = slots.unwrap_or(file_bytes.saturating_mul(8));
+        let hashed = HashSlots::new(hashes, slots)?;
+        let hashed = HashSlots { file_bytes, ..hashed };
+        match hashed.shape().is_possible() {
+            true => Ok(hashed),
+            false => Err(Error::option(
+                "slots",
+                format!("the file has {file_bytes} bytes; {slots} slots take {}, or up to 8 more", slots.div_ceil(8)),
+            )),
+        }
+    }
+}
+
+impl Slots for HashSlots {
+    fn shape(&self) -> Shape {
+        let functions = self.hashes.iter().fold(0, |all, hash| all | *hash as u8);
+        Shape::Hashes { functions, slots: self.slots, file_bytes: self.file_bytes }
+    }
+
+    fn of(shape: Shape) -> Option<HashSlots> {
+        let Shape::Hashes { functions, slots, file_bytes } = shape else { return None };
+        let hashes = SlotHash::ALL.into_iter().filter(|hash| functions & *hash as u8 != 0).collect();
+        shape.is_possible().then_some(HashSlots { hashes, slots, file_bytes })
+    }
+
+    fn probes(&self) -> usize {
+        self.hashes.len()
+    }
+
+    fn slots(&self) -> u64 {
+        self.slots
+    }
+
+    fn slot(&self, url: &[u8], probe: usize) -> u64 {
+        u64::from(self.hashes[probe].of(url)) % self.slots
+    }
+}
