@@ -4,6 +4,8 @@
 #
 #     tests/foreign/export.sh FM_TOOL
 #
+# WACZ files too: py-wacz must find them valid, and what is in them is read by the same readers.
+#
 # It needs Python 3 and cargo, and installs the readers into a folder of its own ($FOREIGN_TOOLS, to keep them for the next time).
 # warcio does not read zstd. warcat (0.3) does not read zstd files of several records, not even those that it writes.
 set -euo pipefail
@@ -18,7 +20,7 @@ fail() { printf 'export: %s\n' "$1" >&2; exit 1; }
 
 if [ ! -x "$tools/bin/python" ]; then
     python3 -m venv "$tools"
-    "$tools/bin/pip" install --quiet warcio==1.8.1 fastwarc==2.0.1 surt==0.3.1 cdxj-indexer==1.5.0 2> "$work/pip.log" ||
+    "$tools/bin/pip" install --quiet warcio==1.8.1 fastwarc==2.0.1 surt==0.3.1 cdxj-indexer==1.5.0 wacz==0.6.0 2> "$work/pip.log" ||
         { tail -n 5 "$work/pip.log" >&2; fail "cannot install the Python readers"; }
 fi
 if [ ! -x "$tools/bin/warcat" ]; then
@@ -37,6 +39,14 @@ cat > "$work/odd.jsonl" <<'LINES'
 {"url":"http://odd.example/empty","time_ms":1700000000000,"status":204,"headers":[],"body":""}
 {"url":"http://www.odd.example:8080/A/../b?Z=1&a=%20","time_ms":1700000000000,"kind":"resource","headers":[{"name":"Content-Type","value":"text/plain"}],"body":"a file"}
 {"url":"https://odd.example/http","time_ms":1700000000000,"status":200,"headers":[],"body":"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx"}
+{"url":"chrome-extension://abcdefgh/page.html","time_ms":1700000000000,"status":200,"headers":[{"name":"Content-Type","value":"text/html"}],"body":"<p>an extension's"}
+{"url":"chrome-extension://abcdefgh/page.html","time_ms":1700000001000,"status":200,"headers":[],"body":"<p>an extension's"}
+{"url":"HTTP://UPPER.example/","time_ms":1700000000000,"status":200,"headers":[{"name":"Content-Type","value":"text/html"}],"body":"upper"}
+{"url":"ftp://odd.example/file","time_ms":1700000000000,"status":226,"headers":[],"body":"a file"}
+{"url":"file:///etc/motd","time_ms":1700000000000,"status":200,"headers":[],"body":"hello"}
+{"url":"urn:uuid:00000000-0000-0000-0000-000000000000","time_ms":1700000000000,"status":404,"headers":[],"body":"nothing"}
+{"url":"about:blank","time_ms":1700000000000,"status":200,"headers":[],"body":""}
+{"url":"moz-extension://x/y?z","time_ms":1700000000000,"kind":"request","method":"GET","http_version":"HTTP/1.1","headers":[],"body":""}
 LINES
 "$tool" load "$store" --quiet "$work/odd.jsonl"
 "$tool" dump "$store" --quiet | sort > "$work/expected"
@@ -71,6 +81,27 @@ for form in gzip zstd none gzip-rolled zstd-rolled; do
     "$tool" import "$work/$form.fm" --quiet "$folder"/*.warc*
     "$tool" dump "$work/$form.fm" --quiet | sort | cmp - "$work/expected" || fail "the import of $form gives another store"
 done
+for form in gzip none; do
+    # The same, in a WACZ file.
+    folder=$work/wacz-$form
+    mkdir "$folder"
+    "$tool" dump "$store" --quiet --format wacz --compression "$form" --roll 100kB -o "$work/$form.wacz"
+    "$tools/bin/wacz" validate -f "$work/$form.wacz" > "$work/log" 2>&1 || { cat "$work/log"; fail "py-wacz refuses $form"; }
+    grep -q 'the passed WACZ is valid' "$work/log" || { cat "$work/log"; fail "py-wacz did not say that $form is valid"; }
+    (cd "$folder" && "$tools/bin/python" -m zipfile -e "$work/$form.wacz" .)
+    mv "$folder"/archive/* "$folder" && mv "$folder/indexes/index.cdxj" "$folder/x.cdxj"
+    "$tool" dump "$store" --quiet > "$folder/x.jsonl"
+    "$tools/bin/python" "$here/replay.py" "$tool" "$store" "$folder"
+    "$tool" import "$work/wacz-$form.fm" --quiet "$work/$form.wacz"
+    "$tool" dump "$work/wacz-$form.fm" --quiet | sort | cmp - "$work/expected" || fail "the import of $form.wacz gives another store"
+done
+# One that py-wacz made, of the samples.
+"$tools/bin/wacz" create -o "$work/foreign.wacz" "$data"/example.warc.gz "$data"/cc.warc.gz > "$work/log" 2>&1 ||
+    { cat "$work/log"; fail "py-wacz makes no file"; }
+"$tool" import "$work/foreign.fm" --quiet "$work/foreign.wacz"
+"$tool" import "$work/direct.fm" --quiet "$data"/example.warc.gz "$data"/cc.warc.gz
+"$tool" dump "$work/direct.fm" --quiet | sort > "$work/direct"
+"$tool" dump "$work/foreign.fm" --quiet | sort | cmp - "$work/direct" || fail "the import of py-wacz's file gives another store"
 "$tool" dump "$store" --quiet | "$tool" load "$work/loaded.fm" --quiet
 "$tool" dump "$work/loaded.fm" --quiet | sort | cmp - "$work/expected" || fail "a dump that was loaded gives another store"
 # Answers to other requests than GET: an index with the keys of cdxj-indexer.
@@ -78,4 +109,4 @@ done
 "$tool" import "$work/requests.fm" --quiet "$work/requests.warc.gz"
 "$tool" dump "$work/requests.fm" --quiet --format warc,cdxj -o "$work/requests"
 "$tools/bin/python" "$here/methods.py" check "$work/requests"
-echo "export: accepted by all readers, replayed byte for byte, imported to equal stores"
+echo "export: accepted by all readers and by py-wacz, replayed byte for byte, imported to equal stores"

@@ -118,6 +118,27 @@ fn lengths_beyond_the_file_are_a_cut_record() {
     });
 }
 
+/// A head of a mebibyte has half a million lines of two bytes, which were a hundred bytes each once they were fields.
+#[test]
+fn heads_of_half_a_million_lines_take_little_memory_and_lose_nothing() {
+    let lines = "a\n".repeat((1 << 19) - 100);
+    let message = format!("HTTP/1.1 200 OK\r\n{lines}\r\n");
+    let http = record(&message, b"body").repeat(20);
+    let fields = format!("WARC/1.0\r\nWARC-Type: response\r\n{lines}Content-Length: 0\r\n\r\n\r\n\r\n").repeat(20);
+    // As many as a head may have, of messages that a batch has room for.
+    let most = record(&format!("HTTP/1.1 200 OK\r\n{}\r\n", "a\n".repeat(9_999)), b"body").repeat(600);
+    within(MEMORY_LIMIT_MB, || {
+        let (report, store) = imported(&http);
+        assert_eq!((report.records, report.stored, report.already_there), (20, 1, 19));
+        assert_eq!(store.get("http://a/").unwrap().unwrap().body, [message.as_bytes(), b"body"].concat());
+    });
+    within(MEMORY_LIMIT_MB, || {
+        let (report, _) = imported(fields.as_bytes());
+        assert_eq!((report.records, report.damaged), (0, 20));
+    });
+    within(MEMORY_LIMIT_MB, || assert_eq!(imported(&most).0.records, 600));
+}
+
 /// Without a bound on the work for each candidate this runs for minutes: the dictionary was made ready for each of them.
 #[test]
 fn a_dictionary_that_decompresses_to_64_mib_is_made_ready_once() {

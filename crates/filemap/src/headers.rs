@@ -63,6 +63,13 @@ impl Headers {
         self.0.is_empty()
     }
 
+    /// About what they take in memory.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        // A vector of few bytes takes 32 of an allocator.
+        let field = |header: &Header| size_of::<Header>() + header.name.len() + header.value.len() + 2 * 32;
+        self.0.iter().map(field).sum::<usize>() as u64
+    }
+
     /// Gives every field called `from` the name `to`; whether there was one.
     pub(crate) fn rename(&mut self, from: &str, to: &str) -> bool {
         let mut found = false;

@@ -32,7 +32,7 @@ pub use key::url as url_of_key;
 pub use page::{HttpVersion, Original, Page, RecordKind, Revisit, RevisitProfile};
 pub use spool::Spool;
 pub use store::{
-    Heads, PageHead, PageReader, PageStore, Pages, Removed, RevisitCount, Sizes, StoredVersion, StoredVersions,
+    Heads, Loader, PageHead, PageReader, PageStore, Pages, Removed, RevisitCount, Sizes, StoredVersion, StoredVersions,
     Unresolved, Urls, VariantHeads, Variants, VersionSize, Versions,
 };
 pub use urlindex::{Canonicalizer, Exact, UrlError, Whatwg};

@@ -3,7 +3,7 @@
 mod samples;
 mod stores;
 
-use filemap::dump::{DumpOptions, Format, Selection, jsonl};
+use filemap::dump::{DumpEvent, DumpOptions, Format, Selection, dump, jsonl};
 use filemap::warc::{Compression, ImportOptions, Item};
 use filemap::{Exact, Header, HttpVersion, Options, Page, PageStore, RecordKind, Revisit, RevisitProfile, Variant};
 use proptest::prelude::*;
@@ -98,6 +98,76 @@ fn all_samples_in_one_store_come_back_whatever_is_rolled() {
         assert_eq!(report.warc_bytes, files.files().values().map(|file| file.len() as u64).sum::<u64>());
         assert_equal(&imported(&files, false).store, &from.store);
     }
+}
+
+#[test]
+fn a_dump_that_is_stopped_closes_full_files_only() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    let from = fresh();
+    for name in SAMPLES {
+        run_sample(&from.store, name, &ImportOptions::new());
+    }
+    for (after, roll_bytes) in [(3, Some(1 << 30)), (60, Some(20_000)), (50, None)] {
+        let flag = Arc::new(AtomicBool::new(false));
+        let options = DumpOptions::new("x", &[Format::Warc, Format::Cdxj, Format::Jsonl, Format::Files, Format::Pages])
+            .roll_bytes(roll_bytes)
+            .stop(Arc::clone(&flag));
+        let mut files = Memory::default();
+        let report = dump(&from.store, &options, &mut files, &mut |event| {
+            if let DumpEvent::Progress(report) = event {
+                flag.store(report.written >= after, Ordering::Relaxed);
+            }
+        });
+        let report = report.expect("memory");
+        assert!(report.stopped && report.written == after);
+        let closed: Vec<String> = files.files().into_keys().filter(|name| !name.contains(".files/")).collect();
+        assert_eq!(closed, report.files);
+        let is_full = |name: &String| name.ends_with(".warc.gz") && files.file(name).len() >= 20_000;
+        assert!(closed.iter().all(is_full) && closed.is_empty() != (after == 60), "{closed:?}");
+    }
+}
+
+#[test]
+fn messages_of_other_schemes_have_no_payload_digest_since_readers_do_not_take_them_apart() {
+    let from = fresh();
+    let urls = [
+        "chrome-extension://abcdefgh/page.html",
+        "HTTP://UPPER.example/",
+        "ftp://a.example/file",
+        "file:///etc/motd",
+        "urn:uuid:00000000-0000-0000-0000-000000000000",
+        "about:blank",
+        "data:text/plain,hello",
+        "moz-extension://x/y?z",
+        "http://a.example/",
+        "https://a.example/",
+    ];
+    for url in urls {
+        let mut page = Page::new(url, 1_700_000_000_000, 200, "the same body");
+        page.headers.push("Content-Type", "text/html");
+        from.store.put_page(&page).expect("it fits");
+        page.fetched_at_ms += 1000;
+        from.store.put_page_if_changed(&page).expect("it fits");
+        let request = Page { kind: RecordKind::Request, method: Some("GET".to_owned()), status: None, ..page };
+        from.store.put_page(&request).expect("it fits");
+    }
+    let options = DumpOptions::new("x", &[Format::Warc, Format::Cdxj]).compression(Compression::Plain);
+    let (files, _) = dumped(&from.store, &options);
+    let (records, problems) = samples::read(&files.file("x-00000.warc"));
+    assert!(problems.is_empty());
+    let mut without = 0;
+    for record in records.iter().filter(|record| record.header.record_type() == "response") {
+        let uri = record.header.target_uri().expect("a URL");
+        let is_web = uri.starts_with(b"http:") || uri.starts_with(b"https:");
+        assert_eq!(record.header.text("WARC-Payload-Digest").is_some(), is_web, "{}", String::from_utf8_lossy(uri));
+        without += usize::from(!is_web);
+    }
+    assert_eq!(without, urls.len() - 2);
+    let index = String::from_utf8(files.file("x.cdxj")).expect("text");
+    assert!(index.lines().count() == 2 * urls.len() && !index.contains("\"digest\":\"-\""), "{index}");
+    assert_comes_back(&from.store, false);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! the first.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -83,6 +83,12 @@ impl Source for Input {
     fn is_ready(&mut self, within: Duration) -> bool {
         let within = Timespec { tv_sec: within.as_secs() as i64, tv_nsec: i64::from(within.subsec_nanos()) };
         !asked() && matches!(poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&within)), Ok(ready) if ready > 0)
+    }
+}
+
+impl Seek for Input {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.0.seek(to)
     }
 }
 

@@ -6,8 +6,8 @@
 
 use std::io::{BufRead, BufReader, Read};
 
-use filemap::Put;
 use filemap::dump::jsonl;
+use filemap::{Loader, Put};
 
 use crate::interrupt;
 use crate::opening::ToFill;
@@ -64,7 +64,7 @@ pub fn load(
 ) -> Result<LoadReport, Failure> {
     let mut source = BufReader::with_capacity(1 << 20, source);
     let mut report = LoadReport::default();
-    let mut line = Vec::new();
+    let (mut line, mut loader) = (Vec::new(), Loader::default());
     for number in 1.. {
         line.clear();
         let length = source.read_until(b'\n', &mut line);
@@ -75,7 +75,7 @@ pub fn load(
             break;
         }
         if !line.trim_ascii().is_empty() {
-            take(stores, &line, number, &mut report)?;
+            take(stores, &mut loader, &line, number, &mut report)?;
         }
         report.bytes_read += length as u64;
         progress(&report);
@@ -83,7 +83,13 @@ pub fn load(
     Ok(report)
 }
 
-fn take(stores: &mut ToFill<'_>, line: &[u8], number: u64, report: &mut LoadReport) -> Result<(), Failure> {
+fn take(
+    stores: &mut ToFill<'_>,
+    loader: &mut Loader,
+    line: &[u8],
+    number: u64,
+    report: &mut LoadReport,
+) -> Result<(), Failure> {
     let (page, unchanged) = match jsonl::read_stored(line) {
         Ok(read) => read,
         Err(error) => {
@@ -94,8 +100,8 @@ fn take(stores: &mut ToFill<'_>, line: &[u8], number: u64, report: &mut LoadRepo
     report.records += 1;
     // A line that does not come from a store is a visit like any other.
     let put = stores.store_for(&page.url).and_then(|store| match unchanged {
-        Some(unchanged) => store.put_stored_if_new(&page, unchanged),
-        None => store.put_page_if_new(&page),
+        Some(unchanged) => loader.put_stored_if_new(&store, &page, unchanged),
+        None => loader.put_page_if_new(&store, &page),
     });
     match put {
         Ok(None) => report.already_there += 1,

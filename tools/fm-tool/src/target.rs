@@ -1,11 +1,12 @@
 //! Where a dump goes: a folder, one file, or standard output.
 //!
 //! A file is called `NAME.open` until it is whole and on the device, so that whoever looks at the folder, whenever, knows
-//! what can be used; an interrupted dump leaves whole files and that one. Nothing that is there is written over, unless
+//! what can be used; an interrupted dump leaves whole files and at least one such, however it ends. Nothing that is there is written over, unless
 //! that was asked for, and nothing goes into a store's own folder.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use filemap::dump::{OutputFile, Target};
@@ -55,23 +56,29 @@ impl Folder {
 
     /// The one file at `path`.
     pub fn file(path: &Path, overwrite: bool) -> Result<Folder, Failure> {
-        let folder = folder_of(path);
-        refuse_store(folder)?;
-        refuse_link(path)?;
-        let name = path.file_name().and_then(|name| name.to_str());
-        let Some(name) = name.filter(|_| !path.is_dir()) else {
-            return Err(Failure::Usage(format!("{} is no name for a file", path.display())));
-        };
-        if path.exists() && !overwrite {
-            return Err(Failure::Io(format!("{} is there already; --overwrite replaces it", path.display())));
-        }
-        let open = opened(path);
-        if open.exists() && !overwrite {
-            let what = format!("{} is there from a dump that did not end; --overwrite replaces it", open.display());
-            return Err(Failure::Io(what));
-        }
-        Ok(Folder { path: folder.to_owned(), only: Some(name.to_owned()), overwrite })
+        let (folder, name) = place_of(path, overwrite)?;
+        Ok(Folder { path: folder.to_owned(), only: Some(name), overwrite })
     }
+}
+
+/// The folder and the name of a file that is to be made.
+fn place_of(path: &Path, overwrite: bool) -> Result<(&Path, String), Failure> {
+    let folder = folder_of(path);
+    refuse_store(folder)?;
+    refuse_link(path)?;
+    let name = path.file_name().and_then(|name| name.to_str());
+    let Some(name) = name.filter(|_| !path.is_dir()) else {
+        return Err(Failure::Usage(format!("{} is no name for a file", path.display())));
+    };
+    if path.exists() && !overwrite {
+        return Err(Failure::Io(format!("{} is there already; --overwrite replaces it", path.display())));
+    }
+    let open = opened(path);
+    if open.exists() && !overwrite {
+        let what = format!("{} is there from a dump that did not end; --overwrite replaces it", open.display());
+        return Err(Failure::Io(what));
+    }
+    Ok((folder, name.to_owned()))
 }
 
 /// The name of a file while it is not whole.
@@ -122,20 +129,7 @@ fn is_warc(extension: &str) -> bool {
 impl Target for Folder {
     fn create(&mut self, name: &str) -> io::Result<Box<dyn OutputFile>> {
         let path = self.path.join(self.only.as_deref().unwrap_or(name));
-        let open = opened(&path);
-        let mut options = OpenOptions::new();
-        let file = match self.overwrite {
-            true => sink::create_anew(&open),
-            false => options.write(true).create_new(true).open(&open),
-        };
-        let file = file.map_err(|error| named(&open, error))?;
-        Ok(Box::new(WholeFile {
-            out: BufWriter::with_capacity(BUFFER_BYTES, file),
-            open,
-            path,
-            folder: self.path.clone(),
-            overwrite: self.overwrite,
-        }))
+        Ok(Box::new(WholeFile::create(self.path.clone(), path, self.overwrite)?))
     }
 
     fn place(&mut self, path: &str, content: &[u8]) -> io::Result<bool> {
@@ -150,21 +144,55 @@ impl Target for Folder {
         if let Err(error) = fs::create_dir_all(parent) {
             return if in_the_way(&error) { Ok(false) } else { Err(named(parent, error)) };
         }
-        match OpenOptions::new().write(true).create_new(true).open(&path) {
-            Ok(mut file) => file.write_all(content).map_err(|error| named(&path, error)).map(|()| true),
-            Err(error) if in_the_way(&error) => Ok(false),
-            Err(error) => Err(named(&path, error)),
+        if path.symlink_metadata().is_ok() {
+            return Ok(false);
+        }
+        // Of another name until all of it is there.
+        let mode = Permissions::from_mode(0o666);
+        let made = tempfile::Builder::new().prefix(".").suffix(OPEN).permissions(mode).tempfile_in(parent);
+        let mut made = made.map_err(|error| named(parent, error))?;
+        made.write_all(content).map_err(|error| named(&path, error))?;
+        match made.persist_noclobber(&path) {
+            Ok(_) => Ok(true),
+            Err(failed) if in_the_way(&failed.error) => Ok(false),
+            Err(failed) => Err(named(&path, failed.error)),
         }
     }
 }
 
 /// A file that is not whole yet.
-struct WholeFile {
+pub struct WholeFile {
     out: BufWriter<File>,
     open: PathBuf,
     path: PathBuf,
     folder: PathBuf,
     overwrite: bool,
+}
+
+impl WholeFile {
+    /// The one file at `path`, which may be written anywhere.
+    pub fn at(path: &Path, overwrite: bool) -> Result<WholeFile, Failure> {
+        let (folder, name) = place_of(path, overwrite)?;
+        WholeFile::create(folder.to_owned(), folder.join(name), overwrite)
+            .map_err(|error| Failure::Io(format!("cannot create {error}")))
+    }
+
+    fn create(folder: PathBuf, path: PathBuf, overwrite: bool) -> io::Result<WholeFile> {
+        let open = opened(&path);
+        let mut options = OpenOptions::new();
+        let file = match overwrite {
+            true => sink::create_anew(&open),
+            false => options.write(true).create_new(true).open(&open),
+        };
+        let file = file.map_err(|error| named(&open, error))?;
+        Ok(WholeFile { out: BufWriter::with_capacity(BUFFER_BYTES, file), open, path, folder, overwrite })
+    }
+}
+
+impl Seek for WholeFile {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.out.seek(to).map_err(|error| named(&self.open, error))
+    }
 }
 
 impl Write for WholeFile {

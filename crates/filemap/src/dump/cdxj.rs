@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::sort::LineSorter;
 use super::surt::surt;
-use super::target::Target;
+use super::target::{OutputFile, Target};
 use crate::date;
 use crate::spool::Spool;
 use crate::variant::Variant;
@@ -51,12 +51,11 @@ impl CdxjIndex {
         self.lines.push(&line(entry, filename, offset, length)?)
     }
 
-    /// Writes the lines in order; the file's name.
-    pub(crate) fn finish(self, target: &mut dyn Target) -> io::Result<String> {
+    /// Writes the lines in order; the file's name, and the file to close.
+    pub(crate) fn write(self, target: &mut dyn Target) -> io::Result<(String, Box<dyn OutputFile>)> {
         let mut out = target.create(&self.name)?;
         self.lines.finish(&mut out)?;
-        out.close()?;
-        Ok(self.name)
+        Ok((self.name, out))
     }
 }
 

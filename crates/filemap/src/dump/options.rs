@@ -19,6 +19,8 @@ pub enum Format {
     Cdxj,
     /// A tree of plain files, and a list of them.
     Files,
+    /// The list of pages of a WACZ file.
+    Pages,
 }
 
 /// Options of a dump; the defaults take every version of every page, and the records beside pages.
@@ -95,8 +97,8 @@ impl DumpOptions {
         self
     }
 
-    /// A flag that ends the dump after the version at hand once it is set, by a signal handler for instance: what was written
-    /// is whole.
+    /// A flag that ends the dump after the version at hand once it is set, by a signal handler for instance. Files that were
+    /// full are whole; the last ones are not closed, so that nobody takes them for such, and there is no index.
     pub fn stop(mut self, flag: Arc<AtomicBool>) -> DumpOptions {
         self.stop = Some(flag);
         self

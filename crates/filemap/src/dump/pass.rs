@@ -9,6 +9,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::cdxj::CdxjIndex;
 use super::options::{DumpOptions, Format};
+use super::pages::PageList;
 use super::sequences::Sequences;
 use super::target::{OutputFile, Target};
 use super::{jsonl, names};
@@ -43,10 +44,12 @@ pub struct DumpReport {
     pub damaged: u64,
     /// Of the versions in WARC files: those whose headers are too large to come back the same from an import.
     pub inexact: u64,
-    /// The files made, without those of a tree.
+    /// The files that were made and closed, without those of a tree.
     pub files: Vec<String>,
     /// Bytes of the WARC files.
     pub warc_bytes: u64,
+    /// The time of the newest version written, in ms since 1970.
+    pub newest_ms: Option<i64>,
     /// Whether it was stopped before its end: see [`DumpOptions::stop`].
     pub stopped: bool,
 }
@@ -118,6 +121,7 @@ struct Pass<'a> {
     last: Option<Last>,
     lines: Option<(String, Box<dyn OutputFile>)>,
     list: Option<(String, Box<dyn OutputFile>)>,
+    pages: Option<PageList>,
     report: DumpReport,
 }
 
@@ -134,8 +138,10 @@ impl<'a> Pass<'a> {
         };
         let lines = file(Format::Jsonl, format!("{stem}.jsonl"))?;
         let list = file(Format::Files, format!("{stem}.files.jsonl"))?;
+        let pages = || PageList::new(format!("{stem}.pages.jsonl"), &options.spool);
+        let pages = options.has(Format::Pages).then(pages);
         let (written, report) = (Sequences::default(), DumpReport::default());
-        Ok(Pass { store, options, target, warc, written, last: None, lines, list, report })
+        Ok(Pass { store, options, target, warc, written, last: None, lines, list, pages, report })
     }
 
     fn take(&mut self, mut version: StoredVersion) -> Result<()> {
@@ -168,7 +174,11 @@ impl<'a> Pass<'a> {
             version.page.revisit = None;
             self.put_record(&version, &form)?;
         }
+        if let Some(pages) = &mut self.pages {
+            pages.add(&version.page, version.canonical_url())?;
+        }
         self.report.written += 1;
+        self.report.newest_ms = self.report.newest_ms.max(Some(version.page.fetched_at_ms));
         Ok(())
     }
 
@@ -269,14 +279,20 @@ impl<'a> Pass<'a> {
     }
 
     fn finish(mut self) -> Result<DumpReport> {
+        let whole = !self.report.stopped;
         if let Some(warc) = self.warc.take() {
-            let (files, bytes) = warc.finish(self.target).map_err(Error::Write)?;
+            let (files, bytes) = warc.finish(self.target, whole).map_err(Error::Write)?;
             self.report.files.extend(files);
             self.report.warc_bytes = bytes;
         }
-        for (name, file) in [self.lines, self.list].into_iter().flatten() {
-            file.close().map_err(Error::Write)?;
-            self.report.files.push(name);
+        let pages = self.pages.filter(|_| whole).map(|pages| pages.write(self.target)).transpose()?;
+        for (name, mut file) in [self.lines, self.list, pages].into_iter().flatten() {
+            if whole {
+                file.close().map_err(Error::Write)?;
+                self.report.files.push(name);
+            } else {
+                file.flush().map_err(Error::Write)?;
+            }
         }
         Ok(self.report)
     }

@@ -6,7 +6,8 @@ use std::io::{self, Write};
 
 /// A place for the files of a dump. Errors should name the file: they are passed on as they are.
 pub trait Target {
-    /// Makes a file of this name, which must not be there. Nobody may take it for a whole one before it is closed.
+    /// Makes a file of this name, which must not be there. Nobody may take it for a whole one before it is closed. One may
+    /// be made before the one before it is closed, which is then only closed.
     ///
     /// # Errors
     ///

@@ -1,7 +1,8 @@
 //! Brings the body of an answer into the form that a store keeps, and its headers into line with it.
 //!
-//! The chunked coding always goes. The content coding goes too, unless bodies are asked for as received, or it does not
-//! decode. Headers then say what is there, in Common Crawl's way: the field that no longer holds is renamed
+//! The chunked coding goes, and the content coding too unless bodies are asked for as received. Headers lie: a coding is
+//! undone only if it takes the whole body and ends where that ends; else the body stays as received, and the caller is
+//! told. Headers then say what is there, in Common Crawl's way: the field that no longer holds is renamed
 //! (`X-Crawler-Transfer-Encoding`, `X-Crawler-Content-Encoding`, `X-Crawler-Content-Length`), and `Content-Length`
 //! gives the length of the body kept.
 //!
@@ -31,9 +32,9 @@ pub(crate) struct Body {
     pub(crate) payload: Payload,
     /// Whether a content coding was undone.
     pub(crate) decoded: bool,
-    /// Why a coding was not undone, if that was tried.
+    /// Why a coding was not undone, if that was tried: the body is as received.
     pub(crate) as_received: Option<&'static str>,
-    /// The chunked coding ended in the middle: the body is a beginning.
+    /// The chunked coding ends in the middle: the body is not all of it.
     pub(crate) cut: bool,
 }
 
@@ -84,7 +85,7 @@ fn undo_transfer(headers: &mut Headers, body: &mut Body, rules: &BodyRules) -> R
         SpoolFailure::Read(source) => failed(source),
         SpoolFailure::Write(error) => error,
     })?;
-    match end {
+    let trailers = match end {
         End::NotChunked => {
             headers.rename("Transfer-Encoding", "X-Crawler-Transfer-Encoding");
             return Ok(false);
@@ -93,18 +94,26 @@ fn undo_transfer(headers: &mut Headers, body: &mut Body, rules: &BodyRules) -> R
             body.as_received = Some("the chunked coding is damaged");
             return Ok(false);
         }
-        End::Cut => body.cut = true,
-        End::Whole(trailers) => headers.0.extend(trailers.0),
-    }
-    headers.rename("Transfer-Encoding", "X-Crawler-Transfer-Encoding");
-    let payload = out.finish();
-    body.payload = if codings.is_empty() {
-        payload
-    } else {
-        match content::decode(&codings, payload, &rules.spool, rules.max_decoded_bytes)? {
-            Decoded::Body(payload) | Decoded::AsReceived(payload, _) => payload,
+        End::Cut => {
+            body.as_received = Some("the chunked coding ends early");
+            body.cut = true;
+            return Ok(false);
         }
+        End::Whole(trailers) => trailers,
     };
+    let mut payload = out.finish();
+    if !codings.is_empty() {
+        payload = match content::decode(&codings, payload, &rules.spool, rules.max_decoded_bytes)? {
+            Decoded::Body(payload) => payload,
+            Decoded::AsReceived(_, why) => {
+                body.as_received = Some(why);
+                return Ok(false);
+            }
+        };
+    }
+    body.payload = payload;
+    headers.0.extend(trailers.0);
+    headers.rename("Transfer-Encoding", "X-Crawler-Transfer-Encoding");
     Ok(true)
 }
 
@@ -233,16 +242,30 @@ mod tests {
         let wire = b"3\r\nabc\r\nzz\r\n";
         let (told, bytes, body) = run(&[("Transfer-Encoding", "chunked")], wire, false);
         assert_eq!((told, &bytes[..]), (headers(&[("Transfer-Encoding", "chunked")]), &wire[..]));
-        assert!(body.as_received.is_some());
-        let (_, bytes, body) = run(&[("Transfer-Encoding", "chunked")], b"3\r\nabc\r\n9\r\nde", false);
-        assert_eq!(bytes, b"abcde");
-        assert!(body.cut);
+        assert!(body.as_received.is_some() && !body.cut);
+        let wire = b"3\r\nabc\r\n9\r\nde";
+        let (told, bytes, body) = run(&[("Transfer-Encoding", "chunked")], wire, false);
+        assert_eq!((told, &bytes[..]), (headers(&[("Transfer-Encoding", "chunked")]), &wire[..]));
+        assert!(body.as_received.is_some() && body.cut);
+    }
+
+    #[test]
+    fn a_text_that_is_declared_chunked_and_is_not_keeps_every_byte() {
+        for text in ["0\nhello", "0\n", "f\nhello", "5\nhello world", "1\na\n0\nthe rest"] {
+            let (_, bytes, body) = run(&[("Transfer-Encoding", "chunked")], text.as_bytes(), false);
+            assert_eq!(bytes, text.as_bytes());
+            assert!(body.as_received.is_some(), "{text:?}");
+        }
     }
 
     #[test]
     fn a_transfer_coding_under_the_chunks_goes_too() {
         let (_, bytes, _) = run(&[("Transfer-Encoding", "gzip, chunked")], &chunked(&gz(b"hello")), true);
         assert_eq!(bytes, b"hello");
+        let fields = [("Transfer-Encoding", "gzip, chunked")];
+        let (told, bytes, body) = run(&fields, &chunked(b"no gzip"), true);
+        assert_eq!((told, bytes), (headers(&fields), chunked(b"no gzip")));
+        assert!(body.as_received.is_some());
     }
 
     #[test]

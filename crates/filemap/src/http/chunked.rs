@@ -1,8 +1,11 @@
 //! Takes the chunked transfer coding off a body (RFC 9112, section 7.1), as a stream.
 //!
-//! Lenient where archives are: sizes with spaces or leading zeros, bare LF, extensions, no last chunk. Many archives
-//! keep the header `Transfer-Encoding: chunked` over a body that is no longer chunked: such a body fails at its first
-//! size line, and the caller keeps it as it is.
+//! Lenient where archives are: sizes with spaces or leading zeros, bare LF, extensions, no line end after the last
+//! chunk. Many archives keep the header `Transfer-Encoding: chunked` over a body that is no longer chunked: such a body
+//! mostly fails at its first size line, and the caller keeps it as it is.
+//!
+//! Invariant: [`End::Whole`] means that every byte of the body was part of the coding. A body without any data (`0`)
+//! has to be coded to the letter, since a short text can look like it.
 
 use std::io::{self, BufRead};
 
@@ -17,13 +20,13 @@ const MAX_TRAILERS: usize = 256;
 /// How a chunked body ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// With its last chunk, and these trailer fields.
+    /// With its last chunk, these trailer fields, and nothing behind them.
     Whole(Headers),
-    /// In the middle: what came out so far is a true beginning of the body.
+    /// In the middle of a chunk, or before the last one.
     Cut,
     /// It was never chunked: not even the first size line is one.
     NotChunked,
-    /// It stops being chunked in the middle: what came out is worthless.
+    /// It stops being chunked in the middle, or goes on behind its end.
     Invalid,
 }
 
@@ -53,10 +56,11 @@ pub(crate) fn decode<E: From<io::Error>>(
         if !line.ended {
             return Ok(if first { End::NotChunked } else { End::Cut });
         }
-        first = false;
         if size == 0 {
-            return trailers(source).map_err(E::from);
+            let end = if first { nothing(source, line.has_cr) } else { trailers(source) };
+            return end.map_err(E::from);
         }
+        first = false;
         if copy(source, size, &mut sink)? < size {
             return Ok(End::Cut);
         }
@@ -70,6 +74,8 @@ struct Line {
     text: Vec<u8>,
     /// Whether the line had its LF.
     ended: bool,
+    /// Whether a CR stood before it.
+    has_cr: bool,
 }
 
 /// A line without its end; `None` if it is too long to be one.
@@ -81,10 +87,11 @@ fn read_line(source: &mut impl BufRead) -> io::Result<Option<Line>> {
     if !ended && text.len() == MAX_LINE_BYTES {
         return Ok(None);
     }
+    let has_cr = text.ends_with(b"\r\n");
     while matches!(text.last(), Some(b'\n' | b'\r')) {
         text.pop();
     }
-    Ok(Some(Line { text, ended }))
+    Ok(Some(Line { text, ended, has_cr }))
 }
 
 fn chunk_size(line: &[u8]) -> Option<u64> {
@@ -128,16 +135,34 @@ fn after_chunk(source: &mut impl BufRead) -> io::Result<bool> {
     Ok(true)
 }
 
+/// The end of a body without data: a blank line, and no more.
+fn nothing(source: &mut impl BufRead, has_cr: bool) -> io::Result<End> {
+    let line = read_line(source)?;
+    let is_blank = line.is_some_and(|line| line.text.is_empty() && line.ended && line.has_cr);
+    Ok(if has_cr && is_blank && is_at_end(source)? { End::Whole(Headers::new()) } else { End::Invalid })
+}
+
+/// The fields after the last chunk, up to a blank line and the end of the body.
 fn trailers(source: &mut impl BufRead) -> io::Result<End> {
     let mut headers = Headers::new();
     for _ in 0..MAX_TRAILERS {
-        match read_line(source)? {
-            Some(line) if line.text.is_empty() => return Ok(End::Whole(headers)),
-            Some(line) => head::push_field(&mut headers, &line.text),
-            None => return Ok(End::Invalid),
+        let Some(line) = read_line(source)? else { return Ok(End::Invalid) };
+        if line.text.is_empty() {
+            return Ok(if is_at_end(source)? { End::Whole(headers) } else { End::Invalid });
         }
+        if !head::is_field(&line.text) {
+            return Ok(End::Invalid);
+        }
+        if !line.ended {
+            return Ok(End::Cut);
+        }
+        head::push_field(&mut headers, &line.text);
     }
     Ok(End::Invalid)
+}
+
+fn is_at_end(source: &mut impl BufRead) -> io::Result<bool> {
+    source.fill_buf().map(<[u8]>::is_empty)
 }
 
 #[cfg(test)]
@@ -177,6 +202,24 @@ mod tests {
         let (body, end) = run(b"1\r\na\r\n0\r\nDigest: x\r\n\r\n");
         assert_eq!(body, b"a");
         assert!(matches!(end, End::Whole(trailers) if trailers.get("digest") == Some(b"x")));
+    }
+
+    #[test]
+    fn what_stands_behind_the_end_makes_the_coding_invalid() {
+        for rest in [&b"x"[..], b"\r\n", b"<html>", b"0\r\n\r\n"] {
+            assert_eq!(run(&[b"1\r\na\r\n0\r\n\r\n", rest].concat()).1, End::Invalid, "{rest:?}");
+            assert_eq!(run(&[b"0\r\n\r\n", rest].concat()).1, End::Invalid, "{rest:?}");
+        }
+        assert_eq!(run(b"1\r\na\r\n0\r\nno field\r\n\r\n").1, End::Invalid);
+        assert_eq!(run(b"1\r\na\r\n0\r\nDigest: x").1, End::Cut);
+    }
+
+    #[test]
+    fn a_text_that_begins_with_a_nought_is_not_an_empty_body() {
+        for text in ["0\nhello", "0\n", "0\r\n", "00\n\n", "0\nkey: value\n\n", "0\r\nkey: value\r\n\r\n", "0;x\nhello"]
+        {
+            assert_eq!(run(text.as_bytes()).1, End::Invalid, "{text:?}");
+        }
     }
 
     #[test]

@@ -1,17 +1,25 @@
 //! Undoes content codings: gzip, deflate (zlib, or raw as some servers send it), br and zstd.
 //!
-//! A body decodes whole or not at all: a coding that is unknown, data that is damaged or ends early, and an output over
-//! the bound (a decompression bomb) all leave the body as received, with the reason. What follows the end of a gzip or
-//! deflate stream is ignored, as browsers do.
+//! A body decodes whole or not at all: a coding that is unknown, data that is damaged, ends early or goes on behind the
+//! coding's end, and an output over the bound (a decompression bomb) all leave the body as received, with the reason.
+//! Headers lie: one byte of a text can be a whole brotli or deflate stream, and what browsers ignore is then the page.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 
+use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
 use flate2::{Decompress, FlushDecompress, Status};
 
 use crate::error::Result;
 use crate::spool::{Payload, PayloadWriter, Spool};
 
 const STEP_BYTES: usize = 64 << 10;
+/// More codings on top of each other than this are not undone: each costs a pass over what may be a bomb.
+const MAX_CODINGS: usize = 8;
+
+const DAMAGED: &str = "the data is damaged";
+const ENDS_EARLY: &str = "the data ends early";
+const GOES_ON: &str = "the data goes on behind the end of its coding";
+const TOO_MUCH: &str = "the decoded body is over the limit";
 
 /// What came of decoding.
 pub(crate) enum Decoded {
@@ -25,6 +33,9 @@ pub(crate) enum Decoded {
 pub(crate) fn decode(codings: &[String], body: Payload, spool: &Spool, limit: u64) -> Result<Decoded> {
     let mut original = body;
     let mut current: Option<Payload> = None;
+    if codings.len() > MAX_CODINGS {
+        return Ok(Decoded::AsReceived(original, "there are too many codings"));
+    }
     for coding in codings.iter().rev().filter(|coding| coding.as_str() != "identity") {
         let source = current.as_mut().unwrap_or(&mut original);
         match decode_one(coding, source, spool, limit)? {
@@ -44,11 +55,11 @@ fn decode_one(coding: &str, body: &mut Payload, spool: &Spool, limit: u64) -> Re
     match coding {
         "gzip" | "x-gzip" => gzip(body, spool, limit),
         "deflate" => match inflate_all(body, true, spool, limit)? {
-            Err("the data is damaged") => inflate_all(body, false, spool, limit),
+            Err(DAMAGED) => inflate_all(body, false, spool, limit),
             attempt => Ok(attempt),
         },
-        "br" => read_all(|body| Ok(brotli_decompressor::Decompressor::new(body, STEP_BYTES)), body, spool, limit),
-        "zstd" => read_all(zstd_decoder, body, spool, limit),
+        "br" => brotli(body, spool, limit),
+        "zstd" => zstd(body, spool, limit),
         _ => Ok(Err("the coding is unknown")),
     }
 }
@@ -56,31 +67,67 @@ fn decode_one(coding: &str, body: &mut Payload, spool: &Spool, limit: u64) -> Re
 /// Servers must not use windows over 8 MiB (RFC 9659); a frame that asks for more asks for the reader's memory.
 const ZSTD_WINDOW_LOG: u32 = 23;
 
-fn zstd_decoder<R: Read>(body: R) -> io::Result<zstd::stream::read::Decoder<'static, BufReader<R>>> {
-    let mut decoder = zstd::stream::read::Decoder::new(body)?;
-    decoder.window_log_max(ZSTD_WINDOW_LOG)?;
-    Ok(decoder)
-}
-
-/// Decodes by a reader that fails on damaged and on short input.
-fn read_all<'a, D: Read>(
-    open: impl FnOnce(crate::spool::PayloadReader<'a>) -> io::Result<D>,
-    body: &'a mut Payload,
-    spool: &Spool,
-    limit: u64,
-) -> Result<Attempt> {
+/// One frame or several; the library fails on anything else behind them, and on a frame that ends early.
+fn zstd(body: &mut Payload, spool: &Spool, limit: u64) -> Result<Attempt> {
     let mut out = spool.writer(limit);
-    let Ok(mut decoder) = open(body.reader()?) else { return Ok(Err("the data is damaged")) };
+    let mut decoder = match zstd::stream::read::Decoder::new(body.reader()?) {
+        Ok(decoder) => decoder,
+        Err(_) => return Ok(Err(DAMAGED)),
+    };
+    if decoder.window_log_max(ZSTD_WINDOW_LOG).is_err() {
+        return Ok(Err(DAMAGED));
+    }
     let mut buffer = vec![0; STEP_BYTES];
     loop {
         match decoder.read(&mut buffer) {
             Ok(0) => return Ok(Ok(out.finish())),
             Ok(count) => out.push(&buffer[..count])?,
-            Err(_) => return Ok(Err("the data is damaged")),
+            Err(_) => return Ok(Err(DAMAGED)),
         }
         if out.is_over() {
-            return Ok(Err("the decoded body is over the limit"));
+            return Ok(Err(TOO_MUCH));
         }
+    }
+}
+
+/// One stream (RFC 7932), without the extension of windows over 16 MiB.
+fn brotli(body: &mut Payload, spool: &Spool, limit: u64) -> Result<Attempt> {
+    let mut out = spool.writer(limit);
+    let mut source = BufReader::with_capacity(STEP_BYTES, body.reader()?);
+    let alloc = StandardAlloc::default;
+    let mut state = BrotliState::new_strict(alloc(), alloc(), alloc());
+    let (mut buffer, mut total) = (vec![0; STEP_BYTES], 0);
+    loop {
+        let Ok(input) = source.fill_buf() else { return Ok(Err("the data cannot be read")) };
+        let (mut left, mut read, mut room, mut written) = (input.len(), 0, buffer.len(), 0);
+        let step = BrotliDecompressStream(
+            &mut left,
+            &mut read,
+            input,
+            &mut room,
+            &mut written,
+            &mut buffer,
+            &mut total,
+            &mut state,
+        );
+        let at_end = input.is_empty();
+        source.consume(read);
+        out.push(&buffer[..written])?;
+        match step {
+            BrotliResult::ResultSuccess => return Ok(at_its_end(&mut source).map(|()| out.finish())),
+            BrotliResult::ResultFailure => return Ok(Err(DAMAGED)),
+            _ if out.is_over() => return Ok(Err(TOO_MUCH)),
+            BrotliResult::NeedsMoreInput if at_end => return Ok(Err(ENDS_EARLY)),
+            _ => {}
+        }
+    }
+}
+
+/// Whether the body ends here too, where the coding has ended.
+fn at_its_end(source: &mut impl BufRead) -> std::result::Result<(), &'static str> {
+    match source.fill_buf() {
+        Ok([]) => Ok(()),
+        _ => Err(GOES_ON),
     }
 }
 
@@ -88,7 +135,7 @@ fn inflate_all(body: &mut Payload, zlib: bool, spool: &Spool, limit: u64) -> Res
     let mut out = spool.writer(limit);
     let mut source = BufReader::with_capacity(STEP_BYTES, body.reader()?);
     let end = inflate(&mut Decompress::new(zlib), &mut source, &mut out, |_| {})?;
-    Ok(end.map(|()| out.finish()))
+    Ok(end.and_then(|()| at_its_end(&mut source)).map(|()| out.finish()))
 }
 
 /// Inflates up to the end of the stream, and leaves `source` after it.
@@ -110,37 +157,38 @@ fn inflate(
         out.push(written)?;
         match status {
             Ok(Status::StreamEnd) => return Ok(Ok(())),
-            Err(_) => return Ok(Err("the data is damaged")),
-            Ok(_) if out.is_over() => return Ok(Err("the decoded body is over the limit")),
-            Ok(_) if at_end && written.is_empty() => return Ok(Err("the data ends early")),
+            Err(_) => return Ok(Err(DAMAGED)),
+            Ok(_) if out.is_over() => return Ok(Err(TOO_MUCH)),
+            Ok(_) if at_end && written.is_empty() => return Ok(Err(ENDS_EARLY)),
             Ok(_) => {}
         }
     }
 }
 
-/// One gzip member or several (RFC 1952); the checksum of each is verified.
+/// One gzip member or several (RFC 1952); the checksum and the length of each are verified.
 fn gzip(body: &mut Payload, spool: &Spool, limit: u64) -> Result<Attempt> {
     let mut out = spool.writer(limit);
     let mut source = BufReader::with_capacity(STEP_BYTES, body.reader()?);
-    let mut members = 0;
+    let mut members = 0u64;
     loop {
-        let starts = source.fill_buf().is_ok_and(|next| next.starts_with(&[0x1f, 0x8b]) || next == [0x1f]);
-        if !starts {
-            return Ok(if members > 0 { Ok(out.finish()) } else { Err("the data is damaged") });
+        if members > 0 && at_its_end(&mut source).is_ok() {
+            return Ok(Ok(out.finish()));
         }
         if !gzip_header(&mut source) {
-            return Ok(Err("the data is damaged"));
+            return Ok(Err(if members > 0 { GOES_ON } else { DAMAGED }));
         }
+        let before = out.bytes();
         let mut crc = crc32fast::Hasher::new();
         if let Err(why) = inflate(&mut Decompress::new(false), &mut source, &mut out, |bytes| crc.update(bytes))? {
             return Ok(Err(why));
         }
         let mut trailer = [0; 8];
         if source.read_exact(&mut trailer).is_err() {
-            return Ok(Err("the data ends early"));
+            return Ok(Err(ENDS_EARLY));
         }
-        if trailer[..4] != crc.finalize().to_le_bytes() {
-            return Ok(Err("the data is damaged"));
+        let length = (out.bytes() - before) as u32;
+        if trailer[..4] != crc.finalize().to_le_bytes() || trailer[4..] != length.to_le_bytes() {
+            return Ok(Err(DAMAGED));
         }
         members += 1;
     }
@@ -209,7 +257,7 @@ mod tests {
 
     #[test]
     fn every_coding_is_undone() {
-        let raw_deflate = zlib(TEXT)[2..].to_vec();
+        let raw_deflate = zlib(TEXT)[2..zlib(TEXT).len() - 4].to_vec();
         let zstd = zstd::encode_all(TEXT, 3).expect("memory");
         let cases: [(&str, &[u8]); 6] = [
             ("gzip", &gz(TEXT)),
@@ -248,11 +296,77 @@ mod tests {
     }
 
     #[test]
-    fn members_follow_each_other_and_what_follows_them_is_ignored() {
+    fn members_and_frames_may_follow_each_other() {
         let twice = [gz(TEXT), gz(b"more")].concat();
         assert_eq!(run(&["gzip"], &twice, 1 << 20), Ok([TEXT, b"more"].concat()));
-        let with_rest = [&gz(TEXT)[..], b"\r\nrest"].concat();
-        assert_eq!(run(&["gzip"], &with_rest, 1 << 20).as_deref(), Ok(TEXT));
+        let zst = |bytes| zstd::encode_all(bytes, 3).expect("memory");
+        assert_eq!(run(&["zstd"], &[zst(TEXT), zst(b"more")].concat(), 1 << 20), Ok([TEXT, b"more"].concat()));
+    }
+
+    /// A coding, what it makes of [`TEXT`], and its shortest whole stream: of no bytes.
+    type Case = (&'static str, Vec<u8>, Vec<u8>);
+
+    fn coded() -> Vec<Case> {
+        let zst = |bytes| zstd::encode_all(bytes, 3).expect("memory");
+        vec![
+            ("gzip", gz(TEXT), gz(b"")),
+            ("deflate", zlib(TEXT), zlib(b"")),
+            ("deflate", zlib(TEXT)[2..zlib(TEXT).len() - 4].to_vec(), vec![3, 0]),
+            ("br", BROTLI.to_vec(), vec![0x3b]),
+            ("zstd", zst(TEXT), zst(b"")),
+        ]
+    }
+
+    #[test]
+    fn what_follows_the_end_of_a_coding_leaves_the_body_as_received() {
+        for (coding, body, nothing) in coded() {
+            for rest in [&b"\0"[..], b"\n", b"\r\nrest", b"\x1f", b"\x1f\x8b", &[0; 100_000]] {
+                for stream in [&body, &nothing] {
+                    let lie = [&stream[..], rest].concat();
+                    assert!(run(&[coding], &lie, 1 << 20).is_err(), "{coding} with {} bytes behind it", rest.len());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_that_begins_with_a_whole_stream_is_kept() {
+        for (coding, _, nothing) in coded() {
+            let text = [&nothing[..], TEXT].concat();
+            assert_eq!(
+                run(&[coding], &text, 1 << 20),
+                Err(if coding == "zstd" { DAMAGED } else { GOES_ON }),
+                "{coding}"
+            );
+        }
+        // `;` is 0x3b: to brotli the last, empty block.
+        assert_eq!(run(&["br"], b"; a comment\n", 1 << 20), Err(GOES_ON));
+    }
+
+    #[test]
+    fn every_coding_over_the_bytes_of_every_other_is_kept() {
+        for (said, ..) in coded() {
+            for (is, body, _) in coded().into_iter().filter(|(is, ..)| *is != said) {
+                assert!(run(&[said], &body, 1 << 20).is_err(), "{said} over {is}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_length_behind_a_gzip_member_is_damage() {
+        let mut body = gz(TEXT);
+        let at = body.len() - 4;
+        body[at] ^= 1;
+        assert_eq!(run(&["gzip"], &body, 1 << 20), Err(DAMAGED));
+    }
+
+    #[test]
+    fn no_more_than_so_many_codings_are_undone() {
+        let nest = |times: usize| (0..times).fold(TEXT.to_vec(), |body, _| gz(&body));
+        let most = vec!["gzip"; MAX_CODINGS];
+        assert_eq!(run(&most, &nest(MAX_CODINGS), 1 << 20).as_deref(), Ok(TEXT));
+        let more = vec!["gzip"; MAX_CODINGS + 1];
+        assert_eq!(run(&more, &nest(MAX_CODINGS + 1), 1 << 20), Err("there are too many codings"));
     }
 
     #[test]

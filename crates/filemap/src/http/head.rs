@@ -13,6 +13,9 @@ use crate::page::HttpVersion;
 /// Bytes that a head may have; a message with more is kept whole and unparsed.
 pub(crate) const MAX_HEAD_BYTES: usize = 1 << 20;
 
+/// Fields that a head may have, of HTTP or of WARC: in memory, a field of two bytes takes fifty times as many.
+pub(crate) const MAX_FIELDS: usize = 10_000;
+
 /// The first line of a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FirstLine {
@@ -30,7 +33,7 @@ pub(crate) struct Head {
 }
 
 /// Parses the head at the start of `message`, of which at least [`MAX_HEAD_BYTES`] (or all) are given; `None` if it is
-/// not HTTP, or its head is longer.
+/// not HTTP, or its head is longer or has more than [`MAX_FIELDS`].
 pub(crate) fn parse(message: &[u8]) -> Option<Head> {
     let (line, mut at) = line(message, 0)?;
     let first = first_line(line)?;
@@ -44,8 +47,17 @@ pub(crate) fn parse(message: &[u8]) -> Option<Head> {
         if text.is_empty() {
             return Some(Head { first, headers, bytes: at });
         }
+        if headers.len() == MAX_FIELDS {
+            return None;
+        }
         push_field(&mut headers, text);
     }
+}
+
+/// Whether a line is a header field by the letter (RFC 9110): a name of token letters and a colon.
+pub(crate) fn is_field(line: &[u8]) -> bool {
+    let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    memchr(b':', line).is_some_and(|colon| colon > 0 && line[..colon].iter().all(is_token))
 }
 
 /// Adds one line of a header section: a field, or the continuation of the one before.
@@ -172,6 +184,9 @@ mod tests {
         let mut message = b"HTTP/1.1 200 OK\r\nA: ".to_vec();
         message.resize(MAX_HEAD_BYTES, b'x');
         assert_eq!(parse(&message), None);
+        let of = |fields: usize| [&b"HTTP/1.1 200 OK\r\n"[..], &b"a\n".repeat(fields), b"\r\n"].concat();
+        assert_eq!(parse(&of(MAX_FIELDS)).map(|head| head.headers.len()), Some(MAX_FIELDS));
+        assert_eq!(parse(&of(MAX_FIELDS + 1)), None);
     }
 
     proptest! {

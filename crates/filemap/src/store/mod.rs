@@ -6,7 +6,9 @@
 //!
 //! Invariant: every key of the store was made by this canonicaliser and the key scheme of `key`.
 
+mod known;
 mod list;
+mod load;
 mod put;
 mod read;
 mod revisit;
@@ -19,8 +21,11 @@ use std::sync::{Arc, RwLock};
 use filemap_core::{Options, Store};
 use urlindex::{Canonicalizer, Whatwg};
 
+pub(crate) use known::Known;
 pub use list::{Heads, Pages, Removed, Sizes, StoredVersion, StoredVersions, Urls, VersionSize, Versions};
-pub(crate) use put::{BodySource, Sameness};
+pub use load::Loader;
+pub(crate) use load::Sameness;
+pub(crate) use put::BodySource;
 pub use read::{PageHead, PageReader};
 pub(crate) use revisit::take_body;
 pub use unresolved::{RevisitCount, Unresolved};

@@ -6,15 +6,13 @@
 use std::io::{self, Read, Write};
 use std::sync::{Arc, PoisonError};
 
-use filemap_core::{Admission, Head, Put, Record, Version};
-use xxhash_rust::xxh3::Xxh3;
+use filemap_core::{Admission, Put, Record, Version};
 
 use super::PageStore;
 use crate::error::{Error, Result};
 use crate::key;
 use crate::meta;
 use crate::page::{Page, RecordKind};
-use crate::spool::Payload;
 
 /// Where a body comes from.
 pub(crate) enum BodySource<'a> {
@@ -28,23 +26,6 @@ impl<'a> BodySource<'a> {
     /// From memory, stored as a reference if it is the same as before; a revisit has no body of its own to compare.
     pub(crate) fn if_changed(page: &Page, body: &'a [u8]) -> BodySource<'a> {
         BodySource::Bytes(body, page.kind != RecordKind::Revisit)
-    }
-}
-
-/// When a version of the same URL and time counts as the one to be put.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sameness {
-    /// The body is the same: another record of the same visit.
-    Visit,
-    /// There is no body, and the description is the same but for the record's id.
-    VisitWithoutBody,
-    /// Body and description are the same in everything.
-    Everything,
-}
-
-impl Sameness {
-    fn without_body(self) -> Sameness {
-        if self == Sameness::Visit { Sameness::VisitWithoutBody } else { self }
     }
 }
 
@@ -66,39 +47,6 @@ impl PageStore {
     /// As [`PageStore::put_page`].
     pub fn put_page_if_changed(&self, page: &Page) -> Result<Put> {
         self.put_parts(page, BodySource::Bytes(&page.body, true))
-    }
-
-    /// As [`PageStore::put_page_if_changed`], but does nothing if the store holds this very version: the same URL, time
-    /// and body (and, where there is no body, the same description). What importers use: done again, it adds nothing.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::put_page`], and those of [`PageStore::history`].
-    pub fn put_page_if_new(&self, page: &Page) -> Result<Option<Put>> {
-        if self.holds_body(page, page.body.len() as u64, Sameness::Visit, |hasher| {
-            hasher.update(&page.body);
-            Ok(())
-        })? {
-            return Ok(None);
-        }
-        self.put_parts(page, BodySource::if_changed(page, &page.body)).map(Some)
-    }
-
-    /// Puts a version back as a dump of a store has it, unless the store holds this very version: the same URL, time and
-    /// body, and the same description in everything. `unchanged` says whether the body was stored as a reference to the
-    /// version that was the newest then; if so, it is again, provided that the bodies are equal.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::put_page_if_new`].
-    pub fn put_stored_if_new(&self, page: &Page, unchanged: bool) -> Result<Option<Put>> {
-        if self.holds_body(page, page.body.len() as u64, Sameness::Everything, |hasher| {
-            hasher.update(&page.body);
-            Ok(())
-        })? {
-            return Ok(None);
-        }
-        self.put_parts(page, BodySource::Bytes(&page.body, unchanged)).map(Some)
     }
 
     /// As [`PageStore::put_page`], with the body from `body` instead of `page.body`: of any length up to 4 GiB, in
@@ -166,64 +114,6 @@ impl PageStore {
             hashers.iter_mut().for_each(|hashers| hashers.update(&piece[..count]));
             offset += count as u64;
         }
-    }
-
-    /// Whether the store holds this very version; `page.body` is not looked at.
-    pub(crate) fn holds(&self, page: &Page, body: &mut Payload, sameness: Sameness) -> Result<bool> {
-        self.holds_body(page, body.len(), sameness, |hasher| {
-            body.chunks(|bytes| {
-                hasher.update(bytes);
-                Ok(())
-            })
-        })
-    }
-
-    fn holds_body(
-        &self,
-        page: &Page,
-        body_bytes: u64,
-        sameness: Sameness,
-        hash_body: impl FnOnce(&mut Xxh3) -> Result<()>,
-    ) -> Result<bool> {
-        let key = self.key_of_page(page)?;
-        let head = match self.engine().head_at(&key, page.fetched_at_ms) {
-            // What is damaged is not held: putting the page again mends it.
-            Err(e) if e.is_corrupt() => return Ok(false),
-            head => head?,
-        };
-        let Some(head) = head else { return Ok(false) };
-        if head.version.time_ms != page.fetched_at_ms {
-            return Ok(false);
-        }
-        let mut hasher = Xxh3::new();
-        hasher.update(&meta::encode(page, key::url(&key))?.spill);
-        hash_body(&mut hasher)?;
-        let digest = hasher.digest128().to_be_bytes();
-        let sameness = if body_bytes == 0 { sameness.without_body() } else { sameness };
-        if self.is_same(&key, &head, digest, page, sameness)? {
-            return Ok(true);
-        }
-        for head in self.engine().history(&key)? {
-            if head.version.time_ms == page.fetched_at_ms && self.is_same(&key, &head, digest, page, sameness)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    fn is_same(&self, key: &[u8], head: &Head, digest: [u8; 16], page: &Page, sameness: Sameness) -> Result<bool> {
-        if head.digest != digest || sameness == Sameness::Visit {
-            return Ok(head.digest == digest);
-        }
-        let mut stored = self.describe(key, head)?;
-        if sameness == Sameness::VisitWithoutBody {
-            stored.record_id.clone_from(&page.record_id);
-        }
-        let mut same = page.description();
-        if let Some(revisit) = &mut same.revisit {
-            revisit.original = None;
-        }
-        Ok(stored == same)
     }
 }
 

@@ -157,10 +157,15 @@ impl PageStore {
         Ok(PageHead {
             page: self.describe(key, &head)?,
             version: head.version,
-            body_bytes: head.body_bytes.saturating_sub(self.spill_bytes(key, &head)? as u64),
+            body_bytes: self.body_bytes(key, &head)?,
             stored_bytes: head.stored_bytes,
             unchanged_since: head.unchanged_since,
         })
+    }
+
+    /// The length of a version's body, without what of its description stands before that.
+    pub(super) fn body_bytes(&self, key: &[u8], head: &Head) -> Result<u64> {
+        Ok(head.body_bytes.saturating_sub(self.spill_bytes(key, head)? as u64))
     }
 
     fn spill_bytes(&self, key: &[u8], head: &Head) -> Result<usize> {

@@ -226,10 +226,10 @@ mod tests {
     }
 
     #[test]
-    fn a_chunked_body_without_its_end_is_a_truncated_page() {
+    fn a_chunked_body_without_its_end_is_a_truncated_page_as_received() {
         let block = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n5\r\nwo";
         let (page, body) = run(&format!("WARC-Type: response\r\n{SOME}"), block).expect("a page");
-        assert_eq!((&body[..], page.truncated.as_deref()), (&b"hellowo"[..], Some("unspecified")));
+        assert_eq!((&body[..], page.truncated.as_deref()), (&b"5\r\nhello\r\n5\r\nwo"[..], Some("unspecified")));
     }
 
     #[test]

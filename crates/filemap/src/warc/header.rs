@@ -28,6 +28,9 @@ impl RecordHeader {
             if line.is_empty() {
                 break;
             }
+            if header.fields.len() == head::MAX_FIELDS {
+                return Err("its header has too many fields");
+            }
             at = next;
             let is_folded = matches!(line[0], b' ' | b'\t') && !header.fields.is_empty();
             let is_field = memchr::memchr(b':', line).is_some_and(|colon| is_name(&line[..colon]));

@@ -16,7 +16,7 @@ use filemap_core::Put;
 
 use super::capture::{Capture, Captured, Original, capture};
 use super::dates::Dates;
-use super::digest::{digest_of, sha1_of};
+use super::digest::digest_of;
 use super::options::ImportOptions;
 use super::pair::{Links, Pairing, Role};
 use super::reader::{Item, Reader};
@@ -27,7 +27,7 @@ use crate::error::Result;
 use crate::headers::Headers;
 use crate::page::{Page, RecordKind};
 use crate::spool::Payload;
-use crate::store::{BodySource, PageStore, Sameness};
+use crate::store::{BodySource, Known, PageStore, Sameness};
 use crate::variant::Variant;
 
 /// A batch is handed over at this many records, or bytes.
@@ -64,7 +64,8 @@ struct Batch {
     records: u64,
     ignored: u64,
     bytes_read: u64,
-    body_bytes: u64,
+    /// Bytes of the pages, headers as they lie in memory.
+    page_bytes: u64,
     mended_dates: BTreeMap<DateRule, u64>,
 }
 
@@ -142,7 +143,7 @@ fn produce<R: Read>(
         batch.mended_dates.clone_from(&dates.mended);
         let is_full = batch.records >= BATCH_RECORDS
             || batch.events.len() as u64 >= BATCH_RECORDS
-            || batch.body_bytes >= BATCH_BYTES;
+            || batch.page_bytes >= BATCH_BYTES;
         if is_full && batches.send(std::mem::take(&mut batch)).is_err() {
             return Ok(());
         }
@@ -185,7 +186,7 @@ fn take(
         Captured::Page(mut page) => {
             let role = if page.stored.is_some() { Role::Other } else { role(&mut page)? };
             let is_kept = keeps(kind) || matches!(role, Role::Request(Some(_)));
-            let bytes = page.body.len();
+            let bytes = page_bytes(&page);
             if is_kept { (role, Event::Page(page, place), bytes) } else { (role, Event::Ignored, 0) }
         }
         Captured::Unusable(_) if !keeps(kind) => (Role::Other, Event::Ignored, 0),
@@ -196,6 +197,11 @@ fn take(
         pairing.push_other(unusable(file, place, what.to_owned()));
     }
     Ok(())
+}
+
+/// What a page takes in memory while it waits.
+fn page_bytes(capture: &Capture) -> u64 {
+    capture.body.len() + capture.page.headers.memory_bytes()
 }
 
 /// What the record of a page is to others.
@@ -236,7 +242,7 @@ fn go_on(pairing: &mut Pairing<Event>, is_end: bool, batch: &mut Batch) {
         match held.what {
             Event::Ignored => batch.ignored += 1,
             Event::Page(mut page, place) => {
-                batch.body_bytes += page.body.len();
+                batch.page_bytes += page_bytes(&page);
                 page.page.variant = page.page.variant.or(held.variant);
                 batch.events.push(Event::Page(page, place));
             }
@@ -258,6 +264,7 @@ fn consume(
     progress: &mut dyn FnMut(&ImportProgress),
 ) -> Result<ImportReport> {
     let mut report = ImportReport::default();
+    let mut known = Known::default();
     for batch in batches {
         // What has not been put by then was not taken in, and its problems are not the file's: it may have ended because
         // of the stop.
@@ -277,7 +284,7 @@ fn consume(
             match event {
                 Event::Problem(problem) => report.problem(problem),
                 Event::Page(page, place) => {
-                    let put = stores(&page.page.url).and_then(|store| put(&store, *page, &mut report));
+                    let put = stores(&page.page.url).and_then(|store| put(&store, &mut known, *page, &mut report));
                     match put {
                         Err(error) if error.concerns_one_page() => {
                             report.refused += u64::from(error.refused_by().is_some());
@@ -301,11 +308,11 @@ fn consume(
     Ok(report)
 }
 
-fn put(store: &PageStore, mut page: Capture, report: &mut ImportReport) -> Result<()> {
+fn put(store: &PageStore, known: &mut Known, mut page: Capture, report: &mut ImportReport) -> Result<()> {
     report.digests.add(page.digests);
     let (decoded, as_received) = (page.decoded, page.kept_as_received);
     let is_variant = page.page.variant.is_some() && page.page.kind.is_page();
-    let put = put_page(store, &mut page)?;
+    let put = put_page(store, known, &mut page)?;
     let body_bytes = page.body.len();
     if page.page.kind == RecordKind::Revisit {
         report.unresolved.push(store, &store.key_of_page(&page.page)?, &page.page, body_bytes)?;
@@ -325,7 +332,7 @@ fn put(store: &PageStore, mut page: Capture, report: &mut ImportReport) -> Resul
 }
 
 /// Stores a page; `None` if the store holds it already.
-fn put_page(store: &PageStore, capture: &mut Capture) -> Result<Option<Put>> {
+fn put_page(store: &PageStore, known: &mut Known, capture: &mut Capture) -> Result<Option<Put>> {
     let len = capture.body.len();
     if len > filemap_core::MAX_VALUE_BYTES {
         return Err(filemap_core::Error::ValueTooLarge { len }.into());
@@ -336,37 +343,35 @@ fn put_page(store: &PageStore, capture: &mut Capture) -> Result<Option<Put>> {
     if let Some(stored) = stored {
         if_changed = stored.unchanged;
         if let Some(original) = stored.original
-            && !fetch_body(store, capture, original)?
+            && !fetch_body(store, known, capture, original)?
         {
             return Ok(None);
         }
     }
-    if store.holds(&capture.page, &mut capture.body, sameness)? {
-        return Ok(None);
-    }
-    match &mut capture.body {
-        Payload::Memory(bytes) => store.put_parts(&capture.page, BodySource::Bytes(bytes, if_changed)).map(Some),
+    let arrival = store.arrival_of(known, &capture.page, &mut capture.body, sameness)?;
+    let Some(arrival) = arrival else { return Ok(None) };
+    let put = match &mut capture.body {
+        Payload::Memory(bytes) => store.put_parts(&capture.page, BodySource::Bytes(bytes, if_changed))?,
         disk => {
             let mut reader = disk.reader()?;
-            store.put_parts(&capture.page, BodySource::Reader(&mut reader)).map(Some)
+            store.put_parts(&capture.page, BodySource::Reader(&mut reader))?
         }
-    }
+    };
+    known.put(arrival);
+    Ok(Some(put))
 }
 
 /// Gives an unchanged version the body that an earlier one of its URL has; without that, it is a revisit of it. `false` if
 /// it came before its original once, and is in the store as a revisit.
-fn fetch_body(store: &PageStore, capture: &mut Capture, original: Original) -> Result<bool> {
+fn fetch_body(store: &PageStore, known: &mut Known, capture: &mut Capture, original: Original) -> Result<bool> {
     let key = store.key_of_page(&capture.page)?;
     let revisit = Page { kind: RecordKind::Revisit, revisit: Some(original.revisit), ..capture.page.clone() };
     let mut no_body = Payload::Memory(Vec::new());
-    let is_it = |body: &[u8]| sha1_of(&[body]) == original.payload;
-    match store.body_of_time(&key, original.time_ms, is_it)? {
-        Some(_) if store.holds(&revisit, &mut no_body, Sameness::Everything)? => return Ok(false),
-        Some(body) => capture.body = Payload::Memory(body),
-        None => {
-            capture.page = revisit;
-            capture.body = no_body;
-        }
-    }
-    Ok(true)
+    let Some(body) = store.original_body(known, &key, original.time_ms, &original.payload)? else {
+        capture.page = revisit;
+        capture.body = no_body;
+        return Ok(true);
+    };
+    capture.body = Payload::Memory(body);
+    Ok(store.arrival_of(known, &revisit, &mut no_body, Sameness::Everything)?.is_some())
 }

@@ -381,18 +381,18 @@ impl<R: Read> Members<R> {
 
     /// Hands `bytes`, which were consumed last, out again. Whether it does: repeated work is bounded.
     pub(super) fn push_back(&mut self, bytes: Payload) -> bool {
-        if let Payload::Memory(last) = &bytes
-            && self.buffer[..self.at].ends_with(last)
-        {
-            self.at -= last.len();
-            self.inner -= last.len() as u64;
-            return true;
-        }
-        self.replayed_bytes += bytes.len();
+        // Whatever else is in the buffer may have to be copied.
+        let in_memory = matches!(&bytes, Payload::Memory(last) if self.buffer[..self.at].ends_with(last));
+        let copied = if in_memory { 0 } else { self.buffer.len() - self.at };
+        self.replayed_bytes += bytes.len() + copied as u64;
         if bytes.len() == 0 || self.replayed_bytes > REPLAY_BASE_BYTES + REPLAY_FACTOR * self.bytes_out {
             return false;
         }
         self.inner -= bytes.len();
+        if in_memory {
+            self.at -= bytes.len() as usize;
+            return true;
+        }
         if self.at < self.buffer.len() {
             self.replay.push(Payload::Memory(self.buffer.split_off(self.at)));
         }

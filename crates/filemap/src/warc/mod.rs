@@ -3,7 +3,8 @@
 //!
 //! In, each layer over the one before: `input` (raw bytes with a window back), `gzip` and `zstd` (one member each),
 //! `member` (the file as members), [`Reader`] (records), `capture` (a record as a page),
-//! `pair` (answers with their requests), [`import`] (into a store). Out: `write`, which [`crate::dump`] calls; `stored` is what a
+//! `pair` (answers with their requests), [`import`] (into a store), [`import_wacz`] (the WARC files in a WACZ file). Out:
+//! `write`, which [`crate::dump`] calls; `stored` is what a
 //! record of ours says beside what WARC has words for.
 //! docs/WARC.md says what is kept and how, and why the framing is our own.
 
@@ -24,6 +25,7 @@ mod payload;
 mod reader;
 mod report;
 mod stored;
+mod wacz;
 mod write;
 mod zstd;
 
@@ -34,5 +36,6 @@ pub use packing::Packing;
 pub use payload::DigestCount;
 pub use reader::{Item, Reader, Record};
 pub use report::{ImportReport, MAX_LISTED_PROBLEMS, Place, Problem, ProblemKind};
+pub use wacz::{import_wacz, import_wacz_into, is_zip};
 pub use write::Compression;
-pub(crate) use write::{Entry, Form, Reference, WarcFiles, draft};
+pub(crate) use write::{Entry, Form, Reference, WarcFiles, draft, target_uri};

@@ -521,6 +521,7 @@ mod tests {
         let many_starts = gz(&b"WARC/1.0\r\n".repeat(5000));
         for (unit, times) in [
             (&b"WARC/1.0\r\nContent-Length: 99999999999\r\n\r\n"[..], 30_000),
+            (b"WARC/1.0\r\nContent-Length: 9999\r\n\r\n", 30_000),
             (b"WARC/1.0\r\nA: b\r\n", 50_000),
             (&many_starts[..many_starts.len() - 9], 500),
             (b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x01\x10\x27\xef\xd8", 50_000),
@@ -528,6 +529,17 @@ mod tests {
         ] {
             let [once, twice] = [1, 2].map(|n| work_bytes(&unit.repeat(n * times)));
             assert!(twice <= 2 * once + (1 << 16), "{twice} after {once}: {:?}", unit[..10].escape_ascii());
+        }
+    }
+
+    #[test]
+    fn record_heads_inside_record_heads_are_looked_at_within_a_bound() {
+        let heads = b"WARC/1.0\r\nContent-Length: 99999999\r\n\r\n".repeat(20_000);
+        let small = gz(&heads);
+        assert!(small.len() < 15 << 10);
+        for file in [&heads, &small] {
+            let work = work_bytes(file);
+            assert!(work < 200 << 20, "{work} bytes of work for {} bytes", heads.len());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `dump`: writes pages out, as JSON Lines, WARC files and their index, or plain files.
+//! `dump`: writes pages out, as JSON Lines, WARC files and their index, a WACZ file, or plain files.
 //!
 //! What is asked for is checked before anything is made. A damaged version is reported and left out; every version that
 //! is whole is written.
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::ValueEnum;
-use filemap::dump::{DumpEvent, DumpOptions, DumpReport, Selection, StatusRange, Target};
+use filemap::dump::{DumpEvent, DumpOptions, DumpReport, OutputFile, Selection, StatusRange, Target, Wacz};
 use filemap::{Error, Spool, dump, warc};
 use serde_json::json;
 
@@ -17,20 +17,26 @@ use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::target::{Folder, Stream};
+use crate::target::{Folder, Stream, WholeFile};
 use crate::words::{count, size};
-use crate::{amount, interrupt, opening, selection, time, words};
+use crate::{amount, interrupt, opening, selection, target, time, words};
 
 const AFTER_HELP: &str = "\
 JSON Lines go to standard output or to one file; `load` reads them back. WARC files, their index and plain\n\
 files go to a folder, several forms in one pass: pages-00000.warc.gz, pages.cdxj, pages.files/HOST/PATH and so\n\
-on, each called .open until it is whole. `import` reads WARC files back; both give an equal store.\n\n\
+on, each called .open until it is whole. WARC alone goes to one file if its name ends in .warc, .warc.gz or\n\
+.warc.zst, WACZ always to one file. `import` reads both back; both give an equal store.\n\n\
 Examples:\n  \
 fm-tool dump pages.fm | gzip > pages.jsonl.gz\n  \
 fm-tool dump pages.fm --format warc,cdxj -o archive\n  \
+fm-tool dump pages.fm --format warc -o pages.warc.gz\n  \
+fm-tool dump pages.fm --format wacz -o pages.wacz\n  \
 fm-tool dump pages.fm --format files -o site --newest --host example.com --status 2xx";
 
-/// Write pages out: JSON Lines, WARC files, plain files
+/// Another WARC file is begun at this size, unless another is asked for.
+const ROLL_BYTES: u64 = 1_000_000_000;
+
+/// Write pages out: JSON Lines, WARC files, WACZ, plain files
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
@@ -39,7 +45,7 @@ pub struct Args {
     /// The forms, several at a time if need be
     #[arg(long, value_enum, value_delimiter = ',', default_value = "jsonl")]
     format: Vec<Format>,
-    /// The folder for the files, made if absent; for JSON Lines alone, the file; - is standard output
+    /// The folder for the files, made if absent; for one form alone, the file; - is standard output
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
     /// What the files' names begin with [default: the store's name]
@@ -48,12 +54,12 @@ pub struct Args {
     /// Replace the files of an earlier dump
     #[arg(long)]
     overwrite: bool,
-    /// How WARC files are compressed
-    #[arg(long, value_enum, default_value_t = Compression::Gzip)]
-    compression: Compression,
-    /// Begin another WARC file when one has this size
-    #[arg(long, value_name = "SIZE", default_value = "1GB", value_parser = amount::parse)]
-    roll: u64,
+    /// How WARC files are compressed [default: by the name of a single file, else gzip]
+    #[arg(long, value_enum)]
+    compression: Option<Compression>,
+    /// Begin another WARC file when one has this size [default: 1GB]
+    #[arg(long, value_name = "SIZE", value_parser = amount::parse)]
+    roll: Option<u64>,
     /// Only the newest version of each page
     #[arg(long)]
     newest: bool,
@@ -104,6 +110,8 @@ enum Format {
     Cdxj,
     /// A tree of plain files, and a list of them
     Files,
+    /// One WACZ file: WARC files, their index and a list of pages in a zip file
+    Wacz,
 }
 
 /// How WARC files are compressed.
@@ -121,12 +129,14 @@ enum Compression {
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     check(args)?;
     let store = opening::to_read(&args.store, shared)?;
-    let (mut target, is_stdout) = target(args)?;
+    interrupt::listen();
+    let mut to = to(args)?;
+    let is_stdout = matches!(to, To::Stream(_));
     let options = options(args, is_stdout);
     let started = Instant::now();
     let bar = Progress::bytes(shared).unless_printing(is_stdout && io::stdout().is_terminal());
     let total_bytes = store.engine().stats().value_bytes;
-    let report = dump::dump(&store, &options, &mut *target, &mut |event| match event {
+    let report = dump::dump(&store, &options, to.target(), &mut |event| match event {
         DumpEvent::Progress(report) => {
             let words = || count(report.written, "version");
             bar.at(report.seen_bytes, total_bytes.max(report.seen_bytes), words);
@@ -135,7 +145,8 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         _ => {}
     });
     drop(bar);
-    let report = report.map_err(failure)?;
+    let mut report = report.map_err(failure)?;
+    to.finish(&mut report)?;
     if !is_stdout {
         tell(&report, started.elapsed().as_secs_f64(), shared)?;
     }
@@ -146,7 +157,8 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let outcome = if report.damaged > 0 { Outcome::Damaged } else { Outcome::Done };
     if report.stopped {
         let written = count(report.written, "version");
-        return Ok(outcome.and(interrupt::outcome(format_args!("the dump has {written}, not all; dump again"))));
+        let what = "what is not whole is called .open";
+        return Ok(outcome.and(interrupt::outcome(format_args!("the dump has {written}, not all; {what}; dump again"))));
     }
     Ok(outcome)
 }
@@ -156,6 +168,9 @@ fn check(args: &Args) -> Result<(), Failure> {
     let has = |format: Format| args.format.contains(&format);
     if has(Format::Cdxj) && !has(Format::Warc) {
         return Err(Failure::Usage("cdxj is the index of WARC files; give --format warc,cdxj".to_owned()));
+    }
+    if has(Format::Wacz) {
+        return check_wacz(args);
     }
     let is_stream = args.format == [Format::Jsonl] || args.format == [Format::Warc];
     match &args.output {
@@ -168,58 +183,154 @@ fn check(args: &Args) -> Result<(), Failure> {
         Some(_) if is_stdout(args) && has(Format::Warc) && io::stdout().is_terminal() => {
             Err(Failure::Usage("WARC files are nothing for a terminal; send them to a file or a program".to_owned()))
         }
+        _ => check_one_file(args),
+    }
+}
+
+/// A WACZ file is one file, of what the format has a place for.
+fn check_wacz(args: &Args) -> Result<(), Failure> {
+    let refuse = |why: &str| Err(Failure::Usage(why.to_owned()));
+    if args.format != [Format::Wacz] {
+        return refuse("a WACZ file has WARC files and their index in it; give --format wacz alone");
+    }
+    if args.compression == Some(Compression::Zstd) {
+        return refuse("players of WACZ files do not read zstd; give --compression gzip or none");
+    }
+    match &args.output {
+        Some(path) if path != Path::new("-") => Ok(()),
+        _ => refuse("a WACZ file is written to a file; give -o NAME.wacz"),
+    }
+}
+
+/// One file holds one form, as its name says it, and all of that.
+fn check_one_file(args: &Args) -> Result<(), Failure> {
+    let Some((path, compression)) = args.output.as_deref().and_then(|path| warc_name(path).map(|is| (path, is))) else {
+        return Ok(());
+    };
+    let name = path.display();
+    let refuse = |why: &str| Err(Failure::Usage(format!("{name} is one WARC file; {why}")));
+    if path.is_dir() || args.format == [Format::Jsonl] {
+        return Ok(());
+    }
+    if args.format != [Format::Warc] {
+        return refuse("give a folder for several forms");
+    }
+    if args.roll.is_some() {
+        return refuse("give a folder to --roll");
+    }
+    if args.name.is_some() {
+        return refuse("it has its name; --name is for the files of a folder");
+    }
+    match args.compression {
+        Some(other) if other != compression => refuse("its name says another --compression"),
         _ => Ok(()),
     }
+}
+
+/// How a WARC file of this name is compressed; `None` if it is none.
+fn warc_name(path: &Path) -> Option<Compression> {
+    let name = path.file_name()?.to_str()?;
+    let ends = |end: &str| name.len() > end.len() && name.ends_with(end);
+    let ends = [(".warc.gz", Compression::Gzip), (".warc.zst", Compression::Zstd), (".warc", Compression::None)]
+        .map(|(end, compression)| ends(end).then_some(compression));
+    ends.into_iter().flatten().next()
+}
+
+/// The one WARC file that is asked for, and how it is compressed.
+fn one_warc(args: &Args) -> Option<(&Path, Compression)> {
+    let path = args.output.as_deref().filter(|path| args.format == [Format::Warc] && !path.is_dir())?;
+    warc_name(path).map(|compression| (path, compression))
 }
 
 fn is_stdout(args: &Args) -> bool {
     args.output.as_deref().is_none_or(|path| path == Path::new("-"))
 }
 
-/// Where the dump goes, and whether that is standard output.
-fn target(args: &Args) -> Result<(Box<dyn Target>, bool), Failure> {
+/// Where a dump goes.
+enum To {
+    Folder(Folder),
+    /// Standard output, or a device.
+    Stream(Stream),
+    Wacz(Box<Wacz<WholeFile>>, String),
+}
+
+impl To {
+    fn target(&mut self) -> &mut dyn Target {
+        match self {
+            To::Folder(folder) => folder,
+            To::Stream(stream) => stream,
+            To::Wacz(wacz, _) => &mut **wacz,
+        }
+    }
+
+    /// Ends a WACZ file, unless the dump was stopped; other files have ended.
+    fn finish(self, report: &mut DumpReport) -> Result<(), Failure> {
+        let To::Wacz(wacz, name) = self else { return Ok(()) };
+        report.files.clear();
+        if report.stopped {
+            return Ok(());
+        }
+        let whole = wacz.finish(report).and_then(|file| Box::new(file).close());
+        whole.map_err(|error| failure(Error::Write(error)))?;
+        report.files.push(name);
+        Ok(())
+    }
+}
+
+fn to(args: &Args) -> Result<To, Failure> {
     let Some(path) = args.output.as_deref().filter(|path| *path != Path::new("-")) else {
-        return Ok((Box::new(Stream::stdout()), true));
+        return Ok(To::Stream(Stream::stdout()));
     };
-    if args.format != [Format::Jsonl] {
-        return Ok((Box::new(Folder::open(path, &stem(args), args.overwrite)?), false));
+    if args.format == [Format::Wacz] {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        return Ok(To::Wacz(Box::new(Wacz::new(WholeFile::at(path, args.overwrite)?)), name));
+    }
+    if args.format != [Format::Jsonl] && one_warc(args).is_none() {
+        return Ok(To::Folder(Folder::open(path, &stem(args), args.overwrite)?));
     }
     if path.exists() && !path.is_file() && !path.is_dir() {
-        return Ok((Box::new(Stream::device(path)?), true));
+        return Ok(To::Stream(Stream::device(path)?));
     }
-    Ok((Box::new(Folder::file(path, args.overwrite)?), false))
+    Ok(To::Folder(Folder::file(path, args.overwrite)?))
 }
 
 /// What the files' names begin with.
 fn stem(args: &Args) -> String {
-    let name = args.name.as_deref().or_else(|| args.store.file_stem()?.to_str()).unwrap_or("pages");
+    let of_file = one_warc(args).and_then(|(path, _)| path.file_name()?.to_str()?.rsplit_once(".warc"));
+    let wacz = || args.output.as_deref().filter(|_| args.format == [Format::Wacz])?.file_stem()?.to_str();
+    let of_file = of_file.map(|(stem, _)| stem).or_else(wacz);
+    let name = args.name.as_deref().or(of_file).or_else(|| args.store.file_stem()?.to_str()).unwrap_or("pages");
     let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
     let name: String = name.trim_start_matches('.').chars().map(safe).collect();
     if name.is_empty() { "pages".to_owned() } else { name }
 }
 
 fn options(args: &Args, is_stdout: bool) -> DumpOptions {
-    let formats = args.format.iter().map(|format| match format {
-        Format::Jsonl => dump::Format::Jsonl,
-        Format::Warc => dump::Format::Warc,
-        Format::Cdxj => dump::Format::Cdxj,
-        Format::Files => dump::Format::Files,
+    let formats = args.format.iter().flat_map(|format| match format {
+        Format::Jsonl => &[dump::Format::Jsonl][..],
+        Format::Warc => &[dump::Format::Warc],
+        Format::Cdxj => &[dump::Format::Cdxj],
+        Format::Files => &[dump::Format::Files],
+        Format::Wacz => &[dump::Format::Warc, dump::Format::Cdxj, dump::Format::Pages],
     });
-    let compression = match args.compression {
+    let one = one_warc(args).map(|(_, compression)| compression);
+    let compression = match one.or(args.compression).unwrap_or(Compression::Gzip) {
         Compression::Gzip => warc::Compression::Gzip,
         Compression::Zstd => warc::Compression::Zstd,
         Compression::None => warc::Compression::Plain,
     };
     let folder = args.output.as_deref().filter(|path| path.is_dir());
+    let beside = args.output.as_deref().filter(|_| args.format == [Format::Wacz]).map(target::folder_of);
     // An index is as long as the dump: it is sorted where the dump has its room.
-    let spool = Spool { memory_bytes: 64 << 20, dir: folder.map_or_else(std::env::temp_dir, Path::to_owned) };
-    DumpOptions::new(&stem(args), &formats.collect::<Vec<_>>())
+    let dir = folder.or(beside).map_or_else(std::env::temp_dir, Path::to_owned);
+    let spool = Spool { memory_bytes: 64 << 20, dir };
+    DumpOptions::new(&stem(args), &formats.copied().collect::<Vec<_>>())
         .selection(args.selected.selection())
         .newest_only(args.newest)
         .limit(args.selected.limit)
         .compression(compression)
         .stop(interrupt::flag())
-        .roll_bytes((!is_stdout).then_some(args.roll))
+        .roll_bytes((!is_stdout && one.is_none()).then_some(args.roll.unwrap_or(ROLL_BYTES)))
         .spool(spool)
 }
 

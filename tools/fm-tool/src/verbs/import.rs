@@ -1,4 +1,4 @@
-//! `import`: takes WARC files and dumps into a store.
+//! `import`: takes WARC files, WACZ files and dumps into a store.
 //!
 //! Every file is opened before the store is made. Damage is said with file and offset, and ends the program with the
 //! code for it; every whole record is taken in. Running an import again adds nothing, which is how one is resumed.
@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use filemap::RevisitCount;
-use filemap::warc::{ImportOptions, ImportReport, ProblemKind};
+use filemap::warc::{ImportOptions, ImportProgress, ImportReport, ProblemKind};
+use filemap::{RevisitCount, warc};
 use serde_json::{Value, json};
 
 use crate::cli::Shared;
@@ -26,17 +27,15 @@ use crate::{disk, interrupt, words};
 /// Problems of one file that are said; with --json, all are listed.
 const SAID_PROBLEMS: usize = 20;
 
-/// Take in WARC files and dumps
+/// Take in WARC files, WACZ files and dumps
 #[derive(clap::Args)]
-#[command(
-    after_help = "WARC and ARC files may be plain, gzip or zstd, which is seen from their content; a file called\n\
-    .jsonl is taken for a dump. Running an import again adds nothing.\n\n\
-    Example:\n  fm-tool import pages.fm crawl-*.warc.gz"
-)]
+#[command(after_help = "WARC and ARC files may be plain, gzip or zstd, or lie in a WACZ file, which is seen from\n\
+    their content; a file called .jsonl is taken for a dump. Running an import again adds nothing.\n\n\
+    Example:\n  fm-tool import pages.fm crawl-*.warc.gz")]
 pub struct Args {
     /// The store's folder, made if absent
     store: PathBuf,
-    /// WARC files and dumps; - is a WARC file on standard input
+    /// WARC files, WACZ files and dumps; - is a WARC file on standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// Keep content codings (gzip, br, ...) as they came instead of undoing them
@@ -69,6 +68,7 @@ struct Source {
     bytes: u64,
     reader: Input,
     is_dump: bool,
+    is_zip: bool,
     /// Whether its length is not known.
     is_endless: bool,
 }
@@ -174,7 +174,7 @@ fn open(path: &Path) -> Result<Source, Failure> {
     if path == Path::new("-") {
         let name = "standard input".to_owned();
         let reader = Input::stdin().map_err(fail)?;
-        return Ok(Source { name, bytes: 0, reader, is_dump: false, is_endless: true });
+        return Ok(Source { name, bytes: 0, reader, is_dump: false, is_zip: false, is_endless: true });
     }
     let file = File::open(path).map_err(fail)?;
     let about = file.metadata().map_err(fail)?;
@@ -182,8 +182,10 @@ fn open(path: &Path) -> Result<Source, Failure> {
         return Err(Failure::Usage(format!("{} is a folder; name the files in it", path.display())));
     }
     let is_dump = path.extension().is_some_and(|extension| extension == "jsonl");
+    let mut first = [0; 4];
+    let is_zip = about.is_file() && file.read_at(&mut first, 0).is_ok() && warc::is_zip(&first);
     let (name, reader) = (path.display().to_string(), Input::file(file));
-    Ok(Source { name, bytes: about.len(), reader, is_dump, is_endless: !about.is_file() })
+    Ok(Source { name, bytes: about.len(), reader, is_dump, is_zip, is_endless: !about.is_file() })
 }
 
 /// Takes one file in; `progress` is told of bytes read and pages stored.
@@ -208,9 +210,11 @@ fn bring(
             .keep_metadata(args.keep.contains(&Keep::Metadata))
             .keep_conversions(args.keep.contains(&Keep::Conversion));
         let mut store_for = |url: &[u8]| stores.store_for(url);
-        let report = filemap::warc::import_into(&mut store_for, &source.name, source.reader, &options, &mut |at| {
-            progress(at.bytes_read, at.pages);
-        })?;
+        let progress = &mut |at: &ImportProgress| progress(at.bytes_read, at.pages);
+        let report = match source.is_zip {
+            true => warc::import_wacz_into(&mut store_for, &source.name, source.reader, &options, progress)?,
+            false => warc::import_into(&mut store_for, &source.name, source.reader, &options, progress)?,
+        };
         brought.take_import(report);
     }
     brought.seconds = started.elapsed().as_secs_f64();
@@ -306,6 +310,10 @@ fn summary(name: &str, report: &ImportReport, seconds: f64) -> String {
         (report.unchanged, format!("{} with an unchanged body", report.unchanged)),
         (report.variants, format!("{} to other requests than a plain GET", report.variants)),
         (report.already_there, format!("{} already there", report.already_there)),
+        (
+            report.kept_as_received,
+            format!("{} as received, for their coding is not what they say", report.kept_as_received),
+        ),
         (report.damaged, count(report.damaged, "damaged place")),
         (report.unusable, format!("{} that cannot be kept", count(report.unusable, "record"))),
         (report.refused, format!("{} of them refused by rules of erasures", report.refused)),

@@ -3,8 +3,8 @@
 //! Layers: `uri` (URLs as URIs), `record` (a version as a record), `pack` (a record as a member), and here the files, each
 //! with a `warcinfo` record first, and the index beside them.
 //!
-//! Invariants: a store whose versions have not changed gives the same files, byte for byte; a file that was rolled is
-//! closed before the next one is made.
+//! Invariants: a store whose versions have not changed gives the same files, byte for byte; until the dump has ended, one
+//! file is not closed.
 
 mod pack;
 mod record;
@@ -14,6 +14,7 @@ use std::io::{self, Write};
 
 pub use pack::Compression;
 pub(crate) use record::{Entry, Form, Reference, draft};
+pub(crate) use uri::target_uri;
 
 use self::pack::Packer;
 use self::record::Draft;
@@ -104,12 +105,24 @@ impl WarcFiles {
         if self.waiting_bytes < enough { Ok(()) } else { self.write(target) }
     }
 
-    /// Ends the last file and writes the index; the names of the files, and their bytes.
-    pub(crate) fn finish(mut self, target: &mut dyn Target) -> io::Result<(Vec<String>, u64)> {
+    /// Ends the last file and writes the index; the names of the files, and their bytes. What is not `whole` was stopped:
+    /// the last file stays one that is not closed, and there is no index.
+    pub(crate) fn finish(mut self, target: &mut dyn Target, whole: bool) -> io::Result<(Vec<String>, u64)> {
         self.write(target)?;
+        if !whole {
+            if let Some(mut file) = self.file.take() {
+                file.out.flush()?;
+                self.bytes += file.out.bytes;
+                self.files.retain(|name| *name != file.name);
+            }
+            return Ok((self.files, self.bytes));
+        }
+        // The index is open before the last file is closed: at no moment do those look like all there is.
+        let index = self.index.take().map(|index| index.write(target)).transpose()?;
         self.close()?;
-        if let Some(index) = self.index.take() {
-            self.files.push(index.finish(target)?);
+        if let Some((name, index)) = index {
+            index.close()?;
+            self.files.push(name);
         }
         Ok((self.files, self.bytes))
     }
@@ -136,11 +149,12 @@ impl WarcFiles {
         time_ms: i64,
     ) -> io::Result<()> {
         let is_full = |file: &OpenFile| self.roll_bytes.is_some_and(|roll| file.out.bytes >= roll);
-        if self.file.as_ref().is_some_and(is_full) {
+        let full = self.file.as_ref().is_some_and(is_full);
+        if full || self.file.is_none() {
+            // The next file is open before this one is closed: a dump that is killed never looks whole.
+            let next = self.open(target, time_ms)?;
             self.close()?;
-        }
-        if self.file.is_none() {
-            self.open(target, time_ms)?;
+            self.file = Some(next);
         }
         let Some(file) = &mut self.file else { return Ok(()) };
         let offset = file.out.bytes;
@@ -152,7 +166,7 @@ impl WarcFiles {
     }
 
     /// Makes the next file, with its first record.
-    fn open(&mut self, target: &mut dyn Target, time_ms: i64) -> io::Result<()> {
+    fn open(&mut self, target: &mut dyn Target, time_ms: i64) -> io::Result<OpenFile> {
         let extension = self.packer.compression().extension();
         let name = match self.roll_bytes {
             Some(_) => format!("{}-{:05}.{extension}", self.stem, self.files.len()),
@@ -164,8 +178,7 @@ impl WarcFiles {
             out.write_all(&member)?;
         }
         self.files.push(name.clone());
-        self.file = Some(OpenFile { name, out });
-        Ok(())
+        Ok(OpenFile { name, out })
     }
 
     fn close(&mut self) -> io::Result<()> {

@@ -144,6 +144,7 @@ struct Parts<'a> {
     is_message: bool,
     has_body: bool,
     payload: [u8; 20],
+    knows_payload: bool,
     has_payload_digest: bool,
     block: [u8; 20],
     stored: Stored,
@@ -172,11 +173,13 @@ impl<'a> Parts<'a> {
             Form::Revisit(None) => page.digest.as_deref().and_then(expected),
         };
         let payload = known.unwrap_or_else(|| sha1_of(&[body]));
-        let has_payload_digest = match kind {
+        let knows_payload = match kind {
             RecordKind::Request | RecordKind::Metadata => false,
             RecordKind::Revisit => known.is_some(),
             RecordKind::Response | RecordKind::Resource | RecordKind::Conversion => true,
         };
+        // Readers take a message apart under http and https only: of another scheme the whole block is the payload to them.
+        let has_payload_digest = knows_payload && (is_web || !is_message || kind == RecordKind::Revisit);
         let (record_id, has_id) = record_id(&version.key, version.version.sequence, page, &payload);
         let is_payload = has_payload_digest && page.digest.as_deref() == Some(&meta::sha1_text(&payload));
         let is_written = match &page.http_version {
@@ -200,11 +203,10 @@ impl<'a> Parts<'a> {
             description: None,
         };
         let block = sha1_of(&[&head, body]);
-        let record_type = kind.name();
         Parts {
             version,
             form,
-            record_type,
+            record_type: kind.name(),
             uri,
             record_id,
             concurrent: None,
@@ -212,6 +214,7 @@ impl<'a> Parts<'a> {
             is_message,
             has_body,
             payload,
+            knows_payload,
             has_payload_digest,
             block,
             stored,
@@ -304,7 +307,7 @@ impl<'a> Parts<'a> {
             },
             // A file without a status is served as a good one, as other indexes have it.
             status: page.status.or((self.record_type == "resource").then_some(200)),
-            digest: match self.has_payload_digest {
+            digest: match self.knows_payload {
                 true => meta::sha1_text(&self.payload)["sha1:".len()..].to_owned(),
                 false => "-".to_owned(),
             },

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 /// `url`, fetched from the page of this canonical URL, as the value of `WARC-Target-URI`.
 ///
 /// A host in another script cannot be escaped in a way that all readers take; the canonical URL has it in punycode.
-pub(super) fn target_uri<'a>(url: &'a [u8], canonical_url: &'a [u8]) -> Cow<'a, str> {
+pub(crate) fn target_uri<'a>(url: &'a [u8], canonical_url: &'a [u8]) -> Cow<'a, str> {
     let host_is_ascii = urlindex::host(url).is_none_or(<[u8]>::is_ascii);
     escaped(if host_is_ascii { url } else { canonical_url })
 }

@@ -1,0 +1,336 @@
+//! Putting many pages of which the store may hold some: what importers do.
+//!
+//! A version that the store holds already adds nothing, so that whatever was interrupted is done again from the start.
+//! Time is linear in the pages given, however many versions one URL has (see [`Known`]).
+
+use filemap_core::{Head, Put};
+use xxhash_rust::xxh3::Xxh3;
+
+use super::PageStore;
+use super::known::{Heat, Known, print};
+use super::put::BodySource;
+use crate::error::Result;
+use crate::key;
+use crate::meta;
+use crate::page::Page;
+use crate::spool::Payload;
+use crate::warc::digest::sha1_of;
+
+/// When a version of the same URL and time counts as the one to be put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sameness {
+    /// The body is the same: another record of the same visit.
+    Visit,
+    /// There is no body, and the description is the same but for the record's id.
+    VisitWithoutBody,
+    /// Body and description are the same in everything.
+    Everything,
+}
+
+impl Sameness {
+    fn without_body(self) -> Sameness {
+        if self == Sameness::Visit { Sameness::VisitWithoutBody } else { self }
+    }
+}
+
+/// A page that the store does not hold: what is to be known of it once it is put.
+pub(crate) struct Arrival {
+    key: Vec<u8>,
+    prints: Option<[u128; 2]>,
+}
+
+/// Puts many pages into one store, which may hold them already.
+#[derive(Default)]
+pub struct Loader {
+    known: Known,
+}
+
+impl Loader {
+    /// As [`PageStore::put_page_if_new`], in linear time over all pages that this loader is given. What it has put counts
+    /// as there, even if somebody else removes it meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::put_page_if_new`].
+    pub fn put_page_if_new(&mut self, store: &PageStore, page: &Page) -> Result<Option<Put>> {
+        self.put(store, page, BodySource::if_changed(page, &page.body), Sameness::Visit)
+    }
+
+    /// As [`PageStore::put_stored_if_new`], in linear time over all pages that this loader is given.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::put_page_if_new`].
+    pub fn put_stored_if_new(&mut self, store: &PageStore, page: &Page, unchanged: bool) -> Result<Option<Put>> {
+        self.put(store, page, BodySource::Bytes(&page.body, unchanged), Sameness::Everything)
+    }
+
+    fn put(&mut self, store: &PageStore, page: &Page, body: BodySource<'_>, sameness: Sameness) -> Result<Option<Put>> {
+        let hash = |hasher: &mut Xxh3| {
+            hasher.update(&page.body);
+            Ok(())
+        };
+        let Some(arrival) = store.arrival(&mut self.known, page, page.body.len() as u64, sameness, hash)? else {
+            return Ok(None);
+        };
+        let put = store.put_parts(page, body)?;
+        self.known.put(arrival);
+        Ok(Some(put))
+    }
+}
+
+impl Known {
+    /// The page was put.
+    pub(crate) fn put(&mut self, arrival: Arrival) {
+        if let Some(prints) = arrival.prints {
+            self.add(&arrival.key, prints);
+        }
+    }
+}
+
+impl PageStore {
+    /// As [`PageStore::put_page_if_changed`], but does nothing if the store holds this very version: the same URL, time
+    /// and body (and, where there is no body, the same description). What importers use: done again, it adds nothing.
+    /// Takes a look at every version of the URL; for many pages there is [`Loader`].
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::put_page`], and those of [`PageStore::history`].
+    pub fn put_page_if_new(&self, page: &Page) -> Result<Option<Put>> {
+        Loader::default().put_page_if_new(self, page)
+    }
+
+    /// Puts a version back as a dump of a store has it, unless the store holds this very version: the same URL, time and
+    /// body, and the same description in everything. `unchanged` says whether the body was stored as a reference to the
+    /// version that was the newest then; if so, it is again, provided that the bodies are equal.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::put_page_if_new`].
+    pub fn put_stored_if_new(&self, page: &Page, unchanged: bool) -> Result<Option<Put>> {
+        Loader::default().put_stored_if_new(self, page, unchanged)
+    }
+
+    /// What is to be known of `page`, with this body, once it is put; `None` if the store holds it. `page.body` is not
+    /// looked at.
+    pub(crate) fn arrival_of(
+        &self,
+        known: &mut Known,
+        page: &Page,
+        body: &mut Payload,
+        sameness: Sameness,
+    ) -> Result<Option<Arrival>> {
+        self.arrival(known, page, body.len(), sameness, |hasher| {
+            body.chunks(|bytes| {
+                hasher.update(bytes);
+                Ok(())
+            })
+        })
+    }
+
+    fn arrival(
+        &self,
+        known: &mut Known,
+        page: &Page,
+        body_bytes: u64,
+        sameness: Sameness,
+        hash_body: impl FnOnce(&mut Xxh3) -> Result<()>,
+    ) -> Result<Option<Arrival>> {
+        let key = self.key_of_page(page)?;
+        let loaded = match known.ask(&key) {
+            Heat::Loaded => true,
+            Heat::Hot => self.know_all(known, &key)?,
+            Heat::Cold => false,
+        };
+        let head = if loaded { None } else { self.head_of_time(&key, page.fetched_at_ms)? };
+        if !loaded && head.is_none() {
+            return Ok(Some(Arrival { key, prints: None }));
+        }
+        let sameness = if body_bytes == 0 { sameness.without_body() } else { sameness };
+        let mut hasher = Xxh3::new();
+        hasher.update(&meta::encode(page, key::url(&key))?.spill);
+        hash_body(&mut hasher)?;
+        let digest = hasher.digest128().to_be_bytes();
+        if let Some(head) = head {
+            if self.is_same(&key, &head, digest, page, sameness)? {
+                return Ok(None);
+            }
+            if !self.know_all(known, &key)? {
+                let held = self.is_held(&key, digest, page, sameness)?;
+                return Ok((!held).then_some(Arrival { key, prints: None }));
+            }
+        }
+        let prints = prints(&key, page.fetched_at_ms, digest, body_bytes, &page.description())?;
+        let print = if sameness == Sameness::Everything { prints[1] } else { prints[0] };
+        Ok((!known.contains(print)).then_some(Arrival { key, prints: Some(prints) }))
+    }
+
+    /// Whether one of a key's versions is this one: for keys with more versions than are kept in memory, or damaged ones.
+    fn is_held(&self, key: &[u8], digest: [u8; 16], page: &Page, sameness: Sameness) -> Result<bool> {
+        let heads = match self.engine().history(key) {
+            Err(e) if e.is_corrupt() => return Ok(false),
+            heads => heads?,
+        };
+        for head in heads.iter().filter(|head| head.version.time_ms == page.fetched_at_ms) {
+            if self.is_same(key, head, digest, page, sameness)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The body with this SHA-1 of a version of this key and time; `None` if there is none.
+    pub(crate) fn original_body(
+        &self,
+        known: &mut Known,
+        key: &[u8],
+        time_ms: i64,
+        sha1: &[u8; 20],
+    ) -> Result<Option<Vec<u8>>> {
+        let print = print(3, key, time_ms, [sha1, b""]);
+        if let Some(body) = known.original(print) {
+            return Ok(Some(body.to_vec()));
+        }
+        let found = self.body_of_time(key, time_ms, |body| sha1_of(&[body]) == *sha1)?;
+        if let Some(body) = &found {
+            known.keep_original(print, body);
+        }
+        Ok(found)
+    }
+
+    /// The newest version of this time; `None` also if it is damaged, since putting the page again mends it.
+    fn head_of_time(&self, key: &[u8], time_ms: i64) -> Result<Option<Head>> {
+        match self.engine().head_at(key, time_ms) {
+            Err(e) if e.is_corrupt() => Ok(None),
+            head => Ok(head?.filter(|head| head.version.time_ms == time_ms)),
+        }
+    }
+
+    /// Has `known` know all versions of a key; `false` if one is damaged, or they are too many.
+    fn know_all(&self, known: &mut Known, key: &[u8]) -> Result<bool> {
+        let heads = match self.engine().history(key) {
+            Err(e) if e.is_corrupt() => return Ok(false),
+            heads => heads?,
+        };
+        known.count(heads.len());
+        let mut all = Vec::with_capacity(2 * heads.len());
+        for head in heads {
+            let page = match self.describe(key, &head) {
+                Err(e) if e.is_damage() => continue,
+                page => page?,
+            };
+            let bytes = self.body_bytes(key, &head)?;
+            all.extend(prints(key, head.version.time_ms, head.digest, bytes, &page)?);
+        }
+        known.load(key, all.into_iter());
+        Ok(known.ask(key) == Heat::Loaded)
+    }
+
+    fn is_same(&self, key: &[u8], head: &Head, digest: [u8; 16], page: &Page, sameness: Sameness) -> Result<bool> {
+        if head.digest != digest || sameness == Sameness::Visit {
+            return Ok(head.digest == digest);
+        }
+        let mut stored = self.describe(key, head)?;
+        if sameness == Sameness::VisitWithoutBody {
+            stored.record_id.clone_from(&page.record_id);
+        }
+        let mut same = page.description();
+        if let Some(revisit) = &mut same.revisit {
+            revisit.original = None;
+        }
+        Ok(stored == same)
+    }
+}
+
+/// The fingerprints of a version: as a visit (by its body, or without one by its description but for the record's id), and
+/// by everything. `page` has no body.
+fn prints(key: &[u8], time_ms: i64, digest: [u8; 16], body_bytes: u64, page: &Page) -> Result<[u128; 2]> {
+    let encoded = |page: &Page| -> Result<Vec<u8>> {
+        let encoded = meta::encode(page, b"")?;
+        Ok([encoded.meta, encoded.spill].concat())
+    };
+    let everything = print(0, key, time_ms, [&digest, &encoded(page)?]);
+    let visit = match body_bytes {
+        0 => print(1, key, time_ms, [&digest, &encoded(&Page { record_id: None, ..page.clone() })?]),
+        _ => print(2, key, time_ms, [&digest, b""]),
+    };
+    Ok([visit, everything])
+}
+
+#[cfg(test)]
+mod tests {
+    use filemap_core::Options;
+
+    use super::*;
+
+    fn store() -> (PageStore, tempfile::TempDir) {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store = PageStore::create(dir.path().join("pages.fm"), Options::new()).expect("a store");
+        (store, dir)
+    }
+
+    fn pages(number: usize, body: impl Fn(usize) -> String) -> Vec<Page> {
+        (0..number)
+            .map(|at| {
+                let mut page = Page::new("http://a/", 7, 200, body(at));
+                page.headers.push("Nth", at.to_string());
+                page.record_id = Some(format!("<urn:{at}>"));
+                page
+            })
+            .collect()
+    }
+
+    /// Loads pages twice: how many were put, how many were put again, and how many versions were looked at.
+    fn load(pages: &[Page], put: impl Fn(&mut Loader, &PageStore, &Page) -> Option<Put>) -> (usize, usize, u64) {
+        let (store, _dir) = store();
+        let mut looked_at = 0;
+        let mut once = || {
+            let mut loader = Loader::default();
+            let stored = pages.iter().filter(|page| put(&mut loader, &store, page).is_some()).count();
+            looked_at += loader.known.looked_at;
+            stored
+        };
+        (once(), once(), looked_at)
+    }
+
+    #[test]
+    fn versions_of_one_url_and_time_are_loaded_and_loaded_again_in_linear_work() {
+        let visit =
+            |loader: &mut Loader, store: &PageStore, page: &Page| loader.put_page_if_new(store, page).expect("stored");
+        let exact = |loader: &mut Loader, store: &PageStore, page: &Page| {
+            loader.put_stored_if_new(store, page, false).expect("stored")
+        };
+        for number in [300, 600] {
+            let most = 2 * number as u64 + 100;
+            let (bodies, empty) = (pages(number, |at| format!("body {at}")), pages(number, |_| String::new()));
+            let same = pages(number, |_| "one body".to_owned());
+            for (pages, stored) in [(&bodies, number), (&empty, number), (&same, 1)] {
+                let (once, again, looked_at) = load(pages, visit);
+                assert_eq!((once, again), (stored, 0));
+                assert!(looked_at <= most, "{looked_at} versions looked at for {number} visits");
+            }
+            for pages in [&bodies, &empty, &same] {
+                let (once, again, looked_at) = load(pages, exact);
+                assert_eq!((once, again), (number, 0));
+                assert!(looked_at <= most, "{looked_at} versions looked at for {number} versions");
+            }
+        }
+    }
+
+    #[test]
+    fn a_visit_without_a_body_is_the_same_but_for_its_record_id() {
+        let (store, _dir) = store();
+        let mut loader = Loader::default();
+        let mut page = Page::new("http://a/", 7, 304, "");
+        for nth in 0..20 {
+            page.record_id = Some(format!("<urn:{nth}>"));
+            assert_eq!(loader.put_page_if_new(&store, &page).expect("stored").is_some(), nth == 0);
+        }
+        assert!(loader.put_stored_if_new(&store, &page, false).expect("stored").is_some(), "the id differs");
+        page.headers.push("A", "b");
+        assert!(loader.put_page_if_new(&store, &page).expect("stored").is_some(), "another description");
+        assert!(loader.put_page_if_new(&store, &page).expect("stored").is_none());
+        page.fetched_at_ms += 1;
+        assert!(loader.put_page_if_new(&store, &page).expect("stored").is_some(), "another time");
+    }
+}

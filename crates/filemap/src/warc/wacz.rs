@@ -1,0 +1,212 @@
+//! Imports a WACZ file (Web Archive Collection Zipped 1.1.1): a zip file with WARC files in its folder `archive/`.
+//!
+//! The index and the list of pages beside them say nothing that the WARC files do not: they are not read. An entry is read
+//! as it lies, stored or deflated, and its WARC file as any other; problems name both files.
+//!
+//! Invariants: memory is bounded by the list of entries, whose bytes are bounded, and by that of an import; no byte of
+//! the file belongs to two entries. A zip file that is damaged is a problem of the report, never an error.
+
+use std::io::{self, Read, Seek, SeekFrom};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use zip::ZipArchive;
+
+use super::import::{ImportProgress, import_into};
+use super::options::ImportOptions;
+use super::report::{ImportReport, Place, Problem, ProblemKind};
+use crate::error::{Error, Result};
+use crate::store::PageStore;
+
+/// The folder of the WARC files.
+const ARCHIVE: &str = "archive/";
+/// Bytes that may be read to know the entries: 180,000 at most, which take 70 MiB of memory.
+const MAX_LIST_BYTES: u64 = 8 << 20;
+
+/// Whether a file that begins so is a zip file.
+pub fn is_zip(first_bytes: &[u8]) -> bool {
+    first_bytes.starts_with(b"PK\x03\x04") || first_bytes.starts_with(b"PK\x05\x06")
+}
+
+/// Imports the WARC files in the WACZ file `source`, as [`import`](super::import) does each; the report is of all together. `file` is
+/// its name in the report.
+///
+/// # Errors
+///
+/// As [`import`](super::import).
+pub fn import_wacz<R: Read + Seek + Send>(
+    store: &PageStore,
+    file: &str,
+    source: R,
+    options: &ImportOptions,
+    progress: &mut dyn FnMut(&ImportProgress),
+) -> Result<ImportReport> {
+    import_wacz_into(&mut |_| Ok(store.clone()), file, source, options, progress)
+}
+
+/// As [`import_wacz`], into the store that `stores` gives, as [`import_into`] does.
+///
+/// # Errors
+///
+/// As [`import_into`].
+pub fn import_wacz_into<R: Read + Seek + Send>(
+    stores: &mut dyn FnMut(&[u8]) -> Result<PageStore>,
+    file: &str,
+    source: R,
+    options: &ImportOptions,
+    progress: &mut dyn FnMut(&ImportProgress),
+) -> Result<ImportReport> {
+    let watch = Arc::new(Watch { left: AtomicU64::new(MAX_LIST_BYTES), ..Watch::default() });
+    let mut total = ImportReport::default();
+    let mut zip = match opened(Watched { source, watch: Arc::clone(&watch) }) {
+        Ok(zip) => zip,
+        Err(why) => {
+            watch.check(file)?;
+            total.problem(problem(file, ProblemKind::Damage, why));
+            return Ok(total);
+        }
+    };
+    watch.left.store(u64::MAX, Ordering::Relaxed);
+    let mut found = false;
+    for at in 0..zip.len() {
+        let name = zip.name_for_index(at).and_then(std::result::Result::ok).map(std::borrow::Cow::into_owned);
+        let Some(name) = name.filter(|name| name.starts_with(ARCHIVE) && !name.ends_with('/')) else { continue };
+        found = true;
+        let name = format!("{file}: {name}");
+        let entry = match zip.by_index(at) {
+            Ok(entry) => entry,
+            Err(error) => {
+                watch.check(&name)?;
+                total.problem(problem(&name, ProblemKind::Unusable, format!("it cannot be unpacked: {error}")));
+                continue;
+            }
+        };
+        let damage = Mutex::new(None);
+        let entry = Entry { entry, watch: &watch, damage: &damage };
+        let mut report = import_into(stores, &name, entry, options, &mut |at| progress(&at.after(&total)))?;
+        if let Some(what) = damage.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            report.problem(problem(&name, ProblemKind::Damage, what));
+        }
+        total.add(report);
+        if total.stopped {
+            break;
+        }
+    }
+    if !found {
+        let what = "a zip file without WARC files in a folder archive/: no WACZ";
+        total.problem(problem(file, ProblemKind::Unusable, what.to_owned()));
+    }
+    Ok(total)
+}
+
+/// The entries of a zip file; the reason if they cannot be known.
+fn opened<R: Read + Seek>(source: R) -> std::result::Result<ZipArchive<R>, String> {
+    let damaged = |error| format!("the zip file is damaged: {error}");
+    let mut zip = ZipArchive::new(source).map_err(damaged)?;
+    // Many entries over the same bytes would make a small file endless.
+    if zip.has_overlapping_files().map_err(damaged)? {
+        return Err("the zip file is damaged: entries overlap".to_owned());
+    }
+    Ok(zip)
+}
+
+fn problem(file: &str, kind: ProblemKind, what: String) -> Problem {
+    Problem { file: file.to_owned(), place: Place { offset: 0, inner: None }, kind, what }
+}
+
+/// What is known of the reading of the file below the zip.
+#[derive(Default)]
+struct Watch {
+    /// Bytes that may still be read.
+    left: AtomicU64,
+    read: AtomicU64,
+    failed: AtomicBool,
+    failure: Mutex<Option<io::Error>>,
+}
+
+impl Watch {
+    /// The failure of the file itself, if that is why the zip cannot be read.
+    fn check(&self, what: &str) -> Result<()> {
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let offset = self.read.load(Ordering::Relaxed);
+        failure.map_or(Ok(()), |source| Err(Error::Read { what: what.to_owned(), offset, source }))
+    }
+
+    fn noted<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        result.map_err(|error| {
+            let same = io::Error::new(error.kind(), error.to_string());
+            self.failed.store(true, Ordering::Relaxed);
+            *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            same
+        })
+    }
+}
+
+struct Watched<R> {
+    source: R,
+    watch: Arc<Watch>,
+}
+
+impl<R: Read> Read for Watched<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let left = self.watch.left.load(Ordering::Relaxed);
+        if left == 0 {
+            return Err(io::Error::other("the list of its entries is too long"));
+        }
+        let room = out.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let read = loop {
+            match self.source.read(&mut out[..room]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break self.watch.noted(read)?,
+            }
+        };
+        self.watch.read.fetch_add(read as u64, Ordering::Relaxed);
+        if left < u64::MAX {
+            self.watch.left.store(left - read as u64, Ordering::Relaxed);
+        }
+        Ok(read)
+    }
+}
+
+impl<R: Seek> Seek for Watched<R> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let sought = self.source.seek(to);
+        // A place before the file's begin is the zip's fault.
+        match sought {
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(error),
+            sought => self.watch.noted(sought),
+        }
+    }
+}
+
+/// Reads an entry up to its end, or to where it is damaged.
+struct Entry<'a, R: Read> {
+    entry: R,
+    watch: &'a Watch,
+    damage: &'a Mutex<Option<String>>,
+}
+
+impl<R: Read> Read for Entry<'_, R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        match self.entry.read(out) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted && !self.watch.failed.load(Ordering::Relaxed) => {
+                let what = format!("the zip entry is damaged, and its end not read: {error}");
+                self.damage.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(what);
+                Ok(0)
+            }
+            read => read,
+        }
+    }
+}
+
+impl ImportProgress {
+    /// This, after other files.
+    fn after(&self, others: &ImportReport) -> ImportProgress {
+        ImportProgress {
+            bytes_read: others.bytes_read + self.bytes_read,
+            records: others.records + self.records,
+            pages: others.stored + self.pages,
+            problems: others.damaged + others.unusable + self.problems,
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! WACZ files out and in: what stands in them, that they give an equal store, and what damaged and hostile ones cost.
+
+mod samples;
+mod stores;
+
+use std::collections::BTreeMap;
+use std::io::{Cursor, Read, Write};
+
+use filemap::PageStore;
+use filemap::dump::{DumpOptions, Format, Wacz, dump};
+use filemap::warc::{ImportOptions, ImportReport, import_wacz, is_zip};
+use samples::{Fresh, fresh, gz, page, run_sample};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use stores::assert_equal;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipArchive, ZipWriter};
+
+fn wacz(store: &PageStore, roll_bytes: u64) -> Vec<u8> {
+    let options = DumpOptions::new("x", &[Format::Warc, Format::Cdxj, Format::Pages])
+        .roll_bytes(Some(roll_bytes))
+        .newest_only(false);
+    let mut target = Wacz::new(Cursor::new(Vec::new()));
+    let report = dump(store, &options, &mut target, &mut |_| {}).expect("memory");
+    target.finish(&report).expect("memory").into_inner()
+}
+
+fn imported(file: &[u8]) -> (Fresh, ImportReport) {
+    let to = fresh();
+    let report = import_wacz(&to.store, "x.wacz", Cursor::new(file), &ImportOptions::new(), &mut |_| {});
+    (to, report.expect("the store is fine"))
+}
+
+/// What is in a zip file, by name.
+fn entries(file: &[u8]) -> BTreeMap<String, Vec<u8>> {
+    let mut zip = ZipArchive::new(Cursor::new(file)).expect("a zip file");
+    let mut entries = BTreeMap::new();
+    for at in 0..zip.len() {
+        let mut entry = zip.by_index(at).expect("an entry");
+        let name = entry.name().expect("a name").into_owned();
+        let method = if name.starts_with("archive/") { CompressionMethod::Stored } else { CompressionMethod::Deflated };
+        assert_eq!(entry.compression(), method, "{name}");
+        let mut bytes = Vec::new();
+        entry.read_to_end(&mut bytes).expect("whole");
+        entries.insert(name, bytes);
+    }
+    entries
+}
+
+fn zip_of(files: &[(&str, &[u8])], method: CompressionMethod) -> Vec<u8> {
+    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, bytes) in files {
+        zip.start_file(*name, SimpleFileOptions::default().compression_method(method)).expect("memory");
+        zip.write_all(bytes).expect("memory");
+    }
+    zip.finish().expect("memory").into_inner()
+}
+
+fn samples() -> Fresh {
+    let from = fresh();
+    for name in ["IAH-urls-wget.warc.gz", "cc.warc.gz", "example.warc.gz", "python-docs.warc.gz"] {
+        run_sample(&from.store, name, &ImportOptions::new().keep_requests(true));
+    }
+    from
+}
+
+#[test]
+fn a_wacz_file_has_all_that_players_need_and_gives_an_equal_store() {
+    let from = samples();
+    let file = wacz(&from.store, 300_000);
+    assert!(is_zip(&file) && wacz(&from.store, 300_000) == file, "the same again");
+    let entries = entries(&file);
+    let package: Value = serde_json::from_slice(&entries["datapackage.json"]).expect("JSON");
+    assert_eq!((&package["profile"], &package["wacz_version"]), (&"data-package".into(), &"1.1.1".into()));
+    let resources = package["resources"].as_array().expect("a list");
+    assert_eq!(resources.len() + 2, entries.len());
+    for resource in resources {
+        let bytes = &entries[resource["path"].as_str().expect("a path")];
+        let hash: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!((&resource["hash"], &resource["bytes"]), (&format!("sha256:{hash}").into(), &bytes.len().into()));
+    }
+    let digest: Value = serde_json::from_slice(&entries["datapackage-digest.json"]).expect("JSON");
+    let hash: String = Sha256::digest(&entries["datapackage.json"]).iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(digest["hash"], format!("sha256:{hash}"));
+
+    let mut captures = 0;
+    for line in entries["indexes/index.cdxj"].split_inclusive(|&byte| byte == b'\n') {
+        let json = &line[line.iter().position(|&byte| byte == b'{').expect("JSON")..];
+        let fields: Value = serde_json::from_slice(json).expect("JSON");
+        let number = |name: &str| fields[name].as_str().and_then(|text| text.parse::<usize>().ok()).expect("a number");
+        let warc = &entries[&format!("archive/{}", fields["filename"].as_str().expect("a name"))];
+        let member = &warc[number("offset")..number("offset") + number("length")];
+        let mut record = String::new();
+        let _ = flate2::read::GzDecoder::new(member).take(400).read_to_string(&mut record);
+        assert!(record.contains(fields["url"].as_str().expect("a URL")), "{fields}");
+        captures += 1;
+    }
+    assert!(captures > 100 && entries.keys().filter(|name| name.starts_with("archive/")).count() > 1);
+
+    let pages = String::from_utf8(entries["pages/pages.jsonl"].clone()).expect("text");
+    let lines: Vec<Value> = pages.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(lines[0]["format"], "json-pages-1.0");
+    assert!(lines[1..].iter().any(|line| line["url"] == "http://example.com/" && line["ts"] == "2017-03-06T04:03:53Z"));
+
+    let (to, report) = imported(&file);
+    assert_eq!((report.damaged, report.unusable), (0, 0), "{:?}", report.problems);
+    assert_equal(&to.store, &from.store);
+}
+
+#[test]
+fn an_empty_store_gives_a_wacz_file_without_pages() {
+    let file = wacz(&fresh().store, 1 << 30);
+    assert_eq!(entries(&file)["pages/pages.jsonl"].iter().filter(|&&byte| byte == b'\n').count(), 1);
+}
+
+#[test]
+fn warc_files_in_the_archive_are_taken_in_stored_and_deflated_and_nothing_else_is() {
+    for method in [CompressionMethod::Stored, CompressionMethod::Deflated] {
+        let files: [(&str, &[u8]); 5] = [
+            ("archive/a.warc.gz", &gz(&page("a", "text of a"))),
+            ("archive/b.warc", &page("b", "text of b")),
+            ("pages/pages.jsonl", b"{}"),
+            ("elsewhere/c.warc", &page("c", "no")),
+            ("datapackage.json", b"{}"),
+        ];
+        let (to, report) = imported(&zip_of(&files, method));
+        assert_eq!((report.stored, report.damaged, report.unusable), (2, 0, 0), "{:?}", report.problems);
+        assert_eq!(to.store.get("http://example.com/b").expect("readable").expect("stored").body, b"text of b");
+    }
+}
+
+#[test]
+fn damage_in_a_wacz_file_is_told_and_costs_what_it_hits() {
+    let warc: Vec<u8> = (0..20).flat_map(|nth| gz(&page(&nth.to_string(), &"words ".repeat(200)))).collect();
+    let file = zip_of(&[("archive/a.warc.gz", &warc), ("archive/b.warc", &page("b", "b"))], CompressionMethod::Stored);
+    let at = file.windows(20).position(|window| window == &warc[..20]).expect("stored as it is") + warc.len() / 2;
+    let mut flipped = file.clone();
+    flipped[at] ^= 0x10;
+    let (to, report) = imported(&flipped);
+    assert_eq!(report.stored, 20, "one of 21 is damaged: {:?}", report.problems);
+    assert!(report.damaged >= 2 && report.problems.iter().any(|problem| problem.what.contains("zip entry is damaged")));
+    assert!(report.problems.iter().all(|problem| problem.file == "x.wacz: archive/a.warc.gz"));
+    assert!(to.store.contains("http://example.com/b").expect("readable"));
+    for cut in (0..file.len()).step_by(97) {
+        let (_, report) = imported(&file[..cut]);
+        assert!(report.damaged > 0 && report.stored == 0, "cut at {cut}");
+    }
+    for at in (0..file.len()).step_by(5) {
+        let mut flipped = file.clone();
+        flipped[at] ^= 0x41;
+        let _ = imported_into_nothing(&flipped);
+    }
+}
+
+/// An import that is stopped before its first record: the zip file is read, and nothing is stored.
+fn imported_into_nothing(file: &[u8]) -> ImportReport {
+    use std::sync::{Arc, OnceLock, atomic::AtomicBool};
+    static STORE: OnceLock<Fresh> = OnceLock::new();
+    let options = ImportOptions::new().stop(Arc::new(AtomicBool::new(true)));
+    let store = &STORE.get_or_init(fresh).store;
+    import_wacz(store, "x.wacz", Cursor::new(file), &options, &mut |_| {}).expect("damage is no error")
+}
+
+#[test]
+fn a_zip_file_that_is_no_wacz_or_means_harm_is_a_problem() {
+    let (_, report) = imported(&zip_of(&[("a.warc", &page("a", "a"))], CompressionMethod::Stored));
+    assert_eq!((report.stored, report.unusable), (0, 1));
+    assert!(report.problems[0].what.contains("no WACZ"), "{:?}", report.problems);
+
+    // Two entries over the same bytes.
+    let two =
+        zip_of(&[("archive/a.warc", &page("a", "a")), ("archive/b.warc", &page("b", "b"))], CompressionMethod::Stored);
+    let list = two.windows(4).rposition(|window| window == b"PK\x01\x02").expect("a list");
+    let mut overlapping = two.clone();
+    overlapping[list + 42..list + 46].copy_from_slice(&[0; 4]);
+    let (_, report) = imported(&overlapping);
+    assert!(report.stored <= 1 && report.damaged + report.unusable > 0, "{:?}", report.problems);
+
+    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+    for nth in 0..60_000 {
+        let name = format!("archive/{nth:090}");
+        zip.start_file(name, SimpleFileOptions::default().compression_method(CompressionMethod::Stored))
+            .expect("memory");
+    }
+    let many = zip.finish().expect("memory").into_inner();
+    let (_, report) = imported(&many);
+    assert_eq!((report.stored, report.damaged), (0, 1));
+    assert!(report.problems[0].what.contains("too long"), "{:?}", report.problems);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_an_error_and_not_damage() {
+    struct Failing(Cursor<Vec<u8>>);
+    impl Read for Failing {
+        fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+            let count = self.0.read(out)?;
+            // The list at the end can be read, the entries cannot.
+            let list = self.0.get_ref().len() as u64 - 300;
+            if self.0.position() < list { Err(std::io::Error::other("a bad sector")) } else { Ok(count) }
+        }
+    }
+    impl std::io::Seek for Failing {
+        fn seek(&mut self, to: std::io::SeekFrom) -> std::io::Result<u64> {
+            self.0.seek(to)
+        }
+    }
+    let file = zip_of(&[("archive/a.warc", &page("a", &"a".repeat(100_000)))], CompressionMethod::Stored);
+    let to = fresh();
+    let report = import_wacz(&to.store, "x.wacz", Failing(Cursor::new(file)), &ImportOptions::new(), &mut |_| {});
+    assert!(report.expect_err("no bytes").to_string().contains("a bad sector"));
+}
