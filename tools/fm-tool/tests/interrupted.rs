@@ -116,7 +116,8 @@ fn the_files_after_the_interrupted_one_are_left_for_the_next_run() {
     let second = harness::warc("example.warc.gz");
     let child = bench.command("import").args([&fifo, &second]).stderr(Stdio::piped()).spawn().unwrap();
     let mut pipe = std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
-    pipe.write_all(record(1).as_bytes()).unwrap();
+    // The store is made when the first pages come, which are handed over some hundred at once.
+    pipe.write_all((0..600).map(record).collect::<String>().as_bytes()).unwrap();
     while !bench.store().join("SUPERBLOCK").exists() {
         std::thread::yield_now();
     }

@@ -14,6 +14,8 @@ use crate::page::{Page, RecordKind};
 
 /// What collected revisits may take in memory.
 const MAX_BYTES: usize = 48 << 20;
+/// Damaged versions that are passed over before the pass is given up.
+const MAX_FAILURES: u32 = 1_000_000;
 /// URLs that are named.
 const MAX_NAMED: usize = 10;
 
@@ -112,14 +114,17 @@ impl PageStore {
     ///
     /// Those of [`PageStore::history`].
     pub fn count_revisits(&self, go_on: &mut dyn FnMut() -> bool) -> Result<Option<RevisitCount>> {
-        let mut unresolved = Unresolved::default();
+        let (mut unresolved, mut failures) = (Unresolved::default(), 0);
         for listed in self.engine().version_heads() {
             if !go_on() {
                 return Ok(None);
             }
             let listed = match listed {
                 Ok(listed) => listed,
-                Err(error) if error.is_corrupt() => continue,
+                Err(error) if error.is_corrupt() && failures < MAX_FAILURES => {
+                    failures += 1;
+                    continue;
+                }
                 Err(error) => return Err(error.into()),
             };
             if !key::is_page(&listed.key) && !key::is_variant(&listed.key) {
