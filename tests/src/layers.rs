@@ -38,6 +38,8 @@ pub const ENGINE_LAYERS: &[&[&str]] = &[
     &["primitive"],
     &["sync"],
     &["stats"],
+    // What every change of a file passes.
+    &["gate"],
     // Bytes: one record, then a log of records.
     &["format"],
     &["log"],

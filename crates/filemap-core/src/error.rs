@@ -162,7 +162,11 @@ fn by(pid: Option<u32>) -> String {
 
 impl Error {
     /// Wraps what the system said about an operation on a file.
+    /// A refusal of the write gate comes as what it is.
     pub(crate) fn io(op: &'static str, file: impl Into<String>, source: io::Error) -> Error {
+        if let Some(refusal) = source.get_ref().and_then(|e| e.downcast_ref::<Error>()) {
+            return refusal.clone();
+        }
         Error::Io { op, file: file.into(), source: Arc::new(source) }
     }
 

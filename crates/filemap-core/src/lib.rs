@@ -34,6 +34,7 @@ mod format;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod gate;
 mod index;
 mod inspect;
 mod keys;

@@ -213,8 +213,9 @@ impl Options {
         self
     }
 
-    /// How many segment files are kept open for reading. By default half of what the system allows the process, 64 to
-    /// 16,384: a segment beyond that is opened for each read.
+    /// How many segment files are kept open for reading, those of values and of keys together. By default half of what the system
+    /// allows the process, 64 to 16,384: a segment beyond that is opened for each read. The segments that are appended to come on top,
+    /// and while it runs a list keeps those of the key log open.
     pub fn max_open_files(mut self, files: usize) -> Options {
         self.max_open_files = Some(files);
         self

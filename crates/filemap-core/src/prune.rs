@@ -6,6 +6,7 @@
 
 use std::ops::ControlFlow;
 
+use crate::buggify::step;
 use crate::checkpoint::Task;
 use crate::error::{Error, Result};
 use crate::format::key::KeyRecord;
@@ -67,6 +68,7 @@ impl Shared {
     }
 
     fn drop_from(&self, chains: Vec<u64>, retention: Retention) -> Result<Dropped> {
+        step();
         self.checkpoint_with(Task { chains, retention, ..Task::default() })
     }
 

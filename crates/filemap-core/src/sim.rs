@@ -108,7 +108,12 @@ pub fn shrink_index(store: &Store) -> Result<()> {
 /// Whether neither a checkpoint nor a compaction of a store is under way, on whatever thread.
 pub fn is_idle(store: &Store) -> bool {
     let Some(writer) = &store.shared.writer else { return false };
-    writer.compactor.try_lock().is_ok() && writer.checkpointer.try_lock().is_ok()
+    writer.compacting.is_free() && writer.checkpointer.try_lock().is_ok()
+}
+
+/// Whether a clone of a handle may be closed now by the thread that is in the middle of something: no checkpoint is under way.
+pub fn may_close(store: &Store) -> bool {
+    store.shared.writer.as_ref().is_some_and(|writer| writer.checkpointer.try_lock().is_ok())
 }
 
 /// As [`Store::backup`], into any empty directory; nothing is shared.
@@ -123,6 +128,9 @@ pub fn back_up(store: &Store, to: &dyn Dir) -> Result<BackedUp> {
 /// Lets go of a store without closing it, as when its process ends: nothing more is written. Its lock is given up.
 pub fn abandon(store: Store) {
     store.shared.closed.store(true, Ordering::Release);
+    if let Some(writer) = &store.shared.writer {
+        writer.gate.shut();
+    }
 }
 
 /// The hash by which the store's index finds a key: lets a test choose keys that share a leaf.

@@ -1,6 +1,6 @@
 //! Locks, group commit and poison: what threads share.
 //!
-//! Order of the locks, outermost first: checkpoint, append, sync state. A thread that holds a later one never takes an
+//! Order of the locks, outermost first: the turn to compact, checkpoint, append, sync state. A thread that holds a later one never takes an
 //! earlier one. Readers take none of them.
 
 use std::sync::PoisonError;
@@ -24,7 +24,12 @@ pub(crate) struct Poison {
 impl Poison {
     /// Remembers the first cause. Returns whether this was it.
     pub(crate) fn set(&self, cause: &Error) -> bool {
-        self.cause.set(cause.to_string()).is_ok()
+        self.set_cause(cause.to_string())
+    }
+
+    /// As [`Poison::set`], with a cause in words.
+    pub(crate) fn set_cause(&self, cause: String) -> bool {
+        self.cause.set(cause).is_ok()
     }
 
     pub(crate) fn cause(&self) -> Option<&str> {
@@ -153,6 +158,57 @@ impl Drop for Turn<'_> {
     }
 }
 
+/// One at a time does something that may take long; who waits for it can be told that there is no more point.
+#[derive(Debug, Default)]
+pub(crate) struct Solo {
+    is_taken: Mutex<bool>,
+    changed: Condvar,
+}
+
+/// The turn of one, given up when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Alone<'a>(&'a Solo);
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.is_taken) = false;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Solo {
+    /// Waits for the turn, for as long as `go_on` is fine with that: it is asked before, and after each [`Solo::wake`].
+    ///
+    /// # Errors
+    /// Those of `go_on`.
+    pub(crate) fn take(&self, go_on: impl Fn() -> Result<()>) -> Result<Alone<'_>> {
+        let mut is_taken = lock(&self.is_taken);
+        loop {
+            go_on()?;
+            if !*is_taken {
+                *is_taken = true;
+                return Ok(Alone(self));
+            }
+            is_taken = self.changed.wait(is_taken).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Lets those who wait look again whether to.
+    pub(crate) fn wake(&self) {
+        drop(lock(&self.is_taken));
+        self.changed.notify_all();
+    }
+
+    /// Whether nobody has it.
+    #[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "only the simulation asks"))]
+    pub(crate) fn is_free(&self) -> bool {
+        !*lock(&self.is_taken)
+    }
+}
+
+/// No clock is asked for a time beyond what it can tell.
+const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// Wakes a background thread: it sleeps until rung, or until its time is up.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
@@ -177,9 +233,9 @@ impl Bell {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Sleeps until it is rung or `timeout` is over; not at all once it is stopped.
+    /// Sleeps until it is rung or `timeout` is over, at most a year; not at all once it is stopped.
     pub(crate) fn wait(&self, timeout: Duration) {
-        let until = Instant::now() + timeout;
+        let until = Instant::now() + timeout.min(A_YEAR);
         let mut rung = lock(&self.rung);
         while !*rung && !self.is_stopped() {
             let left = until.saturating_duration_since(Instant::now());

@@ -62,11 +62,16 @@ pub(crate) fn start_checkpoints(shared: &Arc<Shared>) -> Result<Vec<JoinHandle>>
     start_some(shared, &[("filemap-checkpoint", keep_checkpointed)])
 }
 
-fn start_some(shared: &Arc<Shared>, jobs: &[(&'static str, Job)]) -> Result<Vec<JoinHandle>> {
+pub(crate) fn start_some(shared: &Arc<Shared>, jobs: &[(&'static str, Job)]) -> Result<Vec<JoinHandle>> {
     let mut threads = Vec::new();
     for (name, job) in jobs {
         let (mine, job) = (Arc::clone(shared), *job);
-        match Builder::new().name((*name).into()).spawn(move || job(&mine)) {
+        let name = *name;
+        let work = move || {
+            let _guard = PoisonOnPanic { shared: &mine, name };
+            job(&mine);
+        };
+        match Builder::new().name(name.into()).spawn(work) {
             Ok(thread) => threads.push(thread),
             Err(e) => {
                 shared.stop_bells();
@@ -75,6 +80,20 @@ fn start_some(shared: &Arc<Shared>, jobs: &[(&'static str, Job)]) -> Result<Vec<
         }
     }
     Ok(threads)
+}
+
+/// A thread that panics does its work no more: nothing may go on as if it did.
+struct PoisonOnPanic<'a> {
+    shared: &'a Shared,
+    name: &'static str,
+}
+
+impl Drop for PoisonOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.shared.poison_because(format!("the background thread {} panicked", self.name));
+        }
+    }
 }
 
 /// Runs `work`, which mostly waits for the device, while threads run `help`, as many as there are processors; `end` tells them that
@@ -166,7 +185,8 @@ pub(crate) fn write_back(shared: &Shared, writer: &WriteSide, is_due: bool) {
         let log = lock(&writer.log);
         (log.appender.position(), log.appender.wants_prepared().then_some(log.next_sequence))
     };
-    let unwritten = position - writer.group.synced();
+    // Another thread may have appended and synced since the position was taken.
+    let unwritten = position.saturating_sub(writer.group.synced());
     if (is_due && unwritten > 0) || unwritten >= shared.options.writeback_bytes {
         // The error has poisoned the handle, which is how the caller learns of it.
         let _ = shared.sync_to(position);

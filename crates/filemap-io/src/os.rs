@@ -71,6 +71,16 @@ pub fn remove_dir(path: &Path) -> io::Result<()> {
     std::fs::remove_dir(path)
 }
 
+/// Makes a system call until no signal interrupts it: that is no error, least of all of a sync.
+fn again<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(rustix::io::Errno::INTR) => {}
+            result => return Ok(result?),
+        }
+    }
+}
+
 fn sync_parent(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::File::open(parent)?.sync_all()
@@ -87,7 +97,7 @@ pub fn open_file_limit() -> u64 {
 /// Whatever the system says; [`io::ErrorKind::InvalidInput`] when it is no regular file.
 pub fn open_to_inspect(path: &Path) -> io::Result<Arc<dyn File>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = std::fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let file = std::fs::File::from(again(|| rustix::fs::open(path, flags, Mode::empty()))?);
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
@@ -102,23 +112,23 @@ impl OsDir {
     /// [`io::ErrorKind::InvalidInput`] when everyone may write to it.
     pub fn open(path: &Path) -> io::Result<OsDir> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = std::fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
+        let dir = std::fs::File::from(again(|| rustix::fs::open(path, flags, Mode::empty()))?);
         let owner = guard::directory(&dir.metadata()?)?;
         Ok(OsDir { path: path.to_owned(), fd: dir.into(), owner })
     }
 
     /// Opens what stands under a name, if it may be used.
     fn open_existing(&self, name: &str, flags: OFlags) -> io::Result<std::fs::File> {
-        guard::name(&rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)?)?;
+        guard::name(&again(|| rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW))?)?;
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = std::fs::File::from(rustix::fs::openat(&self.fd, name, flags, Mode::empty())?);
+        let file = std::fs::File::from(again(|| rustix::fs::openat(&self.fd, name, flags, Mode::empty()))?);
         guard::open_file(&file.metadata()?, self.owner, flags.contains(OFlags::RDWR))?;
         Ok(file)
     }
 
     fn create(&self, name: &str) -> io::Result<std::fs::File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(&self.fd, name, flags, Mode::from_raw_mode(FILE_MODE))?;
+        let fd = again(|| rustix::fs::openat(&self.fd, name, flags, Mode::from_raw_mode(FILE_MODE)))?;
         let file = std::fs::File::from(fd);
         if file.metadata()?.mode() & FILE_MODE != FILE_MODE {
             file.set_permissions(std::fs::Permissions::from_mode(FILE_MODE))?;
@@ -180,7 +190,7 @@ impl Dir for OsDir {
     }
 
     fn links(&self, name: &str) -> io::Result<u64> {
-        let about = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let about = again(|| rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW))?;
         // Of another width on other systems.
         #[allow(clippy::useless_conversion, reason = "it is u64 here, and u32 elsewhere")]
         Ok(about.st_nlink.into())
@@ -203,7 +213,7 @@ impl Dir for OsDir {
     }
 
     fn sync(&self) -> io::Result<()> {
-        Ok(rustix::fs::fsync(&self.fd)?)
+        again(|| rustix::fs::fsync(&self.fd))
     }
 
     fn lock(&self, name: &str) -> io::Result<Locking> {
@@ -227,7 +237,7 @@ impl Dir for OsDir {
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
-        let vfs = rustix::fs::fstatvfs(self.fd.as_fd())?;
+        let vfs = again(|| rustix::fs::fstatvfs(self.fd.as_fd()))?;
         Ok(vfs.f_bavail.saturating_mul(vfs.f_frsize))
     }
 
@@ -342,11 +352,18 @@ impl File for OsFile {
     fn punch(&self, offset: u64, len: u64) -> io::Result<bool> {
         use rustix::fs::{FallocateFlags, fallocate};
         use rustix::io::Errno;
-        match fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len) {
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match again(|| fallocate(&self.file, hole, offset, len)) {
             Ok(()) => Ok(true),
             // A file system that cannot.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
-            Err(e) => Err(e.into()),
+            Err(e)
+                if [Errno::OPNOTSUPP, Errno::NOSYS]
+                    .map(Errno::raw_os_error)
+                    .contains(&e.raw_os_error().unwrap_or(0)) =>
+            {
+                Ok(false)
+            }
+            Err(e) => Err(e),
         }
     }
 
@@ -387,6 +404,29 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let dir = OsDir::open(temp.path()).unwrap();
         (temp, dir)
+    }
+
+    #[test]
+    fn a_call_that_a_signal_interrupts_is_made_again() {
+        let mut interruptions = 3;
+        let call = || match interruptions {
+            0 => Ok(7),
+            _ => {
+                interruptions -= 1;
+                Err(rustix::io::Errno::INTR)
+            }
+        };
+        assert_eq!(again(call).unwrap(), 7);
+        assert_eq!(interruptions, 0);
+        assert_eq!(again(|| Err::<(), _>(rustix::io::Errno::IO)).unwrap_err().raw_os_error(), Some(5));
+        // Each such call of this file.
+        let source = include_str!("os.rs");
+        let product = source.split("mod tests {").next().unwrap_or_default();
+        for call in ["open(", "openat(", "statat(&self.fd", "fsync(", "fallocate(&", "fstatvfs("] {
+            let lines: Vec<&str> = product.lines().filter(|l| l.contains(call) && !l.contains("fn ")).collect();
+            let rustix = lines.iter().filter(|l| l.contains("rustix::fs::") || l.contains(" fallocate("));
+            rustix.for_each(|l| assert!(l.contains("again(|| "), "{l}"));
+        }
     }
 
     #[test]

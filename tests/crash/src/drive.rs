@@ -28,7 +28,7 @@ pub fn now(shared: &Shared) -> Arc<Oracle> {
     Arc::clone(&shared.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-fn tell<T>(shared: &Shared, what: impl FnOnce(&mut Oracle) -> T) -> T {
+pub(crate) fn tell<T>(shared: &Shared, what: impl FnOnce(&mut Oracle) -> T) -> T {
     what(Arc::make_mut(&mut shared.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
@@ -37,13 +37,13 @@ pub struct Driver {
     disk: SimDisk,
     world: World,
     /// `None` only while it is reopened, and after that failed.
-    store: Option<Store>,
-    reader: Option<Store>,
+    pub(crate) store: Option<Store>,
+    pub(crate) reader: Option<Store>,
     /// The keys of the world.
     pub keys: Vec<Vec<u8>>,
     /// What the store must show.
     pub oracle: Shared,
-    rng: fastrand::Rng,
+    pub(crate) rng: fastrand::Rng,
     /// The store is another driver's.
     is_guest: bool,
 }
@@ -141,6 +141,7 @@ impl Driver {
                 self.durable(Store::checkpoint)
             }
             Op::Train { key } => self.train(*key),
+            Op::CloseInside { long, after, key } => self.close_inside(*long, *after, *key),
             Op::Reopen => self.reopen(),
             Op::Follow => self.follow(),
         }
@@ -272,13 +273,9 @@ impl Driver {
         })
     }
 
-    /// Something long between whose steps that happens; checkpoints and compactions too, if so wished and where they can.
-    fn interrupted(
-        &mut self,
-        by_checkpoints: bool,
-        what: impl FnOnce(&mut Driver) -> Result<(), Trouble>,
-    ) -> Result<(), Trouble> {
-        let inner = Driver {
+    /// A driver of the same handle.
+    pub(crate) fn guest(&mut self) -> Driver {
+        Driver {
             disk: self.disk.clone(),
             world: self.world.clone(),
             store: self.store.clone(),
@@ -287,7 +284,21 @@ impl Driver {
             oracle: Arc::clone(&self.oracle),
             rng: self.rng.fork(),
             is_guest: true,
-        };
+        }
+    }
+
+    /// Whether a call of the disk was made to fail.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.disk.failed() > 0
+    }
+
+    /// Something long between whose steps that happens; checkpoints and compactions too, if so wished and where they can.
+    fn interrupted(
+        &mut self,
+        by_checkpoints: bool,
+        what: impl FnOnce(&mut Driver) -> Result<(), Trouble>,
+    ) -> Result<(), Trouble> {
+        let inner = self.guest();
         let trouble = Arc::new(Mutex::new(None));
         let between = BetweenSteps { driver: inner, by_checkpoints };
         let (seen, between) = (Arc::clone(&trouble), std::cell::RefCell::new(between));
@@ -379,7 +390,7 @@ impl Driver {
         self.reader.as_ref().ok_or(Trouble::Error(Error::Closed))
     }
 
-    fn reopen(&mut self) -> Result<(), Trouble> {
+    pub(crate) fn reopen(&mut self) -> Result<(), Trouble> {
         self.reader.take().into_iter().for_each(sim::abandon);
         let mark = now(&self.oracle).next();
         if let Some(store) = self.store.take() {

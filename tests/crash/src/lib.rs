@@ -4,6 +4,7 @@
 //! - `oracle` knows what was put, removed and synced, and judges what a reopened store shows;
 //! - `world` chooses options, tiny limits and keys;
 //! - `op` has the operations; `drive` performs them on a store and tells the oracle;
+//! - `closing` closes a handle in the middle of what a clone of it does;
 //! - `judge` opens an image and compares it with the oracle;
 //! - `mend` repairs a store without its derived files;
 //! - [`hunt`] runs random strings of operations over three generations of crashes;
@@ -12,6 +13,7 @@
 //!
 //! All of it is decided by a seed: a violation names the command that repeats it.
 
+mod closing;
 mod drive;
 mod erase;
 pub mod failing;

@@ -1,6 +1,6 @@
 //! The operations that random strings are made of.
 
-use crate::world::World;
+use crate::world::{World, choice};
 
 /// One operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,8 +49,38 @@ pub enum Op {
     Train { key: usize },
     /// A clean close, and open.
     Reopen,
+    /// Something long, in the middle of which another clone closes the handle, and a second writer opens the store and writes; then
+    /// the first goes on. The second writer is the one from there on.
+    CloseInside { long: Long, after: usize, key: usize },
     /// A read-only handle follows and reads everything.
     Follow,
+}
+
+/// What a handle is closed in the middle of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Long {
+    Compact,
+    Recompress,
+    CompactKeys,
+    ShrinkIndex,
+    Prune,
+    Train,
+    Backup,
+    Stream,
+}
+
+impl Long {
+    const ALL: [Long; 8] = [
+        Long::Compact,
+        Long::Recompress,
+        Long::CompactKeys,
+        Long::ShrinkIndex,
+        Long::Prune,
+        Long::Train,
+        Long::Backup,
+        Long::Stream,
+    ];
 }
 
 impl Op {
@@ -65,7 +95,7 @@ impl Op {
         };
         loop {
             // Puts always occur.
-            let (kind, op) = match rng.u8(..49) {
+            let (kind, op) = match rng.u8(..51) {
                 0..=9 => return Op::Put { key, time_ms, bytes },
                 10..=12 => (0, Op::PutSame { key, time_ms }),
                 13..=14 | 35..=36 => (0, Op::PutTwice { key, time_ms }),
@@ -89,6 +119,7 @@ impl Op {
                 43..=44 => (17, Op::Backup { by_reader: rng.bool() }),
                 45 => (18, Op::Train { key }),
                 46..=47 => (19, Op::Erase { key, is_busy: rng.bool() }),
+                48..=49 => (20, Op::CloseInside { long: *choice(rng, &Long::ALL), after: rng.usize(..4), key }),
                 _ => (10, Op::Follow),
             };
             if world.has(kind) {

@@ -642,3 +642,37 @@ fn a_backup_in_which_a_checkpoint_fails_removes_nothing_when_it_ends() {
     }
     assert!(failed > 3, "{failed}");
 }
+
+#[test]
+fn a_get_across_a_removal_an_older_put_and_a_checkpoint_returns_what_was_newest_at_some_time() {
+    let put = |store: &Store, time_ms| store.put(&Record::new(b"k", &[time_ms as u8]).time(time_ms)).unwrap();
+    for puts_again in [false, true] {
+        let newest = |read: fn(&Store) -> Option<i64>| {
+            let store = sim::create(SimDisk::new(3).dir(), options()).unwrap();
+            put(&store, 100);
+            store.checkpoint().unwrap();
+            // Older than what the index has: what memory knows of the key is not its newest version.
+            put(&store, 50);
+            let (inner, mut is_first) = (store.clone(), true);
+            sim::at_steps(Some(Box::new(move || {
+                if std::mem::take(&mut is_first) {
+                    inner.remove(b"k").unwrap();
+                    if puts_again {
+                        put(&inner, 40);
+                    }
+                    inner.checkpoint().unwrap();
+                }
+            })));
+            let newest = read(&store);
+            sim::at_steps(None);
+            sim::abandon(store);
+            newest
+        };
+        // Before the removal it was 100, and then what was put again.
+        let allowed = [Some(100), puts_again.then_some(40)];
+        let got = newest(|store| store.get(b"k").unwrap().map(|v| v.head.version.time_ms));
+        assert!(allowed.contains(&got), "{got:?}");
+        let first = newest(|store| store.versions_of(b"k").unwrap().first().map(|v| v.time_ms));
+        assert!(allowed.contains(&first), "{first:?}");
+    }
+}

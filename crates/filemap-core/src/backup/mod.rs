@@ -185,6 +185,8 @@ impl Run<'_, '_> {
         self.measure(&inventory)?;
         self.files(&inventory)?;
         self.index(&inventory.superblock)?;
+        // A handle that was closed meanwhile has held nothing since: another writer may have changed what was copied.
+        shared.check_open()?;
         drop(hold);
         self.finish(&inventory)
     }

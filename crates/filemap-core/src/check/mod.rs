@@ -97,7 +97,12 @@ impl Shared {
         let mut check = self.check(options, crew, progress)?;
         let done = if options.is_quick { check.quick() } else { check.full() };
         check.name_problems();
-        let Check { mut report, position, .. } = check;
+        let Check { mut report, position, places, .. } = check;
+        // What it has found since the handle was closed may be another writer's.
+        self.check_open()?;
+        if let Some(e) = places.failed() {
+            return Err(e);
+        }
         match done {
             Err(Error::Interrupted) => {
                 report.is_resumable = position.is_some_and(|p| p.is_kept());
@@ -193,6 +198,14 @@ impl Shared {
     }
 }
 
+/// What the system refuses (to open one more file, say) is no damage: nothing is known of what was to be read.
+///
+/// # Errors
+/// The error, if it is such a refusal.
+fn not_read(error: &Error) -> Result<()> {
+    if matches!(error, Error::Io { .. }) { Err(error.clone()) } else { Ok(()) }
+}
+
 impl Check<'_, '_> {
     fn problem(&mut self, file: impl Into<String>, offset: u64, what: impl Into<String>) {
         self.problem_of(file.into(), offset, 0, what.into());
@@ -202,13 +215,23 @@ impl Check<'_, '_> {
         self.report.problems.push(Problem { file, offset, bytes, what, keys: Vec::new() });
     }
 
+    /// Reports why a file cannot be used.
+    ///
+    /// # Errors
+    /// The error, if it says nothing about what the file holds.
+    fn judge(&mut self, file: impl Into<String>, error: Error) -> Result<()> {
+        not_read(&error)?;
+        self.problem(file, 0, error.to_string());
+        Ok(())
+    }
+
     fn full(&mut self) -> Result<()> {
         let settled = self.shared.settled();
         self.superblock()?;
         self.dictionaries()?;
         self.rules()?;
         self.values()?;
-        self.unread();
+        self.unread()?;
         let leaves = self.leaves_aside();
         let heads = self.keys()?;
         self.index(leaves, heads, settled)
@@ -228,6 +251,7 @@ impl Check<'_, '_> {
         self.report.bytes += bytes;
         let read = self.report.bytes - self.report.resumed_bytes;
         loop {
+            self.shared.check_open()?;
             let told = (self.progress)(VerifyProgress {
                 file: file.to_owned(),
                 done_bytes: self.report.bytes.min(self.total_bytes),
@@ -262,7 +286,7 @@ impl Check<'_, '_> {
             let name = names::dictionary(id);
             self.report.files += 1;
             match self.shared.segments.dictionaries.check(id) {
-                Err(e) => self.problem(name, 0, e.to_string()),
+                Err(e) => self.judge(name, e)?,
                 Ok(checked) => {
                     for (offset, what) in checked.problems {
                         self.problem(&name, offset, what);
@@ -286,9 +310,11 @@ impl Check<'_, '_> {
     }
 
     /// Reports dictionaries that are missing or damaged once each, however many records need them.
-    fn unread(&mut self) {
+    fn unread(&mut self) -> Result<()> {
         for (id, (records, error)) in std::mem::take(&mut self.unread) {
+            not_read(&error)?;
             self.problem(names::dictionary(id), 0, format!("{records} records cannot be expanded without it: {error}"));
         }
+        Ok(())
     }
 }

@@ -4,9 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::check::starts::Starts;
+use crate::error::Error;
 use crate::format::location::Location;
 use crate::format::superblock::Tail;
+use crate::primitive::Mutex;
 use crate::state::Shared;
+use crate::sync::lock;
 
 /// The places of whole records, by segment.
 #[derive(Clone)]
@@ -15,11 +18,18 @@ pub(super) struct Places<'a> {
     segments: Arc<HashMap<u16, Starts>>,
     /// Where the scan ends: what the index leads to beyond was written since.
     pub(super) end: Tail,
+    /// Why something could not be told.
+    failed: Arc<Mutex<Option<Error>>>,
 }
 
 impl<'a> Places<'a> {
     pub(super) fn new(shared: &'a Shared, end: Tail) -> Places<'a> {
-        Places { shared, segments: Arc::default(), end }
+        Places { shared, segments: Arc::default(), end, failed: Arc::default() }
+    }
+
+    /// Why it could not be told of some place what is there, if so.
+    pub(super) fn failed(&self) -> Option<Error> {
+        lock(&self.failed).take()
     }
 
     /// Takes over what was met in one segment. Copies all if a clone is held.
@@ -42,7 +52,14 @@ impl<'a> Places<'a> {
             // What compaction has written since was not.
             Ok(s) if s.is_output => self.segments.contains_key(&s.id),
             Ok(s) => Tail { ordinal: s.ordinal, offset: place.offset() } < self.end,
-            Err(_) => true,
+            // Damage is there only if the directory could be looked at.
+            Err(e) => {
+                let is_known = !matches!(e, Error::Io { .. });
+                if !is_known {
+                    lock(&self.failed).get_or_insert(e);
+                }
+                is_known
+            }
         }
     }
 }

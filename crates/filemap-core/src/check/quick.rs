@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::accounts::Account;
-use crate::check::Check;
+use crate::check::{Check, not_read};
 use crate::error::{Error, Result};
 use crate::format::key::{offset_of, segment_of};
 use crate::format::leaf::Slot;
@@ -21,11 +21,11 @@ impl Check<'_, '_> {
         self.total_bytes = latest.index.leaves * PAGE_BYTES as u64;
         self.superblock()?;
         self.rules()?;
-        self.dictionary_heads();
+        self.dictionary_heads()?;
         for segment in self.shared.segments.all().iter() {
             self.head(segment)?;
         }
-        self.bounds();
+        self.bounds()?;
         self.key_heads();
         let keys = self.leaves()?;
         let unchanged = settled.is_some() && self.shared.settled() == settled;
@@ -78,7 +78,7 @@ impl Check<'_, '_> {
     }
 
     /// Whether each segment that the segment table names is there, and long enough for what is to live in it.
-    fn bounds(&mut self) {
+    fn bounds(&mut self) -> Result<()> {
         let accounts = self.shared.accounts.load_full();
         for (id, account) in accounts.values.iter().filter(|(_, a)| a.live_units > 0) {
             let useful = (account.live_units + account.tombstone_units) * UNIT_BYTES + FIRST_RECORD;
@@ -91,9 +91,10 @@ impl Check<'_, '_> {
                     let what = format!("it has {len} bytes, the segment table says that {useful} are in use");
                     self.problem(names::segment(*id), len, what);
                 }
-                Err(e) => self.problem(names::segment(*id), 0, e.to_string()),
+                Err(e) => self.judge(names::segment(*id), e)?,
             }
         }
+        Ok(())
     }
 
     /// Checks every leaf, and that its slots lead into files that are there. Returns how many keys there are.
@@ -104,7 +105,7 @@ impl Check<'_, '_> {
         let mut slots = |slots: &[Slot]| {
             keys += slots.len() as u64;
             for slot in slots {
-                if !self.may_be_value(slot.location) {
+                if !self.may_be_value(slot.location)? {
                     let name = names::segment(slot.location.segment);
                     bad.push((name, slot.location.offset(), "the index leads here, where nothing is"));
                 }
@@ -128,12 +129,18 @@ impl Check<'_, '_> {
     }
 
     /// Whether there are bytes at a place of the value log. What was written since, or moved, is not judged.
-    fn may_be_value(&self, place: Location) -> bool {
+    fn may_be_value(&self, place: Location) -> Result<bool> {
         let segments = &self.shared.segments;
         match segments.get(place.segment) {
-            Ok(s) if s.is_output || s.ordinal >= self.tail.ordinal => true,
-            Ok(s) => segments.sealed_bytes(&s).is_ok_and(|len| place.offset() < len),
-            Err(_) => self.shared.catch_up().is_ok() && segments.get(place.segment).is_ok(),
+            Ok(s) if s.is_output || s.ordinal >= self.tail.ordinal => Ok(true),
+            Ok(s) => match segments.sealed_bytes(&s) {
+                Err(e) => not_read(&e).map(|()| false),
+                Ok(len) => Ok(place.offset() < len),
+            },
+            Err(_) => match self.shared.catch_up() {
+                Err(e) => not_read(&e).map(|()| false),
+                Ok(_) => Ok(segments.get(place.segment).is_ok()),
+            },
         }
     }
 
@@ -161,12 +168,20 @@ impl Check<'_, '_> {
     }
 
     /// What was seen of the dictionaries when they were looked for.
-    fn dictionary_heads(&mut self) {
+    fn dictionary_heads(&mut self) -> Result<()> {
         for facts in self.shared.segments.dictionaries.facts() {
             self.report.files += 1;
-            if let Some(e) = facts.problem {
-                self.problem(names::dictionary(facts.id), 0, e.to_string());
+            match facts.problem {
+                // It could not be opened then.
+                Some(Error::Io { .. }) => {
+                    if let Err(e) = self.shared.segments.dictionaries.check(facts.id) {
+                        self.judge(names::dictionary(facts.id), e)?;
+                    }
+                }
+                Some(e) => self.judge(names::dictionary(facts.id), e)?,
+                None => {}
             }
         }
+        Ok(())
     }
 }

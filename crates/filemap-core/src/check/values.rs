@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use crate::check::Check;
 use crate::check::crew::Filling;
 use crate::check::expand::Flaw;
 use crate::check::starts::Starts;
 use crate::check::whose::{self, Whose};
+use crate::check::{Check, not_read};
 use crate::error::{Error, Result};
 use crate::format::location::{Extent, Location, UNIT_BYTES};
 use crate::format::names;
@@ -145,6 +145,7 @@ impl Check<'_, '_> {
         let file = match self.shared.segments.file(segment) {
             Ok(file) => file,
             Err(e) => {
+                not_read(&e)?;
                 // What lived in it is checked at its new place, if that counts.
                 self.shared.catch_up()?;
                 if self.shared.segments.get(segment.id).is_ok_and(|s| s.ordinal == segment.ordinal) {

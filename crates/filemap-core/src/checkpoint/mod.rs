@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::buggify::{Fault, planted, step};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::event::Event;
 use crate::format::leaf::{Slot, kept_bits};
 use crate::format::superblock::Tail;
@@ -56,12 +56,35 @@ impl Shared {
     }
 
     /// As `checkpoint`, and does a task with it; what its retention has dropped. What the task leads to is synced.
-    pub(crate) fn checkpoint_with(&self, mut task: Task) -> Result<Dropped> {
+    pub(crate) fn checkpoint_with(&self, task: Task) -> Result<Dropped> {
         let writer = self.write_side()?;
-        let mut checkpointer = lock(&writer.checkpointer);
+        let mut c = lock(&writer.checkpointer);
+        if !planted(Fault::GateNotShut) {
+            self.check_open()?;
+        }
+        self.checkpoint_held(&mut c, task)
+    }
+
+    /// The last checkpoint of a handle that is being closed, if nothing has poisoned it. Under the same lock the gate is shut, so that
+    /// no other one is in the middle of writing then.
+    ///
+    /// # Errors
+    /// As [`Shared::checkpoint`]. The gate is shut and the lock given up in any case.
+    pub(crate) fn end(&self) -> Result<()> {
+        let Some(writer) = &self.writer else { return Ok(()) };
+        let mut c = lock(&writer.checkpointer);
+        if writer.gate.is_shut() {
+            return Ok(());
+        }
+        let result = self.checkpoint_held(&mut c, Task::default());
+        writer.gate.shut();
+        result.map(|_| ())
+    }
+
+    fn checkpoint_held(&self, c: &mut Checkpointer, mut task: Task) -> Result<Dropped> {
+        let writer = self.write_side()?;
         writer.poison.check()?;
         let _guard = PoisonOnUnwind(&writer.poison);
-        let c = &mut *checkpointer;
         let first = c.current.next_sequence;
         let own = Retention::of(&self.options);
         // Of more versions than are kept readers are not shown the rest, unless what hides it is dropped at the same time.
@@ -290,7 +313,8 @@ struct PoisonOnUnwind<'a>(&'a Poison);
 impl Drop for PoisonOnUnwind<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.set(&Error::Poisoned { cause: "a checkpoint panicked".into() });
+            let thread = std::thread::current();
+            self.0.set_cause(format!("a checkpoint panicked in the thread {}", thread.name().unwrap_or_default()));
         }
     }
 }
@@ -354,7 +378,7 @@ mod tests {
             }
         });
         // Nothing ends this checkpoint: the store must not be closed as if all were well.
-        shared.poison(&Error::Closed);
+        shared.poison_because("a test".into());
         assert!(begun);
         assert_eq!(report.unwrap().problems, []);
     }

@@ -85,10 +85,10 @@ impl Shared {
         let mut clean = BTreeSet::new();
         let mut idle = 0;
         loop {
-            let mut compactor = lock(&writer.compactor);
-            self.check_open()?;
-            writer.poison.check()?;
+            let turn = self.compacts_alone(writer)?;
+            let mut compactor = turn.known();
             compactor.cleaning = Some(Arc::clone(cleaning));
+            lock(&writer.compactor).cleaning.clone_from(&compactor.cleaning);
             let tainted = self.tainted(&compactor, cleaning, limit, &mut clean)?;
             let (mut plan, mut copied) = (Plan { victims: Vec::new(), reason: Reason::Garbage }, 0);
             let level = tainted.iter().find(|c| c.is_eligible).map_or(0, |c| c.level);
@@ -105,7 +105,9 @@ impl Shared {
                 left.extend(compactor.emptied.iter().map(|s| s.name()));
                 return Ok(left);
             }
-            let run = self.run(writer, &mut compactor, &plan, Goal::Level(level, 0), false, watch)?;
+            let run = self.run(writer, &mut compactor, &plan, Goal::Level(level, 0), false, watch);
+            turn.learn(compactor);
+            let run = run?;
             idle = if run.removed_segments > 0 { 0 } else { idle + 1 };
             done.add(&run);
         }

@@ -1,6 +1,7 @@
 //! The index's file gives its free pages back, when that is worth it. What makes them free, the merging of leaves, is part of every
 //! checkpoint.
 
+use crate::buggify::step;
 use crate::checkpoint::Task;
 use crate::error::Result;
 use crate::state::{Shared, WriteSide};
@@ -28,9 +29,10 @@ pub(crate) fn shrink_index(shared: &Shared, writer: &WriteSide) -> Result<bool> 
 /// # Errors
 /// As of a checkpoint.
 pub(crate) fn sweep(shared: &Shared, writer: &WriteSide) -> Result<()> {
-    let _turn = lock(&writer.compactor);
+    let _turn = shared.compacts_alone(writer)?;
     let mut goes_on = true;
     while goes_on && !writer.checkpoint_bell.is_stopped() {
+        step();
         shared.checkpoint_with(Task { sweep: true, ..Task::default() })?;
         goes_on = lock(&writer.checkpointer).index.is_sweeping();
     }

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::buggify::step;
 use crate::checkpoint::Task;
 use crate::error::Result;
 use crate::format::names;
@@ -50,7 +51,7 @@ fn plan(segments: &[Candidate], limits: &Limits) -> Option<Candidate> {
 /// # Errors
 /// As of a checkpoint.
 pub(crate) fn compact_keys(shared: &Shared, writer: &WriteSide) -> Result<bool> {
-    let _turn = lock(&writer.compactor);
+    let _turn = shared.compacts_alone(writer)?;
     if lock(&writer.checkpointer).holds > 0 {
         // A backup keeps what would be removed.
         return Ok(false);
@@ -66,7 +67,7 @@ pub(crate) fn compact_keys(shared: &Shared, writer: &WriteSide) -> Result<bool> 
 /// As of a checkpoint.
 #[cfg(feature = "sim")]
 pub(crate) fn empty_any(shared: &Shared, writer: &WriteSide, pick: usize) -> Result<()> {
-    let _turn = lock(&writer.compactor);
+    let _turn = shared.compacts_alone(writer)?;
     let all = candidates(shared, &lock(&writer.kept_keys))?;
     all.get(pick % all.len().max(1)).map_or(Ok(()), |victim| empty(shared, writer, victim.ordinal))
 }
@@ -87,7 +88,7 @@ pub(super) fn tainted(shared: &Shared, last: u64) -> Result<Vec<(u64, String)>> 
 /// # Errors
 /// As of a checkpoint.
 pub(super) fn empty_one(shared: &Shared, writer: &WriteSide, ordinal: u64) -> Result<()> {
-    let _turn = lock(&writer.compactor);
+    let _turn = shared.compacts_alone(writer)?;
     empty(shared, writer, ordinal)
 }
 
@@ -102,6 +103,7 @@ fn empty(shared: &Shared, writer: &WriteSide, ordinal: u64) -> Result<()> {
                 return Ok(());
             }
             let (chains, next) = gather(shared, ordinal, want, at)?;
+            step();
             shared.checkpoint_with(Task { chains, evacuated: Some(ordinal as u16), ..Task::default() })?;
             if shared.is_over_space(writer) {
                 // Puts wait for the value log to be compacted. What was done here need not be done again.

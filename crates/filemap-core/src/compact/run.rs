@@ -51,7 +51,10 @@ impl Shared {
     /// What runs with this goal would do, one after the other.
     pub(crate) fn compaction_plan(&self, goal: Goal) -> Result<(View, Plan)> {
         let mut view = match &self.writer {
-            Some(writer) => self.view(&lock(&writer.compactor), u64::MAX)?,
+            Some(writer) => {
+                let compactor = Compactor::clone(&lock(&writer.compactor));
+                self.view(&compactor, u64::MAX)?
+            }
             None => self.view(&Compactor::default(), u64::MAX)?,
         };
         let last = self.log_end().0.ordinal as u16;
@@ -82,23 +85,35 @@ impl Shared {
     /// checkpoint or a failed sync of the directory stops further writes.
     pub(crate) fn compact_once(&self, goal: Goal, last: u64, watch: Watch<'_>) -> Result<Compacted> {
         let writer = self.write_side()?;
-        let mut compactor = lock(&writer.compactor);
-        writer.poison.check()?;
+        let turn = self.compacts_alone(writer)?;
+        let mut compactor = turn.known();
+        let done = self.compact_in_turn(writer, &mut compactor, (goal, last), watch);
+        turn.learn(compactor);
+        done
+    }
+
+    fn compact_in_turn(
+        &self,
+        writer: &WriteSide,
+        compactor: &mut Compactor,
+        (goal, last): (Goal, u64),
+        watch: Watch<'_>,
+    ) -> Result<Compacted> {
         let mut freed = Compacted::nothing(Reason::Garbage);
         let emptied = std::mem::take(&mut compactor.emptied);
         if !emptied.is_empty() {
-            self.remove(writer, &mut compactor, &emptied, &mut freed, &|_, live_units| live_units == 0)?;
+            self.remove(writer, compactor, &emptied, &mut freed, &|_, live_units| live_units == 0)?;
         }
-        let mut view = self.view(&compactor, last)?;
+        let mut view = self.view(compactor, last)?;
         let mut plan = plan::plan(&view, self.want(goal));
         if view.unindexed_bytes > view.live_bytes() / 32 && self.may_be_over(&view, goal) {
             // The accounts are those of the last checkpoint: better know what has died since.
             self.checkpoint()?;
-            view = self.view(&compactor, last)?;
+            view = self.view(compactor, last)?;
             plan = plan::plan(&view, self.want(goal));
         }
         if plan.reason == Reason::NotYet && last == u64::MAX && self.roll_garbage(goal)? {
-            view = self.view(&compactor, last)?;
+            view = self.view(compactor, last)?;
             plan = plan::plan(&view, self.want(goal));
         }
         if plan.reason == Reason::Removals && !compactor.emptied.is_empty() {
@@ -113,10 +128,10 @@ impl Shared {
         if plan.victims.is_empty() {
             return Ok(Compacted { reason: plan.reason, ..freed });
         }
-        let mut done = self.run(writer, &mut compactor, &plan, goal, last == u64::MAX, watch)?;
+        let mut done = self.run(writer, compactor, &plan, goal, last == u64::MAX, watch)?;
         done.add(&freed);
         if sets_limit {
-            self.hold_back(writer, &self.view(&compactor, last)?, true);
+            self.hold_back(writer, &self.view(compactor, last)?, true);
         }
         Counters::add(&self.counters.compactions, 1);
         Counters::add(&self.counters.compaction_copied_bytes, done.copied_bytes);
@@ -202,7 +217,7 @@ impl Shared {
         {
             let mut log = lock(&writer.log);
             let sequence = log.next_sequence;
-            log.appender.roll_if_used(sequence).inspect_err(|e| self.poison(e))?;
+            log.appender.roll_if_used(sequence).inspect_err(|e| self.roll_failed(e))?;
         }
         self.checkpoint()?;
         Ok(true)
@@ -248,6 +263,7 @@ impl Shared {
             done.read_bytes = pace.read.get();
             let written = copier.output.complete()?;
             let task = std::mem::take(&mut copier.task);
+            step();
             if planted(Fault::VictimsRemovedEarly) {
                 self.remove(writer, compactor, &victims, &mut done, &|_, _| true)?;
             }

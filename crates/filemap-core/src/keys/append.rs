@@ -104,8 +104,7 @@ impl KeyAppender {
             self.write(&mut full)?;
             self.unsynced.push((full.segment, full.file));
         }
-        let segment = self.log.segments.begin(0)?;
-        let file = self.log.segments.writable(&segment)?;
+        let (segment, file) = self.log.segments.begin(0)?;
         Ok(Current { segment, file, offset: FIRST_RECORD })
     }
 

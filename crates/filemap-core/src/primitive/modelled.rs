@@ -112,6 +112,10 @@ impl AtomicU64 {
         self.0.fetch_add(value, weakened(order, Fault::Add))
     }
 
+    pub(crate) fn fetch_sub(&self, value: u64, order: Ordering) -> u64 {
+        self.0.fetch_sub(value, order)
+    }
+
     pub(crate) fn fetch_or(&self, value: u64, order: Ordering) -> u64 {
         self.0.fetch_or(value, weakened(order, Fault::Mark))
     }

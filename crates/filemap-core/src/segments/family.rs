@@ -30,10 +30,11 @@ pub(crate) struct Bounds {
 impl Bounds {
     /// What a store's options say for its values.
     pub(crate) fn of_values(options: &Options) -> Bounds {
-        Bounds { open_files: options.open_files(), page_cache_bytes: options.page_cache_bytes, numbers: 1 << 16 }
+        let open_files = options.open_files().saturating_sub(Bounds::of_keys(options).open_files).max(1);
+        Bounds { open_files, page_cache_bytes: options.page_cache_bytes, numbers: 1 << 16 }
     }
 
-    /// And for its keys: segments of the key log are fewer, and read less often.
+    /// And for its keys: segments of the key log are fewer, and read less often. Both together keep to the option.
     pub(crate) fn of_keys(options: &Options) -> Bounds {
         let open_files = (options.open_files() / 8).max(1);
         Bounds { open_files, page_cache_bytes: 0, numbers: options.limits.key_segments }

@@ -6,6 +6,7 @@
 
 mod family;
 mod known;
+mod sizes;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -338,20 +339,26 @@ impl Segments {
         self.has_spare.load(Ordering::Acquire)
     }
 
-    /// Adds the next segment at the end of the log; creates it if that was not done ahead.
+    /// Adds the next segment at the end of the log, opened to be appended to; creates it if that was not done ahead.
     ///
     /// # Errors
-    /// `Io`; `Full` when all 65,536 numbers are in use.
-    pub(crate) fn begin(&self, floor: u64) -> Result<Arc<Segment>> {
+    /// `Io`; `Full` when all 65,536 numbers are in use. The log has not changed then.
+    pub(crate) fn begin(&self, floor: u64) -> Result<OpenSegment> {
         // Held until the segment is in the list: no other thread may create its file meanwhile.
         let mut making = lock(&self.making);
         let segment = match making.spare.take() {
             Some(spare) => spare,
             None => self.create_next(&mut making, floor)?,
         };
-        self.has_spare.store(false, Ordering::Release);
+        // Opened before it counts: what fails to be opened waits for the next try.
+        let opened = self.writable(&segment);
+        if opened.is_err() {
+            making.spare = Some(Arc::clone(&segment));
+        }
+        self.has_spare.store(opened.is_err(), Ordering::Release);
+        let file = opened?;
         self.add(&segment);
-        Ok(segment)
+        Ok((segment, file))
     }
 
     /// Adds a segment for compaction to write, and opens it for that. [`Segment::floor`] says what `floor` means.
@@ -365,10 +372,13 @@ impl Segments {
         drop(making);
         // No lock is held meanwhile: a put that rolls the log must not wait for these syncs.
         let segment = self.create(FileHeader { floor, is_output: true, level, ..self.header(ordinal) })?;
+        let file = self.writable(&segment).inspect_err(|_| {
+            // Nothing leads there; what cannot be removed now the next writer removes.
+            let _ = self.dir.remove(&segment.name());
+        })?;
         let making = lock(&self.making);
         self.add(&segment);
         drop(making);
-        let file = self.writable(&segment)?;
         Ok((segment, file))
     }
 
@@ -411,7 +421,10 @@ impl Segments {
         }
         self.remove_unborn(&name)?;
         let file = self.dir.open(&name, Access::Create).map_err(|e| Error::io("create", &name, e))?;
-        file.write_at(&header.encode(), 0).map_err(|e| Error::io("write", &name, e))?;
+        if let Err(e) = file.write_at(&header.encode(), 0) {
+            let _ = self.dir.remove(&name);
+            return Err(Error::io("create", &name, e));
+        }
         if !planted(Fault::NewSegmentNotSynced) {
             file.sync().map_err(|e| Error::io("sync", &name, e))?;
         }
@@ -449,17 +462,6 @@ impl Segments {
         Scan::new(file, segment.name(), framing, range.start, range.end.min(self.family.longest))
     }
 
-    /// Length of a segment that nothing is appended to any more. Measured once.
-    pub(crate) fn sealed_bytes(&self, segment: &Arc<Segment>) -> Result<u64> {
-        let known = segment.sealed_bytes.load(Ordering::Relaxed);
-        if known != 0 {
-            return Ok(known);
-        }
-        let len = self.file(segment)?.len().map_err(|e| Error::io("measure", segment.name(), e))?;
-        segment.sealed_bytes.store(len, Ordering::Relaxed);
-        Ok(len)
-    }
-
     /// Removes segments whose space is given back. Their names are gone for good when this returns.
     ///
     /// # Errors
@@ -478,23 +480,6 @@ impl Segments {
         lock(&self.leaving).retain(|s| !is_gone(s));
         self.dir.sync().map_err(|e| Error::io("sync", self.dir.path().display().to_string(), e))
     }
-
-    /// Length of all segments in bytes, and what they take on the device: those that are being removed with them, for as long as
-    /// their files are there, which may be long.
-    pub(crate) fn bytes(&self) -> (u64, u64) {
-        let mut sum = (0, 0);
-        let all = self.all();
-        // After the others, so that none that leaves is missed.
-        let mut leaving = lock(&self.leaving).clone();
-        leaving.retain(|s| all.iter().all(|a| a.ordinal != s.ordinal));
-        for segment in all.iter().chain(&leaving) {
-            if let Ok(file) = self.dir.open(&segment.name(), Access::Read) {
-                sum.0 += file.len().unwrap_or(0);
-                sum.1 += file.allocated_bytes().unwrap_or(0);
-            }
-        }
-        sum
-    }
 }
 
 #[cfg(test)]
@@ -509,7 +494,7 @@ mod tests {
         let dir = Arc::new(OsDir::open(temp.path()).unwrap());
         let bounds = Bounds { open_files: 8, page_cache_bytes: 0, numbers: 9 };
         let segments = Segments::open(&VALUES, dir, [1; 16], Access::Write, bounds).unwrap();
-        let gone = [segments.begin(0).unwrap(), segments.begin(0).unwrap()];
+        let gone = [segments.begin(0).unwrap().0, segments.begin(0).unwrap().0];
         assert_eq!(segments.bytes().0, 2 * FIRST_RECORD);
         // The first cannot be removed, so the second stays as well.
         let first = temp.path().join(gone[0].name());
@@ -517,7 +502,7 @@ mod tests {
         std::fs::create_dir(&first).unwrap();
         assert!(segments.remove(&gone).is_err());
         assert!(segments.all().is_empty() && segments.bytes().0 == FIRST_RECORD);
-        assert_eq!(segments.begin(0).unwrap().ordinal, 2, "a number is not free as long as a file may have its name");
+        assert_eq!(segments.begin(0).unwrap().0.ordinal, 2, "a number is not free as long as a file may have its name");
         std::fs::remove_dir(&first).unwrap();
         segments.remove(&gone).unwrap();
         assert_eq!(segments.bytes().0, FIRST_RECORD);

@@ -87,6 +87,26 @@ impl Shared {
         Ok(Some(version))
     }
 
+    /// Rolls the log if it has no room for so many bytes.
+    ///
+    /// # Errors
+    /// The log has not changed, and the handle stays usable; unless a sync failed, which is never tried again.
+    pub(crate) fn make_room(&self, log: &mut Log, bytes: u64) -> Result<()> {
+        let sequence = log.next_sequence;
+        if log.appender.make_room(bytes, sequence).inspect_err(|e| self.roll_failed(e))? {
+            self.emit(&Event::SegmentRolled { segment: log.appender.tail().ordinal as u16 });
+        }
+        Ok(())
+    }
+
+    /// A segment could not be begun.
+    pub(crate) fn roll_failed(&self, error: &Error) {
+        match error {
+            Error::Io { op: "sync", .. } => self.poison(error),
+            _ => self.counters.failed(error),
+        }
+    }
+
     /// Places, writes and enters one record.
     pub(crate) fn append_locked(
         &self,
@@ -101,6 +121,7 @@ impl Shared {
         self.without_retired(draft)?;
         let sequence = log.next_sequence;
         draft.header.sequence = sequence;
+        self.make_room(log, draft.header.total_bytes())?;
         let appended = log.appender.append(draft).inspect_err(|e| self.poison(e))?;
         log.next_sequence += 1;
         if draft.header.kind == Kind::Tombstone {
@@ -120,9 +141,6 @@ impl Shared {
         self.tables.load().active.insert(self.hash(key), key, &entry);
         self.note_put(writer, key, &draft.header, appended.extent.location, appended.extent.size());
         Counters::add(&self.counters.appended_bytes, draft.bytes.len() as u64);
-        if appended.rolled {
-            self.emit(&Event::SegmentRolled { segment: appended.extent.location.segment });
-        }
         Ok(version)
     }
 
@@ -154,7 +172,9 @@ impl Shared {
             }
             self.ring_bells(writer, &log);
             drop(log);
-            // The checkpoint that the bell asked for may not have begun yet.
+            // The checkpoint that the bell asked for may not have begun yet, or never will.
+            self.check_open()?;
+            writer.poison.check()?;
             sleep(Duration::from_millis(1));
             slowed = true;
         }
@@ -170,6 +190,7 @@ impl Shared {
         self.check_open()?;
         self.without_retired(&mut draft)?;
         draft.header.sequence = log.next_sequence;
+        self.make_room(&mut log, draft.header.total_bytes())?;
         let appended = log.appender.append(&mut draft).inspect_err(|e| self.poison(e))?;
         log.next_sequence += 1;
         if stream.is_none() {
@@ -210,7 +231,7 @@ impl Shared {
             writer.looked_at.store(position, Ordering::Relaxed);
             writer.compact_bell.ring();
         }
-        let unwritten = position - writer.group.synced();
+        let unwritten = position.saturating_sub(writer.group.synced());
         if unwritten >= self.options.writeback_bytes || log.appender.wants_prepared() {
             writer.sync_bell.ring();
         }

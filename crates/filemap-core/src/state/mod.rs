@@ -6,6 +6,7 @@
 
 mod admission;
 mod append;
+mod compacting;
 mod draft;
 pub(crate) mod follow;
 mod read;
@@ -18,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use filemap_io::{Access, Dir, Lock};
+use filemap_io::{Access, Dir};
 
 use crate::accounts::Accounts;
 use crate::buggify::{Fault, planted};
@@ -29,6 +30,7 @@ use crate::format::names;
 use crate::format::rules::Rules;
 use crate::format::superblock::{Superblock, Tail};
 use crate::format::verified::{self, Verified};
+use crate::gate::Gate;
 use crate::index::{Index, IndexWriter};
 use crate::keys::{KeyAppender, KeyLog};
 use crate::options::{Durability, Options};
@@ -37,7 +39,7 @@ use crate::recent::Recent;
 use crate::segments::{Segment, Segments};
 use crate::stats::{Counters, Stats};
 use crate::superblock::SuperblockFile;
-use crate::sync::{Bell, GroupSync, Poison, lock};
+use crate::sync::{Bell, GroupSync, Poison, Solo, lock};
 use crate::values::append::Appender;
 
 pub use admission::Admission;
@@ -120,8 +122,8 @@ impl Pins {
     }
 }
 
-/// What only compactions touch, behind their lock: one runs at a time.
-#[derive(Default)]
+/// What compactions know of segments. Only the one whose turn it is changes it.
+#[derive(Clone, Default)]
 pub(crate) struct Compactor {
     /// Ordinals of segments that damage keeps from being emptied.
     pub(crate) stuck: HashSet<u64>,
@@ -152,10 +154,13 @@ impl Cleaning {
 /// What only the writer has.
 pub(crate) struct WriteSide {
     pub(crate) log: Mutex<Log>,
+    /// One compaction runs at a time, of values, of keys or of the index.
+    pub(crate) compacting: Solo,
     pub(crate) compactor: Mutex<Compactor>,
     pub(crate) checkpointer: Mutex<Checkpointer>,
     pub(crate) group: GroupSync,
-    pub(crate) poison: Poison,
+    pub(crate) poison: Arc<Poison>,
+    pub(crate) gate: Arc<Gate>,
     pub(crate) sync_bell: Bell,
     pub(crate) checkpoint_bell: Bell,
     pub(crate) compact_bell: Bell,
@@ -174,8 +179,6 @@ pub(crate) struct WriteSide {
     pub(crate) rules: Mutex<Rules>,
     /// Who is asked about everything that is put.
     pub(crate) admission: ArcSwapOption<Arc<dyn Admission>>,
-    /// Given up by `close`, whichever clones live on.
-    pub(crate) held: Mutex<Option<Box<dyn Lock>>>,
 }
 
 /// What the file system has left, measured now and then.
@@ -276,6 +279,7 @@ impl Shared {
     /// Tells the background threads to end.
     pub(crate) fn stop_bells(&self) {
         if let Some(writer) = &self.writer {
+            writer.compacting.wake();
             writer.compact_bell.stop();
             writer.training.bell.stop();
             writer.checkpoint_bell.stop();
@@ -283,13 +287,22 @@ impl Shared {
         }
     }
 
-    /// After a failed write or sync: no more writes through this handle.
+    /// After a failed write or sync: no more writes through this handle. What the gate has refused because the handle is closed is
+    /// no failure.
     pub(crate) fn poison(&self, error: &Error) {
+        if matches!(error, Error::Closed) {
+            return;
+        }
         self.counters.failed(error);
+        self.poison_because(error.to_string());
+    }
+
+    /// No more writes through this handle, for a reason that is no error.
+    pub(crate) fn poison_because(&self, cause: String) {
         if let Some(writer) = &self.writer
-            && writer.poison.set(error)
+            && writer.poison.set_cause(cause.clone())
         {
-            self.emit(&Event::Poisoned { cause: error.to_string() });
+            self.emit(&Event::Poisoned { cause });
         }
     }
 

@@ -1,6 +1,6 @@
 //! Reads: recent table, else one index page, then the value record, whose own key confirms the match.
 
-use crate::buggify::{Fault, planted};
+use crate::buggify::{Fault, planted, step};
 use crate::error::{Error, Result};
 use crate::format::key::KeyRecord;
 use crate::format::leaf::{Slot, kept_bits};
@@ -57,6 +57,7 @@ impl Shared {
             let before = (self.segments.changes(), self.index.epoch());
             match read() {
                 Err(e) if e.is_corrupt() => {
+                    self.check_open()?;
                     let is_begun_anew = self.catch_up()?;
                     let is_same = (self.segments.changes(), self.index.epoch()) == before;
                     let what = e.to_string();
@@ -69,7 +70,9 @@ impl Shared {
         }
     }
 
+    /// Counts a get. What a handle has found that was closed meanwhile proves nothing: another writer may have changed it.
     pub(crate) fn counted<T>(&self, found: Option<T>) -> Result<Option<T>> {
+        self.check_open()?;
         Counters::add(&self.counters.gets, 1);
         if found.is_some() {
             Counters::add(&self.counters.hits, 1);
@@ -199,12 +202,30 @@ impl Shared {
         mut f: impl FnMut(&Raw<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
         self.follow_if_due();
+        loop {
+            if let Some(newest) = self.newest_now(key, want, &mut f)? {
+                return Ok(newest);
+            }
+        }
+    }
+
+    /// As [`Shared::with_newest`]; `None` when what memory had was removed before the index was looked at: what is newest by both
+    /// may never have been.
+    fn newest_now<T>(
+        &self,
+        key: &[u8],
+        want: Want,
+        f: &mut impl FnMut(&Raw<'_>) -> Result<T>,
+    ) -> Result<Option<Option<T>>> {
         let hash = self.hash(key);
         let (best, floor) = self.recent(key, hash);
+        step();
         let is_newest = |e: &Entry| floor > 0 || e.version.time_ms >= self.indexed_time_ms.load(Ordering::Acquire);
         match best {
-            Some(entry) if is_newest(&entry) => return self.with_spot(key, &entry.into(), want, f).map(Some),
-            None if floor > 0 => return Ok(None),
+            Some(entry) if is_newest(&entry) => {
+                return self.with_spot(key, &entry.into(), want, f).map(|t| Some(Some(t)));
+            }
+            None if floor > 0 => return Ok(Some(None)),
             _ => {}
         }
         let mut damage = None;
@@ -219,7 +240,7 @@ impl Shared {
             });
             match read {
                 Ok(None) => {}
-                Ok(Some(Some(result))) => return Ok(Some(result)),
+                Ok(Some(Some(result))) => return Ok(Some(Some(result))),
                 Ok(Some(None)) => break,
                 // A slot of another key with the same 47 bits of hash must not make this key unreadable.
                 Err(e) if e.is_corrupt() && self.is_slot_of_another(slot, key) => {}
@@ -228,8 +249,9 @@ impl Shared {
         }
         match (best, damage) {
             (_, Some(e)) => Err(e),
-            (Some(entry), None) => self.with_spot(key, &entry.into(), want, f).map(Some),
-            (None, None) => Ok(None),
+            (Some(_), None) if self.recent(key, hash) != (best, floor) => Ok(None),
+            (Some(entry), None) => self.with_spot(key, &entry.into(), want, f).map(|t| Some(Some(t))),
+            (None, None) => Ok(Some(None)),
         }
     }
 
@@ -273,6 +295,17 @@ impl Shared {
 
     /// All versions of a key that are still reachable, newest first, those beyond the number kept too.
     pub(crate) fn all_spots(&self, key: &[u8], hash: u64) -> Result<Vec<Spot>> {
+        loop {
+            let before = self.recent(key, hash);
+            let spots = self.all_spots_now(key, hash)?;
+            // As with the newest: what is in memory counts with what the index has only if it was not removed in between.
+            if before == (None, 0) || self.recent(key, hash) == before {
+                return Ok(spots);
+            }
+        }
+    }
+
+    fn all_spots_now(&self, key: &[u8], hash: u64) -> Result<Vec<Spot>> {
         let tables = self.tables.load_full();
         let mut spots: Vec<Spot> = Vec::new();
         let mut floor = 0;
@@ -282,6 +315,7 @@ impl Shared {
                 spots.extend(table.versions(&found).into_iter().map(Spot::from));
             }
         }
+        step();
         if floor == 0 {
             spots.extend(self.indexed_chain(key, hash)?.unwrap_or_default());
         }

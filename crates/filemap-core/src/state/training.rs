@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use crate::buggify::step;
 use crate::dictionaries::make::{Candidate, Samples};
 use crate::dictionaries::tally::{Attempt, FEW_PAGES, Firsts, Job, Noted, Tally, Trained};
 use crate::dictionaries::{DictionaryFacts, Part, Registry};
@@ -303,6 +304,7 @@ impl Shared {
             // Only a part of the log was looked at.
             job.raw_bytes = (job.raw_bytes as f64 * scale) as u64;
             job.pages = (job.pages as f64 * scale) as u64;
+            step();
             made.extend(self.train_group(writer, &job)?);
         }
         Ok(made)

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use filemap_io::{Access, Dir, Lock};
+use filemap_io::{Access, Dir};
 
 use crate::accounts::Accounts;
 use crate::error::Result;
 use crate::format::rules::Rules;
 use crate::format::superblock::Superblock;
+use crate::gate::Gate;
 use crate::index::{IndexWriter, Loaded, Owner, load};
 use crate::keys::{KeyAppender, KeyLog};
 use crate::options::Options;
@@ -20,7 +21,7 @@ use crate::segments::{Bounds, Segments};
 use crate::state::{Checkpointer, Compactor, FreeSpace, Log, Shared, Tables, Training, WriteSide};
 use crate::stats::Counters;
 use crate::superblock::SuperblockFile;
-use crate::sync::{Bell, GroupSync, Poison};
+use crate::sync::{Bell, GroupSync, Solo};
 use crate::values::VALUES;
 
 /// The files that a superblock names, opened to be written.
@@ -50,8 +51,9 @@ impl Files {
 
 /// All that a handle which writes is made of.
 pub(super) struct Parts {
+    /// Behind the gate.
     pub(super) dir: Arc<dyn Dir>,
-    pub(super) held: Box<dyn Lock>,
+    pub(super) gate: Arc<Gate>,
     pub(super) superblock: SuperblockFile,
     /// The last durable superblock.
     pub(super) current: Superblock,
@@ -88,7 +90,7 @@ impl Parts {
             indexed_time_ms: AtomicI64::new(current.max_time_ms),
             expiring_ms: AtomicI64::new(i64::MIN),
             counters: Counters::default(),
-            writer: Some(write_side(self.log, checkpointer, self.held, self.rules)),
+            writer: Some(write_side(self.log, checkpointer, self.gate, self.rules)),
             follower: None,
             closed: AtomicBool::new(false),
             birth: current,
@@ -98,13 +100,15 @@ impl Parts {
 }
 
 /// What only the writer has, as it is when a store was just opened.
-fn write_side(log: Log, checkpointer: Checkpointer, held: Box<dyn Lock>, rules: Rules) -> WriteSide {
+fn write_side(log: Log, checkpointer: Checkpointer, gate: Arc<Gate>, rules: Rules) -> WriteSide {
     WriteSide {
         log: Mutex::new(log),
+        compacting: Solo::default(),
         compactor: Mutex::new(Compactor::default()),
         checkpointer: Mutex::new(checkpointer),
         group: GroupSync::default(),
-        poison: Poison::default(),
+        poison: Arc::clone(&gate.poison),
+        gate,
         sync_bell: Bell::default(),
         checkpoint_bell: Bell::default(),
         compact_bell: Bell::default(),
@@ -117,6 +121,5 @@ fn write_side(log: Log, checkpointer: Checkpointer, held: Box<dyn Lock>, rules: 
         kept_keys: Mutex::default(),
         rules: Mutex::new(rules),
         admission: ArcSwapOption::empty(),
-        held: Mutex::new(Some(held)),
     }
 }

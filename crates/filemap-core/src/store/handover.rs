@@ -34,5 +34,5 @@ fn an_older_time_put_after_a_removal_is_the_newest() {
     assert!(store.remove(b"k").unwrap());
     assert_eq!(store.keys().map(Result::unwrap).collect::<Vec<_>>(), [b"other"]);
     // Nothing merges this frozen table: the store must not be closed as if all were well.
-    store.shared.poison(&crate::Error::Closed);
+    store.shared.poison_because("a test".into());
 }

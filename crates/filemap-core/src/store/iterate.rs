@@ -71,6 +71,8 @@ pub struct Keys {
     told: Option<String>,
     /// Keys that were met while a checkpoint replaced their newest record.
     moved: HashSet<Vec<u8>>,
+    /// It was told that the handle is closed.
+    is_ended: bool,
 }
 
 impl std::fmt::Debug for Keys {
@@ -114,6 +116,7 @@ impl Keys {
             gaps,
             told: None,
             moved: HashSet::new(),
+            is_ended: false,
         }
     }
 
@@ -249,6 +252,10 @@ impl Iterator for Keys {
     type Item = Result<Vec<u8>>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        if let Err(e) = self.shared.check_open() {
+            // Once, and then nothing more.
+            return (!std::mem::replace(&mut self.is_ended, true)).then_some(Err(e));
+        }
         if let Some(key) = self.next_recent() {
             return Some(Ok(key));
         }

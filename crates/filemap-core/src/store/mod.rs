@@ -2,6 +2,8 @@
 
 mod assemble;
 mod backup;
+#[cfg(test)]
+mod closing;
 mod compact;
 mod copy;
 mod erase;
@@ -20,6 +22,8 @@ mod rules;
 #[cfg(test)]
 mod scale;
 mod search;
+#[cfg(test)]
+mod shortage;
 mod stream;
 mod train;
 #[cfg(test)]
@@ -36,6 +40,7 @@ use crate::check::{Crew, VerifyOptions, VerifyProgress, VerifyReport};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::format::names;
+use crate::gate::{Gate, Guarded};
 use crate::options::{Canonicalizer, Options};
 use crate::primitive::{Mutex, Ordering};
 use crate::recent::Recent;
@@ -44,7 +49,7 @@ use crate::stats::Stats;
 use crate::superblock::SuperblockFile;
 use crate::sync::lock;
 use crate::values::append::Appender;
-use crate::{recover, worker};
+use crate::{gate, recover, worker};
 use assemble::{Files, Parts};
 
 pub use backup::BackupOptions;
@@ -100,6 +105,8 @@ pub(crate) enum Threads {
 struct Workers {
     shared: Arc<Shared>,
     threads: Mutex<Vec<worker::JoinHandle>>,
+    /// What closing has come to, once it has.
+    ended: Mutex<Option<Result<()>>>,
     /// Whether what takes long may start threads of its own.
     may_help: bool,
 }
@@ -111,18 +118,24 @@ impl Drop for Workers {
 }
 
 impl Workers {
-    /// Checkpoints, stops the threads, gives up the lock. Only the first call does anything.
+    fn new(shared: &Arc<Shared>, threads: Vec<worker::JoinHandle>, may_help: bool) -> Workers {
+        Workers { shared: Arc::clone(shared), threads: Mutex::new(threads), ended: Mutex::default(), may_help }
+    }
+
+    /// Stops the threads, checkpoints, shuts the gate and with it gives up the lock. Only the first call does anything; another one
+    /// waits for it and returns the same.
     fn close(&self) -> Result<()> {
-        if self.shared.closed.swap(true, Ordering::AcqRel) {
-            return Ok(());
+        let mut ended = lock(&self.ended);
+        if let Some(result) = &*ended {
+            return result.clone();
         }
-        let Some(writer) = &self.shared.writer else { return Ok(()) };
+        self.shared.closed.store(true, Ordering::Release);
         self.shared.stop_bells();
         for thread in lock(&self.threads).drain(..) {
             let _ = thread.join();
         }
-        let result = writer.poison.check().and_then(|()| self.shared.checkpoint());
-        *lock(&writer.held) = None;
+        let result = self.shared.end();
+        *ended = Some(result.clone());
         result
     }
 }
@@ -145,9 +158,9 @@ impl Store {
 
     pub(crate) fn create_in(dir: Arc<dyn Dir>, options: Options, threads: Threads) -> Result<Store> {
         recover::check_vacant(&*dir)?;
-        let held = take_lock(&*dir)?;
+        let (dir, gate) = enter(dir)?;
         recover::create(&*dir, &options)?;
-        Store::open_locked(dir, held, options, threads)
+        Store::open_locked(dir, gate, options, threads)
     }
 
     /// Opens a store for writing. Recovery, if it is needed, takes time by what was written since the last checkpoint,
@@ -167,8 +180,8 @@ impl Store {
         if let Some(found) = SuperblockFile::open(&*dir, Access::Read)?.look(&*dir, Access::Write)? {
             check_canonicalizer(&found, &options)?;
         }
-        let held = take_lock(&*dir)?;
-        Store::open_locked(dir, held, options, threads)
+        let (dir, gate) = enter(dir)?;
+        Store::open_locked(dir, gate, options, threads)
     }
 
     /// Opens a store for writing, or creates it when the directory is absent or empty.
@@ -195,13 +208,13 @@ impl Store {
     pub(crate) fn open_read_only_in(dir: Arc<dyn Dir>, options: Options, threads: Threads) -> Result<Store> {
         let shared = Arc::new(follow::open(dir, options)?);
         let may_help = threads == Threads::Started;
-        let workers = Arc::new(Workers { shared: Arc::clone(&shared), threads: Mutex::new(Vec::new()), may_help });
+        let workers = Arc::new(Workers::new(&shared, Vec::new(), may_help));
         let store = Store { shared, workers };
         store.refresh()?;
         Ok(store)
     }
 
-    fn open_locked(dir: Arc<dyn Dir>, held: Box<dyn Lock>, options: Options, threads: Threads) -> Result<Store> {
+    fn open_locked(dir: Arc<dyn Dir>, gate: Arc<Gate>, options: Options, threads: Threads) -> Result<Store> {
         let superblock = SuperblockFile::open(&*dir, Access::Write)?;
         let seen = superblock.newest_whole(&*dir)?.epoch;
         superblock.drop_cache();
@@ -239,20 +252,22 @@ impl Store {
         };
         let replayed_below = replay.next_sequence;
         let parts =
-            Parts { dir, held, superblock, current, next_epoch, files, accounts, active, log, replayed_below, rules };
+            Parts { dir, gate, superblock, current, next_epoch, files, accounts, active, log, replayed_below, rules };
         let shared = Arc::new(parts.assemble(options)?);
         shared.measure_free_space();
         shared.emit(&Event::Recovered(replay.report));
         shared.tell_unfinished();
         let may_help = threads == Threads::Started;
         let threads = if may_help { worker::start(&shared)? } else { Vec::new() };
-        let workers = Arc::new(Workers { shared: Arc::clone(&shared), threads: Mutex::new(threads), may_help });
+        let workers = Arc::new(Workers::new(&shared, threads, may_help));
         Ok(Store { shared, workers })
     }
 
     /// Makes everything durable, merges the recent table into the index and closes the store, so that opening it again
-    /// replays nothing. Other clones of the handle return [`Error::Closed`] from then on. Dropping the last clone does the
-    /// same, but an error is lost.
+    /// replays nothing. Other clones of the handle return [`Error::Closed`] from then on, and write nothing: what they are in
+    /// the middle of (a compaction, a prune, a backup) is given up at its next call that would change a file, and a checkpoint
+    /// is waited for. A second call waits for the first and returns the same. Dropping the last clone does the same, but an
+    /// error is lost.
     ///
     /// # Errors
     /// [`Error::Io`] or [`Error::Poisoned`]: what was acknowledged is in the log, and recovery finds it.
@@ -361,6 +376,12 @@ fn open_store_dir(path: &Path) -> Result<Arc<dyn Dir>> {
         }
         _ => Error::io("open", path.display().to_string(), e),
     })
+}
+
+/// Takes a store's lock: the directory behind the gate that is open for as long as it is held.
+fn enter(dir: Arc<dyn Dir>) -> Result<Guarded> {
+    let held = take_lock(&*dir)?;
+    Ok(gate::guard(dir, held))
 }
 
 fn take_lock(dir: &dyn Dir) -> Result<Box<dyn Lock>> {

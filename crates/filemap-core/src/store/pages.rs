@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::vec::IntoIter;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::location::{Extent, Location};
 use crate::format::superblock::Tail;
 use crate::format::value::{self, Kind};
@@ -74,6 +74,8 @@ pub struct Pages {
     replaced: HashSet<u64>,
     /// Versions that were found and not judged yet, and damage.
     batch: IntoIter<Result<(Vec<u8>, Spot)>>,
+    /// Nothing more comes: what would be needed to know of more segments failed, which was told.
+    is_ended: bool,
 }
 
 impl std::fmt::Debug for Pages {
@@ -102,6 +104,7 @@ impl Pages {
             handed_out: Sequences::default(),
             replaced: HashSet::new(),
             batch: Vec::new().into_iter(),
+            is_ended: false,
             shared,
         }
     }
@@ -125,7 +128,9 @@ impl Pages {
                 self.met.remove(&segment.ordinal);
                 continue;
             }
+            self.is_ended = true;
             self.shared.catch_up()?;
+            self.is_ended = false;
             let changes = self.shared.segments.changes();
             if changes == self.changes {
                 return Ok(None);
@@ -140,6 +145,9 @@ impl Pages {
 
     /// Reads on through about a batch's bytes of one segment.
     fn fill(&mut self) -> Result<bool> {
+        if self.is_ended {
+            return Ok(false);
+        }
         let Some((segment, from)) = self.next_segment()? else { return Ok(false) };
         let file = match self.shared.segments.file(&segment) {
             // Compaction has removed it: what lived in it is met elsewhere.
@@ -269,6 +277,11 @@ impl Pages {
         judge: impl Fn(&mut Pages, Vec<u8>, &Spot) -> Result<Option<T>>,
     ) -> Option<Result<T>> {
         loop {
+            if let Err(e) = self.shared.check_open() {
+                // Once, and then nothing more.
+                self.batch = Vec::new().into_iter();
+                return (!std::mem::replace(&mut self.is_ended, true)).then_some(Err(e));
+            }
             match self.batch.next() {
                 Some(Err(e)) => return Some(Err(e)),
                 Some(Ok((key, spot))) => {
@@ -279,11 +292,6 @@ impl Pages {
                 None => match self.fill() {
                     Ok(true) => {}
                     Ok(false) => return None,
-                    Err(e @ Error::Closed) => {
-                        self.segments = Vec::new().into_iter();
-                        self.current = None;
-                        return Some(Err(e));
-                    }
                     Err(e) => return Some(Err(e)),
                 },
             }

@@ -16,8 +16,9 @@ use crate::format::header::{FileHeader, Kind};
 use crate::format::rules::Rules;
 use crate::format::superblock::{IndexRoot, Superblock, Tail};
 use crate::format::{FORMAT_VERSION, names};
+use crate::gate;
 use crate::options::{Canonicalizer, Options};
-use crate::primitive::{Mutex, Ordering, sleep};
+use crate::primitive::{Ordering, sleep};
 use crate::recent::Recent;
 use crate::record::now_ms;
 use crate::recover;
@@ -276,7 +277,7 @@ impl Job<'_> {
             Threads::None => Vec::new(),
         };
         // Ends the thread and gives up the lock, whatever comes.
-        let workers = Workers { shared: Arc::clone(&shared), threads: Mutex::new(started), may_help: false };
+        let workers = Workers::new(&shared, started, false);
         let vouched = self.survey.superblock.as_ref().filter(|_| self.survey.is_last).map(|s| s.tail);
         let total_bytes = self.survey.segments.iter().map(|f| f.bytes).sum();
         let make_room: fn(&Shared) -> Result<()> = match threads {
@@ -311,16 +312,17 @@ impl Job<'_> {
     /// A handle on the store as it is without anything entered.
     fn handle(&self, first: &Superblock, held: Box<dyn Lock>) -> Result<Shared> {
         let options = self.options.clone();
-        let files = Files::open(&self.dir, first, &options)?;
+        let (dir, gate) = gate::guard(Arc::clone(&self.dir), held);
+        let files = Files::open(&dir, first, &options)?;
         let last = files.segments.get(first.tail.ordinal as u16)?;
         files::own(&*self.dir, &last.name())?;
         let appender = Appender::new(Arc::clone(&files.segments), last, FIRST_RECORD, u64::from(first.segment_bytes))?;
         let log =
             Log { appender, next_sequence: 1, tombstones: Default::default(), pins: Pins::of(None), frozen_at: 0 };
         let parts = Parts {
-            dir: Arc::clone(&self.dir),
-            held,
-            superblock: SuperblockFile::open_new(&*self.dir)?,
+            superblock: SuperblockFile::open_new(&*dir)?,
+            dir,
+            gate,
             current: first.clone(),
             next_epoch: first.epoch + 1,
             files,

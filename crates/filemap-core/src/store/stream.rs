@@ -132,17 +132,20 @@ impl Writer {
         self.check_whole()?;
         let store = Arc::clone(&self.store.shared);
         let _inside = store.enter();
+        let draft = self.draft()?;
+        self.append(draft)
+    }
+
+    /// Writes the last chunk: the record that makes the version visible once it is appended.
+    pub(super) fn draft(&mut self) -> Result<Draft> {
+        let packing = self.store.shared.packing(&self.key);
         if self.chunks.is_empty() {
             let record = Record { key: &self.key, meta: &self.meta, body: &self.piece, time_ms: self.time_ms };
-            let draft = Draft::page(&record, digest(&self.piece), &self.store.shared.packing(&self.key));
-            return self.append(draft);
+            return Ok(Draft::page(&record, digest(&self.piece), &packing));
         }
         self.write_chunk()?;
         let digest = self.hasher.digest128().to_be_bytes();
-        let packing = self.store.shared.packing(&self.key);
-        let draft =
-            Draft::chunked(&self.key, &self.meta, self.time_ms, self.body_bytes, digest, &self.chunks, &packing);
-        self.append(draft)
+        Ok(Draft::chunked(&self.key, &self.meta, self.time_ms, self.body_bytes, digest, &self.chunks, &packing))
     }
 
     fn append(&self, draft: Draft) -> Result<Version> {

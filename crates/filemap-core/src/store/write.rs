@@ -84,26 +84,37 @@ impl Store {
     }
 
     /// Stores many records with one lock and, with [`Durability::Sync`](crate::Durability::Sync), one sync. Each stands
-    /// alone: a crash may keep some of them.
+    /// alone: a crash may keep some of them. The chunks of large bodies are written before that; nothing of the batch is visible
+    /// until all of them are.
     ///
     /// # Errors
-    /// As [`Store::put`]. All limits are checked before anything is written; after an [`Error::Io`] some may be stored.
+    /// As [`Store::put`], and then none of them is stored; but when a write has failed that poisons the handle, or a batch that is
+    /// longer than a segment could not be continued in the next one, those before it may be.
     pub fn put_batch(&self, records: &[Record<'_>]) -> Result<Vec<Version>> {
         for r in records {
             self.shared.check_put(r.key, r.meta, r.body.len() as u64)?;
             self.check_admission(r)?;
         }
-        let piece = self.shared.options.large_value_bytes as usize;
-        if records.iter().any(|r| r.body.len() > piece) {
-            return records.iter().map(|r| self.put_checked(r, None)).collect();
-        }
         let shared = &*self.shared;
         let _inside = shared.enter();
         let writer = shared.write_side()?;
-        let draft = |r: &Record<'_>| Draft::page(r, digest(r.body), &shared.packing(r.key));
-        let drafts: Vec<Draft> = records.iter().map(draft).collect();
+        let piece = shared.options.large_value_bytes;
+        // Alive until the lists of their chunks are in the log: compaction leaves the chunks alone.
+        let mut streams = Vec::new();
+        let mut draft = |r: &Record<'_>| match r.body.len() as u64 > piece {
+            false => Ok(Draft::page(r, digest(r.body), &shared.packing(r.key))),
+            true => {
+                let mut stream = self.put_stream(r.key, r.meta, r.time_ms)?;
+                stream.push(r.body)?;
+                let draft = stream.draft();
+                streams.push(stream);
+                draft
+            }
+        };
+        let drafts: Vec<Draft> = records.iter().map(&mut draft).collect::<Result<_>>()?;
         let mut versions = Vec::with_capacity(records.len());
         let (mut log, _) = shared.lock_log(writer, true)?;
+        shared.make_room(&mut log, drafts.iter().map(|d| d.header.total_bytes()).sum())?;
         for (mut draft, record) in drafts.into_iter().zip(records) {
             if shared.tables.load().active.is_exhausted() {
                 drop(log);

@@ -22,8 +22,6 @@ pub(crate) struct Draft {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Appended {
     pub(crate) extent: Extent,
-    /// Whether a segment was begun for it.
-    pub(crate) rolled: bool,
 }
 
 /// See the module.
@@ -65,6 +63,19 @@ impl Appender {
         self.appended_bytes
     }
 
+    /// Begins a new segment if the last one has no room for so many bytes, or for as many as a
+    /// segment holds. Whether it did.
+    ///
+    /// # Errors
+    /// Those of [`Segments::begin`]: nothing of the log has changed then.
+    pub(crate) fn make_room(&mut self, bytes: u64, sequence: u64) -> Result<bool> {
+        let is_full = self.offset + bytes.min(self.segment_bytes - FIRST_RECORD) > self.segment_bytes;
+        if is_full {
+            self.roll(sequence)?;
+        }
+        Ok(is_full)
+    }
+
     /// Seals a draft with its place and writes it. Its sequence must be set.
     ///
     /// # Errors
@@ -72,16 +83,13 @@ impl Appender {
     pub(crate) fn append(&mut self, draft: &mut Draft) -> Result<Appended> {
         let total = draft.header.total_bytes();
         assert_eq!(total, draft.bytes.len() as u64, "a draft has its whole length");
-        let rolled = self.offset + total > self.segment_bytes;
-        if rolled {
-            self.roll(draft.header.sequence)?;
-        }
+        self.make_room(total, draft.header.sequence)?;
         value::seal_head(&draft.header, self.segment.seed, self.offset, &mut draft.bytes);
         self.file.write_at(&draft.bytes, self.offset).map_err(|e| Error::io("write", self.segment.name(), e))?;
         let location = Location::new(self.segment.id, self.offset);
         self.offset += total;
         self.appended_bytes += total;
-        Ok(Appended { extent: Extent::new(location, total), rolled })
+        Ok(Appended { extent: Extent::new(location, total) })
     }
 
     /// Begins a new segment unless the last one holds nothing.
@@ -90,8 +98,7 @@ impl Appender {
     }
 
     fn roll(&mut self, sequence: u64) -> Result<()> {
-        let next = self.segments.begin(sequence)?;
-        let file = self.segments.writable(&next)?;
+        let (next, file) = self.segments.begin(sequence)?;
         let old = std::mem::replace(&mut self.segment, next);
         let old_file = std::mem::replace(&mut self.file, file);
         if !planted(Fault::RolledSegmentForgotten) {
@@ -142,7 +149,7 @@ mod tests {
             )
             .unwrap(),
         );
-        let first = segments.begin(0).unwrap();
+        let (first, _) = segments.begin(0).unwrap();
         let mut appender = Appender::new(Arc::clone(&segments), first, FIRST_RECORD, 4096).unwrap();
         let listed = |a: &Appender| a.to_sync().0.iter().map(|(s, _)| s.ordinal).collect::<Vec<_>>();
         let put = |appender: &mut Appender| {
