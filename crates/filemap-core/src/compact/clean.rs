@@ -58,6 +58,8 @@ impl Shared {
     ) -> Result<Vec<String>> {
         let writer = self.write_side()?;
         let below = lock(&writer.log).next_sequence;
+        // What could not be emptied before, for puts that came between perhaps, is tried again.
+        lock(&writer.compactor).stuck.clear();
         self.roll_garbage(Goal::Level(0, 0))?;
         // What is put from here on is none of it.
         let tail = self.log_end().0.ordinal;

@@ -201,6 +201,12 @@ impl IndexWriter {
     /// `Io`.
     pub(crate) fn punch_all(&mut self) -> Result<()> {
         self.punch_from(0);
+        // Behind the last page there is what interrupted checkpoints have left.
+        let io = |op, e| Error::io(op, names::INDEX, e);
+        let (end, len) = (self.pages * PAGE_BYTES as u64, self.index.file.len().map_err(|e| io("measure", e))?);
+        if len > end {
+            let _ = self.index.file.punch(end, len - end).map_err(|e| io("punch", e))?;
+        }
         self.index.file.sync().map_err(|e| Error::io("sync", names::INDEX, e))
     }
 
