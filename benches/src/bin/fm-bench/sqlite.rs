@@ -1,4 +1,4 @@
-//! SQLite as a way to deduplicate, for the table of `seen --kind table`; only with the feature `sqlite`.
+//! SQLite as a way to deduplicate, for the table of `seen --kind table`; with the feature `sqlite`, which is on by default.
 
 use std::path::{Path, PathBuf};
 
