@@ -182,7 +182,8 @@ impl Driver {
         self.put_returned(number);
         match (newest, put) {
             (Some(_), Put::Unchanged(_)) | (None, Put::Stored(_)) => Ok(()),
-            _ if !is_certain => Ok(()),
+            // While something is erased nothing may be referred to.
+            _ if !is_certain || now(&self.oracle).erasing().is_some() => Ok(()),
             (newest, put) => Err(Trouble::Wrong(format!("{put:?}, and there was one: {}", newest.is_some()))),
         }
     }
