@@ -16,6 +16,9 @@ use crate::limits::Limits;
 use crate::segments::{FIRST_RECORD, OpenSegment, Segment};
 use crate::sync::lock;
 
+/// What waits is written in any case when it is so many times what is worth a write.
+const FLUSHES: usize = 16;
+
 /// See the module.
 pub(crate) struct KeyAppender {
     log: Arc<KeyLog>,
@@ -88,6 +91,10 @@ impl KeyAppender {
         self.appended_bytes += total;
         let place = (key::address(current.segment.id, offset), current.segment.ordinal);
         self.current = Some(current);
+        if self.buffer.len() >= FLUSHES * self.flush_bytes {
+            // One key may have any number of records.
+            self.flush()?;
+        }
         Ok(place)
     }
 
@@ -119,6 +126,11 @@ impl KeyAppender {
             self.current = Some(next);
         }
         Ok(())
+    }
+
+    /// As [`KeyLog::is_before`].
+    pub(crate) fn is_before(&self, address: u64, other: u64) -> bool {
+        self.log.is_before(address, other)
     }
 
     /// The record at an address, wherever it is by now.
