@@ -156,7 +156,7 @@ fn records_that_cannot_be_kept_are_told_and_the_rest_imported() {
     let exact =
         PageStore::create_with(dir.path().join("s"), std::sync::Arc::new(Exact), Options::new()).expect("a store");
     let report = run(&exact, &file.concat(), &ImportOptions::new());
-    assert_eq!((report.stored, report.unusable), (3, 3), "exact keys take URLs that are none: {report:?}");
+    assert_eq!((report.stored, report.unusable), (4, 2), "exact keys take URLs that are none: {report:?}");
 }
 
 #[test]
