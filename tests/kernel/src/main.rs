@@ -6,11 +6,12 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
+use filemap_kernel::differ::Part;
 use filemap_kernel::disk::Service;
 use filemap_kernel::system::{self, FileSystem};
 use filemap_kernel::visitor::Visit;
 use filemap_kernel::writer::Work;
-use filemap_kernel::{device, disk, full, kill, replay, visitor, writer};
+use filemap_kernel::{device, differ, disk, full, kill, replay, visitor, writer};
 
 /// The exit code of a run that this machine cannot do.
 const SKIPPED: u8 = 77;
@@ -32,6 +33,24 @@ enum Command {
         /// What the run is determined by, but for the moments of the kills.
         #[arg(long, default_value_t = 1)]
         seed: u64,
+    },
+    /// Compares what other processes read, while one works, with a model.
+    Differ {
+        /// Operations of each store.
+        #[arg(long, default_value_t = 30_000)]
+        operations: u64,
+        /// Stores, one after the other.
+        #[arg(long, default_value_t = 1)]
+        rounds: u64,
+        /// Processes that read.
+        #[arg(long, default_value_t = 2)]
+        readers: u64,
+        /// What the work is determined by.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Plant a fault, which should be found: a removal that is not made.
+        #[arg(long)]
+        forget: bool,
     },
     /// Makes disks as a power loss may have left them, and opens the stores on them. Needs root.
     Replay {
@@ -59,6 +78,12 @@ enum Command {
     /// The process that is killed or recorded; started by the others.
     #[command(hide = true)]
     Writer(Work),
+    /// The process that works in a differential run; started by it.
+    #[command(hide = true)]
+    DifferWorker(Part),
+    /// A process that reads in a differential run; started by it.
+    #[command(hide = true)]
+    DifferReader(Part),
     /// The process that is a disk; started by the others.
     #[command(hide = true)]
     Disk(Service),
@@ -102,6 +127,11 @@ fn run(command: Command) -> system::Result<usize> {
     match command {
         Command::Kill { cycles, seed } => run_kill(cycles, seed),
         Command::Replay { fs, states, seed, fault } => run_replay(&fs, states, seed, fault),
+        Command::Differ { operations, rounds, readers, seed, forget } => {
+            run_differ(differ::Run { operations, rounds, readers, seed, forget })
+        }
+        Command::DifferWorker(part) => differ::work(&part).map(|()| 0),
+        Command::DifferReader(part) => differ::read(&part).map(|()| 0),
         Command::Device => device::run(&own_program()?),
         Command::Full { fs } => full::run(&own_program()?, &fs),
         Command::Writer(work) => writer::work(&work).map(|()| 0).map_err(|e| e.to_string()),
@@ -130,6 +160,29 @@ fn run_kill(cycles: u64, seed: u64) -> system::Result<usize> {
         Err(what) => {
             println!("kill: {what}");
             println!("again: filemap-kernel kill --cycles {cycles} --seed {seed}");
+            Ok(1)
+        }
+    }
+}
+
+fn run_differ(run: differ::Run) -> system::Result<usize> {
+    let start = Instant::now();
+    let scratch = system::scratch()?;
+    let differ::Run { operations, rounds, readers, seed, .. } = run;
+    match differ::run(&own_program()?, scratch.path(), run) {
+        Ok(looks) => {
+            let seconds = start.elapsed().as_secs_f64();
+            println!(
+                "differ: {rounds} stores of {operations} operations, {readers} readers, {looks} looks of theirs, seed \
+                 {seed}, {seconds:.0} s, no difference"
+            );
+            Ok(0)
+        }
+        Err(what) => {
+            println!("differ: {what}");
+            println!(
+                "again: filemap-kernel differ --operations {operations} --rounds {rounds} --readers {readers} --seed {seed}"
+            );
             Ok(1)
         }
     }

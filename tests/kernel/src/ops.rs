@@ -12,7 +12,7 @@ use filemap_core::{Durability, Options, Record, Result, Store};
 use crate::random::Random;
 
 /// Keys that are put, changed and removed again and again.
-const NAMED_KEYS: u64 = 300;
+pub const NAMED_KEYS: u64 = 300;
 /// Of them, those that are put again mostly with the same body.
 const STEADY_KEYS: u64 = 16;
 /// Numbers for which a steady key keeps its body.

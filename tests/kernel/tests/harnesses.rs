@@ -41,6 +41,22 @@ fn killed_at_any_moment_a_writer_loses_nothing_that_it_reported() {
 }
 
 #[test]
+fn whatever_other_processes_read_beside_a_writer_is_the_state_of_one_moment() {
+    let words = finds_nothing(&["differ", "--operations", "8000"]).expect("it needs nothing that could be missing");
+    assert!(words.contains("no difference"));
+}
+
+#[test]
+fn a_removal_that_is_forgotten_is_found_by_those_who_read_beside_it() {
+    let (code, words) = run(&["differ", "--operations", "8000", "--forget"]);
+    assert_eq!(code, Some(1), "the fault was not found:\n{words}");
+    assert!(
+        words.contains("has versions") || words.contains("newest version") || words.contains("is listed"),
+        "{words}"
+    );
+}
+
+#[test]
 fn after_a_power_loss_ext4_has_all_that_was_synced() {
     finds_nothing(&["replay", "--fs", "ext4", "--states", "30"]);
 }
