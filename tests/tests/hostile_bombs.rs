@@ -110,7 +110,9 @@ fn lengths_beyond_the_file_are_a_cut_record() {
         for length in ["18446744073709551615", "1152921504606846976", "4294967295", "99999999999999999999999999"] {
             let file = format!("WARC/1.0\r\nWARC-Type: response\r\nContent-Length: {length}\r\n\r\nbody");
             let (records, problems) = items(file.as_bytes());
-            assert_eq!((records, problems > 0), (0, true), "{length}");
+            // What is there of a last record is kept; a length that is none makes it no record.
+            let is_length = length.parse::<u64>().is_ok();
+            assert_eq!((records, problems), (usize::from(is_length), usize::from(!is_length)), "{length}");
         }
         let chunk = b"fffffffffffffff0\r\nabc";
         let (report, _) = imported(&record("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk));
@@ -121,22 +123,24 @@ fn lengths_beyond_the_file_are_a_cut_record() {
 /// A head of a mebibyte has half a million lines of two bytes, which were a hundred bytes each once they were fields.
 #[test]
 fn heads_of_half_a_million_lines_take_little_memory_and_lose_nothing() {
-    let lines = "a\n".repeat((1 << 19) - 100);
-    let message = format!("HTTP/1.1 200 OK\r\n{lines}\r\n");
-    let http = record(&message, b"body").repeat(20);
-    let fields = format!("WARC/1.0\r\nWARC-Type: response\r\n{lines}Content-Length: 0\r\n\r\n\r\n\r\n").repeat(20);
-    // As many as a head may have, of messages that a batch has room for.
-    let most = record(&format!("HTTP/1.1 200 OK\r\n{}\r\n", "a\n".repeat(9_999)), b"body").repeat(600);
-    within(MEMORY_LIMIT_MB, || {
-        let (report, store) = imported(&http);
+    let lines = || "a\n".repeat((1 << 19) - 100);
+    let message = || format!("HTTP/1.1 200 OK\r\n{}\r\n", lines());
+    // Beside the memory of the import the file itself, of 20 MiB.
+    within(MEMORY_LIMIT_MB + 24.0, || {
+        let (report, store) = imported(&record(&message(), b"body").repeat(20));
         assert_eq!((report.records, report.stored, report.already_there), (20, 1, 19));
-        assert_eq!(store.get("http://a/").unwrap().unwrap().body, [message.as_bytes(), b"body"].concat());
+        assert_eq!(store.get("http://a/").unwrap().unwrap().body, [message().as_bytes(), b"body"].concat());
     });
-    within(MEMORY_LIMIT_MB, || {
-        let (report, _) = imported(fields.as_bytes());
+    within(MEMORY_LIMIT_MB + 24.0, || {
+        let fields = format!("WARC/1.0\r\nWARC-Type: response\r\n{}Content-Length: 0\r\n\r\n\r\n\r\n", lines());
+        let (report, _) = imported(fields.repeat(20).as_bytes());
         assert_eq!((report.records, report.damaged), (0, 20));
     });
-    within(MEMORY_LIMIT_MB, || assert_eq!(imported(&most).0.records, 600));
+    within(MEMORY_LIMIT_MB + 24.0, || {
+        // As many as a head may have, of messages that a batch has room for.
+        let most = record(&format!("HTTP/1.1 200 OK\r\n{}\r\n", "a\n".repeat(9_999)), b"body").repeat(600);
+        assert_eq!(imported(&most).0.records, 600);
+    });
 }
 
 /// Without a bound on the work for each candidate this runs for minutes: the dictionary was made ready for each of them.

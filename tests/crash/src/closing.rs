@@ -3,7 +3,7 @@
 
 use std::io::Write;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use filemap_core::{Error, PruneRule, Result, Store, sim};
 use filemap_io::sim::SimDisk;
@@ -64,7 +64,12 @@ impl Driver {
         let between = Between { driver, left: after, key, trouble: None, is_closed: false };
         let between = Arc::new(Mutex::new(between));
         let steps = Arc::clone(&between);
-        let step = move || steps.lock().unwrap_or_else(PoisonError::into_inner).one();
+        // What is done at a step has steps of its own, which are no moments to close anything.
+        let step = move || match steps.try_lock() {
+            Ok(mut between) => between.one(),
+            Err(TryLockError::Poisoned(between)) => between.into_inner().one(),
+            Err(TryLockError::WouldBlock) => {}
+        };
         let key = self.keys[key].clone();
         sim::at_steps(Some(Box::new(step.clone())));
         let result = match long {

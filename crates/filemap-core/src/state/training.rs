@@ -305,7 +305,11 @@ impl Shared {
             job.raw_bytes = (job.raw_bytes as f64 * scale) as u64;
             job.pages = (job.pages as f64 * scale) as u64;
             step();
-            made.extend(self.train_group(writer, &job)?);
+            match self.train_group(writer, &job)? {
+                Some(facts) => made.push(facts),
+                // Samples cannot be read through a handle that was closed meanwhile.
+                None => self.check_open()?,
+            }
         }
         Ok(made)
     }

@@ -71,6 +71,8 @@ pub struct Erased {
     pub left: Vec<String>,
     /// Keys that cannot be looked at because of damage, or that changed too often.
     pub unreadable_keys: u64,
+    /// The first damage that kept a key from being looked at, in words: file and offset.
+    pub first_damage: Option<String>,
 }
 
 impl Erased {
@@ -209,7 +211,10 @@ impl Store {
                 if goes.is_empty() { Ok(()) } else { f(key, goes, stays, done) }
             });
             match looked {
-                Err(e) if e.is_corrupt() => done.unreadable_keys += 1,
+                Err(e) if e.is_corrupt() => {
+                    done.unreadable_keys += 1;
+                    done.first_damage.get_or_insert_with(|| e.to_string());
+                }
                 looked => looked?,
             }
         }

@@ -233,6 +233,9 @@ fn ended(
     if erasing.erased.unreadable_keys > 0 {
         words::complain(format_args!("{} could not be looked at", count(erasing.erased.unreadable_keys, "URL")));
     }
+    if let Some(damage) = &erasing.erased.first_damage {
+        words::complain(format_args!("the first of them: {damage}"));
+    }
     for (file, offset, what) in erasing.proof.iter().flat_map(|proof| &proof.left) {
         words::complain(format_args!("{file}: offset {offset}: {what}"));
     }
