@@ -105,7 +105,10 @@ impl Driver {
             Err(e) => return Err(Trouble::Error(e)),
         }
         let shown = judge::contents(self.store()?, &now(&self.oracle), After::Kill);
-        let shown = shown.map_err(|e| Trouble::Wrong(format!("after {long:?} was closed: {e}")))?;
+        let shown = shown.map_err(|e| match e {
+            Trouble::Wrong(what) => Trouble::Wrong(format!("after {long:?} was closed: {what}")),
+            error => error,
+        })?;
         if long == Long::Prune {
             tell(&self.oracle, |o| o.pruned(begun, &shown));
         }

@@ -68,7 +68,7 @@ impl Store {
         to_bound: bool,
         watch: &mut dyn FnMut(&Compacted) -> ControlFlow<()>,
     ) -> Result<Compacted> {
-        self.upkeep(if to_bound { Goal::Bound } else { Goal::NoGarbage }, watch)
+        self.unless_closed(self.upkeep(if to_bound { Goal::Bound } else { Goal::NoGarbage }, watch))
     }
 
     /// Compresses all pages again that lie in the store when this is called, at a level and with the best dictionaries that there
@@ -81,7 +81,16 @@ impl Store {
         let why = || "must be 1 to 19".to_owned();
         let level = u8::try_from(level).ok().filter(|l| (1..=19).contains(l));
         let level = level.ok_or_else(|| Error::InvalidOption { name: "level", why: why() })?;
-        self.upkeep(Goal::Level(level, i64::MAX), &mut |_| ControlFlow::Continue(()))
+        self.unless_closed(self.upkeep(Goal::Level(level, i64::MAX), &mut |_| ControlFlow::Continue(())))
+    }
+
+    /// What work through a handle came to that may have been closed meanwhile: then another writer may have removed what it
+    /// was about to read, and `Closed` says why.
+    fn unless_closed<T>(&self, done: Result<T>) -> Result<T> {
+        match done {
+            Err(e) => Err(self.shared.check_open().err().unwrap_or(e)),
+            done => done,
+        }
     }
 
     fn upkeep(&self, goal: Goal, watch: &mut dyn FnMut(&Compacted) -> ControlFlow<()>) -> Result<Compacted> {
