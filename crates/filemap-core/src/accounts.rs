@@ -62,6 +62,15 @@ impl Accounts {
         account.live_units += bytes / key::UNIT_BYTES;
     }
 
+    /// All key records that another table has became live.
+    pub(crate) fn add_keys(&mut self, other: &Accounts) {
+        for (id, more) in &other.keys {
+            let account = self.keys.entry(*id).or_default();
+            account.ordinal = more.ordinal;
+            account.live_units += more.live_units;
+        }
+    }
+
     /// A key record is live no more.
     pub(crate) fn debit_key(&mut self, address: u64, bytes: u64) {
         if let Some(account) = self.keys.get_mut(&key::segment_of(address)) {

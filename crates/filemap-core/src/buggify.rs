@@ -49,6 +49,7 @@ pub enum Fault {
     ExpiringReferredTo,
     StalePagesKept,
     FilterNotFilled,
+    LeftoversKept,
 }
 
 #[cfg(feature = "sim")]
@@ -69,7 +70,7 @@ mod on {
         /// where an older version lies in a segment that is not worth compacting and the index is made anew from the value log,
         /// `StaleKeysBelieved` only for a reader that has not followed since a segment of the key log went, `StalePagesKept` only
         /// where a key is put again at the very place where a recovery has dropped it.
-        pub const ALL: [Fault; 39] = [
+        pub const ALL: [Fault; 40] = [
             Fault::LogNotSyncedBeforeCheckpoint,
             Fault::KeysNotSynced,
             Fault::RolledKeysNotSynced,
@@ -109,6 +110,7 @@ mod on {
             Fault::BackupNotSynced,
             Fault::ExpiringReferredTo,
             Fault::FilterNotFilled,
+            Fault::LeftoversKept,
         ];
     }
 

@@ -72,7 +72,7 @@ pub use state::{Admission, KeyFilter, RecompressionEstimate};
 pub use stats::{StatValue, Stats};
 pub use store::{
     BackupOptions, CompactionPlan, Copied, CopyEvent, CopyOptions, Erased, Erasure, ErasureStep, FoundText, GetAhead,
-    Heads, Keys, Listed, Pages, PruneProgress, PruneRule, Pruned, Search, Searched, SegmentInfo, Store, VersionFilter,
-    Writer,
+    Heads, History, Keys, Listed, Pages, PruneProgress, PruneRule, Pruned, Search, Searched, SegmentInfo, Store,
+    VersionFilter, Writer,
 };
 pub use values::read::Reader;

@@ -45,7 +45,11 @@ impl Shared {
             while let Some(item) = scan.next()? {
                 if let Item::Record { offset, bytes } = item {
                     let (record, key) = self.keys.decode(segment, bytes, offset)?;
-                    hashes.extend(self.may_lose(rule, &record, key)?);
+                    let hash = self.may_lose(rule, &record, key)?;
+                    // Of a key that was put often there are many in a row.
+                    if hash != hashes.last().copied() {
+                        hashes.extend(hash);
+                    }
                 }
                 if hashes.len() >= HASHES_PER_OP * self.options.limits.compact_ops {
                     dropped.add(self.drop_from(std::mem::take(&mut hashes), rule)?);
@@ -73,9 +77,10 @@ impl Shared {
     /// The hash of a key that may lose a version, by one of its records. Records that nothing leads to any more may tell of keys
     /// that lose nothing: looking through their chains is all that it costs.
     fn may_lose(&self, rule: Retention, record: &KeyRecord, key: &[u8]) -> Result<Option<u64>> {
-        let is_old = rule.since_ms.is_none_or(|since| record.version.time_ms < since);
+        let is_old = rule.is_old(record.version);
         // A chain's length stands in its head, the newest version, which may well be young.
-        let is_long = rule.since_ms.is_some() || rule.versions.is_none_or(|n| record.chain > n);
+        let is_longer = |n| record.chain > n || record.chain >= self.options.limits.chain_count;
+        let is_long = rule.since_ms.is_some() || rule.versions.is_none_or(is_longer);
         if !(is_old && is_long) {
             return Ok(None);
         }

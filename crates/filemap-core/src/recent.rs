@@ -205,15 +205,20 @@ impl Recent {
     /// All versions of a key above its floor, latest put first.
     pub(crate) fn versions(&self, found: &Found) -> Vec<Entry> {
         let mut versions = Vec::new();
+        self.each_version(found, |entry| versions.push(entry));
+        versions
+    }
+
+    /// As `versions`, one after the other.
+    pub(crate) fn each_version(&self, found: &Found, mut f: impl FnMut(Entry)) {
         let mut at = found.address;
         while at != 0 {
             let entry = self.entry(at);
             if !entry.tombstone && entry.version.sequence > found.floor {
-                versions.push(entry);
+                f(entry);
             }
             at = (self.word(at, 0) >> 32) as u32;
         }
-        versions
     }
 
     /// A mark between entries: those added later have greater addresses.

@@ -4,6 +4,7 @@
 //! - `oracle` knows what was put, removed and synced, and judges what a reopened store shows;
 //! - `world` chooses options, tiny limits and keys;
 //! - `op` has the operations; `drive` performs them on a store and tells the oracle;
+//! - `listing` is a list of keys that is read beside all else;
 //! - `judge` opens an image and compares it with the oracle;
 //! - `mend` repairs a store without its derived files;
 //! - [`hunt`] runs random strings of operations over three generations of crashes;
@@ -17,6 +18,7 @@ mod erase;
 pub mod failing;
 pub mod hunt;
 mod judge;
+mod listing;
 mod mend;
 mod op;
 mod oracle;

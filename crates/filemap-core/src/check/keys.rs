@@ -1,5 +1,7 @@
 //! The key log: each record whole, each chain followed from the head that the index leads to.
 
+use std::collections::HashSet;
+
 use filemap_io::File;
 
 use crate::check::Check;
@@ -86,17 +88,22 @@ impl Check<'_, '_> {
     /// Follows a key's chain from its second record on: each must be whole, of the same key, and lead to a value; and what
     /// versions refer to must be among them.
     fn chain(&mut self, key: &[u8], first: u64, head: &KeyRecord) -> Result<()> {
-        let (mut address, mut chain) = (head.previous, head.chain);
+        let (mut last, mut address, mut chain) = (first, head.previous, head.chain);
+        let most = self.shared.options.limits.chain_count;
         let ordinal = |address| self.shared.keys.position(address).map_or(0, |place| place.ordinal);
         self.found.credit_key(first, ordinal(first), head.total_bytes());
         self.version(head);
-        let mut versions = vec![head.version.sequence];
+        let mut versions = HashSet::from([head.version.sequence]);
         let mut holders = vec![(head.extent.location, head.refers_to)];
         while address != 0 {
             let (name, offset) = (names::keys(segment_of(address)), offset_of(address));
             let record = match self.shared.keys.read(address) {
                 _ if self.has_moved() => return Ok(()),
-                Ok((record, found)) if found == key && record.chain < chain => record,
+                Ok((_, found)) if found == key && !self.shared.keys.is_before(address, last) => {
+                    self.problem(name, offset, "the chain that leads here does not lead back");
+                    return Ok(());
+                }
+                Ok((record, found)) if found == key && (record.chain < chain || chain >= most) => record,
                 Ok((_, found)) if found == key => {
                     self.problem(name, offset, "the chain that leads here does not grow shorter");
                     return Ok(());
@@ -117,12 +124,11 @@ impl Check<'_, '_> {
                 self.problem(names::segment(location.segment), location.offset(), what);
             }
             self.found.credit_key(address, ordinal(address), record.total_bytes());
-            if !versions.contains(&record.version.sequence) {
+            if versions.insert(record.version.sequence) {
                 self.version(&record);
             }
-            versions.push(record.version.sequence);
             holders.push((location, record.refers_to));
-            (address, chain) = (record.previous, record.chain);
+            (last, address, chain) = (address, record.previous, record.chain);
         }
         for (location, holder) in holders {
             if holder != 0 && !versions.contains(&holder) {

@@ -4,18 +4,19 @@
 //! The head of a chain is its newest version; the rest may be in any order, and a version may stand in it twice (readers
 //! drop the second). So a put of an older time is chained behind a restated head, and nothing written is ever changed.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::accounts::Accounts;
 use crate::buggify::{Fault, planted};
-use crate::checkpoint::work::{Op, Task};
+use crate::checkpoint::chain::{Chain, without};
+use crate::checkpoint::work::{Op, Task, moved};
 use crate::error::Result;
 use crate::format::key::KeyRecord;
 use crate::format::leaf::Slot;
 use crate::format::location::Extent;
 use crate::format::value::Kind;
 use crate::keys::KeyAppender;
+use crate::primitive::{AtomicBool, Ordering};
 use crate::recent::{Entry, Found};
 use crate::segments::Segments;
 use crate::state::{Dropped, Retention, Spot, sort_versions};
@@ -28,6 +29,24 @@ pub(super) struct Merge<'a> {
     pub(super) retention: Retention,
     pub(super) dropped: &'a mut Dropped,
     pub(super) replayed_below: u64,
+    /// See [`Limits::chain_count`](crate::limits::Limits::chain_count).
+    pub(super) chain_count: u32,
+    /// Set when the handle is being closed, which waits for this: what a task asks for is left undone then.
+    pub(super) closed: &'a AtomicBool,
+    /// Whether something was.
+    pub(super) is_cut: &'a mut bool,
+}
+
+/// So many key records are read or written in less than a tenth of a millisecond, or so.
+const SOME_RECORDS: usize = 256;
+
+/// Whether a chain may be left as it is when the handle is being closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Duty {
+    /// It is to be merged.
+    Must,
+    /// It may wait.
+    May,
 }
 
 /// A key's place among a leaf's slots.
@@ -36,20 +55,6 @@ struct Existing {
     head: KeyRecord,
     /// Of its key record; 0 when that is damaged, and was made up from the value record.
     address: u64,
-}
-
-/// A chain as far as it can be read.
-#[derive(Default)]
-struct Chain {
-    links: Vec<Link>,
-    /// Where it goes on: a damaged record's address and what its length should be. (0, 0) at its end.
-    behind: (u64, u32),
-}
-
-/// One record of a chain.
-struct Link {
-    address: u64,
-    record: KeyRecord,
 }
 
 impl Merge<'_> {
@@ -75,20 +80,23 @@ impl Merge<'_> {
         sort_versions(&mut new);
         let Some(existing) = existing else {
             let kept = self.retention.kept(new);
-            return self.rewrite(slots, hash, key, None, kept);
+            return self.rewrite(slots, hash, key, (None, Chain::default()), &kept, Duty::Must);
         };
         let floor = if planted(Fault::TombstonesNotMerged) { 0 } else { found.floor };
         let replayed = new.iter().any(|s| s.version.sequence < self.replayed_below);
-        let length = existing.head.chain as usize + new.len();
+        let length = match existing.head.chain {
+            // It may be any more.
+            counted if counted >= self.chain_count => usize::MAX,
+            counted => counted as usize + new.len(),
+        };
         if floor > 0 || existing.address == 0 || replayed || self.retention.may_drop(length) {
-            let mut chain = self.chain(&existing)?;
-            let there: HashSet<u64> = chain.links.iter().map(|l| l.record.version.sequence).collect();
-            let is_news = floor > 0 || new.iter().any(|s| !there.contains(&s.version.sequence));
+            let Some(mut chain) = self.chain(&existing, Duty::Must)? else { return Ok(()) };
+            let is_news = floor > 0 || new.iter().any(|s| !chain.has(s));
             if !is_news && existing.address != 0 {
                 return Ok(());
             }
             if floor == 0 && existing.address != 0 && self.retention.keeps_all() {
-                new.retain(|s| !there.contains(&s.version.sequence));
+                new.retain(|s| !chain.has(s));
                 return self.extend(slots, hash, key, &existing, new);
             }
             if floor > 0 {
@@ -96,11 +104,11 @@ impl Merge<'_> {
                 chain.behind = (0, 0);
             }
             // In this order, so that of two places of one version the index's is kept: its account knows that one.
-            let mut all = chain.spots();
+            let mut all = chain.spots().to_vec();
             all.extend(new);
             all.retain(|s| s.version.sequence > floor);
             let kept = self.retention.kept(all);
-            return self.rewrite(slots, hash, key, Some((&existing, chain)), kept);
+            return self.rewrite(slots, hash, key, (Some(existing.at), chain), &kept, Duty::Must);
         }
         if new.is_empty() { Ok(()) } else { self.extend(slots, hash, key, &existing, new) }
     }
@@ -113,36 +121,49 @@ impl Merge<'_> {
         while slots.get(at).is_some_and(|s| s.hash == hash) {
             let len = slots.len();
             if let Some((existing, key)) = self.at(slots, at)? {
-                let chain = self.chain(&existing)?;
-                let before = chain.spots();
-                let mut all = before.clone();
-                for spot in &mut all {
-                    if let Some(op) = ops.iter().find(|op| op.is_of(spot)) {
-                        spot.extent = op.to;
-                    }
-                }
-                let kept = task.without_erased(task.retention.kept(self.retention.kept(all)));
-                self.drop_all_but(&kept, &before)?;
-                if kept != before || chain.links.iter().any(|l| task.evacuates(l.address)) {
-                    self.rewrite(slots, hash, &key, Some((&existing, chain)), kept)?;
-                }
+                self.restate_key(slots, hash, (&existing, &key), ops, task)?;
             }
             at += usize::from(slots.len() == len);
         }
         Ok(())
     }
 
-    /// Counts the versions of a chain that are not kept.
-    fn drop_all_but(&mut self, kept: &[Spot], before: &[Spot]) -> Result<()> {
-        if kept.len() == before.len() {
-            return Ok(());
+    fn restate_key(
+        &mut self,
+        slots: &mut Vec<Slot>,
+        hash: u64,
+        (existing, key): (&Existing, &[u8]),
+        ops: &[Op],
+        task: &Task,
+    ) -> Result<()> {
+        let Some(chain) = self.chain(existing, Duty::May)? else { return Ok(()) };
+        let mut all = chain.spots().to_vec();
+        for spot in &mut all {
+            spot.extent = moved(ops, spot);
         }
-        for spot in before.iter().filter(|b| !kept.iter().any(|k| k.version == b.version)) {
-            self.dropped.versions += 1;
-            self.dropped.bytes += self.extents(spot)?.iter().map(|e| e.bytes()).sum::<u64>();
+        let kept = task.without_erased(task.retention.kept(self.retention.kept(all)));
+        let dropped = self.dropped_from(chain.spots(), &kept)?;
+        if kept != chain.spots() || chain.records().any(|(address, _)| task.evacuates(address)) {
+            self.rewrite(slots, hash, key, (Some(existing.at), chain), &kept, Duty::May)?;
         }
-        self.dropped.keys += u64::from(kept.is_empty());
+        if !*self.is_cut {
+            self.dropped.add(dropped);
+        }
         Ok(())
+    }
+
+    /// What goes with the versions of a chain that are not kept.
+    fn dropped_from(&self, before: &[Spot], kept: &[Spot]) -> Result<Dropped> {
+        let mut dropped = Dropped::default();
+        if kept.len() == before.len() {
+            return Ok(dropped);
+        }
+        for spot in without(before, kept, |_, _| true) {
+            dropped.versions += 1;
+            dropped.bytes += self.extents(spot)?.iter().map(|e| e.bytes()).sum::<u64>();
+        }
+        dropped.keys += u64::from(kept.is_empty());
+        Ok(dropped)
     }
 
     /// The key whose slot stands at a place.
@@ -192,56 +213,75 @@ impl Merge<'_> {
         }
     }
 
-    /// All records of a chain, from its head on.
-    fn chain(&self, existing: &Existing) -> Result<Chain> {
-        let mut links = vec![Link { address: existing.address, record: existing.head }];
-        loop {
-            let last = &links[links.len() - 1].record;
+    /// All records of a chain. `None` when it may wait, and the handle is being closed.
+    fn chain(&mut self, existing: &Existing, duty: Duty) -> Result<Option<Chain>> {
+        let mut chain = Chain::default();
+        chain.push(existing.address, &existing.head);
+        let (mut address, mut last) = (existing.address, existing.head);
+        for nth in 1.. {
+            if self.stops(nth, duty) {
+                return Ok(None);
+            }
             let behind = (last.previous, last.chain.saturating_sub(1));
             if last.previous == 0 {
-                return Ok(Chain { links, behind: (0, 0) });
+                return Ok(Some(chain.ended((0, 0))));
             }
             match self.keys.read(last.previous) {
-                Ok((record, _)) if record.chain < last.chain => links.push(Link { address: last.previous, record }),
-                Ok(_) => return Ok(Chain { links, behind }),
+                Ok((record, _)) if self.keys.is_before(last.previous, address) => {
+                    chain.push(last.previous, &record);
+                    (address, last) = (last.previous, record);
+                }
+                Ok(_) => return Ok(Some(chain.ended(behind))),
                 // What lies behind a damaged record is lost to readers, who are told; it must not keep the rest from being
                 // merged.
-                Err(e) if e.is_corrupt() => return Ok(Chain { links, behind }),
+                Err(e) if e.is_corrupt() => return Ok(Some(chain.ended(behind))),
                 Err(e) => return Err(e),
             }
         }
+        Ok(None)
     }
 
-    /// Puts a chain of the versions that are kept, newest first, in place of a key's old one, if it had any.
+    /// Whether the rest of a task is to be left undone.
+    pub(super) fn stops_task(&mut self) -> bool {
+        self.stops(0, Duty::May)
+    }
+
+    /// Whether what may wait is to end here, at the nth of many records.
+    fn stops(&mut self, nth: usize, duty: Duty) -> bool {
+        let stops = duty == Duty::May && nth.is_multiple_of(SOME_RECORDS) && self.closed.load(Ordering::Acquire);
+        *self.is_cut |= stops;
+        stops
+    }
+
+    /// Puts a chain of the versions that are kept, newest first, in place of a key's old one and its slot, if it had any.
     fn rewrite(
         &mut self,
         slots: &mut Vec<Slot>,
         hash: u64,
         key: &[u8],
-        old: Option<(&Existing, Chain)>,
-        kept: Vec<Spot>,
+        (at, chain): (Option<usize>, Chain),
+        kept: &[Spot],
+        duty: Duty,
     ) -> Result<()> {
-        let (at, chain) = old.map_or((None, Chain::default()), |(e, chain)| (Some(e.at), chain));
         // What lies behind damage is told to readers, unless it would not be kept.
         let behind = if self.retention.is_satisfied(kept.len()) { (0, 0) } else { chain.behind };
-        let before = chain.spots();
-        for spot in before.iter().filter(|b| !kept.contains(b)) {
+        let Some(address) = self.append(key, behind, kept, Holders::default(), duty)? else { return Ok(()) };
+        for spot in without(chain.spots(), kept, Spot::eq) {
             self.leave(spot)?;
         }
-        for spot in kept.iter().filter(|k| !before.contains(k)) {
+        for spot in without(kept, chain.spots(), Spot::eq) {
             self.enter(spot)?;
         }
-        for link in chain.links.iter().filter(|l| l.address != 0) {
-            self.accounts.debit_key(link.address, link.record.total_bytes());
+        for (address, bytes) in chain.records() {
+            self.accounts.debit_key(address, bytes);
         }
-        let Some(newest) = kept.first().copied() else {
-            if let Some(at) = at {
+        match (kept.first(), at) {
+            (Some(newest), at) => self.set(slots, at, slot(hash, address, newest)),
+            (None, Some(at)) => {
                 slots.remove(at);
             }
-            return Ok(());
-        };
-        let address = self.append(key, behind, kept.iter().rev(), Holders::default())?;
-        self.set(slots, at, Slot { hash, key: address, location: newest.extent.location, size: newest.extent.size() });
+            (None, None) => {}
+        }
         Ok(())
     }
 
@@ -263,11 +303,10 @@ impl Merge<'_> {
             records.push(head);
         }
         sort_versions(&mut records);
-        let newest = records[0];
-        let holders = Holders::of(existing);
-        let address = self.append(key, (existing.address, existing.head.chain), records.iter().rev(), holders)?;
-        let slot = Slot { hash, key: address, location: newest.extent.location, size: newest.extent.size() };
-        self.set(slots, Some(existing.at), slot);
+        let behind = (existing.address, existing.head.chain);
+        if let Some(address) = self.append(key, behind, &records, Holders::of(existing), Duty::Must)? {
+            self.set(slots, Some(existing.at), slot(hash, address, &records[0]));
+        }
         Ok(())
     }
 
@@ -278,17 +317,24 @@ impl Merge<'_> {
         }
     }
 
-    /// Appends key records for versions, oldest first, behind a chain: its address and length. Returns the last one's address.
-    fn append<'s>(
+    /// Appends key records for versions that are given newest first, the oldest first, behind a chain: its address and length.
+    /// Returns the newest one's address; `None` when it may wait, and the handle is being closed: nothing leads to what was
+    /// appended then.
+    fn append(
         &mut self,
         key: &[u8],
         behind: (u64, u32),
-        versions: impl Iterator<Item = &'s Spot>,
+        versions: &[Spot],
         mut holders: Holders,
-    ) -> Result<u64> {
+        duty: Duty,
+    ) -> Result<Option<u64>> {
         let (mut address, mut chain) = behind;
-        for spot in versions {
-            chain += 1;
+        let mut live = Accounts::default();
+        for (nth, spot) in versions.iter().rev().enumerate() {
+            if self.stops(nth, duty) {
+                return Ok(None);
+            }
+            chain = (chain + 1).min(self.chain_count);
             let record = KeyRecord {
                 key_bytes: key.len() as u32,
                 version: spot.version,
@@ -301,10 +347,11 @@ impl Merge<'_> {
             };
             let ordinal;
             (address, ordinal) = self.keys.append(&record, key)?;
-            self.accounts.credit_key(address, ordinal, record.total_bytes());
+            live.credit_key(address, ordinal, record.total_bytes());
             holders.add(spot.version.sequence, address);
         }
-        Ok(address)
+        self.accounts.add_keys(&live);
+        Ok(Some(address))
     }
 
     /// A version became reachable through the index.
@@ -337,13 +384,8 @@ impl Merge<'_> {
     }
 }
 
-impl Chain {
-    /// The versions, newest first, each once.
-    fn spots(&self) -> Vec<Spot> {
-        let mut spots: Vec<Spot> = self.links.iter().map(|l| Spot::from(&l.record)).collect();
-        sort_versions(&mut spots);
-        spots
-    }
+fn slot(hash: u64, address: u64, newest: &Spot) -> Slot {
+    Slot { hash, key: address, location: newest.extent.location, size: newest.extent.size() }
 }
 
 /// Addresses of the versions that hold bodies, as far as they are at hand: those just appended, the former head, and the one

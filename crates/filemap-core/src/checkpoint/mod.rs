@@ -7,6 +7,7 @@
 //! stage's superblock has the new tail; those before it keep the old one, so that after a crash what they entered is merely
 //! early.
 
+mod chain;
 mod merge;
 mod work;
 
@@ -55,7 +56,8 @@ impl Shared {
         self.checkpoint_with(Task::default()).map(|_| ())
     }
 
-    /// As `checkpoint`, and does a task with it; what its retention has dropped. What the task leads to is synced.
+    /// As `checkpoint`, and does a task with it; what its retention has dropped. What the task leads to is synced. When the
+    /// handle is closed meanwhile, what is left of the task is left undone, and the error is `Closed`.
     pub(crate) fn checkpoint_with(&self, mut task: Task) -> Result<Dropped> {
         let writer = self.write_side()?;
         let mut checkpointer = lock(&writer.checkpointer);
@@ -67,7 +69,7 @@ impl Shared {
         // Of more versions than are kept readers are not shown the rest, unless what hides it is dropped at the same time.
         c.retention = own.entering(first, own.versions.is_none() || !task.retention.keeps_all());
         task.retention = task.retention.entering(first, true);
-        (c.dropped, c.told_versions) = (Dropped::default(), 0);
+        (c.dropped, c.told_versions, c.is_cut) = (Dropped::default(), 0, false);
         // Before the table is frozen: a put that comes later must see it.
         let horizon = c.retention.horizon_ms().max(task.retention.horizon_ms());
         let horizon = if task.erased.is_empty() { horizon } else { i64::MAX };
@@ -75,7 +77,8 @@ impl Shared {
         let result = self.checkpoint_locked(c, task);
         self.expiring_ms.store(i64::MIN, Ordering::Release);
         writer.checkpoint_due.store(false, Ordering::Release);
-        result.inspect_err(|e| self.poison(e)).map(|()| c.dropped)
+        result.inspect_err(|e| self.poison(e))?;
+        if c.is_cut { Err(Error::Closed) } else { Ok(c.dropped) }
     }
 
     fn checkpoint_locked(&self, c: &mut Checkpointer, task: Task) -> Result<()> {
@@ -212,6 +215,9 @@ impl Shared {
             retention: c.retention,
             dropped: &mut c.dropped,
             replayed_below: c.replayed_below,
+            chain_count: self.options.limits.chain_count,
+            closed: &self.closed,
+            is_cut: &mut c.is_cut,
         };
         merge.read_ahead(slots, touched.iter().map(|h| kept_bits(*h)));
         for (hash, found) in keys {
@@ -223,7 +229,7 @@ impl Shared {
         let mut last = None;
         for hash in touched.iter().filter(|h| task.touches(**h)) {
             // Keys whose hashes share the bits that slots keep are looked at together.
-            if last != Some(kept_bits(*hash)) {
+            if last != Some(kept_bits(*hash)) && !merge.stops_task() {
                 merge.restate(slots, kept_bits(*hash), task.ops_near(*hash), task)?;
             }
             last = Some(kept_bits(*hash));

@@ -20,7 +20,7 @@ pub(crate) struct Op {
 }
 
 impl Op {
-    pub(crate) fn is_of(&self, spot: &Spot) -> bool {
+    fn is_of(&self, spot: &Spot) -> bool {
         self.sequence == spot.version.sequence && self.from == spot.extent.location
     }
 }
@@ -54,7 +54,7 @@ impl Task {
         if !self.erased.is_empty() {
             let is_erased = |s: &Spot| self.erased.contains(&s.version.sequence);
             let staying = kept.iter().filter(|s| !is_erased(s) && s.refers_to != 0);
-            let holders: Vec<u64> = staying.map(|s| s.refers_to).collect();
+            let holders: HashSet<u64> = staying.map(|s| s.refers_to).collect();
             kept.retain(|s| !is_erased(s) || holders.contains(&s.version.sequence));
         }
         kept
@@ -62,7 +62,7 @@ impl Task {
 
     /// Puts everything in the order of hashes, in which it is asked for.
     pub(crate) fn sort(&mut self) {
-        self.ops.sort_unstable_by_key(|op| op.hash);
+        self.ops.sort_unstable_by_key(|op| (told(op.hash), op.sequence));
         self.chains.sort_unstable();
         self.chains.dedup();
     }
@@ -83,13 +83,26 @@ impl Task {
 
     /// The moves of keys that slots cannot tell from one with this hash.
     pub(crate) fn ops_near(&self, hash: u64) -> &[Op] {
-        let told = |hash: u64| hash >> (64 - MAX_DEPTH);
         let start = self.ops.partition_point(|op| told(op.hash) < told(hash));
         let end = start + self.ops[start..].partition_point(|op| told(op.hash) == told(hash));
         &self.ops[start..end]
     }
 
+    /// Whether an address lies in the segment that is to be emptied.
     pub(crate) fn evacuates(&self, address: u64) -> bool {
         address != 0 && self.evacuated == Some(key::segment_of(address))
     }
+}
+
+/// What slots can tell of a hash.
+fn told(hash: u64) -> u64 {
+    hash >> (64 - MAX_DEPTH)
+}
+
+/// Where a version lies after moves, which are in the order of their sequences.
+pub(crate) fn moved(ops: &[Op], spot: &Spot) -> Extent {
+    let sequence = spot.version.sequence;
+    let first = ops.partition_point(|op| op.sequence < sequence);
+    let mut mine = ops[first..].iter().take_while(|op| op.sequence == sequence);
+    mine.find(|op| op.is_of(spot)).map_or(spot.extent, |op| op.to)
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::buggify::{Fault, planted};
 use crate::checkpoint::{Op, Task};
+use crate::compact::chains::Chains;
 use crate::compact::judge::Verdict;
 use crate::compact::output::Output;
 use crate::error::{Error, Result};
@@ -31,6 +32,7 @@ pub(super) struct Copier<'s> {
     /// record: a get tells its length.
     pub(super) unchanged: Vec<(Location, Location)>,
     retention: Retention,
+    chains: Chains,
     /// Level at which pages are compressed anew, 0 for as they are.
     level: u8,
     most_ops: usize,
@@ -64,6 +66,7 @@ impl<'s> Copier<'s> {
             task: Task::default(),
             unchanged: Vec::new(),
             retention: Retention::of(&shared.options),
+            chains: Chains::default(),
             level,
             // To compress takes a hundred times as long as to copy.
             most_ops: shared.options.limits.compact_ops / if level == 0 { 1 } else { 64 } + 1,
@@ -121,7 +124,7 @@ impl<'s> Copier<'s> {
                 }
             }
             Kind::Page | Kind::Reference | Kind::Chunked => {
-                match self.shared.judge(key, &header, at, self.retention)? {
+                match self.shared.judge(key, &header, at, self.retention, &mut self.chains)? {
                     Verdict::Live if header.kind == Kind::Chunked => {
                         let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
                         // The scan has checked the record; a list that does not add up can be read by nobody.
@@ -134,7 +137,7 @@ impl<'s> Copier<'s> {
                         let hash = self.shared.hash(key);
                         self.task.ops.push(Op { hash, sequence: header.sequence, from: at, to });
                     }
-                    Verdict::Expired => self.task.chains.push(self.shared.hash(key)),
+                    Verdict::Expired => self.expired(key),
                     Verdict::Dead | Verdict::Unknown => {}
                 }
             }
@@ -185,16 +188,28 @@ impl<'s> Copier<'s> {
         others.0 > sequence
     }
 
+    /// A key's chain names a version that is not kept.
+    fn expired(&mut self, key: &[u8]) {
+        let hash = self.shared.hash(key);
+        // Of a key that was put often there are many in a row.
+        if self.task.chains.last() != Some(&hash) {
+            self.task.chains.push(hash);
+        }
+    }
+
     /// A chunk: if a version lists it, that moves.
     fn chunk(&mut self, key: &[u8], at: Location) -> Result<()> {
-        let Some(owners) = self.shared.owners(key, at)? else { return Ok(()) };
-        for (spot, list) in owners {
-            let kept = self.retention.kept(self.shared.all_spots(key, self.shared.hash(key))?);
-            if kept.iter().any(|s| s.version == spot.version) {
-                let (header, bytes) = self.whole(key, &spot)?;
-                self.list(key, spot.extent.location, &header, &bytes, list)?;
+        let known = (&self.victims, &mut self.chains);
+        let Some(owners) = self.shared.owners(key, at, self.retention, known)? else { return Ok(()) };
+        for owner in owners {
+            if owner.is_kept {
+                let (header, bytes) = self.whole(key, &owner.spot)?;
+                let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
+                if let Ok(list) = value::decode_chunks(payload, header.raw_bytes) {
+                    self.list(key, owner.spot.extent.location, &header, &bytes, list)?;
+                }
             } else {
-                self.task.chains.push(self.shared.hash(key));
+                self.expired(key);
             }
         }
         Ok(())

@@ -3,9 +3,12 @@
 //! Nothing that is found out here is promised to hold later: the checkpoint that follows looks again, and leads the index only from
 //! places that it still names.
 
+use std::collections::HashSet;
+
+use crate::compact::chains::{Chains, FEW, Owner};
 use crate::error::Result;
 use crate::format::location::Location;
-use crate::format::value::{ChunkEntry, Header};
+use crate::format::value::Header;
 use crate::state::{Retention, Shared, Spot};
 use crate::values::read::Want;
 
@@ -22,16 +25,23 @@ pub(super) enum Verdict {
     Unknown,
 }
 
-/// A version whose body has several chunks, and its list of them.
-pub(super) type Owner = (Spot, Vec<ChunkEntry>);
-
 impl Shared {
-    /// Judges a page, a reference or a list of chunks at a place.
-    pub(super) fn judge(&self, key: &[u8], header: &Header, at: Location, retention: Retention) -> Result<Verdict> {
+    /// Judges a page, a reference or a list of chunks at a place. What is found out about a key with many versions is noted.
+    pub(super) fn judge(
+        &self,
+        key: &[u8],
+        header: &Header,
+        at: Location,
+        retention: Retention,
+        chains: &mut Chains,
+    ) -> Result<Verdict> {
         let hash = self.hash(key);
         let (recent, floor) = self.recent(key, hash);
         if floor > header.sequence {
             return Ok(Verdict::Dead);
+        }
+        if let Some(verdict) = chains.verdict(hash, key, header.sequence, at) {
+            return Ok(verdict);
         }
         if retention.since_ms.is_none() && recent.is_none() && floor == 0 {
             // The common case needs no key record: the slot leads here.
@@ -47,6 +57,7 @@ impl Shared {
         if recent.is_some() && self.is_before_recent(header.sequence) {
             // A key that was put often has many records here, and many entries in memory, none of which leads to these.
             match self.indexed_chain(key, hash) {
+                Ok(chain) if chain.as_ref().is_some_and(|c| c.len() > FEW) => {}
                 Ok(chain) if !chain.iter().flatten().any(is_it) => return Ok(Verdict::Dead),
                 Ok(_) if retention.keeps_all() => return Ok(Verdict::Live),
                 Ok(_) => {}
@@ -55,9 +66,15 @@ impl Shared {
             }
         }
         let spots = match self.all_spots(key, hash) {
-            Err(e) if e.is_corrupt() => return Ok(Verdict::Unknown),
+            Err(e) if e.is_corrupt() => {
+                chains.note(hash, key, at, None);
+                return Ok(Verdict::Unknown);
+            }
             spots => spots?,
         };
+        if spots.len() > FEW {
+            chains.note(hash, key, at, Some((&spots, &retention.kept(spots.clone()))));
+        }
         if !spots.iter().any(is_it) {
             return Ok(Verdict::Dead);
         }
@@ -72,21 +89,40 @@ impl Shared {
         both.into_iter().flatten().all(|table| sequence < table.least_sequence())
     }
 
-    /// The versions of a key whose bodies have a chunk at a place, with their chunks. `None` when damage keeps from knowing.
-    pub(super) fn owners(&self, key: &[u8], chunk: Location) -> Result<Option<Vec<Owner>>> {
-        let spots = match self.all_spots(key, self.hash(key)) {
-            Err(e) if e.is_corrupt() => return Ok(None),
-            spots => spots?,
+    /// The versions of a key whose bodies have a chunk at a place in one of the victims. `None` when damage keeps from knowing.
+    pub(super) fn owners(
+        &self,
+        key: &[u8],
+        chunk: Location,
+        retention: Retention,
+        (victims, chains): (&HashSet<u16>, &mut Chains),
+    ) -> Result<Option<Vec<Owner>>> {
+        let hash = self.hash(key);
+        if let Some(owners) = chains.owners(hash, key, chunk) {
+            return Ok(owners);
+        }
+        let all = match self.all_owners(key, hash, retention, victims) {
+            Err(e) if e.is_corrupt() => None,
+            all => Some(all?),
         };
+        let is_it = |o: &&Owner| o.chunk == chunk;
+        let owners = all.as_ref().map(|all| all.iter().filter(is_it).copied().collect());
+        chains.note_owners(hash, key, all);
+        Ok(owners)
+    }
+
+    /// All chunks in victims that versions of a key have.
+    fn all_owners(&self, key: &[u8], hash: u64, retention: Retention, victims: &HashSet<u16>) -> Result<Vec<Owner>> {
+        let spots = self.all_spots(key, hash)?;
+        let kept = retention.kept(spots.clone());
         let mut owners = Vec::new();
         for spot in spots.into_iter().filter(|s| s.chunked) {
-            match self.with_spot(key, &spot, Want::Whole, |raw| raw.chunks()) {
-                Ok(list) if list.iter().any(|c| c.location == chunk) => owners.push((spot, list)),
-                Ok(_) => {}
-                Err(e) if e.is_corrupt() => return Ok(None),
-                Err(e) => return Err(e),
-            }
+            self.check_open()?;
+            let is_kept = kept.binary_search_by(|k| spot.version.cmp(&k.version)).is_ok();
+            let list = self.with_spot(key, &spot, Want::Whole, |raw| raw.chunks())?;
+            let here = list.iter().map(|c| c.location).filter(|l| victims.contains(&l.segment));
+            owners.extend(here.map(|chunk| Owner { chunk, spot, is_kept }));
         }
-        Ok(Some(owners))
+        Ok(owners)
     }
 }

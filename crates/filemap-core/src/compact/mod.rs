@@ -4,6 +4,7 @@
 //! Nothing here holds a lock that a put waits for, and nothing that it writes is believed before a superblock names it: a
 //! crash, or an error, leaves output segments that the next writer removes, and the store as it was.
 
+mod chains;
 pub(crate) mod clean;
 mod copy;
 pub(crate) mod index;

@@ -7,7 +7,7 @@
 //! | 8 | 8 | sequence |
 //! | 16 | 8 | time, ms since 1970 |
 //! | 24 | 8 | 40 bits location of the value record, 24 bits its length in units of 64 bytes |
-//! | 32 | 8 | 40 bits address of the previous record of the chain, 0 for none; 24 bits length of the chain, this record included |
+//! | 32 | 8 | 40 bits address of the previous record of the chain, 0 for none; 24 bits length of the chain, this record included; 2^24 - 1 stands for all more |
 //! | 40 | 8 | only in a reference: sequence of the version that holds the body |
 //! | 48 | 8 | only in a reference: address of the key record of that version, 0 when it is not known |
 //! | 40 or 56 | | key; then zeros to a multiple of 16 |
@@ -26,7 +26,7 @@ const FIXED_BYTES: usize = 40;
 const REFERENCE_BYTES: usize = 16;
 /// What `peek` needs at most.
 pub(crate) const PEEK_BYTES: usize = FIXED_BYTES + REFERENCE_BYTES;
-/// The chain length is not counted further than this.
+/// The length of a chain is not counted further than this, which stands for all more.
 pub(crate) const MAX_CHAIN: u32 = (1 << 24) - 1;
 const ADDRESS_MASK: u64 = (1 << 40) - 1;
 const CHUNKED: u32 = 1 << 24;

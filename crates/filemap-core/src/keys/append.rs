@@ -16,6 +16,12 @@ use crate::limits::Limits;
 use crate::segments::{FIRST_RECORD, OpenSegment, Segment};
 use crate::sync::lock;
 
+/// What waits is written in any case when it is so many times what is worth a write.
+const FLUSHES: usize = 16;
+
+/// So many zeros are written at once where a file system makes no holes.
+const ZEROS_BYTES: u64 = 1 << 20;
+
 /// See the module.
 pub(crate) struct KeyAppender {
     log: Arc<KeyLog>,
@@ -47,13 +53,16 @@ impl Current {
 }
 
 impl KeyAppender {
-    /// Goes on after the physical end of the last segment, if that is the one in which the superblock's key tail lies. What
-    /// an interrupted checkpoint has begun after it is left alone.
+    /// Goes on after the physical end of the last segment, if that is the one in which the superblock's key tail lies. Segments
+    /// that an interrupted checkpoint has begun after it are left alone. The records that it has left are erased.
     ///
     /// # Errors
     /// `Io`.
     pub(crate) fn new(log: Arc<KeyLog>, limits: &Limits) -> Result<KeyAppender> {
         let end = log.end();
+        if !planted(Fault::LeftoversKept) {
+            erase_leftovers(&log, end)?;
+        }
         let mut current = None;
         if let Some(segment) = log.segments.all().last().filter(|s| s.ordinal == end.ordinal) {
             let file = log.segments.writable(segment)?;
@@ -88,6 +97,10 @@ impl KeyAppender {
         self.appended_bytes += total;
         let place = (key::address(current.segment.id, offset), current.segment.ordinal);
         self.current = Some(current);
+        if self.buffer.len() >= FLUSHES * self.flush_bytes {
+            // One key may have any number of records.
+            self.flush()?;
+        }
         Ok(place)
     }
 
@@ -120,6 +133,11 @@ impl KeyAppender {
             self.current = Some(next);
         }
         Ok(())
+    }
+
+    /// As [`KeyLog::is_before`].
+    pub(crate) fn is_before(&self, address: u64, other: u64) -> bool {
+        self.log.is_before(address, other)
     }
 
     /// The record at an address, wherever it is by now.
@@ -199,4 +217,28 @@ impl KeyAppender {
     pub(crate) fn appended_bytes(&self) -> u64 {
         self.appended_bytes
     }
+}
+
+/// Erases what an interrupted checkpoint has left after the end of the log, before that moves on. Nothing leads to these records, but a
+/// list could not know: of a key's records that lie before the end of then it takes the last one for the one to which the
+/// index led. Their addresses are not given out again, so nothing is cut off.
+fn erase_leftovers(log: &KeyLog, end: Tail) -> Result<()> {
+    for segment in log.segments.all().iter().filter(|s| s.ordinal >= end.ordinal) {
+        let io = |op| move |e| Error::io(op, segment.name(), e);
+        let from = if segment.ordinal == end.ordinal { end.offset } else { FIRST_RECORD };
+        let file = log.segments.writable(segment)?;
+        let len = file.len().map_err(io("measure"))?;
+        if len <= from {
+            continue;
+        }
+        if !file.punch(from, len - from).map_err(io("write"))? {
+            let zeros = vec![0; ZEROS_BYTES.min(len - from) as usize];
+            for at in (from..len).step_by(zeros.len()) {
+                let n = ZEROS_BYTES.min(len - at) as usize;
+                file.write_at(&zeros[..n], at).map_err(io("write"))?;
+            }
+        }
+        file.sync().map_err(io("sync"))?;
+    }
+    Ok(())
 }

@@ -169,6 +169,17 @@ impl KeyLog {
         Some(Tail { ordinal: segment.ordinal, offset: key::offset_of(address) })
     }
 
+    /// Whether an address lies before another in the order of the log, as each record of a chain does that follows another.
+    pub(crate) fn is_before(&self, address: u64, other: u64) -> bool {
+        if key::segment_of(address) == key::segment_of(other) {
+            return key::offset_of(address) < key::offset_of(other);
+        }
+        match (self.position(address), self.position(other)) {
+            (Some(place), Some(other)) => place < other,
+            _ => false,
+        }
+    }
+
     /// The record at an address, and its key. One read, two for keys over 200 bytes.
     ///
     /// # Errors

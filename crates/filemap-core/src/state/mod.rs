@@ -226,6 +226,8 @@ pub(crate) struct Checkpointer {
     pub(crate) dropped: Dropped,
     /// Of the dropped versions, those that a superblock has told readers of.
     pub(crate) told_versions: u64,
+    /// Whether the running checkpoint has left a part of its task undone, as the handle is being closed.
+    pub(crate) is_cut: bool,
     /// Entries with a lower sequence were replayed: an interrupted checkpoint may have entered them before.
     pub(crate) replayed_below: u64,
 }
@@ -240,7 +242,18 @@ impl Checkpointer {
         replayed_below: u64,
     ) -> Checkpointer {
         let (retention, dropped) = (Retention::default(), Dropped::default());
-        Checkpointer { index, keys, accounts, current, holds: 0, retention, dropped, told_versions: 0, replayed_below }
+        Checkpointer {
+            index,
+            keys,
+            accounts,
+            current,
+            holds: 0,
+            retention,
+            dropped,
+            told_versions: 0,
+            is_cut: false,
+            replayed_below,
+        }
     }
 }
 

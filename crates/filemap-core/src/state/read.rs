@@ -9,7 +9,7 @@ use crate::format::superblock::Tail;
 use crate::format::value::Kind;
 use crate::format::{PAGE_BYTES, names};
 use crate::index::{Candidates, LastLeaf, Lookup};
-use crate::keys::{KeyFile, KeyLog};
+use crate::keys::KeyFile;
 use crate::primitive::Ordering;
 use crate::recent::Entry;
 use crate::record::{Head, Value, Version};
@@ -19,6 +19,9 @@ use crate::values::read::{Body, Raw, Want};
 
 /// What is wrong where a slot leads to a key of another hash.
 const MISLED: &str = "the index leads here for a key of another hash: address.idx is damaged";
+
+/// So many key records are read between two looks at whether the handle was closed.
+const SOME_RECORDS: usize = 256;
 
 /// A version of a key, by what index, key log and recent table say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,11 +170,11 @@ impl Shared {
 
     /// All versions of a key that the index leads to.
     pub(crate) fn indexed_chain(&self, key: &[u8], hash: u64) -> Result<Option<Vec<Spot>>> {
-        self.steady(|| self.indexed_now(key, hash)?.map(|(_, head)| chain(&self.keys, head)).transpose())
+        self.steady(|| self.indexed_now(key, hash)?.map(|head| self.chain(head)).transpose())
     }
 
     /// As [`Shared::indexed`], unless a segment of the key log is removed meanwhile.
-    fn indexed_now(&self, key: &[u8], hash: u64) -> Result<Option<(Slot, KeyRecord)>> {
+    pub(crate) fn indexed_now(&self, key: &[u8], hash: u64) -> Result<Option<(Slot, KeyRecord)>> {
         let mut damage = None;
         for slot in self.candidates(hash)?.iter() {
             let (record, found) = self.keys.read(slot.key)?;
@@ -353,15 +356,45 @@ impl Shared {
     }
 
     fn indexed_holder(&self, key: &[u8], hash: u64, sequence: u64) -> Result<Option<Spot>> {
-        let Some((_, head)) = self.indexed_now(key, hash)? else { return Ok(None) };
+        let Some((slot, head)) = self.indexed_now(key, hash)? else { return Ok(None) };
         if head.refers_to == sequence && head.holder != 0 {
             let (record, found) = self.keys.read(head.holder)?;
             if found == key && record.version.sequence == sequence {
                 return Ok(Some(Spot::from(&record)));
             }
         }
-        let spots = chain(&self.keys, head)?;
+        let spots = self.chain((slot, head))?;
         Ok(spots.into_iter().find(|s| s.version.sequence == sequence))
+    }
+
+    /// Walks a chain of key records from its head. Each lies before the last in the key log, so it ends; `Closed` when the handle
+    /// is closed meanwhile.
+    fn chain(&self, (slot, head): (Slot, KeyRecord)) -> Result<Vec<Spot>> {
+        let (mut address, mut record) = (slot.key, head);
+        let mut spots = vec![Spot::from(&record)];
+        while let Some(earlier) = self.earlier(address, &record)? {
+            if spots.len().is_multiple_of(SOME_RECORDS) {
+                self.check_open()?;
+            }
+            (address, record) = (record.previous, earlier);
+            spots.push(Spot::from(&record));
+        }
+        Ok(spots)
+    }
+
+    /// The record that follows one in its chain; `None` at the end.
+    ///
+    /// # Errors
+    /// `Corrupt` when there is none where the chain leads, or it does not lead back.
+    pub(crate) fn earlier(&self, address: u64, record: &KeyRecord) -> Result<Option<KeyRecord>> {
+        if record.previous == 0 {
+            return Ok(None);
+        }
+        let (earlier, _) = self.keys.read(record.previous)?;
+        match self.keys.is_before(record.previous, address) {
+            true => Ok(Some(earlier)),
+            false => Err(self.keys.corrupt(address, "the chain of a key does not lead back")),
+        }
     }
 
     pub(crate) fn body<'l>(&self, loaded: &'l Loaded) -> Result<&'l Body> {
@@ -395,21 +428,6 @@ fn loaded(raw: &Raw<'_>, spare: &mut Vec<u8>) -> Result<Loaded> {
         raw.keep(&head.meta, body);
     }
     Ok(Loaded { head, body })
-}
-
-/// Walks a chain of key records from its head. Their lengths fall from one to the next, so it ends.
-fn chain(keys: &KeyLog, head: KeyRecord) -> Result<Vec<Spot>> {
-    let mut record = head;
-    let mut spots = vec![Spot::from(&record)];
-    while record.previous != 0 {
-        let (earlier, _) = keys.read(record.previous)?;
-        if earlier.chain >= record.chain {
-            break;
-        }
-        record = earlier;
-        spots.push(Spot::from(&record));
-    }
-    Ok(spots)
 }
 
 /// Newest first, each sequence once: an interrupted checkpoint's key records are written again.

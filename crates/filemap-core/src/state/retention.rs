@@ -1,9 +1,10 @@
 //! Which versions of a key are kept: all, the newest few, those that are young enough.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::options::Options;
-use crate::record::now_ms;
+use crate::record::{Version, now_ms};
 use crate::state::{Spot, sort_versions};
 
 /// Versions that a checkpoint has dropped because nothing kept them.
@@ -31,6 +32,8 @@ pub(crate) struct Retention {
     pub(crate) versions: Option<u32>,
     /// Keeps what is not older than this time, in ms since 1970.
     pub(crate) since_ms: Option<i64>,
+    /// Of what has just that time: keeps what has this sequence or a later one.
+    pub(crate) since_sequence: u64,
     /// Keeps what has this sequence or a later one, where there is another rule.
     pub(crate) settled_below: u64,
 }
@@ -43,7 +46,7 @@ impl Default for Retention {
 
 impl Retention {
     pub(crate) fn new(versions: Option<u32>, since_ms: Option<i64>) -> Retention {
-        Retention { versions, since_ms, settled_below: u64::MAX }
+        Retention { versions, since_ms, since_sequence: 0, settled_below: u64::MAX }
     }
 
     /// What a store's options say, now.
@@ -57,14 +60,21 @@ impl Retention {
         Retention { settled_below: if is_shown { sequence } else { u64::MAX }, ..self }
     }
 
-    /// What keeps what is not older than a time.
-    pub(crate) fn since(since_ms: i64) -> Retention {
-        Retention::new(None, Some(since_ms))
+    /// What keeps what is not older than a version.
+    pub(crate) fn since(version: Version) -> Retention {
+        Retention { since_sequence: version.sequence, ..Retention::new(None, Some(version.time_ms)) }
+    }
+
+    /// Whether a version is older than the rule for age asks for; all are where there is none.
+    pub(crate) fn is_old(&self, version: Version) -> bool {
+        let since = |time_ms| Version { time_ms, sequence: self.since_sequence };
+        self.since_ms.is_none_or(|time_ms| version < since(time_ms))
     }
 
     /// Versions with lower times may go even if they are their keys' newest.
     pub(crate) fn horizon_ms(&self) -> i64 {
-        self.since_ms.filter(|_| self.versions.is_none()).unwrap_or(i64::MIN)
+        let after = |time_ms: i64| time_ms.saturating_add(i64::from(self.since_sequence > 0));
+        self.since_ms.filter(|_| self.versions.is_none()).map_or(i64::MIN, after)
     }
 
     /// Whether no version is ever dropped.
@@ -75,7 +85,7 @@ impl Retention {
     fn keeps(&self, nth: usize, spot: &Spot) -> bool {
         self.keeps_all()
             || self.versions.is_some_and(|n| nth < n as usize)
-            || self.since_ms.is_some_and(|since| spot.version.time_ms >= since)
+            || (self.since_ms.is_some() && !self.is_old(spot.version))
             || spot.version.sequence >= self.settled_below
     }
 
@@ -102,7 +112,7 @@ impl Retention {
             return all;
         }
         let kept: Vec<bool> = all.iter().enumerate().map(|(nth, spot)| self.keeps(nth, spot)).collect();
-        let holders: Vec<u64> =
+        let holders: HashSet<u64> =
             all.iter().zip(&kept).filter(|(s, kept)| **kept && s.refers_to != 0).map(|(s, _)| s.refers_to).collect();
         let mut nth = 0;
         all.retain(|spot| {
@@ -122,7 +132,6 @@ pub(crate) fn before_now_ms(age: Duration) -> i64 {
 mod tests {
     use super::*;
     use crate::format::location::{Extent, Location};
-    use crate::record::Version;
 
     fn spot(time_ms: i64, sequence: u64, refers_to: u64) -> Spot {
         let extent = Extent { location: Location::new(0, 64 * sequence), units: 1 };
@@ -142,8 +151,17 @@ mod tests {
         assert_eq!(sequences(None, Some(3)), [3, 1]);
         assert_eq!(sequences(None, Some(4)), [] as [u64; 0]);
         assert_eq!(sequences(Some(1), Some(2)), [3, 2, 1], "what either rule keeps is kept");
-        let entering = Retention::since(9).entering(3, true).kept(all.clone());
+        let since = |time_ms, sequence| Retention::since(Version { time_ms, sequence });
+        let entering = since(9, 0).entering(3, true).kept(all.clone());
         assert_eq!(entering.iter().map(|s| s.version.sequence).collect::<Vec<_>>(), [3, 1]);
-        assert_eq!(Retention::since(9).entering(3, false).kept(all), []);
+        assert_eq!(since(9, 0).entering(3, false).kept(all.clone()), []);
+        let alike = vec![spot(2, 2, 0), spot(2, 3, 0), spot(2, 4, 2)];
+        let kept = since(2, 4).kept(alike);
+        assert_eq!(
+            kept.iter().map(|s| s.version.sequence).collect::<Vec<_>>(),
+            [4, 2],
+            "of one time the sequence decides"
+        );
+        assert_eq!((since(2, 4).horizon_ms(), since(2, 0).horizon_ms()), (3, 2));
     }
 }

@@ -1,13 +1,13 @@
 //! Copies all versions of all keys into another store: the way to a store without garbage, to other options, and to one store
 //! made of several.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io::Read;
 use std::ops::ControlFlow;
 
 use crate::error::{Error, Result};
 use crate::format::value::Kind;
-use crate::record::{Head, Record};
+use crate::record::Record;
 use crate::segments::FIRST_RECORD;
 use crate::state::Spot;
 use crate::store::{Pages, Store};
@@ -99,6 +99,9 @@ impl Store {
     }
 }
 
+/// Times and digests of versions.
+type There = HashSet<(i64, [u8; 16])>;
+
 struct Copy<'a> {
     from: &'a Store,
     to: &'a Store,
@@ -124,7 +127,7 @@ impl Copy<'_> {
         }
         spots.sort_by_key(|s| s.version.sequence);
         self.sum.keys += u64::from(!spots.is_empty());
-        let there = if self.fresh { Vec::new() } else { self.there(key)? };
+        let there = if self.fresh { There::new() } else { self.there(key)? };
         for spot in &spots {
             let copied = self.from.shared.looking_again(|| self.version(key, spot, &there));
             match copied {
@@ -152,20 +155,30 @@ impl Copy<'_> {
     }
 
     /// What the other store has of a key. What is damaged there is not there: copying it mends the page.
-    fn there(&self, key: &[u8]) -> Result<Vec<Head>> {
+    fn there(&self, key: &[u8]) -> Result<There> {
         match self.to.history(key) {
-            Err(e) if e.is_corrupt() => Ok(Vec::new()),
-            there => there,
+            Err(e) if e.is_corrupt() => Ok(There::new()),
+            there => Ok(there?.into_iter().map(|head| (head.version.time_ms, head.digest)).collect()),
         }
     }
 
     /// One version, wherever it lies by now; gone since, it is not copied.
-    fn version(&self, key: &[u8], spot: &Spot, there: &[Head]) -> Result<Copied> {
+    fn version(&self, key: &[u8], spot: &Spot, there: &There) -> Result<Copied> {
+        match self.version_at(key, spot, there) {
+            Err(e) if e.is_corrupt() => {
+                let from = &self.from.shared;
+                let all = from.all_spots(key, from.hash(key))?;
+                let now = all.into_iter().find(|s| s.version == spot.version);
+                now.map_or(Ok(Copied::default()), |now| self.version_at(key, &now, there))
+            }
+            copied => copied,
+        }
+    }
+
+    fn version_at(&self, key: &[u8], spot: &Spot, there: &There) -> Result<Copied> {
         let from = &self.from.shared;
-        let all = from.all_spots(key, from.hash(key))?;
-        let Some(spot) = all.into_iter().find(|s| s.version == spot.version) else { return Ok(Copied::default()) };
-        let head = from.with_spot(key, &spot, Want::Head, |raw| raw.head())?;
-        if there.iter().any(|t| t.version.time_ms == head.version.time_ms && t.digest == head.digest) {
+        let head = from.with_spot(key, spot, Want::Head, |raw| raw.head())?;
+        if there.contains(&(head.version.time_ms, head.digest)) {
             return Ok(Copied { already_there: 1, ..Copied::default() });
         }
         let stored = Copied { versions: 1, body_bytes: head.body_bytes, ..Copied::default() };
@@ -175,10 +188,10 @@ impl Copy<'_> {
         if may_refer && self.to.put_reference(&record, head.digest, head.body_bytes)?.is_some() {
             return Ok(Copied { unchanged: 1, body_bytes: 0, ..stored });
         }
-        if spot.refers_to == 0 && !spot.chunked && !self.options.recompress && self.take_over(key, &spot)? {
+        if spot.refers_to == 0 && !spot.chunked && !self.options.recompress && self.take_over(key, spot)? {
             return Ok(stored);
         }
-        let loaded = from.load(key, &spot)?;
+        let loaded = from.load(key, spot)?;
         match loaded.body {
             Some(Body::Whole(body)) => {
                 self.to.shared.check_put(key, &head.meta, body.len() as u64)?;

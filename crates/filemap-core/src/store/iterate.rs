@@ -37,9 +37,6 @@ impl Store {
     }
 }
 
-/// Bytes of key log that are looked through for one batch.
-const BATCH_BYTES: u64 = 1 << 20;
-
 /// A table, and what of it was there when the iteration began.
 struct Known {
     table: Arc<Recent>,
@@ -145,7 +142,7 @@ impl Keys {
         let (shared, segment) = (Arc::clone(&self.shared), &key_file.segment);
         let mut scan = shared.keys.scan(segment, &**file, from, self.end)?;
         let mut batch = Vec::new();
-        while scan.offset() < from + BATCH_BYTES {
+        while scan.offset() < from + shared.options.limits.list_bytes {
             let Some(item) = scan.next()? else { break };
             let here = |offset| Tail { ordinal: segment.ordinal, offset };
             let (offset, bytes) = match item {

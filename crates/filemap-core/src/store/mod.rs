@@ -1,5 +1,6 @@
 //! The store: opens and closes it, and holds the parts together. What it does stands in the files beside this one.
 
+mod ages;
 mod assemble;
 mod backup;
 mod compact;
@@ -8,12 +9,14 @@ mod erase;
 #[cfg(test)]
 mod handover;
 mod heads;
+mod history;
 mod iterate;
 mod many;
 #[cfg(all(test, filemap_shuttle))]
 mod models;
 mod pages;
 mod prune;
+mod ranks;
 mod read;
 mod repair;
 mod rules;
@@ -24,6 +27,8 @@ mod stream;
 mod train;
 #[cfg(test)]
 mod trained;
+#[cfg(test)]
+mod versions;
 mod write;
 
 use std::ops::ControlFlow;
@@ -52,6 +57,7 @@ pub use compact::{CompactionPlan, SegmentInfo};
 pub use copy::{Copied, CopyEvent, CopyOptions};
 pub use erase::{Erased, Erasure, ErasureStep, VersionFilter};
 pub use heads::{Heads, Listed};
+pub use history::History;
 pub use iterate::Keys;
 pub use many::GetAhead;
 pub use pages::Pages;

@@ -17,6 +17,7 @@ use crate::record::{Head, Value, Version};
 use crate::segments::{FIRST_RECORD, Segment};
 use crate::state::{Shared, Spot};
 use crate::store::Store;
+use crate::store::ranks::Ranks;
 use crate::values::read::Want;
 
 impl Store {
@@ -72,6 +73,8 @@ pub struct Pages {
     handed_out: Sequences,
     /// Hashes of keys of which a later version was handed out, as the one of then is not kept.
     replaced: HashSet<u64>,
+    /// Of keys with many versions.
+    ranks: Ranks,
     /// Versions that were found and not judged yet, and damage.
     batch: IntoIter<Result<(Vec<u8>, Spot)>>,
 }
@@ -101,6 +104,7 @@ impl Pages {
             current: None,
             handed_out: Sequences::default(),
             replaced: HashSet::new(),
+            ranks: Ranks::default(),
             batch: Vec::new().into_iter(),
             shared,
         }
@@ -201,13 +205,18 @@ impl Pages {
         if sequence >= self.before || self.handed_out.contains(sequence) {
             return Ok(None);
         }
-        let found = self.shared.looking_again(|| {
+        let shared = Arc::clone(&self.shared);
+        let found = shared.looking_again(|| {
             let Some((rank, now)) = self.rank(key, spot)? else { return Ok(None) };
-            match read(rank, &now) {
-                // Removed since it was judged.
-                Err(e) if e.is_corrupt() && self.rank(key, spot)?.is_none() => Ok(None),
-                read => read.map(|read| Some((read, now.version.sequence))),
+            let read = read(rank, &now);
+            if matches!(&read, Err(e) if e.is_corrupt()) {
+                self.ranks.forget(shared.hash(key));
+                if self.rank(key, spot)?.is_none() {
+                    // Removed since it was judged.
+                    return Ok(None);
+                }
             }
+            read.map(|read| Some((read, now.version.sequence)))
         });
         let Some((read, now)) = found? else { return Ok(None) };
         self.handed_out.insert(sequence);
@@ -217,9 +226,17 @@ impl Pages {
 
     /// Which of its key's live versions a found one is, the newest being 0, and where it lies now; `None` when it is not one
     /// to be met.
-    fn rank(&self, key: &[u8], spot: &Spot) -> Result<Option<(usize, Spot)>> {
+    fn rank(&mut self, key: &[u8], spot: &Spot) -> Result<Option<(usize, Spot)>> {
         let hash = self.shared.hash(key);
-        if self.shared.recent(key, hash) == (None, 0) {
+        let (recent, floor) = self.shared.recent(key, hash);
+        if floor > spot.version.sequence {
+            return Ok(None);
+        }
+        let changes = self.shared.segments.changes();
+        if let Some(rank) = self.ranks.get(hash, key, spot.version.sequence, changes) {
+            return Ok(rank.map(|rank| (rank, *spot)));
+        }
+        if (recent, floor) == (None, 0) {
             // The common cases need no read: a slot that leads to this very record is this key's; one that leads elsewhere
             // in the part of the log that counts is newer, if it is the only one with these bits of hash.
             let candidates = self.shared.candidates(hash)?;
@@ -234,7 +251,11 @@ impl Pages {
                 return Ok(None);
             }
         }
-        let spots = self.shared.spots(key)?;
+        let mut spots = self.shared.spots(key)?;
+        if spots.iter().any(|s| s.version.sequence < self.before) {
+            spots.retain(|s| s.version.sequence < self.before);
+            self.ranks.note(hash, key, &spots, self.newest_only, changes);
+        }
         let mut live = spots.iter().filter(|s| s.version.sequence < self.before).enumerate();
         if self.newest_only {
             return Ok(match live.next() {

@@ -1,18 +1,21 @@
 //! Pruning on demand: by number, by age, by size; and what it would drop.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use crate::error::{Error, Result};
+use crate::record::Version;
 use crate::state::{Dropped, Retention, Spot};
 use crate::store::Store;
+use crate::store::ages::{Ages, Step};
 use crate::values::read::Want;
 
 /// What [`Store::prune`] keeps.
 ///
 /// `keep_versions` and `since_ms`: a version goes only if each of those that are given lets it go, so what either keeps is
 /// kept. With `since_ms` alone a key all of whose versions are older goes altogether. `max_live_bytes` comes after that, and
-/// drops the oldest of what is left, whichever keys' they are, until what lives fits. Whatever a kept version refers to for
+/// drops the oldest of what is left, whichever keys' they are, until what lives fits; of one time, those that were put first.
+/// Whatever a kept version refers to for
 /// its body is kept with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PruneRule {
@@ -94,11 +97,12 @@ impl Store {
             if live_bytes <= max_bytes {
                 return Ok(());
             }
-            let survey = self.survey(None, watch)?;
-            let cut_ms = survey.ages.cut_ms(live_bytes - max_bytes);
+            let survey = self.survey(None, Ages::new(), watch)?;
+            let (_, step) = self.cut(survey.ages, None, live_bytes - max_bytes, watch)?;
+            let cut = step.map_or(Version { time_ms: i64::MAX, sequence: u64::MAX }, |step| step.cut());
             let before = *dropped;
             let mut watch = |done, total| watch(PruneProgress { done, total });
-            self.shared.prune(Retention::since(cut_ms), &mut watch, dropped)?;
+            self.shared.prune(Retention::since(cut), &mut watch, dropped)?;
             if *dropped == before {
                 return Ok(());
             }
@@ -113,22 +117,35 @@ impl Store {
     pub fn prune_plan(&self, rule: PruneRule, watch: Watch<'_>) -> Result<Pruned> {
         rule.check()?;
         self.shared.check_open()?;
-        let survey = self.survey(rule.retention(), watch)?;
+        let survey = self.survey(rule.retention(), Ages::new(), watch)?;
         let mut gone = survey.dropped;
         let live_bytes = survey.ages.all().bytes;
         let mut left_bytes = live_bytes;
         if let Some(max_bytes) = rule.max_live_bytes.filter(|max| live_bytes > *max) {
-            let older = survey.ages.before(survey.ages.cut_ms(live_bytes - max_bytes));
-            left_bytes -= older.bytes;
+            let (ages, step) = self.cut(survey.ages, rule.retention(), live_bytes - max_bytes, watch)?;
+            let older = step.map_or(ages.all(), |step| ages.until(&step));
+            left_bytes = left_bytes.saturating_sub(older.bytes);
             gone.add(older);
         }
         let Dropped { keys, versions, bytes } = gone;
         Ok(Pruned { keys, versions, bytes, live_bytes: left_bytes, is_stopped: false })
     }
 
+    /// The step of age up to the end of which so many bytes lie, as narrow as can be, and what was counted for it; `None` if
+    /// there are not so many. Looks at all versions again where one step has many.
+    fn cut(&self, ages: Ages, rule: Option<Retention>, bytes: u64, watch: Watch<'_>) -> Result<(Ages, Option<Step>)> {
+        let mut ages = ages;
+        loop {
+            match ages.step(bytes) {
+                Some(step) if step.is_coarse => ages = self.survey(rule, Ages::within(&step), watch)?.ages,
+                step => return Ok((ages, step)),
+            }
+        }
+    }
+
     /// Looks at all versions of all keys: what a rule would drop, and how old the rest is.
-    fn survey(&self, rule: Option<Retention>, watch: Watch<'_>) -> Result<Survey> {
-        let mut survey = Survey { dropped: Dropped::default(), ages: Ages::new(MOST_STEPS) };
+    fn survey(&self, rule: Option<Retention>, ages: Ages, watch: Watch<'_>) -> Result<Survey> {
+        let mut survey = Survey { dropped: Dropped::default(), ages };
         let total = self.shared.latest.load().index.keys;
         for (done, key) in (0u64..).zip(self.keys()) {
             if done % KEYS_AT_ONCE == 0 && watch(PruneProgress { done, total: total.max(done) }).is_break() {
@@ -148,21 +165,26 @@ impl Store {
 
     fn add(&self, survey: &mut Survey, rule: Retention, key: &[u8], all: Vec<Spot>) -> Result<()> {
         let kept = rule.kept(all.clone());
-        for spot in all.iter().filter(|s| !kept.contains(s)) {
+        let is_kept = |s: &Spot| kept.binary_search_by(|k| s.version.cmp(&k.version)).is_ok();
+        for spot in all.iter().filter(|s| !is_kept(s)) {
             survey.dropped.versions += 1;
             survey.dropped.bytes += self.stored_bytes(key, spot)?;
         }
         survey.dropped.keys += u64::from(kept.is_empty() && !all.is_empty());
-        let mut youngest_ms = i64::MIN;
-        for spot in &kept {
-            // A version is as young as the youngest that refers to it: it goes with that.
-            let users = kept.iter().filter(|s| s.refers_to == spot.version.sequence).map(|s| s.version.time_ms);
-            let age_ms = users.chain([spot.version.time_ms]).max().unwrap_or(i64::MIN);
-            youngest_ms = youngest_ms.max(age_ms);
-            survey.ages.add(age_ms, Dropped { keys: 0, versions: 1, bytes: self.stored_bytes(key, spot)? });
+        // A version is as young as the youngest that refers to it: it goes with that.
+        let mut users: HashMap<u64, Version> = HashMap::new();
+        for spot in kept.iter().filter(|s| s.refers_to != 0) {
+            let youngest = users.entry(spot.refers_to).or_insert(spot.version);
+            *youngest = spot.version.max(*youngest);
         }
-        if !kept.is_empty() {
-            survey.ages.add(youngest_ms, Dropped { keys: 1, versions: 0, bytes: 0 });
+        let mut youngest = None;
+        for spot in &kept {
+            let age = users.get(&spot.version.sequence).map_or(spot.version, |user| spot.version.max(*user));
+            youngest = youngest.max(Some(age));
+            survey.ages.add(age, Dropped { keys: 0, versions: 1, bytes: self.stored_bytes(key, spot)? });
+        }
+        if let Some(youngest) = youngest {
+            survey.ages.add(youngest, Dropped { keys: 1, versions: 0, bytes: 0 });
         }
         Ok(())
     }
@@ -197,92 +219,4 @@ impl PruneRule {
 struct Survey {
     dropped: Dropped,
     ages: Ages,
-}
-
-/// Times are told apart in at most so many steps.
-const MOST_STEPS: usize = 1 << 18;
-
-/// How much lives by its time: in steps of one millisecond, and of twice as many whenever there are too many steps.
-struct Ages {
-    step_ms: i64,
-    most_steps: usize,
-    steps: BTreeMap<i64, Dropped>,
-}
-
-impl Ages {
-    fn new(most_steps: usize) -> Ages {
-        Ages { step_ms: 1, most_steps, steps: BTreeMap::new() }
-    }
-
-    fn add(&mut self, time_ms: i64, what: Dropped) {
-        self.steps.entry(time_ms.div_euclid(self.step_ms)).or_default().add(what);
-        while self.steps.len() > self.most_steps && self.step_ms < i64::MAX / 2 {
-            self.step_ms *= 2;
-            let finer = std::mem::take(&mut self.steps);
-            for (step, what) in finer {
-                self.steps.entry(step.div_euclid(2)).or_default().add(what);
-            }
-        }
-    }
-
-    /// The least time before which so many bytes lie; all times if there are not so many.
-    fn cut_ms(&self, bytes: u64) -> i64 {
-        let mut sum = 0;
-        for (step, what) in &self.steps {
-            sum += what.bytes;
-            if sum >= bytes {
-                return step.saturating_add(1).saturating_mul(self.step_ms);
-            }
-        }
-        i64::MAX
-    }
-
-    /// What lies before a time that `cut_ms` gave.
-    fn before(&self, cut_ms: i64) -> Dropped {
-        let mut sum = Dropped::default();
-        self.steps.iter().filter(|(step, _)| step.saturating_mul(self.step_ms) < cut_ms).for_each(|(_, d)| sum.add(*d));
-        sum
-    }
-
-    fn all(&self) -> Dropped {
-        let mut sum = Dropped::default();
-        self.steps.values().for_each(|d| sum.add(*d));
-        sum
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn bytes(bytes: u64) -> Dropped {
-        Dropped { keys: 0, versions: 1, bytes }
-    }
-
-    #[test]
-    fn a_cut_leaves_no_more_than_is_wanted_and_no_less_than_a_step_before_it() {
-        let mut ages = Ages::new(100);
-        [(-5, 10), (0, 20), (7, 30), (8, 40)].iter().for_each(|&(time, b)| ages.add(time, bytes(b)));
-        let cuts = [(1, -4), (10, -4), (11, 1), (30, 1), (31, 8), (61, 9), (100, 9), (101, i64::MAX)];
-        for (wanted, cut_ms) in cuts {
-            assert_eq!(ages.cut_ms(wanted), cut_ms, "{wanted}");
-        }
-        assert_eq!(ages.before(8), Dropped { keys: 0, versions: 3, bytes: 60 });
-        assert_eq!(ages.all().bytes, 100);
-    }
-
-    #[test]
-    fn too_many_steps_become_longer_ones_and_nothing_is_lost() {
-        let mut ages = Ages::new(10);
-        for time in -1000..1000 {
-            ages.add(time * 977, bytes(1));
-        }
-        ages.add(i64::MIN, bytes(1));
-        ages.add(i64::MAX, bytes(1));
-        assert!(ages.steps.len() <= 10);
-        assert_eq!(ages.all(), Dropped { keys: 0, versions: 2002, bytes: 2002 });
-        let cut_ms = ages.cut_ms(500);
-        assert!(ages.before(cut_ms).bytes >= 500);
-        assert_eq!(ages.cut_ms(3000), i64::MAX);
-    }
 }

@@ -210,6 +210,18 @@ impl PageStore {
         self.variant_history(url, None)
     }
 
+    /// As [`PageStore::history`], one version after the other in bounded memory, however many there are. A damaged version comes
+    /// as an error, and the iteration goes on after it.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::get`].
+    pub fn history_iter(&self, url: impl AsRef<[u8]>) -> Result<Box<dyn Iterator<Item = Result<PageHead>> + '_>> {
+        let key = self.key(url)?;
+        let heads = self.engine().history_iter(&key);
+        Ok(Box::new(heads.map(move |head| self.page_head(&key, head?))))
+    }
+
     /// All versions of a variant, newest first; of none, of the page.
     ///
     /// # Errors

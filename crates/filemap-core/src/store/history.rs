@@ -1,0 +1,281 @@
+//! The versions of a key by pages: however many there are, only a page of them is in memory.
+//!
+//! A chain of key records is nearly always in order, newest first, but not always. So the first page walks the whole chain,
+//! keeping the greatest versions that it meets, and finds out whether it is in order; if it is, the next page goes on where that
+//! one ended. Chains grow at their head: a place in one counts for as long as the head of then is still in the chain.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+use crate::error::Result;
+use crate::format::key::KeyRecord;
+use crate::format::leaf::Slot;
+use crate::record::{Head, Version};
+use crate::state::{Retention, Shared, Spot};
+use crate::store::Store;
+use crate::values::read::Want;
+
+/// Versions of a page of the iterator: some megabytes.
+const PAGE: usize = 1 << 16;
+/// So many key records are read between two looks at whether the handle was closed.
+const SOME_RECORDS: usize = 256;
+
+impl Store {
+    /// The versions of a key, newest first, one after the other: as [`Store::history`], in bounded memory however many there
+    /// are. Reads the key records of all of them before the first one comes, and one key record and one head for each.
+    ///
+    /// What is put meanwhile may or may not be met; what is removed or dropped meanwhile may be missed. A damaged version comes as
+    /// an error, and the iteration goes on after it; after damage in the key log it ends.
+    pub fn history_iter(&self, key: &[u8]) -> History {
+        History::new(Arc::clone(&self.shared), key, None, PAGE)
+    }
+
+    /// At most `limit` versions of a key, newest first, that are older than `before`, if that is given: the last one of a page is
+    /// where the next begins. Each page reads the key records of all versions; [`Store::history_iter`] does so once.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    pub fn history_page(&self, key: &[u8], before: Option<Version>, limit: usize) -> Result<Vec<Head>> {
+        History::new(Arc::clone(&self.shared), key, before, limit.min(PAGE)).take(limit).collect()
+    }
+}
+
+/// Iterates over the versions of a key; see [`Store::history_iter`].
+pub struct History {
+    shared: Arc<Shared>,
+    key: Vec<u8>,
+    hash: u64,
+    /// The last version that was handed out.
+    before: Option<Version>,
+    page: IntoIter<Spot>,
+    most: usize,
+    /// Where the chain goes on, if it is in order.
+    resume: Option<Place>,
+    /// Removals and moves of segments, and the index's epoch, as they were when the page was gathered.
+    as_of: (u64, u64),
+    is_over: bool,
+}
+
+/// A place in a chain.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// The head's address then.
+    head: u64,
+    /// Of a record that is not newer than the last version handed out.
+    at: u64,
+}
+
+/// What a page is made of: the greatest versions that were met, with their key records' addresses (0 in memory).
+struct Greatest {
+    most: usize,
+    before: Option<Version>,
+    floor: u64,
+    heap: BinaryHeap<Reverse<Met>>,
+}
+
+/// A version that was met.
+#[derive(Clone, Copy, Debug)]
+struct Met {
+    spot: Spot,
+    address: u64,
+}
+
+impl Ord for Met {
+    fn cmp(&self, other: &Met) -> std::cmp::Ordering {
+        (self.spot.version, self.address).cmp(&(other.spot.version, other.address))
+    }
+}
+
+impl PartialOrd for Met {
+    fn partial_cmp(&self, other: &Met) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Eq for Met {}
+
+impl PartialEq for Met {
+    fn eq(&self, other: &Met) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Greatest {
+    fn add(&mut self, spot: Spot, address: u64) {
+        let is_wanted = self.before.is_none_or(|before| spot.version < before) && spot.version.sequence > self.floor;
+        let met = Met { spot, address };
+        if !is_wanted || (self.is_full() && self.heap.peek().is_some_and(|least| met <= least.0)) {
+            return;
+        }
+        self.heap.push(Reverse(met));
+        if self.heap.len() > self.most {
+            self.heap.pop();
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.heap.len() >= self.most
+    }
+
+    /// Whether it is full, and nothing below this version is wanted.
+    fn has_no_room_for(&self, version: Version) -> bool {
+        self.is_full() && self.heap.peek().is_some_and(|least| version <= least.0.spot.version)
+    }
+}
+
+impl std::fmt::Debug for History {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("History").field("before", &self.before).finish_non_exhaustive()
+    }
+}
+
+impl History {
+    pub(super) fn new(shared: Arc<Shared>, key: &[u8], before: Option<Version>, most: usize) -> History {
+        shared.follow_if_due();
+        let hash = shared.hash(key);
+        History {
+            shared,
+            key: key.to_vec(),
+            hash,
+            before,
+            page: Vec::new().into_iter(),
+            // A version may be in memory and in the index: one of them at least is another.
+            most: most.max(1) + 1,
+            resume: None,
+            as_of: (0, 0),
+            is_over: false,
+        }
+    }
+
+    /// Gathers the next page.
+    fn gather(&mut self) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        shared.check_open()?;
+        self.as_of = (shared.segments.changes(), shared.index.epoch());
+        let mut greatest = Greatest { most: self.most, before: self.before, floor: 0, heap: BinaryHeap::new() };
+        let tables = shared.tables.load_full();
+        let tables = [Some(&tables.active), tables.frozen.as_ref()];
+        for table in tables.into_iter().flatten() {
+            if let Some(found) = table.find(self.hash, &self.key) {
+                greatest.floor = greatest.floor.max(found.floor);
+                table.each_version(&found, |entry| greatest.add(entry.into(), 0));
+            }
+        }
+        if greatest.floor == 0 {
+            let in_memory = greatest.heap.clone();
+            let (heap, resume) = shared.steady(|| {
+                let mut greatest = Greatest { heap: in_memory.clone(), ..greatest };
+                let resume = self.gather_indexed(&mut greatest)?;
+                Ok((greatest.heap, resume))
+            })?;
+            (greatest.heap, self.resume) = (heap, resume);
+        }
+        let mut met: Vec<Met> = greatest.heap.into_iter().map(|met| met.0).collect();
+        met.sort_unstable_by(|a, b| b.cmp(a));
+        if let (Some(resume), Some(last)) = (&mut self.resume, met.iter().rev().find(|met| met.address != 0)) {
+            resume.at = last.address;
+        }
+        met.dedup_by_key(|met| met.spot.version.sequence);
+        let retention = Retention::of(&shared.options);
+        self.page = self.shown(&retention, met.into_iter().map(|met| met.spot).collect())?.into_iter();
+        Ok(())
+    }
+
+    /// Those that are shown of a page.
+    fn shown(&self, retention: &Retention, mut spots: Vec<Spot>) -> Result<Vec<Spot>> {
+        if retention.versions.is_some() {
+            // There are few more than are shown.
+            let all = self.shared.all_spots(&self.key, self.hash)?;
+            let place = |spot: &Spot| all.partition_point(|s| s.version > spot.version);
+            spots.retain(|spot| retention.shows(place(spot), spot));
+        }
+        Ok(spots)
+    }
+
+    /// Adds what the index leads to; where the next page may go on.
+    fn gather_indexed(&self, greatest: &mut Greatest) -> Result<Option<Place>> {
+        let Some(head) = self.shared.indexed_now(&self.key, self.hash)? else { return Ok(None) };
+        let (mut address, mut record, mut in_order) = (head.0.key, head.1, true);
+        let resumed = self.resume.map_or(Ok(None), |place| self.go_to(head, place))?;
+        if let Some((at, found)) = resumed {
+            (address, record) = (at, found);
+        }
+        for nth in 1usize.. {
+            if nth.is_multiple_of(SOME_RECORDS) {
+                self.shared.check_open()?;
+            }
+            greatest.add(Spot::from(&record), address);
+            if resumed.is_some() && greatest.has_no_room_for(record.version) {
+                // It is in order: what follows is less.
+                break;
+            }
+            let Some(earlier) = self.shared.earlier(address, &record)? else { break };
+            in_order &= earlier.version <= record.version;
+            (address, record) = (record.previous, earlier);
+        }
+        let place = |head: u64| Place { head, at: head };
+        Ok(match resumed {
+            Some(_) => self.resume.map(|place| Place { head: head.0.key, ..place }),
+            None => in_order.then(|| place(head.0.key)),
+        })
+    }
+
+    /// The record at a place of the chain, if that is still a part of it.
+    fn go_to(&self, (slot, head): (Slot, KeyRecord), place: Place) -> Result<Option<(u64, KeyRecord)>> {
+        let (mut address, mut record) = (slot.key, head);
+        while address != place.head {
+            let Some(earlier) = self.shared.earlier(address, &record)? else { return Ok(None) };
+            (address, record) = (record.previous, earlier);
+            if address != place.head && self.shared.keys.is_before(address, place.head) {
+                return Ok(None);
+            }
+        }
+        let (found, _) = self.shared.keys.read(place.at)?;
+        Ok(Some((place.at, found)))
+    }
+
+    /// What is known of the version that comes next; `None` when it is to be looked for again.
+    fn head(&mut self, spot: &Spot) -> Option<Result<Head>> {
+        let read = self.shared.with_spot(&self.key, spot, Want::Head, |raw| raw.head());
+        if !matches!(&read, Err(e) if e.is_corrupt()) {
+            return Some(read);
+        }
+        // It lies elsewhere by now, or is gone, or it is damaged.
+        let now =
+            self.shared.catch_up().map(|begun| (begun, self.shared.segments.changes(), self.shared.index.epoch()));
+        match now {
+            Err(e) => Some(Err(e)),
+            Ok((false, changes, epoch)) if (changes, epoch) == self.as_of => Some(read),
+            Ok(_) => None,
+        }
+    }
+}
+
+impl Iterator for History {
+    type Item = Result<Head>;
+
+    fn next(&mut self) -> Option<Result<Head>> {
+        while !self.is_over {
+            let Some(spot) = self.page.next() else {
+                match self.gather() {
+                    Ok(()) => self.is_over = self.page.len() == 0,
+                    Err(e) => {
+                        self.is_over = true;
+                        return Some(Err(e));
+                    }
+                }
+                continue;
+            };
+            match self.head(&spot) {
+                Some(read) => {
+                    self.before = Some(spot.version);
+                    return Some(read);
+                }
+                None => self.page = Vec::new().into_iter(),
+            }
+        }
+        None
+    }
+}
