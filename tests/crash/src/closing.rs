@@ -64,7 +64,12 @@ impl Driver {
         let between = Between { driver, left: after, key, trouble: None, is_closed: false };
         let between = Arc::new(Mutex::new(between));
         let steps = Arc::clone(&between);
-        let step = move || steps.lock().unwrap_or_else(PoisonError::into_inner).one();
+        let step = move || {
+            // What it does comes by steps itself, where it was not called by one.
+            if let Ok(mut between) = steps.try_lock() {
+                between.one();
+            }
+        };
         let key = self.keys[key].clone();
         sim::at_steps(Some(Box::new(step.clone())));
         let result = match long {
