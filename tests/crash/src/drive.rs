@@ -349,6 +349,9 @@ impl Driver {
         } else {
             run(self)?
         }
+        if !is_busy && !is_complete {
+            return Err(Trouble::Wrong("an erasure left something".into()));
+        }
         let shown = judge::contents(self.store()?, &now(&self.oracle), After::Kill);
         let shown = shown.map_err(|e| within("after an erasure", e))?;
         if is_complete {

@@ -170,9 +170,7 @@ fn judged(
     }
     let mut now = oracle.rebased(&shown);
     if let Some(key) = oracle.erasing() {
-        if !resumed(disk, store, key, oracle, &mut now)? {
-            return Ok(None);
-        }
+        resumed(disk, store, key, oracle, &mut now)?;
         shown.remove(key);
     }
     let (key, body) = (b"http://new.example/", b"after all");
@@ -199,17 +197,15 @@ fn judged(
     Ok(Some(now))
 }
 
-/// Goes on with an erasure that a crash has cut short. Whether that says that nothing is left: then what was known of the key
-/// before must be in no file. It may name files that are to be tried again.
-fn resumed(disk: &SimDisk, store: &Store, key: &[u8], before: &Oracle, now: &mut Oracle) -> Result<bool, String> {
+/// Ends an erasure that a crash has cut short, and looks for what was known of the key before.
+fn resumed(disk: &SimDisk, store: &Store, key: &[u8], before: &Oracle, now: &mut Oracle) -> Result<(), String> {
     let erased = erase::erase(store, key).map_err(|e| format!("an erasure that was cut short: {e}"))?;
     if !erased.is_complete() {
-        return Ok(false);
+        return Err(format!("an erasure that was cut short, done again, left something: {erased:?}"));
     }
     let texts = before.clone().erased(key, before.next(), &Contents::new());
     now.erased(key, now.next(), &Contents::new());
-    let checked = erase::check(disk, store, key, &texts);
-    checked.map(|()| true).map_err(|e| format!("an erasure that was cut short, done again: {e}"))
+    erase::check(disk, store, key, &texts).map_err(|e| format!("an erasure that was cut short, done again: {e}"))
 }
 
 /// Judges what a crash left of a store that was being created: it opens and is empty, or it can be created again.

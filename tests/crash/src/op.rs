@@ -118,11 +118,7 @@ impl Op {
                 41..=42 => (16, Op::random_prune(rng)),
                 43..=44 => (17, Op::Backup { by_reader: rng.bool() }),
                 45 => (18, Op::Train { key }),
-                // On demand only: erasures lose references to what they take after some crashes (docs/ERASING.md).
-                46..=47 if std::env::var_os("FILEMAP_CRASH_ERASES").is_some() => {
-                    (19, Op::Erase { key, is_busy: rng.bool() })
-                }
-                46..=47 => (19, Op::Sync),
+                46..=47 => (19, Op::Erase { key, is_busy: rng.bool() }),
                 48..=49 => (20, Op::CloseInside { long: *choice(rng, &Long::ALL), after: rng.usize(..4), key }),
                 _ => (10, Op::Follow),
             };
