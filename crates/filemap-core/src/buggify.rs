@@ -50,6 +50,9 @@ pub enum Fault {
     StalePagesKept,
     FilterNotFilled,
     GateNotShut,
+    ErasedWhileEntered,
+    RemovalsErasedAtOnce,
+    RetiredDictionariesNamed,
 }
 
 #[cfg(feature = "sim")]
@@ -70,7 +73,7 @@ mod on {
         /// where an older version lies in a segment that is not worth compacting and the index is made anew from the value log,
         /// `StaleKeysBelieved` only for a reader that has not followed since a segment of the key log went, `StalePagesKept` only
         /// where a key is put again at the very place where a recovery has dropped it.
-        pub const ALL: [Fault; 40] = [
+        pub const ALL: [Fault; 43] = [
             Fault::LogNotSyncedBeforeCheckpoint,
             Fault::KeysNotSynced,
             Fault::RolledKeysNotSynced,
@@ -111,6 +114,9 @@ mod on {
             Fault::ExpiringReferredTo,
             Fault::FilterNotFilled,
             Fault::GateNotShut,
+            Fault::ErasedWhileEntered,
+            Fault::RemovalsErasedAtOnce,
+            Fault::RetiredDictionariesNamed,
         ];
     }
 

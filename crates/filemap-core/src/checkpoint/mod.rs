@@ -92,6 +92,9 @@ impl Shared {
         // Of more versions than are kept readers are not shown the rest, unless what hides it is dropped at the same time.
         c.retention = own.entering(first, own.versions.is_none() || !task.retention.keeps_all());
         task.retention = task.retention.entering(first, true);
+        // What this checkpoint enters stays, with what it refers to: until the last stage is durable, a crash has the log replayed
+        // from before it.
+        task.erased.retain(|sequence| *sequence < first || planted(Fault::ErasedWhileEntered));
         (c.dropped, c.told_versions, c.is_cut) = (Dropped::default(), 0, false);
         // Before the table is frozen: a put that comes later must see it.
         let horizon = c.retention.horizon_ms().max(task.retention.horizon_ms());

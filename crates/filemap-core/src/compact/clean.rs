@@ -11,6 +11,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::buggify::{Fault, planted};
 use crate::compact::Goal;
 use crate::compact::keys;
 use crate::compact::plan::{Candidate, Plan};
@@ -23,8 +24,34 @@ use crate::segments::{FIRST_RECORD, Segment};
 use crate::state::{Cleaning, Compactor, KeyFilter, Shared, WriteSide};
 use crate::sync::lock;
 
-/// The log is looked through so often at most: what is put meanwhile by others makes new garbage.
+/// A log is looked through so often at most with nothing gained: damage may keep a segment, and what others put meanwhile makes new
+/// garbage.
 const ROUNDS: u32 = 6;
+
+/// Counts the rounds that have gained nothing.
+struct Gain {
+    live: u64,
+    idle: u32,
+}
+
+impl Gain {
+    fn new() -> Gain {
+        Gain { live: u64::MAX, idle: 0 }
+    }
+
+    /// Whether to go on, when so much lives in what is still to be emptied. A run that ends before a segment does has gained
+    /// something, too.
+    fn goes_on(&mut self, live: u64) -> bool {
+        self.idle = if live < self.live { 0 } else { self.idle + 1 };
+        self.live = live;
+        self.idle < ROUNDS
+    }
+
+    /// Files are gone.
+    fn removed(&mut self) {
+        self.live = u64::MAX;
+    }
+}
 
 /// Ends the cleaning of a handle, however it ends.
 struct Ended<'a>(&'a WriteSide);
@@ -64,7 +91,9 @@ impl Shared {
         // What is put from here on is none of it.
         let tail = self.log_end().0.ordinal;
         let _ended = Ended(writer);
-        for removals in [None, Some((Arc::clone(is_erased), below))] {
+        let removals = Some((Arc::clone(is_erased), below));
+        let first = removals.clone().filter(|_| planted(Fault::RemovalsErasedAtOnce));
+        for removals in [first, removals] {
             let last = self.segments.all().last().map_or(0, |s| s.ordinal);
             let cleaning = Arc::new(Cleaning { retired: retired.clone(), removals });
             let left = self.clean_with(writer, &cleaning, Limit { last, tail }, done, watch)?;
@@ -84,8 +113,7 @@ impl Shared {
         done: &mut Compacted,
         watch: Watch<'_>,
     ) -> Result<Vec<String>> {
-        let mut clean = BTreeSet::new();
-        let mut idle = 0;
+        let (mut clean, mut gain) = (BTreeSet::new(), Gain::new());
         loop {
             let turn = self.compacts_alone(writer)?;
             let mut compactor = turn.known();
@@ -101,7 +129,8 @@ impl Shared {
                     plan.victims.push(candidate.id);
                 }
             }
-            if plan.victims.is_empty() || idle >= ROUNDS {
+            let goes_on = gain.goes_on(tainted.iter().map(|c| c.live_bytes).sum());
+            if plan.victims.is_empty() || !goes_on {
                 let name = |c: &Candidate| self.segments.get(c.id).ok().map(|s| s.name());
                 let mut left: Vec<String> = tainted.iter().filter_map(name).collect();
                 left.extend(compactor.emptied.iter().map(|s| s.name()));
@@ -110,7 +139,9 @@ impl Shared {
             let run = self.run(writer, &mut compactor, &plan, Goal::Level(level, 0), false, watch);
             turn.learn(compactor);
             let run = run?;
-            idle = if run.removed_segments > 0 { 0 } else { idle + 1 };
+            if run.removed_segments > 0 {
+                gain.removed();
+            }
             done.add(&run);
         }
     }
@@ -165,17 +196,47 @@ impl Shared {
     /// As of a checkpoint.
     pub(crate) fn clean_keys(&self) -> Result<Vec<String>> {
         let writer = self.write_side()?;
-        let (until, mut rounds) = (self.keys.end().ordinal, 0);
+        let (until, mut gain) = (self.keys.end().ordinal, Gain::new());
         loop {
             let tainted: Vec<(u64, String)> = keys::tainted(self, until)?;
-            if tainted.is_empty() || rounds >= ROUNDS {
+            let accounts = self.accounts.load_full();
+            let goes_on = gain.goes_on(tainted.iter().map(|(ordinal, _)| accounts.live_key_bytes(*ordinal)).sum());
+            if tainted.is_empty() || !goes_on {
                 return Ok(tainted.into_iter().map(|(_, name)| name).collect());
             }
             for (ordinal, _) in &tainted {
                 self.check_open()?;
                 keys::empty_one(self, writer, *ordinal)?;
             }
-            rounds += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use super::*;
+    use crate::{Erasure, Options, Record, Store};
+
+    #[test]
+    fn a_segment_with_more_than_a_run_moves_is_emptied_in_many() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut options = Options::new().free_space_floor(0).space_bound(None);
+        // A run moves one version, a checkpoint the chain of one key.
+        (options.limits.compact_ops, options.limits.key_round) = (0, 1);
+        let store = Store::create(temp.path().join("a"), options).unwrap();
+        for i in 0..40u8 {
+            store.put(&Record::new(&[i], &[i; 100])).unwrap();
+        }
+        let what = Erasure {
+            keys: Arc::new(|key| key == [7]),
+            versions: Arc::new(|_, _| true),
+            groups: Arc::new(|_| true),
+        };
+        let erased = store.erase(&what, &mut |_| ControlFlow::Continue(())).unwrap();
+        assert!(erased.is_complete() && erased.versions == 1, "{erased:?}");
+        assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
+        assert_eq!(store.keys().map(Result::unwrap).count(), 39);
     }
 }

@@ -164,7 +164,8 @@ impl<'s> Copier<'s> {
 
     /// Whether a record names a dictionary that is to go.
     fn must_repack(&self, header: &Header) -> bool {
-        self.cleaning.as_ref().is_some_and(|c| c.retired.contains(&header.dictionary))
+        let is_retired = self.cleaning.as_ref().is_some_and(|c| c.retired.contains(&header.dictionary));
+        is_retired && !planted(Fault::RetiredDictionariesNamed)
     }
 
     /// A record compressed anew. `None` for what cannot be expanded, for want of its dictionary perhaps: it moves as it is.

@@ -115,13 +115,15 @@ impl KeyAppender {
         Ok(Current { segment, file, offset: FIRST_RECORD })
     }
 
-    /// Closes the segment with a number, if it is the one that is appended to: its records are to be moved out of it.
+    /// Begins another segment if the log ends in the one with a number: its records are to be moved out of it.
     ///
     /// # Errors
     /// As [`KeyAppender::append`].
     pub(crate) fn leave(&mut self, segment: u16) -> Result<()> {
-        if let Some(left) = self.current.take_if(|c| c.segment.id == segment) {
-            let next = self.roll(Some(left))?;
+        let left = self.current.take_if(|c| c.segment.id == segment);
+        // Where an interrupted checkpoint had begun another one, nothing is appended to so far.
+        if left.is_some() || (self.current.is_none() && self.log.end().ordinal as u16 == segment) {
+            let next = self.roll(left)?;
             self.written = Some(next.end());
             self.current = Some(next);
         }

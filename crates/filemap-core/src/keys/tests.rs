@@ -104,6 +104,24 @@ fn what_follows_the_tail_is_appended_after_and_a_segment_begun_there_is_left() {
 }
 
 #[test]
+fn a_segment_that_the_log_ends_in_is_left_though_another_was_begun_after_it() {
+    let (temp, log) = fresh();
+    let tail = log.end();
+    let mut appender = KeyAppender::new(Arc::clone(&log), &limits()).unwrap();
+    (0..4).for_each(|i| assert_eq!(appender.append(&record(&key(i), i), &key(i)).unwrap().1, i / 3));
+    appender.flush().unwrap();
+    drop(appender);
+    // No superblock tells of it.
+    let log = open(temp.path(), Access::Write, tail);
+    let mut appender = KeyAppender::new(Arc::clone(&log), &limits()).unwrap();
+    appender.leave(0).unwrap();
+    appender.publish();
+    assert_eq!(log.end(), Tail { ordinal: 2, offset: FIRST_RECORD });
+    log.remove_dead(log.end(), |_| 0).unwrap();
+    assert!((0..2).all(|id| !temp.path().join(names::keys(id)).exists()), "nothing is left of what was written");
+}
+
+#[test]
 fn a_dead_segment_goes_and_its_number_comes_again_with_another_seed() {
     let (temp, log) = fresh();
     let mut appender = KeyAppender::new(Arc::clone(&log), &limits()).unwrap();

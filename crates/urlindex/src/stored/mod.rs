@@ -162,8 +162,9 @@ impl StoredSet {
     /// `canonicalizer` does it: it gets its sidecar and its note.
     ///
     /// # Errors
-    /// As [`Md5Bitmap::adopt`]; [`Error::Unsupported`] if it begins as a set of another kind; [`Error::InvalidOption`] if it has a note of another
-    /// rule, or no program could find the rule again by its name. Nothing was changed then.
+    /// [`Error::NotASet`] if its length is no power of two between 8 KiB and 8 GiB; [`Error::Io`], with
+    /// [`std::io::ErrorKind::AlreadyExists`] if it has a sidecar; [`Error::Locked`]; [`Error::Unsupported`] if it begins as a set of another
+    /// kind; [`Error::InvalidOption`] if it has a note of another rule, or no program could find the rule again by its name. Nothing was changed then.
     pub fn adopt(path: &Path, canonicalizer: &dyn Canonicalizer) -> Result<StoredSet> {
         StoredSet::take_up(path, canonicalizer, |dir, name| Ok(AnySet::Md5Bitmap(Md5Bitmap::adopt(dir, name)?)))
     }
@@ -171,7 +172,7 @@ impl StoredSet {
     /// As [`StoredSet::adopt`], of a file of bits that another program made with some functions of old.
     ///
     /// # Errors
-    /// As [`HashBitmap::adopt`], and [`StoredSet::adopt`].
+    /// As [`StoredSet::adopt`], and [`Error::InvalidOption`] if its length does not fit the functions or the slots.
     pub fn adopt_hashed(
         path: &Path,
         hashes: &[SlotHash],
@@ -346,7 +347,7 @@ impl StoredSet {
         Err(Error::Unsupported { file: self.name.clone(), op: "forget a URL", why })
     }
 
-    /// Syncs, and closes the set so that damage to it is found when it is opened again ([`Md5Bitmap::close`]).
+    /// Syncs, and closes the set so that damage to it is found when it is opened again.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Poisoned`].
