@@ -229,11 +229,8 @@ mod tests {
         for i in 0..40u8 {
             store.put(&Record::new(&[i], &[i; 100])).unwrap();
         }
-        let what = Erasure {
-            keys: Arc::new(|key| key == [7]),
-            versions: Arc::new(|_, _| true),
-            groups: Arc::new(|_| true),
-        };
+        let what =
+            Erasure { keys: Arc::new(|key| key == [7]), versions: Arc::new(|_, _| true), groups: Arc::new(|_| true) };
         let erased = store.erase(&what, &mut |_| ControlFlow::Continue(())).unwrap();
         assert!(erased.is_complete() && erased.versions == 1, "{erased:?}");
         assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
