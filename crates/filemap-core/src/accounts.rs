@@ -4,15 +4,23 @@
 //! version's in some chain, and the key records of those chains. Removals are counted by themselves: they are neither, and must stay for
 //! as long as an earlier version of their key may lie in any segment. All else below the checkpoint's tail is dead.
 //! So all numbers can be computed again from the index and the logs, which `verify` does.
+//!
+//! The table is also the list of files: every segment of the value log up to the checkpoint's tail and every one that
+//! compaction has written stands in it, live or dead, with its length once nothing is appended any more. One that it has and
+//! the directory has not is lost, unless it was marked as leaving: a superblock has that mark before the file goes.
 
 use std::collections::BTreeMap;
 
 use crate::format::location::Extent;
 use crate::format::{Flaw, key};
 
-/// Words of an entry: {8 bits family, 56 bits ordinal}, live units, units of removals.
-const WORDS: usize = 3;
+/// Words of an entry: {8 bits family, 56 bits ordinal}, live units, units of removals, {8 bits flags, 56 bits length in units}.
+const WORDS: usize = 4;
 const FAMILY_SHIFT: u32 = 56;
+const FLAGS_SHIFT: u32 = 56;
+const OUTPUT: u64 = 1;
+const LEAVING: u64 = 2;
+const LOST: u64 = 4;
 const VALUES: u64 = 1;
 const KEYS: u64 = 2;
 
@@ -24,6 +32,39 @@ pub(crate) struct Account {
     pub(crate) live_units: u64,
     /// Removals, in the same units.
     pub(crate) tombstone_units: u64,
+    /// Length of a value segment to which nothing is appended any more, in the same units; 0 when that is not known.
+    pub(crate) end_units: u64,
+    /// Whether compaction has written it.
+    pub(crate) is_output: bool,
+    /// Whether its file may go: compaction has emptied it.
+    pub(crate) is_leaving: bool,
+    /// Whether it is gone, or cut short, and a caller has accepted that.
+    pub(crate) is_lost: bool,
+}
+
+impl Account {
+    fn encode(&self, family: u64) -> [u64; WORDS] {
+        let flag = |is: bool, flag: u64| if is { flag } else { 0 };
+        let flags = flag(self.is_output, OUTPUT) | flag(self.is_leaving, LEAVING) | flag(self.is_lost, LOST);
+        let (live, removals) = (self.live_units, self.tombstone_units);
+        [family << FAMILY_SHIFT | self.ordinal, live, removals, flags << FLAGS_SHIFT | self.end_units]
+    }
+
+    fn decode(words: &[u64]) -> Result<Account, Flaw> {
+        let (flags, end_units) = (words[3] >> FLAGS_SHIFT, words[3] & ((1 << FLAGS_SHIFT) - 1));
+        if words[1].max(words[2]).max(end_units) > u64::from(u32::MAX) || flags > OUTPUT + LEAVING + LOST {
+            return Err("segment table has an account that no segment can have");
+        }
+        Ok(Account {
+            ordinal: words[0] & ((1 << FAMILY_SHIFT) - 1),
+            live_units: words[1],
+            tombstone_units: words[2],
+            end_units,
+            is_output: flags & OUTPUT != 0,
+            is_leaving: flags & LEAVING != 0,
+            is_lost: flags & LOST != 0,
+        })
+    }
 }
 
 /// The accounts of all segments, by their numbers.
@@ -78,6 +119,26 @@ impl Accounts {
         }
     }
 
+    /// Enters a segment in the list of files, with its length once that is known.
+    pub(crate) fn name(&mut self, id: u16, ordinal: u64, is_output: bool, end_units: Option<u64>) {
+        let account = self.values.entry(id).or_default();
+        (account.ordinal, account.is_output) = (ordinal, is_output);
+        if account.end_units == 0 {
+            account.end_units = end_units.unwrap_or(0);
+        }
+    }
+
+    /// Whether the length of the segment of a number is known.
+    pub(crate) fn has_end(&self, id: u16) -> bool {
+        self.values.get(&id).is_some_and(|a| a.end_units != 0)
+    }
+
+    /// Marks those of some segments in which nothing lives: their files may go once a superblock has the mark.
+    pub(crate) fn let_go(&mut self, ordinals: &[u64]) {
+        let empty = self.values.values_mut().filter(|a| a.live_units == 0 && ordinals.contains(&a.ordinal));
+        empty.for_each(|a| a.is_leaving = true);
+    }
+
     /// Drops segments of the key log of which nothing is live: they go.
     pub(crate) fn forget_dead_keys(&mut self) {
         self.keys.retain(|_, account| account.live_units > 0);
@@ -98,7 +159,7 @@ impl Accounts {
     pub(crate) fn encode(&self) -> Vec<u64> {
         let families = [(VALUES, &self.values), (KEYS, &self.keys)];
         let entries = families.into_iter().flat_map(|(family, accounts)| accounts.values().map(move |a| (family, a)));
-        entries.flat_map(|(family, a)| [family << FAMILY_SHIFT | a.ordinal, a.live_units, a.tombstone_units]).collect()
+        entries.flat_map(|(family, a)| a.encode(family)).collect()
     }
 
     /// The table of words that were read.
@@ -108,17 +169,13 @@ impl Accounts {
             return Err("segment table has part of an entry");
         }
         for entry in words.chunks_exact(WORDS) {
-            let ordinal = entry[0] & ((1 << FAMILY_SHIFT) - 1);
-            let account = Account { ordinal, live_units: entry[1], tombstone_units: entry[2] };
-            if entry[1] > u64::from(u32::MAX) || entry[2] > u64::from(u32::MAX) {
-                return Err("segment table has an account that no segment can have");
-            }
+            let account = Account::decode(entry)?;
             let family = match entry[0] >> FAMILY_SHIFT {
                 VALUES => &mut accounts.values,
                 KEYS => &mut accounts.keys,
                 _ => return Err("segment table has an entry of no known family"),
             };
-            if family.insert(ordinal as u16, account).is_some() {
+            if family.insert(account.ordinal as u16, account).is_some() {
                 return Err("segment table has two entries of one number");
             }
         }
@@ -140,8 +197,13 @@ mod tests {
         accounts.debit(extent);
         accounts.add_tombstones(9, 9, 2);
         accounts.credit_key(1 << 25, 65_538, 32);
+        accounts.name(9, 9, true, Some(50));
+        accounts.name(9, 9, true, Some(60));
+        accounts.let_go(&[9, 65_539]);
         let words = accounts.encode();
-        assert_eq!(words.len(), 9);
+        assert_eq!(words.len(), 12);
+        let nine = accounts.values[&9];
+        assert_eq!((nine.end_units, nine.is_output, nine.is_leaving, nine.is_lost), (50, true, true, false));
         assert!(accounts.names(3, 65_539) && !accounts.names(3, 3));
         assert_eq!((accounts.live_key_bytes(65_538), accounts.live_key_bytes(2)), (32, 0));
         let back = Accounts::decode(&words).unwrap();
@@ -149,9 +211,10 @@ mod tests {
         accounts.debit_key(1 << 25, 32);
         accounts.forget_dead_keys();
         assert!(accounts.keys.is_empty() && accounts.values.len() == 2);
-        assert!(Accounts::decode(&words[..8]).is_err());
+        assert!(Accounts::decode(&words[..7]).is_err());
         assert!(Accounts::decode(&[words.clone(), words].concat()).is_err());
-        assert!(Accounts::decode(&[9 << FAMILY_SHIFT, 0, 0]).is_err());
-        assert!(Accounts::decode(&[VALUES << FAMILY_SHIFT, 1 << 32, 0]).is_err());
+        assert!(Accounts::decode(&[9 << FAMILY_SHIFT, 0, 0, 0]).is_err());
+        assert!(Accounts::decode(&[VALUES << FAMILY_SHIFT, 1 << 32, 0, 0]).is_err());
+        assert!(Accounts::decode(&[VALUES << FAMILY_SHIFT, 0, 0, 8 << FLAGS_SHIFT]).is_err());
     }
 }

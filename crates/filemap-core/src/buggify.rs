@@ -53,6 +53,10 @@ pub enum Fault {
     ErasedWhileEntered,
     RemovalsErasedAtOnce,
     RetiredDictionariesNamed,
+    SegmentsNamedEarly,
+    BegunSegmentsNotSynced,
+    SparesRemovedEarly,
+    EmptiedNotMarked,
 }
 
 #[cfg(feature = "sim")]
@@ -73,7 +77,7 @@ mod on {
         /// where an older version lies in a segment that is not worth compacting and the index is made anew from the value log,
         /// `StaleKeysBelieved` only for a reader that has not followed since a segment of the key log went, `StalePagesKept` only
         /// where a key is put again at the very place where a recovery has dropped it.
-        pub const ALL: [Fault; 43] = [
+        pub const ALL: [Fault; 47] = [
             Fault::LogNotSyncedBeforeCheckpoint,
             Fault::KeysNotSynced,
             Fault::RolledKeysNotSynced,
@@ -117,6 +121,10 @@ mod on {
             Fault::ErasedWhileEntered,
             Fault::RemovalsErasedAtOnce,
             Fault::RetiredDictionariesNamed,
+            Fault::SegmentsNamedEarly,
+            Fault::BegunSegmentsNotSynced,
+            Fault::SparesRemovedEarly,
+            Fault::EmptiedNotMarked,
         ];
     }
 

@@ -85,6 +85,11 @@ impl Gate {
         *lock(&self.held) = None;
     }
 
+    /// What tells the lock file from others; `None` once the lock is given up.
+    pub(crate) fn identity(&self) -> Option<(u64, u64)> {
+        lock(&self.held).as_ref().and_then(|held| held.identity())
+    }
+
     /// Whether it was shut.
     pub(crate) fn is_shut(&self) -> bool {
         self.word.load(Ordering::SeqCst) & SHUT != 0
@@ -165,6 +170,10 @@ struct GatedFile {
 }
 
 impl File for GatedFile {
+    fn identity(&self) -> Option<(u64, u64)> {
+        self.file.identity()
+    }
+
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.file.read_at(buf, offset)
     }

@@ -68,6 +68,7 @@ pub use format::rules::{Rule, RuleState};
 pub use inspect::{Inspected, inspect};
 pub use options::{Canonicalizer, Dictionaries, Durability, Options};
 pub use record::{Head, MAX_KEY_BYTES, MAX_META_BYTES, MAX_VALUE_BYTES, Place, Put, Record, Value, Version};
+pub use recover::Absent;
 pub use repair::{Ignored, Loss, RepairProgress, RepairReport, RepairTo};
 pub use state::{Admission, KeyFilter, RecompressionEstimate};
 pub use stats::{StatValue, Stats};

@@ -95,6 +95,7 @@ pub struct Options {
     pub(crate) dictionary_group: Option<GroupOf>,
     pub(crate) page_cache_bytes: usize,
     pub(crate) filter_memory_bytes: u64,
+    pub(crate) accept_loss: bool,
     pub(crate) on_event: Option<EventSink>,
     pub(crate) limits: Limits,
 }
@@ -124,6 +125,7 @@ impl Default for Options {
             dictionary_group: None,
             page_cache_bytes: 0,
             filter_memory_bytes: 64 << 20,
+            accept_loss: false,
             on_event: None,
             limits: Limits::default(),
         }
@@ -154,6 +156,7 @@ impl fmt::Debug for Options {
             .field("dictionary_memory_bytes", &self.dictionary_memory_bytes)
             .field("page_cache_bytes", &self.page_cache_bytes)
             .field("filter_memory_bytes", &self.filter_memory_bytes)
+            .field("accept_loss", &self.accept_loss)
             .finish_non_exhaustive()
     }
 }
@@ -333,6 +336,15 @@ impl Options {
     /// more than this, which the default is at 45 million. It is filled as the index is written and looked at; handles that follow another process have none.
     pub fn filter_memory_bytes(mut self, bytes: u64) -> Options {
         self.filter_memory_bytes = bytes;
+        self
+    }
+
+    /// Whether a store is opened for writing though files of it are gone, default no: that is `Corrupt`, with the file. With it the
+    /// loss is noted in the store when it is opened, and accepted from then on: what led there is damage to reads, everything else
+    /// goes on, and the numbers of the lost files are not used again. What had been removed by records in a lost file stays
+    /// removed as far as a checkpoint had seen the removal.
+    pub fn accept_loss(mut self, accept: bool) -> Options {
+        self.accept_loss = accept;
         self
     }
 

@@ -7,6 +7,7 @@ use filemap_io::{Access, Dir, File};
 use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
 use crate::files::check_versions;
+use crate::format::rolls::{self, Rolls};
 use crate::format::superblock::{BYTES, COPIES, Superblock};
 use crate::format::{Flaw, names};
 
@@ -20,13 +21,16 @@ pub(crate) struct SuperblockFile {
 }
 
 impl SuperblockFile {
-    /// Creates the file with the first superblock in both copies, under its temporary name, and syncs it (not its name).
-    pub(crate) fn create(dir: &dyn Dir, first: &Superblock) -> Result<()> {
+    /// Creates the file with the first superblock, the same as of the epoch before in the other copy, and the segments of
+    /// the log after its tail, under its temporary name; and syncs it (not its name).
+    pub(crate) fn create(dir: &dyn Dir, first: &Superblock, rolls: &Rolls) -> Result<()> {
         let name = names::NEW_SUPERBLOCK;
         let file = dir.open(name, Access::Create).map_err(|e| Error::io("create", name, e))?;
-        for offset in COPIES {
-            file.write_at(&first.encode(), offset).map_err(|e| Error::io("write", name, e))?;
+        let write = |bytes: &[u8], offset| file.write_at(bytes, offset).map_err(|e| Error::io("write", name, e));
+        for epoch in [first.epoch.saturating_sub(1), first.epoch] {
+            write(&Superblock { epoch, ..first.clone() }.encode(), place(epoch))?;
         }
+        write(&rolls.encode(), rolls::AT)?;
         file.sync().map_err(|e| Error::io("sync", name, e))
     }
 
@@ -86,15 +90,36 @@ impl SuperblockFile {
         for (copy, offset) in copies.iter_mut().zip(COPIES) {
             let mut b = [0; BYTES];
             let n = self.file.read_at(&mut b, offset).map_err(|e| Error::io("read", names::SUPERBLOCK, e))?;
-            *copy = Superblock::decode(&b[..n]);
+            *copy = Superblock::decode(&b[..n]).and_then(|found| match place(found.epoch) == offset {
+                true => Ok(found),
+                false => Err("it is the other copy's"),
+            });
         }
         Ok(copies)
     }
 
+    /// The segments of the value log that were begun, as the file stands.
+    ///
+    /// # Errors
+    /// `Corrupt` when the sector does not verify: a crash cannot have torn it. Or a writer is writing it just now.
+    pub(crate) fn rolls(&self, store_id: &[u8; 16]) -> Result<Rolls> {
+        let mut b = [0; rolls::BYTES];
+        let n = self.file.read_at(&mut b, rolls::AT).map_err(|e| Error::io("read", names::SUPERBLOCK, e))?;
+        let found = Rolls::decode(&b[..n]).map_err(|what| Error::corrupt(names::SUPERBLOCK, rolls::AT, what))?;
+        if found.store_id() != *store_id {
+            return Err(Error::corrupt(names::SUPERBLOCK, rolls::AT, "it belongs to another store"));
+        }
+        Ok(found)
+    }
+
+    /// The open file.
+    pub(crate) fn file(&self) -> &Arc<dyn File> {
+        &self.file
+    }
+
     /// Writes the next superblock over the older copy and syncs it. When this returns, the checkpoint is durable.
     pub(crate) fn write(&self, next: &Superblock) -> Result<()> {
-        let offset = COPIES[(next.epoch % 2) as usize];
-        self.file.write_at(&next.encode(), offset).map_err(|e| Error::io("write", names::SUPERBLOCK, e))?;
+        self.file.write_at(&next.encode(), place(next.epoch)).map_err(|e| Error::io("write", names::SUPERBLOCK, e))?;
         if planted(Fault::SuperblockNotSynced) { Ok(()) } else { self.sync() }
     }
 
@@ -107,6 +132,11 @@ impl SuperblockFile {
     pub(crate) fn drop_cache(&self) {
         self.file.advise(filemap_io::Advice::DropCache, 0, 0);
     }
+}
+
+/// Where the copy of an epoch lies.
+fn place(epoch: u64) -> u64 {
+    COPIES[(epoch % 2) as usize]
 }
 
 /// The newest whole copy, if this program may use it.

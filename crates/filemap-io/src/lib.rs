@@ -61,7 +61,12 @@ pub enum Locking {
 }
 
 /// A held advisory lock.
-pub trait Lock: Send + Sync + Debug {}
+pub trait Lock: Send + Sync + Debug {
+    /// As [`File::identity`], of the lock file.
+    fn identity(&self) -> Option<(u64, u64)> {
+        None
+    }
+}
 
 /// A directory that holds the files of one store.
 pub trait Dir: Send + Sync + Debug {
@@ -159,6 +164,12 @@ pub trait File: Send + Sync + Debug {
     /// A hint about `len` bytes at `offset` (`len` 0: to the end).
     fn advise(&self, advice: Advice, offset: u64, len: u64);
 
+    /// What tells this file from every other that is there at the same time, whatever they are called; `None` where the
+    /// system does not say.
+    fn identity(&self) -> Option<(u64, u64)> {
+        None
+    }
+
     /// Maps `len` bytes at `offset` (both multiples of 4096) for reading. The range may reach past the end of the
     /// file: the caller must not read words past the end, as that ends the process.
     fn map(&self, offset: u64, len: usize) -> io::Result<Arc<dyn Map>>;
@@ -185,5 +196,7 @@ pub trait Map: Send + Sync + Debug {
     fn words(&self) -> &[Word];
 }
 
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("FileMap maps files of many gigabytes and is not built for 32-bit targets");
 #[cfg(not(target_endian = "little"))]
 compile_error!("FileMap maps its little-endian index directly and is not built for big-endian machines");

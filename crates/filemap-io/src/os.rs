@@ -255,7 +255,16 @@ struct OsLock {
     process: u32,
 }
 
-impl Lock for OsLock {}
+impl Lock for OsLock {
+    fn identity(&self) -> Option<(u64, u64)> {
+        identity(&self.file)
+    }
+}
+
+/// Device and inode of an open file.
+fn identity(file: &std::fs::File) -> Option<(u64, u64)> {
+    file.metadata().ok().map(|m| (m.dev(), m.ino()))
+}
 
 impl Drop for OsLock {
     fn drop(&mut self) {
@@ -316,6 +325,10 @@ fn read_all_at(
 }
 
 impl File for OsFile {
+    fn identity(&self) -> Option<(u64, u64)> {
+        identity(&self.file)
+    }
+
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         read_all_at(buf, offset, |buf, offset| self.file.read_at(buf, offset))
     }

@@ -13,7 +13,7 @@ use crate::judge::{self, Depth, Trouble};
 use crate::op::Op;
 use crate::oracle::{After, Oracle};
 use crate::world::{Mood, World, choice};
-use crate::{Count, Violation, failing};
+use crate::{Count, Violation, failing, vanish};
 
 /// Generations of one run.
 const GENERATIONS: usize = 3;
@@ -282,6 +282,9 @@ impl Run {
             1..=3 => Depth::Checkpoint,
             _ => Depth::Read,
         };
+        if self.rng.u8(..8) == 0 {
+            vanish::judged(&image.disk, &self.world, &oracle, self.rng.u64(..))?;
+        }
         judge::image(&image.disk, &self.world, &oracle, image.after, depth)
     }
 }

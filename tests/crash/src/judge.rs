@@ -142,6 +142,7 @@ pub fn image(disk: &SimDisk, world: &World, oracle: &Oracle, after: After, depth
     let read_only = |e| format!("open read-only: {e}");
     let reader = sim::open_read_only(disk.dir(), world.options.clone()).map_err(read_only)?;
     contents(&reader, oracle, after).map_err(|e| format!("read-only: {e}"))?;
+    all_there(&reader)?;
     let store = sim::open(disk.dir(), world.options.clone()).map_err(|e| format!("open: {e}"))?;
     let result = judged(disk, &store, &reader, oracle, after, depth);
     sim::abandon(store);
@@ -149,6 +150,11 @@ pub fn image(disk: &SimDisk, world: &World, oracle: &Oracle, after: After, depth
         (Some(now), Depth::Repair(seed)) => mend::repaired(disk, world, &now, &mut fastrand::Rng::with_seed(seed)),
         _ => Ok(()),
     }
+}
+
+/// No file is missed: a crash takes none that counts.
+fn all_there(reader: &Store) -> Result<(), String> {
+    reader.absent().first().map_or(Ok(()), |a| Err(format!("{} is said to be absent: {}", a.file, a.why)))
 }
 
 /// What the store must show at the end, if anything was done to it.
@@ -179,6 +185,7 @@ fn judged(
     now.acknowledge(key, number, Some(version));
     reader.refresh().map_err(|e| format!("refresh: {e}"))?;
     contents(reader, &now, After::Kill).map_err(|e| format!("a reader that was there before: {e}"))?;
+    all_there(reader)?;
     store.checkpoint().map_err(|e| format!("checkpoint: {e}"))?;
     contents(store, &now, After::Kill).map_err(|e| format!("after a checkpoint: {e}"))?;
     if depth != Depth::Checkpoint {

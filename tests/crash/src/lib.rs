@@ -23,6 +23,7 @@ mod mend;
 mod op;
 mod oracle;
 pub mod small;
+mod vanish;
 mod world;
 
 use std::ops::Range;

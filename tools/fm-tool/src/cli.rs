@@ -5,7 +5,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::outcome::{Failure, Outcome};
-use crate::verbs;
+use crate::{absence, verbs};
 
 /// Stores web pages by URL, and gets them back.
 ///
@@ -38,6 +38,9 @@ pub struct Shared {
     /// Say nothing but errors; what was asked for is printed all the same
     #[arg(short, long, global = true)]
     pub quiet: bool,
+    /// Open a store for writing though files of it are gone: the loss is noted in it, and accepted from then on
+    #[arg(long, global = true)]
+    pub accept_loss: bool,
 }
 
 #[derive(Subcommand)]
@@ -73,8 +76,12 @@ enum Verb {
 }
 
 impl Cli {
-    /// Runs the verb that was asked for.
+    /// Runs the verb that was asked for. Whatever it read, absent files of a store are damage.
     pub fn run(&self) -> Result<Outcome, Failure> {
+        Ok(self.verb()?.and(absence::outcome()))
+    }
+
+    fn verb(&self) -> Result<Outcome, Failure> {
         let shared = &self.shared;
         match &self.verb {
             Verb::Import(args) => verbs::import::run(args, shared),

@@ -4,6 +4,7 @@
 //! stores is in the crates. Data goes to standard output, words to standard error, and no reading verb ever creates a
 //! store.
 
+mod absence;
 mod address;
 mod amount;
 mod canonical;

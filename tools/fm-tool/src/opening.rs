@@ -12,26 +12,34 @@ use urlindex::{Canonicalizer, Exact, Whatwg};
 
 use crate::cli::Shared;
 use crate::outcome::Failure;
-use crate::{quantity, words};
+use crate::{absence, quantity, words};
 
 /// The engine of a store, for what does not concern pages.
 pub fn engine_to_read(path: &Path, shared: &Shared) -> Result<Store, Failure> {
-    Ok(Store::open_read_only(path, options(shared))?)
+    let store = Store::open_read_only(path, options(shared))?;
+    absence::of_read(&store);
+    Ok(store)
 }
 
 /// A store to read, while another process may write it.
 pub fn to_read(path: &Path, shared: &Shared) -> Result<PageStore, Failure> {
-    Ok(PageStore::open_read_only(path, options(shared))?)
+    let store = PageStore::open_read_only(path, options(shared))?;
+    absence::of_read(store.engine());
+    Ok(store)
 }
 
 /// A store to change, which must be there.
 pub fn to_change(path: &Path, shared: &Shared) -> Result<PageStore, Failure> {
-    Ok(PageStore::open(path, options(shared))?)
+    let store = PageStore::open(path, options(shared))?;
+    absence::of_written(store.engine());
+    Ok(store)
 }
 
 /// The engine of a store to change, which must be there, with options of the caller's.
 pub fn engine_to_change(path: &Path, shared: &Shared, with: impl FnOnce(Options) -> Options) -> Result<Store, Failure> {
-    Ok(Store::open(path, with(options(shared)))?)
+    let store = Store::open(path, with(options(shared)))?;
+    absence::of_written(&store);
+    Ok(store)
 }
 
 /// Options for a store whose keys are made as those of another.
@@ -117,7 +125,7 @@ impl<'a> ToFill<'a> {
 
 fn options(shared: &Shared) -> Options {
     let quiet = shared.quiet;
-    Options::new().on_event(move |event| match event {
+    Options::new().accept_loss(shared.accept_loss).on_event(move |event| match event {
         Event::Recovered(report) if !quiet && has_recovered(report) => words::say(event),
         Event::Poisoned { .. } | Event::ErasureUnfinished { .. } => words::complain(event),
         _ => {}

@@ -20,6 +20,7 @@ use filemap_io::{Access, Advice, Dir, File};
 use crate::accounts::Accounts;
 use crate::buggify::{Fault, planted, step};
 use crate::error::{Error, Result};
+use crate::format::rolls::Rolls;
 use crate::format::superblock::Superblock;
 use crate::format::{PAGE_BYTES, header, names};
 use crate::index::{Owner, load};
@@ -75,11 +76,10 @@ pub(crate) struct Order<'a> {
 /// The files of a superblock.
 struct Inventory {
     superblock: Superblock,
+    /// The segments of the log after its tail.
+    rolls: Rolls,
     /// Nothing is ever written to them again.
     sealed: Vec<String>,
-    /// As `sealed`, and it is no damage if they are gone: nothing that the superblock names lives in them. Bodies whose end is
-    /// beyond the checkpoint may begin there.
-    dead: Vec<String>,
     /// Something is, or may be; so many bytes of them count. In the order of the log.
     growing: Vec<(String, u64)>,
 }
@@ -111,6 +111,8 @@ impl Shared {
     /// # Errors
     /// `Stopped`; those of a checkpoint, and of reading and writing. The source is as it was.
     pub(crate) fn back_up(&self, order: &mut Order<'_>) -> Result<BackedUp> {
+        self.follow_writer()?;
+        recover::refuse(&self.absent.load())?;
         let base = order.base.map(|dir| self.superblock_of(dir)).transpose()?;
         let mut run =
             Run { shared: self, order, base, sum: BackedUp::default(), brought: BTreeMap::new(), total_bytes: 0 };
@@ -129,18 +131,18 @@ impl Shared {
 
     /// The files of a superblock. Bytes after its tail count only if `beyond`.
     fn inventory(&self, superblock: Superblock, accounts: &Accounts, beyond: bool) -> Result<Inventory> {
-        let (mut sealed, mut dead, mut growing) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut sealed, mut growing) = (Vec::new(), Vec::new());
         let tail = superblock.tail;
+        let mut rolls = Rolls::none(superblock.store_id);
         for segment in self.segments.all().iter() {
             let account = accounts.values.get(&segment.id).filter(|a| a.ordinal == segment.ordinal);
-            let holds_something = account.is_some_and(|a| a.live_units + a.tombstone_units > 0);
             if segment.is_output || segment.ordinal < tail.ordinal {
-                if holds_something {
+                // Those in which nothing lives, too: the segment table has them. Those that leave may go before they are brought.
+                if account.is_some_and(|a| !a.is_leaving) {
                     sealed.push(segment.name());
-                } else if beyond && !segment.is_output {
-                    dead.push(segment.name());
                 }
             } else if segment.ordinal == tail.ordinal || beyond {
+                rolls.add(segment.ordinal);
                 growing.push((segment.name(), if beyond { u64::MAX } else { tail.offset }));
             }
         }
@@ -148,7 +150,7 @@ impl Shared {
         let live = accounts.keys.iter().filter(|(_, a)| a.live_units > 0 && a.ordinal < end.ordinal);
         sealed.extend(live.map(|(id, _)| names::keys(*id)));
         growing.push((names::keys(end.ordinal as u16), end.offset));
-        Ok(Inventory { superblock, sealed, dead, growing })
+        Ok(Inventory { superblock, rolls, sealed, growing })
     }
 }
 
@@ -270,12 +272,6 @@ impl Run<'_, '_> {
             step();
             self.tell(name, 0)?;
             self.sealed(name)?;
-        }
-        for name in &inventory.dead {
-            match self.sealed(name) {
-                Err(e) if e.is_corrupt() => {}
-                brought => brought?,
-            }
         }
         for (name, most) in &inventory.growing {
             step();
@@ -426,7 +422,7 @@ impl Run<'_, '_> {
         let to = self.order.to;
         let is_wanted = |name: &str| {
             let is_growing = inventory.growing.iter().any(|(n, _)| n == name);
-            let is_sealed = inventory.sealed.iter().chain(&inventory.dead).any(|n| n == name);
+            let is_sealed = inventory.sealed.iter().any(|n| n == name);
             is_growing
                 || is_sealed
                 || name == names::INDEX
@@ -437,7 +433,7 @@ impl Run<'_, '_> {
         let path = || to.path().display().to_string();
         to.sync().map_err(|e| Error::io("sync", path(), e))?;
         step();
-        SuperblockFile::create(to, &inventory.superblock)?;
+        SuperblockFile::create(to, &inventory.superblock, &inventory.rolls)?;
         to.rename(names::NEW_SUPERBLOCK, names::SUPERBLOCK).map_err(|e| Error::io("rename", names::SUPERBLOCK, e))?;
         to.sync().map_err(|e| Error::io("sync", path(), e))?;
         // Written, not copied.

@@ -56,7 +56,9 @@ mod tests {
     fn accounts(values: &[(u16, u64, u64)]) -> Accounts {
         let mut accounts = Accounts::default();
         for &(id, live_units, tombstone_units) in values {
-            accounts.values.insert(id, Account { ordinal: u64::from(id), live_units, tombstone_units });
+            accounts
+                .values
+                .insert(id, Account { ordinal: u64::from(id), live_units, tombstone_units, ..Account::default() });
         }
         accounts
     }

@@ -9,6 +9,7 @@
 
 mod chain;
 mod merge;
+mod names;
 mod work;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use crate::buggify::{Fault, planted, step};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::format::leaf::{Slot, kept_bits};
+use crate::format::location::UNIT_BYTES;
 use crate::format::superblock::Tail;
 use crate::index::Index;
 use crate::primitive::Ordering;
@@ -107,8 +109,9 @@ impl Shared {
         if c.is_cut { Err(Error::Closed) } else { Ok(c.dropped) }
     }
 
-    fn checkpoint_locked(&self, c: &mut Checkpointer, task: Task) -> Result<()> {
+    fn checkpoint_locked(&self, c: &mut Checkpointer, mut task: Task) -> Result<()> {
         let start = Instant::now();
+        self.check_names(c)?;
         let Some(frozen) = self.freeze(c, &task)? else { return Ok(()) };
         self.emit(&Event::CheckpointStarted { entries: frozen.table.entries() });
         let (pages, key_bytes) = (c.index.written_pages(), c.keys.appended_bytes());
@@ -125,7 +128,7 @@ impl Shared {
         if let Some(segment) = task.evacuated {
             c.keys.leave(segment)?;
         }
-        let sweeps = task.sweep;
+        let (sweeps, leaving) = (task.sweep, std::mem::take(&mut task.leaving));
         self.apply(c, &frozen.table, task)?;
         if sweeps {
             self.commit(c)?;
@@ -136,6 +139,9 @@ impl Shared {
         for (segment, units) in frozen.tombstones {
             let ordinal = self.segments.get(segment).map_or(0, |s| s.ordinal);
             c.accounts.add_tombstones(segment, ordinal, units);
+        }
+        if !planted(Fault::EmptiedNotMarked) {
+            c.accounts.let_go(&leaving);
         }
         self.commit(c)?;
         c.index.punch();
@@ -273,6 +279,7 @@ impl Shared {
             self.superblock.write(&c.current)?;
         }
         c.accounts.forget_dead_keys();
+        self.name_segments(c);
         c.current.index = c.index.commit(&c.accounts.encode())?;
         c.keys.publish();
         c.current.epoch = c.index.epoch();
@@ -293,6 +300,22 @@ impl Shared {
         c.index.committed(c.holds > 0);
         // From here on nothing durable leads to what is dead in them.
         self.remove_dead_keys(c)
+    }
+
+    /// Sees to it that the segment table has every value segment on which the superblock counts, live or not.
+    fn name_segments(&self, c: &mut Checkpointer) {
+        for segment in self.segments.all().iter() {
+            let (id, ordinal) = (segment.id, segment.ordinal);
+            let is_named = c.accounts.names(id, ordinal);
+            if segment.is_output && !is_named || ordinal > c.current.tail.ordinal && !is_named {
+                continue;
+            }
+            let is_sealed = segment.is_output || ordinal < c.current.tail.ordinal;
+            // That of one which cannot be measured now is not known before the next checkpoint.
+            let measure = || self.segments.sealed_bytes(segment).ok().map(|bytes| bytes / UNIT_BYTES);
+            let end_units = if is_sealed && !c.accounts.has_end(id) { measure() } else { None };
+            c.accounts.name(id, ordinal, segment.is_output, end_units);
+        }
     }
 
     /// Removes the segments of the key log to which no durable superblock leads, unless a backup holds on to an older one.

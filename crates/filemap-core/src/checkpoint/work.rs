@@ -37,6 +37,8 @@ pub(crate) struct Task {
     pub(crate) sweep: bool,
     /// A superblock is to be written though nothing may have changed in the index: segments without a version are to be named.
     pub(crate) is_due: bool,
+    /// Ordinals of value segments that may go, if nothing lives in them at the end.
+    pub(crate) leaving: Vec<u64>,
     /// Versions that this does not keep are dropped from the chains that are looked through.
     pub(crate) retention: Retention,
     /// So are those with these sequences, unless a version that is kept has its body from one.

@@ -126,6 +126,7 @@ impl<'s> Output<'s> {
         self.flush()?;
         self.sync()?;
         if let Some((segment, _)) = self.current.take() {
+            segment.seal(self.offset);
             self.written.push(Written { segment, tombstone_units: std::mem::take(&mut self.tombstone_units) });
         }
         Ok(())

@@ -262,11 +262,12 @@ impl Shared {
             done.copied_bytes = copier.output.bytes();
             done.read_bytes = pace.read.get();
             let written = copier.output.complete()?;
-            let task = std::mem::take(&mut copier.task);
+            let mut task = std::mem::take(&mut copier.task);
             step();
             if planted(Fault::VictimsRemovedEarly) {
                 self.remove(writer, compactor, &victims, &mut done, &|_, _| true)?;
             }
+            task.leaving = victims.iter().map(|s| s.ordinal).filter(|o| !cut.contains(o)).collect();
             let result = self.lead_to(writer, &written, task);
             if result.is_err() {
                 // Whether the superblock that names them is there is not known: the next recovery finds out.
@@ -276,6 +277,9 @@ impl Shared {
                 self.segments.follow(moves);
                 make_way();
             }
+        } else {
+            let leaving = victims.iter().map(|s| s.ordinal).collect();
+            self.lead_to(writer, &[], crate::checkpoint::Task { leaving, ..Default::default() })?;
         }
         let is_empty = |s: &Segment, live_units: u64| live_units == 0 && !cut.contains(&s.ordinal);
         let left = self.remove(writer, compactor, &victims, &mut done, &is_empty)?;
@@ -292,7 +296,7 @@ impl Shared {
                 checkpointer.accounts.add_tombstones(w.segment.id, w.segment.ordinal, w.tombstone_units);
             }
         }
-        let is_due = !written.is_empty();
+        let is_due = !written.is_empty() || !task.leaving.is_empty();
         self.checkpoint_with(crate::checkpoint::Task { is_due, ..task }).map(|_| ())
     }
 
@@ -308,7 +312,11 @@ impl Shared {
         // Held while they go, so that nobody who counts on the files of the last checkpoint finds one missing.
         let mut checkpointer = lock(&writer.checkpointer);
         let live = |id: u16| checkpointer.accounts.values.get(&id).map_or(0, |a| a.live_units);
-        let (gone, left): (Vec<_>, Vec<_>) = victims.iter().map(Arc::clone).partition(|s| is_empty(s, live(s.id)));
+        // Without the mark of a durable superblock its absence would be a loss.
+        let unmarked = [Fault::EmptiedNotMarked, Fault::VictimsRemovedEarly].into_iter().any(planted);
+        let may_go = |id: u16| unmarked || checkpointer.accounts.values.get(&id).is_none_or(|a| a.is_leaving);
+        let (gone, left): (Vec<_>, Vec<_>) =
+            victims.iter().map(Arc::clone).partition(|s| may_go(s.id) && is_empty(s, live(s.id)));
         let left = left.iter().map(|s| s.ordinal).collect();
         if checkpointer.holds > 0 {
             // A backup still needs the files, which go when that is done.

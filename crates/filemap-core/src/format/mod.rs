@@ -11,6 +11,7 @@ pub(crate) mod leaf;
 pub(crate) mod location;
 pub(crate) mod names;
 pub(crate) mod node;
+pub(crate) mod rolls;
 pub(crate) mod rules;
 pub(crate) mod superblock;
 pub(crate) mod value;

@@ -6,6 +6,7 @@ use super::*;
 const SOURCES: [(&str, &str); 9] = [
     ("header.rs", include_str!("header.rs")),
     ("superblock.rs", include_str!("superblock.rs")),
+    ("rolls.rs", include_str!("rolls.rs")),
     ("value.rs", include_str!("value.rs")),
     ("key.rs", include_str!("key.rs")),
     ("leaf.rs", include_str!("leaf.rs")),

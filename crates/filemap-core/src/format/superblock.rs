@@ -13,7 +13,7 @@
 //! | 44 | 4 | canonicaliser version |
 //! | 48 | 32 | canonicaliser name, NUL-padded |
 //! | 80 | 8 | time of creation, ms since 1970 |
-//! | 88 | 8 | epoch: 1 at creation, one more with every write of the superblock |
+//! | 88 | 8 | epoch: 1 at creation, one more with every write of the superblock; copy 0 has even ones, copy 1 odd ones |
 //! | 96 | 8 | tail: ordinal of the segment up to which the value log is in the index |
 //! | 104 | 8 | tail: byte offset in that segment |
 //! | 112 | 8 | next sequence at the tail |
@@ -212,8 +212,8 @@ fn check_ranges(b: &[u8]) -> Result<(), Flaw> {
     if word(5) > u64::from(u32::MAX) || word(7) > word(5) || word(8) > word(7) * leaf::CAPACITY as u64 {
         return Err("size of the index is out of range");
     }
-    // Three words for each of 65,536 segments of either log.
-    if get_u32(b, 188) > 6 << 16 || (get_u32(b, 184) == 0) != (get_u32(b, 188) == 0) {
+    // Four words for each of 65,536 segments of either log.
+    if get_u32(b, 188) > 8 << 16 || (get_u32(b, 184) == 0) != (get_u32(b, 188) == 0) {
         return Err("segment table is out of range");
     }
     let (name, padding) = b[48..80].split_at(b[48..80].iter().position(|&c| c == 0).unwrap_or(0));

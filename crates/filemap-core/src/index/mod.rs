@@ -114,6 +114,11 @@ pub(crate) struct Index {
 }
 
 impl Index {
+    /// What tells its file from others.
+    pub(crate) fn identity(&self) -> Option<(u64, u64)> {
+        self.file.identity()
+    }
+
     fn new(file: Arc<dyn File>, seed: u32, owner: Owner, directory: Directory, limits: &Limits) -> Index {
         let extents = Extents::new(Arc::clone(&file), limits.map_pages);
         let epoch = AtomicU64::new(directory.epoch());

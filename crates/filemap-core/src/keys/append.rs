@@ -148,6 +148,11 @@ impl KeyAppender {
         }
     }
 
+    /// Name and identity of the file that is appended to.
+    pub(crate) fn identity(&self) -> Option<(String, Option<(u64, u64)>)> {
+        self.current.as_ref().map(|c| (c.segment.name(), c.file.identity()))
+    }
+
     /// Starts reading a record, without waiting.
     pub(crate) fn will_need(&self, address: u64) {
         self.log.will_need(address);

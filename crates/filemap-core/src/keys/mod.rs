@@ -137,6 +137,25 @@ impl KeyLog {
         Ok(file)
     }
 
+    /// Its files.
+    pub(crate) fn segments(&self) -> &Segments {
+        &self.segments
+    }
+
+    /// Whether the segment of an ordinal is there.
+    pub(crate) fn has(&self, ordinal: u64) -> bool {
+        self.segments.get(ordinal as u16).is_ok_and(|s| s.ordinal == ordinal)
+    }
+
+    /// Why the segment of a number is not there.
+    pub(crate) fn why(&self, id: u16) -> String {
+        match self.segments.get(id) {
+            Ok(_) => "the segment is missing; another one has its name".into(),
+            Err(Error::Corrupt { what, .. }) => what,
+            Err(e) => e.to_string(),
+        }
+    }
+
     /// Where what counts ends.
     pub(crate) fn end(&self) -> Tail {
         *lock(&self.end)

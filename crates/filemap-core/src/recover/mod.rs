@@ -1,5 +1,6 @@
 //! Creates a store's files, and brings an existing store to the state that its log tells.
 
+mod absent;
 mod met;
 mod replay;
 
@@ -14,7 +15,8 @@ use crate::error::{Error, Result};
 use crate::files::check_header;
 use crate::format::header::{FileHeader, Kind as FileKind};
 use crate::format::location::{Extent, Location};
-use crate::format::superblock::{BYTES as SUPERBLOCK_BYTES, COPIES, IndexRoot, Superblock, Tail};
+use crate::format::rolls::{self, Rolls};
+use crate::format::superblock::{IndexRoot, Superblock, Tail};
 use crate::format::value::{self, Kind};
 use crate::format::{FORMAT_VERSION, PAGE_BYTES, all_zero, names, seed};
 use crate::index::Loaded;
@@ -25,6 +27,8 @@ use crate::record::{Version, now_ms};
 use crate::segments::{FIRST_RECORD, Segment, Segments};
 use crate::superblock::SuperblockFile;
 
+pub use absent::Absent;
+pub(crate) use absent::{Witness, accept, refuse};
 pub(crate) use met::Met;
 pub(crate) use replay::{fill, replay};
 
@@ -56,7 +60,7 @@ pub(crate) fn check_vacant(dir: &dyn Dir) -> Result<()> {
 fn is_unborn(dir: &dyn Dir, name: &str, begun: bool) -> std::io::Result<bool> {
     let longest = match name {
         names::LOCK => LOCK_BYTES,
-        names::NEW_SUPERBLOCK => COPIES[1] + SUPERBLOCK_BYTES as u64,
+        names::NEW_SUPERBLOCK => rolls::AT + rolls::BYTES as u64,
         names::INDEX => PAGE_BYTES as u64,
         name if name == names::segment(0) || name == names::keys(0) => FIRST_RECORD,
         _ => return Ok(false),
@@ -119,7 +123,7 @@ pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
         last_dictionary: 0,
         rules: 0,
     };
-    SuperblockFile::create(dir, &first)?;
+    SuperblockFile::create(dir, &first, &Rolls::none(store_id))?;
     sync_dir(dir)?;
     KeyLog::create(dir, store_id, created_ms)?;
     create_index(dir, store_id, created_ms)?;
@@ -221,12 +225,14 @@ pub(crate) fn enter(table: &Recent, segment: u16, offset: u64, bytes: &[u8], has
     header.sequence
 }
 
-/// Takes segments out of the table that were removed after the superblock was written that names them: nothing lives there.
-/// Their ordinals are not given out again, or the next life of one would be taken for it.
+/// Takes segments out of the table that were removed after the superblock was written that lets them go. Those that are still
+/// there stay, until compaction empties them again. No ordinal is given out again, or the next life of one would be taken for it.
 pub(crate) fn forget_removed(segments: &Segments, accounts: &mut Accounts) {
     segments.pass_over(accounts.values.values().map(|a| a.ordinal + 1).max().unwrap_or(0));
+    segments.avoid(accounts.values.values().filter(|a| a.is_lost).map(|a| a.ordinal as u16));
     let is_there = |id: u16, ordinal: u64| segments.get(id).is_ok_and(|s| s.ordinal == ordinal);
-    accounts.values.retain(|id, a| a.live_units > 0 || is_there(*id, a.ordinal));
+    accounts.values.retain(|id, a| !a.is_leaving || is_there(*id, a.ordinal));
+    accounts.values.values_mut().for_each(|a| a.is_leaving = false);
 }
 
 /// Removes what compaction has written and no superblock names: its run was cut short.
@@ -238,14 +244,18 @@ pub(crate) fn remove_orphans(segments: &Segments, accounts: &Accounts) -> Result
 
 /// Removes segments after the log's end that hold no record: they waited for a roll that never came.
 pub(crate) fn remove_spares(dir: &dyn Dir, segments: &Segments, after: u64) -> Result<()> {
-    let mut removed = false;
-    for segment in segments.log().iter().filter(|s| s.ordinal > after) {
-        dir.remove(&segment.name()).map_err(|e| Error::io("remove", segment.name(), e))?;
-        removed = true;
+    let spares: Vec<_> = segments.log().into_iter().filter(|s| s.ordinal > after).collect();
+    let ordinals: Vec<u64> = spares.iter().map(|s| s.ordinal).collect();
+    if !planted(Fault::SparesRemovedEarly) {
+        segments.strike(&ordinals)?;
     }
-    if removed {
+    for segment in &spares {
+        dir.remove(&segment.name()).map_err(|e| Error::io("remove", segment.name(), e))?;
+    }
+    if !spares.is_empty() {
         sync_dir(dir)?;
         segments.forget(|s| !s.is_output && s.ordinal > after);
+        segments.strike(&ordinals)?;
     }
     Ok(())
 }

@@ -35,7 +35,8 @@ pub(crate) struct Replay {
     pub(crate) report: RecoveryReport,
 }
 
-/// Replays the log after `current`'s tail into `table`.
+/// Replays the log after `current`'s tail into `table`. `has_tail` says whether the segment is whole in which that lies: when
+/// it is lost, and that was accepted, the log goes on after it.
 ///
 /// # Errors
 /// `Corrupt` when the segment of the tail is missing or shorter than the tail: what was synced is gone. `Io`.
@@ -45,6 +46,7 @@ pub(crate) fn replay(
     superblock: &SuperblockFile,
     current: &Superblock,
     table: &Recent,
+    has_tail: bool,
 ) -> Result<Replay> {
     let start = Instant::now();
     let mut run = Run {
@@ -65,20 +67,28 @@ pub(crate) fn replay(
     }
     let all = segments.log();
     let tail = current.tail;
-    let Some(first) = all.iter().position(|s| s.ordinal == tail.ordinal) else {
-        let name = crate::format::names::segment(tail.ordinal as u16);
-        return Err(Error::corrupt(name, 0, "the segment of the last checkpoint is missing"));
+    let is_first = |s: &&Arc<Segment>| if has_tail { s.ordinal == tail.ordinal } else { s.ordinal > tail.ordinal };
+    let mut last = match all.iter().find(is_first) {
+        Some(segment) => Arc::clone(segment),
+        None if !has_tail => segments.begin(current.next_sequence)?.0,
+        None => {
+            let name = crate::format::names::segment(tail.ordinal as u16);
+            return Err(Error::corrupt(name, 0, "the segment of the last checkpoint is missing"));
+        }
     };
-    let mut end = Tail { ordinal: tail.ordinal, offset: tail.offset };
-    let mut last = Arc::clone(&all[first]);
-    for segment in &all[first..] {
+    let first = last.ordinal;
+    let mut end = Tail { ordinal: first, offset: if has_tail { tail.offset } else { FIRST_RECORD } };
+    for segment in all.iter().filter(|s| s.ordinal >= first) {
         let from = if segment.ordinal == tail.ordinal { tail.offset } else { FIRST_RECORD };
         let offset = run.segment(segment, from)?;
-        if segment.ordinal == tail.ordinal || offset > FIRST_RECORD {
+        segment.seal(offset);
+        if segment.ordinal == first || offset > FIRST_RECORD {
             end = Tail { ordinal: segment.ordinal, offset };
             last = Arc::clone(segment);
         }
     }
+    // It goes on.
+    last.seal(0);
     remove_spares(dir, segments, end.ordinal)?;
     run.report.elapsed = start.elapsed();
     Ok(Replay {

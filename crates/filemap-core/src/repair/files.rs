@@ -9,6 +9,7 @@ use filemap_io::{Access, Advice, Dir, File, Map};
 use crate::error::{Error, Result};
 use crate::format::header::FileHeader;
 use crate::format::names;
+use crate::format::rolls::Rolls;
 use crate::format::superblock::Superblock;
 use crate::keys::KeyLog;
 use crate::recover::{create_index, fill, remove_if_there, sync_dir};
@@ -189,7 +190,7 @@ pub(crate) fn create_segment(dir: &dyn Dir, header: &FileHeader) -> Result<()> {
 
 /// Creates superblock, key log and index of a store without keys. The superblock has its temporary name.
 pub(crate) fn create_derived(dir: &dyn Dir, first: &Superblock) -> Result<()> {
-    SuperblockFile::create(dir, first)?;
+    SuperblockFile::create(dir, first, &Rolls::none(first.store_id))?;
     sync_dir(dir)?;
     KeyLog::create(dir, first.store_id, first.created_ms)?;
     create_index(dir, first.store_id, first.created_ms)

@@ -7,8 +7,9 @@
 
 pub(crate) mod dictionaries;
 pub(crate) mod files;
+mod known;
 pub(crate) mod rebuild;
-mod sequences;
+pub(crate) mod sequences;
 pub(crate) mod survey;
 
 use std::path::Path;
@@ -88,6 +89,9 @@ pub struct RepairReport {
     pub unfinished_bytes: u64,
     /// Files that were left out though they look like a store's.
     pub ignored: Vec<Ignored>,
+    /// What nothing was left to tell, in words: which segments there were, whether what was removed is known to be. No loss that is
+    /// known, and none that can be ruled out.
+    pub unwitnessed: Vec<String>,
     /// The rule by which keys are made, as the superblock or the caller had it.
     pub canonicalizer: Canonicalizer,
     /// Whether the superblock told that, not the caller.

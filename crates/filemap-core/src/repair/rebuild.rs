@@ -92,7 +92,23 @@ pub(crate) struct Rebuild<'a> {
     awaited: Sequences,
     /// Versions that are not whole.
     unwhole: Vec<Extent>,
+    /// What an index that is left says of versions.
+    living: Option<Living>,
     found: Found,
+}
+
+/// Which versions lived as of an index that is left, for when removals are lost.
+#[derive(Debug)]
+pub(crate) struct Living {
+    pub(crate) sequences: Sequences,
+    /// It knows of those with lower sequences.
+    pub(crate) below: u64,
+}
+
+impl Living {
+    fn is_dead(&self, sequence: u64) -> bool {
+        sequence < self.below && !self.sequences.has(sequence)
+    }
 }
 
 impl<'a> Rebuild<'a> {
@@ -116,8 +132,14 @@ impl<'a> Rebuild<'a> {
             waiting: Vec::new(),
             awaited: Sequences::default(),
             unwhole: Vec::new(),
+            living: None,
             found: Found::default(),
         }
+    }
+
+    /// Leaves out the versions that did not live.
+    pub(crate) fn believe(&mut self, living: Option<Living>) {
+        self.living = living;
     }
 
     /// Reads one segment. Those that are not in the log's order must come first, and the log in its order. `file` is read once,
@@ -213,6 +235,9 @@ impl<'a> Rebuild<'a> {
         self.next_sequence = self.next_sequence.max(header.sequence + 1).min(MAX_SEQUENCE);
         if header.dictionary != 0 {
             self.found.dictionaries.insert(header.dictionary);
+        }
+        if header.kind.is_version() && self.living.as_ref().is_some_and(|l| l.is_dead(header.sequence)) {
+            return Ok(());
         }
         let key = &bytes[header.key_at()..header.meta_at()];
         let extent = Extent::new(Location::new(segment.id, offset), bytes.len() as u64);

@@ -7,7 +7,7 @@ const WORDS: usize = 64;
 
 /// See the module. A bit for each sequence of a store, in pages.
 #[derive(Debug, Default)]
-pub(super) struct Sequences {
+pub(crate) struct Sequences {
     pages: HashMap<u64, Box<[u64; WORDS]>>,
 }
 
@@ -16,12 +16,12 @@ impl Sequences {
         (sequence / (64 * WORDS as u64), (sequence / 64) as usize % WORDS, 1 << (sequence % 64))
     }
 
-    pub(super) fn add(&mut self, sequence: u64) {
+    pub(crate) fn add(&mut self, sequence: u64) {
         let (page, word, bit) = Sequences::place(sequence);
         self.pages.entry(page).or_insert_with(|| Box::new([0; WORDS]))[word] |= bit;
     }
 
-    pub(super) fn has(&self, sequence: u64) -> bool {
+    pub(crate) fn has(&self, sequence: u64) -> bool {
         let (page, word, bit) = Sequences::place(sequence);
         self.pages.get(&page).is_some_and(|p| p[word] & bit != 0)
     }

@@ -10,14 +10,12 @@ use filemap_io::{Access, Dir, File};
 use crate::error::{Error, Result};
 use crate::files::check_versions;
 use crate::format::header::{self, FileHeader, Kind};
-use crate::format::location::UNIT_BYTES;
 use crate::format::superblock::{BYTES, COPIES, Superblock};
 use crate::format::{names, seed};
-use crate::index::{Owner, load};
 use crate::limits::Limits;
 use crate::log::scan::{Item, Scan};
 use crate::record::now_ms;
-use crate::recover;
+use crate::repair::known::Known;
 use crate::repair::{Ignored, Loss};
 use crate::segments::FIRST_RECORD;
 use crate::values::ValueFraming;
@@ -54,8 +52,10 @@ pub(crate) struct Survey {
     pub(crate) dictionaries: Vec<u32>,
     /// Files that bear a segment's name and are none of the store's.
     pub(crate) ignored: Vec<Ignored>,
-    /// Segments that the last segment table names and that are not there.
+    /// Segments that were there by the last superblock, and are not.
     pub(crate) missing: Vec<Loss>,
+    /// What nothing is left to tell.
+    pub(crate) unwitnessed: Vec<String>,
     /// No segment had this ordinal or a greater one, and its number is free.
     pub(crate) next_ordinal: u64,
 }
@@ -86,14 +86,16 @@ pub(crate) fn survey(dir: &dyn Dir, is_strict: bool, limits: &Limits) -> Result<
     let superblocks = superblocks(dir, is_strict)?;
     let not =
         || Error::NotAStore { path: dir.path().to_owned(), why: "no file in it is a whole one of FileMap".into() };
-    let store_id = owner(&candidates, &superblocks).or_else(|| other_owner(dir, &listed)).ok_or_else(not)?;
+    let store_id = owner(dir, &listed, &candidates, &superblocks).ok_or_else(not)?;
     let found = superblocks.into_iter().find(|s| s.0.store_id == store_id);
     let is_last = found.as_ref().is_some_and(|f| f.1);
     let superblock = found.map(|f| f.0);
     let segments =
         Sorting { store_id, is_strict, ignored: &mut ignored, taken: HashMap::new() }.segments(candidates)?;
     let greatest = segments.iter().map(|s| s.header.ordinal + 1).max().unwrap_or(0);
-    let (missing, told) = missing(dir, superblock.as_ref().filter(|_| is_last), &segments, limits);
+    let known = Known::look(dir, superblock.as_ref(), is_last, limits);
+    let (missing, told) = (known.missing(&segments), known.next_ordinal());
+    let unwitnessed = known.unwitnessed(&segments);
     let is_free = |ordinal: &u64| segments.iter().all(|s| s.header.ordinal as u16 != *ordinal as u16);
     let next = greatest.max(told);
     let next_ordinal = (next..next + (1 << 16)).find(is_free).unwrap_or(next);
@@ -105,6 +107,7 @@ pub(crate) fn survey(dir: &dyn Dir, is_strict: bool, limits: &Limits) -> Result<
         dictionaries: listed.iter().filter_map(|name| names::parse_dictionary(name)).collect(),
         ignored,
         missing,
+        unwitnessed,
         next_ordinal,
     })
 }
@@ -170,7 +173,9 @@ fn superblocks(dir: &dyn Dir, is_strict: bool) -> Result<Vec<(Superblock, bool)>
         for offset in COPIES {
             let mut b = [0; BYTES];
             let n = given(file.read_at(&mut b, offset), name, is_strict)?;
-            if let Ok(found) = Superblock::decode(&b[..n]) {
+            if let Ok(found) = Superblock::decode(&b[..n])
+                && COPIES[(found.epoch % 2) as usize] == offset
+            {
                 check_versions(name, found.read_version, found.write_version, Access::Write)?;
                 whole.push(found);
             }
@@ -183,28 +188,39 @@ fn superblocks(dir: &dyn Dir, is_strict: bool) -> Result<Vec<(Superblock, bool)>
     Ok(all)
 }
 
-/// Whose the segments are: the superblock's store if any of them is, else the one that most of their bytes belong to.
-fn owner(candidates: &[Candidate], superblocks: &[(Superblock, bool)]) -> Option<[u8; 16]> {
-    let whole = || candidates.iter().filter_map(|c| c.header.ok().map(|h| (h.store_id, c.bytes)));
-    let is_used = |id: &[u8; 16]| whole().any(|w| w.0 == *id) || whole().next().is_none();
-    if let Some(found) = superblocks.iter().map(|s| s.0.store_id).find(is_used) {
-        return Some(found);
+/// Whose the store is: the id that most of its files have; of those that as many have the superblock's, then that of more bytes of
+/// segments.
+fn owner(
+    dir: &dyn Dir,
+    listed: &[String],
+    candidates: &[Candidate],
+    superblocks: &[(Superblock, bool)],
+) -> Option<[u8; 16]> {
+    let mut votes: HashMap<[u8; 16], (u64, bool, u64)> = HashMap::new();
+    for (header, bytes) in candidates.iter().filter_map(|c| c.header.ok().map(|h| (h, c.bytes))) {
+        let vote = votes.entry(header.store_id).or_default();
+        (vote.0, vote.2) = (vote.0 + 1, vote.2 + bytes);
     }
-    let mut bytes: HashMap<[u8; 16], u64> = HashMap::new();
-    whole().for_each(|(id, n)| *bytes.entry(id).or_default() += n);
-    bytes.into_iter().max_by_key(|(id, n)| (*n, *id)).map(|(id, _)| id)
+    for header in listed.iter().filter_map(|name| other_header(dir, name)) {
+        votes.entry(header.store_id).or_default().0 += 1;
+    }
+    let mut ids: Vec<[u8; 16]> = superblocks.iter().map(|s| s.0.store_id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    for id in ids {
+        let vote = votes.entry(id).or_default();
+        (vote.0, vote.1) = (vote.0 + 1, true);
+    }
+    votes.into_iter().max_by_key(|(id, vote)| (*vote, *id)).map(|(id, _)| id)
 }
 
-/// Whose the other files are, for when no segment has a whole header.
-fn other_owner(dir: &dyn Dir, listed: &[String]) -> Option<[u8; 16]> {
-    let header = |name: &String| {
-        let file = dir.open(name, Access::Read).ok()?;
-        let mut b = [0; header::BYTES];
-        let n = file.read_at(&mut b, 0).ok()?;
-        FileHeader::decode(&b[..n]).ok().map(|h| h.store_id)
-    };
-    let is_ours = |name: &&String| *name == names::INDEX || (name.starts_with("key") && name.ends_with(".dat"));
-    listed.iter().filter(is_ours).find_map(header)
+/// The header of a file that is neither a segment of values nor a superblock.
+fn other_header(dir: &dyn Dir, name: &str) -> Option<FileHeader> {
+    let is_ours = name == names::INDEX || names::parse_keys(name).is_some() || names::parse_dictionary(name).is_some();
+    let file = is_ours.then(|| dir.open(name, Access::Read).ok()).flatten()?;
+    let mut b = [0; header::BYTES];
+    let n = file.read_at(&mut b, 0).ok()?;
+    FileHeader::decode(&b[..n]).ok()
 }
 
 /// Finds out which segment each file is.
@@ -291,41 +307,4 @@ impl Sorting<'_> {
         }
         Ok(None)
     }
-}
-
-/// What the last checkpoint knew of and is not there, segments and ends of segments, and the ordinal after its last segment; of that what the
-/// superblock alone tells when the table of segments cannot be read.
-fn missing(dir: &dyn Dir, superblock: Option<&Superblock>, found: &[Found], limits: &Limits) -> (Vec<Loss>, u64) {
-    let Some(superblock) = superblock else { return (Vec::new(), 0) };
-    let table = || {
-        let file = recover::open_index(dir, Access::Read, superblock)?;
-        let seed = recover::index_seed(superblock);
-        let loaded = load(file, seed, Owner::Other, superblock.index, superblock.epoch, limits)?;
-        recover::accounts(&loaded, superblock.index)
-    };
-    let accounts = table().unwrap_or_default();
-    let is_there = |ordinal: u64| found.iter().any(|f| f.header.ordinal == ordinal);
-    let all = || accounts.values.values();
-    let cut = found.iter().filter_map(|f| {
-        let account = all().find(|a| a.ordinal == f.header.ordinal);
-        let used = account.map_or(0, |a| FIRST_RECORD + (a.live_units + a.tombstone_units) * UNIT_BYTES);
-        let known = if superblock.tail.ordinal == f.header.ordinal { superblock.tail.offset } else { 0 };
-        let bytes = used.max(known).checked_sub(f.bytes).filter(|bytes| *bytes > 0)?;
-        let what = "the segment ends here and was longer, at least by this".into();
-        Some(Loss { file: f.name.clone(), offset: f.bytes, bytes, key: None, version: None, what })
-    });
-    // Removals alone keep no segment: one that is gone may have been compacted since.
-    let gone = all().filter(|a| a.live_units > 0 && !is_there(a.ordinal));
-    let losses = gone.map(|a| Loss {
-        file: names::segment(a.ordinal as u16),
-        offset: 0,
-        bytes: (a.live_units + a.tombstone_units) * UNIT_BYTES,
-        key: None,
-        version: None,
-        what: match a.tombstone_units {
-            0 => "the segment is missing".into(),
-            _ => "the segment is missing, and what was removed in it may show again".into(),
-        },
-    });
-    (losses.chain(cut).collect(), all().map(|a| a.ordinal + 1).max().unwrap_or(0))
 }

@@ -2,13 +2,16 @@
 //! without a lock; few files are kept open, however many there are.
 //!
 //! Invariants: a segment's number is the low 16 bits of its ordinal and may be used again once its file is gone; an ordinal is
-//! used once. A new segment is durable, by name and header, before anything is appended to it.
+//! used once. A new segment is durable, by name and header, before anything is appended to it; one of the value log is then
+//! named in SUPERBLOCK's list of begun segments, and its name is taken out of there before its file is removed unused.
 
+mod begun;
 mod family;
 mod known;
+mod make;
 mod sizes;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +19,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use filemap_io::{Access, Advice, Dir, File};
 
-use crate::buggify::{Fault, planted};
 use crate::cache::PageCache;
 use crate::dictionaries::Registry;
 use crate::error::{Error, Result};
@@ -24,10 +26,11 @@ use crate::files::check_header;
 use crate::format::header::{self, FileHeader, Kind};
 use crate::log::scan::{Framing, Scan};
 use crate::primitive::Mutex;
-use crate::record::now_ms;
 use crate::sync::lock;
 use known::Known;
+use make::Making;
 
+pub(crate) use begun::Begun;
 pub(crate) use family::{Bounds, Family};
 
 /// A segment and its file, which stays open however many others are read.
@@ -54,12 +57,14 @@ pub(crate) struct Segment {
     family: &'static Family,
     file: ArcSwapOption<Arc<dyn File>>,
     used: AtomicU64,
+    /// Length of the file when it was met.
+    pub(crate) met_bytes: u64,
     /// Length of the file once it does not change any more; 0 when it was not measured yet.
     sealed_bytes: AtomicU64,
 }
 
 impl Segment {
-    fn new(family: &'static Family, header: &FileHeader, file: Option<Arc<dyn File>>) -> Arc<Segment> {
+    fn new(family: &'static Family, header: &FileHeader, file: Option<Arc<dyn File>>, met_bytes: u64) -> Arc<Segment> {
         Arc::new(Segment {
             id: header.ordinal as u16,
             ordinal: header.ordinal,
@@ -71,8 +76,14 @@ impl Segment {
             created_ms: header.created_ms,
             file: ArcSwapOption::from_pointee(file),
             used: AtomicU64::new(0),
+            met_bytes,
             sealed_bytes: AtomicU64::new(0),
         })
+    }
+
+    /// Nothing is appended to it any more: so long is it.
+    pub(crate) fn seal(&self, bytes: u64) {
+        self.sealed_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// The file's name.
@@ -84,15 +95,6 @@ impl Segment {
     pub(crate) fn corrupt(&self, offset: u64, what: &str) -> Error {
         Error::corrupt(self.name(), offset, what)
     }
-}
-
-/// What those who add segments or remove them must agree on.
-#[derive(Debug, Default)]
-struct Making {
-    /// A segment of the log that was created ahead of its use.
-    spare: Option<Arc<Segment>>,
-    /// Ordinals below were given out.
-    next: u64,
 }
 
 /// All segments of one log of a store.
@@ -117,14 +119,17 @@ pub(crate) struct Segments {
     leaving: Mutex<Vec<Arc<Segment>>>,
     /// Raised whenever segments are forgotten or met: a read that sees it change looks again.
     changes: AtomicU64,
+    /// Files with a segment's name that are none, by number: their length, and what is wrong.
+    unusable: Mutex<BTreeMap<u16, (u64, String)>>,
 }
 
 impl Segments {
     /// Finds the segments of a directory by their headers.
     ///
+    /// A file whose header is missing or damaged is none; [`Segments::unusable`] has those.
+    ///
     /// # Errors
-    /// `Corrupt` when a header is damaged; a segment that was being created when the machine stopped (shorter than a
-    /// header) is no segment yet.
+    /// `Io`; `NewerFormat`.
     pub(crate) fn open(
         family: &'static Family,
         dir: Arc<dyn Dir>,
@@ -151,6 +156,7 @@ impl Segments {
             has_spare: AtomicBool::new(false),
             leaving: Mutex::default(),
             changes: AtomicU64::new(0),
+            unusable: Mutex::default(),
         };
         this.look_anew()?;
         Ok(this)
@@ -209,7 +215,7 @@ impl Segments {
 
     fn look(&self, known: &[Arc<Segment>]) -> Result<()> {
         let known: HashMap<u16, &Arc<Segment>> = known.iter().map(|s| (s.id, s)).collect();
-        let mut list = Vec::new();
+        let (mut list, mut unusable) = (Vec::new(), BTreeMap::new());
         let names = self.dir.list().map_err(|e| Error::io("list", self.dir.path().display().to_string(), e))?;
         for id in names.iter().filter_map(|n| (self.family.parse)(n)) {
             if let Some(segment) = known.get(&id) {
@@ -223,22 +229,32 @@ impl Segments {
                 opened => opened.map_err(|e| Error::io("open", &name, e))?,
             };
             let len = file.len().map_err(|e| Error::io("measure", &name, e))?;
-            if len < FIRST_RECORD {
-                continue;
-            }
             let header = check_header(&*file, &name, self.family.kind, &self.store_id, self.access).and_then(|h| {
                 let what = "its header is that of another segment";
                 if h.ordinal as u16 == id { Ok(h) } else { Err(Error::corrupt(&name, 0, what)) }
             });
-            let header = match header {
-                // Its length got to the disk and its header did not: what is there instead may even be another's.
-                Err(e) if e.is_corrupt() && len == FIRST_RECORD => continue,
-                header => header?,
-            };
-            list.push(Segment::new(self.family, &header, None));
+            match header {
+                Ok(header) => list.push(Segment::new(self.family, &header, None, len)),
+                Err(Error::Corrupt { what, .. }) => {
+                    unusable.insert(id, (len, what));
+                }
+                Err(e) => return Err(e),
+            }
         }
+        *lock(&self.unusable) = unusable;
         self.replace(list);
         Ok(())
+    }
+
+    /// Why the file under a number's name is no segment, and its length, if there is such a file.
+    pub(crate) fn unusable(&self, id: u16) -> Option<(u64, String)> {
+        lock(&self.unusable).get(&id).cloned()
+    }
+
+    /// Numbers of files that hold something and are no segments: whatever was in them is lost.
+    pub(crate) fn strangers(&self) -> Vec<u16> {
+        // Of a creation that was cut short the length gets to the disk and the header does not.
+        lock(&self.unusable).iter().filter(|(_, (len, _))| *len > FIRST_RECORD).map(|(id, _)| *id).collect()
     }
 
     /// All segments, in the order in which they were begun.
@@ -257,7 +273,10 @@ impl Segments {
     /// `Corrupt` when there is none.
     pub(crate) fn get(&self, id: u16) -> Result<Arc<Segment>> {
         let found = self.known.load().get(id).map(Arc::clone);
-        found.ok_or_else(|| Error::corrupt((self.family.name)(id), 0, "the segment is missing"))
+        found.ok_or_else(|| {
+            let why = self.unusable(id).map(|(_, what)| format!("the segment is missing: {what}"));
+            Error::corrupt((self.family.name)(id), 0, why.unwrap_or_else(|| "the segment is missing".into()))
+        })
     }
 
     /// The file of a segment, opened if need be; the one that was used least recently is closed for it.
@@ -314,142 +333,6 @@ impl Segments {
         opened.push(Arc::clone(segment));
     }
 
-    /// Creates the next segment of the log ahead of its use, unless there is one. Creating one takes two syncs, which no put
-    /// should wait for. `floor` is the next sequence, or a lower one.
-    ///
-    /// # Errors
-    /// As [`Segments::begin`].
-    pub(crate) fn prepare(&self, floor: u64) -> Result<()> {
-        let mut making = lock(&self.making);
-        if making.spare.is_none() {
-            making.spare = Some(self.create_next(&mut making, floor)?);
-            self.has_spare.store(true, Ordering::Release);
-        }
-        Ok(())
-    }
-
-    /// Gives out no ordinal below this one.
-    pub(crate) fn pass_over(&self, next: u64) {
-        let mut making = lock(&self.making);
-        making.next = making.next.max(next);
-    }
-
-    /// Whether a segment waits for its use.
-    pub(crate) fn is_prepared(&self) -> bool {
-        self.has_spare.load(Ordering::Acquire)
-    }
-
-    /// Adds the next segment at the end of the log, opened to be appended to; creates it if that was not done ahead.
-    ///
-    /// # Errors
-    /// `Io`; `Full` when all 65,536 numbers are in use. The log has not changed then.
-    pub(crate) fn begin(&self, floor: u64) -> Result<OpenSegment> {
-        // Held until the segment is in the list: no other thread may create its file meanwhile.
-        let mut making = lock(&self.making);
-        let segment = match making.spare.take() {
-            Some(spare) => spare,
-            None => self.create_next(&mut making, floor)?,
-        };
-        // Opened before it counts: what fails to be opened waits for the next try.
-        let opened = self.writable(&segment);
-        if opened.is_err() {
-            making.spare = Some(Arc::clone(&segment));
-        }
-        self.has_spare.store(opened.is_err(), Ordering::Release);
-        let file = opened?;
-        self.add(&segment);
-        Ok((segment, file))
-    }
-
-    /// Adds a segment for compaction to write, and opens it for that. [`Segment::floor`] says what `floor` means.
-    ///
-    /// # Errors
-    /// As [`Segments::begin`].
-    pub(crate) fn begin_output(&self, floor: u64, level: u8) -> Result<OpenSegment> {
-        let mut making = lock(&self.making);
-        let ordinal = self.next_ordinal(&making);
-        making.next = ordinal + 1;
-        drop(making);
-        // No lock is held meanwhile: a put that rolls the log must not wait for these syncs.
-        let segment = self.create(FileHeader { floor, is_output: true, level, ..self.header(ordinal) })?;
-        let file = self.writable(&segment).inspect_err(|_| {
-            // Nothing leads there; what cannot be removed now the next writer removes.
-            let _ = self.dir.remove(&segment.name());
-        })?;
-        let making = lock(&self.making);
-        self.add(&segment);
-        drop(making);
-        Ok((segment, file))
-    }
-
-    fn add(&self, segment: &Arc<Segment>) {
-        let mut list = Vec::clone(&self.all());
-        list.push(Arc::clone(segment));
-        self.known.store(Arc::new(Known::new(list)));
-    }
-
-    /// The next ordinal whose number is free, greater than all that were given out.
-    fn next_ordinal(&self, making: &Making) -> u64 {
-        let known = self.known.load();
-        let next = known.list.last().map_or(0, |last| last.ordinal + 1).max(making.next);
-        let mut all = next..next + (1 << 17);
-        let leaving = lock(&self.leaving).clone();
-        let is_leaving = |id: u16| leaving.iter().any(|s| s.id == id);
-        let is_free = |ordinal: &u64| known.get(*ordinal as u16).is_none() && !is_leaving(*ordinal as u16);
-        let is_preferred = |ordinal: &u64| u32::from(*ordinal as u16) < self.bounds.numbers && is_free(ordinal);
-        all.clone().find(is_preferred).or_else(|| all.find(is_free)).unwrap_or(next)
-    }
-
-    /// Creates the next segment of the log. What stands in its way stands in it for ever: no name is passed over.
-    fn create_next(&self, making: &mut Making, floor: u64) -> Result<Arc<Segment>> {
-        let ordinal = self.next_ordinal(making);
-        let segment = self.create(FileHeader { floor, ..self.header(ordinal) })?;
-        making.next = ordinal + 1;
-        Ok(segment)
-    }
-
-    fn header(&self, ordinal: u64) -> FileHeader {
-        FileHeader::new(self.family.kind, self.store_id, ordinal, now_ms())
-    }
-
-    /// Creates a segment with its header, durable by name and content.
-    fn create(&self, header: FileHeader) -> Result<Arc<Segment>> {
-        let id = header.ordinal as u16;
-        let name = (self.family.name)(id);
-        if self.known.load().get(id).is_some() {
-            return Err(Error::full(name, "all 65,536 segment numbers are in use"));
-        }
-        self.remove_unborn(&name)?;
-        let file = self.dir.open(&name, Access::Create).map_err(|e| Error::io("create", &name, e))?;
-        if let Err(e) = file.write_at(&header.encode(), 0) {
-            let _ = self.dir.remove(&name);
-            return Err(Error::io("create", &name, e));
-        }
-        if !planted(Fault::NewSegmentNotSynced) {
-            file.sync().map_err(|e| Error::io("sync", &name, e))?;
-        }
-        if !planted(Fault::NewSegmentNameNotSynced) {
-            self.dir.sync().map_err(|e| Error::io("sync", self.dir.path().display().to_string(), e))?;
-        }
-        file.advise(Advice::Random, 0, 0);
-        let segment = Segment::new(self.family, &header, Some(file));
-        segment.used.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
-        self.keep_open(&mut lock(&self.opened), &segment);
-        Ok(segment)
-    }
-
-    /// Removes a file whose creation the machine's stop cut short: one that holds no record.
-    fn remove_unborn(&self, name: &str) -> Result<()> {
-        let file = match self.dir.open(name, Access::Write) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            opened => opened.map_err(|e| Error::io("open", name, e))?,
-        };
-        if file.len().map_err(|e| Error::io("measure", name, e))? > FIRST_RECORD {
-            return Err(Error::corrupt(name, 0, "a file that should not exist yet holds something; move it away"));
-        }
-        self.dir.remove(name).map_err(|e| Error::io("remove", name, e))
-    }
-
     /// A scan of a segment's records between two offsets.
     pub(crate) fn scan_framed<'f, F: Framing>(
         &self,
@@ -460,6 +343,17 @@ impl Segments {
     ) -> Result<Scan<'f, F>> {
         // No record lies further, however long a file is.
         Scan::new(file, segment.name(), framing, range.start, range.end.min(self.family.longest))
+    }
+
+    /// Length of a segment's file: at least so many bytes as was known when it was met, else measured now.
+    ///
+    /// # Errors
+    /// `Corrupt` when it is gone; `Io`.
+    pub(crate) fn length(&self, segment: &Arc<Segment>, least: u64) -> Result<u64> {
+        if segment.met_bytes >= least {
+            return Ok(segment.met_bytes);
+        }
+        self.file(segment)?.len().map_err(|e| Error::io("measure", segment.name(), e))
     }
 
     /// Removes segments whose space is given back. Their names are gone for good when this returns.

@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use filemap_io::{Access, Dir, File};
 
+use crate::accounts::Accounts;
 use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
+use crate::format::rolls::Rolls;
 use crate::format::superblock::{Superblock, Tail};
 use crate::index::{Owner, load};
 use crate::keys::KeyLog;
@@ -18,7 +20,7 @@ use crate::log::scan::Item;
 use crate::options::Options;
 use crate::primitive::{ArcSwap, AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering, sleep};
 use crate::recent::Recent;
-use crate::recover::{self, Met};
+use crate::recover::{self, Absent, Met, Witness};
 use crate::segments::{Bounds, FIRST_RECORD, Segment, Segments};
 use crate::state::{Shared, Tables, check_canonicalizer};
 use crate::stats::Counters;
@@ -120,6 +122,7 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
             loaded => loaded?,
         };
         let accounts = recover::accounts(&loaded, current.index)?;
+        let Some(absent) = absent(&superblock, &*dir, &current, &accounts, (&segments, &keys))? else { continue };
         let active = Arc::new(Recent::new(options.recent_bytes, ROOM));
         let follower = Follower {
             state: Mutex::new(Following::from(&current, &segments)),
@@ -138,6 +141,7 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
             indexed_time_ms: AtomicI64::new(current.max_time_ms),
             expiring_ms: AtomicI64::new(i64::MIN),
             counters: Counters::default(),
+            absent: ArcSwap::from_pointee(absent),
             writer: None,
             follower: Some(follower),
             closed: AtomicBool::new(false),
@@ -161,7 +165,58 @@ fn read_superblock(file: &SuperblockFile, dir: &dyn Dir) -> Result<Superblock> {
     }
 }
 
+/// As [`read_superblock`], the list of begun segments.
+fn read_rolls(file: &SuperblockFile, store_id: &[u8; 16]) -> Result<Rolls> {
+    let mut tries = 0;
+    loop {
+        match file.rolls(store_id) {
+            Err(e) if e.is_corrupt() && tries < READS => {
+                tries += 1;
+                sleep(Duration::from_micros(200));
+            }
+            read => return read,
+        }
+    }
+}
+
+/// What of the files is absent that a superblock names; `None` when the writer has moved on meanwhile.
+fn absent(
+    file: &SuperblockFile,
+    dir: &dyn Dir,
+    current: &Superblock,
+    accounts: &Accounts,
+    there: (&Segments, &KeyLog),
+) -> Result<Option<Vec<Absent>>> {
+    let rolls = read_rolls(file, &current.store_id)?;
+    let absent = Witness { superblock: current, accounts, rolls: &rolls }.absent(there.0, there.1);
+    let is_current = || -> Result<bool> {
+        Ok(file.newest_whole(dir)?.epoch == current.epoch && read_rolls(file, &current.store_id)? == rolls)
+    };
+    Ok(if absent.is_empty() || is_current()? { Some(absent) } else { None })
+}
+
 impl Shared {
+    /// Looks what is absent as of a superblock; what was known before stays where the writer has moved on meanwhile.
+    fn look_for_absent(&self, newest: &Superblock, accounts: &Accounts) -> Result<()> {
+        let there = (&*self.segments, &*self.keys);
+        let look = || absent(&self.superblock, &*self.dir, newest, accounts, there);
+        let mut found = look()?;
+        if found.as_ref().is_none_or(|f| !f.is_empty()) {
+            // What compaction has written since is not known yet.
+            self.segments.rescan(|s| self.is_settled(s, self.latest.load().tail.ordinal))?;
+            found = look()?;
+        }
+        if let Some(found) = found {
+            self.absent.store(Arc::new(found));
+        }
+        Ok(())
+    }
+
+    /// Whether a segment of the value log is known to be gone.
+    fn is_absent(&self, ordinal: u64) -> bool {
+        self.absent.load().iter().any(|a| a.ordinal == Some(ordinal) && a.is_value())
+    }
+
     /// Follows the writer if that was not done lately and no other thread is about it. An error is remembered for
     /// `stats`: the handle goes on with what it has.
     pub(crate) fn follow_if_due(&self) {
@@ -247,6 +302,7 @@ impl Shared {
         let seed = recover::index_seed(newest);
         let loaded = load(file, seed, Owner::Other, newest.index, newest.epoch, &self.options.limits)?;
         let accounts = recover::accounts(&loaded, newest.index)?;
+        self.look_for_absent(newest, &accounts)?;
         self.indexed_time_ms.store(newest.max_time_ms, Ordering::Release);
         self.index.follow(&loaded.index);
         self.keys.follow(newest);
@@ -297,11 +353,17 @@ impl Shared {
     /// Follows one segment to its end, and goes to the next if there is one. Returns whether it did.
     fn follow_segment(&self, state: &mut Following, table: &Recent) -> Result<bool> {
         let all = self.segments.log();
-        let segment = all.iter().find(|s| s.ordinal == state.position.ordinal).ok_or_else(|| {
-            Error::corrupt(crate::format::names::segment(state.position.ordinal as u16), 0, "the segment is missing")
-        })?;
-        let file = self.segments.file(segment)?;
-        self.follow_records(segment, &*file, state, table)?;
+        let segment = match all.iter().find(|s| s.ordinal == state.position.ordinal) {
+            Some(segment) => Some((segment, self.segments.file(segment)?)),
+            None if self.is_absent(state.position.ordinal) => None,
+            None => {
+                let name = crate::format::names::segment(state.position.ordinal as u16);
+                return Err(Error::corrupt(name, 0, "the segment is missing"));
+            }
+        };
+        if let Some((segment, file)) = &segment {
+            self.follow_records(segment, &**file, state, table)?;
+        }
         let mut next = self.begun_after(state, table)?;
         if next.is_none() {
             // Those that are known may even be gone, created ahead by a writer that was killed, and others in their place.
@@ -310,7 +372,9 @@ impl Shared {
         }
         let Some(next) = next else { return Ok(false) };
         // If there is a next one, this one is complete: what was appended to it between the two looks is there now.
-        self.follow_records(segment, &*file, state, table)?;
+        if let Some((segment, file)) = &segment {
+            self.follow_records(segment, &**file, state, table)?;
+        }
         state.position = Tail { ordinal: next, offset: FIRST_RECORD };
         Ok(true)
     }

@@ -36,6 +36,7 @@ use crate::keys::{KeyAppender, KeyLog};
 use crate::options::{Durability, Options};
 use crate::primitive::{ArcSwap, AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering};
 use crate::recent::Recent;
+use crate::recover::Absent;
 use crate::segments::{Segment, Segments};
 use crate::stats::{Counters, Stats};
 use crate::superblock::SuperblockFile;
@@ -211,6 +212,8 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     pub(crate) writer: Option<WriteSide>,
     pub(crate) follower: Option<Follower>,
+    /// What of the store is gone, as far as that is known.
+    pub(crate) absent: ArcSwap<Vec<Absent>>,
     pub(crate) closed: AtomicBool,
 }
 
@@ -276,6 +279,11 @@ impl Shared {
     /// Names of all files in the store's folder.
     pub(crate) fn names(&self) -> Result<Vec<String>> {
         self.dir.list().map_err(|e| Error::io("list", self.dir.path().display().to_string(), e))
+    }
+
+    /// What is absent and missed, as damage that a read meets.
+    pub(crate) fn missed(&self) -> Vec<Error> {
+        self.absent.load().iter().filter(|a| a.is_missed()).map(Absent::error).collect()
     }
 
     /// The hash of a key: XXH3-64 with the store's own seed, so that crawled URLs cannot be chosen to collide.

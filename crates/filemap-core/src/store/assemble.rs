@@ -16,8 +16,8 @@ use crate::keys::{KeyAppender, KeyLog};
 use crate::options::Options;
 use crate::primitive::{ArcSwap, AtomicBool, AtomicI64, AtomicU64, Mutex};
 use crate::recent::Recent;
-use crate::recover;
-use crate::segments::{Bounds, Segments};
+use crate::recover::{self, Absent, Witness};
+use crate::segments::{Begun, Bounds, Segments};
 use crate::state::{Checkpointer, Compactor, FreeSpace, Log, Shared, Tables, Training, WriteSide};
 use crate::stats::Counters;
 use crate::superblock::SuperblockFile;
@@ -47,6 +47,31 @@ impl Files {
         let loaded = load(file, seed, owner, current.index, current.epoch, &options.limits)?;
         Ok(Files { segments, keys, loaded })
     }
+
+    /// The segment table, when all is there that it and the list of begun segments name, or what is not is accepted; and what
+    /// is not. From here on the list is kept.
+    ///
+    /// # Errors
+    /// `Corrupt`; `Io`.
+    pub(super) fn account(
+        &self,
+        superblock: &SuperblockFile,
+        current: &Superblock,
+        accepts_loss: bool,
+    ) -> Result<(Accounts, Vec<Absent>)> {
+        let mut accounts = recover::accounts(&self.loaded, current.index)?;
+        let rolls = superblock.rolls(&current.store_id)?;
+        let witness = Witness { superblock: current, accounts: &accounts, rolls: &rolls };
+        let absent = witness.absent(&self.segments, &self.keys);
+        if !accepts_loss {
+            recover::refuse(&absent)?;
+        }
+        recover::accept(&absent, &mut accounts, &self.segments);
+        self.segments.keep_list(Begun::new(rolls, Arc::clone(superblock.file())));
+        recover::forget_removed(&self.segments, &mut accounts);
+        recover::remove_orphans(&self.segments, &accounts)?;
+        Ok((accounts, absent))
+    }
 }
 
 /// All that a handle which writes is made of.
@@ -61,6 +86,7 @@ pub(super) struct Parts {
     pub(super) next_epoch: u64,
     pub(super) files: Files,
     pub(super) accounts: Accounts,
+    pub(super) absent: Vec<Absent>,
     /// What was met of the log since that superblock.
     pub(super) active: Arc<Recent>,
     pub(super) log: Log,
@@ -89,6 +115,7 @@ impl Parts {
             tables: ArcSwap::from_pointee(Tables { active, frozen: None }),
             indexed_time_ms: AtomicI64::new(current.max_time_ms),
             expiring_ms: AtomicI64::new(i64::MIN),
+            absent: ArcSwap::from_pointee(self.absent),
             counters: Counters::default(),
             writer: Some(write_side(self.log, checkpointer, self.gate, self.rules)),
             follower: None,

@@ -59,7 +59,8 @@ impl Store {
     /// so that a copy that was broken off goes on when it is done again. A version whose body is that of the newest one there
     /// becomes a reference. Keys come in the order of this store's log: a sequential read of it, and of the key log for keys with
     /// several versions. Pages are taken over as they are compressed, with their dictionaries,
-    /// if the other store has none of its own. What is put here meanwhile is not copied. Damaged records are told to `watch` and passed over.
+    /// if the other store has none of its own. What is put here meanwhile is not copied. Damaged records and absent files are told to `watch` and
+    /// passed over; of a key whose newest version is lost the others are copied, at the end.
     ///
     /// # Errors
     /// [`Error::Canonicalizer`] when the other store makes its keys by another rule; [`Error::Stopped`]; those of
@@ -79,7 +80,7 @@ impl Store {
             true => BTreeSet::new(),
             false => to.shared.adopt_dictionaries(&self.shared)?,
         };
-        let mut copy = Copy { from: self, to, options, fresh, dictionaries, sum: Copied::default() };
+        let mut copy = Copy { from: self, to, options, fresh, dictionaries, sum: Copied::default(), absent: None };
         let mut pages = Pages::new(std::sync::Arc::clone(&self.shared), true);
         let before = pages.before();
         let met =
@@ -94,6 +95,9 @@ impl Store {
             if flow.is_break() {
                 return Err(Error::Stopped);
             }
+        }
+        if copy.sum.damaged > 0 {
+            copy.hidden(&pages, before, watch)?;
         }
         Ok(copy.sum)
     }
@@ -111,12 +115,50 @@ struct Copy<'a> {
     /// Which dictionaries both stores have, by id.
     dictionaries: BTreeSet<u32>,
     sum: Copied,
+    /// Once all that lies in the log was told of: the files that are absent, in which each lost version is told of.
+    absent: Option<BTreeSet<String>>,
 }
 
 impl Copy<'_> {
+    /// Whether damage is news.
+    fn is_news(&self, e: &Error) -> bool {
+        let Some(absent) = &self.absent else { return true };
+        matches!(e, Error::Corrupt { file, .. } if absent.contains(file))
+    }
+
     fn pass_over(&mut self, e: &Error, watch: &mut dyn FnMut(CopyEvent<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
         self.sum.damaged += 1;
         watch(CopyEvent::Damaged(e))
+    }
+
+    /// All keys whose newest version was not met, since it lies in what is damaged or gone: their other versions.
+    fn hidden(
+        &mut self,
+        met: &Pages,
+        before: u64,
+        watch: &mut dyn FnMut(CopyEvent<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.absent = Some(self.from.absent().into_iter().map(|a| a.file).collect());
+        for key in self.from.keys() {
+            let copied = key.and_then(|key| {
+                let spots = self.from.shared.looking_again(|| self.from.shared.spots(&key))?;
+                let newest = spots.iter().map(|s| s.version.sequence).find(|s| *s < before);
+                if newest.is_none_or(|sequence| met.has_met(sequence)) {
+                    return Ok(());
+                }
+                self.key(&key, before, watch)
+            });
+            match copied {
+                Ok(()) => {}
+                // Told before.
+                Err(e) if e.is_corrupt() => {}
+                Err(e) => return Err(e),
+            }
+            if watch(CopyEvent::Done(&self.sum)).is_break() {
+                return Err(Error::Stopped);
+            }
+        }
+        Ok(())
     }
 
     /// All versions of a key, in the order of their sequences.
@@ -132,7 +174,7 @@ impl Copy<'_> {
             let copied = self.from.shared.looking_again(|| self.version(key, spot, &there));
             match copied {
                 Err(e) if e.is_corrupt() => {
-                    if self.pass_over(&e, watch).is_break() {
+                    if self.is_news(&e) && self.pass_over(&e, watch).is_break() {
                         return Err(Error::Stopped);
                     }
                 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::key::segment_of;
 use crate::format::leaf::Slot;
 use crate::format::superblock::Tail;
@@ -20,7 +20,8 @@ use crate::values::read::Want;
 type Filter = Box<dyn Fn(&[u8]) -> bool + Send>;
 
 impl Store {
-    /// All live keys, each once, in no order: a sequential read of the key log, and of no value.
+    /// All live keys, each once, in no order: a sequential read of the key log, and of no value. At the end comes an error for
+    /// each file that is absent ([`Store::absent`]).
     pub fn keys(&self) -> Keys {
         self.keys_where(|_| true)
     }
@@ -73,6 +74,8 @@ pub struct Keys {
     moved: HashSet<Vec<u8>>,
     /// It was told that the handle is closed.
     is_ended: bool,
+    /// Files that are absent, told at the end.
+    missed: Option<IntoIter<Error>>,
 }
 
 impl std::fmt::Debug for Keys {
@@ -117,6 +120,7 @@ impl Keys {
             told: None,
             moved: HashSet::new(),
             is_ended: false,
+            missed: None,
         }
     }
 
@@ -265,7 +269,10 @@ impl Iterator for Keys {
             }
             match self.fill() {
                 Ok(true) => {}
-                Ok(false) => return None,
+                Ok(false) => {
+                    let missed = || self.shared.missed().into_iter();
+                    return self.missed.get_or_insert_with(missed).next().map(Err);
+                }
                 Err(e) => {
                     (self.files, self.current) = (Vec::new().into_iter(), None);
                     self.gaps.clear();

@@ -33,7 +33,10 @@ mod train;
 #[cfg(test)]
 mod trained;
 #[cfg(test)]
+mod vanished;
+#[cfg(test)]
 mod versions;
+mod witness;
 mod write;
 
 use std::ops::ControlFlow;
@@ -43,6 +46,7 @@ use std::sync::Arc;
 use filemap_io::{Access, Dir, Lock, Locking, OsDir};
 
 use crate::check::{Crew, VerifyOptions, VerifyProgress, VerifyReport};
+use crate::checkpoint::Task;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::format::names;
@@ -50,6 +54,7 @@ use crate::gate::{Gate, Guarded};
 use crate::options::{Canonicalizer, Options};
 use crate::primitive::{Mutex, Ordering};
 use crate::recent::Recent;
+use crate::recover::Absent;
 use crate::state::{Log, Pins, Shared, check_canonicalizer, follow};
 use crate::stats::Stats;
 use crate::superblock::SuperblockFile;
@@ -232,17 +237,18 @@ impl Store {
         let rules = crate::rules::read(&*dir, &current.store_id, current.rules, Access::Write)?;
         let files = Files::open(&dir, &current, &options)?;
         let segments = &files.segments;
-        let mut accounts = recover::accounts(&files.loaded, current.index)?;
-        recover::forget_removed(segments, &mut accounts);
-        recover::remove_orphans(segments, &accounts)?;
+        let (accounts, mut absent) = files.account(&superblock, &current, options.accept_loss)?;
+        let accepts = absent.iter().any(|a| !a.is_accepted);
+        absent.iter_mut().for_each(|a| a.is_accepted = true);
         // An entry takes less than its record did.
         let room = recover::bytes_after(segments, current.tail)?;
         let active = Arc::new(Recent::new(options.recent_bytes, room));
-        let replay = recover::replay(&*dir, segments, &superblock, &current, &active)?;
+        let has_tail = !absent.iter().any(|a| a.ordinal == Some(current.tail.ordinal) && a.is_value());
+        let replay = recover::replay(&*dir, segments, &superblock, &current, &active, has_tail)?;
         // A superblock that failed to be synced may have had the next epoch, and readers may have seen it. By three, since one
         // that is two later is written over the newest copy.
         let mut next_epoch = current.epoch + 3;
-        if is_lost || replay.report.skipped_bytes > 0 || replay.report.truncated_bytes > 0 {
+        if is_lost || accepts || replay.report.skipped_bytes > 0 || replay.report.truncated_bytes > 0 {
             // Readers may have followed what is gone.
             (current.epoch, current.dropped_epoch) = (next_epoch, next_epoch);
             superblock.write(&current)?;
@@ -258,9 +264,25 @@ impl Store {
             frozen_at: 0,
         };
         let replayed_below = replay.next_sequence;
-        let parts =
-            Parts { dir, gate, superblock, current, next_epoch, files, accounts, active, log, replayed_below, rules };
+        let parts = Parts {
+            dir,
+            gate,
+            superblock,
+            current,
+            next_epoch,
+            files,
+            accounts,
+            absent,
+            active,
+            log,
+            replayed_below,
+            rules,
+        };
         let shared = Arc::new(parts.assemble(options)?);
+        if accepts {
+            // From here on the store knows of its loss.
+            shared.checkpoint_with(Task { is_due: true, ..Task::default() })?;
+        }
         shared.measure_free_space();
         shared.emit(&Event::Recovered(replay.report));
         shared.tell_unfinished();
@@ -313,6 +335,13 @@ impl Store {
     pub fn refresh(&self) -> Result<()> {
         self.shared.check_open()?;
         self.shared.follow_writer()
+    }
+
+    /// Files of the store that are gone or cut short, as far as superblock, index and names tell: as of when the handle was
+    /// opened or, if it was opened read-only, last followed the writer. Reads give what lies elsewhere, and `Corrupt` where they
+    /// are led there; lists end with an error for each that is missed. Costs nothing.
+    pub fn absent(&self) -> Vec<Absent> {
+        Vec::clone(&self.shared.absent.load())
     }
 
     /// The store's directory.

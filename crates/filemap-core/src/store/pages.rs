@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::vec::IntoIter;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::location::{Extent, Location};
 use crate::format::superblock::Tail;
 use crate::format::value::{self, Kind};
@@ -24,7 +24,7 @@ impl Store {
     /// The newest version of each live key as of now, in the order of the log: a sequential read of the whole value log. What
     /// is put meanwhile does not count; what is removed meanwhile may be missed, and so may what is replaced meanwhile if earlier
     /// versions are not kept and compaction has been there first; no page is met twice. Damaged records come as errors, and iteration goes on after
-    /// them. Takes one bit of memory for each version.
+    /// them; at the end so does each file that is absent ([`Store::absent`]). Takes one bit of memory for each version.
     pub fn pages(&self) -> Pages {
         Pages::new(Arc::clone(&self.shared), true)
     }
@@ -79,6 +79,8 @@ pub struct Pages {
     batch: IntoIter<Result<(Vec<u8>, Spot)>>,
     /// Nothing more comes: what would be needed to know of more segments failed, which was told.
     is_ended: bool,
+    /// Files that are absent, told at the end.
+    missed: Option<IntoIter<Error>>,
 }
 
 impl std::fmt::Debug for Pages {
@@ -109,8 +111,14 @@ impl Pages {
             ranks: Ranks::default(),
             batch: Vec::new().into_iter(),
             is_ended: false,
+            missed: None,
             shared,
         }
+    }
+
+    /// Whether the version of a sequence was handed out.
+    pub(super) fn has_met(&self, sequence: u64) -> bool {
+        self.handed_out.contains(sequence)
     }
 
     /// The next sequence when the iteration began: what is later does not count.
@@ -312,7 +320,10 @@ impl Pages {
                 }
                 None => match self.fill() {
                     Ok(true) => {}
-                    Ok(false) => return None,
+                    Ok(false) => {
+                        let missed = || self.shared.missed().into_iter();
+                        return self.missed.get_or_insert_with(missed).next().map(Err);
+                    }
                     Err(e) => return Some(Err(e)),
                 },
             }

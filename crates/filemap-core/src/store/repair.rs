@@ -24,14 +24,14 @@ use crate::record::now_ms;
 use crate::recover;
 use crate::repair::dictionaries;
 use crate::repair::files::{self, Copying};
-use crate::repair::rebuild::{Found, Rebuild, Scanned};
+use crate::repair::rebuild::{Found, Living, Rebuild, Scanned};
 use crate::repair::survey::{Found as Segment, Survey, survey};
 use crate::repair::{Loss, RepairProgress, RepairReport, RepairTo};
 use crate::rules;
 use crate::segments::FIRST_RECORD;
 use crate::state::{Log, Pins, Shared, check_canonicalizer};
 use crate::store::assemble::{Files, Parts};
-use crate::store::{Store, Threads, Workers, open_dir, open_store_dir, take_lock};
+use crate::store::{Store, Threads, Workers, open_dir, open_store_dir, take_lock, witness};
 use crate::superblock::SuperblockFile;
 use crate::values::append::Appender;
 use crate::worker;
@@ -105,6 +105,8 @@ pub(crate) fn repair_in(
     let mut survey = survey(&*source, target.is_none(), &options.limits)?;
     let rules = rules_of(&*source, &mut survey)?;
     let (rule, is_rule_known) = rule(&survey, options)?;
+    // Before it is taken apart.
+    let (living, doubt) = witness::living(&source, &survey, options);
     let (dir, held) = match (target, held) {
         (None, Some(held)) => {
             files::begin_in_place(&*source, &survey)?;
@@ -121,7 +123,8 @@ pub(crate) fn repair_in(
     let first = Superblock { rules: rules.generation, ..first_superblock(&*dir, &survey, rule, options)? };
     files::create_derived(&*dir, &first)?;
     carry_rules(&*dir, &survey, &rules, target.is_some())?;
-    let mut job = Job { source, dir, survey, rules, is_copy: target.is_some(), options, found: None };
+    survey.unwitnessed.extend(doubt);
+    let mut job = Job { source, dir, survey, rules, is_copy: target.is_some(), options, living, found: None };
     job.make_segments()?;
     job.run(first, held, threads, progress)?;
     files::finish(&*job.dir)?;
@@ -216,6 +219,7 @@ struct Job<'a> {
     /// Whether `dir` is another directory than `source`.
     is_copy: bool,
     options: &'a Options,
+    living: Option<Living>,
     /// What came of it: the totals, and how many keys there are.
     found: Option<(Found, Superblock)>,
 }
@@ -284,8 +288,10 @@ impl Job<'_> {
             Threads::Started => wait_for_room,
             Threads::None => Shared::checkpoint,
         };
+        let living = self.living.take();
         let result = (|| {
             let mut rebuild = Rebuild::new(&shared, &make_room, progress, total_bytes, vouched);
+            rebuild.believe(living);
             let mut end = FIRST_RECORD;
             for segment in &self.survey.segments {
                 let scanned = self.segment(&shared, &mut rebuild, segment)?;
@@ -327,6 +333,7 @@ impl Job<'_> {
             next_epoch: first.epoch + 1,
             files,
             accounts: Accounts::default(),
+            absent: Vec::new(),
             active: Arc::new(Recent::new(options.recent_bytes, 0)),
             log,
             // The same version may lie in two places, which may come in different batches.
@@ -377,6 +384,7 @@ impl Job<'_> {
             outdated: found.outdated,
             unfinished_bytes: found.unfinished_bytes,
             ignored: self.survey.ignored,
+            unwitnessed: self.survey.unwitnessed,
             canonicalizer: superblock.canonicalizer,
             is_rule_known,
         })

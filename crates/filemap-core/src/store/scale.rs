@@ -27,8 +27,9 @@ fn change(path: &Path, change: impl Fn(&mut Superblock)) -> Superblock {
     let mut superblock = SuperblockFile::open(&dir, Access::Read).unwrap().read(&dir, Access::Read).unwrap();
     change(&mut superblock);
     let file = OpenOptions::new().write(true).open(path.join("SUPERBLOCK")).unwrap();
-    for offset in COPIES {
-        file.write_all_at(&superblock.encode(), offset).unwrap();
+    for (nth, offset) in COPIES.into_iter().enumerate() {
+        let epoch = superblock.epoch - (superblock.epoch + nth as u64) % 2;
+        file.write_all_at(&Superblock { epoch, ..superblock.clone() }.encode(), offset).unwrap();
     }
     superblock
 }

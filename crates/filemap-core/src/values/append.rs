@@ -53,6 +53,11 @@ impl Appender {
         Tail { ordinal: self.segment.ordinal, offset: self.offset }
     }
 
+    /// Name and identity of the file that is appended to.
+    pub(crate) fn identity(&self) -> (String, Option<(u64, u64)>) {
+        (self.segment.name(), self.file.identity())
+    }
+
     /// Length at which a segment is closed.
     pub(crate) fn segment_bytes(&self) -> u64 {
         self.segment_bytes
@@ -100,6 +105,7 @@ impl Appender {
     fn roll(&mut self, sequence: u64) -> Result<()> {
         let (next, file) = self.segments.begin(sequence)?;
         let old = std::mem::replace(&mut self.segment, next);
+        old.seal(self.offset);
         let old_file = std::mem::replace(&mut self.file, file);
         if !planted(Fault::RolledSegmentForgotten) {
             self.unsynced.push((old, old_file));

@@ -141,6 +141,10 @@ impl SimFile {
 }
 
 impl File for SimFile {
+    fn identity(&self) -> Option<(u64, u64)> {
+        Some((0, self.id as u64))
+    }
+
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut state = self.disk.lock();
         match state.begin(Call::Read) {

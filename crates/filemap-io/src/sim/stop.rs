@@ -91,6 +91,10 @@ impl Dir for Stopping<dyn Dir> {
 }
 
 impl File for Stopping<dyn File> {
+    fn identity(&self) -> Option<(u64, u64)> {
+        self.inner.identity()
+    }
+
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.inner.read_at(buf, offset)
     }

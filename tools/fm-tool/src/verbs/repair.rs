@@ -137,6 +137,9 @@ fn told(report: &RepairReport, args: &Args, shared: &Shared) -> Result<Outcome, 
         say(report, args);
     }
     out.finish()?;
+    for doubt in &report.unwitnessed {
+        words::complain(format_args!("no witness: {doubt}"));
+    }
     if !report.is_rule_known {
         let rule = &report.canonicalizer;
         let what = "the superblock is lost, which says by which rule URLs became keys";
@@ -182,6 +185,7 @@ fn summary(report: &RepairReport) -> Value {
         "left_out": report.ignored.len(),
         "outdated": report.outdated,
         "unfinished_bytes": report.unfinished_bytes,
+        "unwitnessed": report.unwitnessed,
         "canonicalizer": report.canonicalizer.to_string(),
     })
 }

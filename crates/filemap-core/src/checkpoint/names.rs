@@ -1,0 +1,74 @@
+//! Whether the files that a writer has open are still those under their names: whoever removes or replaces one takes the store
+//! away under it, and what is written then is lost when the handle is closed.
+
+use std::collections::HashSet;
+use std::io::ErrorKind;
+
+use filemap_io::Access;
+
+use crate::error::{Error, Result};
+use crate::format::names;
+use crate::segments::Segments;
+use crate::state::{Checkpointer, Shared};
+use crate::sync::lock;
+
+/// Device and inode of an open file.
+type Identity = Option<(u64, u64)>;
+
+impl Shared {
+    /// Compares the names of the store's files with what is open. What cannot be asked just now is taken for unchanged.
+    ///
+    /// # Errors
+    /// `Corrupt` when a file that is open has no name any more, or another file has its name.
+    pub(super) fn check_names(&self, c: &Checkpointer) -> Result<()> {
+        let writer = self.write_side()?;
+        let mut open = vec![
+            (names::LOCK.to_owned(), writer.gate.identity()),
+            (names::SUPERBLOCK.to_owned(), self.superblock.file().identity()),
+            (names::INDEX.to_owned(), self.index.identity()),
+            lock(&writer.log).appender.identity(),
+        ];
+        open.extend(c.keys.identity());
+        // A repair's superblock has its name only at the end.
+        open.retain(|(name, _)| name != names::SUPERBLOCK || !self.is_unnamed());
+        for (name, identity) in open {
+            self.check_name(&name, identity)?;
+        }
+        let Ok(listed) = self.dir.list() else { return Ok(()) };
+        let listed: HashSet<String> = listed.into_iter().collect();
+        self.check_segments(&self.segments, &listed)?;
+        self.check_segments(self.keys.segments(), &listed)
+    }
+
+    /// Whether the superblock still has its temporary name.
+    fn is_unnamed(&self) -> bool {
+        let has = |name| self.dir.open(name, Access::Read).is_ok();
+        has(names::NEW_SUPERBLOCK) && !has(names::SUPERBLOCK)
+    }
+
+    fn check_name(&self, name: &str, identity: Identity) -> Result<()> {
+        let what = match self.dir.open(name, Access::Read) {
+            Ok(found) if identity.is_none() || found.identity().is_none() || found.identity() == identity => {
+                return Ok(());
+            }
+            Ok(_) => "another file has taken its name while the store was open",
+            Err(e) if e.kind() == ErrorKind::NotFound => "its name was removed while the store was open",
+            Err(e) if e.kind() == ErrorKind::InvalidInput => "what has its name now is no file of a store",
+            Err(_) => return Ok(()),
+        };
+        Err(Error::corrupt(name, 0, what))
+    }
+
+    /// Whether all segments are there that are known.
+    fn check_segments(&self, segments: &Segments, listed: &HashSet<String>) -> Result<()> {
+        for segment in segments.all().iter().filter(|s| !listed.contains(&s.name())) {
+            // It may have been begun since the names were listed, or removed.
+            let is_known = || segments.get(segment.id).is_ok_and(|s| s.ordinal == segment.ordinal);
+            match self.check_name(&segment.name(), None) {
+                Err(e) if is_known() => return Err(e),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}

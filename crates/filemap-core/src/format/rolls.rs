@@ -1,0 +1,153 @@
+//! Which segments of the value log were begun: a sector of SUPERBLOCK, beside its two copies. A checkpoint's segment table
+//! names those up to its tail; this names those after it, so that one that is gone is missed. Each stands here once it is
+//! durable, before anything is appended to it, and until its file is about to be removed.
+//!
+//! The sector lies at byte 8192. It reaches the disk whole or not at all, so one that does not verify is damage.
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 8 | magic `FMROLLS\0` |
+//! | 8 | 4 | CRC-32 of bytes 12..512 |
+//! | 12 | 4 | reserved, zero |
+//! | 16 | 16 | store id |
+//! | 32 | 8 | ordinal of the first bit |
+//! | 40 | 472 | bits, the lowest of each byte first: the segment of that ordinal was begun |
+
+use super::{Flaw, all_zero, get_16, get_u32, get_u64, header, put};
+
+pub(crate) const BYTES: usize = 512;
+/// Byte offset in SUPERBLOCK.
+pub(crate) const AT: u64 = 8192;
+const MAGIC: &[u8; 8] = b"FMROLLS\0";
+const BITS_AT: usize = 40;
+/// How many ordinals there is room for.
+const CAPACITY: u64 = 8 * (BYTES - BITS_AT) as u64;
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rolls {
+    store_id: [u8; 16],
+    first: u64,
+    bits: [u8; BYTES - BITS_AT],
+}
+
+impl Rolls {
+    /// None.
+    pub(crate) fn none(store_id: [u8; 16]) -> Rolls {
+        Rolls { store_id, first: 0, bits: [0; BYTES - BITS_AT] }
+    }
+
+    /// These.
+    #[cfg(test)]
+    pub(crate) fn of(store_id: [u8; 16], ordinals: impl Iterator<Item = u64>) -> Rolls {
+        let mut rolls = Rolls::none(store_id);
+        ordinals.for_each(|ordinal| rolls.add(ordinal));
+        rolls
+    }
+
+    /// Whose store it is.
+    pub(crate) fn store_id(&self) -> [u8; 16] {
+        self.store_id
+    }
+
+    /// Names a segment. Those that lie too far before it to have room are forgotten: a checkpoint has passed them long ago.
+    pub(crate) fn add(&mut self, ordinal: u64) {
+        if ordinal < self.first || ordinal >= self.first + CAPACITY {
+            // Half of the room is for what comes.
+            let first = ordinal.saturating_sub(CAPACITY / 2);
+            let kept: Vec<u64> = self.after(first).filter(|o| *o < first + CAPACITY).collect();
+            (self.first, self.bits) = (first, [0; BYTES - BITS_AT]);
+            kept.into_iter().for_each(|o| self.set(o, true));
+        }
+        self.set(ordinal, true);
+    }
+
+    /// Names a segment no more.
+    pub(crate) fn remove(&mut self, ordinal: u64) {
+        if (self.first..self.first + CAPACITY).contains(&ordinal) {
+            self.set(ordinal, false);
+        }
+    }
+
+    fn set(&mut self, ordinal: u64, is_begun: bool) {
+        let at = (ordinal - self.first) as usize;
+        let bit = 1 << (at % 8);
+        if is_begun {
+            self.bits[at / 8] |= bit;
+        } else {
+            self.bits[at / 8] &= !bit;
+        }
+    }
+
+    /// Whether a segment is named.
+    pub(crate) fn has(&self, ordinal: u64) -> bool {
+        let at = ordinal.checked_sub(self.first).filter(|at| *at < CAPACITY);
+        at.is_some_and(|at| self.bits[at as usize / 8] >> (at % 8) & 1 == 1)
+    }
+
+    /// Ordinals of those that are named, from one on.
+    pub(crate) fn after(&self, least: u64) -> impl Iterator<Item = u64> {
+        let all = (self.first.max(least)..self.first + CAPACITY).filter(|o| self.has(*o));
+        all.collect::<Vec<_>>().into_iter()
+    }
+
+    pub(crate) fn encode(&self) -> [u8; BYTES] {
+        let mut b = [0; BYTES];
+        put(&mut b, 0, MAGIC);
+        put(&mut b, 16, &self.store_id);
+        put(&mut b, 32, &self.first.to_le_bytes());
+        put(&mut b, BITS_AT, &self.bits);
+        let crc = crc32fast::hash(&b[12..]);
+        put(&mut b, 8, &crc.to_le_bytes());
+        b
+    }
+
+    pub(crate) fn decode(b: &[u8]) -> Result<Rolls, Flaw> {
+        if b.len() < BYTES {
+            return Err("the list of begun segments is cut off");
+        }
+        if &b[..8] != MAGIC || crc32fast::hash(&b[12..BYTES]) != get_u32(b, 8) {
+            return Err("checksum mismatch in the list of begun segments");
+        }
+        let first = get_u64(b, 32);
+        if !all_zero(&b[12..16]) || first > header::MAX_ORDINAL {
+            return Err("the list of begun segments is out of range");
+        }
+        let mut bits = [0; BYTES - BITS_AT];
+        bits.copy_from_slice(&b[BITS_AT..BYTES]);
+        Ok(Rolls { store_id: get_16(b, 16), first, bits })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_begun_segments_comes_back_and_any_changed_byte_is_noticed() {
+        let mut rolls = Rolls::of([7; 16], [3, 4, 70, 3700].into_iter());
+        rolls.remove(4);
+        rolls.remove(1 << 40);
+        assert_eq!(rolls.after(4).collect::<Vec<_>>(), [70, 3700]);
+        let bytes = rolls.encode();
+        assert_eq!(Rolls::decode(&bytes), Ok(rolls));
+        for at in 0..BYTES {
+            let mut bad = bytes;
+            bad[at] ^= 1;
+            assert!(Rolls::decode(&bad).is_err(), "byte {at}");
+        }
+        assert!(Rolls::decode(&bytes[..511]).is_err());
+    }
+
+    #[test]
+    fn segments_that_lie_far_back_make_room_for_new_ones() {
+        let mut rolls = Rolls::none([0; 16]);
+        (0..10_000).for_each(|ordinal| rolls.add(ordinal));
+        let kept: Vec<u64> = rolls.after(0).collect();
+        assert_eq!(kept.last(), Some(&9_999));
+        assert!(kept.len() as u64 > CAPACITY / 2 - 1 && kept.windows(2).all(|w| w[0] + 1 == w[1]));
+        rolls.add(1 << 40);
+        assert_eq!(rolls.after(0).collect::<Vec<_>>(), [1 << 40]);
+        assert!(rolls.has(1 << 40) && !rolls.has(9_999));
+    }
+}

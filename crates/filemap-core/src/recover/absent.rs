@@ -1,0 +1,188 @@
+//! Which files of a store are gone, and how that is known.
+//!
+//! The segment table of the superblock names every segment up to the checkpoint's tail, SUPERBLOCK's list of begun segments
+//! those after it. A file under a segment's name that is none is told, too: it was one, or is a stranger's.
+
+use std::collections::BTreeMap;
+
+use crate::accounts::{Account, Accounts};
+use crate::error::{Error, Result};
+use crate::format::key::UNIT_BYTES as KEY_UNIT;
+use crate::format::location::UNIT_BYTES;
+use crate::format::names;
+use crate::format::rolls::Rolls;
+use crate::format::superblock::Superblock;
+use crate::keys::KeyLog;
+use crate::segments::Segments;
+
+/// A file of the store that is gone, or cut short: what it held cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Absent {
+    /// The file's name.
+    pub file: String,
+    /// Its place in the order of its log; `None` for a file that nothing names.
+    pub ordinal: Option<u64>,
+    /// What is wrong.
+    pub why: String,
+    /// Bytes in it that the index leads to, as of the last checkpoint; what was put after that is not counted.
+    pub live_bytes: u64,
+    /// Whether the loss was accepted when the store was opened for writing.
+    pub is_accepted: bool,
+}
+
+impl Absent {
+    /// Whether something is missed: not when the loss was accepted and nothing leads to what is gone any more.
+    pub fn is_missed(&self) -> bool {
+        !self.is_accepted || self.live_bytes > 0
+    }
+
+    /// Whether it is a segment of the value log.
+    pub(crate) fn is_value(&self) -> bool {
+        names::parse_segment(&self.file).is_some()
+    }
+
+    /// The damage that it is to a read.
+    pub(crate) fn error(&self) -> Error {
+        Error::corrupt(&self.file, 0, self.why.clone())
+    }
+
+    /// The damage that it is to whoever needs every file.
+    pub(crate) fn refusal(&self, others: usize) -> Error {
+        let more = if others > 0 { format!(" ({others} more files are absent)") } else { String::new() };
+        let what = format!("{}{more}; repair the store, restore the file, or open it accepting the loss", self.why);
+        Error::corrupt(&self.file, 0, what)
+    }
+}
+
+/// The files of a store, as a superblock and what it leads to tell of them.
+pub(crate) struct Witness<'a> {
+    pub(crate) superblock: &'a Superblock,
+    pub(crate) accounts: &'a Accounts,
+    pub(crate) rolls: &'a Rolls,
+}
+
+impl Witness<'_> {
+    /// What is absent, given what there is, in the order of the logs.
+    pub(crate) fn absent(&self, segments: &Segments, keys: &KeyLog) -> Vec<Absent> {
+        let mut absent: BTreeMap<u16, Absent> = BTreeMap::new();
+        let tail = self.superblock.tail;
+        for (id, account) in &self.accounts.values {
+            let end = match account.ordinal == tail.ordinal {
+                true => tail.offset,
+                false => account.end_units * UNIT_BYTES,
+            };
+            if let Some(found) = self.segment(segments, account, end) {
+                absent.insert(*id, found);
+            }
+        }
+        let begun = std::iter::once(tail.ordinal).chain(self.rolls.after(tail.ordinal + 1));
+        for ordinal in begun.filter(|o| !self.accounts.values.get(&(*o as u16)).is_some_and(|a| a.ordinal == *o)) {
+            let end = if ordinal == tail.ordinal { tail.offset } else { 0 };
+            if let Some(found) = self.segment(segments, &Account { ordinal, ..Account::default() }, end) {
+                absent.insert(ordinal as u16, found);
+            }
+        }
+        let stranger = |id: u16, name: String, why: Option<(u64, String)>| {
+            let why = why.map_or_else(String::new, |(_, what)| what);
+            (id, Absent { file: name, ordinal: None, why, live_bytes: 0, is_accepted: false })
+        };
+        let strangers = |of: &dyn Fn(u16) -> String, segments: &Segments| -> Vec<(u16, Absent)> {
+            segments.strangers().into_iter().map(|id| stranger(id, of(id), segments.unusable(id))).collect()
+        };
+        for (id, found) in strangers(&names::segment, segments) {
+            if !self.accounts.values.get(&id).is_some_and(|a| a.is_lost) {
+                absent.entry(id).or_insert(found);
+            }
+        }
+        let mut all: Vec<Absent> = absent.into_values().collect();
+        all.sort_by_key(|a| a.ordinal);
+        let mut lost_keys: BTreeMap<u16, Absent> = BTreeMap::new();
+        for (id, account) in self.accounts.keys.iter().filter(|(_, a)| a.live_units > 0) {
+            if !keys.has(account.ordinal) {
+                lost_keys.insert(*id, self.lost(names::keys(*id), account, keys.why(*id), KEY_UNIT));
+            }
+        }
+        for (id, found) in strangers(&names::keys, keys.segments()) {
+            lost_keys.entry(id).or_insert(found);
+        }
+        all.extend(lost_keys.into_values());
+        all
+    }
+
+    /// What is wrong with a value segment that should be there, and have so many bytes.
+    fn segment(&self, segments: &Segments, account: &Account, end: u64) -> Option<Absent> {
+        let id = account.ordinal as u16;
+        let (name, found) = (names::segment(id), segments.get(id));
+        let why = match found {
+            Ok(s) if s.ordinal != account.ordinal => "the segment is missing; another one has its name".to_owned(),
+            Ok(s) if s.is_output != account.is_output => "its header is that of another segment".to_owned(),
+            Ok(s) => match segments.length(&s, end) {
+                Err(e) if !account.is_leaving => e.to_string(),
+                Ok(len) if len < end => format!("the file ends at {len} and had {end} bytes at least"),
+                _ if account.is_lost => "the file was cut short".to_owned(),
+                _ => return None,
+            },
+            Err(_) if account.is_leaving => return None,
+            Err(Error::Corrupt { what, .. }) => what,
+            Err(e) => e.to_string(),
+        };
+        Some(self.lost(name, account, why, UNIT_BYTES))
+    }
+
+    fn lost(&self, file: String, account: &Account, why: String, unit: u64) -> Absent {
+        let (ordinal, live_bytes) = (Some(account.ordinal), account.live_units * unit);
+        Absent { file, ordinal, why, live_bytes, is_accepted: account.is_lost }
+    }
+}
+
+/// Refuses a store of which something is absent that nobody has accepted.
+///
+/// # Errors
+/// `Corrupt`, with the first such file.
+pub(crate) fn refuse(absent: &[Absent]) -> Result<()> {
+    let mut missed = absent.iter().filter(|a| !a.is_accepted);
+    missed.next().map_or(Ok(()), |first| Err(first.refusal(missed.count())))
+}
+
+/// Notes in the segment table that a caller has accepted what is absent. What only nothing names is not noted.
+pub(crate) fn accept(absent: &[Absent], accounts: &mut Accounts, segments: &Segments) {
+    for one in absent.iter().filter(|a| !a.is_accepted) {
+        let Some(ordinal) = one.ordinal else { continue };
+        let id = ordinal as u16;
+        let is_key = names::parse_keys(&one.file).is_some();
+        let family = if is_key { &mut accounts.keys } else { &mut accounts.values };
+        let account = family.entry(id).or_default();
+        (account.ordinal, account.is_lost) = (ordinal, true);
+        if let Ok(found) = segments.get(id)
+            && found.ordinal == ordinal
+            && !is_key
+        {
+            account.end_units = found.met_bytes / UNIT_BYTES;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_that_was_accepted_is_missed_only_as_long_as_something_leads_there() {
+        let mut absent = Absent {
+            file: "value1.dat".into(),
+            ordinal: Some(1),
+            why: "gone".into(),
+            live_bytes: 0,
+            is_accepted: false,
+        };
+        assert!(absent.is_missed() && refuse(std::slice::from_ref(&absent)).is_err());
+        absent.is_accepted = true;
+        assert!(!absent.is_missed() && refuse(std::slice::from_ref(&absent)).is_ok());
+        absent.live_bytes = 64;
+        assert!(absent.is_missed() && refuse(std::slice::from_ref(&absent)).is_ok());
+        absent.is_accepted = false;
+        let two = [absent.clone(), absent];
+        assert!(refuse(&two).unwrap_err().to_string().contains("1 more"));
+    }
+}

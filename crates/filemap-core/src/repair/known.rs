@@ -1,0 +1,137 @@
+//! What the last superblock still tells of the segments: which there were, and how long; and what nothing is left to tell.
+
+use filemap_io::{Access, Dir};
+
+use crate::accounts::{Account, Accounts};
+use crate::error::{Error, Result};
+use crate::format::location::UNIT_BYTES;
+use crate::format::names;
+use crate::format::rolls::{self, Rolls};
+use crate::format::superblock::Superblock;
+use crate::index::{Owner, load};
+use crate::limits::Limits;
+use crate::recover;
+use crate::repair::Loss;
+use crate::repair::survey::Found;
+use crate::segments::FIRST_RECORD;
+
+/// See the module.
+pub(super) struct Known<'a> {
+    /// If it is certainly the last that was written.
+    superblock: Option<&'a Superblock>,
+    /// `None` when it cannot be read.
+    accounts: Option<Accounts>,
+    /// Segments of the log after its tail.
+    begun: Option<Vec<u64>>,
+    unwitnessed: Vec<String>,
+}
+
+impl<'a> Known<'a> {
+    pub(super) fn look(dir: &dyn Dir, superblock: Option<&'a Superblock>, is_last: bool, limits: &Limits) -> Known<'a> {
+        let mut known =
+            Known { superblock: superblock.filter(|_| is_last), accounts: None, begun: None, unwitnessed: vec![] };
+        let mut say = |what: String| known.unwitnessed.push(what);
+        match (superblock, known.superblock) {
+            (None, _) => say("no copy of the superblock is whole: which segments there were is not known".into()),
+            (_, None) => {
+                say("a copy of the superblock is damaged: which segments the last one named is not known".into())
+            }
+            (_, Some(last)) => {
+                known.accounts = table(dir, last, limits)
+                    .inspect_err(|e| {
+                        say(format!("which segments the last checkpoint named is not known: {e}"));
+                    })
+                    .ok();
+                known.begun = begun(dir, last)
+                    .inspect_err(|e| {
+                        say(format!("which segments were begun after the last checkpoint is not known: {e}"));
+                    })
+                    .ok();
+            }
+        }
+        known
+    }
+
+    /// What was there and is not: segments, and ends of segments.
+    pub(super) fn missing(&self, found: &[Found]) -> Vec<Loss> {
+        let Some(superblock) = self.superblock else { return Vec::new() };
+        let is_there = |ordinal: u64| found.iter().any(|f| f.header.ordinal == ordinal);
+        let all = || self.accounts.iter().flat_map(|a| a.values.values());
+        let loss = |a: &Account, what: &str| Loss {
+            file: names::segment(a.ordinal as u16),
+            offset: 0,
+            bytes: a.end_units.max(a.live_units + a.tombstone_units) * UNIT_BYTES,
+            key: None,
+            version: None,
+            what: what.into(),
+        };
+        let gone =
+            all().filter(|a| !a.is_leaving && !is_there(a.ordinal)).map(|a| match (a.live_units, a.tombstone_units) {
+                (0, 0) => loss(a, "the segment is missing; nothing in it counted any more"),
+                (_, 0) => loss(a, "the segment is missing"),
+                _ => loss(a, "the segment is missing, and removals with it"),
+            });
+        let tail = superblock.tail;
+        let named = |ordinal: u64| all().any(|a| a.ordinal == ordinal);
+        let later = self.begun.iter().flatten().copied().chain([tail.ordinal]);
+        let unseen = later.filter(|o| !is_there(*o) && !named(*o)).map(|ordinal| {
+            let what = "the segment is missing; no checkpoint had seen all that was in it";
+            loss(&Account { ordinal, ..Account::default() }, what)
+        });
+        let cut = found.iter().filter_map(|f| {
+            let account = all().find(|a| a.ordinal == f.header.ordinal);
+            let used = account.map_or(0, |a| FIRST_RECORD + (a.live_units + a.tombstone_units) * UNIT_BYTES);
+            let long = account.map_or(0, |a| a.end_units * UNIT_BYTES);
+            let synced = if tail.ordinal == f.header.ordinal { tail.offset } else { 0 };
+            let bytes = used.max(long).max(synced).checked_sub(f.bytes).filter(|bytes| *bytes > 0)?;
+            let what = "the segment ends here and was longer, at least by this".into();
+            Some(Loss { file: f.name.clone(), offset: f.bytes, bytes, key: None, version: None, what })
+        });
+        gone.chain(unseen).chain(cut).collect()
+    }
+
+    /// The ordinal after the last one that is known.
+    pub(super) fn next_ordinal(&self) -> u64 {
+        let all = self.accounts.iter().flat_map(|a| a.values.values()).map(|a| a.ordinal);
+        all.chain(self.begun.iter().flatten().copied()).map(|ordinal| ordinal + 1).max().unwrap_or(0)
+    }
+
+    /// What nothing is left to tell: with it, which of the ordinals that are not there were given back, and which are lost.
+    pub(super) fn unwitnessed(self, found: &[Found]) -> Vec<String> {
+        let mut all = self.unwitnessed;
+        if self.accounts.is_none() {
+            let mut ordinals: Vec<u64> = found.iter().map(|f| f.header.ordinal).collect();
+            ordinals.sort_unstable();
+            let before = ordinals.first().filter(|first| **first > 0).map(|first| (0, first - 1));
+            let gaps = ordinals.windows(2).filter(|w| w[0] + 1 < w[1]).map(|w| (w[0] + 1, w[1] - 1));
+            all.extend(before.into_iter().chain(gaps).map(|(from, to)| {
+                let (from, to) = (names::segment(from as u16), names::segment(to as u16));
+                let which = if from == to { from } else { format!("{from} to {to}") };
+                format!("{which}: given back by compaction, or lost; nothing is left that tells")
+            }));
+        }
+        all
+    }
+}
+
+fn table(dir: &dyn Dir, superblock: &Superblock, limits: &Limits) -> Result<Accounts> {
+    let file = recover::open_index(dir, Access::Read, superblock)?;
+    let seed = recover::index_seed(superblock);
+    let loaded = load(file, seed, Owner::Other, superblock.index, superblock.epoch, limits)?;
+    recover::accounts(&loaded, superblock.index)
+}
+
+/// The segments that were begun after a superblock's tail.
+fn begun(dir: &dyn Dir, superblock: &Superblock) -> Result<Vec<u64>> {
+    let name = [names::SUPERBLOCK, names::OLD_SUPERBLOCK].into_iter().find(|n| dir.open(n, Access::Read).is_ok());
+    let name = name.unwrap_or(names::SUPERBLOCK);
+    let file = dir.open(name, Access::Read).map_err(|e| Error::io("open", name, e))?;
+    let mut b = [0; rolls::BYTES];
+    let n = file.read_at(&mut b, rolls::AT).map_err(|e| Error::io("read", name, e))?;
+    let rolls = Rolls::decode(&b[..n]).and_then(|rolls| match rolls.store_id() == superblock.store_id {
+        true => Ok(rolls),
+        false => Err("it belongs to another store"),
+    });
+    let rolls = rolls.map_err(|what| Error::corrupt(name, rolls::AT, what))?;
+    Ok(rolls.after(superblock.tail.ordinal + 1).collect())
+}

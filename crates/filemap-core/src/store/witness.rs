@@ -1,0 +1,48 @@
+//! What the index and the key log of a store that is repaired still witness: which versions live. Where segments are lost, removals may be
+//! lost with them, and what they removed would come back.
+
+use std::sync::Arc;
+
+use filemap_io::Dir;
+
+use crate::error::{Error, Result};
+use crate::format::names;
+use crate::options::Options;
+use crate::repair::rebuild::Living;
+use crate::repair::sequences::Sequences;
+use crate::repair::survey::Survey;
+use crate::store::{Store, Threads};
+
+/// The versions that live, if segments are missing and index and key log are whole; else what is not known for that.
+/// One pass over the key log.
+pub(super) fn living(source: &Arc<dyn Dir>, survey: &Survey, options: &Options) -> (Option<Living>, Option<String>) {
+    if survey.missing.is_empty() {
+        return (None, None);
+    }
+    let Some(superblock) = survey.superblock.as_ref().filter(|_| survey.is_last) else {
+        return (None, Some("what was removed in a lost segment may show again: the superblock is not whole".into()));
+    };
+    match look(source, options) {
+        Ok(sequences) => (Some(Living { sequences, below: superblock.next_sequence }), None),
+        Err(e) => (None, Some(format!("what was removed in a lost segment may show again: {e}"))),
+    }
+}
+
+fn look(source: &Arc<dyn Dir>, options: &Options) -> Result<Sequences> {
+    let store = Store::open_read_only_in(Arc::clone(source), options.clone(), Threads::None)?;
+    let is_key = |file: &str| names::parse_keys(file).is_some();
+    if let Some(gone) = store.absent().iter().find(|a| is_key(&a.file)) {
+        return Err(gone.error());
+    }
+    let mut sequences = Sequences::default();
+    for key in store.keys() {
+        let key = match key {
+            // Value segments: what is in them is lost anyway.
+            Err(Error::Corrupt { file, .. }) if names::parse_segment(&file).is_some() => continue,
+            key => key?,
+        };
+        let spots = store.shared.all_spots(&key, store.shared.hash(&key))?;
+        spots.iter().for_each(|s| sequences.add(s.version.sequence));
+    }
+    Ok(sequences)
+}

@@ -1,0 +1,116 @@
+//! Takes a segment away from what a crash left. Whatever can then be read no more, the file must be named; whatever was removed
+//! must stay so; and the store must be refused for writing, unless the loss is accepted.
+
+use std::collections::BTreeMap;
+
+use filemap_core::{Error, Store, sim};
+use filemap_io::sim::SimDisk;
+
+use crate::oracle::Oracle;
+use crate::world::{World, choice};
+
+/// The versions that can be read, by key and sequence.
+type Readable = BTreeMap<(Vec<u8>, u64), Vec<u8>>;
+
+/// Removes or empties one file of a copy of a disk, and judges what is read then.
+///
+/// # Errors
+/// Says what is wrong.
+pub fn judged(disk: &SimDisk, world: &World, oracle: &Oracle, seed: u64) -> Result<(), String> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let disk = disk.kill();
+    // Of what no checkpoint has seen nobody knows the removals.
+    let is_indexed = rng.bool();
+    if is_indexed {
+        let store = sim::open(disk.dir(), world.options.clone()).map_err(|e| format!("open: {e}"))?;
+        let done = store.checkpoint();
+        sim::abandon(store);
+        done.map_err(|e| format!("checkpoint: {e}"))?;
+    }
+    let open = |disk: &SimDisk| sim::open_read_only(disk.dir(), world.options.clone());
+    let before = read(&open(&disk).map_err(|e| format!("open read-only: {e}"))?, oracle)?;
+    let segments: Vec<String> = disk.names().into_iter().filter(|name| name.starts_with("value")).collect();
+    if segments.is_empty() {
+        return Ok(());
+    }
+    let file = choice(&mut rng, &segments);
+    match rng.u8(..3) {
+        0 => disk.remove(file),
+        1 => disk.set_bytes(file, &[]),
+        _ => {
+            let bytes = disk.bytes(file).unwrap_or_default();
+            disk.set_bytes(file, &bytes[..bytes.len().min(63)]);
+        }
+    }
+    let wrong = |what: &str| Err(format!("without {file}: {what}"));
+    let reader = open(&disk).map_err(|e| format!("without {file}: open read-only: {e}"))?;
+    let after = read(&reader, oracle).map_err(|e| format!("without {file}: {e}"))?;
+    let is_named = reader.absent().iter().any(|a| a.file == *file && a.is_missed());
+    let is_less = before.iter().any(|(at, body)| after.get(at) != Some(body));
+    if is_less && !is_named {
+        return wrong("versions are lost, and nothing is named");
+    }
+    // Where few versions are kept, one that was hidden shows when a later one is lost.
+    let is_strict = is_indexed && world.keep.is_none();
+    let comes_back = |now: &Readable| is_strict && now.keys().any(|at| !before.contains_key(at));
+    if comes_back(&after) {
+        return wrong("a version has come back");
+    }
+    match sim::open(disk.kill().dir(), world.options.clone()) {
+        Ok(store) => sim::abandon(store),
+        Err(Error::Corrupt { file: f, .. }) if is_named && f == *file => {}
+        Err(e) => return wrong(&format!("open: {e}")),
+    }
+    let accepting = disk.kill();
+    let store = sim::open(accepting.dir(), world.options.clone().accept_loss(true));
+    let store = store.map_err(|e| format!("without {file}, accepted: {e}"))?;
+    let now = read(&store, oracle).map_err(|e| format!("without {file}, accepted: {e}"))?;
+    let is_worse = after.iter().any(|(at, body)| now.get(at) != Some(body));
+    let checkpointed = store.checkpoint();
+    sim::abandon(store);
+    if is_worse || comes_back(&now) {
+        return wrong("accepting the loss changes what can be read");
+    }
+    checkpointed.map_err(|e| format!("without {file}, accepted: checkpoint: {e}"))?;
+    let store = sim::open(accepting.dir(), world.options.clone());
+    let store = store.map_err(|e| format!("without {file}, after it was accepted: {e}"))?;
+    sim::abandon(store);
+    if !is_indexed || !is_named {
+        return Ok(());
+    }
+    let target = SimDisk::new(rng.u64(..));
+    let options = world.options.clone().canonicalizer("bytes", 1);
+    let report = sim::repair(disk.dir(), Some(target.dir()), &options);
+    let report = report.map_err(|e| format!("without {file}: repair: {e}"))?;
+    let repaired = open(&target).map_err(|e| format!("without {file}, repaired: {e}"))?;
+    let now = read(&repaired, oracle).map_err(|e| format!("without {file}, repaired: {e}"))?;
+    if !report.losses.iter().any(|l| l.file == *file) || !repaired.absent().is_empty() {
+        return wrong("a repair does not say what is lost");
+    }
+    if report.unwitnessed.is_empty() && comes_back(&now) {
+        return wrong("a version has come back by a repair");
+    }
+    Ok(())
+}
+
+/// All versions that a store gives. Damage is what is expected, other errors are not.
+fn read(store: &Store, oracle: &Oracle) -> Result<Readable, String> {
+    let mut all = Readable::new();
+    for key in oracle.keys() {
+        let heads = match store.history(key) {
+            Err(e) if e.is_corrupt() => continue,
+            heads => heads.map_err(|e| e.to_string())?,
+        };
+        for head in heads {
+            match store.get_version(key, head.version) {
+                Ok(Some(value)) => {
+                    all.insert((key.clone(), head.version.sequence), value.body);
+                }
+                Ok(None) => {}
+                Err(e) if e.is_corrupt() => {}
+                Err(e) => return Err(e.to_string()),
+            }
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,38 @@
+//! Files of a store that are absent: said when it is opened, and in the exit code of what was read from it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use filemap_core::Store;
+
+use crate::outcome::Outcome;
+use crate::words;
+
+/// Whether a store that was read lacks a file.
+static MET: AtomicBool = AtomicBool::new(false);
+
+/// Says which files of a store are absent. What is read from it is then not all.
+pub fn of_read(store: &Store) {
+    if say(store) {
+        MET.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Says which files of a store are absent whose loss was accepted, so that it could be opened for writing.
+pub fn of_written(store: &Store) {
+    say(store);
+}
+
+/// What it means for the verb.
+pub fn outcome() -> Outcome {
+    if MET.load(Ordering::Relaxed) { Outcome::Damaged } else { Outcome::Done }
+}
+
+fn say(store: &Store) -> bool {
+    let absent = store.absent();
+    let missed: Vec<_> = absent.iter().filter(|a| a.is_missed()).collect();
+    for one in &missed {
+        let (folder, file, why) = (store.path().display(), &one.file, &one.why);
+        words::complain(format_args!("{folder}: {file} is absent: {why}; what it held cannot be read"));
+    }
+    !missed.is_empty()
+}
