@@ -97,7 +97,7 @@ fn flip_bytes(file: &str, range: Range<usize>) -> Vec<(usize, usize)> {
 
 #[test]
 fn every_flipped_byte_of_the_superblock_is_told_but_those_between_its_copies() {
-    assert_eq!(flip_every_byte("SUPERBLOCK"), [(512, 4096)]);
+    assert_eq!(flip_every_byte("SUPERBLOCK"), [(512, 4096), (4608, 8192)]);
 }
 
 #[test]
@@ -187,9 +187,7 @@ fn misdirected_sectors_never_read_as_something_else() {
             cost.add(bench.layout.cost(&b.0, b.1.clone()));
             let what = format!("{} at {} and {} at {} changed places", a.0, a.1.start, b.0, b.1.start);
             let told = bench.both(&damaged, &cost, &what);
-            // Either copy of the superblock may lie at either place.
-            let copies = a.0 == "SUPERBLOCK" && b.0 == "SUPERBLOCK" && a.1.start == 0 && b.1.start == PAGE;
-            assert!(told.told || cost.harmless || copies, "{what}");
+            assert!(told.told || cost.harmless, "{what}");
             swaps += 1;
         }
     }

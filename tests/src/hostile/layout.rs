@@ -101,7 +101,7 @@ impl Layout {
         match file {
             "LOCK" => Cost { harmless: true, ..Cost::default() },
             "SUPERBLOCK" => {
-                let used = meets(&range, &(0..512)) || meets(&range, &(4096..4608));
+                let used = [0..512, 4096..4608, 8192..8704].iter().any(|used| meets(&range, used));
                 Cost { opening: used, harmless: !used, ..Cost::default() }
             }
             "value0.dat" => self.log_cost(&self.values, range),
