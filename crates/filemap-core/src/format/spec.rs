@@ -3,7 +3,7 @@
 
 use super::*;
 
-const SOURCES: [(&str, &str); 9] = [
+const SOURCES: [(&str, &str); 10] = [
     ("header.rs", include_str!("header.rs")),
     ("superblock.rs", include_str!("superblock.rs")),
     ("rolls.rs", include_str!("rolls.rs")),
