@@ -153,7 +153,8 @@ fn accepted(path: &Path, name: &str, readable: usize) {
     store.close().unwrap();
     let store = Store::open_read_only(path, options()).unwrap();
     assert!(store.absent().iter().all(|a| !a.is_missed()), "nothing leads there any more");
-    assert!(store.pages().all(|p| p.is_ok()));
+    // A cut through a record leaves a part of it, which is damage.
+    assert!(store.pages().filter(Result::is_err).count() <= usize::from(absent[0].why.contains("short")));
 }
 
 #[test]
