@@ -12,7 +12,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
-use filemap_io::{Access, Advice, Dir, File, Lock, Locking, Map};
+use filemap_io::{Access, Advice, Dir, File, Identity, Lock, Locking, Map};
 
 use crate::buggify::{Fault, planted};
 use crate::error::Error;
@@ -86,7 +86,7 @@ impl Gate {
     }
 
     /// What tells the lock file from others; `None` once the lock is given up.
-    pub(crate) fn identity(&self) -> Option<(u64, u64)> {
+    pub(crate) fn identity(&self) -> Option<Identity> {
         lock(&self.held).as_ref().and_then(|held| held.identity())
     }
 
@@ -170,7 +170,7 @@ struct GatedFile {
 }
 
 impl File for GatedFile {
-    fn identity(&self) -> Option<(u64, u64)> {
+    fn identity(&self) -> Option<Identity> {
         self.file.identity()
     }
 

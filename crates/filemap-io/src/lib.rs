@@ -60,10 +60,13 @@ pub enum Locking {
     HeldBy(Option<u32>),
 }
 
+/// Device and inode of an open file, or what stands for them.
+pub type Identity = (u64, u64);
+
 /// A held advisory lock.
 pub trait Lock: Send + Sync + Debug {
     /// As [`File::identity`], of the lock file.
-    fn identity(&self) -> Option<(u64, u64)> {
+    fn identity(&self) -> Option<Identity> {
         None
     }
 }
@@ -166,7 +169,7 @@ pub trait File: Send + Sync + Debug {
 
     /// What tells this file from every other that is there at the same time, whatever they are called; `None` where the
     /// system does not say.
-    fn identity(&self) -> Option<(u64, u64)> {
+    fn identity(&self) -> Option<Identity> {
         None
     }
 

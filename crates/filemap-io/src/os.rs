@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::guard;
 use crate::map::OsMap;
-use crate::{Access, Advice, Dir, File, Lock, Locking, Map};
+use crate::{Access, Advice, Dir, File, Identity, Lock, Locking, Map};
 
 /// No system that this runs on has larger pages.
 const LARGEST_PAGE: u64 = 64 << 10;
@@ -256,13 +256,13 @@ struct OsLock {
 }
 
 impl Lock for OsLock {
-    fn identity(&self) -> Option<(u64, u64)> {
+    fn identity(&self) -> Option<Identity> {
         identity(&self.file)
     }
 }
 
 /// Device and inode of an open file.
-fn identity(file: &std::fs::File) -> Option<(u64, u64)> {
+fn identity(file: &std::fs::File) -> Option<Identity> {
     file.metadata().ok().map(|m| (m.dev(), m.ino()))
 }
 
@@ -325,7 +325,7 @@ fn read_all_at(
 }
 
 impl File for OsFile {
-    fn identity(&self) -> Option<(u64, u64)> {
+    fn identity(&self) -> Option<Identity> {
         identity(&self.file)
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use filemap_core::{Error, Store, sim};
+use filemap_core::{Error, RepairReport, Store, sim};
 use filemap_io::sim::SimDisk;
 
 use crate::oracle::Oracle;
@@ -34,14 +34,7 @@ pub fn judged(disk: &SimDisk, world: &World, oracle: &Oracle, seed: u64) -> Resu
         return Ok(());
     }
     let file = choice(&mut rng, &segments);
-    match rng.u8(..3) {
-        0 => disk.remove(file),
-        1 => disk.set_bytes(file, &[]),
-        _ => {
-            let bytes = disk.bytes(file).unwrap_or_default();
-            disk.set_bytes(file, &bytes[..bytes.len().min(63)]);
-        }
-    }
+    take(&disk, file, rng.u8(..3));
     let wrong = |what: &str| Err(format!("without {file}: {what}"));
     let reader = open(&disk).map_err(|e| format!("without {file}: open read-only: {e}"))?;
     let after = read(&reader, oracle).map_err(|e| format!("without {file}: {e}"))?;
@@ -78,19 +71,39 @@ pub fn judged(disk: &SimDisk, world: &World, oracle: &Oracle, seed: u64) -> Resu
     if !is_indexed || !is_named {
         return Ok(());
     }
-    let target = SimDisk::new(rng.u64(..));
-    let options = world.options.clone().canonicalizer("bytes", 1);
-    let report = sim::repair(disk.dir(), Some(target.dir()), &options);
-    let report = report.map_err(|e| format!("without {file}: repair: {e}"))?;
-    let repaired = open(&target).map_err(|e| format!("without {file}, repaired: {e}"))?;
-    let now = read(&repaired, oracle).map_err(|e| format!("without {file}, repaired: {e}"))?;
-    if !report.losses.iter().any(|l| l.file == *file) || !repaired.absent().is_empty() {
+    let (report, now) = repaired(&disk, world, oracle, rng.u64(..)).map_err(|e| format!("without {file}: {e}"))?;
+    if !report.losses.iter().any(|l| l.file == *file) {
         return wrong("a repair does not say what is lost");
     }
     if report.unwitnessed.is_empty() && comes_back(&now) {
         return wrong("a version has come back by a repair");
     }
     Ok(())
+}
+
+/// Removes a file, empties it, or cuts it to less than a header.
+fn take(disk: &SimDisk, file: &str, way: u8) {
+    match way {
+        0 => disk.remove(file),
+        1 => disk.set_bytes(file, &[]),
+        _ => {
+            let bytes = disk.bytes(file).unwrap_or_default();
+            disk.set_bytes(file, &bytes[..bytes.len().min(63)]);
+        }
+    }
+}
+
+/// What a repair into a new store says, and all versions of that store, of which nothing is absent.
+fn repaired(disk: &SimDisk, world: &World, oracle: &Oracle, seed: u64) -> Result<(RepairReport, Readable), String> {
+    let target = SimDisk::new(seed);
+    let options = world.options.clone().canonicalizer("bytes", 1);
+    let report = sim::repair(disk.dir(), Some(target.dir()), &options).map_err(|e| format!("repair: {e}"))?;
+    let store = sim::open_read_only(target.dir(), world.options.clone()).map_err(|e| format!("repaired: {e}"))?;
+    let now = read(&store, oracle).map_err(|e| format!("repaired: {e}"))?;
+    if !store.absent().is_empty() {
+        return Err("of what a repair has made something is absent".to_owned());
+    }
+    Ok((report, now))
 }
 
 /// All versions that a store gives. Damage is what is expected, other errors are not.

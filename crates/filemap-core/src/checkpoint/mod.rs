@@ -307,7 +307,7 @@ impl Shared {
         for segment in self.segments.all().iter() {
             let (id, ordinal) = (segment.id, segment.ordinal);
             let is_named = c.accounts.names(id, ordinal);
-            if segment.is_output && !is_named || ordinal > c.current.tail.ordinal && !is_named {
+            if !is_named && (segment.is_output || ordinal > c.current.tail.ordinal) {
                 continue;
             }
             let is_sealed = segment.is_output || ordinal < c.current.tail.ordinal;

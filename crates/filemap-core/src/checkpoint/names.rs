@@ -4,16 +4,13 @@
 use std::collections::HashSet;
 use std::io::ErrorKind;
 
-use filemap_io::Access;
+use filemap_io::{Access, Identity};
 
 use crate::error::{Error, Result};
 use crate::format::names;
 use crate::segments::Segments;
 use crate::state::{Checkpointer, Shared};
 use crate::sync::lock;
-
-/// Device and inode of an open file.
-type Identity = Option<(u64, u64)>;
 
 impl Shared {
     /// Compares the names of the store's files with what is open. What cannot be asked just now is taken for unchanged.
@@ -46,7 +43,7 @@ impl Shared {
         has(names::NEW_SUPERBLOCK) && !has(names::SUPERBLOCK)
     }
 
-    fn check_name(&self, name: &str, identity: Identity) -> Result<()> {
+    fn check_name(&self, name: &str, identity: Option<Identity>) -> Result<()> {
         let what = match self.dir.open(name, Access::Read) {
             Ok(found) if identity.is_none() || found.identity().is_none() || found.identity() == identity => {
                 return Ok(());

@@ -19,7 +19,7 @@ mod writer;
 
 use std::sync::Arc;
 
-use filemap_io::{Advice, File, Word};
+use filemap_io::{Advice, File, Identity, Word};
 
 use crate::error::{Error, Result};
 use crate::format::leaf::{self, Slot, hash_of_word, kept_bits};
@@ -115,7 +115,7 @@ pub(crate) struct Index {
 
 impl Index {
     /// What tells its file from others.
-    pub(crate) fn identity(&self) -> Option<(u64, u64)> {
+    pub(crate) fn identity(&self) -> Option<Identity> {
         self.file.identity()
     }
 

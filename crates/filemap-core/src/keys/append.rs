@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use filemap_io::File;
+use filemap_io::{File, Identity};
 
 use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
@@ -149,7 +149,7 @@ impl KeyAppender {
     }
 
     /// Name and identity of the file that is appended to.
-    pub(crate) fn identity(&self) -> Option<(String, Option<(u64, u64)>)> {
+    pub(crate) fn identity(&self) -> Option<(String, Option<Identity>)> {
         self.current.as_ref().map(|c| (c.segment.name(), c.file.identity()))
     }
 

@@ -77,7 +77,7 @@ impl Witness<'_> {
             }
         }
         let begun = std::iter::once(tail.ordinal).chain(self.rolls.after(tail.ordinal + 1));
-        for ordinal in begun.filter(|o| !self.accounts.values.get(&(*o as u16)).is_some_and(|a| a.ordinal == *o)) {
+        for ordinal in begun.filter(|o| self.accounts.values.get(&(*o as u16)).is_none_or(|a| a.ordinal != *o)) {
             let end = if ordinal == tail.ordinal { tail.offset } else { 0 };
             if let Some(found) = self.segment(segments, &Account { ordinal, ..Account::default() }, end) {
                 absent.insert(ordinal as u16, found);

@@ -9,10 +9,8 @@ use std::time::{Duration, Instant};
 
 use filemap_io::{Access, Dir, File};
 
-use crate::accounts::Accounts;
 use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
-use crate::format::rolls::Rolls;
 use crate::format::superblock::{Superblock, Tail};
 use crate::index::{Owner, load};
 use crate::keys::KeyLog;
@@ -20,8 +18,9 @@ use crate::log::scan::Item;
 use crate::options::Options;
 use crate::primitive::{ArcSwap, AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering, sleep};
 use crate::recent::Recent;
-use crate::recover::{self, Absent, Met, Witness};
+use crate::recover::{self, Met};
 use crate::segments::{Bounds, FIRST_RECORD, Segment, Segments};
+use crate::state::lost::absent;
 use crate::state::{Shared, Tables, check_canonicalizer};
 use crate::stats::Counters;
 use crate::superblock::SuperblockFile;
@@ -33,7 +32,7 @@ const EVERY: Duration = Duration::from_millis(500);
 /// A follower's table must hold what the writer's holds, whose options it does not know.
 const ROOM: usize = 8 << 30;
 /// A superblock may be read while it is being written: then again, so often.
-const READS: u32 = 50;
+pub(super) const READS: u32 = 50;
 
 /// How far a read-only handle has followed.
 #[derive(Debug)]
@@ -165,58 +164,7 @@ fn read_superblock(file: &SuperblockFile, dir: &dyn Dir) -> Result<Superblock> {
     }
 }
 
-/// As [`read_superblock`], the list of begun segments.
-fn read_rolls(file: &SuperblockFile, store_id: &[u8; 16]) -> Result<Rolls> {
-    let mut tries = 0;
-    loop {
-        match file.rolls(store_id) {
-            Err(e) if e.is_corrupt() && tries < READS => {
-                tries += 1;
-                sleep(Duration::from_micros(200));
-            }
-            read => return read,
-        }
-    }
-}
-
-/// What of the files is absent that a superblock names; `None` when the writer has moved on meanwhile.
-fn absent(
-    file: &SuperblockFile,
-    dir: &dyn Dir,
-    current: &Superblock,
-    accounts: &Accounts,
-    there: (&Segments, &KeyLog),
-) -> Result<Option<Vec<Absent>>> {
-    let rolls = read_rolls(file, &current.store_id)?;
-    let absent = Witness { superblock: current, accounts, rolls: &rolls }.absent(there.0, there.1);
-    let is_current = || -> Result<bool> {
-        Ok(file.newest_whole(dir)?.epoch == current.epoch && read_rolls(file, &current.store_id)? == rolls)
-    };
-    Ok(if absent.is_empty() || is_current()? { Some(absent) } else { None })
-}
-
 impl Shared {
-    /// Looks what is absent as of a superblock; what was known before stays where the writer has moved on meanwhile.
-    fn look_for_absent(&self, newest: &Superblock, accounts: &Accounts) -> Result<()> {
-        let there = (&*self.segments, &*self.keys);
-        let look = || absent(&self.superblock, &*self.dir, newest, accounts, there);
-        let mut found = look()?;
-        if found.as_ref().is_none_or(|f| !f.is_empty()) {
-            // What compaction has written since is not known yet.
-            self.segments.rescan(|s| self.is_settled(s, self.latest.load().tail.ordinal))?;
-            found = look()?;
-        }
-        if let Some(found) = found {
-            self.absent.store(Arc::new(found));
-        }
-        Ok(())
-    }
-
-    /// Whether a segment of the value log is known to be gone.
-    fn is_absent(&self, ordinal: u64) -> bool {
-        self.absent.load().iter().any(|a| a.ordinal == Some(ordinal) && a.is_value())
-    }
-
     /// Follows the writer if that was not done lately and no other thread is about it. An error is remembered for
     /// `stats`: the handle goes on with what it has.
     pub(crate) fn follow_if_due(&self) {
@@ -408,7 +356,7 @@ impl Shared {
     /// Whether the file under a segment's name is that segment for as long as there is one, as far as this handle can know: one of
     /// the log up to an ordinal that is in use, or one of compaction that a superblock has named, with the log beyond it. What
     /// a writer that was killed has left unnamed its next recovery removes, and gives the ordinal out again.
-    fn is_settled(&self, segment: &Segment, ordinal: u64) -> bool {
+    pub(super) fn is_settled(&self, segment: &Segment, ordinal: u64) -> bool {
         match segment.is_output {
             false => segment.ordinal <= ordinal,
             true => {

@@ -9,6 +9,7 @@ mod append;
 mod compacting;
 mod draft;
 pub(crate) mod follow;
+mod lost;
 mod read;
 mod retention;
 mod sample;

@@ -4,7 +4,8 @@ mod ages;
 mod assemble;
 mod backup;
 // Its threads and locks are the system's.
-#[cfg(all(test, not(any(filemap_loom, filemap_shuttle))))]
+#[cfg(test)]
+#[cfg(not(any(filemap_loom, filemap_shuttle)))]
 mod closing;
 mod compact;
 mod copy;

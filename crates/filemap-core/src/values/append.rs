@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use filemap_io::File;
+use filemap_io::{File, Identity};
 
 use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
@@ -54,7 +54,7 @@ impl Appender {
     }
 
     /// Name and identity of the file that is appended to.
-    pub(crate) fn identity(&self) -> (String, Option<(u64, u64)>) {
+    pub(crate) fn identity(&self) -> (String, Option<Identity>) {
         (self.segment.name(), self.file.identity())
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::SimDisk;
 use super::state::{Call, Inode, Refusal, SimWords};
-use crate::{Access, Advice, Dir, File, Lock, Locking, Map};
+use crate::{Access, Advice, Dir, File, Identity, Lock, Locking, Map};
 
 #[derive(Debug)]
 pub(super) struct SimDir {
@@ -141,7 +141,7 @@ impl SimFile {
 }
 
 impl File for SimFile {
-    fn identity(&self) -> Option<(u64, u64)> {
+    fn identity(&self) -> Option<Identity> {
         Some((0, self.id as u64))
     }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crate::{Access, Advice, Dir, File, Locking, Map};
+use crate::{Access, Advice, Dir, File, Identity, Locking, Map};
 
 /// When to stop. Clones are one.
 #[derive(Clone, Debug)]
@@ -91,7 +91,7 @@ impl Dir for Stopping<dyn Dir> {
 }
 
 impl File for Stopping<dyn File> {
-    fn identity(&self) -> Option<(u64, u64)> {
+    fn identity(&self) -> Option<Identity> {
         self.inner.identity()
     }
 
