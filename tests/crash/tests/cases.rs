@@ -466,6 +466,49 @@ fn case_r_a_record_that_lies_where_it_was_not_written_is_none() {
     assert_eq!(unseeded, (true, 0));
 }
 
+/// Every segment of values in turn, those below the checkpoint's tail, that of the tail and the last, which only the list of begun
+/// segments has.
+#[test]
+fn case_s_a_segment_that_is_gone_or_cut_short_is_named_and_its_loss_is_accepted_or_refused() {
+    let (disk, store) = fresh();
+    (0..16).for_each(|i| put(&store, &format!("merged{i}"), 450));
+    store.checkpoint().unwrap();
+    (0..16).for_each(|i| put(&store, &format!("young{i}"), 450));
+    sim::abandon(store);
+    let segments: Vec<String> = disk.names().into_iter().filter(|n| n.starts_with("value")).collect();
+    assert!(segments.len() > 4, "{segments:?}");
+    for (file, way) in segments.iter().flat_map(|file| [None, Some(0), Some(HEADER - 1)].map(|way| (file, way))) {
+        let broken = disk.kill();
+        match way {
+            None => broken.remove(file),
+            Some(len) => edit(&broken, file, |bytes| bytes.truncate(len)),
+        }
+        is_corrupt(&broken, file);
+        let reader = sim::open_read_only(broken.dir(), options()).unwrap();
+        assert_eq!(reader.absent().iter().map(|a| a.file.as_str()).collect::<Vec<_>>(), [file], "{way:?}");
+        let readable: Vec<String> = readable(&reader);
+        assert!(readable.len() > 16 && readable.len() < 33, "without {file} {} are read", readable.len());
+        let store = sim::open(broken.dir(), options().accept_loss(true)).unwrap();
+        store.checkpoint().unwrap();
+        sim::abandon(store);
+        // From now on it is a store like any other.
+        let (store, _) = open(&broken);
+        (0..40).for_each(|i| put(&store, &format!("later{i}"), 450));
+        store.checkpoint().unwrap();
+        assert!(readable.iter().all(|key| key == "old" || store.get(key.as_bytes()).unwrap().is_some()));
+        (0..40).for_each(|i| has(&store, &format!("later{i}"), 450));
+        let lost = broken.bytes(file).map_or(0, |bytes| bytes.len());
+        assert_eq!(lost, way.unwrap_or(0), "its number is not used again");
+        sim::abandon(store);
+    }
+}
+
+/// The keys whose pages can be read.
+fn readable(store: &Store) -> Vec<String> {
+    let keys = (0..16).flat_map(|i| [format!("merged{i}"), format!("young{i}")]).chain(["old".to_owned()]);
+    keys.filter(|key| matches!(store.get(key.as_bytes()), Ok(Some(_)))).collect()
+}
+
 /// What a reader that has few files open gets of each key when the segments of the key log went since it followed.
 fn read_behind_compaction() -> Vec<Result<bool, Error>> {
     let limits = Limits { key_segment_bytes: 128, ..Limits::default() };
@@ -496,12 +539,17 @@ fn a_reader_looks_again_when_the_segment_of_a_key_record_has_gone() {
 #[test]
 fn a_reader_that_knows_a_segment_created_ahead_sees_the_one_that_takes_its_place() {
     let (disk, store) = fresh();
+    let mut superblock = disk.bytes("SUPERBLOCK").unwrap();
     for i in 0..40 {
         put(&store, &format!("{i}"), 300);
+        if !disk.names().iter().any(|name| name == "value2.dat") {
+            superblock = disk.bytes("SUPERBLOCK").unwrap();
+        }
     }
     sim::abandon(store);
-    // The names of two segments without records were not durable alike.
+    // The names of two segments without records were not durable alike, and so neither is in the list of begun segments.
     let disk = disk.kill();
+    disk.set_bytes("SUPERBLOCK", &superblock);
     disk.remove("value2.dat");
     edit(&disk, "value3.dat", |b| b.truncate(HEADER));
     let reader = sim::open_read_only(disk.dir(), options()).unwrap();
