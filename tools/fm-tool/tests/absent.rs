@@ -1,0 +1,248 @@
+//! A store that has lost a whole segment of values: every verb that reads gives all the rest, names the file and ends with 3; no
+//! verb writes before the loss is accepted; what was removed stays so.
+
+mod harness;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use filemap::{Exact, Options, Page, PageStore};
+use harness::{Bench, Ran, run, tool};
+
+/// What lies where: by file, the URLs and times of the versions in it.
+type Places = BTreeMap<String, BTreeSet<(String, i64)>>;
+
+fn url(i: u32) -> String {
+    format!("http://example.com/{i}")
+}
+
+/// Fifty of them fill a segment, and they do not shrink.
+fn body(i: u32, time_ms: i64) -> Vec<u8> {
+    let mut noise = u64::from(i) << 32 | time_ms as u64;
+    let mut next = || {
+        noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (noise >> 56) as u8
+    };
+    (0..20_000).map(|_| next()).collect()
+}
+
+/// The pages that are removed: their versions lie in the first segment, their removals in another one.
+const REMOVED: std::ops::Range<u32> = 0..5;
+
+/// A store of several segments: pages, newer versions of some of them, removals.
+fn make(path: &Path) -> Places {
+    let options = Options::new().segment_bytes(1 << 20).large_value_bytes(64 << 10).free_space_floor(0);
+    let store = PageStore::create_with(path, Arc::new(Exact), options.clone()).unwrap();
+    let put = |pages: std::ops::Range<u32>, time_ms: i64| {
+        for i in pages {
+            store.put_page(&Page::new(url(i), time_ms, 200, body(i, time_ms))).unwrap();
+        }
+    };
+    put(0..60, 1000);
+    REMOVED.for_each(|i| assert!(store.remove(&url(i)).unwrap()));
+    put(20..60, 2000);
+    put(60..140, 1000);
+    let mut places = Places::new();
+    for i in 0..140 {
+        for head in store.engine().history(url(i).as_bytes()).unwrap() {
+            let versions = places.entry(format!("value{}.dat", head.place.segment)).or_default();
+            versions.insert((url(i), head.version.time_ms));
+        }
+    }
+    store.close().unwrap();
+    assert!(places.len() > 3, "{:?}", places.keys());
+    places
+}
+
+fn copy(from: &Path, to: &Path) {
+    let _ = fs::remove_dir_all(to);
+    fs::create_dir(to).unwrap();
+    fs::set_permissions(to, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+/// All files of a store but LOCK, which has the number of the last process that opened it.
+fn files(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let all = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+    all.filter(|path| path.file_name() != Some("LOCK".as_ref()))
+        .map(|path| (path.clone(), fs::read(path).unwrap()))
+        .collect()
+}
+
+/// How a file goes; the second one is for swapping.
+type Way = (&'static str, fn(&Path, &Path));
+
+const WAYS: [Way; 4] = [
+    ("removed", |file, _| fs::remove_file(file).unwrap()),
+    ("emptied", |file, _| cut(file, 0)),
+    ("cut below its header", |file, _| cut(file, 63)),
+    ("swapped", |file, other| {
+        let aside = file.with_extension("aside");
+        fs::rename(file, &aside).unwrap();
+        fs::rename(other, file).unwrap();
+        fs::rename(aside, other).unwrap();
+    }),
+];
+
+fn cut(file: &Path, bytes: u64) {
+    OpenOptions::new().write(true).open(file).unwrap().set_len(bytes).unwrap();
+}
+
+/// The store without a file, or with two files swapped; and the versions that are left.
+struct Broken {
+    bench: Bench,
+    lost: Vec<String>,
+    left: BTreeSet<(String, i64)>,
+    what: String,
+}
+
+impl Broken {
+    fn of(whole: &Path, places: &Places, file: &str, (name, go): Way) -> Broken {
+        let bench = Bench::new();
+        copy(whole, &bench.store());
+        let other = places.keys().find(|other| *other != file).unwrap().clone();
+        go(&bench.store().join(file), &bench.store().join(&other));
+        let mut lost = vec![file.to_owned()];
+        lost.extend((name == "swapped").then_some(other));
+        let left = places.iter().filter(|(file, _)| !lost.contains(file)).flat_map(|(_, all)| all.clone()).collect();
+        Broken { bench, lost, left, what: format!("{file} is {name}") }
+    }
+
+    /// Runs a verb, which ends with 3 and names what is lost.
+    #[track_caller]
+    fn told(&self, verb: &str, args: &[&str]) -> Ran {
+        let mut ran = self.bench.run(verb, args);
+        assert_eq!(ran.code, 3, "{}: {verb} {args:?}: {}", self.what, ran.words);
+        for file in &self.lost {
+            ran = ran.said(file);
+        }
+        ran
+    }
+
+    /// The newest version of each page that can be read.
+    fn newest(&self, places: &Places) -> BTreeSet<(String, i64)> {
+        let mut newest = BTreeMap::new();
+        for (url, time_ms) in places.values().flatten() {
+            let entry = newest.entry(url.clone()).or_insert(*time_ms);
+            *entry = (*entry).max(*time_ms);
+        }
+        newest.into_iter().filter(|version| self.left.contains(version)).collect()
+    }
+}
+
+/// URLs and times of a dump.
+fn dumped(ran: &Ran) -> BTreeSet<(String, i64)> {
+    let lines = ran.json();
+    let all: BTreeSet<_> = lines.iter().map(|line| (text(line, "url"), time(line))).collect();
+    assert_eq!(all.len(), lines.len(), "no version comes twice");
+    all
+}
+
+fn text(line: &serde_json::Value, name: &str) -> String {
+    line[name].as_str().expect(name).to_owned()
+}
+
+fn time(line: &serde_json::Value) -> i64 {
+    line["time_ms"].as_i64().expect("a time")
+}
+
+fn each(mut judge: impl FnMut(&Broken, &Places)) {
+    let whole = Bench::new();
+    let places = make(&whole.store());
+    for (file, way) in places.keys().flat_map(|file| WAYS.map(|way| (file, way))) {
+        judge(&Broken::of(&whole.store(), &places, file, way), &places);
+    }
+}
+
+#[test]
+fn every_verb_that_reads_gives_all_the_rest_names_the_file_and_ends_with_3() {
+    each(|broken, places| {
+        assert_eq!(dumped(&broken.told("dump", &[])), broken.left, "{}", broken.what);
+        let newest = broken.newest(places);
+        assert_eq!(dumped(&broken.told("dump", &["--newest"])), newest, "{}", broken.what);
+        let listed = broken.told("ls", &["--long", "--json"]).json();
+        let listed: BTreeSet<_> = listed.iter().map(|line| (text(line, "url"), time(line))).collect();
+        assert!(listed.is_superset(&newest), "{}", broken.what);
+        let removed: Vec<String> = REMOVED.map(url).collect();
+        assert!(!listed.iter().any(|(url, _)| removed.contains(url)), "{}", broken.what);
+        let (one, time_ms) = newest.first().unwrap();
+        let number: u32 = one.rsplit('/').next().unwrap().parse().unwrap();
+        assert!(broken.told("get", &[one]).out == body(number, *time_ms), "{}", broken.what);
+        let gone = places.values().flatten().find(|version| !broken.left.contains(version)).unwrap();
+        broken.told("get", &[&gone.0, "--at", "1970-01-01T00:00:01Z"]);
+        for url in &removed {
+            assert_eq!(broken.told("get", &[url]).out, b"", "{}: {url}", broken.what);
+        }
+        for verb in ["ls", "count", "top", "stat", "segments", "verify"] {
+            broken.told(verb, &[]);
+        }
+        for verb in ["has", "head", "history"] {
+            broken.told(verb, &[one]);
+        }
+        broken.told("count", &["--versions"]);
+        broken.told("compact", &["--dry-run"]);
+    });
+}
+
+#[test]
+fn copies_and_merges_bring_every_version_that_can_be_read_and_backups_are_refused() {
+    each(|broken, _| {
+        let to = broken.bench.path("to.fm");
+        let target = to.to_str().unwrap();
+        broken.told("copy", &[target, "--compact"]);
+        let verify = run(tool().arg("verify").arg(&to)).ended(0);
+        assert!(verify.words.contains("no damage"), "{}", verify.words);
+        assert_eq!(dumped(&run(tool().arg("dump").arg(&to)).ended(0)), broken.left, "{}", broken.what);
+        let merged = broken.bench.path("merged.fm");
+        let mut ran = run(tool().arg("merge").arg(&merged).arg(broken.bench.store())).ended(3);
+        for file in &broken.lost {
+            ran = ran.said(file);
+        }
+        assert_eq!(dumped(&run(tool().arg("dump").arg(&merged)).ended(0)), broken.left, "{}", broken.what);
+        for verb in ["backup", "copy"] {
+            let none = broken.bench.path("none.fm");
+            broken.told(verb, &[none.to_str().unwrap()]);
+            assert!(fs::read_dir(&none).map_or(0, Iterator::count) == 0, "{}: {verb} makes nothing", broken.what);
+            let _ = fs::remove_dir(&none);
+        }
+    });
+}
+
+#[test]
+fn nothing_is_written_before_the_loss_is_accepted_and_then_it_is_a_store_like_any_other() {
+    each(|broken, _| {
+        let before = files(&broken.bench.store());
+        let page = broken.bench.path("page");
+        fs::write(&page, "a page").unwrap();
+        let page = page.to_str().unwrap();
+        let new = ["http://example.com/new", page];
+        let ones: [(&str, &[&str]); 6] = [
+            ("put", &new),
+            ("rm", &["http://example.com/70"]),
+            ("compact", &[]),
+            ("recompress", &[]),
+            ("train", &[]),
+            ("prune", &["--keep-versions", "1"]),
+        ];
+        for (verb, args) in ones {
+            let ran = broken.bench.run(verb, args);
+            assert_eq!(ran.code, 3, "{}: {verb}: {}", broken.what, ran.words);
+            assert!(broken.lost.iter().any(|file| ran.words.contains(file)), "{}: {verb}: {}", broken.what, ran.words);
+        }
+        let after = files(&broken.bench.store());
+        let changed: Vec<_> = before.keys().chain(after.keys()).filter(|f| before.get(*f) != after.get(*f)).collect();
+        assert!(changed.is_empty(), "{}: {changed:?} have changed", broken.what);
+        let accepted: Vec<&str> = new.into_iter().chain(["--accept-loss"]).collect();
+        broken.bench.run("put", &accepted).ended(0);
+        broken.bench.run("put", &new).ended(0);
+        let mut left = dumped(&broken.told("dump", &[]));
+        assert!(left.iter().filter(|(url, _)| url == new[0]).count() > 0, "{}", broken.what);
+        left.retain(|(url, _)| url != new[0]);
+        assert_eq!(left, broken.left, "{}", broken.what);
+    });
+}
