@@ -112,6 +112,10 @@ impl Dir for Gated {
         self.dir.list()
     }
 
+    fn identity_of(&self, name: &str) -> io::Result<Option<Identity>> {
+        self.dir.identity_of(name)
+    }
+
     fn open(&self, name: &str, access: Access) -> io::Result<Arc<dyn File>> {
         if access == Access::Read {
             return self.dir.open(name, access);

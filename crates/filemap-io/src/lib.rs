@@ -107,6 +107,12 @@ pub trait Dir: Send + Sync + Debug {
         Ok(1)
     }
 
+    /// What tells the file under a name from every other one: [`File::identity`] without opening it, where that can be, so that it
+    /// can be asked though no more files can be opened. Refused as by [`Dir::open`] is what is no regular file.
+    fn identity_of(&self, name: &str) -> io::Result<Option<Identity>> {
+        self.open(name, Access::Read).map(|file| file.identity())
+    }
+
     /// The operating system's descriptor, of a directory that has one.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None

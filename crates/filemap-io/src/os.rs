@@ -196,6 +196,14 @@ impl Dir for OsDir {
         Ok(about.st_nlink.into())
     }
 
+    fn identity_of(&self, name: &str) -> io::Result<Option<Identity>> {
+        let about = again(|| rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW))?;
+        guard::name(&about)?;
+        // Of another width on other systems.
+        #[allow(clippy::useless_conversion, reason = "they are u64 here, and narrower elsewhere")]
+        Ok(Some((about.st_dev.into(), about.st_ino.into())))
+    }
+
     fn link_from(&self, from: &dyn Dir, name: &str) -> io::Result<()> {
         guard::writer(self.owner)?;
         let from = from.descriptor().ok_or(io::ErrorKind::Unsupported)?;

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::io::ErrorKind;
 
-use filemap_io::{Access, Identity};
+use filemap_io::Identity;
 
 use crate::error::{Error, Result};
 use crate::format::names;
@@ -13,7 +13,8 @@ use crate::state::{Checkpointer, Shared};
 use crate::sync::lock;
 
 impl Shared {
-    /// Compares the names of the store's files with what is open. What cannot be asked just now is taken for unchanged.
+    /// Compares the names of the store's files with what is open. No file is opened for it. What the system does not say is taken for
+    /// unchanged.
     ///
     /// # Errors
     /// `Corrupt` when a file that is open has no name any more, or another file has its name.
@@ -31,23 +32,21 @@ impl Shared {
         for (name, identity) in open {
             self.check_name(&name, identity)?;
         }
-        let Ok(listed) = self.dir.list() else { return Ok(()) };
-        let listed: HashSet<String> = listed.into_iter().collect();
+        // Listing takes a descriptor, asking for one name takes none.
+        let listed: HashSet<String> = self.dir.list().unwrap_or_default().into_iter().collect();
         self.check_segments(&self.segments, &listed)?;
         self.check_segments(self.keys.segments(), &listed)
     }
 
     /// Whether the superblock still has its temporary name.
     fn is_unnamed(&self) -> bool {
-        let has = |name| self.dir.open(name, Access::Read).is_ok();
+        let has = |name| self.dir.identity_of(name).is_ok();
         has(names::NEW_SUPERBLOCK) && !has(names::SUPERBLOCK)
     }
 
     fn check_name(&self, name: &str, identity: Option<Identity>) -> Result<()> {
-        let what = match self.dir.open(name, Access::Read) {
-            Ok(found) if identity.is_none() || found.identity().is_none() || found.identity() == identity => {
-                return Ok(());
-            }
+        let what = match self.dir.identity_of(name) {
+            Ok(found) if identity.is_none() || found.is_none() || found == identity => return Ok(()),
             Ok(_) => "another file has taken its name while the store was open",
             Err(e) if e.kind() == ErrorKind::NotFound => "its name was removed while the store was open",
             Err(e) if e.kind() == ErrorKind::InvalidInput => "what has its name now is no file of a store",

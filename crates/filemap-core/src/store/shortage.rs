@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use filemap_io::{Access, Dir, File, Locking, OsDir};
+use filemap_io::{Access, Dir, File, Identity, Locking, OsDir};
 
 use crate::store::{Store, Threads};
 use crate::{Durability, Error, Event, Options, Record, VerifyOptions};
@@ -62,6 +62,10 @@ impl Dir for Scarce {
             return Err(io::Error::from_raw_os_error(TOO_MANY_FILES));
         }
         self.dir.open(name, access)
+    }
+
+    fn identity_of(&self, name: &str) -> io::Result<Option<Identity>> {
+        self.dir.identity_of(name)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -142,6 +146,21 @@ fn a_segment_that_cannot_be_begun_for_want_of_files_stops_puts_only_until_it_can
         let again = Store::open(temp.path(), options()).unwrap();
         has_all(&again, 0..60);
         assert_eq!(again.verify(&mut |_| {}).unwrap().problems, []);
+    }
+}
+
+#[test]
+fn a_file_that_was_taken_away_is_noticed_though_no_more_files_can_be_opened() {
+    for name in ["LOCK", "SUPERBLOCK", "address.idx", "key0.dat", "value0.dat"] {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Scarce::new(temp.path(), false);
+        let store = Store::create_in(Arc::clone(&dir) as _, options(), Threads::None).unwrap();
+        put(&store, 1).unwrap();
+        std::fs::rename(temp.path().join(name), temp.path().join("aside")).unwrap();
+        dir.set(0);
+        let error = store.checkpoint().unwrap_err();
+        assert!(matches!(&error, Error::Corrupt { file, .. } if file == name), "{name}: {error}");
+        assert_eq!(dir.refused(), 0);
     }
 }
 
