@@ -41,7 +41,7 @@ fn make(path: &Path) -> Places {
         }
     };
     put(0..60, 1000);
-    REMOVED.for_each(|i| assert!(store.remove(&url(i)).unwrap()));
+    REMOVED.for_each(|i| assert!(store.remove(url(i)).unwrap()));
     put(20..60, 2000);
     put(60..140, 1000);
     let mut places = Places::new();
@@ -245,4 +245,28 @@ fn nothing_is_written_before_the_loss_is_accepted_and_then_it_is_a_store_like_an
         left.retain(|(url, _)| url != new[0]);
         assert_eq!(left, broken.left, "{}", broken.what);
     });
+}
+
+#[test]
+fn a_repair_that_cannot_tell_a_loss_from_a_segment_that_was_given_back_ends_with_3() {
+    let whole = Bench::new();
+    let places = make(&whole.store());
+    let repair = |gone: &[&str]| {
+        let bench = Bench::new();
+        copy(whole.store().as_path(), &bench.store());
+        gone.iter().for_each(|name| fs::remove_file(bench.store().join(name)).unwrap());
+        let new = bench.path("new.fm");
+        let ran = bench.run("repair", &[new.to_str().unwrap(), "--rule", "exact", "1"]);
+        (ran, dumped(&run(tool().arg("dump").arg(&new)).ended(0)))
+    };
+    let (ran, all) = repair(&["SUPERBLOCK"]);
+    assert_eq!(all, places.values().flatten().cloned().collect());
+    ran.ended(0).said("no witness");
+    // Both are gone, and with the one whatever told of the other.
+    let (ran, left) = repair(&["SUPERBLOCK", "value1.dat"]);
+    assert!(left.len() < all.len());
+    ran.ended(3).said("value1.dat: given back by compaction, or lost");
+    // The superblock tells.
+    let (ran, _) = repair(&["value1.dat"]);
+    assert!(ran.ended(3).text().contains("value1.dat"));
 }

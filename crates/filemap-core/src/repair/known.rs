@@ -96,21 +96,22 @@ impl<'a> Known<'a> {
         all.chain(self.begun.iter().flatten().copied()).map(|ordinal| ordinal + 1).max().unwrap_or(0)
     }
 
-    /// What nothing is left to tell: with it, which of the ordinals that are not there were given back, and which are lost.
-    pub(super) fn unwitnessed(self, found: &[Found]) -> Vec<String> {
-        let mut all = self.unwitnessed;
+    /// What nothing is left to tell, and of how many gaps between the segments nothing tells whether they were given back.
+    pub(super) fn unwitnessed(self, found: &[Found]) -> (Vec<String>, u64) {
+        let (mut all, mut unexplained) = (self.unwitnessed, 0);
         if self.accounts.is_none() {
             let mut ordinals: Vec<u64> = found.iter().map(|f| f.header.ordinal).collect();
             ordinals.sort_unstable();
             let before = ordinals.first().filter(|first| **first > 0).map(|first| (0, first - 1));
             let gaps = ordinals.windows(2).filter(|w| w[0] + 1 < w[1]).map(|w| (w[0] + 1, w[1] - 1));
             all.extend(before.into_iter().chain(gaps).map(|(from, to)| {
+                unexplained += 1;
                 let (from, to) = (names::segment(from as u16), names::segment(to as u16));
                 let which = if from == to { from } else { format!("{from} to {to}") };
                 format!("{which}: given back by compaction, or lost; nothing is left that tells")
             }));
         }
-        all
+        (all, unexplained)
     }
 }
 

@@ -56,6 +56,8 @@ pub(crate) struct Survey {
     pub(crate) missing: Vec<Loss>,
     /// What nothing is left to tell.
     pub(crate) unwitnessed: Vec<String>,
+    /// Gaps between the segments of which nothing tells whether they were given back.
+    pub(crate) unexplained: u64,
     /// No segment had this ordinal or a greater one, and its number is free.
     pub(crate) next_ordinal: u64,
 }
@@ -95,7 +97,7 @@ pub(crate) fn survey(dir: &dyn Dir, is_strict: bool, limits: &Limits) -> Result<
     let greatest = segments.iter().map(|s| s.header.ordinal + 1).max().unwrap_or(0);
     let known = Known::look(dir, superblock.as_ref(), is_last, limits);
     let (missing, told) = (known.missing(&segments), known.next_ordinal());
-    let unwitnessed = known.unwitnessed(&segments);
+    let (unwitnessed, unexplained) = known.unwitnessed(&segments);
     let is_free = |ordinal: &u64| segments.iter().all(|s| s.header.ordinal as u16 != *ordinal as u16);
     let next = greatest.max(told);
     let next_ordinal = (next..next + (1 << 16)).find(is_free).unwrap_or(next);
@@ -108,6 +110,7 @@ pub(crate) fn survey(dir: &dyn Dir, is_strict: bool, limits: &Limits) -> Result<
         ignored,
         missing,
         unwitnessed,
+        unexplained,
         next_ordinal,
     })
 }

@@ -385,6 +385,7 @@ impl Job<'_> {
             unfinished_bytes: found.unfinished_bytes,
             ignored: self.survey.ignored,
             unwitnessed: self.survey.unwitnessed,
+            unexplained: self.survey.unexplained,
             canonicalizer: superblock.canonicalizer,
             is_rule_known,
         })
