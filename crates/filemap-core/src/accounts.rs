@@ -32,7 +32,8 @@ pub(crate) struct Account {
     pub(crate) live_units: u64,
     /// Removals, in the same units.
     pub(crate) tombstone_units: u64,
-    /// Length of a value segment to which nothing is appended any more, in the same units; 0 when that is not known.
+    /// Length of a segment to which nothing is appended any more, in the same units; 0 when that is not known. Of a segment of the key
+    /// log what lies behind that counts for nothing.
     pub(crate) end_units: u64,
     /// Whether compaction has written it.
     pub(crate) is_output: bool,
@@ -137,6 +138,12 @@ impl Accounts {
     pub(crate) fn let_go(&mut self, ordinals: &[u64]) {
         let empty = self.values.values_mut().filter(|a| a.live_units == 0 && ordinals.contains(&a.ordinal));
         empty.for_each(|a| a.is_leaving = true);
+    }
+
+    /// Ordinals of the segments of the key log, and where what counts of them ends.
+    pub(crate) fn key_ends(&self) -> impl Iterator<Item = (u64, u64)> {
+        let end = |a: &Account| if a.end_units == 0 { u64::MAX } else { a.end_units * key::UNIT_BYTES };
+        self.keys.values().map(move |a| (a.ordinal, end(a)))
     }
 
     /// Drops segments of the key log of which nothing is live: they go.

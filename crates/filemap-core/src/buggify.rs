@@ -53,6 +53,7 @@ pub enum Fault {
     ErasedWhileEntered,
     RemovalsErasedAtOnce,
     RetiredDictionariesNamed,
+    LeftoversCounted,
     SegmentsNamedEarly,
     BegunSegmentsNotSynced,
     SparesRemovedEarly,

@@ -22,6 +22,8 @@ pub struct Limits {
     pub key_dead_percent: u128,
     /// Chains of keys that are looked at in one checkpoint of its compaction.
     pub key_round: usize,
+    /// Bytes of the key log that a list looks through at once.
+    pub list_bytes: u64,
     /// Key records count the length of a chain up to this; it stands for all more. At most what a record can tell.
     pub chain_count: u32,
     /// The index is made smaller when more than so many of its pages, and more than half of them, are free.
@@ -52,6 +54,7 @@ impl Default for Limits {
             key_dead_bytes: 4 << 20,
             key_dead_percent: 33,
             key_round: 128 << 10,
+            list_bytes: 1 << 20,
             chain_count: (1 << 24) - 1,
             free_pages: 256,
             map_pages: 1 << 10,

@@ -36,13 +36,13 @@ impl Shared {
         self.checkpoint()?;
         let mut hashes = Vec::new();
         // They stay readable when compaction of the key log removes them. What it writes anew was met before.
-        let (files, end) = self.key_files()?;
+        let (files, _) = self.key_files()?;
         let total = self.keys.bytes().0;
         let (mut done, mut told) = (0, 0);
-        for KeyFile { segment, file } in &files {
+        for KeyFile { segment, file, end } in &files {
             // What is missing is told to those who read it.
             let Some(file) = file else { continue };
-            let mut scan = self.keys.scan(segment, &**file, FIRST_RECORD, end)?;
+            let mut scan = self.keys.scan(segment, &**file, FIRST_RECORD..*end)?;
             while let Some(item) = scan.next()? {
                 if let Item::Record { offset, bytes } = item {
                     let (record, key) = self.keys.decode(segment, bytes, offset)?;

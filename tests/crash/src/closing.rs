@@ -58,6 +58,7 @@ impl Driver {
         let rule = PruneRule { keep_versions: Some(1), ..PruneRule::default() };
         if long == Long::Prune {
             tell(&self.oracle, |o| o.prune(Pruning { keep: Some(1), since_ms: None }));
+            self.list_may_lack();
         }
         let store = self.store()?.clone();
         let driver = self.guest();

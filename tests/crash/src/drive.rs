@@ -9,6 +9,7 @@ use filemap_io::sim::{Level, Loss, SimDisk};
 
 use crate::erase;
 use crate::judge::{self, Depth, Trouble};
+use crate::listing::Listing;
 use crate::op::Op;
 use crate::oracle::{After, Oracle, Pruning, What};
 use crate::world::{World, choice};
@@ -44,6 +45,8 @@ pub struct Driver {
     /// What the store must show.
     pub oracle: Shared,
     pub(crate) rng: fastrand::Rng,
+    /// A list of keys that goes on beside all else.
+    pub(crate) listing: Arc<Mutex<Option<Listing>>>,
     /// The store is another driver's.
     is_guest: bool,
 }
@@ -61,7 +64,8 @@ impl Driver {
     /// Drives an open store over a disk.
     pub fn new(disk: SimDisk, world: World, store: Store, oracle: Shared, rng: fastrand::Rng) -> Driver {
         let keys = world.keys(&store);
-        Driver { disk, world, store: Some(store), reader: None, keys, oracle, rng, is_guest: false }
+        let listing = Arc::default();
+        Driver { disk, world, store: Some(store), reader: None, keys, oracle, rng, listing, is_guest: false }
     }
 
     /// The open store.
@@ -91,6 +95,9 @@ impl Driver {
         if self.world.is_traced {
             eprintln!("{}{op:?}, operation {}", if self.is_guest { "   " } else { "" }, now(&self.oracle).next());
         }
+        if !self.is_guest {
+            self.list()?;
+        }
         match op {
             Op::Put { key, time_ms, bytes } => {
                 let body = self.body(*bytes);
@@ -119,6 +126,7 @@ impl Driver {
             Op::CompactKeys { any: Some(pick) } => {
                 // A reader that knows nothing from the log alone.
                 self.durable(Store::checkpoint)?;
+                self.end_list()?;
                 self.reader.take().into_iter().for_each(sim::abandon);
                 self.follow()?;
                 self.with_steps(|store| sim::empty_keys(store, *pick).map(|()| true))?;
@@ -284,6 +292,7 @@ impl Driver {
             keys: self.keys.clone(),
             oracle: Arc::clone(&self.oracle),
             rng: self.rng.fork(),
+            listing: Arc::clone(&self.listing),
             is_guest: true,
         }
     }
@@ -322,6 +331,7 @@ impl Driver {
     fn prune(&mut self, keep: Option<u32>, since_ms: Option<i64>) -> Result<(), Trouble> {
         let begun = now(&self.oracle).next();
         tell(&self.oracle, |o| o.prune(Pruning { keep, since_ms }));
+        self.list_may_lack();
         let rule = PruneRule { keep_versions: keep, since_ms, max_live_bytes: None };
         self.interrupted(false, |d| {
             d.durable(|store| store.prune(rule, &mut |_| ControlFlow::Continue(())).map(|_| ()))
@@ -337,6 +347,7 @@ impl Driver {
         let rule = self.store()?.add_rule(&key, "")?.id;
         let begun = now(&self.oracle).next();
         tell(&self.oracle, |o| o.erase(&key));
+        self.list_may_lack();
         let mut is_complete = false;
         let mut run = |d: &mut Driver| {
             d.durable(|store| {
@@ -392,6 +403,7 @@ impl Driver {
     }
 
     pub(crate) fn reopen(&mut self) -> Result<(), Trouble> {
+        self.end_list()?;
         self.reader.take().into_iter().for_each(sim::abandon);
         let mark = now(&self.oracle).next();
         if let Some(store) = self.store.take() {
@@ -456,6 +468,7 @@ impl BetweenSteps {
             4 => Op::Remove { key },
             5 => Op::Sync,
             6 => Op::Follow,
+            8 | 10 | 11 => return driver.list().map_err(|e| within("beside a checkpoint", e)),
             7 => {
                 let oracle = now(&driver.oracle);
                 let read = judge::contents(driver.store()?, &oracle, After::Kill);

@@ -231,6 +231,7 @@ impl Run {
             return self.after_failure(number, disk, driver);
         }
         disk.fail(None);
+        driver.end_list().map_err(|e| format!("a list that ends: {e}"))?;
         let shown = driver.store().and_then(|s| judge::contents(s, &now(&driver.oracle), After::Kill));
         shown.map_err(|e| e.to_string())?;
         // A string's end is where most has been removed, moved and dropped: its log alone must tell all of that.

@@ -5,6 +5,7 @@
 //! - `world` chooses options, tiny limits and keys;
 //! - `op` has the operations; `drive` performs them on a store and tells the oracle;
 //! - `closing` closes a handle in the middle of what a clone of it does;
+//! - `listing` is a list of keys that is read beside all else;
 //! - `judge` opens an image and compares it with the oracle;
 //! - `mend` repairs a store without its derived files;
 //! - [`hunt`] runs random strings of operations over three generations of crashes;
@@ -19,6 +20,7 @@ mod erase;
 pub mod failing;
 pub mod hunt;
 mod judge;
+mod listing;
 mod mend;
 mod op;
 mod oracle;

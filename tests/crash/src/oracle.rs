@@ -234,6 +234,12 @@ impl Oracle {
             && self.keys.get(key).is_none_or(|steps| steps.iter().all(|s| s.acknowledged && !s.may_be_gone))
     }
 
+    /// Whether a removal of a key was begun after so many operations.
+    pub fn was_removed_since(&self, key: &[u8], begun: u64) -> bool {
+        let is_removal = |s: &Step| s.what == What::Remove && s.number >= begun;
+        self.keys.get(key).is_some_and(|steps| steps.iter().any(is_removal))
+    }
+
     fn must(&self, step: &Step, after: After) -> bool {
         step.acknowledged && (after == After::Kill || step.number < self.durable_below)
     }

@@ -70,6 +70,7 @@ impl World {
             slack_bytes: *choice(rng, &[0, 0, 2048, 1 << 20]),
             compact_ops: *choice(rng, &[1, 3, 1 << 20]),
             chain_count: *choice(rng, &[1, 3, (1 << 24) - 1]),
+            list_bytes: *choice(rng, &[1, 100, 1 << 20]),
             first_pages: *choice(rng, &[2, 5, 20]),
             group_pages: *choice(rng, &[1, 3, 10]),
             always_train: true,
@@ -126,6 +127,7 @@ impl World {
             map_pages: 1,
             slack_bytes: 0,
             compact_ops: 3,
+            list_bytes: 1,
             ..Limits::default()
         };
         World {

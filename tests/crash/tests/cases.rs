@@ -724,3 +724,52 @@ fn a_get_across_a_removal_an_older_put_and_a_checkpoint_returns_what_was_newest_
         assert!(allowed.contains(&first), "{first:?}");
     }
 }
+
+/// How many keys lists name twice that are read beside a compaction, after kills in another compaction.
+fn named_twice() -> usize {
+    // A list reads one record at a time; a checkpoint is one stage.
+    let limits = Limits { list_bytes: 1, stage_pages: 128, slack_bytes: 0, ..Limits::default() };
+    let options = sim::with_limits(options(), limits);
+    let disk = SimDisk::new(3);
+    let store = sim::create(disk.dir(), options.clone()).unwrap();
+    for i in 0..20 {
+        put(&store, &format!("{i}"), 300);
+        put(&store, &format!("gone {i}"), 300);
+    }
+    store.checkpoint().unwrap();
+    (0..20).for_each(|i| assert!(store.remove(format!("gone {i}").as_bytes()).unwrap()));
+    store.checkpoint().unwrap();
+    let images: Arc<Mutex<Vec<SimDisk>>> = Arc::default();
+    let drawn = Arc::clone(&images);
+    disk.observe(Some(Box::new(move |at| drawn.lock().unwrap().push(at.kill()))));
+    store.compact(false).unwrap();
+    disk.observe(None);
+    sim::abandon(store);
+    let mut twice = 0;
+    for image in images.lock().unwrap().iter().step_by(3) {
+        let store = sim::open(image.dir(), options.clone()).unwrap();
+        put(&store, "new", 30);
+        store.checkpoint().unwrap();
+        let mut list = store.keys().map(Result::unwrap);
+        let mut named: Vec<Vec<u8>> = list.by_ref().take(10).collect();
+        store.compact(false).unwrap();
+        named.extend(list);
+        named.sort();
+        let count = named.len();
+        named.dedup();
+        assert_eq!(named.len(), 21);
+        twice += count - 21;
+        is_sound(&store);
+        sim::abandon(store);
+    }
+    twice
+}
+
+#[test]
+fn a_list_names_each_key_once_after_a_compaction_that_was_cut_short() {
+    assert_eq!(named_twice(), 0);
+    sim::plant(Some(sim::Fault::LeftoversCounted));
+    let twice = named_twice();
+    sim::plant(None);
+    assert!(twice > 0);
+}

@@ -23,9 +23,9 @@ impl Check<'_, '_> {
         let mut heads = 0;
         // Each key is looked up, and each leaf checked after that.
         self.shared.index.will_need_all();
-        for KeyFile { segment, file } in std::mem::take(&mut self.key_files) {
+        for KeyFile { segment, file, end } in std::mem::take(&mut self.key_files) {
             match file {
-                Some(file) => heads += self.key_segment(&segment, &*file)?,
+                Some(file) => heads += self.key_segment(&segment, &*file, end)?,
                 None => self.problem(segment.name(), 0, "the segment is missing"),
             }
         }
@@ -39,7 +39,7 @@ impl Check<'_, '_> {
         Ok(heads)
     }
 
-    fn key_segment(&mut self, segment: &Segment, file: &dyn File) -> Result<u64> {
+    fn key_segment(&mut self, segment: &Segment, file: &dyn File, end: u64) -> Result<u64> {
         let shared = self.shared;
         let name = segment.name();
         let (mut heads, mut read) = (0, 0);
@@ -47,7 +47,7 @@ impl Check<'_, '_> {
         let mut last = LastLeaf::default();
         self.report.files += 1;
         self.keys.insert(segment.id, Starts::default());
-        let mut scan = shared.keys.scan(segment, file, FIRST_RECORD, self.key_end)?.once();
+        let mut scan = shared.keys.scan(segment, file, FIRST_RECORD..end)?.once();
         while let Some(item) = scan.next()? {
             match item {
                 // An interrupted checkpoint leaves such bytes behind. Damage it is only where something leads to it.

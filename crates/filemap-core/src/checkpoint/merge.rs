@@ -329,9 +329,10 @@ impl Merge<'_> {
         duty: Duty,
     ) -> Result<Option<u64>> {
         let (mut address, mut chain) = behind;
-        let mut live = Accounts::default();
+        let (mut live, mark) = (Accounts::default(), self.keys.mark());
         for (nth, spot) in versions.iter().rev().enumerate() {
             if self.stops(nth, duty) {
+                self.keys.abandon(mark);
                 return Ok(None);
             }
             chain = (chain + 1).min(self.chain_count);

@@ -280,6 +280,7 @@ impl Shared {
         }
         c.accounts.forget_dead_keys();
         self.name_segments(c);
+        c.keys.seal(&mut c.accounts);
         c.current.index = c.index.commit(&c.accounts.encode())?;
         c.keys.publish();
         c.current.epoch = c.index.epoch();

@@ -143,7 +143,7 @@ enum Want {
 fn gather(shared: &Shared, ordinal: u64, want: Want, from: u64) -> Result<(Vec<u64>, Option<u64>)> {
     let mut hashes = Vec::new();
     let Some((segment, file)) = shared.keys.file(ordinal)? else { return Ok((hashes, None)) };
-    let mut scan = shared.keys.scan(&segment, &*file, from, shared.keys.end())?;
+    let mut scan = shared.keys.scan(&segment, &*file, from..shared.keys.until(ordinal))?;
     while let Some(item) = scan.next()? {
         let Item::Record { offset, bytes } = item else { continue };
         let (_, key) = shared.keys.decode(&segment, bytes, offset)?;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use filemap_io::{File, Identity};
 
+use crate::accounts::Accounts;
 use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
 use crate::format::key::{self, KeyRecord, MAX_SEGMENT_BYTES, UNIT_BYTES};
@@ -26,6 +27,8 @@ pub(crate) struct KeyAppender {
     current: Option<Current>,
     /// Segments that were rolled and not synced since.
     unsynced: Vec<OpenSegment>,
+    /// Ordinals of segments that were rolled, and where they end, for as long as that does not count.
+    rolled: Vec<(u64, u64)>,
     segment_bytes: u64,
     /// So much is written at once.
     flush_bytes: usize,
@@ -50,8 +53,8 @@ impl Current {
 }
 
 impl KeyAppender {
-    /// Goes on after the physical end of the last segment, if that is the one in which the superblock's key tail lies. What
-    /// an interrupted checkpoint has begun after it is left alone.
+    /// Goes on at the end of the last segment, if the superblock's key tail lies there. What an interrupted checkpoint has left after
+    /// that stays, for readers that were faster than the crash, and counts for nothing: another segment is begun.
     ///
     /// # Errors
     /// `Io`.
@@ -61,13 +64,17 @@ impl KeyAppender {
         if let Some(segment) = log.segments.all().last().filter(|s| s.ordinal == end.ordinal) {
             let file = log.segments.writable(segment)?;
             let len = file.len().map_err(|e| Error::io("measure", segment.name(), e))?;
-            let offset = len.max(end.offset).next_multiple_of(UNIT_BYTES);
-            current = Some(Current { segment: Arc::clone(segment), file, offset });
+            if len <= end.offset || planted(Fault::LeftoversCounted) {
+                let offset = len.max(end.offset).next_multiple_of(UNIT_BYTES);
+                current = Some(Current { segment: Arc::clone(segment), file, offset });
+            }
         }
+        let rolled = if current.is_none() { vec![(end.ordinal, end.offset)] } else { Vec::new() };
         Ok(KeyAppender {
             log,
             current,
             unsynced: Vec::new(),
+            rolled,
             segment_bytes: limits.key_segment_bytes.min(MAX_SEGMENT_BYTES),
             flush_bytes: limits.flush_key_bytes,
             buffer: Vec::new(),
@@ -101,14 +108,19 @@ impl KeyAppender {
     /// Whether a record fits into a segment. No record crosses a segment's end; one that is longer than a segment has one of
     /// its own.
     fn has_room(&self, current: &Current, total: u64) -> bool {
-        let at = current.offset + self.buffer.len() as u64;
+        let at = self.next(current);
         at + total <= self.segment_bytes || at == FIRST_RECORD
+    }
+
+    fn next(&self, current: &Current) -> u64 {
+        current.offset + self.buffer.len() as u64
     }
 
     /// Closes a segment and begins the next one.
     fn roll(&mut self, full: Option<Current>) -> Result<Current> {
         if let Some(mut full) = full {
             self.write(&mut full)?;
+            self.rolled.push((full.segment.ordinal, full.offset));
             self.unsynced.push((full.segment, full.file));
         }
         let (segment, file) = self.log.segments.begin(0)?;
@@ -121,7 +133,7 @@ impl KeyAppender {
     /// As [`KeyAppender::append`].
     pub(crate) fn leave(&mut self, segment: u16) -> Result<()> {
         let left = self.current.take_if(|c| c.segment.id == segment);
-        // Where an interrupted checkpoint had begun another one, nothing is appended to so far.
+        // Where an interrupted checkpoint has left something, nothing is appended to so far.
         if left.is_some() || (self.current.is_none() && self.log.end().ordinal as u16 == segment) {
             let next = self.roll(left)?;
             self.written = Some(next.end());
@@ -194,7 +206,47 @@ impl KeyAppender {
     /// What was flushed counts from now on: the index leads to it.
     pub(crate) fn publish(&mut self) {
         if let Some(written) = self.written.take() {
-            *lock(&self.log.end) = written;
+            let mut counted = lock(&self.log.counted);
+            counted.end = written;
+            counted.sealed.extend(self.rolled.drain(..));
+        }
+    }
+
+    /// Where the next record goes.
+    pub(crate) fn mark(&self) -> Tail {
+        let end = self.current.as_ref().map(|c| Tail { ordinal: c.segment.ordinal, offset: self.next(c) });
+        end.or(self.written).unwrap_or_else(|| self.log.end())
+    }
+
+    /// Sees to it that what was appended since a mark counts for nothing: it was left unfinished.
+    pub(crate) fn abandon(&mut self, since: Tail) {
+        match &self.current {
+            Some(c) if c.segment.ordinal == since.ordinal && c.offset <= since.offset => {
+                self.buffer.truncate((since.offset - c.offset) as usize);
+            }
+            _ => {
+                // Some of it is in the file.
+                self.buffer.clear();
+                if let Some(left) = self.current.take() {
+                    self.unsynced.push((left.segment, left.file));
+                }
+                self.rolled.retain(|(ordinal, _)| *ordinal < since.ordinal);
+                self.rolled.push((since.ordinal, since.offset));
+                self.written = Some(since);
+            }
+        }
+    }
+
+    /// Enters in a segment table where segments end, as far as it has them.
+    pub(crate) fn seal(&self, accounts: &mut Accounts) {
+        let current = self.current.as_ref().map(|c| c.segment.ordinal);
+        let counted = lock(&self.log.counted);
+        for account in accounts.keys.values_mut() {
+            let rolled = self.rolled.iter().find(|(ordinal, _)| *ordinal == account.ordinal).map(|(_, end)| *end);
+            account.end_units = match rolled.or_else(|| counted.sealed.get(&account.ordinal).copied()) {
+                Some(end) if current != Some(account.ordinal) => end / UNIT_BYTES,
+                _ => 0,
+            };
         }
     }
 

@@ -1,17 +1,20 @@
 //! The key log: key records in rolled segments, appended by checkpoints, read for chains and lists.
 //!
-//! Invariants: an address once given out is never given out again while anything may lead to it: records are appended after the
-//! physical end of what was found on open, and a segment whose number is used again has another ordinal, which seeds its
+//! Invariants: an address once given out is never given out again while anything may lead to it: where something lies behind the end
+//! that a superblock names, another segment is begun; a segment whose number is used again has another ordinal, which seeds its
 //! checksums. A segment goes when a durable superblock leads to nothing in it.
 
 mod append;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use filemap_io::{Access, Advice, Dir, File};
 
+use crate::accounts::Accounts;
 use crate::error::{Error, Result};
 use crate::files::drop_failed_writes;
 use crate::format::header::{FileHeader, Kind};
@@ -43,9 +46,33 @@ const NUMBERS: u64 = 1 << 16;
 #[derive(Debug)]
 pub(crate) struct KeyLog {
     segments: Segments,
-    /// Where what counts ends. It never runs ahead of the index: a list that begins meets each key once, since what the index
-    /// leads to later lies beyond. What lies there is being written, or is what an interrupted checkpoint left.
-    end: Mutex<Tail>,
+    counted: Mutex<Counted>,
+}
+
+/// What counts of the log. All else is being written, or is what interrupted checkpoints have left: to a list of keys it would look
+/// like the record that the index led to when the list began.
+#[derive(Debug)]
+struct Counted {
+    /// Where it ends. It never runs ahead of the index: a list that begins meets each key once, since what the index leads to
+    /// later lies beyond.
+    end: Tail,
+    /// Where the segments before that one end, by their ordinals. One that is not here holds nothing that counts.
+    sealed: BTreeMap<u64, u64>,
+}
+
+impl Counted {
+    /// Where what counts of a segment ends.
+    fn until(&self, ordinal: u64) -> Option<u64> {
+        if ordinal == self.end.ordinal {
+            return Some(self.end.offset);
+        }
+        self.sealed.get(&ordinal).copied().filter(|_| ordinal < self.end.ordinal)
+    }
+
+    /// Takes over what a segment table tells.
+    fn learn(&mut self, accounts: &Accounts) {
+        self.sealed = accounts.key_ends().collect();
+    }
 }
 
 /// A segment of the key log to be read from front to end, though it may be removed meanwhile.
@@ -53,6 +80,8 @@ pub(crate) struct KeyFile {
     pub(crate) segment: Arc<Segment>,
     /// `None` when it is missing.
     pub(crate) file: Option<Arc<dyn File>>,
+    /// Where what counts of it ends.
+    pub(crate) end: u64,
 }
 
 /// The framing of a segment of the key log.
@@ -108,13 +137,14 @@ impl KeyLog {
         Ok(())
     }
 
-    /// Opens the key log as of a superblock.
+    /// Opens the key log as of a superblock. What its segments hold counts once their ends are told by [`KeyLog::learn`].
     ///
     /// # Errors
     /// `Corrupt` when the segment of its tail is missing or shorter than that, or a segment is another store's.
     pub(crate) fn open(dir: Arc<dyn Dir>, access: Access, current: &Superblock, bounds: Bounds) -> Result<Arc<KeyLog>> {
         let segments = Segments::open(&KEYS, dir, current.store_id, access, bounds)?;
-        let this = KeyLog { segments, end: Mutex::new(current.key_tail) };
+        let counted = Counted { end: current.key_tail, sealed: BTreeMap::new() };
+        let this = KeyLog { segments, counted: Mutex::new(counted) };
         let file = this.check_tail(current.key_tail)?;
         if access == Access::Write {
             drop_failed_writes(&*file, current.key_tail.offset);
@@ -158,7 +188,17 @@ impl KeyLog {
 
     /// Where what counts ends.
     pub(crate) fn end(&self) -> Tail {
-        *lock(&self.end)
+        lock(&self.counted).end
+    }
+
+    /// Takes over from the segment table of the superblock where the segments end.
+    pub(crate) fn learn(&self, accounts: &Accounts) {
+        lock(&self.counted).learn(accounts);
+    }
+
+    /// Where what counts of the segment with an ordinal ends, which is at its first record if nothing does.
+    pub(crate) fn until(&self, ordinal: u64) -> u64 {
+        lock(&self.counted).until(ordinal).unwrap_or(FIRST_RECORD)
     }
 
     /// Learns of the segments of a newer superblock, before its index is used, for handles that follow another process.
@@ -172,9 +212,11 @@ impl KeyLog {
         self.check_tail(new).map(|_| ())
     }
 
-    /// Takes over what a newer superblock vouches for, once its index is used.
-    pub(crate) fn follow(&self, newer: &Superblock) {
-        *lock(&self.end) = newer.key_tail;
+    /// Takes over what a newer superblock and its segment table vouch for, once its index is used.
+    pub(crate) fn follow(&self, newer: &Superblock, accounts: &Accounts) {
+        let mut counted = lock(&self.counted);
+        counted.end = newer.key_tail;
+        counted.learn(accounts);
     }
 
     /// How often segments were removed. What was read by an address that was found before the number changed proves nothing.
@@ -224,21 +266,28 @@ impl KeyLog {
         Error::corrupt(names::keys(key::segment_of(address)), key::offset_of(address), what)
     }
 
-    /// All segments up to the end as it is now, and that. They stay readable when they are removed.
+    /// All segments of which something counts, and where the log ends now. They stay readable when they are removed.
     ///
     /// # Errors
     /// `Io` when one cannot be opened.
     pub(crate) fn files(&self) -> Result<(Vec<KeyFile>, Tail)> {
         loop {
-            let (removals, end) = (self.removals(), self.end());
+            let removals = self.removals();
+            let (end, ends) = {
+                let counted = lock(&self.counted);
+                let all = self.segments.all();
+                let ends: Vec<_> = all.iter().map(|s| (Arc::clone(s), counted.until(s.ordinal))).collect();
+                (counted.end, ends)
+            };
             let mut files = Vec::new();
-            for segment in self.segments.all().iter().filter(|s| s.ordinal <= end.ordinal) {
+            for (segment, until) in &ends {
+                let Some(until) = *until else { continue };
                 let file = match self.segments.file(segment) {
                     Ok(file) => Some(file),
                     Err(e) if e.is_corrupt() => None,
                     Err(e) => return Err(e),
                 };
-                files.push(KeyFile { segment: Arc::clone(segment), file });
+                files.push(KeyFile { segment: Arc::clone(segment), file, end: until });
             }
             // One that was removed meanwhile is not missing: what was in it lies elsewhere.
             if self.removals() == removals {
@@ -247,16 +296,14 @@ impl KeyLog {
         }
     }
 
-    /// A scan of a segment, from an offset to where what counts ends.
+    /// A scan of a segment between two offsets.
     pub(crate) fn scan<'f>(
         &self,
         segment: &Segment,
         file: &'f dyn File,
-        from: u64,
-        end: Tail,
+        range: Range<u64>,
     ) -> Result<Scan<'f, KeyFraming>> {
-        let end = if segment.ordinal == end.ordinal { end.offset } else { u64::MAX };
-        self.segments.scan_framed(segment, file, KeyFraming { seed: segment.seed }, from..end)
+        self.segments.scan_framed(segment, file, KeyFraming { seed: segment.seed }, range)
     }
 
     /// Decodes a record that a scan has checked.
@@ -313,7 +360,12 @@ impl KeyLog {
     pub(crate) fn remove_dead(&self, tail: Tail, live_bytes: impl Fn(u64) -> u64) -> Result<()> {
         let is_dead = |s: &Segment| s.ordinal < tail.ordinal && live_bytes(s.ordinal) == 0;
         let dead: Vec<_> = self.segments.all().iter().filter(|s| is_dead(s)).map(Arc::clone).collect();
-        if dead.is_empty() { Ok(()) } else { self.segments.remove(&dead) }
+        if dead.is_empty() {
+            return Ok(());
+        }
+        let is_dead = |ordinal: u64| dead.iter().any(|s| s.ordinal == ordinal);
+        lock(&self.counted).sealed.retain(|ordinal, _| !is_dead(*ordinal));
+        self.segments.remove(&dead)
     }
 }
 

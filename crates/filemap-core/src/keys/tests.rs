@@ -7,6 +7,7 @@ use crate::accounts::Accounts;
 use crate::format::location::{Extent as Place, Location};
 use crate::format::superblock;
 use crate::limits::Limits;
+use crate::log::scan::Item;
 use crate::record::Version;
 
 const BOUNDS: Bounds = Bounds { open_files: 2, page_cache_bytes: 0, numbers: 4 };
@@ -90,9 +91,11 @@ fn what_follows_the_tail_is_appended_after_and_a_segment_begun_there_is_left() {
     append(&mut appender, 1);
     drop(appender);
     // A checkpoint was interrupted in the segment of the tail.
-    let mut appender = KeyAppender::new(open(temp.path(), Access::Write, tail), &limits()).unwrap();
+    let log = open(temp.path(), Access::Write, tail);
+    let mut appender = KeyAppender::new(Arc::clone(&log), &limits()).unwrap();
     let third = append(&mut appender, 2);
-    assert_eq!(third, (key::address(0, FIRST_RECORD + 128), 0), "not where the second was");
+    assert_eq!(third, (key::address(1, FIRST_RECORD), 1), "not behind the second, which does not count");
+    assert_eq!((log.until(0), log.until(1)), (tail.offset, FIRST_RECORD + 64));
     append(&mut appender, 3);
     drop(appender);
     // And then beyond it: nothing that it wrote is named, whatever becomes of its file.
@@ -101,6 +104,61 @@ fn what_follows_the_tail_is_appended_after_and_a_segment_begun_there_is_left() {
     let mut appender = KeyAppender::new(Arc::clone(&log), &limits()).unwrap();
     assert_eq!(append(&mut appender, 4), (key::address(2, FIRST_RECORD), 2));
     assert_eq!(log.end(), Tail { ordinal: 2, offset: FIRST_RECORD + 64 });
+    let ends: Vec<(u64, u64)> = log.files().unwrap().0.iter().map(|f| (f.segment.ordinal, f.end)).collect();
+    assert_eq!(
+        ends,
+        [(0, tail.offset), (2, FIRST_RECORD + 64)],
+        "of the first segment what counted, of the second nothing"
+    );
+    // The segment table tells the next handle.
+    let mut accounts = Accounts::default();
+    (0..3).step_by(2).for_each(|o| accounts.credit_key(key::address(o, FIRST_RECORD), u64::from(o), 64));
+    appender.seal(&mut accounts);
+    assert_eq!(accounts.key_ends().collect::<Vec<_>>(), [(0, tail.offset), (2, u64::MAX)]);
+    let next = open(temp.path(), Access::Read, log.end());
+    next.learn(&accounts);
+    assert_eq!((next.until(0), next.until(1), next.until(2)), (tail.offset, FIRST_RECORD, FIRST_RECORD + 64));
+}
+
+#[test]
+fn what_is_left_unfinished_counts_for_nothing() {
+    let (_temp, log) = fresh();
+    let limits = Limits { flush_key_bytes: 1000, ..limits() };
+    let mut appender = KeyAppender::new(Arc::clone(&log), &limits).unwrap();
+    let append = |a: &mut KeyAppender, i: u64| a.append(&record(&key(i), i), &key(i)).unwrap().0;
+    append(&mut appender, 0);
+    // Out of the buffer it is gone without a trace.
+    let mark = appender.mark();
+    append(&mut appender, 1);
+    appender.abandon(mark);
+    assert_eq!(append(&mut appender, 2), key::address(0, FIRST_RECORD + 64));
+    // In the file it stays, and another segment is begun.
+    let mark = appender.mark();
+    (3..8).for_each(|i| assert_ne!(append(&mut appender, i), 0));
+    appender.flush().unwrap();
+    appender.abandon(mark);
+    appender.publish();
+    assert_eq!(log.end(), mark);
+    let next = append(&mut appender, 9);
+    appender.flush().unwrap();
+    appender.publish();
+    let counted: Vec<Vec<u8>> = log
+        .files()
+        .unwrap()
+        .0
+        .iter()
+        .flat_map(|f| {
+            let file = f.file.as_ref().unwrap();
+            let mut scan = log.scan(&f.segment, &**file, FIRST_RECORD..f.end).unwrap();
+            let mut keys = Vec::new();
+            while let Some(Item::Record { offset, bytes }) = scan.next().unwrap() {
+                keys.push(log.decode(&f.segment, bytes, offset).unwrap().1.to_vec());
+            }
+            keys
+        })
+        .collect();
+    assert_eq!(counted, [key(0), key(2), key(9)]);
+    assert_eq!(log.read(next).unwrap().1, key(9));
 }
 
 #[test]
@@ -144,12 +202,14 @@ fn a_dead_segment_goes_and_its_number_comes_again_with_another_seed() {
     assert!(log.removals() > before);
     assert!(log.read(key::address(1, FIRST_RECORD)).unwrap_err().is_corrupt());
     // A list that has begun goes on in what is removed.
-    let (open_files, end) = log.files().unwrap();
+    let (open_files, _) = log.files().unwrap();
     live.debit_key(first, 64);
     log.remove_dead(log.end(), |ordinal| live.live_key_bytes(ordinal)).unwrap();
     assert_eq!(files(), [2]);
     let file = open_files[0].file.as_ref().unwrap();
-    assert!(log.scan(&open_files[0].segment, &**file, FIRST_RECORD, end).unwrap().next().unwrap().is_some());
+    assert!(
+        log.scan(&open_files[0].segment, &**file, FIRST_RECORD..open_files[0].end).unwrap().next().unwrap().is_some()
+    );
     // The numbers begin anew when the last of them was used; ordinals do not.
     let mut places = Vec::new();
     while places.last().is_none_or(|p: &(u64, u64)| p.1 < 65_536) {
@@ -184,7 +244,7 @@ fn a_reader_learns_of_segments_that_were_removed_and_of_those_with_their_numbers
     }
     let newer = Superblock { key_tail: log.end(), ..superblock::example() };
     reader.rescan(&newer).unwrap();
-    reader.follow(&newer);
+    reader.follow(&newer, &Accounts::default());
     assert_eq!(reader.end(), log.end());
     assert_eq!(reader.read(last).unwrap().1, key(19));
     assert_eq!(reader.segments.all().len(), 1, "what is gone is forgotten");

@@ -38,9 +38,6 @@ impl Store {
     }
 }
 
-/// Bytes of key log that are looked through for one batch.
-const BATCH_BYTES: u64 = 1 << 20;
-
 /// A table, and what of it was there when the iteration began.
 struct Known {
     table: Arc<Recent>,
@@ -150,9 +147,9 @@ impl Keys {
         };
         let Some(file) = &key_file.file else { return Ok(true) };
         let (shared, segment) = (Arc::clone(&self.shared), &key_file.segment);
-        let mut scan = shared.keys.scan(segment, &**file, from, self.end)?;
+        let mut scan = shared.keys.scan(segment, &**file, from..key_file.end)?;
         let mut batch = Vec::new();
-        while scan.offset() < from + BATCH_BYTES {
+        while scan.offset() < from + shared.options.limits.list_bytes {
             let Some(item) = scan.next()? else { break };
             let here = |offset| Tail { ordinal: segment.ordinal, offset };
             let (offset, bytes) = match item {

@@ -239,12 +239,12 @@ impl Run<'_, '_> {
 
     fn keys(&mut self) -> Result<()> {
         let shared = &self.store.shared;
-        let (files, end) = shared.keys.files()?;
-        for KeyFile { segment, file } in &files {
+        let (files, _) = shared.keys.files()?;
+        for KeyFile { segment, file, end } in &files {
             let Some(file) = file else { continue };
             let name = segment.name();
             let mut hits = self.raw(&name, &**file)?.into_iter().peekable();
-            let mut scan = shared.keys.scan(segment, &**file, FIRST_RECORD, end)?;
+            let mut scan = shared.keys.scan(segment, &**file, FIRST_RECORD..*end)?;
             while let Some(item) = scan.next()? {
                 let Item::Record { offset, bytes } = item else { continue };
                 self.between(&name, &mut hits, offset);
