@@ -76,25 +76,31 @@ pub(crate) struct Accounts {
 }
 
 impl Accounts {
-    /// A value record became live in a segment of this ordinal.
-    pub(crate) fn credit(&mut self, extent: Extent, ordinal: u64) {
-        let account = self.values.entry(extent.location.segment).or_default();
-        account.ordinal = ordinal;
-        account.live_units += u64::from(extent.units);
+    /// The account of a value segment. One that is not there has no ordinal: what the table says of it stays.
+    fn values_of(&mut self, id: u16, ordinal: Option<u64>) -> &mut Account {
+        let lost = Account { ordinal: u64::from(id), is_lost: true, ..Account::default() };
+        let new = ordinal.map_or(lost, |ordinal| Account { ordinal, ..Account::default() });
+        let account = self.values.entry(id).or_insert(new);
+        account.ordinal = ordinal.unwrap_or(account.ordinal);
+        account
+    }
+
+    /// A value record became live in a segment of this ordinal, `None` when the segment is missing.
+    pub(crate) fn credit(&mut self, extent: Extent, ordinal: Option<u64>) {
+        self.values_of(extent.location.segment, ordinal).live_units += u64::from(extent.units);
     }
 
     /// A value record is live no more.
     pub(crate) fn debit(&mut self, extent: Extent) {
-        let account = self.values.entry(extent.location.segment).or_default();
-        // Saturating, since damage may have hidden what should have been credited: `verify` tells.
-        account.live_units = account.live_units.saturating_sub(u64::from(extent.units));
+        if let Some(account) = self.values.get_mut(&extent.location.segment) {
+            // Saturating, since damage may have hidden what should have been credited: `verify` tells.
+            account.live_units = account.live_units.saturating_sub(u64::from(extent.units));
+        }
     }
 
-    /// Removals were written to a segment.
-    pub(crate) fn add_tombstones(&mut self, segment: u16, ordinal: u64, units: u64) {
-        let account = self.values.entry(segment).or_default();
-        account.ordinal = ordinal;
-        account.tombstone_units += units;
+    /// Removals were written to a segment of this ordinal, `None` when it is missing.
+    pub(crate) fn add_tombstones(&mut self, segment: u16, ordinal: Option<u64>, units: u64) {
+        self.values_of(segment, ordinal).tombstone_units += units;
     }
 
     /// A key record became live in a segment of this ordinal.
@@ -199,14 +205,23 @@ mod tests {
     fn a_table_comes_back_and_what_is_none_is_refused() {
         let mut accounts = Accounts::default();
         let extent = Extent { location: Location::new(3, 64), units: 7 };
-        accounts.credit(extent, 65_539);
-        accounts.credit(extent, 65_539);
+        accounts.credit(extent, Some(65_539));
+        accounts.credit(extent, Some(65_539));
         accounts.debit(extent);
-        accounts.add_tombstones(9, 9, 2);
+        accounts.add_tombstones(9, Some(9), 2);
         accounts.credit_key(1 << 25, 65_538, 32);
         accounts.name(9, 9, true, Some(50));
         accounts.name(9, 9, true, Some(60));
         accounts.let_go(&[9, 65_539]);
+        // Of a segment that is missing the table keeps what it says; of one that it does not have it says so.
+        let missing = |segment| Extent { location: Location::new(segment, 64), units: 1 };
+        accounts.credit(missing(3), None);
+        accounts.debit(missing(3));
+        accounts.debit(missing(8));
+        let mut lost = accounts.clone();
+        lost.credit(missing(8), None);
+        assert_eq!((lost.values[&8].ordinal, lost.values[&8].is_lost), (8, true));
+        assert_eq!(Accounts::decode(&lost.encode()).unwrap(), lost);
         let words = accounts.encode();
         assert_eq!(words.len(), 12);
         let nine = accounts.values[&9];

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use urlindex::{Canonicalizer, CrawlRules, Rule, RuleSet, Whatwg};
 
 /// Broken URLs that stay errors (nothing is guessed), and `file:` URLs, which the rules leave to the URL standard.
-const ANSWERED_OTHERWISE: [&str; 7] = [
+const ANSWERED_OTHERWISE: [&str; 9] = [
     "ftp:/",
     "http:////",
     "http:///////",
@@ -15,6 +15,9 @@ const ANSWERED_OTHERWISE: [&str; 7] = [
     "file:/path/index.html",
     "file:/var/www/html/////./bar/index.html",
     "file:/var/www/html/foo/../bar/index.html",
+    // A parameter without a name may be all that tells two pages apart: it stays.
+    "http://foo.com/index?&=1&a=1",
+    "http://foo.com/index?=1&b=1&a=1",
 ];
 
 fn data(name: &str) -> PathBuf {

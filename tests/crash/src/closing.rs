@@ -89,6 +89,7 @@ impl Driver {
         if between.is_closed {
             // The second writer's, or none if there is no second one.
             self.store = between.driver.store.take();
+            self.end_list()?;
             self.reader.take().into_iter().for_each(sim::abandon);
             if !matches!(store.sync(), Err(Error::Closed)) {
                 return Err(Trouble::Wrong("a handle that was closed goes on".into()));

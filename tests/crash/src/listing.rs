@@ -13,6 +13,8 @@ use crate::oracle::Oracle;
 /// See the module.
 pub struct Listing {
     keys: Keys,
+    /// Whoever lists keys holds on to the handle, or it may be closed.
+    _store: Store,
     /// The number of the next operation when it began.
     begun: u64,
     /// Keys that were there then, unless it is not known.
@@ -25,12 +27,18 @@ impl Listing {
     pub fn begin(store: &Store, oracle: &Oracle) -> Listing {
         let is_there = |key: &&Vec<u8>| oracle.is_certain(key) && oracle.newest(key).is_some();
         let there = oracle.keys().filter(is_there).cloned().collect();
-        Listing { keys: store.keys(), begun: oracle.next(), there, named: BTreeSet::new() }
+        Listing { keys: store.keys(), _store: store.clone(), begun: oracle.next(), there, named: BTreeSet::new() }
     }
 
     /// The same for a handle that may lag behind its writer, whose list may lack any key.
     pub fn behind(reader: &Store, oracle: &Oracle) -> Listing {
-        Listing { keys: reader.keys(), begun: oracle.next(), there: Vec::new(), named: BTreeSet::new() }
+        Listing {
+            keys: reader.keys(),
+            _store: reader.clone(),
+            begun: oracle.next(),
+            there: Vec::new(),
+            named: BTreeSet::new(),
+        }
     }
 
     /// Any key may go from now on.

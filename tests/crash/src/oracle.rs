@@ -371,7 +371,8 @@ impl Oracle {
             let drops = |p: Pruning| p.may_drop(s, steps);
             s.may_be_gone || self.pruning_of(key).is_some_and(drops) || self.keep.is_some_and(|_| drops(outranked))
         };
-        let lately = steps.iter().filter(may_be_gone);
+        // A removal that is not sure hides nothing.
+        let lately = steps.iter().filter(|s| s.what != What::Remove).filter(may_be_gone);
         let all = self.dropped.get(key).into_iter().flatten().chain(lately);
         all.filter(|s| s.number >= removed && !shown.iter().any(|one| matches(s, one))).cloned().collect()
     }

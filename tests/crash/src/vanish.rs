@@ -29,6 +29,13 @@ pub fn judged(disk: &SimDisk, world: &World, oracle: &Oracle, seed: u64) -> Resu
     }
     let open = |disk: &SimDisk| sim::open_read_only(disk.dir(), world.options.clone());
     let before = read(&open(&disk).map_err(|e| format!("open read-only: {e}"))?, oracle)?;
+    // A reader may see what a recovery takes back.
+    let stays = {
+        let store = sim::open(disk.kill().dir(), world.options.clone()).map_err(|e| format!("open: {e}"))?;
+        let stays = read(&store, oracle);
+        sim::abandon(store);
+        stays?
+    };
     let segments: Vec<String> = disk.names().into_iter().filter(|name| name.starts_with("value")).collect();
     if segments.is_empty() {
         return Ok(());
@@ -58,7 +65,12 @@ pub fn judged(disk: &SimDisk, world: &World, oracle: &Oracle, seed: u64) -> Resu
     let store = sim::open(accepting.dir(), world.options.clone().accept_loss(true));
     let store = store.map_err(|e| format!("without {file}, accepted: {e}"))?;
     let now = read(&store, oracle).map_err(|e| format!("without {file}, accepted: {e}"))?;
-    let is_worse = after.iter().any(|(at, body)| now.get(at) != Some(body));
+    let is_worse = after.iter().any(|((key, sequence), body)| {
+        let known = reader.history(key).unwrap_or_default();
+        let version = known.iter().map(|head| head.version).find(|v| v.sequence == *sequence);
+        let found = version.and_then(|version| store.get_version(key, version).ok().flatten());
+        stays.contains_key(&(key.clone(), *sequence)) && found.is_none_or(|found| found.body != *body)
+    });
     let checkpointed = store.checkpoint();
     sim::abandon(store);
     if is_worse || comes_back(&now) {

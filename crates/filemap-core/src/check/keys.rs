@@ -147,7 +147,7 @@ impl Check<'_, '_> {
         let place = record.extent.location;
         let chunks = if record.chunked { self.lists.get(&place) } else { None };
         for extent in [record.extent].iter().chain(chunks.into_iter().flatten()) {
-            let ordinal = self.shared.segments.get(extent.location.segment).map_or(0, |s| s.ordinal);
+            let ordinal = self.shared.segments.get(extent.location.segment).ok().map(|s| s.ordinal);
             self.found.credit(*extent, ordinal);
         }
         let has = |l: Location| self.chunks.get(&l.segment).is_some_and(|s| s.has(u64::from(l.unit)));

@@ -128,7 +128,7 @@ impl Check<'_, '_> {
     fn adopt(&mut self, segment: &Segment, findings: Findings) {
         self.report.value_records += findings.records;
         if findings.tombstone_units > 0 {
-            self.found.add_tombstones(segment.id, segment.ordinal, findings.tombstone_units);
+            self.found.add_tombstones(segment.id, Some(segment.ordinal), findings.tombstone_units);
         }
         let place = |unit: u32| Location { segment: segment.id, unit };
         self.lists.extend(findings.lists.into_iter().map(|(unit, list)| (place(unit), list)));

@@ -358,7 +358,7 @@ impl Merge<'_> {
     /// A version became reachable through the index.
     fn enter(&mut self, spot: &Spot) -> Result<()> {
         for extent in self.extents(spot)? {
-            let ordinal = self.segments.get(extent.location.segment).map_or(0, |s| s.ordinal);
+            let ordinal = self.segments.get(extent.location.segment).ok().map(|s| s.ordinal);
             self.accounts.credit(extent, ordinal);
         }
         Ok(())

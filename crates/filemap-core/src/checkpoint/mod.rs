@@ -137,7 +137,7 @@ impl Shared {
         c.current.tail = if planted(Fault::TailTakenAtTheEnd) { self.log_end().0 } else { frozen.tail };
         c.current.next_sequence = frozen.next_sequence;
         for (segment, units) in frozen.tombstones {
-            let ordinal = self.segments.get(segment).map_or(0, |s| s.ordinal);
+            let ordinal = self.segments.get(segment).ok().map(|s| s.ordinal);
             c.accounts.add_tombstones(segment, ordinal, units);
         }
         if !planted(Fault::EmptiedNotMarked) {

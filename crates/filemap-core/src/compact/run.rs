@@ -293,7 +293,7 @@ impl Shared {
         {
             let mut checkpointer = lock(&writer.checkpointer);
             for w in written {
-                checkpointer.accounts.add_tombstones(w.segment.id, w.segment.ordinal, w.tombstone_units);
+                checkpointer.accounts.add_tombstones(w.segment.id, Some(w.segment.ordinal), w.tombstone_units);
             }
         }
         let is_due = !written.is_empty() || !task.leaving.is_empty();
