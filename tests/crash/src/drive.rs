@@ -4,7 +4,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use filemap_core::{Error, PruneRule, Put, Record, RuleState, Store, Writer, sim};
+use filemap_core::{Erased, Error, PruneRule, Put, Record, RuleState, Store, Writer, sim};
 use filemap_io::sim::{Level, Loss, SimDisk};
 
 use crate::erase;
@@ -348,10 +348,10 @@ impl Driver {
         let begun = now(&self.oracle).next();
         tell(&self.oracle, |o| o.erase(&key));
         self.list_may_lack();
-        let mut is_complete = false;
+        let mut erased = Erased::default();
         let mut run = |d: &mut Driver| {
             d.durable(|store| {
-                is_complete = store.erase(&erase::of(&key), &mut |_| ControlFlow::Continue(()))?.is_complete();
+                erased = store.erase(&erase::of(&key), &mut |_| ControlFlow::Continue(()))?;
                 Ok(())
             })
         };
@@ -360,8 +360,9 @@ impl Driver {
         } else {
             run(self)?
         }
+        let is_complete = erased.is_complete();
         if !is_busy && !is_complete {
-            return Err(Trouble::Wrong("an erasure left something".into()));
+            return Err(Trouble::Wrong(format!("an erasure left something: {erased:?}")));
         }
         let shown = judge::contents(self.store()?, &now(&self.oracle), After::Kill);
         let shown = shown.map_err(|e| within("after an erasure", e))?;

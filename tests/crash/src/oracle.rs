@@ -138,11 +138,22 @@ impl Oracle {
 
     /// A prune begins: from now on what it drops may be gone.
     pub fn prune(&mut self, pruning: Pruning) {
+        self.unsettle();
         self.pruning = Some(pruning);
+    }
+
+    /// The prune or erasure that was begun last failed: what it drops may be gone for good.
+    fn unsettle(&mut self) {
+        let (Some(pruning), only) = (self.pruning.take(), self.only.take()) else { return };
+        for (_, steps) in self.keys.iter_mut().filter(|(key, _)| only.as_ref().is_none_or(|only| only == *key)) {
+            let all = steps.clone();
+            steps.iter_mut().filter(|s| pruning.may_drop(s, &all)).for_each(|s| s.may_be_gone = true);
+        }
     }
 
     /// An erasure of a key begins, whose rule is durable: from now on any version of it may be gone.
     pub fn erase(&mut self, key: &[u8]) {
+        self.unsettle();
         (self.pruning, self.only) = (Some(Pruning { keep: None, since_ms: Some(i64::MAX) }), Some(key.to_vec()));
         self.rules += 1;
     }

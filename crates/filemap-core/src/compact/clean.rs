@@ -117,6 +117,9 @@ impl Shared {
         loop {
             let turn = self.compacts_alone(writer)?;
             let mut compactor = turn.known();
+            let removed = self.remove_emptied(writer, &mut compactor, done);
+            turn.learn(compactor.clone());
+            removed?;
             compactor.cleaning = Some(Arc::clone(cleaning));
             lock(&writer.compactor).cleaning.clone_from(&compactor.cleaning);
             let tainted = self.tainted(&compactor, cleaning, limit, &mut clean)?;
@@ -235,5 +238,25 @@ mod tests {
         assert!(erased.is_complete() && erased.versions == 1, "{erased:?}");
         assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
         assert_eq!(store.keys().map(Result::unwrap).count(), 39);
+    }
+
+    #[test]
+    fn what_a_backup_has_kept_goes_when_that_is_done() {
+        let temp = tempfile::tempdir().unwrap();
+        let store = Store::create(temp.path().join("a"), Options::new().free_space_floor(0).space_bound(None)).unwrap();
+        store.put(&Record::new(b"a", &[1; 100])).unwrap();
+        store.put(&Record::new(b"b", &[2; 100])).unwrap();
+        store.remove(b"a").unwrap();
+        let hold = |holds| lock(&store.shared.write_side().unwrap().checkpointer).holds = holds;
+        hold(1);
+        store.compact(false).unwrap();
+        hold(0);
+        assert!(store.path().join("value0.dat").exists(), "as this test takes for granted");
+        let what =
+            Erasure { keys: Arc::new(|key| key == b"a"), versions: Arc::new(|_, _| true), groups: Arc::new(|_| true) };
+        let erased = store.erase(&what, &mut |_| ControlFlow::Continue(())).unwrap();
+        assert!(erased.is_complete(), "{erased:?}");
+        assert!(!store.path().join("value0.dat").exists());
+        assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
     }
 }

@@ -100,10 +100,7 @@ impl Shared {
         watch: Watch<'_>,
     ) -> Result<Compacted> {
         let mut freed = Compacted::nothing(Reason::Garbage);
-        let emptied = std::mem::take(&mut compactor.emptied);
-        if !emptied.is_empty() {
-            self.remove(writer, compactor, &emptied, &mut freed, &|_, live_units| live_units == 0)?;
-        }
+        self.remove_emptied(writer, compactor, &mut freed)?;
         let mut view = self.view(compactor, last)?;
         let mut plan = plan::plan(&view, self.want(goal));
         if view.unindexed_bytes > view.live_bytes() / 32 && self.may_be_over(&view, goal) {
@@ -298,6 +295,20 @@ impl Shared {
         }
         let is_due = !written.is_empty() || !task.leaving.is_empty();
         self.checkpoint_with(crate::checkpoint::Task { is_due, ..task }).map(|_| ())
+    }
+
+    /// Removes the victims of earlier runs that a backup has kept, unless one still does.
+    pub(super) fn remove_emptied(
+        &self,
+        writer: &WriteSide,
+        compactor: &mut Compactor,
+        done: &mut Compacted,
+    ) -> Result<()> {
+        let emptied = std::mem::take(&mut compactor.emptied);
+        if emptied.is_empty() {
+            return Ok(());
+        }
+        self.remove(writer, compactor, &emptied, done, &|_, live_units| live_units == 0).map(|_| ())
     }
 
     /// Removes those victims that `is_empty`, given the units that live there; the ordinals of the others.
