@@ -259,4 +259,23 @@ mod tests {
         assert!(!store.path().join("value0.dat").exists());
         assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
     }
+
+    #[test]
+    fn a_key_segment_is_emptied_though_puts_wait_for_the_value_log() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut options = Options::new().free_space_floor(0).space_bound(None);
+        options.limits.key_segment_bytes = 256;
+        let store = Store::create(temp.path().join("a"), options).unwrap();
+        // One key's head lies in another segment than the rest of its chain.
+        for i in 0..8u8 {
+            store.put(&Record::new(&[i % 4], &[i; 100]).time(i64::from(i))).unwrap();
+            store.checkpoint().unwrap();
+        }
+        store.shared.write_side().unwrap().space_limit.store(0, crate::primitive::Ordering::Relaxed);
+        let what =
+            Erasure { keys: Arc::new(|key| key == [1]), versions: Arc::new(|_, _| true), groups: Arc::new(|_| true) };
+        let erased = store.erase(&what, &mut |_| ControlFlow::Continue(())).unwrap();
+        assert!(erased.is_complete() && erased.versions == 2, "{erased:?}");
+        assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
+    }
 }

@@ -58,7 +58,7 @@ pub(crate) fn compact_keys(shared: &Shared, writer: &WriteSide) -> Result<bool> 
     }
     let all = candidates(shared, &lock(&writer.kept_keys))?;
     let Some(victim) = plan(&all, &shared.options.limits) else { return Ok(false) };
-    empty(shared, writer, victim.ordinal).map(|()| true)
+    empty(shared, writer, victim.ordinal, Way::Make).map(|()| true)
 }
 
 /// Empties one segment of the key log, whichever the caller picks of so many, however little it gives back: for tests.
@@ -69,7 +69,7 @@ pub(crate) fn compact_keys(shared: &Shared, writer: &WriteSide) -> Result<bool> 
 pub(crate) fn empty_any(shared: &Shared, writer: &WriteSide, pick: usize) -> Result<()> {
     let _turn = shared.compacts_alone(writer)?;
     let all = candidates(shared, &lock(&writer.kept_keys))?;
-    all.get(pick % all.len().max(1)).map_or(Ok(()), |victim| empty(shared, writer, victim.ordinal))
+    all.get(pick % all.len().max(1)).map_or(Ok(()), |victim| empty(shared, writer, victim.ordinal, Way::Make))
 }
 
 /// Segments that may hold bytes of keys that are no more, by ordinal and name: those in which anything is dead, and all that
@@ -89,11 +89,19 @@ pub(super) fn tainted(shared: &Shared, last: u64) -> Result<Vec<(u64, String)>> 
 /// As of a checkpoint.
 pub(super) fn empty_one(shared: &Shared, writer: &WriteSide, ordinal: u64) -> Result<()> {
     let _turn = shared.compacts_alone(writer)?;
-    empty(shared, writer, ordinal)
+    empty(shared, writer, ordinal, Way::Keep)
+}
+
+/// Whether compaction of the key log ends early where puts wait for that of the value log. What was done need not be done again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Make,
+    /// Somebody waits for the segment to be empty.
+    Keep,
 }
 
 /// Writes anew all chains that have a record in a segment.
-fn empty(shared: &Shared, writer: &WriteSide, ordinal: u64) -> Result<()> {
+fn empty(shared: &Shared, writer: &WriteSide, ordinal: u64, way: Way) -> Result<()> {
     let is_live = || shared.accounts.load().live_key_bytes(ordinal) > 0;
     for want in [Want::Heads, Want::All] {
         let mut from = Some(FIRST_RECORD);
@@ -105,8 +113,7 @@ fn empty(shared: &Shared, writer: &WriteSide, ordinal: u64) -> Result<()> {
             let (chains, next) = gather(shared, ordinal, want, at)?;
             step();
             shared.checkpoint_with(Task { chains, evacuated: Some(ordinal as u16), ..Task::default() })?;
-            if shared.is_over_space(writer) {
-                // Puts wait for the value log to be compacted. What was done here need not be done again.
+            if way == Way::Make && shared.is_over_space(writer) {
                 return Ok(());
             }
             from = next;
