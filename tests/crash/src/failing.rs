@@ -118,8 +118,9 @@ fn one(seed: u64, at: u64, (fault, forever): (Fault, bool)) -> Result<Met, Strin
 
 /// An operation returned an error. Reads go on; and a write or sync that failed has stopped all further ones.
 fn after(driver: &mut Driver, disk: &SimDisk, op: &Op, error: &Error) -> Result<(), String> {
-    // The device is healthy again: what was poisoned stays so.
+    // The device is healthy again: what was poisoned stays so. A list may have met the failure, and not told it yet.
     disk.fail(None);
+    driver.forget_list();
     let Ok(store) = driver.store() else { return Ok(()) };
     judge::contents(store, &now(&driver.oracle), After::Kill).map_err(|e| format!("reads after a failed call: {e}"))?;
     let failed = matches!(error, Error::Io { op: "write" | "sync", .. });

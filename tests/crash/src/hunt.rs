@@ -215,6 +215,8 @@ impl Run {
                     if disk.failed() > 0 && !is_healed && self.rng.u8(..4) > 0 && driver.store().is_ok() =>
                 {
                     is_healed = true;
+                    // A list may have met the failure, and not told it yet.
+                    driver.forget_list();
                     disk.heal();
                 }
                 Err(Trouble::Error(_)) if disk.failed() > 0 && (!is_healed || driver.store().is_err()) => {

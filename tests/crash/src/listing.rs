@@ -109,6 +109,11 @@ impl Driver {
         }
     }
 
+    /// Reads no more of a list that was begun.
+    pub(crate) fn forget_list(&self) {
+        *self.listing.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// Reads a list that was begun to its end.
     ///
     /// # Errors

@@ -58,7 +58,9 @@ pub struct FreeArg {
 
 /// A store to fill, made if it is absent; its keys are the URLs' exact bytes if so asked.
 pub fn to_fill(path: &Path, exact_urls: bool, free: &FreeArg, shared: &Shared) -> Result<PageStore, Failure> {
-    Ok(fill(path, exact_urls, free, shared)?)
+    let store = fill(path, exact_urls, free, shared)?;
+    absence::of_written(store.engine());
+    Ok(store)
 }
 
 fn fill(path: &Path, exact_urls: bool, free: &FreeArg, shared: &Shared) -> filemap::Result<PageStore> {

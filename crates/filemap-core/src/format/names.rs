@@ -43,6 +43,12 @@ pub(crate) fn set_aside(name: &str, nth: u32) -> String {
     format!("{name}.set-aside{nth}")
 }
 
+/// Whether it is a name that [`set_aside`] gives.
+pub(crate) fn is_set_aside(name: &str) -> bool {
+    let nth = name.rsplit_once(".set-aside").map(|(_, nth)| nth);
+    nth.is_some_and(|nth| !nth.is_empty() && nth.bytes().all(|b| b.is_ascii_digit()))
+}
+
 /// What the copy of a file is called that is to take its place.
 pub(crate) fn copy_of(name: &str) -> String {
     format!("{name}.copy")

@@ -172,9 +172,10 @@ impl KeyLog {
         &self.segments
     }
 
-    /// Whether the segment of an ordinal is there.
-    pub(crate) fn has(&self, ordinal: u64) -> bool {
-        self.segments.get(ordinal as u16).is_ok_and(|s| s.ordinal == ordinal)
+    /// Length of the segment with an ordinal, at least so much if it has that; `None` when it is not there.
+    pub(crate) fn length(&self, ordinal: u64, least: u64) -> Option<Result<u64>> {
+        let segment = self.segments.get(ordinal as u16).ok().filter(|s| s.ordinal == ordinal)?;
+        Some(self.segments.length(&segment, least))
     }
 
     /// Why the segment of a number is not there.

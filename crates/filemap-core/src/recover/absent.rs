@@ -99,9 +99,14 @@ impl Witness<'_> {
         all.sort_by_key(|a| a.ordinal);
         let mut lost_keys: BTreeMap<u16, Absent> = BTreeMap::new();
         for (id, account) in self.accounts.keys.iter().filter(|(_, a)| a.live_units > 0) {
-            if !keys.has(account.ordinal) {
-                lost_keys.insert(*id, self.lost(names::keys(*id), account, keys.why(*id), KEY_UNIT));
-            }
+            let end = account.end_units * KEY_UNIT;
+            let why = match keys.length(account.ordinal, end) {
+                None => keys.why(*id),
+                Some(Ok(len)) if len < end => format!("the file ends at {len} and had {end} bytes at least"),
+                // What cannot be measured now is told to those who read it.
+                Some(_) => continue,
+            };
+            lost_keys.insert(*id, self.lost(names::keys(*id), account, why, KEY_UNIT));
         }
         for (id, found) in strangers(&names::keys, keys.segments()) {
             lost_keys.entry(id).or_insert(found);

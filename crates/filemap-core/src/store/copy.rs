@@ -196,12 +196,19 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// What the other store has of a key. What is damaged there is not there: copying it mends the page.
+    /// What the other store has of a key. A version that is damaged there is not there: copying it mends the page.
     fn there(&self, key: &[u8]) -> Result<There> {
-        match self.to.history(key) {
-            Err(e) if e.is_corrupt() => Ok(There::new()),
-            there => Ok(there?.into_iter().map(|head| (head.version.time_ms, head.digest)).collect()),
+        let mut there = There::new();
+        for head in self.to.history_iter(key) {
+            match head {
+                Err(e) if e.is_corrupt() => {}
+                head => {
+                    let head = head?;
+                    there.insert((head.version.time_ms, head.digest));
+                }
+            }
         }
+        Ok(there)
     }
 
     /// One version, wherever it lies by now; gone since, it is not copied.

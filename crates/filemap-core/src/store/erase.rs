@@ -9,6 +9,7 @@ use crate::checkpoint::Task;
 use crate::dictionaries::DictionaryFacts;
 use crate::error::{Error, Result};
 use crate::event::{Compacted, Reason};
+use crate::format::names;
 use crate::record::{Record, Version};
 use crate::state::{KeyFilter, Spot};
 use crate::store::Store;
@@ -124,7 +125,7 @@ impl Store {
             self.shared.segments.dictionaries.remove(&retired).inspect_err(|e| self.shared.poison(e))?;
             done.dictionaries = retired.into_iter().collect();
         } else {
-            done.left.extend(retired.iter().map(|id| crate::format::names::dictionary(*id)));
+            done.left.extend(retired.iter().map(|id| names::dictionary(*id)));
         }
         if let Some(pages) = &self.shared.segments.pages {
             pages.forget();
@@ -255,8 +256,19 @@ impl Store {
         (done.segments, done.segment_bytes) = (sum.removed_segments, sum.removed_bytes);
         go_on((cell.borrow_mut())(ErasureStep::Keys))?;
         done.left.extend(self.shared.clean_keys()?);
+        done.left.extend(self.out_of_reach()?);
         let writer = self.shared.write_side()?;
         lock(&writer.checkpointer).index.punch_all().inspect_err(|e| self.shared.poison(e))
+    }
+}
+
+impl Store {
+    /// Files that may be segments of this store, and that nothing reads: those that count as lost though they lie there, and those
+    /// that a repair has set aside.
+    fn out_of_reach(&self) -> Result<Vec<String>> {
+        let lost: BTreeSet<String> = self.absent().into_iter().map(|absent| absent.file).collect();
+        let names = self.shared.names()?;
+        Ok(names.into_iter().filter(|name| lost.contains(name) || names::is_set_aside(name)).collect())
     }
 }
 

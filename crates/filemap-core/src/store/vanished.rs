@@ -362,3 +362,71 @@ fn a_file_that_is_removed_or_replaced_under_a_writer_is_an_error_at_the_next_che
         }
     }
 }
+
+#[test]
+fn a_segment_of_the_key_log_that_is_cut_short_is_missed_too() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a");
+    let mut options = options();
+    options.limits.key_segment_bytes = 512;
+    let store = Store::create(&path, options.clone()).unwrap();
+    put(&store, 0..20, 1);
+    store.close().unwrap();
+    let file = path.join("key0.dat");
+    let len = fs::metadata(&file).unwrap().len();
+    assert!(path.join("key1.dat").exists(), "as this test takes for granted");
+    // Nothing of a record is left that could tell.
+    OpenOptions::new().write(true).open(&file).unwrap().set_len(64).unwrap();
+    let reader = Store::open_read_only(&path, options.clone()).unwrap();
+    let absent = reader.absent();
+    assert_eq!(absent.iter().map(|a| a.file.as_str()).collect::<Vec<_>>(), ["key0.dat"]);
+    assert!(absent[0].why.contains(&len.to_string()), "{}", absent[0].why);
+    assert!(names(&Store::open(&path, options).unwrap_err(), "key0.dat"));
+}
+
+#[test]
+fn a_merge_over_a_damaged_version_adds_that_one_and_none_of_the_others() {
+    let temp = tempfile::tempdir().unwrap();
+    let (path, to) = (temp.path().join("a"), temp.path().join("to"));
+    let from = create(&path);
+    (1..4).for_each(|version| put(&from, 0..1, version));
+    from.checkpoint().unwrap();
+    let merge = |to: &Store| {
+        let merged = from.copy_to(to, CopyOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
+        (merged.versions, merged.already_there)
+    };
+    let target = Store::create(&to, options()).unwrap();
+    assert_eq!(merge(&target), (3, 0));
+    target.close().unwrap();
+    // The head of the first of the three records, which lie in a row.
+    let file = OpenOptions::new().write(true).open(to.join("value0.dat")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"rot", 64 + 8).unwrap();
+    let target = Store::open(&to, options()).unwrap();
+    assert_eq!(target.history_iter(&key(0)).filter(Result::is_err).count(), 1, "as this test takes for granted");
+    assert_eq!(merge(&target), (1, 2));
+    assert_eq!(merge(&target), (0, 3));
+}
+
+#[test]
+fn an_erasure_names_files_that_nothing_reads() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a");
+    let store = create(&path);
+    put(&store, 0..60, 1);
+    store.close().unwrap();
+    let file = OpenOptions::new().write(true).open(path.join("value0.dat")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"rot", 8).unwrap();
+    fs::write(path.join("value9.dat.set-aside0"), b"text").unwrap();
+    let what = crate::Erasure {
+        keys: Arc::new(|found| found == key(1)),
+        versions: Arc::new(|_, _| true),
+        groups: Arc::new(|_| true),
+    };
+    for _ in 0..2 {
+        let store = Store::open(&path, options().accept_loss(true)).unwrap();
+        let erased = store.erase(&what, &mut |_| ControlFlow::Continue(())).unwrap();
+        let left: Vec<&str> = erased.left.iter().map(String::as_str).collect();
+        assert!(["value0.dat", "value9.dat.set-aside0"].iter().all(|file| left.contains(file)), "{left:?}");
+        store.close().unwrap();
+    }
+}

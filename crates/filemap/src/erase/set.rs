@@ -58,9 +58,11 @@ impl RuleSet {
         self.rules.iter().find(|(_, m)| is_it(m)).map(|(id, _)| *id)
     }
 
-    /// The same of a body whose pieces were all taken.
-    pub(crate) fn judge(&self, hashers: Hashers, time_ms: i64) -> Option<u32> {
-        self.by_digest(&hashers.finish(), time_ms)
+    /// The same of a body whose pieces were all taken, and that came with a digest.
+    pub(crate) fn judge(&self, hashers: Hashers, told: Option<&str>, time_ms: i64) -> Option<u32> {
+        let mut digests = hashers.finish();
+        digests.extend(told.and_then(Digest::parse));
+        self.by_digest(&digests, time_ms)
     }
 
     /// The digests by which a version is known: those of its body, and the one that it came with.
@@ -92,5 +94,20 @@ impl Admission for RuleSet {
         let page = meta::decode(record.meta, spill, key::url(record.key), record.time_ms).ok();
         let told = page.as_ref().and_then(|page| page.digest.as_deref());
         self.by_digest(&self.digests_of(body, told), record.time_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_in_pieces_is_judged_by_the_digest_that_it_came_with_too() {
+        let told = "sha1:VGMT4NSHA2AWVOR6EVYXQUGCNSONBWE5";
+        let what = format!(r#"{{"kind":"digest","text":"{told}"}}"#);
+        let set = RuleSet { rules: vec![(7, Matcher::read(what.as_bytes()).expect("a rule"))] };
+        let hashers = || set.hashers().expect("a rule wants bodies");
+        assert_eq!(set.judge(hashers(), Some(told), 0), Some(7));
+        assert_eq!(set.judge(hashers(), None, 0), None);
     }
 }

@@ -84,11 +84,11 @@ impl PageStore {
                 }
                 Ok(Put::Stored(self.engine().put(&record)?))
             }
-            BodySource::Reader(reader) => self.put_stream(&record, &joined, reader, &page.url).map(Put::Stored),
+            BodySource::Reader(reader) => self.put_stream(&record, &joined, reader, page).map(Put::Stored),
         }
     }
 
-    fn put_stream(&self, record: &Record<'_>, spill: &[u8], body: &mut dyn Read, url: &[u8]) -> Result<Version> {
+    fn put_stream(&self, record: &Record<'_>, spill: &[u8], body: &mut dyn Read, page: &Page) -> Result<Version> {
         let rules = Arc::clone(&self.rule_set.read().unwrap_or_else(PoisonError::into_inner));
         let mut hashers = rules.hashers();
         let mut writer = self.engine().put_stream(record.key, record.meta, record.time_ms)?;
@@ -99,7 +99,8 @@ impl PageStore {
             let count = match body.read(&mut piece) {
                 Ok(0) => {
                     // Its chunks are garbage then.
-                    return match hashers.and_then(|hashers| rules.judge(hashers, record.time_ms)) {
+                    let told = page.digest.as_deref();
+                    return match hashers.and_then(|hashers| rules.judge(hashers, told, record.time_ms)) {
                         Some(rule) => Err(filemap_core::Error::Refused { rule }.into()),
                         None => Ok(writer.finish()?),
                     };
@@ -107,7 +108,7 @@ impl PageStore {
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(source) => {
-                    return Err(Error::Read { what: String::from_utf8_lossy(url).into_owned(), offset, source });
+                    return Err(Error::Read { what: String::from_utf8_lossy(&page.url).into_owned(), offset, source });
                 }
             };
             writer.write_all(&piece[..count]).map_err(engine_error)?;

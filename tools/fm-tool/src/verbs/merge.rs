@@ -12,7 +12,7 @@ use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::words::{count, size};
-use crate::{interrupt, opening, words};
+use crate::{absence, interrupt, opening, words};
 
 /// Add all pages of some stores to another
 #[derive(clap::Args)]
@@ -36,6 +36,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         stores.push(opening::engine_to_read(path, shared)?);
     }
     let to = Store::open_or_create(&args.to, opening::options_like(&stores[0], shared))?;
+    absence::of_written(&to);
     filemap::erase::obey(&to)?;
     interrupt::listen();
     let mut out = Output::stdout(shared.json);
