@@ -186,6 +186,12 @@ impl KeyLog {
         }
     }
 
+    /// How long the segment of an ordinal is, if it is shorter than this many bytes.
+    pub(crate) fn cut_short(&self, ordinal: u64, end: u64) -> Option<u64> {
+        let segment = self.segments.get(ordinal as u16).ok().filter(|s| s.ordinal == ordinal)?;
+        self.segments.length(&segment, end).ok().filter(|len| *len < end)
+    }
+
     /// Where what counts ends.
     pub(crate) fn end(&self) -> Tail {
         lock(&self.counted).end

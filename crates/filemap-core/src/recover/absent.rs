@@ -99,8 +99,13 @@ impl Witness<'_> {
         all.sort_by_key(|a| a.ordinal);
         let mut lost_keys: BTreeMap<u16, Absent> = BTreeMap::new();
         for (id, account) in self.accounts.keys.iter().filter(|(_, a)| a.live_units > 0) {
-            if !keys.has(account.ordinal) {
-                lost_keys.insert(*id, self.lost(names::keys(*id), account, keys.why(*id), KEY_UNIT));
+            let end = account.end_units * KEY_UNIT;
+            let why = match keys.has(account.ordinal) {
+                false => Some(keys.why(*id)),
+                true => keys.cut_short(account.ordinal, end).map(|len| cut_short(len, end)),
+            };
+            if let Some(why) = why {
+                lost_keys.insert(*id, self.lost(names::keys(*id), account, why, KEY_UNIT));
             }
         }
         for (id, found) in strangers(&names::keys, keys.segments()) {
@@ -119,7 +124,7 @@ impl Witness<'_> {
             Ok(s) if s.is_output != account.is_output => "its header is that of another segment".to_owned(),
             Ok(s) => match segments.length(&s, end) {
                 Err(e) if !account.is_leaving => e.to_string(),
-                Ok(len) if len < end => format!("the file ends at {len} and had {end} bytes at least"),
+                Ok(len) if len < end => cut_short(len, end),
                 _ if account.is_lost => "the file was cut short".to_owned(),
                 _ => return None,
             },
@@ -134,6 +139,10 @@ impl Witness<'_> {
         let (ordinal, live_bytes) = (Some(account.ordinal), account.live_units * unit);
         Absent { file, ordinal, why, live_bytes, is_accepted: account.is_lost }
     }
+}
+
+fn cut_short(len: u64, end: u64) -> String {
+    format!("the file ends at {len} and had {end} bytes at least")
 }
 
 /// Refuses a store of which something is absent that nobody has accepted.
