@@ -63,6 +63,19 @@ pub struct Past {
     pub foreign: Image,
     /// What can be read.
     pub alive: BTreeSet<Named>,
+    /// What could be read at the earlier checkpoints.
+    pub alive_then: Vec<BTreeSet<Named>>,
+    /// The segment in which lies what was put after the last checkpoint, if there is such.
+    pub tail: Option<String>,
+}
+
+/// How a store ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It was compacted and closed.
+    Closed,
+    /// Its process was killed a little after a checkpoint, before it was compacted.
+    Killed,
 }
 
 struct Maker {
@@ -70,13 +83,14 @@ struct Maker {
     store: Store,
     alive: BTreeSet<Named>,
     then: Vec<Image>,
+    alive_then: Vec<BTreeSet<Named>>,
 }
 
 impl Maker {
     fn new(seed: u64) -> Result<Maker> {
         let disk = SimDisk::new(seed);
         let store = sim::create(disk.dir(), options())?;
-        Ok(Maker { disk, store, alive: BTreeSet::new(), then: Vec::new() })
+        Ok(Maker { disk, store, alive: BTreeSet::new(), then: Vec::new(), alive_then: Vec::new() })
     }
 
     fn put(&mut self, keys: std::ops::Range<u32>, time: i64) -> Result<()> {
@@ -98,10 +112,11 @@ impl Maker {
     fn keep(&mut self) -> Result<()> {
         self.store.checkpoint()?;
         self.then.push(image(&self.disk));
+        self.alive_then.push(self.alive.clone());
         Ok(())
     }
 
-    fn live(mut self) -> Result<Maker> {
+    fn live(mut self, ending: Ending) -> Result<Maker> {
         self.put(0..24, 1)?;
         self.remove(0..3)?;
         self.keep()?;
@@ -109,6 +124,11 @@ impl Maker {
         self.remove(10..13)?;
         self.store.add_rule(b"none of these", "a test")?;
         self.keep()?;
+        if ending == Ending::Killed {
+            self.put(34..37, 3)?;
+            self.remove(13..14)?;
+            return Ok(self);
+        }
         self.remove(3..10)?;
         self.store.checkpoint()?;
         self.store.compact(false)?;
@@ -123,12 +143,25 @@ impl Past {
     ///
     /// # Errors
     /// The store's.
-    pub fn make() -> Result<Past> {
-        let (own, foreign) = (Maker::new(1)?.live()?, Maker::new(2)?.live()?);
-        own.store.close()?;
-        foreign.store.close()?;
+    pub fn make(ending: Ending) -> Result<Past> {
+        let (own, foreign) = (Maker::new(1)?.live(ending)?, Maker::new(2)?.live(ending)?);
+        for store in [own.store, foreign.store] {
+            match ending {
+                Ending::Closed => store.close()?,
+                Ending::Killed => sim::abandon(store),
+            }
+        }
         let (now, foreign) = (image(&own.disk), image(&foreign.disk));
-        Ok(Past { now, then: own.then, foreign, alive: own.alive })
+        let last = now.0.keys().rfind(|name| name.starts_with("value")).cloned();
+        let tail = last.filter(|_| ending == Ending::Killed);
+        Ok(Past { now, then: own.then, foreign, alive: own.alive, alive_then: own.alive_then, tail })
+    }
+
+    /// What is owed after some harms: what can be read or, when nothing can tell that there was more, what could be then.
+    pub fn owed(&self, harms: &[Harm]) -> &BTreeSet<Named> {
+        let last = self.then.len() - 1;
+        let is_old = |h: &Harm| self.tail.as_ref() == Some(&h.file) && h.way == Way::RolledBack(last);
+        if harms.iter().any(is_old) { &self.alive_then[last] } else { &self.alive }
     }
 
     /// All that may become of a file.
