@@ -152,6 +152,13 @@ impl Accounts {
         self.keys.values().map(move |a| (a.ordinal, end(a)))
     }
 
+    /// Enters where segments of the key log end, by their ordinals, as far as that is known.
+    pub(crate) fn seal_keys(&mut self, end_of: impl Fn(u64) -> Option<u64>) {
+        for account in self.keys.values_mut() {
+            account.end_units = end_of(account.ordinal).map_or(0, |end| end / key::UNIT_BYTES);
+        }
+    }
+
     /// Drops segments of the key log of which nothing is live: they go.
     pub(crate) fn forget_dead_keys(&mut self) {
         self.keys.retain(|_, account| account.live_units > 0);

@@ -120,6 +120,10 @@ impl Driver {
     /// What a read returned, or what is wrong.
     pub fn end_list(&self) -> Result<(), Trouble> {
         let list = self.listing.lock().unwrap_or_else(PoisonError::into_inner).take();
-        list.map_or(Ok(()), |mut list| list.advance(usize::MAX, &now(&self.oracle)).map(|_| ()))
+        match list.map(|mut list| list.advance(usize::MAX, &now(&self.oracle))) {
+            Some(Err(Trouble::Error(_))) if self.has_failed() => Ok(()),
+            Some(Err(e)) => Err(e),
+            _ => Ok(()),
+        }
     }
 }

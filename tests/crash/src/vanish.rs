@@ -29,13 +29,7 @@ pub fn judged(disk: &SimDisk, world: &World, oracle: &Oracle, seed: u64) -> Resu
     }
     let open = |disk: &SimDisk| sim::open_read_only(disk.dir(), world.options.clone());
     let before = read(&open(&disk).map_err(|e| format!("open read-only: {e}"))?, oracle)?;
-    // A reader may see what a recovery takes back.
-    let stays = {
-        let store = sim::open(disk.kill().dir(), world.options.clone()).map_err(|e| format!("open: {e}"))?;
-        let stays = read(&store, oracle);
-        sim::abandon(store);
-        stays?
-    };
+    let stays = recovered(&disk, world, oracle)?;
     let segments: Vec<String> = disk.names().into_iter().filter(|name| name.starts_with("value")).collect();
     if segments.is_empty() {
         return Ok(());
@@ -61,25 +55,11 @@ pub fn judged(disk: &SimDisk, world: &World, oracle: &Oracle, seed: u64) -> Resu
         Err(Error::Corrupt { file: f, .. }) if is_named && f == *file => {}
         Err(e) => return wrong(&format!("open: {e}")),
     }
-    let accepting = disk.kill();
-    let store = sim::open(accepting.dir(), world.options.clone().accept_loss(true));
-    let store = store.map_err(|e| format!("without {file}, accepted: {e}"))?;
-    let now = read(&store, oracle).map_err(|e| format!("without {file}, accepted: {e}"))?;
-    let is_worse = after.iter().any(|((key, sequence), body)| {
-        let known = reader.history(key).unwrap_or_default();
-        let version = known.iter().map(|head| head.version).find(|v| v.sequence == *sequence);
-        let found = version.and_then(|version| store.get_version(key, version).ok().flatten());
-        stays.contains_key(&(key.clone(), *sequence)) && found.is_none_or(|found| found.body != *body)
-    });
-    let checkpointed = store.checkpoint();
-    sim::abandon(store);
-    if is_worse || comes_back(&now) {
-        return wrong("accepting the loss changes what can be read");
+    let known = Known { reader: &reader, after: &after, stays: &stays };
+    let now = accepted(&disk, world, oracle, &known).map_err(|e| format!("without {file}, accepted: {e}"))?;
+    if comes_back(&now) {
+        return wrong("a version has come back when it was accepted");
     }
-    checkpointed.map_err(|e| format!("without {file}, accepted: checkpoint: {e}"))?;
-    let store = sim::open(accepting.dir(), world.options.clone());
-    let store = store.map_err(|e| format!("without {file}, after it was accepted: {e}"))?;
-    sim::abandon(store);
     if !is_indexed || !is_named {
         return Ok(());
     }
@@ -91,6 +71,45 @@ pub fn judged(disk: &SimDisk, world: &World, oracle: &Oracle, seed: u64) -> Resu
         return wrong("a version has come back by a repair");
     }
     Ok(())
+}
+
+/// What is there after a recovery: a reader may see what that takes back.
+fn recovered(disk: &SimDisk, world: &World, oracle: &Oracle) -> Result<Readable, String> {
+    let store = sim::open(disk.kill().dir(), world.options.clone()).map_err(|e| format!("open: {e}"))?;
+    let stays = read(&store, oracle);
+    sim::abandon(store);
+    stays
+}
+
+/// What could be read before a loss was accepted.
+struct Known<'a> {
+    /// A handle that only reads.
+    reader: &'a Store,
+    after: &'a Readable,
+    /// What a recovery leaves of it.
+    stays: &'a Readable,
+}
+
+/// What is there once the loss is accepted: all that could be read, and a store like any other.
+fn accepted(disk: &SimDisk, world: &World, oracle: &Oracle, known: &Known<'_>) -> Result<Readable, String> {
+    let disk = disk.kill();
+    let store = sim::open(disk.dir(), world.options.clone().accept_loss(true)).map_err(|e| format!("open: {e}"))?;
+    let now = read(&store, oracle)?;
+    let is_worse = known.after.iter().any(|((key, sequence), body)| {
+        let heads = known.reader.history(key).unwrap_or_default();
+        let version = heads.iter().map(|head| head.version).find(|v| v.sequence == *sequence);
+        let found = version.and_then(|version| store.get_version(key, version).ok().flatten());
+        known.stays.contains_key(&(key.clone(), *sequence)) && found.is_none_or(|found| found.body != *body)
+    });
+    let checkpointed = store.checkpoint();
+    sim::abandon(store);
+    if is_worse {
+        return Err("what could be read cannot be read any more".to_owned());
+    }
+    checkpointed.map_err(|e| format!("checkpoint: {e}"))?;
+    let store = sim::open(disk.dir(), world.options.clone()).map_err(|e| format!("opened again: {e}"))?;
+    sim::abandon(store);
+    Ok(now)
 }
 
 /// Removes a file, empties it, or cuts it to less than a header.

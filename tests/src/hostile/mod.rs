@@ -5,10 +5,12 @@
 //! * [`golden`]: the committed store, and what must be in it;
 //! * [`forge`]: checksums over bytes that were changed, written after docs/FORMAT.md and not with the engine's code;
 //! * [`layout`]: which bytes of the golden store matter to which keys;
-//! * [`judge`]: the right value, nothing where that is legal, or damage that is told with its place.
+//! * [`judge`]: the right value, nothing where that is legal, or damage that is told with its place;
+//! * [`whole`]: another store, of many small files, and whole files of it that are not what they were.
 
 pub mod forge;
 pub mod golden;
 pub mod image;
 pub mod judge;
 pub mod layout;
+pub mod whole;

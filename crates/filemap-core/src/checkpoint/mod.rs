@@ -280,7 +280,7 @@ impl Shared {
         }
         c.accounts.forget_dead_keys();
         self.name_segments(c);
-        c.keys.seal(&mut c.accounts);
+        c.accounts.seal_keys(|ordinal| c.keys.end_of(ordinal));
         c.current.index = c.index.commit(&c.accounts.encode())?;
         c.keys.publish();
         c.current.epoch = c.index.epoch();

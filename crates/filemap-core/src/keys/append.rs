@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use filemap_io::{File, Identity};
 
-use crate::accounts::Accounts;
 use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
 use crate::format::key::{self, KeyRecord, MAX_SEGMENT_BYTES, UNIT_BYTES};
@@ -237,17 +236,13 @@ impl KeyAppender {
         }
     }
 
-    /// Enters in a segment table where segments end, as far as it has them.
-    pub(crate) fn seal(&self, accounts: &mut Accounts) {
-        let current = self.current.as_ref().map(|c| c.segment.ordinal);
-        let counted = lock(&self.log.counted);
-        for account in accounts.keys.values_mut() {
-            let rolled = self.rolled.iter().find(|(ordinal, _)| *ordinal == account.ordinal).map(|(_, end)| *end);
-            account.end_units = match rolled.or_else(|| counted.sealed.get(&account.ordinal).copied()) {
-                Some(end) if current != Some(account.ordinal) => end / UNIT_BYTES,
-                _ => 0,
-            };
+    /// Where the segment with an ordinal ends, if that is known and nothing is appended to it any more.
+    pub(crate) fn end_of(&self, ordinal: u64) -> Option<u64> {
+        if self.current.as_ref().is_some_and(|c| c.segment.ordinal == ordinal) {
+            return None;
         }
+        let rolled = self.rolled.iter().find(|(rolled, _)| *rolled == ordinal).map(|(_, end)| *end);
+        rolled.or_else(|| lock(&self.log.counted).sealed.get(&ordinal).copied()).filter(|end| *end != u64::MAX)
     }
 
     /// Makes all that was flushed durable, the oldest first.

@@ -14,7 +14,6 @@ use std::sync::Arc;
 
 use filemap_io::{Access, Advice, Dir, File};
 
-use crate::accounts::Accounts;
 use crate::error::{Error, Result};
 use crate::files::drop_failed_writes;
 use crate::format::header::{FileHeader, Kind};
@@ -67,11 +66,6 @@ impl Counted {
             return Some(self.end.offset);
         }
         self.sealed.get(&ordinal).copied().filter(|_| ordinal < self.end.ordinal)
-    }
-
-    /// Takes over what a segment table tells.
-    fn learn(&mut self, accounts: &Accounts) {
-        self.sealed = accounts.key_ends().collect();
     }
 }
 
@@ -192,9 +186,9 @@ impl KeyLog {
         lock(&self.counted).end
     }
 
-    /// Takes over from the segment table of the superblock where the segments end.
-    pub(crate) fn learn(&self, accounts: &Accounts) {
-        lock(&self.counted).learn(accounts);
+    /// Takes over the ordinals of segments, and where they end, from the segment table of the superblock.
+    pub(crate) fn learn(&self, ends: impl Iterator<Item = (u64, u64)>) {
+        lock(&self.counted).sealed = ends.collect();
     }
 
     /// Where what counts of the segment with an ordinal ends, which is at its first record if nothing does.
@@ -214,10 +208,10 @@ impl KeyLog {
     }
 
     /// Takes over what a newer superblock and its segment table vouch for, once its index is used.
-    pub(crate) fn follow(&self, newer: &Superblock, accounts: &Accounts) {
+    pub(crate) fn follow(&self, newer: &Superblock, ends: impl Iterator<Item = (u64, u64)>) {
         let mut counted = lock(&self.counted);
         counted.end = newer.key_tail;
-        counted.learn(accounts);
+        counted.sealed = ends.collect();
     }
 
     /// How often segments were removed. What was read by an address that was found before the number changed proves nothing.

@@ -113,10 +113,10 @@ fn what_follows_the_tail_is_appended_after_and_a_segment_begun_there_is_left() {
     // The segment table tells the next handle.
     let mut accounts = Accounts::default();
     (0..3).step_by(2).for_each(|o| accounts.credit_key(key::address(o, FIRST_RECORD), u64::from(o), 64));
-    appender.seal(&mut accounts);
+    accounts.seal_keys(|ordinal| appender.end_of(ordinal));
     assert_eq!(accounts.key_ends().collect::<Vec<_>>(), [(0, tail.offset), (2, u64::MAX)]);
     let next = open(temp.path(), Access::Read, log.end());
-    next.learn(&accounts);
+    next.learn(accounts.key_ends());
     assert_eq!((next.until(0), next.until(1), next.until(2)), (tail.offset, FIRST_RECORD, FIRST_RECORD + 64));
 }
 
@@ -244,7 +244,7 @@ fn a_reader_learns_of_segments_that_were_removed_and_of_those_with_their_numbers
     }
     let newer = Superblock { key_tail: log.end(), ..superblock::example() };
     reader.rescan(&newer).unwrap();
-    reader.follow(&newer, &Accounts::default());
+    reader.follow(&newer, std::iter::empty());
     assert_eq!(reader.end(), log.end());
     assert_eq!(reader.read(last).unwrap().1, key(19));
     assert_eq!(reader.segments.all().len(), 1, "what is gone is forgotten");

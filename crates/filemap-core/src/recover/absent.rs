@@ -102,7 +102,7 @@ impl Witness<'_> {
             let end = account.end_units * KEY_UNIT;
             let why = match keys.length(account.ordinal, end) {
                 None => keys.why(*id),
-                Some(Ok(len)) if len < end => format!("the file ends at {len} and had {end} bytes at least"),
+                Some(Ok(len)) if len < end => cut_short(len, end),
                 // What cannot be measured now is told to those who read it.
                 Some(_) => continue,
             };
@@ -124,7 +124,7 @@ impl Witness<'_> {
             Ok(s) if s.is_output != account.is_output => "its header is that of another segment".to_owned(),
             Ok(s) => match segments.length(&s, end) {
                 Err(e) if !account.is_leaving => e.to_string(),
-                Ok(len) if len < end => format!("the file ends at {len} and had {end} bytes at least"),
+                Ok(len) if len < end => cut_short(len, end),
                 _ if account.is_lost => "the file was cut short".to_owned(),
                 _ => return None,
             },
@@ -139,6 +139,10 @@ impl Witness<'_> {
         let (ordinal, live_bytes) = (Some(account.ordinal), account.live_units * unit);
         Absent { file, ordinal, why, live_bytes, is_accepted: account.is_lost }
     }
+}
+
+fn cut_short(len: u64, end: u64) -> String {
+    format!("the file ends at {len} and had {end} bytes at least")
 }
 
 /// Refuses a store of which something is absent that nobody has accepted.

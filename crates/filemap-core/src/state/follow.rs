@@ -121,7 +121,7 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
             loaded => loaded?,
         };
         let accounts = recover::accounts(&loaded, current.index)?;
-        keys.learn(&accounts);
+        keys.learn(accounts.key_ends());
         let Some(absent) = absent(&superblock, &*dir, &current, &accounts, (&segments, &keys))? else { continue };
         let active = Arc::new(Recent::new(options.recent_bytes, ROOM));
         let follower = Follower {
@@ -254,7 +254,7 @@ impl Shared {
         self.look_for_absent(newest, &accounts)?;
         self.indexed_time_ms.store(newest.max_time_ms, Ordering::Release);
         self.index.follow(&loaded.index);
-        self.keys.follow(newest, &accounts);
+        self.keys.follow(newest, accounts.key_ends());
         self.accounts.store(Arc::new(accounts));
         self.latest.store(Arc::new(newest.clone()));
         Ok(())

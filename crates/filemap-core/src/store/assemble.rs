@@ -70,7 +70,7 @@ impl Files {
         self.segments.keep_list(Begun::new(rolls, Arc::clone(superblock.file())));
         recover::forget_removed(&self.segments, &mut accounts);
         recover::remove_orphans(&self.segments, &accounts)?;
-        self.keys.learn(&accounts);
+        self.keys.learn(accounts.key_ends());
         Ok((accounts, absent))
     }
 }

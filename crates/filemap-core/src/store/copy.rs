@@ -83,10 +83,11 @@ impl Store {
         let mut copy = Copy { from: self, to, options, fresh, dictionaries, sum: Copied::default(), absent: None };
         let mut pages = Pages::new(std::sync::Arc::clone(&self.shared), true);
         let before = pages.before();
-        let met =
-            |pages: &mut Pages, key: Vec<u8>, spot: &Spot| Ok(pages.met(&key, spot, |_, _| Ok(()))?.map(|()| key));
+        let met = |pages: &mut Pages, key: Vec<u8>, spot: &Spot| {
+            Ok(pages.met(&key, spot, |_, now| Ok(*now))?.map(|now| (key, now)))
+        };
         while let Some(found) = pages.advance(met) {
-            let copied = found.and_then(|key| copy.key(&key, before, watch));
+            let copied = found.and_then(|(key, now)| copy.key(&key, Some(now), before, watch));
             let flow = match copied {
                 Ok(()) => watch(CopyEvent::Done(&copy.sum)),
                 Err(e) if e.is_corrupt() => copy.pass_over(&e, watch),
@@ -146,7 +147,7 @@ impl Copy<'_> {
                 if newest.is_none_or(|sequence| met.has_met(sequence)) {
                     return Ok(());
                 }
-                self.key(&key, before, watch)
+                self.key(&key, None, before, watch)
             });
             match copied {
                 Ok(()) => {}
@@ -161,9 +162,23 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// All versions of a key, in the order of their sequences.
-    fn key(&mut self, key: &[u8], before: u64, watch: &mut dyn FnMut(CopyEvent<'_>) -> ControlFlow<()>) -> Result<()> {
-        let mut spots = self.from.shared.looking_again(|| self.from.shared.spots(key))?;
+    /// All versions of a key, in the order of their sequences. When what leads to them is damaged: the one that was met.
+    fn key(
+        &mut self,
+        key: &[u8],
+        met: Option<Spot>,
+        before: u64,
+        watch: &mut dyn FnMut(CopyEvent<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let mut spots = match (self.from.shared.looking_again(|| self.from.shared.spots(key)), met) {
+            (Err(e), Some(met)) if e.is_corrupt() => {
+                if self.pass_over(&e, watch).is_break() {
+                    return Err(Error::Stopped);
+                }
+                vec![met]
+            }
+            (spots, _) => spots?,
+        };
         if spots.iter().any(|s| s.version.sequence < before) {
             spots.retain(|s| s.version.sequence < before);
         }
