@@ -26,14 +26,15 @@ impl Begun {
     /// Names a segment that is durable. It counts when this returns, and must not go unless it is struck out.
     ///
     /// # Errors
-    /// `Io`: whether it is named is not known. It may be done again after a write that failed, not after a sync.
+    /// `Io`: whether it is named is not known. It may be done again after a write that failed (as of a creation that does), not after
+    /// a sync.
     pub(super) fn add(&mut self, ordinal: u64) -> Result<()> {
         if self.rolls.has(ordinal) {
             return Ok(());
         }
         let mut rolls = self.rolls.clone();
         rolls.add(ordinal);
-        self.write(rolls)
+        self.write(rolls, "create", &names::segment(ordinal as u16))
     }
 
     /// Strikes segments out: their files may go when this returns.
@@ -46,14 +47,14 @@ impl Begun {
         }
         let mut rolls = self.rolls.clone();
         ordinals.iter().for_each(|ordinal| rolls.remove(*ordinal));
-        self.write(rolls)
+        self.write(rolls, "write", names::SUPERBLOCK)
     }
 
-    fn write(&mut self, rolls: Rolls) -> Result<()> {
-        let failed = |op, e| Error::io(op, names::SUPERBLOCK, e);
-        self.file.write_at(&rolls.encode(), rolls::AT).map_err(|e| failed("write", e))?;
+    /// `op` and `of` say what has failed when the write does.
+    fn write(&mut self, rolls: Rolls, op: &'static str, of: &str) -> Result<()> {
+        self.file.write_at(&rolls.encode(), rolls::AT).map_err(|e| Error::io(op, of, e))?;
         if !planted(Fault::BegunSegmentsNotSynced) {
-            self.file.sync().map_err(|e| failed("sync", e))?;
+            self.file.sync().map_err(|e| Error::io("sync", names::SUPERBLOCK, e))?;
         }
         self.rolls = rolls;
         Ok(())
