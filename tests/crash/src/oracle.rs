@@ -196,7 +196,7 @@ impl Oracle {
             }
             let is_dropped = |s: &mut Step| {
                 s.acknowledged
-                    && !s.may_be_gone
+                    && !is_hidden
                     && pruning.may_drop(s, &all)
                     && !shown.iter().any(|one| matches(s, one))
             };
