@@ -195,10 +195,7 @@ impl Oracle {
                 step.may_be_gone = true;
             }
             let is_dropped = |s: &mut Step| {
-                s.acknowledged
-                    && !is_hidden
-                    && pruning.may_drop(s, &all)
-                    && !shown.iter().any(|one| matches(s, one))
+                s.acknowledged && !is_hidden && pruning.may_drop(s, &all) && !shown.iter().any(|one| matches(s, one))
             };
             self.dropped.entry(key.clone()).or_default().extend(steps.extract_if(.., is_dropped));
         }

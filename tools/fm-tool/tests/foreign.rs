@@ -134,21 +134,11 @@ const FOREIGN: &[(&str, Make)] = &[
 
 /// Stores of ours that are not whole.
 const BROKEN: &[(&str, Make)] = &[
-    ("two stores mixed: values", |store, whole, other| mix(store, whole, other, "value0.dat")),
     ("two stores mixed: keys", |store, whole, other| mix(store, whole, other, "key0.dat")),
     ("two stores mixed: index", |store, whole, other| mix(store, whole, other, "address.idx")),
     ("two stores mixed: superblock", |store, whole, other| mix(store, whole, other, "SUPERBLOCK")),
-    ("one file in another's place", |store, whole, _| {
-        copy(whole, store);
-        fs::copy(whole.join("key0.dat"), store.join("value0.dat")).unwrap();
-    }),
-    ("no values", |store, whole, _| without(store, whole, "value0.dat")),
     ("no keys", |store, whole, _| without(store, whole, "key0.dat")),
     ("no index", |store, whole, _| without(store, whole, "address.idx")),
-    ("empty values", |store, whole, _| {
-        copy(whole, store);
-        fs::write(store.join("value0.dat"), b"").unwrap();
-    }),
     ("half a superblock", |store, whole, _| {
         copy(whole, store);
         let half = fs::read(whole.join("SUPERBLOCK")).unwrap();
@@ -157,6 +147,20 @@ const BROKEN: &[(&str, Make)] = &[
     ("a superblock of noise after the magic", |store, whole, _| {
         copy(whole, store);
         fs::write(store.join("SUPERBLOCK"), [&b"FILEMAP\0"[..], &[0x5a; 8000]].concat()).unwrap();
+    }),
+];
+
+/// Stores of ours without their value segment, of which the rest can be read.
+const LACKING: &[(&str, Make)] = &[
+    ("two stores mixed: values", |store, whole, other| mix(store, whole, other, "value0.dat")),
+    ("one file in another's place", |store, whole, _| {
+        copy(whole, store);
+        fs::copy(whole.join("key0.dat"), store.join("value0.dat")).unwrap();
+    }),
+    ("no values", |store, whole, _| without(store, whole, "value0.dat")),
+    ("empty values", |store, whole, _| {
+        copy(whole, store);
+        fs::write(store.join("value0.dat"), b"").unwrap();
     }),
 ];
 
@@ -228,6 +232,39 @@ fn what_is_no_store_is_refused_everywhere_and_left_as_it_was() {
 #[test]
 fn a_store_that_is_not_whole_is_refused_everywhere_and_not_made_worse() {
     try_all(BROKEN, true);
+}
+
+#[test]
+fn a_store_without_its_values_is_named_by_whoever_reads_and_refused_to_whoever_writes() {
+    let whole = Bench::with(&["example.warc.gz"]);
+    let other = Bench::with(&["cc.warc.gz"]);
+    let options = || Options::new().canonicalizer("whatwg", 1);
+    for (kind, make) in LACKING {
+        let bench = Bench::new();
+        let (store, file) = (bench.store(), warc("example.warc.gz"));
+        make(&store, &whole.store(), &other.store());
+        let before = everything(store.parent().unwrap(), true);
+        for open in [Store::create, Store::open, Store::open_or_create] {
+            assert!(open(&store, options()).is_err(), "{kind}");
+        }
+        let reader = Store::open_read_only(&store, options()).unwrap();
+        assert_eq!(reader.absent().iter().map(|a| a.file.as_str()).collect::<Vec<_>>(), ["value0.dat"], "{kind}");
+        // The last one notes how far it came.
+        for verb in ["get", "head", "history", "rm", "ls", "stat", "dump", "put", "import", "verify"] {
+            let ran = match verb {
+                "get" | "head" | "history" | "rm" => bench.run(verb, &[URL]),
+                "put" => bench.feed(verb, &[URL], b"body"),
+                "import" => bench.run(verb, &[&file]),
+                _ => bench.run::<&str>(verb, &[]),
+            };
+            assert_eq!(ran.code, 3, "{verb}: {kind}: {}", ran.words);
+            assert!(ran.words.contains("value0.dat"), "{verb}: {kind}: {}", ran.words);
+            let writes = ["rm", "put", "import"].contains(&verb);
+            assert!(!writes || ran.out.is_empty(), "{verb} printed something: {kind}");
+            let is_same = || everything(store.parent().unwrap(), true) == before;
+            assert!(verb == "verify" || is_same(), "{verb} changed something: {kind}");
+        }
+    }
 }
 
 #[test]
