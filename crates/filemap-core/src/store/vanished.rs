@@ -385,6 +385,29 @@ fn a_segment_of_the_key_log_that_is_cut_short_is_missed_too() {
 }
 
 #[test]
+fn a_repair_does_not_believe_a_key_log_that_is_cut_short() {
+    let temp = tempfile::tempdir().unwrap();
+    let (path, new) = (temp.path().join("a"), temp.path().join("new"));
+    let mut options = options();
+    options.limits.key_segment_bytes = 512;
+    let store = Store::create(&path, options.clone()).unwrap();
+    put(&store, 0..120, 1);
+    store.close().unwrap();
+    fs::remove_file(path.join("value1.dat")).unwrap();
+    let reader = Store::open_read_only(&path, options.clone()).unwrap();
+    let readable: Vec<u32> = (0..120).filter(|i| reader.get(&key(*i)).is_ok_and(|v| v.is_some())).collect();
+    drop(reader);
+    OpenOptions::new().write(true).open(path.join("key0.dat")).unwrap().set_len(64).unwrap();
+    let report = Store::repair(&path, RepairTo::New(&new), &options, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert!(report.unwitnessed.iter().any(|what| what.contains("key0.dat")), "{:?}", report.unwitnessed);
+    let repaired = Store::open_read_only(&new, options).unwrap();
+    // Whatever the key log lacks.
+    assert!((60..120).contains(&readable.len()), "{}", readable.len());
+    assert!(readable.iter().all(|i| repaired.get(&key(*i)).unwrap().is_some()));
+    assert_eq!(report.keys, readable.len() as u64);
+}
+
+#[test]
 fn a_merge_over_a_damaged_version_adds_that_one_and_none_of_the_others() {
     let temp = tempfile::tempdir().unwrap();
     let (path, to) = (temp.path().join("a"), temp.path().join("to"));
