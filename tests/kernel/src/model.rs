@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::ops::{Change, Key, Op, body, meta};
+use crate::ops::{Change, Event, Key, Op, body, meta};
 
 /// The operations between which a reading took place.
 #[derive(Clone, Copy, Debug)]
@@ -14,14 +14,6 @@ pub struct Window {
     pub from: u64,
     /// Changes with numbers from here on had not begun when it ended.
     pub until: u64,
-}
-
-/// A change of a key, and the operation that makes it.
-#[derive(Clone, Copy, Debug)]
-struct Event {
-    number: u64,
-    is_put: bool,
-    op: Op,
 }
 
 /// The operations of one workload, by key.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use filemap_core::Store;
 
-use crate::ops::{Key, Op, body, meta};
+use crate::ops::{Event, Key, Op, body, meta};
 use crate::random::Random;
 
 /// How far the work has come, in numbers of operations.
@@ -18,13 +18,6 @@ pub struct Bounds {
     pub certain: u64,
     /// No change with a number from here on was begun.
     pub possible: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Event {
-    number: u64,
-    is_put: bool,
-    op: Op,
 }
 
 /// The operations of one workload, by key.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use filemap_core::{Error, Options, Store};
-use harness::{Bench, run, tool, warc};
+use harness::{Bench, Ran, run, tool, warc};
 
 const URL: &str = "http://example.com/";
 
@@ -196,18 +196,23 @@ fn refuse_all(kind: &str, bench: &Bench, but_locks: bool) {
         same(way);
     }
     for verb in ["get", "head", "history", "rm", "ls", "stat", "verify", "dump", "put", "import"] {
-        let ran = match verb {
-            "get" | "head" | "history" | "rm" => bench.run(verb, &[URL]),
-            "put" => bench.feed(verb, &[URL], b"body"),
-            "import" => bench.run(verb, &[&file]),
-            _ => bench.run::<&str>(verb, &[]),
-        };
+        let ran = run_verb(bench, verb, &file);
         let words = ran.words.trim_end();
         assert!([2, 3].contains(&ran.code), "{verb} ended with {}: {kind}", ran.code);
         assert!(words.starts_with("fm-tool: ") && words.lines().count() == 1, "{verb}: {kind}: {words}");
         assert!(!words.contains("os error 17") && !words.contains("os error 40"), "{verb}: {kind}: {words}");
         assert!(ran.out.is_empty(), "{verb} printed something: {kind}");
         same(verb);
+    }
+}
+
+/// Runs a verb on the store of `bench`, with what it needs.
+fn run_verb(bench: &Bench, verb: &str, file: &Path) -> Ran {
+    match verb {
+        "get" | "head" | "history" | "rm" => bench.run(verb, &[URL]),
+        "put" => bench.feed(verb, &[URL], b"body"),
+        "import" => bench.run(verb, &[file]),
+        _ => bench.run::<&str>(verb, &[]),
     }
 }
 
@@ -251,12 +256,7 @@ fn a_store_without_its_values_is_named_by_whoever_reads_and_refused_to_whoever_w
         assert_eq!(reader.absent().iter().map(|a| a.file.as_str()).collect::<Vec<_>>(), ["value0.dat"], "{kind}");
         // The last one notes how far it came.
         for verb in ["get", "head", "history", "rm", "ls", "stat", "dump", "put", "import", "verify"] {
-            let ran = match verb {
-                "get" | "head" | "history" | "rm" => bench.run(verb, &[URL]),
-                "put" => bench.feed(verb, &[URL], b"body"),
-                "import" => bench.run(verb, &[&file]),
-                _ => bench.run::<&str>(verb, &[]),
-            };
+            let ran = run_verb(&bench, verb, &file);
             assert_eq!(ran.code, 3, "{verb}: {kind}: {}", ran.words);
             assert!(ran.words.contains("value0.dat"), "{verb}: {kind}: {}", ran.words);
             let writes = ["rm", "put", "import"].contains(&verb);
