@@ -137,8 +137,9 @@ impl PageStore {
         let what = self.what(order, &self.engine().rules()?)?;
         let (state, reason) = (RuleState::Unfinished, order.reason.clone());
         let set = Arc::new(RuleSet::of(&[Rule { id: 0, state, made_ms: 0, changed_ms: 0, reason, what }])?);
-        let (erasure, _) = self.erasure(&set, watch)?;
-        let erased = self.engine().erase_plan(&erasure, &mut |step| watch(EraseProgress::Erasing(step)))?;
+        let (erasure, _, unread) = self.erasure(&set, watch)?;
+        let mut erased = self.engine().erase_plan(&erasure, &mut |step| watch(EraseProgress::Erasing(step)))?;
+        unread.add_to(&mut erased);
         Ok(Erasing { rules: Vec::new(), erased, proof: None, shared_files: self.engine().shared_files()? })
     }
 
@@ -215,10 +216,11 @@ impl PageStore {
         let unfinished = rules.iter().filter(|r| r.state == RuleState::Unfinished);
         let ids: Vec<u32> = unfinished.map(|r| r.id).collect();
         let set = Arc::new(RuleSet::unfinished(&rules)?);
-        let (erasure, needles) = self.erasure(&set, watch)?;
+        let (erasure, needles, unread) = self.erasure(&set, watch)?;
         let needles = needles.with(text);
         let shared_files = self.engine().shared_files()?;
-        let erased = self.engine().erase(&erasure, &mut |step| watch(EraseProgress::Erasing(step)))?;
+        let mut erased = self.engine().erase(&erasure, &mut |step| watch(EraseProgress::Erasing(step)))?;
+        unread.add_to(&mut erased);
         let proof = self.prove(&erasure, &set, &needles, &mut |bytes| watch(EraseProgress::Searching(bytes)))?;
         let erasing = Erasing { rules: ids, erased, proof: Some(proof), shared_files };
         if erasing.is_complete() {
@@ -229,9 +231,10 @@ impl PageStore {
         Ok(erasing)
     }
 
-    /// What the engine is to take away for some rules, and what to search for afterwards.
-    fn erasure(&self, set: &Arc<RuleSet>, watch: Watch<'_>) -> Result<(Erasure, Needles)> {
-        let by_digest = Arc::new(self.with_digests(set, watch)?);
+    /// What the engine is to take away for some rules, what to search for afterwards, and what could not be compared.
+    fn erasure(&self, set: &Arc<RuleSet>, watch: Watch<'_>) -> Result<(Erasure, Needles, Unread)> {
+        let (by_digest, unread) = self.with_digests(set, watch)?;
+        let by_digest = Arc::new(by_digest);
         let (rules, digests) = (Arc::clone(set), Arc::clone(&by_digest));
         let is_key = move |key: &[u8]| rules.matchers().any(|m| m.is_about(key::url(key))) || digests.contains_key(key);
         let rules = Arc::clone(set);
@@ -248,7 +251,7 @@ impl PageStore {
         let is_group = move |group: &[u8]| rules.matchers().any(|m| m.may_be_of(group));
         let erasure = Erasure { keys: Arc::new(is_key), versions: Arc::new(is_version), groups: Arc::new(is_group) };
         let needles = self.needles(&erasure)?;
-        Ok((erasure, needles))
+        Ok((erasure, needles, unread))
     }
 
     /// The URLs of which a variant stays although rules are about them, of other times: so does its mark.
@@ -270,19 +273,23 @@ impl PageStore {
         Ok(stay)
     }
 
-    /// The versions whose bodies have a digest that a rule names: the sequences, by key.
-    fn with_digests(&self, set: &RuleSet, watch: Watch<'_>) -> Result<HashMap<Vec<u8>, HashSet<u64>>> {
-        let mut found: HashMap<Vec<u8>, HashSet<u64>> = HashMap::new();
+    /// The versions whose bodies have a digest that a rule names: the sequences, by key. And those that cannot be read: they may be
+    /// meant.
+    fn with_digests(&self, set: &RuleSet, watch: Watch<'_>) -> Result<(ByDigest, Unread)> {
+        let (mut found, mut unread) = (ByDigest::new(), Unread::default());
         if !set.wants_bodies() {
-            return Ok(found);
+            return Ok((found, unread));
         }
         for (nth, stored) in (0u64..).zip(self.stored_versions()) {
             if nth % 1024 == 0 && watch(EraseProgress::Comparing(nth)).is_break() {
                 return Err(filemap_core::Error::Stopped.into());
             }
             let stored = match stored {
-                // What cannot be read cannot be told apart; the engine counts it.
-                Err(e) if e.is_damage() => continue,
+                Err(e) if e.is_damage() => {
+                    unread.count += 1;
+                    unread.first.get_or_insert_with(|| e.to_string());
+                    continue;
+                }
                 stored => stored?,
             };
             let digests = set.digests_of(&stored.page.body, stored.page.digest.as_deref());
@@ -290,7 +297,24 @@ impl PageStore {
                 found.entry(stored.key).or_default().insert(stored.version.sequence);
             }
         }
-        Ok(found)
+        Ok((found, unread))
+    }
+}
+
+/// Sequences of versions, by key.
+type ByDigest = HashMap<Vec<u8>, HashSet<u64>>;
+
+/// Bodies that damage keeps from being compared with a rule's digest.
+#[derive(Debug, Default)]
+struct Unread {
+    count: u64,
+    first: Option<String>,
+}
+
+impl Unread {
+    fn add_to(self, erased: &mut Erased) {
+        erased.unreadable_keys += self.count;
+        erased.first_damage = erased.first_damage.take().or(self.first);
     }
 }
 
