@@ -9,15 +9,16 @@ use harness::{Bench, PAGE_URL, run, tool, warc};
 
 const SECRET: &str = "Jane Roe of 14 Hill Street was born in 1971";
 
-/// The pages of the samples, 300 of a site that makes a dictionary worth while, and a private one among them.
+/// The pages of the samples, and 300 of a site that makes a dictionary worth while. Every fourth of these is private: so the dictionary
+/// has their text whenever it is made, while they are loaded or after that.
 fn bench() -> Bench {
     let bench = Bench::with(&["python-docs.warc.gz"]);
     let mut lines = String::new();
     for i in 0..300_u64 {
         let noise: String =
             (0..40).map(|n| format!("{:x} ", (i * 40 + n).wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
-        let words = if i % 20 == 0 { format!("{SECRET}. ").repeat(10) } else { String::new() };
-        let name = if i % 20 == 0 { "private" } else { "page" };
+        let words = if i % 4 == 0 { format!("{SECRET}. ").repeat(10) } else { String::new() };
+        let name = if i % 4 == 0 { "private" } else { "page" };
         let body = format!("<html>What each page of it says in the same words. {words}{noise}</html>");
         let body = body.replace('"', "");
         lines += &format!(
@@ -47,12 +48,12 @@ fn an_erased_prefix_is_in_no_file_and_import_load_put_and_merge_refuse_it() {
     run(tool().arg("copy").arg(&store).arg(bench.path("before.fm"))).ended(0);
     let order = ["--prefix", "http://a.example/private/", "--reason", "letter of May 5th", "--yes"];
     let planned = bench.run("erase", &[&order[..], &["--dry-run", "--json"]].concat()).ended(0).json();
-    assert_eq!((planned[0]["captures"].as_u64(), planned[0]["urls"].as_u64()), (Some(15), Some(15)), "{planned:?}");
+    assert_eq!((planned[0]["captures"].as_u64(), planned[0]["urls"].as_u64()), (Some(75), Some(75)), "{planned:?}");
     assert!(is_in_a_dictionary(&store), "a dry run changes nothing");
     let done = bench.run("erase", &[&order[..], &["--json"]].concat()).ended(0).json();
-    assert_eq!(done[0]["captures"].as_u64(), Some(15), "{done:?}");
+    assert_eq!(done[0]["captures"].as_u64(), Some(75), "{done:?}");
     assert_eq!(done[0]["complete"].as_bool(), Some(true), "{done:?}");
-    assert!(done[0]["proof"]["texts"].as_u64().unwrap() > 15, "{done:?}");
+    assert!(done[0]["proof"]["texts"].as_u64().unwrap() > 75, "{done:?}");
     assert!(!is_in_a_dictionary(&store));
     assert_eq!(holders(&store, "http://a.example/private/2"), [] as [PathBuf; 0]);
     bench.run::<&str>("verify", &[]).ended(0);
@@ -63,10 +64,10 @@ fn an_erased_prefix_is_in_no_file_and_import_load_put_and_merge_refuse_it() {
     assert!(list.text().starts_with("1\tin force\t") && list.text().contains("letter of May 5th"), "{}", list.text());
     bench.feed("put", &["http://a.example/private/20"], b"again").ended(2).said("rule 1");
     let loaded = run(tool().args(["load", "--json"]).arg(&store).arg(bench.path("pages.jsonl"))).ended(3).json();
-    assert_eq!((loaded[0]["refused"].as_u64(), loaded[0]["stored"].as_u64()), (Some(15), Some(0)), "{loaded:?}");
+    assert_eq!((loaded[0]["refused"].as_u64(), loaded[0]["stored"].as_u64()), (Some(75), Some(0)), "{loaded:?}");
     let merged = run(tool().args(["merge", "--json"]).arg(&store).arg(bench.path("before.fm"))).ended(3);
-    assert_eq!(merged.json()[0]["refused"].as_u64(), Some(15));
-    assert!(merged.words.contains("15 versions refused by rule 1"), "{}", merged.words);
+    assert_eq!(merged.json()[0]["refused"].as_u64(), Some(75));
+    assert!(merged.words.contains("75 versions refused by rule 1"), "{}", merged.words);
 
     // A backup from before takes the rules over, and is erased by them.
     let before = bench.path("before.fm");
