@@ -133,6 +133,11 @@ pub fn abandon(store: Store) {
     }
 }
 
+/// Whether a file is a segment of values that a store knows. The log's own are; what a compaction has given up is not.
+pub fn has_segment(store: &Store, file: &str) -> bool {
+    store.shared.segments.all().iter().any(|segment| segment.name() == file)
+}
+
 /// The hash by which the store's index finds a key: lets a test choose keys that share a leaf.
 pub fn hash(store: &Store, key: &[u8]) -> u64 {
     store.shared.hash(key)

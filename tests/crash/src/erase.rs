@@ -50,7 +50,7 @@ pub fn check(disk: &SimDisk, store: &Store, key: &[u8], texts: &[Vec<u8>]) -> Re
 pub fn nowhere(disk: &SimDisk, texts: &[Vec<u8>]) -> Result<(), Trouble> {
     for name in disk.names() {
         let bytes = disk.bytes(&name).unwrap_or_default();
-        if let Some(at) = texts.iter().find_map(|text| bytes.windows(text.len()).position(|w| w == text)) {
+        if let Some(at) = texts.iter().find_map(|text| memchr::memmem::find(&bytes, text)) {
             return Err(Trouble::Wrong(format!("after an erasure: {name} has text of it at {at}")));
         }
     }

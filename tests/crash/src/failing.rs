@@ -124,8 +124,15 @@ fn after(driver: &mut Driver, disk: &SimDisk, op: &Op, error: &Error) -> Result<
     let Ok(store) = driver.store() else { return Ok(()) };
     judge::contents(store, &now(&driver.oracle), After::Kill).map_err(|e| format!("reads after a failed call: {e}"))?;
     let failed = matches!(error, Error::Io { op: "write" | "sync", .. });
-    // What compaction cannot write, nothing leads to: it is given up, and puts go on.
-    let compacts = matches!(op, Op::Compact | Op::Recompress | Op::StreamOverCompaction { .. });
+    // What compaction cannot write, nothing leads to: it is given up, and puts go on. An erasure compacts, but writes the log too;
+    // a sync of the directory, or of the superblock that names what is begun, is of either.
+    let directory = disk.dir().path().display().to_string();
+    let compacts = match (op, error) {
+        (Op::Compact | Op::Recompress | Op::StreamOverCompaction { .. }, _) => true,
+        (Op::Erase { .. }, Error::Io { file, .. }) if file.starts_with("value") => !sim::has_segment(store, file),
+        (Op::Erase { .. }, Error::Io { file, .. }) => *file == directory || file == "SUPERBLOCK",
+        _ => false,
+    };
     // Nor to a dictionary.
     let trains = matches!(error, Error::Io { op: "write", file, .. } if file.ends_with(".zdict.new"));
     let stops = (failed && !compacts && !trains) || matches!(error, Error::Poisoned { .. });

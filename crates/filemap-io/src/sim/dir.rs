@@ -245,7 +245,7 @@ impl File for SimFile {
         let words = Arc::new(SimWords::new(&file.live, offset as usize, len));
         file.maps.push(Arc::downgrade(&words));
         // Kept alive: what was stored stays in the file when the map is gone.
-        file.stored.push(Arc::clone(&words));
+        state.stored.push((self.id, Arc::clone(&words)));
         Ok(Arc::new(SimMap { words }))
     }
 }

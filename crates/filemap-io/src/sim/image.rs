@@ -74,8 +74,7 @@ impl<'a> Snapshot<'a> {
     /// The disk as the next process finds it if this one is killed now.
     pub fn kill(&self) -> SimDisk {
         let mut next = State::new(self.state.rng.clone().u64(..));
-        next.files =
-            self.state.files.iter().map(|f| Inode { maps: Vec::new(), stored: Vec::new(), ..f.clone() }).collect();
+        next.files = self.state.files.iter().map(|f| Inode { maps: Vec::new(), ..f.clone() }).collect();
         next.live = self.state.live.clone();
         next.durable = self.state.durable.clone();
         next.changes = self.state.changes.clone();

@@ -30,8 +30,6 @@ pub(super) struct Inode {
     /// Pages that were punched and not written since, by their numbers: they take no space.
     pub(super) holes: BTreeSet<usize>,
     pub(super) maps: Vec<Weak<SimWords>>,
-    /// Maps through which programs may store.
-    pub(super) stored: Vec<Arc<SimWords>>,
 }
 
 /// The words of one map.
@@ -51,6 +49,8 @@ pub(super) struct NameChange {
 
 pub(super) struct State {
     pub(super) files: Vec<Inode>,
+    /// Maps through which programs may store, with the numbers of their files.
+    pub(super) stored: Vec<(usize, Arc<SimWords>)>,
     pub(super) live: BTreeMap<String, usize>,
     pub(super) durable: BTreeMap<String, usize>,
     pub(super) changes: Vec<NameChange>,
@@ -91,6 +91,7 @@ impl State {
     pub(super) fn new(seed: u64) -> State {
         State {
             files: Vec::new(),
+            stored: Vec::new(),
             live: BTreeMap::new(),
             durable: BTreeMap::new(),
             changes: Vec::new(),
@@ -105,15 +106,12 @@ impl State {
 
     /// Takes what was stored through maps into the files.
     pub(super) fn take_stores(&mut self) {
-        for file in &mut self.files {
-            for map in std::mem::take(&mut file.stored) {
-                file.take_stores(&map);
-                // Ours, and perhaps the one in `maps` that is being read: without the program's it is done with.
-                if Arc::strong_count(&map) > 1 {
-                    file.stored.push(map);
-                }
-            }
-        }
+        let files = &mut self.files;
+        self.stored.retain(|(id, map)| {
+            files[*id].take_stores(map);
+            // Ours, and perhaps the one in `maps` that is being read: without the program's it is done with.
+            Arc::strong_count(map) > 1
+        });
     }
 
     pub(super) fn named(&self, name: &str) -> Option<&Inode> {
@@ -244,13 +242,19 @@ impl Inode {
 
     /// Takes the sectors of a map that differ from the file's into it.
     fn take_stores(&mut self, map: &SimWords) {
-        let mut bytes = Vec::with_capacity(map.words.len() * 8);
-        bytes.extend(map.words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()));
-        for (number, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {
+        for (number, words) in map.words.chunks(SECTOR_BYTES / 8).enumerate() {
             let start = map.offset + number * SECTOR_BYTES;
-            let end = (start + sector.len()).min(self.live.len());
-            if start < end && self.live[start..end] != sector[..end - start] {
-                self.live[start..end].copy_from_slice(&sector[..end - start]);
+            let end = (start + words.len() * 8).min(self.live.len());
+            if start >= end {
+                break;
+            }
+            let mut sector = [0; SECTOR_BYTES];
+            for (bytes, word) in sector.chunks_exact_mut(8).zip(words) {
+                bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+            }
+            let sector = &sector[..end - start];
+            if self.live[start..end] != *sector {
+                self.live[start..end].copy_from_slice(sector);
                 self.dirtied(start..end);
             }
         }
