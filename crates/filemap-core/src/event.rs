@@ -85,6 +85,8 @@ pub struct Compacted {
     pub copied_bytes: u64,
     /// Bytes of the segments that were removed.
     pub removed_bytes: u64,
+    /// Segments that were to be emptied and stay, since something in them that counts is damaged. So far, of this handle.
+    pub stuck_segments: u64,
     /// How long it took.
     pub elapsed: Duration,
 }
@@ -92,7 +94,8 @@ pub struct Compacted {
 impl Compacted {
     pub(crate) fn nothing(reason: Reason) -> Compacted {
         let (removed_segments, elapsed) = (0, Duration::ZERO);
-        Compacted { reason, removed_segments, read_bytes: 0, copied_bytes: 0, removed_bytes: 0, elapsed }
+        let (read_bytes, copied_bytes, removed_bytes, stuck_segments) = (0, 0, 0, 0);
+        Compacted { reason, removed_segments, read_bytes, copied_bytes, removed_bytes, stuck_segments, elapsed }
     }
 
     /// Adds what another run has done. The reason stays.
@@ -101,6 +104,7 @@ impl Compacted {
         self.read_bytes += other.read_bytes;
         self.copied_bytes += other.copied_bytes;
         self.removed_bytes += other.removed_bytes;
+        self.stuck_segments = self.stuck_segments.max(other.stuck_segments);
         self.elapsed += other.elapsed;
     }
 }
@@ -173,12 +177,13 @@ impl fmt::Display for Event {
             Event::Poisoned { cause } => write!(f, "no more writes: {cause}"),
             Event::Compacted(c) => write!(
                 f,
-                "compacted in {} ms ({}): {} segments of {} bytes removed, {} bytes copied",
+                "compacted in {} ms ({}): {} segments of {} bytes removed, {} bytes copied, {} segments stay for damage",
                 c.elapsed.as_millis(),
                 c.reason,
                 c.removed_segments,
                 c.removed_bytes,
-                c.copied_bytes
+                c.copied_bytes,
+                c.stuck_segments
             ),
             Event::DictionaryMade(d) => write!(
                 f,

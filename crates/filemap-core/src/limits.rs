@@ -34,6 +34,8 @@ pub struct Limits {
     pub slack_bytes: u64,
     /// Versions that one run of compaction moves at most.
     pub compact_ops: usize,
+    /// A follower's table must hold what the writer's holds, whose options it does not know: it has room for so many bytes.
+    pub follower_bytes: usize,
     /// Pages that are put before the first dictionary is made of them.
     pub first_pages: u64,
     /// Pages of one group that are put before it is tried whether a dictionary of its own pays.
@@ -60,6 +62,7 @@ impl Default for Limits {
             map_pages: 1 << 10,
             slack_bytes: 128 << 20,
             compact_ops: 1 << 20,
+            follower_bytes: 8 << 30,
             first_pages: 256,
             group_pages: 256,
             always_train: false,

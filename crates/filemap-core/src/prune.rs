@@ -40,17 +40,23 @@ impl Shared {
         let total = self.keys.bytes().0;
         let (mut done, mut told) = (0, 0);
         for KeyFile { segment, file, end } in &files {
-            // What is missing is told to those who read it.
-            let Some(file) = file else { continue };
+            let Some(file) = file else {
+                dropped.hidden += 1;
+                continue;
+            };
             let mut scan = self.keys.scan(segment, &**file, FIRST_RECORD..*end)?;
             while let Some(item) = scan.next()? {
-                if let Item::Record { offset, bytes } = item {
-                    let (record, key) = self.keys.decode(segment, bytes, offset)?;
-                    let hash = self.may_lose(rule, &record, key)?;
-                    // Of a key that was put often there are many in a row.
-                    if hash != hashes.last().copied() {
-                        hashes.extend(hash);
+                match item {
+                    Item::Record { offset, bytes } => {
+                        let (record, key) = self.keys.decode(segment, bytes, offset)?;
+                        let hash = self.may_lose(rule, &record, key, dropped)?;
+                        // Of a key that was put often there are many in a row.
+                        if hash != hashes.last().copied() {
+                            hashes.extend(hash);
+                        }
                     }
+                    Item::Gap { .. } => dropped.hidden += 1,
+                    Item::Filler { .. } => {}
                 }
                 if hashes.len() >= HASHES_PER_OP * self.options.limits.compact_ops {
                     dropped.add(self.drop_from(std::mem::take(&mut hashes), rule)?);
@@ -78,7 +84,7 @@ impl Shared {
 
     /// The hash of a key that may lose a version, by one of its records. Records that nothing leads to any more may tell of keys
     /// that lose nothing: looking through their chains is all that it costs.
-    fn may_lose(&self, rule: Retention, record: &KeyRecord, key: &[u8]) -> Result<Option<u64>> {
+    fn may_lose(&self, rule: Retention, record: &KeyRecord, key: &[u8], dropped: &mut Dropped) -> Result<Option<u64>> {
         let is_old = rule.is_old(record.version);
         // A chain's length stands in its head, the newest version, which may well be young.
         let is_longer = |n| record.chain > n || record.chain >= self.options.limits.chain_count;
@@ -89,8 +95,11 @@ impl Shared {
         let hash = self.hash(key);
         match self.candidates(hash) {
             Ok(slots) => Ok(slots.iter().next().map(|_| hash)),
-            // With a damaged page of the index its keys are left alone, and whoever reads them is told.
-            Err(e) if e.is_corrupt() => Ok(None),
+            // With a damaged page of the index its keys are left alone.
+            Err(e) if e.is_corrupt() => {
+                dropped.hidden += 1;
+                Ok(None)
+            }
             Err(e) => Err(e),
         }
     }

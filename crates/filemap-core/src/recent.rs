@@ -68,6 +68,8 @@ pub(crate) struct Recent {
     filter: Box<[AtomicU64]>,
     buckets: Box<[AtomicU32]>,
     chunks: Box<[OnceLock<Chunk>]>,
+    /// Words of the first chunk: a small table needs no whole one.
+    first_words: usize,
     used_words: AtomicUsize,
     /// Words of entries that readers can reach.
     published_words: AtomicUsize,
@@ -88,6 +90,7 @@ impl Recent {
             filter: (0..filter_words).map(|_| AtomicU64::new(0)).collect(),
             buckets: (0..buckets).map(|_| AtomicU32::new(0)).collect(),
             chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
+            first_words: (bytes / 2).clamp(CHUNK_WORDS.min(1024), CHUNK_WORDS),
             used_words: AtomicUsize::new(1),
             published_words: AtomicUsize::new(1),
             entries: AtomicU64::new(0),
@@ -306,11 +309,12 @@ impl Recent {
     /// Room for `words` words in one chunk.
     fn allocate(&self, words: usize) -> u32 {
         let mut at = self.used_words.load(Ordering::Relaxed);
-        if at % CHUNK_WORDS + words > CHUNK_WORDS {
+        let chunk_words = |at: usize| if at < CHUNK_WORDS { self.first_words } else { CHUNK_WORDS };
+        if at % CHUNK_WORDS + words > chunk_words(at) {
             at = at.next_multiple_of(CHUNK_WORDS);
         }
         assert!(at + words <= self.chunks.len() * CHUNK_WORDS, "the caller asks whether there is room");
-        self.chunks[at / CHUNK_WORDS].get_or_init(|| (0..CHUNK_WORDS).map(|_| AtomicU64::new(0)).collect());
+        self.chunks[at / CHUNK_WORDS].get_or_init(|| (0..chunk_words(at)).map(|_| AtomicU64::new(0)).collect());
         self.used_words.store(at + words, Ordering::Relaxed);
         at as u32
     }

@@ -120,8 +120,8 @@ impl Driver {
             Op::Remove { key } => self.remove(*key),
             Op::Sync => self.durable(Store::sync),
             Op::Checkpoint => self.with_steps(|store| store.checkpoint().map(|()| true)),
-            Op::Recompress => self.with_steps(|store| store.recompress(2).map(|_| true)),
-            Op::Compact => self.with_steps(|store| store.compact(false).map(|_| true)),
+            Op::Recompress => self.with_steps(|store| store.recompress(2).map(judge::all_moved)),
+            Op::Compact => self.with_steps(|store| store.compact(false).map(judge::all_moved)),
             Op::CompactKeys { any: None } => self.with_steps(sim::compact_keys),
             Op::CompactKeys { any: Some(pick) } => {
                 // A reader that knows nothing from the log alone.
@@ -334,7 +334,7 @@ impl Driver {
         self.list_may_lack();
         let rule = PruneRule { keep_versions: keep, since_ms, max_live_bytes: None };
         self.interrupted(false, |d| {
-            d.durable(|store| store.prune(rule, &mut |_| ControlFlow::Continue(())).map(|_| ()))
+            d.durable(|store| store.prune(rule, &mut |_| ControlFlow::Continue(())).map(judge::all_seen))
         })?;
         let shown = judge::contents(self.store()?, &now(&self.oracle), After::Kill);
         let shown = shown.map_err(|e| within("after a prune", e))?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use filemap_core::{Error, Head, Record, Store, sim};
+use filemap_core::{Compacted, Error, Head, Pruned, Record, Store, sim};
 use filemap_io::sim::SimDisk;
 
 use crate::erase;
@@ -120,6 +120,17 @@ fn newest(store: &Store, key: &[u8], first: Option<&Shown>) -> Result<(), Troubl
     Ok(())
 }
 
+/// Compaction met no damage, since there is none; a panic is a violation.
+pub(crate) fn all_moved(done: Compacted) -> bool {
+    assert_eq!(done.stuck_segments, 0, "compaction met damage");
+    true
+}
+
+/// Nor did a prune.
+pub(crate) fn all_seen(pruned: Pruned) {
+    assert_eq!(pruned.hidden, 0, "a prune met damage");
+}
+
 /// How thoroughly an image is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
@@ -192,6 +203,9 @@ fn judged(
         let report = store.verify(&mut |_| {}).map_err(|e| format!("verify: {e}"))?;
         if let Some(problem) = report.problems.first() {
             return Err(format!("verify: {} at {}: {}", problem.file, problem.offset, problem.what));
+        }
+        if report.unused_key_bytes > 0 {
+            return Err(format!("verify: {} bytes of the key log are no records", report.unused_key_bytes));
         }
         if report.indexed_keys != shown.len() as u64 + 1 {
             return Err(format!(

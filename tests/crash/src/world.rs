@@ -74,6 +74,7 @@ impl World {
             first_pages: *choice(rng, &[2, 5, 20]),
             group_pages: *choice(rng, &[1, 3, 10]),
             always_train: true,
+            follower_bytes: 64 << 20,
             ..Limits::default()
         };
         // None, one that is gone when the directory has doubled, one that stays.

@@ -26,7 +26,7 @@ fn every_string_of_up_to_two_operations_loses_nothing() {
 #[test]
 fn every_call_may_fail() {
     let mut count = Count::default();
-    for seed in [2, 5] {
+    for seed in [5, 11, 12] {
         count.add(failing::run(seed, &failing::WAYS).unwrap_or_else(|violation| panic!("{violation}")));
     }
     assert!(count.failures > 200, "{count:?}");

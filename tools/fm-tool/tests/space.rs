@@ -75,6 +75,42 @@ fn compaction_foretells_what_it_gives_back_and_gives_it_back() {
     bench.run("compact", &["--rate", "fast"]).ended(2).said("20GB");
 }
 
+/// Flips a bit of a file of the store, so far from its start.
+fn flip(bench: &Bench, name: &str, at: usize) {
+    let file = bench.store().join(name);
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[at] ^= 1;
+    fs::write(&file, &bytes).unwrap();
+}
+
+#[test]
+fn what_damage_keeps_from_being_compacted_is_said_and_ends_with_3() {
+    for verb in [&["compact"][..], &["recompress", "--level", "1"]] {
+        let bench = wasteful();
+        // In the page that was put last.
+        let len = fs::metadata(bench.store().join("value0.dat")).unwrap().len() as usize;
+        flip(&bench, "value0.dat", len - 500_000);
+        let pages = count(&bench.store(), &[]);
+        bench.run(verb[0], &verb[1..]).ended(3).said("1 segment could not be emptied").said("verify");
+        assert_eq!(count(&bench.store(), &[]), pages);
+        let done = bench.run(verb[0], &[&verb[1..], &["--json"]].concat()).ended(3).json();
+        assert_eq!(done[0]["stuck_segments"], 1);
+    }
+}
+
+#[test]
+fn what_damage_keeps_from_being_pruned_is_said_and_ends_with_3() {
+    let bench = wasteful();
+    // Of a record near the end of the key log: that of the newest pages.
+    let len = fs::metadata(bench.store().join("key0.dat")).unwrap().len() as usize;
+    flip(&bench, "key0.dat", len - 20);
+    for rule in [["--keep-versions", "1"], ["--max-size", "1MB"]] {
+        bench.run("prune", &[&rule[..], &["--dry-run"]].concat()).ended(3).said("damage hides keys");
+    }
+    let done = bench.run("prune", &["--keep-versions", "1", "--json"]).ended(3).said("damage hides keys").json();
+    assert!(done[0]["hidden"].as_u64().unwrap() > 0, "{done:?}");
+}
+
 #[test]
 fn a_compaction_that_is_interrupted_leaves_the_store_whole() {
     let bench = wasteful();

@@ -2,7 +2,7 @@
 
 mod harness;
 
-use harness::Bench;
+use harness::{Bench, run, tool};
 use serde_json::Value;
 
 const URL: &str = "http://a.example/api";
@@ -116,6 +116,27 @@ fn rm_of_a_url_removes_its_variants_and_rm_of_one_leaves_the_rest() {
     bench.run("rm", &["--host", "a.example", "--yes"]).ended(0).said("removed 1 page and 2 variants of a.example");
     assert_eq!(bench.run::<&str>("dump", &[]).ended(0).text(), "");
     bench.run("rm", &["--host", "a.example", "--yes", "--method", "POST"]).ended(2);
+}
+
+#[test]
+fn variants_whose_mark_is_lost_are_shown_again_by_a_repair_and_a_copy() {
+    let bench = filled();
+    let segment = bench.store().join("value0.dat");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let mark = [URL.as_bytes(), b"\0variants"].concat();
+    let at = bytes.windows(mark.len()).position(|w| w == mark).unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&segment, &bytes).unwrap();
+    for verb in [&["repair"][..], &["copy", "--compact"]] {
+        let whole = bench.path("whole.fm");
+        let made = run(tool().args(verb).arg(bench.store()).arg(&whole));
+        made.ended(3).said("variants of 1 URL are shown again");
+        let on = |verb: &str, args: &[&str]| run(tool().arg(verb).arg(&whole).args(args)).ended(0);
+        assert_eq!(on("history", &[URL, "--all-variants"]).text().lines().count(), 3);
+        on("rm", &[URL]);
+        assert_eq!(on("count", &["--all-variants"]).text(), "0\n");
+        std::fs::remove_dir_all(&whole).unwrap();
+    }
 }
 
 #[test]

@@ -112,7 +112,7 @@ impl Shared {
     /// `Stopped`; those of a checkpoint, and of reading and writing. The source is as it was.
     pub(crate) fn back_up(&self, order: &mut Order<'_>) -> Result<BackedUp> {
         self.follow_writer()?;
-        recover::refuse(&self.absent.load())?;
+        recover::refuse(&self.absent.load(), false)?;
         let base = order.base.map(|dir| self.superblock_of(dir)).transpose()?;
         let mut run =
             Run { shared: self, order, base, sum: BackedUp::default(), brought: BTreeMap::new(), total_bytes: 0 };
@@ -230,7 +230,9 @@ impl Run<'_, '_> {
         let loaded = load(file, seed, Owner::Other, superblock.index, epoch, &shared.options.limits)?;
         let accounts = recover::accounts(&loaded, superblock.index)?;
         drop(loaded);
-        shared.segments.look_anew()?;
+        // What this handle once saw may be gone.
+        let Some(absent) = shared.absent_values(&superblock, &accounts)? else { return Ok(None) };
+        recover::refuse(&absent, false)?;
         let inventory = shared.inventory(superblock, &accounts, true)?;
         self.measure(&inventory)?;
         self.files(&inventory)?;

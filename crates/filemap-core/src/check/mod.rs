@@ -96,6 +96,7 @@ impl Shared {
         let begun_ms = now_ms();
         let mut check = self.check(options, crew, progress)?;
         let done = if options.is_quick { check.quick() } else { check.full() };
+        check.absent();
         check.name_problems();
         let Check { mut report, position, places, .. } = check;
         // What it has found since the handle was closed may be another writer's.
@@ -278,6 +279,16 @@ impl Check<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Files that are missed and that nothing has led to.
+    fn absent(&mut self) {
+        let told = |report: &VerifyReport, file: &str| report.problems.iter().any(|p| p.file == file);
+        for absent in self.shared.absent.load().iter().filter(|a| a.is_missed()) {
+            if !told(&self.report, &absent.file) {
+                self.problem(&absent.file, 0, &absent.why);
+            }
+        }
     }
 
     /// Reads both copies of every dictionary.

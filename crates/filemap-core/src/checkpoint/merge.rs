@@ -120,8 +120,9 @@ impl Merge<'_> {
         let mut at = first;
         while slots.get(at).is_some_and(|s| s.hash == hash) {
             let len = slots.len();
-            if let Some((existing, key)) = self.at(slots, at)? {
-                self.restate_key(slots, hash, (&existing, &key), ops, task)?;
+            match self.at(slots, at)? {
+                Some((existing, key)) => self.restate_key(slots, hash, (&existing, &key), ops, task)?,
+                None => self.dropped.hidden += 1,
             }
             at += usize::from(slots.len() == len);
         }
@@ -142,7 +143,8 @@ impl Merge<'_> {
             spot.extent = moved(ops, spot);
         }
         let kept = task.without_erased(task.retention.kept(self.retention.kept(all)));
-        let dropped = self.dropped_from(chain.spots(), &kept)?;
+        let mut dropped = self.dropped_from(chain.spots(), &kept)?;
+        dropped.hidden = u64::from(chain.behind != (0, 0) || existing.address == 0);
         if kept != chain.spots() || chain.records().any(|(address, _)| task.evacuates(address)) {
             self.rewrite(slots, hash, key, (Some(existing.at), chain), &kept, Duty::May)?;
         }

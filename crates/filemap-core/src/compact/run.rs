@@ -88,8 +88,9 @@ impl Shared {
         let turn = self.compacts_alone(writer)?;
         let mut compactor = turn.known();
         let done = self.compact_in_turn(writer, &mut compactor, (goal, last), watch);
+        let stuck_segments = compactor.stuck.len() as u64;
         turn.learn(compactor);
-        done
+        done.map(|done| Compacted { stuck_segments, ..done })
     }
 
     fn compact_in_turn(

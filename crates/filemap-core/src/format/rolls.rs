@@ -85,6 +85,11 @@ impl Rolls {
         at.is_some_and(|at| self.bits[at as usize / 8] >> (at % 8) & 1 == 1)
     }
 
+    /// Whether a segment is not named and was not forgotten: it was not begun when this was written, or was struck out.
+    pub(crate) fn lacks(&self, ordinal: u64) -> bool {
+        ordinal >= self.first && !self.has(ordinal)
+    }
+
     /// Ordinals of those that are named, from one on.
     pub(crate) fn after(&self, least: u64) -> impl Iterator<Item = u64> {
         let all = (self.first.max(least)..self.first + CAPACITY).filter(|o| self.has(*o));

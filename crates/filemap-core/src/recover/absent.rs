@@ -1,7 +1,8 @@
 //! Which files of a store are gone, and how that is known.
 //!
 //! The segment table of the superblock names every segment up to the checkpoint's tail, SUPERBLOCK's list of begun segments
-//! those after it. A file under a segment's name that is none is told, too: it was one, or is a stranger's.
+//! those after it. A file under a segment's name that is none is told, too: it was one, or is a stranger's. A segment of the log in
+//! which something was put and that SUPERBLOCK does not name tells that SUPERBLOCK itself is an older one.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use crate::format::names;
 use crate::format::rolls::Rolls;
 use crate::format::superblock::Superblock;
 use crate::keys::KeyLog;
-use crate::segments::Segments;
+use crate::segments::{FIRST_RECORD, Segments};
 
 /// A file of the store that is gone, or cut short: what it held cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +56,9 @@ impl Absent {
     }
 }
 
+/// What is wrong with a superblock that is not the last one.
+const NOT_THE_LAST: &str = "it is older than other files of the store";
+
 /// The files of a store, as a superblock and what it leads to tell of them.
 pub(crate) struct Witness<'a> {
     pub(crate) superblock: &'a Superblock,
@@ -95,7 +99,7 @@ impl Witness<'_> {
                 absent.entry(id).or_insert(found);
             }
         }
-        let mut all: Vec<Absent> = absent.into_values().collect();
+        let mut all: Vec<Absent> = self.outdated(segments).into_iter().chain(absent.into_values()).collect();
         all.sort_by_key(|a| a.ordinal);
         let mut lost_keys: BTreeMap<u16, Absent> = BTreeMap::new();
         for (id, account) in self.accounts.keys.iter().filter(|(_, a)| a.live_units > 0) {
@@ -115,6 +119,13 @@ impl Witness<'_> {
         all
     }
 
+    /// SUPERBLOCK itself, when it is older than a segment: what an older one does not tell of is missed by nobody.
+    fn outdated(&self, segments: &Segments) -> Option<Absent> {
+        let newer = unnamed(segments, self.superblock.tail.ordinal, self.rolls)?;
+        let why = format!("{NOT_THE_LAST}: it does not name {newer}, in which something was put");
+        Some(Absent { file: names::SUPERBLOCK.into(), ordinal: None, why, live_bytes: 0, is_accepted: false })
+    }
+
     /// What is wrong with a value segment that should be there, and have so many bytes.
     fn segment(&self, segments: &Segments, account: &Account, end: u64) -> Option<Absent> {
         let id = account.ordinal as u16;
@@ -123,9 +134,13 @@ impl Witness<'_> {
             Ok(s) if s.ordinal != account.ordinal => "the segment is missing; another one has its name".to_owned(),
             Ok(s) if s.is_output != account.is_output => "its header is that of another segment".to_owned(),
             Ok(s) => match segments.length(&s, end) {
-                Err(e) if !account.is_leaving => e.to_string(),
+                Err(Error::Corrupt { what, .. }) if !account.is_leaving => what,
                 Ok(len) if len < end => cut_short(len, end),
-                _ if account.is_lost => "the file was cut short".to_owned(),
+                // Longer, it is the whole file again.
+                Ok(len) if account.is_lost && len / UNIT_BYTES == end / UNIT_BYTES => {
+                    "the file was cut short".to_owned()
+                }
+                // What cannot be measured now is told to those who read it.
                 _ => return None,
             },
             Err(_) if account.is_leaving => return None,
@@ -141,16 +156,28 @@ impl Witness<'_> {
     }
 }
 
+/// The name of a segment of the log after a tail that was put to and that the list of begun ones lacks, if there is one. A
+/// segment is named before anything is put in it, and cut before its name is struck out.
+fn unnamed(segments: &Segments, tail: u64, rolls: &Rolls) -> Option<String> {
+    let log = segments.log();
+    let newer = log.iter().find(|s| s.ordinal > tail && s.met_bytes > FIRST_RECORD && rolls.lacks(s.ordinal));
+    newer.map(|segment| segment.name())
+}
+
 fn cut_short(len: u64, end: u64) -> String {
     format!("the file ends at {len} and had {end} bytes at least")
 }
 
-/// Refuses a store of which something is absent that nobody has accepted.
+/// Refuses a store of which something is absent that nobody has accepted. An older superblock cannot be accepted: the index that
+/// it leads to may be written over, and what compaction has made since would be taken for nobody's.
 ///
 /// # Errors
 /// `Corrupt`, with the first such file.
-pub(crate) fn refuse(absent: &[Absent]) -> Result<()> {
-    let mut missed = absent.iter().filter(|a| !a.is_accepted);
+pub(crate) fn refuse(absent: &[Absent], accepts_loss: bool) -> Result<()> {
+    if let Some(old) = absent.iter().find(|a| a.file == names::SUPERBLOCK) {
+        return Err(Error::corrupt(&old.file, 0, format!("{}; repair the store, or restore the file", old.why)));
+    }
+    let mut missed = absent.iter().filter(|a| !a.is_accepted && !accepts_loss);
     missed.next().map_or(Ok(()), |first| Err(first.refusal(missed.count())))
 }
 
@@ -163,13 +190,26 @@ pub(crate) fn accept(absent: &[Absent], accounts: &mut Accounts, segments: &Segm
         let family = if is_key { &mut accounts.keys } else { &mut accounts.values };
         let account = family.entry(id).or_default();
         (account.ordinal, account.is_lost) = (ordinal, true);
-        if let Ok(found) = segments.get(id)
-            && found.ordinal == ordinal
-            && !is_key
-        {
-            account.end_units = found.met_bytes / UNIT_BYTES;
+        if !is_key {
+            let found = segments.get(id).ok().filter(|s| s.ordinal == ordinal);
+            account.end_units = found.map_or(0, |s| s.met_bytes / UNIT_BYTES);
         }
     }
+}
+
+/// Notes that files are there again whose loss was accepted. Whether there are any.
+pub(crate) fn welcome(absent: &[Absent], accounts: &mut Accounts, segments: &Segments) -> bool {
+    let mut has_any = false;
+    let is_absent = |account: &Account| absent.iter().any(|a| a.is_value() && a.ordinal == Some(account.ordinal));
+    for (id, account) in accounts.values.iter_mut().filter(|(_, a)| a.is_lost && !is_absent(a)) {
+        if let Ok(found) = segments.get(*id)
+            && found.ordinal == account.ordinal
+        {
+            (account.is_lost, account.end_units) = (false, found.met_bytes / UNIT_BYTES);
+            has_any = true;
+        }
+    }
+    has_any
 }
 
 #[cfg(test)]
@@ -185,13 +225,13 @@ mod tests {
             live_bytes: 0,
             is_accepted: false,
         };
-        assert!(absent.is_missed() && refuse(std::slice::from_ref(&absent)).is_err());
+        assert!(absent.is_missed() && refuse(std::slice::from_ref(&absent), false).is_err());
         absent.is_accepted = true;
-        assert!(!absent.is_missed() && refuse(std::slice::from_ref(&absent)).is_ok());
+        assert!(!absent.is_missed() && refuse(std::slice::from_ref(&absent), false).is_ok());
         absent.live_bytes = 64;
-        assert!(absent.is_missed() && refuse(std::slice::from_ref(&absent)).is_ok());
+        assert!(absent.is_missed() && refuse(std::slice::from_ref(&absent), false).is_ok());
         absent.is_accepted = false;
         let two = [absent.clone(), absent];
-        assert!(refuse(&two).unwrap_err().to_string().contains("1 more"));
+        assert!(refuse(&two, false).unwrap_err().to_string().contains("1 more"));
     }
 }

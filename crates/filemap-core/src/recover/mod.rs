@@ -28,7 +28,7 @@ use crate::segments::{FIRST_RECORD, Segment, Segments};
 use crate::superblock::SuperblockFile;
 
 pub use absent::Absent;
-pub(crate) use absent::{Witness, accept, refuse};
+pub(crate) use absent::{Witness, accept, refuse, welcome};
 pub(crate) use met::Met;
 pub(crate) use replay::{fill, replay};
 
@@ -235,11 +235,17 @@ pub(crate) fn forget_removed(segments: &Segments, accounts: &mut Accounts) {
     accounts.values.values_mut().for_each(|a| a.is_leaving = false);
 }
 
-/// Removes what compaction has written and no superblock names: its run was cut short.
-pub(crate) fn remove_orphans(segments: &Segments, accounts: &Accounts) -> Result<()> {
+/// Takes away what compaction has written and no superblock names: its run was cut short. It is removed if the store is
+/// intact. Where a file is absent the superblock may be an older one, and what it does not name the last place of pages: then it is
+/// only set aside.
+pub(crate) fn remove_orphans(segments: &Segments, accounts: &Accounts, is_intact: bool) -> Result<()> {
     let is_orphan = |s: &&Arc<Segment>| s.is_output && !accounts.names(s.id, s.ordinal);
     let orphans: Vec<Arc<Segment>> = segments.all().iter().filter(is_orphan).map(Arc::clone).collect();
-    if orphans.is_empty() { Ok(()) } else { segments.remove(&orphans) }
+    match (orphans.is_empty(), is_intact) {
+        (true, _) => Ok(()),
+        (_, true) => segments.remove(&orphans),
+        (_, false) => segments.set_aside(&orphans),
+    }
 }
 
 /// Removes segments after the log's end that hold no record: they waited for a roll that never came.

@@ -27,15 +27,27 @@ pub(super) struct Known<'a> {
 }
 
 impl<'a> Known<'a> {
-    pub(super) fn look(dir: &dyn Dir, superblock: Option<&'a Superblock>, is_last: bool, limits: &Limits) -> Known<'a> {
-        let mut known =
-            Known { superblock: superblock.filter(|_| is_last), accounts: None, begun: None, unwitnessed: vec![] };
+    /// `is_whole` says whether no copy of the superblock is damaged, and so the newest the last.
+    pub(super) fn look(
+        dir: &dyn Dir,
+        superblock: Option<&'a Superblock>,
+        is_whole: bool,
+        found: &[Found],
+        limits: &Limits,
+    ) -> Known<'a> {
+        let newer = superblock.and_then(|s| newer(dir, s, found));
+        let superblock_if_last = superblock.filter(|_| is_whole && newer.is_none());
+        let mut known = Known { superblock: superblock_if_last, accounts: None, begun: None, unwitnessed: vec![] };
         let mut say = |what: String| known.unwitnessed.push(what);
         match (superblock, known.superblock) {
             (None, _) => say("no copy of the superblock is whole: which segments there were is not known".into()),
-            (_, None) => {
+            (_, None) if newer.is_none() => {
                 say("a copy of the superblock is damaged: which segments the last one named is not known".into())
             }
+            (_, None) => say(format!(
+                "the superblock is an older one, which does not name {}: which segments the last one named is not known",
+                newer.unwrap_or_default()
+            )),
             (_, Some(last)) => {
                 known.accounts = table(dir, last, limits)
                     .inspect_err(|e| {
@@ -43,6 +55,7 @@ impl<'a> Known<'a> {
                     })
                     .ok();
                 known.begun = begun(dir, last)
+                    .map(|rolls| rolls.after(last.tail.ordinal + 1).collect())
                     .inspect_err(|e| {
                         say(format!("which segments were begun after the last checkpoint is not known: {e}"));
                     })
@@ -50,6 +63,11 @@ impl<'a> Known<'a> {
             }
         }
         known
+    }
+
+    /// Whether the superblock is certainly the last that was written.
+    pub(super) fn is_last(&self) -> bool {
+        self.superblock.is_some()
     }
 
     /// What was there and is not: segments, and ends of segments.
@@ -96,22 +114,21 @@ impl<'a> Known<'a> {
         all.chain(self.begun.iter().flatten().copied()).map(|ordinal| ordinal + 1).max().unwrap_or(0)
     }
 
-    /// What nothing is left to tell, and of how many gaps between the segments nothing tells whether they were given back.
-    pub(super) fn unwitnessed(self, found: &[Found]) -> (Vec<String>, u64) {
-        let (mut all, mut unexplained) = (self.unwitnessed, 0);
+    /// What nothing is left to tell: of gaps between the segments, whether they were given back.
+    pub(super) fn unwitnessed(self, found: &[Found]) -> Vec<String> {
+        let mut all = self.unwitnessed;
         if self.accounts.is_none() {
             let mut ordinals: Vec<u64> = found.iter().map(|f| f.header.ordinal).collect();
             ordinals.sort_unstable();
             let before = ordinals.first().filter(|first| **first > 0).map(|first| (0, first - 1));
             let gaps = ordinals.windows(2).filter(|w| w[0] + 1 < w[1]).map(|w| (w[0] + 1, w[1] - 1));
             all.extend(before.into_iter().chain(gaps).map(|(from, to)| {
-                unexplained += 1;
                 let (from, to) = (names::segment(from as u16), names::segment(to as u16));
                 let which = if from == to { from } else { format!("{from} to {to}") };
                 format!("{which}: given back by compaction, or lost; nothing is left that tells")
             }));
         }
-        (all, unexplained)
+        all
     }
 }
 
@@ -122,8 +139,18 @@ fn table(dir: &dyn Dir, superblock: &Superblock, limits: &Limits) -> Result<Acco
     recover::accounts(&loaded, superblock.index)
 }
 
-/// The segments that were begun after a superblock's tail.
-fn begun(dir: &dyn Dir, superblock: &Superblock) -> Result<Vec<u64>> {
+/// The name of a segment of the log that was put to, and that the list of begun ones beside a superblock lacks.
+fn newer(dir: &dyn Dir, superblock: &Superblock, found: &[Found]) -> Option<String> {
+    let rolls = begun(dir, superblock).ok()?;
+    let is_newer = |f: &&Found| {
+        let ordinal = f.header.ordinal;
+        !f.header.is_output && ordinal > superblock.tail.ordinal && f.bytes > FIRST_RECORD && rolls.lacks(ordinal)
+    };
+    found.iter().find(is_newer).map(|f| f.name.clone())
+}
+
+/// The list of begun segments.
+fn begun(dir: &dyn Dir, superblock: &Superblock) -> Result<Rolls> {
     let name = [names::SUPERBLOCK, names::OLD_SUPERBLOCK].into_iter().find(|n| dir.open(n, Access::Read).is_ok());
     let name = name.unwrap_or(names::SUPERBLOCK);
     let file = dir.open(name, Access::Read).map_err(|e| Error::io("open", name, e))?;
@@ -133,6 +160,5 @@ fn begun(dir: &dyn Dir, superblock: &Superblock) -> Result<Vec<u64>> {
         true => Ok(rolls),
         false => Err("it belongs to another store"),
     });
-    let rolls = rolls.map_err(|what| Error::corrupt(name, rolls::AT, what))?;
-    Ok(rolls.after(superblock.tail.ordinal + 1).collect())
+    rolls.map_err(|what| Error::corrupt(name, rolls::AT, what))
 }

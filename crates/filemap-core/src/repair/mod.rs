@@ -89,12 +89,9 @@ pub struct RepairReport {
     pub unfinished_bytes: u64,
     /// Files that were left out though they look like a store's.
     pub ignored: Vec<Ignored>,
-    /// What nothing was left to tell, in words: which segments there were, whether what was removed is known to be. No loss that is
-    /// known, and none that can be ruled out.
+    /// What nothing was left to tell, in words: which segments there were, whether those that are not there were given back by
+    /// compaction or are lost, whether what was removed is known to be. No loss that is known, and none that can be ruled out.
     pub unwitnessed: Vec<String>,
-    /// Runs of segments that are not there and of which nothing is left to tell whether compaction has given them back, or whether
-    /// they are lost; `unwitnessed` names them.
-    pub unexplained: u64,
     /// The rule by which keys are made, as the superblock or the caller had it.
     pub canonicalizer: Canonicalizer,
     /// Whether the superblock told that, not the caller.

@@ -344,7 +344,7 @@ impl<'a> Rebuild<'a> {
         }
         shared.checkpoint_with(Task { is_due: true, ..Task::default() })?;
         self.judge_unwhole()?;
-        recover::remove_orphans(&shared.segments, &shared.accounts.load())?;
+        recover::remove_orphans(&shared.segments, &shared.accounts.load(), true)?;
         Ok(self.found)
     }
 

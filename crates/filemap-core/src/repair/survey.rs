@@ -56,8 +56,6 @@ pub(crate) struct Survey {
     pub(crate) missing: Vec<Loss>,
     /// What nothing is left to tell.
     pub(crate) unwitnessed: Vec<String>,
-    /// Gaps between the segments of which nothing tells whether they were given back.
-    pub(crate) unexplained: u64,
     /// No segment had this ordinal or a greater one, and its number is free.
     pub(crate) next_ordinal: u64,
 }
@@ -90,14 +88,15 @@ pub(crate) fn survey(dir: &dyn Dir, is_strict: bool, limits: &Limits) -> Result<
         || Error::NotAStore { path: dir.path().to_owned(), why: "no file in it is a whole one of FileMap".into() };
     let store_id = owner(dir, &listed, &candidates, &superblocks).ok_or_else(not)?;
     let found = superblocks.into_iter().find(|s| s.0.store_id == store_id);
-    let is_last = found.as_ref().is_some_and(|f| f.1);
+    let is_whole = found.as_ref().is_some_and(|f| f.1);
     let superblock = found.map(|f| f.0);
     let segments =
         Sorting { store_id, is_strict, ignored: &mut ignored, taken: HashMap::new() }.segments(candidates)?;
     let greatest = segments.iter().map(|s| s.header.ordinal + 1).max().unwrap_or(0);
-    let known = Known::look(dir, superblock.as_ref(), is_last, limits);
+    let known = Known::look(dir, superblock.as_ref(), is_whole, &segments, limits);
+    let is_last = known.is_last();
     let (missing, told) = (known.missing(&segments), known.next_ordinal());
-    let (unwitnessed, unexplained) = known.unwitnessed(&segments);
+    let unwitnessed = known.unwitnessed(&segments);
     let is_free = |ordinal: &u64| segments.iter().all(|s| s.header.ordinal as u16 != *ordinal as u16);
     let next = greatest.max(told);
     let next_ordinal = (next..next + (1 << 16)).find(is_free).unwrap_or(next);
@@ -110,7 +109,6 @@ pub(crate) fn survey(dir: &dyn Dir, is_strict: bool, limits: &Limits) -> Result<
         ignored,
         missing,
         unwitnessed,
-        unexplained,
         next_ordinal,
     })
 }

@@ -24,6 +24,7 @@ use crate::dictionaries::Registry;
 use crate::error::{Error, Result};
 use crate::files::check_header;
 use crate::format::header::{self, FileHeader, Kind};
+use crate::format::names;
 use crate::log::scan::{Framing, Scan};
 use crate::primitive::Mutex;
 use crate::sync::lock;
@@ -373,6 +374,21 @@ impl Segments {
         }
         lock(&self.leaving).retain(|s| !is_gone(s));
         self.dir.sync().map_err(|e| Error::io("sync", self.dir.path().display().to_string(), e))
+    }
+
+    /// Gives segments names under which nothing reads them.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn set_aside(&self, gone: &[Arc<Segment>]) -> Result<()> {
+        let path = || self.dir.path().display().to_string();
+        let listed = self.dir.list().map_err(|e| Error::io("list", path(), e))?;
+        for name in gone.iter().map(|s| s.name()) {
+            let free = (0..).map(|nth| names::set_aside(&name, nth)).find(|aside| !listed.contains(aside));
+            self.dir.rename(&name, &free.unwrap_or_default()).map_err(|e| Error::io("rename", &name, e))?;
+        }
+        self.forget(|s| gone.iter().any(|g| g.ordinal == s.ordinal));
+        self.dir.sync().map_err(|e| Error::io("sync", path(), e))
     }
 }
 

@@ -29,8 +29,6 @@ use crate::values::VALUES;
 
 /// A handle that is used follows the writer at least this often.
 const EVERY: Duration = Duration::from_millis(500);
-/// A follower's table must hold what the writer's holds, whose options it does not know.
-const ROOM: usize = 8 << 30;
 /// A superblock may be read while it is being written: then again, so often.
 pub(super) const READS: u32 = 50;
 
@@ -123,7 +121,7 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
         let accounts = recover::accounts(&loaded, current.index)?;
         keys.learn(accounts.key_ends());
         let Some(absent) = absent(&superblock, &*dir, &current, &accounts, (&segments, &keys))? else { continue };
-        let active = Arc::new(Recent::new(options.recent_bytes, ROOM));
+        let active = Arc::new(Recent::new(options.recent_bytes, options.limits.follower_bytes));
         let follower = Follower {
             state: Mutex::new(Following::from(&current, &segments)),
             opened: Instant::now(),
@@ -262,7 +260,7 @@ impl Shared {
 
     /// Replaces the table by one that holds only what follows the superblock's tail.
     fn start_table_anew(&self, state: &mut Following, from: &Superblock) -> Result<()> {
-        let fresh = Arc::new(Recent::new(self.options.recent_bytes, ROOM));
+        let fresh = Arc::new(Recent::new(self.options.recent_bytes, self.options.limits.follower_bytes));
         let mut position = Following::from(from, &self.segments);
         self.follow_log_into(&mut position, &fresh)?;
         self.tables.store(Arc::new(Tables { active: fresh, frozen: None }));
@@ -432,7 +430,10 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use crate::format::header::{FileHeader, Kind};
+    use crate::format::rolls::{self, Rolls};
     use crate::{Options, Record, Store};
 
     #[test]
@@ -447,6 +448,8 @@ mod tests {
         // What a writer leaves that is killed in the middle of the first write to a new segment.
         let torn = [&FileHeader::new(Kind::Values, store_id, 1, 0).encode()[..], &[7; 5000]].concat();
         std::fs::write(path.join("value1.dat"), torn).unwrap();
+        let superblock = std::fs::File::options().write(true).open(path.join("SUPERBLOCK")).unwrap();
+        superblock.write_all_at(&Rolls::of(store_id, [0, 1].into_iter()).encode(), rolls::AT).unwrap();
         let reader = Store::open_read_only(&path, options()).unwrap();
         let store = Store::open(&path, options()).unwrap();
         let mut noise = 1u64;

@@ -7,6 +7,7 @@ use filemap_io::Dir;
 
 use crate::accounts::Accounts;
 use crate::error::Result;
+use crate::format::names;
 use crate::format::rolls::Rolls;
 use crate::format::superblock::Superblock;
 use crate::keys::KeyLog;
@@ -62,6 +63,19 @@ impl Shared {
             self.absent.store(Arc::new(found));
         }
         Ok(())
+    }
+
+    /// Which segments of values are absent, of those of a superblock that may be newer than what this handle follows; `None` when the
+    /// writer has moved on meanwhile.
+    pub(crate) fn absent_values(&self, superblock: &Superblock, accounts: &Accounts) -> Result<Option<Vec<Absent>>> {
+        self.segments.look_anew()?;
+        let found = absent(&self.superblock, &*self.dir, superblock, accounts, (&self.segments, &self.keys))?;
+        // The files of the key log are opened by their names.
+        let values = |mut all: Vec<Absent>| {
+            all.retain(|a| names::parse_keys(&a.file).is_none());
+            all
+        };
+        Ok(found.map(values))
     }
 
     /// Whether a segment of the value log is known to be gone.

@@ -15,6 +15,8 @@ pub(crate) struct Dropped {
     pub(crate) versions: u64,
     /// Of the value log, chunks included.
     pub(crate) bytes: u64,
+    /// Keys of which damage hides something, and places where it hides keys: what it hides stays.
+    pub(crate) hidden: u64,
 }
 
 impl Dropped {
@@ -22,6 +24,7 @@ impl Dropped {
         self.keys += other.keys;
         self.versions += other.versions;
         self.bytes += other.bytes;
+        self.hidden += other.hidden;
     }
 }
 

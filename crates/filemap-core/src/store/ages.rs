@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     fn bytes(bytes: u64) -> Dropped {
-        Dropped { keys: 0, versions: 1, bytes }
+        Dropped { versions: 1, bytes, ..Dropped::default() }
     }
 
     fn at(time_ms: i64, sequence: u64) -> Version {
@@ -137,7 +137,7 @@ mod tests {
             assert_eq!((step.cut(), step.is_coarse), (cut, false), "{wanted}");
         }
         assert_eq!(ages.step(101), None);
-        assert_eq!(ages.until(&ages.step(31).unwrap()), Dropped { keys: 0, versions: 3, bytes: 60 });
+        assert_eq!(ages.until(&ages.step(31).unwrap()), Dropped { versions: 3, bytes: 60, ..Dropped::default() });
         assert_eq!(ages.all().bytes, 100);
     }
 
@@ -151,7 +151,7 @@ mod tests {
             let (cut, before) = loop {
                 all.iter().for_each(|v| ages.add(*v, bytes(1)));
                 assert!(ages.steps.len() <= 10);
-                assert_eq!(ages.all(), Dropped { keys: 0, versions: 2002, bytes: 2002 });
+                assert_eq!(ages.all(), Dropped { versions: 2002, bytes: 2002, ..Dropped::default() });
                 let step = ages.step(wanted).unwrap();
                 if !step.is_coarse {
                     break (step.cut(), ages.until(&step));

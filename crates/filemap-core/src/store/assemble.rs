@@ -49,7 +49,7 @@ impl Files {
     }
 
     /// The segment table, when all is there that it and the list of begun segments name, or what is not is accepted; and what
-    /// is not. From here on the list is kept.
+    /// is not; and whether that is news, which a checkpoint must note. From here on the list is kept.
     ///
     /// # Errors
     /// `Corrupt`; `Io`.
@@ -58,20 +58,20 @@ impl Files {
         superblock: &SuperblockFile,
         current: &Superblock,
         accepts_loss: bool,
-    ) -> Result<(Accounts, Vec<Absent>)> {
+    ) -> Result<(Accounts, Vec<Absent>, bool)> {
         let mut accounts = recover::accounts(&self.loaded, current.index)?;
         let rolls = superblock.rolls(&current.store_id)?;
         let witness = Witness { superblock: current, accounts: &accounts, rolls: &rolls };
         let absent = witness.absent(&self.segments, &self.keys);
-        if !accepts_loss {
-            recover::refuse(&absent)?;
-        }
+        recover::refuse(&absent, accepts_loss)?;
         recover::accept(&absent, &mut accounts, &self.segments);
+        let is_intact = absent.iter().all(|a| a.is_accepted);
+        let is_news = recover::welcome(&absent, &mut accounts, &self.segments) || !is_intact;
         self.segments.keep_list(Begun::new(rolls, Arc::clone(superblock.file())));
         recover::forget_removed(&self.segments, &mut accounts);
-        recover::remove_orphans(&self.segments, &accounts)?;
+        recover::remove_orphans(&self.segments, &accounts, is_intact)?;
         self.keys.learn(accounts.key_ends());
-        Ok((accounts, absent))
+        Ok((accounts, absent, is_news))
     }
 }
 

@@ -238,8 +238,7 @@ impl Store {
         let rules = crate::rules::read(&*dir, &current.store_id, current.rules, Access::Write)?;
         let files = Files::open(&dir, &current, &options)?;
         let segments = &files.segments;
-        let (accounts, mut absent) = files.account(&superblock, &current, options.accept_loss)?;
-        let accepts = absent.iter().any(|a| !a.is_accepted);
+        let (accounts, mut absent, is_news) = files.account(&superblock, &current, options.accept_loss)?;
         absent.iter_mut().for_each(|a| a.is_accepted = true);
         // An entry takes less than its record did.
         let room = recover::bytes_after(segments, current.tail)?;
@@ -249,7 +248,7 @@ impl Store {
         // A superblock that failed to be synced may have had the next epoch, and readers may have seen it. By three, since one
         // that is two later is written over the newest copy.
         let mut next_epoch = current.epoch + 3;
-        if is_lost || accepts || replay.report.skipped_bytes > 0 || replay.report.truncated_bytes > 0 {
+        if is_lost || is_news || replay.report.skipped_bytes > 0 || replay.report.truncated_bytes > 0 {
             // Readers may have followed what is gone.
             (current.epoch, current.dropped_epoch) = (next_epoch, next_epoch);
             superblock.write(&current)?;
@@ -280,8 +279,8 @@ impl Store {
             rules,
         };
         let shared = Arc::new(parts.assemble(options)?);
-        if accepts {
-            // From here on the store knows of its loss.
+        if is_news {
+            // From here on the store knows what it has lost, and what is there again.
             shared.checkpoint_with(Task { is_due: true, ..Task::default() })?;
         }
         shared.measure_free_space();

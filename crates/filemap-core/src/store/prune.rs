@@ -49,6 +49,9 @@ pub struct Pruned {
     pub bytes: u64,
     /// Bytes that live after it.
     pub live_bytes: u64,
+    /// Keys of which damage hides something, and places where it hides keys: what it hides was left alone. A key may count more than
+    /// once.
+    pub hidden: u64,
     /// Whether it was told to stop before it was through.
     pub is_stopped: bool,
 }
@@ -83,7 +86,7 @@ impl Store {
             ended?;
         }
         let live_bytes = self.shared.space().live_bytes;
-        Ok(Pruned { keys: dropped.keys, versions: dropped.versions, bytes: dropped.bytes, live_bytes, is_stopped })
+        Ok(Pruned { live_bytes, is_stopped, ..Pruned::from(dropped) })
     }
 
     fn prune_into(&self, rule: PruneRule, watch: Watch<'_>, dropped: &mut Dropped) -> Result<()> {
@@ -92,28 +95,31 @@ impl Store {
         }
         let Some(max_bytes) = rule.max_live_bytes else { return Ok(()) };
         self.shared.checkpoint()?;
+        let mut hidden = 0;
         for _ in 0..TRIES {
             let live_bytes = self.shared.space().live_bytes;
             if live_bytes <= max_bytes {
-                return Ok(());
+                break;
             }
             let survey = self.survey(None, Ages::new(), watch)?;
+            hidden = survey.dropped.hidden;
             let (_, step) = self.cut(survey.ages, None, live_bytes - max_bytes, watch)?;
             let cut = step.map_or(Version { time_ms: i64::MAX, sequence: u64::MAX }, |step| step.cut());
-            let before = *dropped;
+            let so_far = dropped.versions;
             let mut watch = |done, total| watch(PruneProgress { done, total });
             self.shared.prune(Retention::since(cut), &mut watch, dropped)?;
-            if *dropped == before {
-                return Ok(());
+            if dropped.versions == so_far {
+                break;
             }
         }
+        dropped.hidden += hidden;
         Ok(())
     }
 
     /// What [`Store::prune`] would drop. Changes nothing; any handle can tell. Looks at every key and the chain of its versions.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`]; [`Error::Stopped`]; those of reading. Damaged keys are passed over.
+    /// [`Error::InvalidOption`]; [`Error::Stopped`]; those of reading. Damaged keys are passed over, and counted.
     pub fn prune_plan(&self, rule: PruneRule, watch: Watch<'_>) -> Result<Pruned> {
         rule.check()?;
         self.shared.check_open()?;
@@ -127,8 +133,7 @@ impl Store {
             left_bytes = left_bytes.saturating_sub(older.bytes);
             gone.add(older);
         }
-        let Dropped { keys, versions, bytes } = gone;
-        Ok(Pruned { keys, versions, bytes, live_bytes: left_bytes, is_stopped: false })
+        Ok(Pruned { live_bytes: left_bytes, ..Pruned::from(gone) })
     }
 
     /// The step of age up to the end of which so many bytes lie, as narrow as can be, and what was counted for it; `None` if
@@ -156,8 +161,8 @@ impl Store {
                 self.add(&mut survey, rule.unwrap_or_default(), &key, all)
             });
             match looked {
-                Err(e) if !e.is_corrupt() => return Err(e),
-                _ => {}
+                Err(e) if e.is_corrupt() => survey.dropped.hidden += 1,
+                looked => looked?,
             }
         }
         Ok(survey)
@@ -181,10 +186,10 @@ impl Store {
         for spot in &kept {
             let age = users.get(&spot.version.sequence).map_or(spot.version, |user| spot.version.max(*user));
             youngest = youngest.max(Some(age));
-            survey.ages.add(age, Dropped { keys: 0, versions: 1, bytes: self.stored_bytes(key, spot)? });
+            survey.ages.add(age, Dropped { versions: 1, bytes: self.stored_bytes(key, spot)?, ..Dropped::default() });
         }
         if let Some(youngest) = youngest {
-            survey.ages.add(youngest, Dropped { keys: 1, versions: 0, bytes: 0 });
+            survey.ages.add(youngest, Dropped { keys: 1, ..Dropped::default() });
         }
         Ok(())
     }
@@ -195,6 +200,13 @@ impl Store {
             return Ok(spot.extent.bytes());
         }
         self.shared.with_spot(key, spot, Want::Head, |raw| raw.head().map(|h| h.stored_bytes))
+    }
+}
+
+impl From<Dropped> for Pruned {
+    fn from(dropped: Dropped) -> Pruned {
+        let Dropped { keys, versions, bytes, hidden } = dropped;
+        Pruned { keys, versions, bytes, hidden, ..Pruned::default() }
     }
 }
 

@@ -385,7 +385,6 @@ impl Job<'_> {
             unfinished_bytes: found.unfinished_bytes,
             ignored: self.survey.ignored,
             unwitnessed: self.survey.unwitnessed,
-            unexplained: self.survey.unexplained,
             canonicalizer: superblock.canonicalizer,
             is_rule_known,
         })

@@ -408,6 +408,57 @@ fn a_repair_does_not_believe_a_key_log_that_is_cut_short() {
 }
 
 #[test]
+fn a_file_that_comes_back_after_its_loss_was_accepted_is_whole_again() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a");
+    let store = create(&path);
+    put(&store, 0..200, 0);
+    store.close().unwrap();
+    let count = segments(&path).len();
+    for (nth, way) in (0..count).flat_map(|nth| [(nth, 0), (nth, 1), (nth, 3)]) {
+        let broken = temp.path().join("broken");
+        let _ = fs::remove_dir_all(&broken);
+        copy(&path, &broken);
+        let file = segments(&broken)[nth].clone();
+        let whole = fs::read(&file).unwrap();
+        WAYS[way](&file);
+        let store = Store::open(&broken, options().accept_loss(true)).unwrap();
+        put(&store, 200..210, 0);
+        store.close().unwrap();
+        assert_eq!(Store::open_read_only(&broken, options()).unwrap().absent().len(), 1);
+        fs::write(&file, whole).unwrap();
+        for open in [Store::open_read_only, Store::open] {
+            let store = open(broken.as_path(), options()).unwrap();
+            assert_eq!(store.absent(), [], "{nth} {way}");
+            assert_eq!((0..210).filter(|i| store.get(&key(*i)).unwrap().is_some()).count(), 210, "{nth} {way}");
+            store.close().unwrap();
+        }
+        // It is missed again like any other.
+        fs::remove_file(&file).unwrap();
+        assert!(Store::open(&broken, options()).is_err(), "{nth} {way}");
+    }
+}
+
+#[test]
+fn a_reader_that_was_there_before_a_segment_went_makes_no_backup_without_it() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a");
+    let store = create(&path);
+    put(&store, 0..200, 0);
+    store.close().unwrap();
+    for (nth, segment) in segments(&path).iter().enumerate() {
+        let reader = Store::open_read_only(&path, options()).unwrap();
+        let aside = temp.path().join("aside");
+        fs::rename(segment, &aside).unwrap();
+        let name = segment.file_name().unwrap().to_string_lossy().into_owned();
+        let to = temp.path().join(format!("backup{nth}"));
+        let backup = reader.backup(to, &BackupOptions::default(), &mut |_| ControlFlow::Continue(()));
+        assert!(names(&backup.unwrap_err(), &name), "{name}");
+        fs::rename(&aside, segment).unwrap();
+    }
+}
+
+#[test]
 fn a_merge_over_a_damaged_version_adds_that_one_and_none_of_the_others() {
     let temp = tempfile::tempdir().unwrap();
     let (path, to) = (temp.path().join("a"), temp.path().join("to"));

@@ -9,7 +9,9 @@
 //! mark is later than the latest variant, in steps of a day: whatever drops versions by age or number keeps it for
 //! as long as a variant. It is written before the variant.
 
-use filemap_core::{Keys, Record, Version};
+use std::collections::BTreeSet;
+
+use filemap_core::{Keys, Record, Store, Version};
 
 use super::{PageHead, PageReader, PageStore};
 use crate::error::Result;
@@ -394,15 +396,42 @@ impl PageStore {
 
     /// Says beside the page that its URL has variants, the latest of them of this time or earlier.
     pub(super) fn mark_variants(&self, canonical: &[u8], time_ms: i64) -> Result<()> {
-        let mark = key::mark(canonical);
-        let marked = match self.engine().head(&mark) {
-            Err(error) if error.is_corrupt() => None,
-            head => head?,
-        };
-        if marked.is_none_or(|head| head.version.time_ms <= time_ms) {
-            let time_ms = time_ms.div_euclid(DAY_MS).saturating_add(1).saturating_mul(DAY_MS);
-            self.engine().put(&Record { key: &mark, meta: &[], body: &[], time_ms })?;
-        }
-        Ok(())
+        mark(self.engine(), canonical, time_ms)
     }
+
+    /// Finds the URLs of an engine's store that have variants which nothing shows, since the record is lost that says that there
+    /// are any; and says it again. How many URLs. To be called after a repair, or a copy of a store that is damaged. A pass over key.dat.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`filemap_core::Store::keys_where`] and [`filemap_core::Store::put`].
+    pub fn mark_again(engine: &Store) -> Result<u64> {
+        let mut unmarked = BTreeSet::new();
+        for key in engine.keys_where(key::is_variant) {
+            let key = key?;
+            let url = key::url(&key);
+            if unmarked.contains(url) || !engine.contains(&key::mark(url))? {
+                let time_ms = match engine.head(&key) {
+                    Err(error) if error.is_corrupt() => i64::MIN,
+                    head => head?.map_or(i64::MIN, |head| head.version.time_ms),
+                };
+                mark(engine, url, time_ms)?;
+                unmarked.insert(url.to_vec());
+            }
+        }
+        Ok(unmarked.len() as u64)
+    }
+}
+
+fn mark(engine: &Store, canonical: &[u8], time_ms: i64) -> Result<()> {
+    let mark = key::mark(canonical);
+    let marked = match engine.head(&mark) {
+        Err(error) if error.is_corrupt() => None,
+        head => head?,
+    };
+    if marked.is_none_or(|head| head.version.time_ms <= time_ms) {
+        let time_ms = time_ms.div_euclid(DAY_MS).saturating_add(1).saturating_mul(DAY_MS);
+        engine.put(&Record { key: &mark, meta: &[], body: &[], time_ms })?;
+    }
+    Ok(())
 }

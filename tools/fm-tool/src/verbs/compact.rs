@@ -101,6 +101,7 @@ pub fn tell(done: &Compacted, shared: &Shared, path: &Path, out: &mut Output) ->
             "read_bytes": done.read_bytes,
             "copied_bytes": done.copied_bytes,
             "freed_bytes": freed_bytes,
+            "stuck_segments": done.stuck_segments,
             "elapsed_ms": done.elapsed.as_millis() as u64,
         }))?;
     } else if done.reason != Reason::Stopped && !shared.quiet {
@@ -123,5 +124,17 @@ pub fn tell(done: &Compacted, shared: &Shared, path: &Path, out: &mut Output) ->
             path.display()
         )));
     }
-    Ok(Outcome::Done)
+    Ok(stuck(done))
+}
+
+/// Says which segments damage keeps from being emptied, and what that makes of the outcome.
+pub fn stuck(done: &Compacted) -> Outcome {
+    if done.stuck_segments == 0 {
+        return Outcome::Done;
+    }
+    let segments = count(done.stuck_segments, "segment");
+    words::complain(format_args!(
+        "{segments} could not be emptied: something that counts in them is damaged; `fm-tool verify` says what"
+    ));
+    Outcome::Damaged
 }

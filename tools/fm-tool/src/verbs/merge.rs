@@ -11,6 +11,7 @@ use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
 use crate::progress::Progress;
+use crate::verbs::repair;
 use crate::words::{count, size};
 use crate::{absence, interrupt, opening, words};
 
@@ -105,6 +106,9 @@ pub fn copy(
         }
         copied => {
             let copied = copied?;
+            if copied.damaged > 0 {
+                repair::variants_shown(to)?;
+            }
             tell(&copied, from_path, shared, out)?;
             for (rule, versions) in &refused {
                 let versions = count(*versions, "version");

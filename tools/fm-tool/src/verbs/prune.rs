@@ -58,9 +58,10 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         if interrupt::asked() {
             return Ok(interrupt::outcome("not all was looked at; nothing was changed"));
         }
-        tell(&planned?, true, shared, &mut out)?;
+        let planned = planned?;
+        tell(&planned, true, shared, &mut out)?;
         out.finish()?;
-        return Ok(Outcome::Done);
+        return Ok(hidden(&planned, Outcome::Done));
     }
     let store = opening::engine_to_change(&args.store, shared, |options| options)?;
     let outcome = pruned(&store, rule, args, shared, &mut out);
@@ -84,10 +85,25 @@ fn pruned(store: &Store, rule: PruneRule, args: &Args, shared: &Shared, out: &mu
         return Ok(interrupt::outcome(format_args!("{} dropped so far; {what}", count(pruned.versions, "version"))));
     }
     if pruned.versions == 0 && !args.compact {
-        return Ok(Outcome::Done);
+        return Ok(hidden(&pruned, Outcome::Done));
     }
     let done = compact::compact(store, !args.compact, shared)?;
-    compact::tell(&done, shared, &args.store, out)
+    let outcome = compact::tell(&done, shared, &args.store, out)?;
+    Ok(hidden(&pruned, outcome))
+}
+
+/// Says what damage hides, and what that makes of an outcome.
+fn hidden(pruned: &Pruned, outcome: Outcome) -> Outcome {
+    match (pruned.hidden, outcome) {
+        (0, outcome) => outcome,
+        (hidden, outcome) => {
+            let places = count(hidden, "place");
+            words::complain(format_args!(
+                "damage hides keys in {places}: what they hold stays; `fm-tool verify` says where"
+            ));
+            if matches!(outcome, Outcome::Done) { Outcome::Damaged } else { outcome }
+        }
+    }
 }
 
 fn watch(bar: &Progress, progress: PruneProgress) -> ControlFlow<()> {
@@ -103,6 +119,7 @@ fn tell(pruned: &Pruned, dry_run: bool, shared: &Shared, out: &mut Output) -> Re
             "pages": pruned.keys,
             "bytes": pruned.bytes,
             "live_bytes": pruned.live_bytes,
+            "hidden": pruned.hidden,
             "stopped": pruned.is_stopped,
         }));
     }

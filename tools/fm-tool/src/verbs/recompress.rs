@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
+use crate::verbs::compact;
 use crate::words::size;
 use crate::{opening, words};
 
@@ -63,6 +64,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             "value_bytes": after,
             "copied_bytes": done.copied_bytes,
             "removed_segments": done.removed_segments,
+            "stuck_segments": done.stuck_segments,
             "seconds": done.elapsed.as_secs_f64(),
         }))?;
     } else if !shared.quiet {
@@ -70,5 +72,5 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         words::say(format_args!("{} before, {} now, in {seconds:.1} s", size(before), size(after)));
     }
     out.finish()?;
-    Ok(Outcome::Done)
+    Ok(compact::stuck(&done))
 }

@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
+use filemap::PageStore;
 use filemap_core::{Error, Loss, Options, RepairReport, RepairTo, Store};
 use serde_json::{Map, Value, json};
 use urlindex::{Canonicalizer, Whatwg};
@@ -14,7 +15,7 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::target;
 use crate::words::{count, size};
-use crate::{interrupt, json as fields, time, words};
+use crate::{interrupt, json as fields, opening, time, words};
 use terminal::plain;
 
 /// Memory for a batch of keys, in bytes: an index is the faster written the fewer batches it takes, and the better beside the
@@ -82,8 +83,28 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     drop(bar);
     match repaired {
         Err(Error::Interrupted) => Ok(stopped(args)),
-        repaired => told(&repaired?, args, shared),
+        repaired => {
+            let outcome = told(&repaired?, args, shared)?;
+            if outcome == Outcome::Damaged {
+                let repaired = args.target.as_deref().unwrap_or(&args.source);
+                let store = opening::engine_to_change(repaired, shared, |options| options)?;
+                let marked = variants_shown(&store);
+                store.close()?;
+                marked?;
+            }
+            Ok(outcome)
+        }
     }
+}
+
+/// Has the variants shown again of which a lost record told that they are there.
+pub fn variants_shown(store: &Store) -> Result<(), Failure> {
+    let marked = PageStore::mark_again(store)?;
+    if marked > 0 {
+        let urls = count(marked, "URL");
+        words::say(format_args!("variants of {urls} are shown again, of which a lost record told"));
+    }
+    Ok(())
 }
 
 fn named(rule: &[String]) -> Result<(String, u32), Failure> {
@@ -145,8 +166,8 @@ fn told(report: &RepairReport, args: &Args, shared: &Shared) -> Result<Outcome, 
         let what = "the superblock is lost, which says by which rule URLs became keys";
         words::complain(format_args!("{what}: it is now {rule}; if that is wrong, repair again with --rule"));
     }
-    // A gap may be a loss: who goes by the code alone is to look.
-    Ok(if report.is_complete() && report.unexplained == 0 { Outcome::Done } else { Outcome::Damaged })
+    // What nothing tells may be a loss: who goes by the code alone is to look.
+    Ok(if report.is_complete() && report.unwitnessed.is_empty() { Outcome::Done } else { Outcome::Damaged })
 }
 
 fn row(loss: &Loss) -> String {
@@ -187,7 +208,6 @@ fn summary(report: &RepairReport) -> Value {
         "outdated": report.outdated,
         "unfinished_bytes": report.unfinished_bytes,
         "unwitnessed": report.unwitnessed,
-        "unexplained": report.unexplained,
         "canonicalizer": report.canonicalizer.to_string(),
     })
 }
@@ -195,7 +215,8 @@ fn summary(report: &RepairReport) -> Value {
 fn say(report: &RepairReport, args: &Args) {
     let target = args.target.as_ref().unwrap_or(&args.source).display();
     let lost = match report.losses.len() as u64 {
-        0 => "nothing is lost".to_owned(),
+        0 if report.unwitnessed.is_empty() => "nothing is lost".to_owned(),
+        0 => "nothing is known to be lost".to_owned(),
         places => format!("{} lost in {}", size(report.lost_bytes()), count(places, "place")),
     };
     words::say(format_args!(
