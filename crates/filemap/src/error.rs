@@ -5,6 +5,11 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use filemap_core::Version;
+
+use crate::date;
 
 /// What can go wrong between a page and its store.
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +18,30 @@ pub enum Error {
     /// The engine failed; its message names the file, the offset and the remedy.
     #[error(transparent)]
     Engine(#[from] filemap_core::Error),
+    /// One version of a page cannot be read; its others can.
+    #[error(
+        "{url}: the version of {} (sequence {}) cannot be read: {source}",
+        date::format(version.time_ms),
+        version.sequence
+    )]
+    Unreadable {
+        /// The page's canonical URL, with replacement characters for what is not text.
+        url: String,
+        /// Which version.
+        version: Version,
+        /// What is wrong.
+        source: Arc<Error>,
+    },
+    /// A page is a revisit, and what it refers to is, or may be, a version that cannot be read.
+    #[error("{url}: the version of {} has no body, for it is a revisit of what is lost: {source}", date::format(*time_ms))]
+    LostOriginal {
+        /// The canonical URL of the revisit, with replacement characters for what is not text.
+        url: String,
+        /// The revisit's time in ms since 1970.
+        time_ms: i64,
+        /// Which version cannot be read, and why.
+        source: Arc<Error>,
+    },
     /// The bytes given are no URL by the store's canonicaliser. Nothing was read or written.
     #[error("{url:?}: {source}")]
     Url {
@@ -107,6 +136,7 @@ impl Error {
         match self {
             Error::Engine(engine) => engine.is_corrupt(),
             Error::Meta { .. } => true,
+            Error::Unreadable { source, .. } | Error::LostOriginal { source, .. } => source.is_damage(),
             _ => false,
         }
     }

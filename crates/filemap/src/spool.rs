@@ -58,9 +58,7 @@ impl PayloadWriter {
         self.bytes += bytes.len() as u64;
         let bytes = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
         if !self.on_disk && self.memory.len() + bytes.len() > self.spool.memory_bytes {
-            let memory = std::mem::take(&mut self.memory);
-            self.file.roll().and_then(|()| self.file.write_all(&memory)).map_err(|e| self.spool.failed(e))?;
-            self.on_disk = true;
+            self.roll()?;
         }
         if self.on_disk {
             self.file.write_all(bytes).map_err(|e| self.spool.failed(e))
@@ -68,6 +66,14 @@ impl PayloadWriter {
             self.memory.extend_from_slice(bytes);
             Ok(())
         }
+    }
+
+    /// Goes on on disk.
+    fn roll(&mut self) -> Result<()> {
+        let memory = std::mem::take(&mut self.memory);
+        self.file.roll().and_then(|()| self.file.write_all(&memory)).map_err(|e| self.spool.failed(e))?;
+        self.on_disk = true;
+        Ok(())
     }
 
     /// All bytes pushed, those past the limit included.
@@ -118,6 +124,26 @@ impl Payload {
                 *bytes = bytes.saturating_sub(count);
             }
         }
+    }
+
+    /// Takes it from memory to disk, until [`Payload::take_back`].
+    pub(crate) fn set_aside(&mut self, spool: &Spool) -> Result<()> {
+        let Payload::Memory(bytes) = self else { return Ok(()) };
+        let mut writer = spool.writer(u64::MAX);
+        writer.roll()?;
+        writer.push(bytes)?;
+        *self = writer.finish();
+        Ok(())
+    }
+
+    /// Takes it back into memory, if it is one of those that stay there.
+    pub(crate) fn take_back(&mut self) -> Result<()> {
+        if let Payload::Disk { bytes, spool, .. } = self
+            && *bytes <= spool.memory_bytes as u64
+        {
+            *self = Payload::Memory(self.prefix(usize::MAX)?);
+        }
+        Ok(())
     }
 
     /// Up to the first `count` bytes.
@@ -205,6 +231,21 @@ mod tests {
             payload.skip(99_990);
             assert_eq!(read(&mut payload), all[99_990..]);
             assert_eq!(read(&mut payload), all[99_990..]);
+        }
+    }
+
+    #[test]
+    fn what_was_set_aside_comes_back_unless_it_is_large() {
+        for (memory_bytes, comes_back) in [(5, true), (3, false)] {
+            let mut payload = Payload::Memory(b"ahello".to_vec());
+            payload.skip(1);
+            payload.set_aside(&Spool { memory_bytes, ..Spool::default() }).expect("room");
+            assert!(matches!(payload, Payload::Disk { .. }) && payload.len() == 5);
+            assert_eq!(read(&mut payload), b"hello");
+            payload.skip(1);
+            payload.take_back().expect("readable");
+            assert_eq!(matches!(payload, Payload::Memory(_)), comes_back);
+            assert_eq!(read(&mut payload), b"ello");
         }
     }
 

@@ -201,23 +201,103 @@ fn what_is_beside_a_variant_and_what_repeats_it_goes_with_it() {
     assert_equal(&back.store, &to.store);
 }
 
-#[test]
-fn a_request_too_far_behind_its_answer_is_told() {
-    let between = |nth: usize| {
+/// Records of other URLs.
+fn others(count: usize) -> String {
+    let one = |nth: usize| {
         record("response", &format!("x{nth}"), None, nth % 60, &answer("x")).replace("/api", &format!("/{nth}"))
     };
-    for (count, is_late) in [(10, false), (300, true)] {
-        let file = record("response", "a", None, 1, &answer("late"))
-            + &(0..count).map(between).collect::<String>()
-            + &record("request", "q", Some("a"), 1, &request("POST", "q=1"));
+    (0..count).map(one).collect()
+}
+
+#[test]
+fn a_request_too_far_behind_its_answer_is_told_whichever_names_the_other() {
+    for (says, count, is_late) in [
+        (Says::RequestNamesAnswer, 10, false),
+        (Says::RequestNamesAnswer, 300, true),
+        (Says::AnswerNamesRequest, 10, false),
+        (Says::AnswerNamesRequest, 300, true),
+    ] {
+        let names = |from: Says, id: &'static str| Some(id).filter(|_| says == from);
+        let file = others(1)
+            + &record("response", "a", names(Says::AnswerNamesRequest, "q"), 1, &answer("late"))
+            + &others(count)
+            + &record("request", "q", names(Says::RequestNamesAnswer, "a"), 1, &request("POST", "q=1"));
         let (to, report) = imported(&file);
-        assert_eq!((report.stored, report.unusable, report.damaged), (count as u64 + 2, u64::from(is_late), 0));
+        let late = u64::from(is_late);
+        assert_eq!((report.stored, report.misplaced, report.unusable), (count as u64 + 2, late, 0), "{says:?}");
+        assert_eq!((report.damaged, report.without_request), (0, 0), "{says:?}");
         assert_eq!(body(&to.store, None).is_some(), is_late);
-        assert_eq!(
-            report.problems.iter().filter(|problem| problem.what.contains("too far before")).count(),
-            usize::from(is_late)
-        );
+        let [told] = &report.problems[..] else {
+            assert!(!is_late && report.problems.is_empty(), "{says:?}: {:?}", report.problems);
+            continue;
+        };
+        assert_eq!(told.place.offset as usize, file.find("WARC-Type: request").expect("there") - "WARC/1.0\r\n".len());
+        let answer = format!("POST {URL}: the request stands too far behind its answer at offset {}", others(1).len());
+        assert!(told.what.contains(&answer), "{}", told.what);
     }
+}
+
+#[test]
+fn an_answer_whose_request_is_not_in_the_file_is_the_page_and_counted() {
+    let alone = |nth: usize, names| record("response", &format!("a{nth}"), names, nth, &answer("alone"));
+    let get = record("request", "g", None, 3, &request("GET", ""));
+    for (file, without_request) in [
+        (alone(1, Some("nothing")), 1),
+        (alone(1, Some("nothing")) + &others(100) + &alone(2, Some("nor this")), 2),
+        (alone(1, None), 0),
+        (alone(3, Some("g")) + &others(100) + &get, 0),
+        (get.clone() + &others(100) + &alone(3, Some("g")), 0),
+    ] {
+        let (to, report) = imported(&file);
+        assert_eq!((report.without_request, report.misplaced), (without_request, 0), "{:?}", report.problems);
+        assert!(report.problems.is_empty() && body(&to.store, None).is_some());
+    }
+}
+
+#[test]
+fn an_answer_of_any_size_waits_for_its_request() {
+    let spool = || filemap::Spool { memory_bytes: 1 << 20, ..filemap::Spool::default() };
+    for says in [Says::RequestNamesAnswer, Says::AnswerNamesRequest, Says::Nothing] {
+        let long = "x".repeat(9 << 20);
+        let file = pair(1, "POST", "q=1", says, false).replace("POST q=1", &format!("POST {long}"));
+        let old = answer("POST q=1").len();
+        let file = file.replacen(
+            &format!("Content-Length: {old}"),
+            &format!("Content-Length: {}", old - "q=1".len() + long.len()),
+            1,
+        );
+        for options in [ImportOptions::new(), ImportOptions::new().spool(spool())] {
+            let to = fresh();
+            let report = run(&to.store, file.as_bytes(), &options);
+            assert_eq!((report.stored, report.variants), (2, 1), "{says:?}: {:?}", report.problems);
+            assert!(report.problems.is_empty() && body(&to.store, None).is_none(), "{says:?}");
+            assert_eq!(body(&to.store, Some(&post("q=1"))).map(|body| body.len()), Some(long.len() + 5), "{says:?}");
+        }
+    }
+}
+
+#[test]
+fn many_large_answers_wait_together_and_equal_bodies_are_stored_once() {
+    let big = |nth: usize| {
+        let text = answer(&"x".repeat(1 << 20));
+        record("response", &format!("a{nth}"), None, nth, &text)
+    };
+    let asked =
+        |nth: usize| record("request", &format!("q{nth}"), Some(&format!("a{nth}")), nth, &request("POST", "q=1"));
+    let file = (0..30).map(big).collect::<String>() + &(0..30).map(asked).collect::<String>();
+    let (to, report) = imported(&file);
+    assert_eq!((report.stored, report.variants, report.unchanged), (60, 30, 29 + 29), "{:?}", report.problems);
+    assert!(body(&to.store, None).is_none());
+}
+
+#[test]
+fn a_request_that_cannot_be_kept_is_told_for_its_answer_is_taken_for_the_page() {
+    let request = record("request", "q", Some("a"), 1, &request("POST", "q=1"));
+    let file = record("response", "a", None, 1, &answer("x"))
+        + &request.replacen(&format!("WARC-Target-URI: {URL}\r\n"), "", 1);
+    let (to, report) = imported(&file);
+    assert_eq!((report.stored, report.unusable), (1, 1));
+    assert!(body(&to.store, None).is_some() && report.problems[0].what.contains("WARC-Target-URI"));
 }
 
 #[test]

@@ -130,6 +130,23 @@ fn warc_files_in_the_archive_are_taken_in_stored_and_deflated_and_nothing_else_i
 }
 
 #[test]
+fn an_entry_in_a_form_that_is_not_read_is_named_and_the_others_are_taken() {
+    for (magic, words) in [(&b"\xfd7zXZ\0\0\x04"[..], "xz -dc"), (b"BZh91AY&SY", "bzip2 -dc")] {
+        let packed = [magic, &[7; 100]].concat();
+        let files: [(&str, &[u8]); 3] = [
+            ("archive/a.warc.gz", &gz(&page("a", "text of a"))),
+            ("archive/b.warc.xz", &packed),
+            ("archive/c.warc", &page("c", "text of c")),
+        ];
+        let (to, report) = imported(&zip_of(&files, CompressionMethod::Stored));
+        assert_eq!((report.stored, report.damaged, report.unusable), (2, 0, 1), "{:?}", report.problems);
+        assert_eq!(report.problems[0].file, "x.wacz: archive/b.warc.xz");
+        assert!(report.problems[0].what.contains(words), "{:?}", report.problems);
+        assert!(to.store.contains("http://example.com/c").expect("readable"));
+    }
+}
+
+#[test]
 fn damage_in_a_wacz_file_is_told_and_costs_what_it_hits() {
     let members: Vec<Vec<u8>> = (0..20).map(|nth| gz(&page(&nth.to_string(), &"words ".repeat(200)))).collect();
     let warc = members.concat();

@@ -95,7 +95,7 @@ impl From<filemap::Error> for Failure {
         match error {
             filemap::Error::Engine(error) => error.into(),
             filemap::Error::Url { .. } => Self::Usage(error.to_string()),
-            filemap::Error::Meta { .. } => Self::Damage(error.to_string()),
+            error if error.is_damage() => Self::Damage(error.to_string()),
             _ => Self::Io(error.to_string()),
         }
     }

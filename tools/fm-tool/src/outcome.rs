@@ -127,7 +127,7 @@ impl From<filemap::Error> for Failure {
             filemap::Error::Url { .. } | filemap::Error::Variant { .. } | filemap::Error::Packed { .. } => {
                 Self::Usage(error.to_string())
             }
-            filemap::Error::Meta { .. } => Self::Damage(error.to_string()),
+            error if error.is_damage() => Self::Damage(error.to_string()),
             _ => Self::Io(error.to_string()),
         }
     }

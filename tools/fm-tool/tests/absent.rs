@@ -5,11 +5,13 @@ mod harness;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use filemap::{Exact, Options, Page, PageStore};
+use filemap::{Exact, Options, Page, PageStore, RecordKind, Revisit, RevisitProfile};
 use harness::{Bench, Ran, run, tool};
+use serde_json::Value;
 
 /// What lies where: by file, the URLs and times of the versions in it.
 type Places = BTreeMap<String, BTreeSet<(String, i64)>>;
@@ -143,11 +145,11 @@ fn dumped(ran: &Ran) -> BTreeSet<(String, i64)> {
     all
 }
 
-fn text(line: &serde_json::Value, name: &str) -> String {
+fn text(line: &Value, name: &str) -> String {
     line[name].as_str().expect(name).to_owned()
 }
 
-fn time(line: &serde_json::Value) -> i64 {
+fn time(line: &Value) -> i64 {
     line["time_ms"].as_i64().expect("a time")
 }
 
@@ -187,6 +189,43 @@ fn every_verb_that_reads_gives_all_the_rest_names_the_file_and_ends_with_3() {
         broken.told("count", &["--versions"]);
         broken.told("compact", &["--dry-run"]);
     });
+}
+
+#[test]
+fn versions_of_one_page_are_listed_and_printed_beside_one_that_is_lost() {
+    let whole = Bench::new();
+    let places = make(&whole.store());
+    let time_of = |sequence: &Value, versions: &[Value]| {
+        versions.iter().find(|line| line["sequence"] == *sequence).map(time).expect("a version")
+    };
+    let mut judged = 0;
+    for file in places.keys() {
+        let broken = Broken::of(&whole.store(), &places, file, WAYS[0]);
+        for number in [20, 59] {
+            let url = url(number);
+            let versions = whole.run("history", &["--json", &url]).ended(0).json();
+            assert_eq!(versions.len(), 2);
+            let left = |time_ms: i64| broken.left.contains(&(url.clone(), time_ms));
+            let mut ran = broken.told("history", &["--json", &url]);
+            let listed: Vec<i64> = ran.json().iter().map(time).collect();
+            assert_eq!(listed, [2000, 1000].into_iter().filter(|&ms| left(ms)).collect::<Vec<_>>(), "{}", broken.what);
+            for ms in [1000, 2000].into_iter().filter(|&ms| !left(ms)) {
+                ran = ran.said(&format!("{url}: the version of 1970-01-01T00:00:0{}Z (sequence ", ms / 1000));
+                judged += 1;
+            }
+            for version in &versions {
+                let ms = time_of(&version["sequence"], &versions);
+                let at = format!("1970-01-01T00:00:0{}Z", ms / 1000);
+                let expected = if left(ms) { body(number, ms) } else { Vec::new() };
+                for asked in [["--version", &version["sequence"].to_string()], ["--at", &at]] {
+                    let ran = broken.told("get", &[&url, asked[0], asked[1]]);
+                    assert!(ran.out == expected, "{}: {asked:?}: {}", broken.what, ran.words);
+                    assert!(left(ms) || ran.words.contains(&format!("the version of {at}")), "{}", ran.words);
+                }
+            }
+        }
+    }
+    assert!(judged > 1);
 }
 
 #[test]
@@ -279,4 +318,38 @@ fn a_repair_that_cannot_tell_a_loss_from_a_segment_that_was_given_back_ends_with
     // The superblock tells.
     let (ran, _) = repair(&["value1.dat"]);
     assert!(ran.ended(3).text().contains("value1.dat"));
+}
+
+#[test]
+fn a_revisit_of_a_damaged_version_goes_out_without_a_body_and_that_is_said() {
+    let bench = Bench::new();
+    let store = PageStore::create_with(bench.store(), Arc::new(Exact), Options::new()).unwrap();
+    let revisit = Revisit {
+        profile: RevisitProfile::IdenticalPayload,
+        refers_to_url: None,
+        refers_to_ms: Some(1000),
+        refers_to_id: None,
+        original: None,
+    };
+    store.put_page(&Page::new(url(1), 1000, 200, body(1, 1000))).unwrap();
+    let page = Page { kind: RecordKind::Revisit, revisit: Some(revisit), ..Page::new(url(1), 2000, 200, "") };
+    store.put_page(&page).unwrap();
+    let place = store.engine().history(url(1).as_bytes()).unwrap()[1].place;
+    store.close().unwrap();
+    let dump = |name: &str| {
+        let to = bench.path(name);
+        bench.run("dump", &["--newest", "--format", "warc", "-o", to.to_str().unwrap(), "--json"])
+    };
+    assert_eq!(dump("whole.warc").ended(0).json()[0]["bodiless"], 0);
+    let segment =
+        OpenOptions::new().write(true).open(bench.store().join(format!("value{}.dat", place.segment))).unwrap();
+    segment.write_all_at(&[0xee; 16], place.offset + 10_000).unwrap();
+    let ran = dump("part.warc").ended(3).said("1 version written without the body");
+    let ran = ran.said(&format!("{}: the version of 1970-01-01T00:00:02Z has no body", url(1)));
+    let ran = ran.said("the version of 1970-01-01T00:00:01Z (sequence ").said("is damaged");
+    assert_eq!((&ran.json()[0]["bodiless"], &ran.json()[0]["written"]), (&1.into(), &1.into()));
+    let got = bench.run("get", &[&url(1)]).ended(3).said("has no body").said("the version of 1970-01-01T00:00:01Z");
+    assert_eq!(got.out, b"");
+    // Both versions are listed: their heads are whole.
+    assert_eq!(bench.run("history", &[&url(1)]).ended(0).text().lines().count(), 2);
 }

@@ -108,3 +108,24 @@ fn dates_by_a_rule_and_digests_that_do_not_hold_are_said() {
     let line = &bench.run("import", &[PathBuf::from("--json"), path]).ended(0).json()[0];
     assert_eq!((&line["mended_dates"]["day-of-year"], &line["payload_digests"]["wrong"]), (&1.into(), &1.into()));
 }
+
+#[test]
+fn answers_that_are_taken_for_pages_without_their_requests_are_said() {
+    let bench = Bench::new();
+    let with_ids = |record: String, ids: &str| record.replacen("WARC-Profile", &format!("{ids}\r\nWARC-Profile"), 1);
+    let page = |nth: usize| format!("http://a.example/{nth}");
+    let answer = |nth: usize| record("response", &page(nth), "2020-01-01T00:00:00Z", "HTTP/1.1 200 OK\r\n\r\nhere");
+    let named = with_ids(answer(0), "WARC-Record-ID: <urn:a>\r\nWARC-Concurrent-To: <urn:q>");
+    let ran = bench.run("import", &[file(&bench, "alone.warc", &named)]).ended(0);
+    ran.said("1 answer taken for a page although the request is not met");
+
+    let post = record("request", &page(0), "2020-01-01T00:00:00Z", "POST /0 HTTP/1.1\r\n\r\n");
+    let post = with_ids(post, "WARC-Record-ID: <urn:q>");
+    let far = named + &(1..100).map(answer).collect::<String>() + &post;
+    let far = file(&bench, "far.warc", far);
+    let ran =
+        bench.run("import", &[&far]).ended(3).said("1 answer to another request than a plain GET taken for a page");
+    ran.said("POST http://a.example/0: the request stands too far behind its answer at offset 0");
+    let line = &bench.run("import", &[PathBuf::from("--json"), far]).ended(3).json()[0];
+    assert_eq!((&line["misplaced"], &line["without_request"]), (&1.into(), &0.into()));
+}

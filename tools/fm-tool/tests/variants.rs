@@ -157,3 +157,45 @@ fn put_makes_a_variant_and_a_url_of_variants_only_says_where_they_are() {
     assert_eq!(other.run("get", &[URL, "--variant", "fingerprint"]).ended(0).text(), "apart");
     assert_eq!(other.run::<&str>("dump", &[]).ended(0).out, dump.out);
 }
+
+#[test]
+fn variants_go_through_a_wacz_file_and_a_merge() {
+    let bench = filled();
+    let lines = |args: &[&str]| {
+        let mut lines: Vec<String> = run(tool().args(args)).ended(0).text().lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines
+    };
+    let path = |name: &str| bench.path(name).to_str().expect("a path").to_owned();
+    let (store, wacz, from_wacz, merged) = (bench.store(), path("x.wacz"), path("from.fm"), path("merged.fm"));
+    let store = store.to_str().expect("a path");
+    bench.run("dump", &["--format", "wacz", "-o", &wacz]).ended(0);
+    run(tool().args(["import", &from_wacz, &wacz])).ended(0).said("2 to other requests than a plain GET");
+    // The other store has the page only, of another time.
+    let other = path("other.fm");
+    std::fs::write(
+        bench.path("page.warc"),
+        archive().replace("2020", "2019").split("WARC/1.0").take(3).collect::<Vec<_>>().join("WARC/1.0"),
+    )
+    .unwrap();
+    run(tool().args(["import", &other, &path("page.warc")])).ended(0);
+    run(tool().args(["merge", &merged, &from_wacz, &other])).ended(0);
+    assert_eq!(lines(&["dump", &from_wacz]), lines(&["dump", store]));
+    let mut both = [lines(&["dump", store]), lines(&["dump", &other])].concat();
+    both.sort_unstable();
+    // The merge finds that both have one body, and stores it once.
+    let all: Vec<String> = lines(&["dump", &merged])
+        .iter()
+        .map(|line| line.replace("\"unchanged\":true", "\"unchanged\":false"))
+        .collect();
+    assert_eq!(all, both);
+    for (store, versions) in [(store, 3), (&from_wacz, 3), (&merged, 4)] {
+        assert_eq!(lines(&["history", store, URL, "--all-variants"]).len(), versions, "{store}");
+        assert_eq!(run(tool().args(["get", store, URL])).ended(0).text(), "GET ");
+        let variant = ["get", store, URL, "--variant", "__wb_method=POST&q=1"];
+        assert_eq!(run(tool().args(variant)).ended(0).text(), "POST q=1");
+        assert_eq!(lines(&["ls", store, "--all-variants"]).len(), 3, "{store}");
+    }
+    run(tool().args(["rm", &merged, URL])).ended(0);
+    assert_eq!(lines(&["count", &merged, "--all-variants"]), ["0"]);
+}

@@ -149,6 +149,11 @@ impl History {
         }
     }
 
+    /// Which version came last, also as an error; `None` before the first one, and after damage in the key log.
+    pub fn version(&self) -> Option<Version> {
+        self.before
+    }
+
     /// Gathers the next page.
     fn gather(&mut self) -> Result<()> {
         let shared = Arc::clone(&self.shared);
@@ -262,7 +267,7 @@ impl Iterator for History {
                 match self.gather() {
                     Ok(()) => self.is_over = self.page.len() == 0,
                     Err(e) => {
-                        self.is_over = true;
+                        (self.is_over, self.before) = (true, None);
                         return Some(Err(e));
                     }
                 }

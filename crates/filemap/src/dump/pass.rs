@@ -28,6 +28,8 @@ pub enum DumpEvent<'a> {
     Progress(&'a DumpReport),
     /// A version is damaged, and left out.
     Damage(&'a Error),
+    /// A revisit was written without a body, since what it refers to cannot be read.
+    NoBody(&'a Error),
 }
 
 /// What came of a dump, or has so far.
@@ -42,6 +44,9 @@ pub struct DumpReport {
     pub written: u64,
     /// Versions left out because they are damaged.
     pub damaged: u64,
+    /// Versions written without their bodies: revisits of versions that cannot be read. (Of one that the store never had, nothing
+    /// is lost.)
+    pub bodiless: u64,
     /// Of the versions in WARC files: those whose headers are too large to come back the same from an import.
     pub inexact: u64,
     /// The files that were made and closed, without those of a tree.
@@ -73,7 +78,13 @@ pub fn dump(
             break;
         }
         match version.and_then(|version| pass.take(version)) {
-            Ok(()) => watch(&DumpEvent::Progress(&pass.report)),
+            Ok(()) => {
+                if let Some(error) = pass.lost.take() {
+                    pass.report.bodiless += 1;
+                    watch(&DumpEvent::NoBody(&error));
+                }
+                watch(&DumpEvent::Progress(&pass.report));
+            }
             Err(error) if error.is_damage() => {
                 pass.report.damaged += 1;
                 watch(&DumpEvent::Damage(&error));
@@ -119,6 +130,8 @@ struct Pass<'a> {
     written: Sequences,
     /// The last record, where it is a request or an answer.
     last: Option<Last>,
+    /// Why the version at hand has no body, if that is lost.
+    lost: Option<Error>,
     lines: Option<(String, Box<dyn OutputFile>)>,
     list: Option<(String, Box<dyn OutputFile>)>,
     pages: Option<PageList>,
@@ -141,10 +154,11 @@ impl<'a> Pass<'a> {
         let pages = || PageList::new(format!("{stem}.pages.jsonl"), &options.spool);
         let pages = options.has(Format::Pages).then(pages);
         let (written, report) = (Sequences::default(), DumpReport::default());
-        Ok(Pass { store, options, target, warc, written, last: None, lines, list, pages, report })
+        Ok(Pass { store, options, target, warc, written, last: None, lost: None, lines, list, pages, report })
     }
 
     fn take(&mut self, mut version: StoredVersion) -> Result<()> {
+        self.lost = None;
         self.report.seen += 1;
         self.report.seen_bytes += version.stored_bytes;
         if !self.options.selection.takes(version.canonical_url(), &version.page) {
@@ -182,10 +196,13 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// The original of a revisit. One that is damaged is as good as none: the pass tells of it when it comes to it.
-    fn original(&self, version: &StoredVersion) -> Result<Option<StoredVersion>> {
+    /// The original of a revisit. Of one that cannot be read the revisit goes out alone, and that is told.
+    fn original(&mut self, version: &StoredVersion) -> Result<Option<StoredVersion>> {
         match self.store.original_of(&version.key, &version.page) {
-            Err(error) if error.is_damage() => Ok(None),
+            Err(error) if error.is_damage() => {
+                self.lost = Some(error).filter(|_| version.page.lacks_body());
+                Ok(None)
+            }
             original => original,
         }
     }

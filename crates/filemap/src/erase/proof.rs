@@ -77,14 +77,15 @@ impl PageStore {
         let is_meant = std::sync::Arc::clone(&what.keys);
         for found in self.engine().keys_where(move |key| is_meant(key)).take(CAPTURES) {
             let Ok(found) = found else { continue };
-            let Ok(heads) = self.engine().history(&found) else { continue };
+            let Ok(versions) = self.engine().versions_of(&found) else { continue };
             let goes = |version| (what.versions)(&found, version);
             // Where something stays, so does the URL.
-            if heads.iter().all(|head| goes(head.version)) {
+            if versions.iter().all(|version| goes(*version)) {
                 needles.urls.insert(key::url(&found).to_vec());
             }
-            let Some(head) = heads.iter().find(|head| goes(head.version)) else { continue };
-            let Ok(Some(value)) = self.engine().get_version(&found, head.version) else { continue };
+            // One that cannot be read has nothing to look for.
+            let read = |version| self.engine().get_version(&found, version).ok().flatten();
+            let Some(value) = versions.into_iter().filter(|version| goes(*version)).find_map(read) else { continue };
             let body = value.body;
             for nth in 0..PIECES {
                 let at = body.len() / (PIECES + 1) * (nth + 1);

@@ -167,13 +167,16 @@ impl PageStore {
 
     /// Whether one of a key's versions is this one: for keys with more versions than are kept in memory, or damaged ones.
     fn is_held(&self, key: &[u8], digest: [u8; 16], page: &Page, sameness: Sameness) -> Result<bool> {
-        let heads = match self.engine().history(key) {
-            Err(e) if e.is_corrupt() => return Ok(false),
-            heads => heads?,
-        };
-        for head in heads.iter().filter(|head| head.version.time_ms == page.fetched_at_ms) {
-            if self.is_same(key, head, digest, page, sameness)? {
-                return Ok(true);
+        for (_, head) in self.each_head(key.to_vec()) {
+            let same = match head {
+                Ok(head) if head.version.time_ms != page.fetched_at_ms => continue,
+                Ok(head) => self.is_same(key, &head, digest, page, sameness),
+                Err(error) => Err(error),
+            };
+            match same {
+                Ok(true) => return Ok(true),
+                Err(error) if !error.is_damage() => return Err(error),
+                _ => {}
             }
         }
         Ok(false)
@@ -206,24 +209,26 @@ impl PageStore {
         }
     }
 
-    /// Has `known` know all versions of a key; `false` if one is damaged, or they are too many.
+    /// Has `known` know all versions of a key that can be read: putting another again mends it. `false` if they are too many, or
+    /// nobody can say which there are.
     fn know_all(&self, known: &mut Known, key: &[u8]) -> Result<bool> {
-        let heads = match self.engine().history(key) {
-            Err(e) if e.is_corrupt() => return Ok(false),
-            heads => heads?,
-        };
-        known.count(heads.len());
-        let mut all = Vec::with_capacity(2 * heads.len());
-        for head in heads {
-            let page = match self.describe(key, &head) {
-                Err(e) if e.is_damage() => continue,
-                page => page?,
-            };
-            let bytes = self.body_bytes(key, &head)?;
-            all.extend(prints(key, head.version.time_ms, head.digest, bytes, &page)?);
+        let mut all = Vec::new();
+        for (version, head) in self.each_head(key.to_vec()) {
+            known.count(1);
+            match head.and_then(|head| self.prints_of(key, &head)) {
+                Ok(prints) => all.extend(prints),
+                Err(error) if !error.is_damage() => return Err(error),
+                Err(_) if version.is_none() => return Ok(false),
+                Err(_) => {}
+            }
         }
         known.load(key, all.into_iter());
         Ok(known.ask(key) == Heat::Loaded)
+    }
+
+    fn prints_of(&self, key: &[u8], head: &Head) -> Result<[u128; 2]> {
+        let page = self.describe(key, head)?;
+        prints(key, head.version.time_ms, head.digest, self.body_bytes(key, head)?, &page)
     }
 
     fn is_same(&self, key: &[u8], head: &Head, digest: [u8; 16], page: &Page, sameness: Sameness) -> Result<bool> {

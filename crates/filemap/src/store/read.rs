@@ -5,6 +5,7 @@
 //! stored.
 
 use std::io::{self, Cursor, Read};
+use std::sync::Arc;
 
 use filemap_core::{Head, Reader, Value, Version};
 
@@ -104,14 +105,11 @@ impl PageStore {
 
     /// As [`PageStore::get_reader`], of a key.
     pub(super) fn reader_of(&self, key: &[u8]) -> Result<Option<(Page, PageReader)>> {
-        let Some(mut reader) = self.engine().get_reader(key)? else { return Ok(None) };
+        let reader = self.telling(key, self.engine().get_reader(key), |_| true)?;
+        let Some(mut reader) = reader else { return Ok(None) };
         let head = reader.head().clone();
         let mut spill = vec![0; self.spill_bytes(key, &head)?];
-        reader.read_exact(&mut spill).map_err(|source| Error::Read {
-            what: String::from_utf8_lossy(key::url(key)).into_owned(),
-            offset: 0,
-            source,
-        })?;
+        reader.read_exact(&mut spill).map_err(|source| Error::Read { what: shown_url(key), offset: 0, source })?;
         let mut page = self.decode(key, &head, &spill)?;
         if page.kind != RecordKind::Revisit {
             return Ok(Some((page, PageReader(Source::Engine(Box::new(reader))))));
@@ -121,9 +119,35 @@ impl PageStore {
         Ok(Some((page, PageReader(Source::Memory(Cursor::new(body))))))
     }
 
-    /// The versions of a key, newest first.
-    pub(super) fn history_of_key(&self, key: &[u8]) -> Result<Vec<PageHead>> {
-        self.engine().history(key)?.into_iter().map(|head| self.page_head(key, head)).collect()
+    /// The versions of a key, newest first, each with what is known of it, or why that cannot be read. After an error without a
+    /// version there is nothing more.
+    pub(super) fn each_head(&self, key: Vec<u8>) -> impl Iterator<Item = (Option<Version>, Result<Head>)> + use<> {
+        let mut heads = self.engine().history_iter(&key);
+        std::iter::from_fn(move || {
+            let head = heads.next()?;
+            let version = heads.version();
+            Some((version, head.map_err(|error| unreadable(&key, version, error.into()))))
+        })
+    }
+
+    /// As [`PageStore::each_head`], of pages.
+    pub(super) fn each_page_head(&self, key: Vec<u8>) -> impl Iterator<Item = Result<PageHead>> + use<'_> {
+        self.each_head(key.clone())
+            .map(move |(version, head)| self.page_head(&key, head?).map_err(|error| unreadable(&key, version, error)))
+    }
+
+    /// What was read of the first version of a key, from the newest on, that is wanted: an error says which that is.
+    pub(super) fn telling<T>(
+        &self,
+        key: &[u8],
+        read: filemap_core::Result<T>,
+        is_wanted: impl Fn(&Version) -> bool,
+    ) -> Result<T> {
+        read.map_err(|error| {
+            let versions = if error.is_corrupt() { self.engine().versions_of(key).ok() } else { None };
+            let version = versions.and_then(|versions| versions.into_iter().find(is_wanted));
+            unreadable(key, version, error.into())
+        })
     }
 
     /// The page in a value, as it is stored.
@@ -177,6 +201,17 @@ impl PageStore {
         let page = decoded.map_err(|source| meta_error(key, head, source))?;
         Ok(Page { variant: key::variant(key), ..page })
     }
+}
+
+/// Damage of a version, which the error names.
+pub(super) fn unreadable(key: &[u8], version: Option<Version>, error: Error) -> Error {
+    let Some(version) = version.filter(|_| error.is_damage()) else { return error };
+    Error::Unreadable { url: shown_url(key), version, source: Arc::new(error) }
+}
+
+/// The URL of a key for a message.
+pub(super) fn shown_url(key: &[u8]) -> String {
+    String::from_utf8_lossy(key::url(key)).into_owned()
 }
 
 fn meta_error(key: &[u8], head: &Head, source: meta::MetaError) -> Error {

@@ -13,19 +13,24 @@
 //! digest contradicts the revisit's is never taken by id or time; digests are compared as bytes, however they are
 //! written, and digests of two algorithms say nothing of each other.
 //!
+//! A version that cannot be read costs nothing as long as another is the original. If it is the one that is named, or may be
+//! the one that is meant, the revisit's body is lost, and that is an error that names it: nothing else is taken for it.
+//!
 //! The page then has the original's body under the revisit's own status and headers, which are brought into line with
 //! that body (`X-Crawler-*`, `Content-Length`), and `Revisit::original` says where the body came from. If nothing is
 //! found it stays `None`, and the body the record's own: another page's body is never guessed. Nothing of this is
 //! stored, so that a revisit is resolved as soon as its original is there.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
-use filemap_core::Version;
+use filemap_core::{Value, Version};
 
+use super::read::{shown_url, unreadable};
 use super::{PageStore, StoredVersion};
 use crate::digest::Digest;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::http::body;
 use crate::key;
 use crate::page::{Original, Page, RecordKind, RevisitProfile};
@@ -56,6 +61,11 @@ impl Sought {
         &self.own
     }
 
+    /// Whether a version of which nothing but the time is known may be what is meant.
+    fn may_mean_any(&self) -> bool {
+        self.digest.is_some() || self.refers_to_id.is_some()
+    }
+
     /// About what it takes in memory, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let id = self.refers_to_id.as_ref().map_or(0, String::len);
@@ -74,6 +84,8 @@ struct Originals {
     by_digest: HashMap<Digest, Vec<Version>>,
     /// Whether it is a revisit, and its place in its list, by record id.
     by_id: HashMap<String, (bool, usize)>,
+    /// Those of `whole` that cannot be read, of which only the time is known, and why.
+    lost: BTreeMap<Version, Arc<Error>>,
 }
 
 struct Candidate {
@@ -103,9 +115,20 @@ impl PageStore {
     /// The original of `page`, if it is a revisit and that is in the store.
     pub(crate) fn original_of(&self, own_key: &[u8], page: &Page) -> Result<Option<StoredVersion>> {
         let Some(sought) = self.sought(own_key, page) else { return Ok(None) };
-        let Some((key, version)) = Resolver::new(self).find(&sought)? else { return Ok(None) };
-        let value = self.engine().get_version(&key, version)?;
-        value.map(|value| self.stored_version(key, value)).transpose()
+        let lost = |error: Error| match error {
+            error if error.is_damage() => {
+                let (url, time_ms) = (shown_url(own_key), page.fetched_at_ms);
+                Error::LostOriginal { url, time_ms, source: Arc::new(error) }
+            }
+            error => error,
+        };
+        let Some((key, version)) = Resolver::new(self).find(&sought).map_err(lost)? else { return Ok(None) };
+        let value = self.value_of(&key, version).map_err(lost)?;
+        value.map(|value| self.stored_version(key, value)).transpose().map_err(lost)
+    }
+
+    fn value_of(&self, key: &[u8], version: Version) -> Result<Option<Value>> {
+        self.engine().get_version(key, version).map_err(|error| unreadable(key, Some(version), error.into()))
     }
 
     /// What `page` says of its original, if it is a revisit.
@@ -127,21 +150,28 @@ impl PageStore {
 
     /// The version of this key and sequence, without its body.
     pub(crate) fn version_of_sequence(&self, key: &[u8], sequence: u64) -> Result<Option<Page>> {
-        let heads = self.engine().history(key)?;
-        let head = heads.into_iter().find(|head| head.version.sequence == sequence);
-        head.map(|head| self.describe(key, &head)).transpose()
+        let mut heads = self.each_head(key.to_vec());
+        let found = heads.find(|(version, _)| version.is_none_or(|version| version.sequence == sequence));
+        found.map(|(_, head)| self.describe(key, &head?)).transpose()
     }
 
-    /// The body of the version of this key and time that `is_it` knows; `None` if there is none.
+    /// The body of the version of this key and time that `is_it` knows; `None` if there is none that can be read.
     pub(crate) fn body_of_time(
         &self,
         key: &[u8],
         time_ms: i64,
         is_it: impl Fn(&[u8]) -> bool,
     ) -> Result<Option<Vec<u8>>> {
-        for head in self.engine().history(key)?.into_iter().filter(|head| head.version.time_ms == time_ms) {
-            let Some(value) = self.engine().get_version(key, head.version)? else { continue };
-            let page = self.stored(key, value)?;
+        for version in self.engine().versions_of(key)?.into_iter().filter(|version| version.time_ms == time_ms) {
+            let page = match self.value_of(key, version) {
+                Ok(value) => value.map(|value| self.stored(key, value)).transpose(),
+                Err(error) => Err(error),
+            };
+            let page = match page {
+                Err(error) if error.is_damage() => continue,
+                page => page?,
+            };
+            let Some(page) = page else { continue };
             if page.kind != RecordKind::Revisit && is_it(&page.body) {
                 return Ok(Some(page.body));
             }
@@ -151,10 +181,16 @@ impl PageStore {
 
     fn originals(&self, key: &[u8]) -> Result<Originals> {
         let mut originals = Originals::default();
-        for head in self.engine().history(key)?.into_iter().rev() {
-            let page = self.describe(key, &head)?;
-            let digest = page.digest.as_deref().and_then(Digest::parse);
-            originals.push(head.version, digest, page.record_id, page.kind == RecordKind::Revisit);
+        let mut heads: Vec<_> = self.each_head(key.to_vec()).collect();
+        while let Some((version, head)) = heads.pop() {
+            match (version, head.and_then(|head| Ok((self.describe(key, &head)?, head.version)))) {
+                (_, Ok((page, version))) => {
+                    let digest = page.digest.as_deref().and_then(Digest::parse);
+                    originals.push(version, digest, page.record_id, page.kind == RecordKind::Revisit);
+                }
+                (Some(version), Err(error)) if error.is_damage() => originals.push_lost(version, error),
+                (_, Err(error)) => return Err(error),
+            }
         }
         Ok(originals)
     }
@@ -180,7 +216,7 @@ impl<'a> Resolver<'a> {
                 Step::Original(key, version) => return Ok(Some((key, version))),
                 Step::Nothing => return Ok(None),
                 Step::Revisit(key, version) => {
-                    let Some(value) = self.store.engine().get_version(&key, version)? else { return Ok(None) };
+                    let Some(value) = self.store.value_of(&key, version)? else { return Ok(None) };
                     let page = self.store.stored(&key, value)?;
                     let Some(next) = self.store.sought(&key, &page) else { return Ok(None) };
                     let digest = next.digest.or(sought.digest);
@@ -193,22 +229,36 @@ impl<'a> Resolver<'a> {
 
     fn step(&mut self, sought: &Sought) -> Result<Step> {
         let keys = || sought.named.iter().chain([&sought.own]);
+        // What is named and cannot be read; and what cannot be read and may be meant.
+        let (mut lost, mut maybe) = (None, None);
         for key in keys() {
             let originals = self.originals(key)?;
-            if let Some(version) = originals.choose(sought) {
-                return Ok(Step::Original(key.clone(), version));
+            maybe = maybe
+                .or_else(|| originals.lost.keys().next_back().and_then(|version| originals.lost_of(key, *version)));
+            // Where what is named is lost, another is it only by id or digest.
+            let chosen = if lost.is_some() { originals.of_id_or_digest(sought) } else { originals.choose(sought) };
+            if let Some(version) = chosen {
+                lost = originals.lost_of(key, version);
+                if lost.is_none() {
+                    return Ok(Step::Original(key.clone(), version));
+                }
+                continue;
             }
-            let is_meant = sought.named.as_ref().is_none_or(|named| named == key);
+            let is_meant = lost.is_none() && sought.named.as_ref().is_none_or(|named| named == key);
             if let Some(version) = originals.named_revisit(sought, is_meant) {
                 return Ok(Step::Revisit(key.clone(), version));
             }
         }
         for key in keys().filter_map(|key| other_scheme(key)) {
-            if let Some(version) = self.originals(&key)?.of_id_or_digest(sought) {
+            let originals = self.originals(&key)?;
+            maybe = maybe
+                .or_else(|| originals.lost.keys().next_back().and_then(|version| originals.lost_of(&key, *version)));
+            if let Some(version) = originals.of_id_or_digest(sought) {
                 return Ok(Step::Original(key, version));
             }
         }
-        Ok(Step::Nothing)
+        let lost = lost.or(maybe.filter(|_| sought.may_mean_any()));
+        lost.map_or(Ok(Step::Nothing), Err)
     }
 
     fn originals(&mut self, key: &[u8]) -> Result<&Originals> {
@@ -247,10 +297,24 @@ impl Originals {
         list.push(Candidate { version, digest });
     }
 
+    /// The error of a version of this key, if it cannot be read.
+    fn lost_of(&self, key: &[u8], version: Version) -> Option<Error> {
+        let source = Arc::clone(self.lost.get(&version)?);
+        Some(Error::Unreadable { url: shown_url(key), version, source })
+    }
+
+    /// As [`Originals::push`], of a version that cannot be read.
+    fn push_lost(&mut self, version: Version, error: Error) {
+        self.whole.push(Candidate { version, digest: None });
+        let why = if let Error::Unreadable { source, .. } = error { source } else { Arc::new(error) };
+        self.lost.insert(version, why);
+    }
+
     fn choose(&self, sought: &Sought) -> Option<Version> {
         let by_id = self.of_id(sought, false);
         let named = by_id.or_else(|| named_time(&self.whole, sought));
-        named.or_else(|| self.of_digest(sought)).or_else(|| self.before(sought))
+        let readable = named.filter(|version| !self.lost.contains_key(version));
+        readable.or_else(|| self.of_digest(sought)).or(named).or_else(|| self.before(sought))
     }
 
     fn of_id_or_digest(&self, sought: &Sought) -> Option<Version> {
@@ -359,6 +423,33 @@ mod tests {
         let all = [(10_000, ""), (20_000, ""), (60_000, "")];
         assert_eq!(run(&all, "", None, true), Some(20_000));
         assert_eq!(run(&all, "", None, false), None);
+    }
+
+    #[test]
+    fn what_is_named_and_lost_is_chosen_unless_another_has_the_digest() {
+        let sought = |wanted: &str, time: Option<i64>, is_not_modified: bool| Sought {
+            named: None,
+            own: b"http://a/".to_vec(),
+            fetched_at_ms: 50_000,
+            digest: digest(wanted),
+            refers_to_ms: time,
+            refers_to_id: None,
+            is_not_modified,
+        };
+        let mut originals = Originals::default();
+        let version = |time_ms: i64| Version { time_ms, sequence: time_ms as u64 };
+        originals.push(version(10_000), digest("a"), None, false);
+        originals.push_lost(version(20_000), Error::Engine(filemap_core::Error::Closed));
+        for (wanted, time, is_not_modified, expected) in [
+            ("a", Some(20_000), false, Some(10_000)),
+            ("b", Some(20_000), false, Some(20_000)),
+            ("", Some(20_000), true, Some(20_000)),
+            ("", None, true, Some(20_000)),
+            ("b", Some(10_000), false, None),
+        ] {
+            let chosen = originals.choose(&sought(wanted, time, is_not_modified)).map(|version| version.time_ms);
+            assert_eq!(chosen, expected, "{wanted} {time:?}");
+        }
     }
 
     #[test]

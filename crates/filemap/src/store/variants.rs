@@ -81,7 +81,8 @@ impl PageStore {
         variant: impl Into<Option<&'v Variant>>,
     ) -> Result<Option<Page>> {
         let Some(key) = self.asked(url, variant)? else { return Ok(None) };
-        self.engine().get(&key)?.map(|value| self.resolved(&key, value)).transpose()
+        let value = self.telling(&key, self.engine().get(&key), |_| true)?;
+        value.map(|value| self.resolved(&key, value)).transpose()
     }
 
     /// The version of a page that was newest at `time_ms`.
@@ -105,7 +106,8 @@ impl PageStore {
         time_ms: i64,
     ) -> Result<Option<Page>> {
         let Some(key) = self.asked(url, variant)? else { return Ok(None) };
-        self.engine().get_at(&key, time_ms)?.map(|value| self.resolved(&key, value)).transpose()
+        let value = self.telling(&key, self.engine().get_at(&key, time_ms), |version| version.time_ms <= time_ms)?;
+        value.map(|value| self.resolved(&key, value)).transpose()
     }
 
     /// One version of a page, as [`PageStore::history`] lists them.
@@ -129,7 +131,8 @@ impl PageStore {
         version: Version,
     ) -> Result<Option<Page>> {
         let Some(key) = self.asked(url, variant)? else { return Ok(None) };
-        self.engine().get_version(&key, version)?.map(|value| self.resolved(&key, value)).transpose()
+        let value = self.telling(&key, self.engine().get_version(&key, version), |found| *found == version)?;
+        value.map(|value| self.resolved(&key, value)).transpose()
     }
 
     /// The newest version of a page, its body as a stream in bounded memory (but for a revisit, whose original is read
@@ -176,7 +179,8 @@ impl PageStore {
         variant: impl Into<Option<&'v Variant>>,
     ) -> Result<Option<PageHead>> {
         let Some(key) = self.asked(url, variant)? else { return Ok(None) };
-        self.engine().head(&key)?.map(|head| self.page_head(&key, head)).transpose()
+        let head = self.telling(&key, self.engine().head(&key), |_| true)?;
+        head.map(|head| self.page_head(&key, head)).transpose()
     }
 
     /// As [`PageStore::head`], of the version that was newest at `time_ms`.
@@ -200,28 +204,58 @@ impl PageStore {
         time_ms: i64,
     ) -> Result<Option<PageHead>> {
         let Some(key) = self.asked(url, variant)? else { return Ok(None) };
-        self.engine().head_at(&key, time_ms)?.map(|head| self.page_head(&key, head)).transpose()
+        let head = self.telling(&key, self.engine().head_at(&key, time_ms), |version| version.time_ms <= time_ms)?;
+        head.map(|head| self.page_head(&key, head)).transpose()
     }
 
-    /// All versions of a page, newest first.
+    /// All versions of a page, newest first: all or none. [`PageStore::history_iter`] gives the others when one cannot be read.
     ///
     /// # Errors
     ///
-    /// As [`PageStore::get`].
+    /// As [`PageStore::get`]; [`crate::Error::Unreadable`] for the first version that cannot be read.
     pub fn history(&self, url: impl AsRef<[u8]>) -> Result<Vec<PageHead>> {
         self.variant_history(url, None)
     }
 
     /// As [`PageStore::history`], one version after the other in bounded memory, however many there are. A damaged version comes
-    /// as an error, and the iteration goes on after it.
+    /// as [`crate::Error::Unreadable`], which names it, and the iteration goes on after it.
     ///
     /// # Errors
     ///
     /// As [`PageStore::get`].
     pub fn history_iter(&self, url: impl AsRef<[u8]>) -> Result<Box<dyn Iterator<Item = Result<PageHead>> + '_>> {
-        let key = self.key(url)?;
-        let heads = self.engine().history_iter(&key);
-        Ok(Box::new(heads.map(move |head| self.page_head(&key, head?))))
+        self.variant_history_iter(url, None)
+    }
+
+    /// As [`PageStore::history_iter`], of a variant.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::get`].
+    pub fn variant_history_iter<'v>(
+        &self,
+        url: impl AsRef<[u8]>,
+        variant: impl Into<Option<&'v Variant>>,
+    ) -> Result<Box<dyn Iterator<Item = Result<PageHead>> + '_>> {
+        Ok(match self.asked(url, variant)? {
+            Some(key) => Box::new(self.each_page_head(key)),
+            None => Box::new(std::iter::empty()),
+        })
+    }
+
+    /// Times and sequences of the versions of a variant, newest first; of none, the page. Reads one record of key.dat for each,
+    /// and no value: those whose values are lost are among them.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::get`].
+    pub fn variant_versions<'v>(
+        &self,
+        url: impl AsRef<[u8]>,
+        variant: impl Into<Option<&'v Variant>>,
+    ) -> Result<Vec<Version>> {
+        let Some(key) = self.asked(url, variant)? else { return Ok(Vec::new()) };
+        Ok(self.engine().versions_of(&key)?)
     }
 
     /// All versions of a variant, newest first; of none, of the page.
@@ -258,7 +292,7 @@ impl PageStore {
         kind: RecordKind,
     ) -> Result<Vec<PageHead>> {
         let key = self.key_of(url.as_ref(), kind, variant.into())?;
-        if key.len() > filemap_core::MAX_KEY_BYTES { Ok(Vec::new()) } else { self.history_of_key(&key) }
+        if key.len() > filemap_core::MAX_KEY_BYTES { Ok(Vec::new()) } else { self.each_page_head(key).collect() }
     }
 
     /// The newest record of this kind beside a page (its request, its metadata).
@@ -281,8 +315,7 @@ impl PageStore {
         url: impl AsRef<[u8]>,
         variant: impl Into<Option<&'v Variant>>,
     ) -> Result<u64> {
-        let Some(key) = self.asked(url, variant)? else { return Ok(0) };
-        Ok(self.engine().versions_of(&key)?.len() as u64)
+        Ok(self.variant_versions(url, variant)?.len() as u64)
     }
 
     /// Whether the store holds a page of this URL.

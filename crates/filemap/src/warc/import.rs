@@ -5,7 +5,8 @@
 //! interrupted import is resumed by running it again. Bodies equal to the newest version's are stored as references; of
 //! what an export of a store wrote, those that were references there.
 //!
-//! Invariants: memory is bounded by the batches under way (a few MiB each) and the spool's bound for one record; an
+//! Invariants: memory is bounded by the batches under way (a few MiB each), by what waits for its request (see `pair`), and by
+//! the spool's bound for one record; an
 //! error of the store stops both threads; what was imported before stays.
 
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ use super::capture::{Capture, Captured, Original, capture};
 use super::dates::Dates;
 use super::digest::digest_of;
 use super::options::ImportOptions;
-use super::pair::{Links, Pairing, Role};
+use super::pair::{Links, Pairing, Role, Size};
 use super::reader::{Item, Reader};
 use super::report::{ImportReport, Place, Problem, ProblemKind};
 use super::stored::Stored;
@@ -33,6 +34,8 @@ use crate::variant::Variant;
 /// A batch is handed over at this many records, or bytes.
 const BATCH_RECORDS: u64 = 256;
 const BATCH_BYTES: u64 = 2 << 20;
+/// What waits for its request is set aside on disk if it has at least this many bytes.
+const SET_ASIDE_BYTES: u64 = 64 << 10;
 /// Batches that may wait for the storing thread.
 const BATCHES_WAITING: usize = 2;
 
@@ -67,6 +70,7 @@ struct Batch {
     /// Bytes of the pages, headers as they lie in memory.
     page_bytes: u64,
     mended_dates: BTreeMap<DateRule, u64>,
+    without_request: u64,
 }
 
 /// Imports the WARC file `source`, plain, gzip or zstd by its content. `file` is its name in the report. `progress` is
@@ -129,12 +133,15 @@ fn produce<R: Read>(
                 go_on(&mut pairing, true, &mut batch);
                 batch.bytes_read = bytes_read;
                 batch.mended_dates = dates.mended;
+                batch.without_request = pairing.without_request();
                 let _ = batches.send(batch);
                 return end.map(|_| ());
             }
         };
         let taken = take(item, file, options, &mut dates, &mut pairing, &mut batch);
         go_on(&mut pairing, taken.is_err(), &mut batch);
+        batch.without_request = pairing.without_request();
+        let taken = taken.and_then(|()| pairing.relieve(|event| set_aside(event, options)));
         if taken.is_err() {
             let _ = batches.send(batch);
             return taken;
@@ -172,36 +179,66 @@ fn take(
     // What an export wrote, the store had: it is kept whatever its type, and says itself what it answers.
     let is_ours = Stored::of(&record.header).is_some();
     let keeps = |kind: RecordKind| options.keeps(kind) || is_ours;
-    let (links, place) = (Links::of(&record.header), record.place);
+    let (links, place) = (Links::of(&record.header, record.place), record.place);
     let kind = record.header.kind().filter(|&kind| keeps(kind) || kind == RecordKind::Request);
     if let Some(what) = dates.settle(&mut record, kind.is_some(), kind.is_some_and(keeps))? {
         let kind = ProblemKind::Warning;
         pairing.push_other(Event::Problem(Problem { file: file.to_owned(), place, kind, what }));
     }
     let Some(kind) = kind else {
-        pairing.push(Event::Ignored, Role::Other, links, 0);
+        pairing.push(Event::Ignored, Role::Other, links, Size::default());
         return Ok(());
     };
-    let (role, event, bytes) = match capture(record, kind, &options.body_rules())? {
+    let (role, event, size) = match capture(record, kind, &options.body_rules())? {
         Captured::Page(mut page) => {
             let role = if page.stored.is_some() { Role::Other } else { role(&mut page)? };
             let is_kept = keeps(kind) || matches!(role, Role::Request(Some(_)));
-            let bytes = page_bytes(&page);
-            if is_kept { (role, Event::Page(page, place), bytes) } else { (role, Event::Ignored, 0) }
+            let size = page_size(&page);
+            if is_kept { (role, Event::Page(page, place), size) } else { (role, Event::Ignored, Size::default()) }
         }
-        Captured::Unusable(_) if !keeps(kind) => (Role::Other, Event::Ignored, 0),
-        Captured::Unusable(why) => (Role::Other, unusable(file, place, why.to_owned()), 0),
+        Captured::Unusable(why) => (Role::Other, unusable(file, place, why.to_owned()), Size::default()),
     };
-    if !pairing.push(event, role, links, bytes) {
-        let what = "the answer to this request stands too far before it: it was taken in as that to a plain GET";
-        pairing.push_other(unusable(file, place, what.to_owned()));
+    let asked = match (&role, &event) {
+        (Role::Request(Some(_)), Event::Page(page, _)) => asked_for(&page.page),
+        _ => String::new(),
+    };
+    if let Some(answer) = pairing.push(event, role, links, size) {
+        let what = format!(
+            "{asked}: the request stands too far behind its answer at offset {}, which was taken in as the page of its URL",
+            answer.offset
+        );
+        pairing.push_other(Event::Problem(Problem {
+            file: file.to_owned(),
+            place,
+            kind: ProblemKind::Misplaced,
+            what,
+        }));
     }
     Ok(())
 }
 
-/// What a page takes in memory while it waits.
-fn page_bytes(capture: &Capture) -> u64 {
-    capture.body.len() + capture.page.headers.memory_bytes()
+/// Method and URL of a request, in words.
+fn asked_for(request: &Page) -> String {
+    format!("{} {}", request.method.as_deref().unwrap_or("?"), String::from_utf8_lossy(&request.url))
+}
+
+/// What a page takes while it waits.
+fn page_size(capture: &Capture) -> Size {
+    let (headers, body) = (capture.page.headers.memory_bytes(), capture.body.len());
+    match capture.body {
+        Payload::Memory(_) => Size { memory: headers + body, disk: 0 },
+        Payload::Disk { .. } => Size { memory: headers, disk: body },
+    }
+}
+
+/// Takes the body of a page to disk, where it waits for its request, unless it is small; what it takes then.
+fn set_aside(event: &mut Event, options: &ImportOptions) -> Result<Option<Size>> {
+    let Event::Page(page, _) = event else { return Ok(None) };
+    if !matches!(page.body, Payload::Memory(_)) || page.body.len() < SET_ASIDE_BYTES {
+        return Ok(None);
+    }
+    page.body.set_aside(&options.spool)?;
+    Ok(Some(page_size(page)))
 }
 
 /// What the record of a page is to others.
@@ -242,7 +279,8 @@ fn go_on(pairing: &mut Pairing<Event>, is_end: bool, batch: &mut Batch) {
         match held.what {
             Event::Ignored => batch.ignored += 1,
             Event::Page(mut page, place) => {
-                batch.page_bytes += page_bytes(&page);
+                let Size { memory, disk } = page_size(&page);
+                batch.page_bytes += memory + disk;
                 page.page.variant = page.page.variant.or(held.variant);
                 batch.events.push(Event::Page(page, place));
             }
@@ -276,6 +314,7 @@ fn consume(
         report.records += batch.records;
         report.ignored += batch.ignored;
         report.mended_dates = batch.mended_dates;
+        report.without_request = batch.without_request;
         for event in batch.events {
             report.stopped |= options.is_stopped();
             if report.stopped {
@@ -302,13 +341,15 @@ fn consume(
             bytes_read: report.bytes_read,
             records: report.records,
             pages: report.stored,
-            problems: report.damaged + report.unusable,
+            problems: report.damaged + report.unusable + report.misplaced,
         });
     }
     Ok(report)
 }
 
 fn put(store: &PageStore, known: &mut Known, mut page: Capture, report: &mut ImportReport) -> Result<()> {
+    // Where it had to wait, it did so on disk.
+    page.body.take_back()?;
     report.digests.add(page.digests);
     let (decoded, as_received) = (page.decoded, page.kept_as_received);
     let is_variant = page.page.variant.is_some() && page.page.kind.is_page();

@@ -2,28 +2,35 @@
 //!
 //! A request and its answer are two records. `WARC-Concurrent-To` of either names the other; where neither names any, two
 //! records that follow each other with the same URL and date belong together. Which of them comes first differs among
-//! writers, so that an answer is held back until its request was met, or [`HELD_RECORDS`] more records were, or what is held
-//! takes [`HELD_BYTES`]. A request that comes before its answer is remembered for longer. Records that an export wrote say
+//! writers, so that an answer is held back until its request was met, or [`HELD_RECORDS`] more records were. What is held and
+//! would take more than [`HELD_BYTES`] of memory is set aside on disk: a large answer waits as long as a small one, up to
+//! [`HELD_DISK_BYTES`]. A request that comes before its answer is remembered for longer. Records that an export wrote say
 //! themselves what they are.
 //!
-//! Invariants: records go on in the order in which they came; memory is bounded; a request that comes too late for an answer
-//! that it names is told.
+//! Invariants: records go on in the order in which they came; memory is bounded; an answer that names another record and goes on
+//! before its request was met is counted; a request that comes too late for its answer is told, with the place of that.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::header::RecordHeader;
+use super::report::Place;
+use crate::error::Result;
 use crate::variant::Variant;
 
 /// An answer waits for its request for this many records.
 const HELD_RECORDS: u64 = 64;
-/// Answers that wait take up to this many bytes, and one more.
+/// What is held takes up to this many bytes of memory, but for headers, and one record more.
 const HELD_BYTES: u64 = 8 << 20;
+/// With its headers, which stay in memory, it takes up to this many.
+const HELD_WITH_HEADERS: u64 = 2 * HELD_BYTES;
+/// On disk, what is held takes up to this many bytes, and one record more.
+const HELD_DISK_BYTES: u64 = 256 << 20;
 /// What is remembered of requests other than `GET` takes up to this many bytes.
 const REMEMBERED_BYTES: usize = 16 << 20;
-/// Answers that have gone on and whose ids are remembered.
-const PASSED_IDS: usize = 1 << 16;
+/// Ids of answers that have gone on, and of plain `GET`s, that are remembered.
+const LATEST_IDS: usize = 1 << 16;
 
 /// What a record says of itself and of others.
 #[derive(Clone, Debug, Default)]
@@ -32,10 +39,18 @@ pub(super) struct Links {
     names: Vec<Vec<u8>>,
     url: Vec<u8>,
     date: Vec<u8>,
+    place: Option<Place>,
+}
+
+/// What a record takes while it is held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Size {
+    pub(super) memory: u64,
+    pub(super) disk: u64,
 }
 
 impl Links {
-    pub(super) fn of(header: &RecordHeader) -> Links {
+    pub(super) fn of(header: &RecordHeader, place: Place) -> Links {
         let field = |name: &str| header.fields.get(name).map(<[u8]>::to_vec).unwrap_or_default();
         let named = header.fields.iter().filter(|field| field.is("WARC-Concurrent-To") && !field.value.is_empty());
         Links {
@@ -43,6 +58,7 @@ impl Links {
             names: named.map(|field| field.value.clone()).collect(),
             url: header.target_uri().map(<[u8]>::to_vec).unwrap_or_default(),
             date: field("WARC-Date"),
+            place: Some(place),
         }
     }
 
@@ -75,7 +91,7 @@ pub(super) struct Held<T> {
     pub(super) what: T,
     pub(super) variant: Option<Variant>,
     number: u64,
-    bytes: u64,
+    size: Size,
     links: Links,
     waits: bool,
 }
@@ -83,11 +99,13 @@ pub(super) struct Held<T> {
 /// The records that are held back, and what is known of those that are not.
 pub(super) struct Pairing<T> {
     held: VecDeque<Held<T>>,
-    held_bytes: u64,
+    held_size: Size,
     /// Of the next record.
     number: u64,
     requests: VecDeque<Asked>,
     variants: Remembered,
+    /// Plain `GET`s, and what they name.
+    plain: Latest<()>,
     passed: Passed,
 }
 
@@ -103,55 +121,79 @@ impl<T> Pairing<T> {
     pub(super) fn new() -> Pairing<T> {
         Pairing {
             held: VecDeque::new(),
-            held_bytes: 0,
+            held_size: Size::default(),
             number: 0,
             requests: VecDeque::new(),
             variants: Remembered::default(),
+            plain: Latest::default(),
             passed: Passed::default(),
         }
     }
 
-    /// Takes the next record, which holds so many bytes. `false` if it is a request whose answer has gone on as that of a
-    /// plain `GET`, and is none.
-    pub(super) fn push(&mut self, what: T, role: Role, links: Links, bytes: u64) -> bool {
+    /// Takes the next record. If it is a request other than a plain `GET`, and its answer has gone on as that of one: where that
+    /// stands.
+    pub(super) fn push(&mut self, what: T, role: Role, links: Links, size: Size) -> Option<Place> {
         self.number += 1;
-        let mut held = Held { what, variant: None, number: self.number, bytes, links, waits: role == Role::Answer };
-        let in_time = match role {
-            Role::Answer => {
-                self.find_request(&mut held);
-                true
-            }
-            Role::Request(variant) => self.take_request(&mut held, variant),
+        let mut held = Held { what, variant: None, number: self.number, size, links, waits: role == Role::Answer };
+        let mut misplaced = None;
+        match role {
+            Role::Answer => self.find_request(&mut held),
+            Role::Request(variant) => misplaced = self.take_request(&mut held, variant),
             Role::Beside => {
                 held.variant = held.links.names.iter().find_map(|id| self.variants.get(id)).cloned();
-                true
             }
-            Role::Other => true,
-        };
-        self.held_bytes += bytes;
+            Role::Other => {}
+        }
+        self.held_size.memory += size.memory;
+        self.held_size.disk += size.disk;
         self.held.push_back(held);
-        in_time
+        misplaced
     }
 
     /// Takes something that is no record.
     pub(super) fn push_other(&mut self, what: T) {
-        let (number, links) = (self.number, Links::default());
-        self.held.push_back(Held { what, variant: None, number, bytes: 0, links, waits: false });
+        let (number, links, size) = (self.number, Links::default(), Size::default());
+        self.held.push_back(Held { what, variant: None, number, size, links, waits: false });
     }
 
     /// The next record that waits for nothing any more; with `is_end`, none waits.
     pub(super) fn next(&mut self, is_end: bool) -> Option<Held<T>> {
         let front = self.held.front()?;
-        let is_old = front.number + HELD_RECORDS <= self.number || self.held_bytes > HELD_BYTES;
+        // One record waits for the next one at least, whatever it takes.
+        let is_full = front.number < self.number
+            && (self.held_size.memory > HELD_WITH_HEADERS || self.held_size.disk > HELD_DISK_BYTES);
+        let is_old = front.number + HELD_RECORDS <= self.number || is_full;
         if front.waits && !is_old && !is_end {
             return None;
         }
         let held = self.held.pop_front()?;
-        self.held_bytes -= held.bytes;
+        self.held_size.memory -= held.size.memory;
+        self.held_size.disk -= held.size.disk;
         if held.waits {
-            self.passed.insert(&held.links.id);
+            self.passed.insert(held.number, &held.links);
         }
         Some(held)
+    }
+
+    /// Lets `set_aside` take what is held from memory to disk, from the last record on, until it takes no more than it may;
+    /// it says what the record takes then.
+    pub(super) fn relieve(&mut self, mut set_aside: impl FnMut(&mut T) -> Result<Option<Size>>) -> Result<()> {
+        for held in self.held.iter_mut().rev() {
+            if self.held_size.memory <= HELD_BYTES {
+                break;
+            }
+            if let Some(size) = set_aside(&mut held.what)? {
+                self.held_size.memory = self.held_size.memory - held.size.memory + size.memory;
+                self.held_size.disk = self.held_size.disk - held.size.disk + size.disk;
+                held.size = size;
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers that have gone on as those to a plain `GET` although they name another record, and whose request was not met.
+    pub(super) fn without_request(&self) -> u64 {
+        self.passed.without_request
     }
 
     fn find_request(&mut self, answer: &mut Held<T>) {
@@ -171,13 +213,15 @@ impl<T> Pairing<T> {
         } else if let Some(variant) = links.names.iter().chain([&links.id]).find_map(|id| self.variants.get(id)) {
             answer.variant = Some(variant.clone());
             answer.waits = false;
+        } else if links.names.iter().chain([&links.id]).any(|id| self.plain.get(hash(id)).is_some()) {
+            answer.waits = false;
         }
         if let Some(variant) = &answer.variant {
             self.variants.insert(&answer.links.id, variant);
         }
     }
 
-    fn take_request(&mut self, request: &mut Held<T>, variant: Option<Variant>) -> bool {
+    fn take_request(&mut self, request: &mut Held<T>, variant: Option<Variant>) -> Option<Place> {
         let number = request.number;
         request.variant.clone_from(&variant);
         let links = &request.links;
@@ -189,19 +233,26 @@ impl<T> Pairing<T> {
             found => found,
         };
         let has_answer = found.is_some();
-        let is_late = !has_answer && variant.is_some() && links.names.iter().any(|id| self.passed.contains(id));
+        let passed = if has_answer { None } else { self.passed.take(links) };
         if let Some(answer) = found {
             answer.variant.clone_from(&variant);
             answer.waits = false;
         }
-        if let Some(variant) = &variant {
-            request.links.names.iter().chain([&request.links.id]).for_each(|id| self.variants.insert(id, variant));
+        let ids = || request.links.names.iter().chain([&request.links.id]);
+        match &variant {
+            Some(variant) => ids().for_each(|id| self.variants.insert(id, variant)),
+            None => {
+                for id in ids().filter(|id| !id.is_empty()) {
+                    self.plain.insert(hash(id), ());
+                }
+            }
         }
+        let misplaced = passed.filter(|_| variant.is_some());
         self.requests.push_back(Asked { number, links: request.links.clone(), variant, has_answer });
         if self.requests.len() as u64 > HELD_RECORDS {
             self.requests.pop_front();
         }
-        !is_late
+        misplaced
     }
 }
 
@@ -233,29 +284,70 @@ impl Remembered {
     }
 }
 
-/// Which answers have gone on without a request: the last ones, by the hashes of their ids.
-#[derive(Default)]
-struct Passed {
-    hashes: HashSet<u64>,
+fn hash(id: &[u8]) -> u64 {
+    xxh3_64(id)
+}
+
+/// What is known of ids, by their hashes: of the last ones.
+struct Latest<V> {
+    known: HashMap<u64, V>,
     order: VecDeque<u64>,
 }
 
-impl Passed {
-    fn contains(&self, id: &[u8]) -> bool {
-        self.hashes.contains(&xxh3_64(id))
+impl<V> Default for Latest<V> {
+    fn default() -> Latest<V> {
+        Latest { known: HashMap::new(), order: VecDeque::new() }
+    }
+}
+
+impl<V> Latest<V> {
+    fn get(&self, hash: u64) -> Option<&V> {
+        self.known.get(&hash)
     }
 
-    fn insert(&mut self, id: &[u8]) {
-        let hash = xxh3_64(id);
-        if id.is_empty() || !self.hashes.insert(hash) {
-            return;
+    /// Gives back what is forgotten for it.
+    fn insert(&mut self, hash: u64, value: V) -> Option<V> {
+        if self.known.insert(hash, value).is_some() {
+            return None;
         }
         self.order.push_back(hash);
-        if self.order.len() > PASSED_IDS
-            && let Some(hash) = self.order.pop_front()
-        {
-            self.hashes.remove(&hash);
+        let forgotten = if self.order.len() > LATEST_IDS { self.order.pop_front() } else { None };
+        forgotten.and_then(|hash| self.known.remove(&hash))
+    }
+}
+
+/// Which answers have gone on without a request: the last ones.
+#[derive(Default)]
+struct Passed {
+    /// Number and place of an answer, by its id's hash, and by the complements of the hashes of what it names.
+    answers: Latest<(u64, Place)>,
+    /// Those that name another record, by their numbers.
+    open: HashSet<u64>,
+    without_request: u64,
+}
+
+impl Passed {
+    fn insert(&mut self, number: u64, links: &Links) {
+        let Some(place) = links.place else { return };
+        if !links.names.is_empty() {
+            self.open.insert(number);
+            self.without_request += 1;
         }
+        let id = Some(hash(&links.id)).filter(|_| !links.id.is_empty());
+        for hash in id.into_iter().chain(links.names.iter().map(|id| !hash(id))) {
+            if let Some((forgotten, _)) = self.answers.insert(hash, (number, place)) {
+                self.open.remove(&forgotten);
+            }
+        }
+    }
+
+    /// Where the answer to a request stands, if it has gone on: its request has been met now.
+    fn take(&mut self, request: &Links) -> Option<Place> {
+        let named_by_it = Some(!hash(&request.id)).filter(|_| !request.id.is_empty());
+        let hashes = named_by_it.into_iter().chain(request.names.iter().map(|id| hash(id)));
+        let &(number, place) = hashes.filter_map(|hash| self.answers.get(hash)).next()?;
+        self.without_request -= u64::from(self.open.remove(&number));
+        Some(place)
     }
 }
 
@@ -279,7 +371,12 @@ mod tests {
             "+" => Role::Beside,
             _ => Role::Answer,
         };
-        (role, Links { id: id.as_bytes().to_vec(), names, url: Vec::new(), date: date.as_bytes().to_vec() })
+        let place = Some(Place { offset: 7, inner: None });
+        (role, Links { id: id.as_bytes().to_vec(), names, url: Vec::new(), date: date.as_bytes().to_vec(), place })
+    }
+
+    fn in_memory(memory: u64) -> Size {
+        Size { memory, disk: 0 }
     }
 
     /// The records as they go on, with their variants.
@@ -288,15 +385,17 @@ mod tests {
         let (mut out, mut late) = (Vec::new(), 0);
         for (at, text) in records.iter().enumerate() {
             let (role, links) = links(text);
-            late += u32::from(!pairing.push(text.to_string(), role, links, 1));
+            late += u32::from(pairing.push(text.to_string(), role, links, in_memory(1)).is_some());
             while let Some(held) = pairing.next(at + 1 == records.len()) {
                 let name = held.what.split(['<', ':']).next().unwrap_or_default().to_owned();
                 let variant = held.variant.map_or(String::new(), |variant| format!("={variant}"));
                 out.push(name + &variant);
             }
         }
-        assert!(pairing.held.is_empty() && pairing.held_bytes == 0);
+        assert!(pairing.held.is_empty() && pairing.held_size == Size::default());
         out.extend((late > 0).then(|| "late".to_owned()));
+        let alone = pairing.without_request();
+        out.extend((alone > 0).then(|| format!("{alone} alone")));
         out.join(" ")
     }
 
@@ -310,7 +409,8 @@ mod tests {
             (&["a", "b", "?q<a", "?r<b"], "a=q b=r ?q=q ?r=r"),
             (&["a", "b", ".g<b", "?q<a"], "a=q b .g ?q=q"),
             (&["?q", ".g", "b<g", "a<q"], "?q=q .g b a=q"),
-            (&["a<x", "?q<y"], "a ?q=q"),
+            (&["a<x", "?q<y"], "a ?q=q 1 alone"),
+            (&["a<x", "b", "c<y,z"], "a b c 2 alone"),
         ] {
             assert_eq!(run(records), expected, "{records:?}");
         }
@@ -352,19 +452,55 @@ mod tests {
         assert!(with("a", within, "?q<a").starts_with("a=q "));
         let late = with("a", within + 1, "?q<a");
         assert!(late.starts_with("a x0") && late.ends_with("?q=q late"), "{late}");
+        let late = with("a<q", within + 1, "?q");
+        assert!(late.starts_with("a x0") && late.ends_with("?q=q late"), "{late}");
+        assert!(with("a<q", within + 1, ".q").ends_with(" .q"), "a GET makes a page of it");
+        assert!(with("a<q", within + 1, "?r<s").ends_with(" ?r=r 1 alone"));
+        assert!(with(".q", 200, "a<q").ends_with(" a"));
         assert!(with("?q", 200, "a<q").ends_with(" a=q"));
         assert!(with("?q<a", 200, "a").ends_with(" a=q"));
     }
 
+    fn pushed(pairing: &mut Pairing<&'static str>, text: &'static str, size: Size) {
+        let (role, links) = links(text);
+        assert_eq!(pairing.push(text, role, links, size), None);
+    }
+
     #[test]
-    fn large_answers_do_not_wait_together() {
+    fn what_takes_too_much_memory_waits_on_disk() {
         let mut pairing = Pairing::new();
         for id in ["a", "b", "c"] {
-            let (role, links) = links(id);
-            pairing.push(id, role, links, HELD_BYTES / 2);
+            pushed(&mut pairing, id, in_memory(HELD_BYTES / 2));
         }
-        assert_eq!(pairing.next(false).map(|held| held.what), Some("a"));
+        let (mut moved, half) = (Vec::new(), HELD_BYTES / 2);
+        let mut relieve = |what: &mut &'static str| {
+            moved.push(*what);
+            Ok(Some(Size { memory: 1, disk: half - 1 }))
+        };
+        pairing.relieve(&mut relieve).expect("no error");
+        pairing.relieve(&mut relieve).expect("no error");
         assert_eq!(pairing.next(false).map(|held| held.what), None);
+        assert_eq!(moved, ["c", "b"]);
+        assert_eq!(pairing.held_size, Size { memory: half + 2, disk: HELD_BYTES - 2 });
+        pushed(&mut pairing, "?q<c", Size::default());
+        assert_eq!(pairing.held[2].variant, Variant::new("q").ok());
+    }
+
+    #[test]
+    fn the_disk_has_a_bound_too_and_one_answer_waits_whatever_it_takes() {
+        for size in [Size { memory: 0, disk: 1 << 40 }, in_memory(1 << 40)] {
+            let mut pairing = Pairing::new();
+            pushed(&mut pairing, "a", size);
+            assert!(pairing.next(false).is_none());
+            pushed(&mut pairing, "?q", Size::default());
+            assert_eq!(pairing.next(false).and_then(|held| held.variant), Variant::new("q").ok());
+            assert!(pairing.next(false).is_some() && pairing.held.is_empty());
+            pushed(&mut pairing, "b<x", size);
+            pushed(&mut pairing, "c", Size::default());
+            assert_eq!(pairing.next(false).map(|held| held.what), Some("b<x"));
+            assert!(pairing.next(false).is_none());
+            assert_eq!(pairing.without_request(), 1);
+        }
     }
 
     #[test]
@@ -372,14 +508,21 @@ mod tests {
         let (mut variants, mut passed) = (Remembered::default(), Passed::default());
         let variant = Variant::new(vec![0; Variant::MAX_BYTES]).expect("fits");
         for at in 0..200_000u32 {
-            let id = at.to_string().into_bytes();
-            passed.insert(&id);
+            let (_, links) = links(&format!("{at}<q{at}"));
+            passed.insert(u64::from(at), &links);
             if at < 2000 {
-                variants.insert(&id, &variant);
+                variants.insert(&links.id, &variant);
             }
         }
         assert!(variants.bytes <= REMEMBERED_BYTES && variants.order.len() == variants.variants.len());
         assert!(variants.get(&b"1999".to_vec()).is_some() && variants.get(&b"0".to_vec()).is_none());
-        assert!(passed.contains(b"199999") && !passed.contains(b"0") && passed.hashes.len() == PASSED_IDS);
+        assert!(passed.answers.known.len() == LATEST_IDS && passed.open.len() == LATEST_IDS / 2);
+        assert_eq!(passed.without_request, 200_000);
+        let mut met = |text: &str| passed.take(&links(text).1).map(|_| passed.without_request);
+        assert_eq!(
+            ["?q0", "?x<0", "?q199999", "?x<199999", "?x<199998"].map(&mut met)[2..],
+            [Some(199_999), Some(199_999), Some(199_998)]
+        );
+        assert_eq!(["?q0", "?x<0"].map(met), [None, None]);
     }
 }

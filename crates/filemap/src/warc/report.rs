@@ -30,6 +30,9 @@ pub enum ProblemKind {
     Damage,
     /// The record is whole, but cannot be kept: no URL, or beyond a limit.
     Unusable,
+    /// The answer to a request other than a plain `GET` is in the store as the page of its URL: the request came too late in
+    /// the file for it.
+    Misplaced,
     /// Nothing is lost, but something was taken otherwise than it stands there, such as a date by a rule.
     Warning,
 }
@@ -90,6 +93,11 @@ pub struct ImportReport {
     pub unusable: u64,
     /// Of these: records that a rule of an erasure refuses.
     pub refused: u64,
+    /// Number of problems that are answers to other requests than a plain `GET`, kept as pages: see [`ProblemKind::Misplaced`].
+    pub misplaced: u64,
+    /// Answers kept as pages that name another record as theirs, and whose request was not met in the file: whether that was
+    /// a plain `GET` is not known.
+    pub without_request: u64,
     /// Number of problems that are warnings: each is said once a file.
     pub warnings: u64,
     /// Records kept whose date was found by a rule, by that rule.
@@ -124,6 +132,8 @@ impl ImportReport {
         self.damaged += other.damaged;
         self.unusable += other.unusable;
         self.refused += other.refused;
+        self.misplaced += other.misplaced;
+        self.without_request += other.without_request;
         self.warnings += other.warnings;
         for (rule, number) in other.mended_dates {
             *self.mended_dates.entry(rule).or_default() += number;
@@ -139,6 +149,7 @@ impl ImportReport {
         match problem.kind {
             ProblemKind::Damage => self.damaged += 1,
             ProblemKind::Unusable => self.unusable += 1,
+            ProblemKind::Misplaced => self.misplaced += 1,
             ProblemKind::Warning => self.warnings += 1,
         }
         if self.problems.len() < MAX_LISTED_PROBLEMS {

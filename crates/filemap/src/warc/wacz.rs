@@ -83,7 +83,19 @@ pub fn import_wacz_into<R: Read + Seek + Send>(
         };
         let damage = Mutex::new(None);
         let entry = Entry { entry, watch: &watch, damage: &damage };
-        let mut report = import_into(stores, &name, entry, options, &mut |at| progress(&at.after(&total)))?;
+        let imported = import_into(stores, &name, entry, options, &mut |at| progress(&at.after(&total)));
+        let mut report = match imported {
+            // The others are none the worse for it.
+            Err(Error::Packed { form, .. }) => {
+                let what = format!(
+                    "it is compressed by {form}, which is not read: take it out, unpack it by `{}`, and import that",
+                    form.command()
+                );
+                total.problem(problem(&name, ProblemKind::Unusable, what));
+                continue;
+            }
+            imported => imported?,
+        };
         if let Some(what) = damage.into_inner().unwrap_or_else(PoisonError::into_inner) {
             report.problem(problem(&name, ProblemKind::Damage, what));
         }
@@ -206,7 +218,7 @@ impl ImportProgress {
             bytes_read: others.bytes_read + self.bytes_read,
             records: others.records + self.records,
             pages: others.stored + self.pages,
-            problems: others.damaged + others.unusable + self.problems,
+            problems: others.damaged + others.unusable + others.misplaced + self.problems,
         }
     }
 }

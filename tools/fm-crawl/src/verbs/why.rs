@@ -112,11 +112,12 @@ fn state(frontier: &Frontier, url: &str) -> Result<Value, Failure> {
 }
 
 fn stored(store: &PageStore, url: &str) -> Result<Value, Failure> {
-    let versions = store.history(url)?;
-    let Some(newest) = versions.first() else { return Ok(Value::Null) };
+    // One version that is lost does not hide the others.
+    let versions = store.variant_version_count(url, None)?;
+    let Some(newest) = store.head(url)? else { return Ok(Value::Null) };
     let refers_to = newest.page.revisit.as_ref().and_then(|revisit| revisit.refers_to_url.as_deref());
     Ok(json!({
-        "versions": versions.len(),
+        "versions": versions,
         "fetched": filemap::date::format(newest.page.fetched_at_ms),
         "status": newest.page.status,
         "body_bytes": newest.body_bytes,

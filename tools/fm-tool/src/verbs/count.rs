@@ -90,8 +90,8 @@ fn number(args: &Args, store: &PageStore, url: &[u8], variant: Option<&Variant>)
         None if args.versions => store.variant_version_count(url, variant),
         None => Ok(1),
         Some(since) if args.versions => {
-            let versions = store.variant_history(url, variant)?;
-            Ok(versions.iter().filter(|head| head.page.fetched_at_ms >= since).count() as u64)
+            let versions = store.variant_versions(url, variant)?;
+            Ok(versions.iter().filter(|version| version.time_ms >= since).count() as u64)
         }
         Some(since) => {
             let head = store.variant_head(url, variant)?;

@@ -141,7 +141,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             let words = || count(report.written, "version");
             bar.at(report.seen_bytes, total_bytes.max(report.seen_bytes), words);
         }
-        DumpEvent::Damage(error) => bar.aside(|| words::complain(error)),
+        DumpEvent::Damage(error) | DumpEvent::NoBody(error) => bar.aside(|| words::complain(error)),
         _ => {}
     });
     drop(bar);
@@ -154,7 +154,11 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         let number = count(report.inexact, "version");
         words::complain(format_args!("{number} with headers too large for WARC's: an import gives other ones"));
     }
-    let outcome = if report.damaged > 0 { Outcome::Damaged } else { Outcome::Done };
+    if report.bodiless > 0 {
+        let number = count(report.bodiless, "version");
+        words::complain(format_args!("{number} written without the body, for what it refers to cannot be read"));
+    }
+    let outcome = if report.damaged + report.bodiless > 0 { Outcome::Damaged } else { Outcome::Done };
     if report.stopped {
         let written = count(report.written, "version");
         let what = "what is not whole is called .open";
@@ -369,6 +373,7 @@ fn tell(report: &DumpReport, seconds: f64, shared: &Shared) -> Result<(), Failur
             "seen": report.seen,
             "written": report.written,
             "damaged": report.damaged,
+            "bodiless": report.bodiless,
             "inexact": report.inexact,
             "warc_bytes": report.warc_bytes,
             "files": report.files,

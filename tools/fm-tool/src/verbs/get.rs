@@ -132,9 +132,9 @@ fn find(args: &Args, shared: &Shared, asked: &Asked, url: &Address) -> Result<Op
         return Ok(store.get_variant_at(url, variant, at)?.map(|page| (page, None)));
     }
     if let Some(sequence) = args.version {
-        let versions = store.variant_history(url, variant)?;
-        let found = versions.into_iter().find(|head| head.version.sequence == sequence);
-        let page = found.map(|head| store.get_variant_version(url, variant, head.version)).transpose()?;
+        let versions = store.variant_versions(url, variant)?;
+        let found = versions.into_iter().find(|version| version.sequence == sequence);
+        let page = found.map(|version| store.get_variant_version(url, variant, version)).transpose()?;
         return Ok(page.flatten().map(|page| (page, None)));
     }
     if shared.json {

@@ -1,15 +1,16 @@
-//! `history`: the versions of a page, of a variant, or of all of a URL, a line each, the newest of each first.
+//! `history`: the versions of a page, of a variant, or of all of a URL, a line each, the newest of each first. One that cannot
+//! be read is said, and the others are listed all the same.
 
 use std::path::PathBuf;
 
-use filemap::{PageHead, Variant};
+use filemap::{PageHead, PageStore, Variant};
 
 use crate::address::Address;
 use crate::cli::Shared;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
 use crate::variant::{self, VariantArgs};
-use crate::{json, opening, time};
+use crate::{json, opening, time, words};
 
 /// List a page's versions, the newest first
 #[derive(clap::Args)]
@@ -34,34 +35,59 @@ pub struct Args {
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let variant = args.variant.read()?;
     let store = opening::to_read(&args.store, shared)?;
-    let mut versions = store.variant_history(&args.url, variant.as_ref())?;
+    let mut out = Output::stdout(shared.json);
+    let mut found = list(args, &store, variant.as_ref(), &mut out)?;
     if args.all_variants {
         let mut variants: Vec<Variant> =
             store.variants(&args.url)?.map(|found| Ok(found?.1)).collect::<Result<_, Failure>>()?;
         variants.sort_unstable();
         for variant in variants {
-            versions.extend(store.variant_history(&args.url, &variant)?);
-        }
-    }
-    if versions.is_empty() {
-        variant::complain(&store, &args.store, &args.url, variant.as_ref(), "");
-        return Ok(Outcome::NotFound);
-    }
-    let mut out = Output::stdout(shared.json);
-    for version in &versions {
-        if out.is_json() {
-            out.json(&json::head(version)?)?;
-        } else {
-            out.bytes(row(version).as_bytes())?;
-            if let Some(variant) = &version.page.variant {
-                out.bytes(if version.unchanged_since.is_some() { b"\t" } else { b"\t\t" })?;
-                out.shown(variant.as_bytes())?;
-            }
-            out.line("")?;
+            let of_variant = list(args, &store, Some(&variant), &mut out)?;
+            found = found.into_iter().chain(of_variant).reduce(Outcome::and);
         }
     }
     out.finish()?;
-    Ok(Outcome::Done)
+    Ok(found.unwrap_or_else(|| {
+        variant::complain(&store, &args.store, &args.url, variant.as_ref(), "");
+        Outcome::NotFound
+    }))
+}
+
+/// Lists the versions of the page or of a variant; `None` if there are none.
+fn list(
+    args: &Args,
+    store: &PageStore,
+    variant: Option<&Variant>,
+    out: &mut Output,
+) -> Result<Option<Outcome>, Failure> {
+    let mut outcome = None;
+    for version in store.variant_history_iter(&args.url, variant)? {
+        let told = match version {
+            Ok(version) => {
+                print(&version, out)?;
+                Outcome::Done
+            }
+            Err(error) if error.is_damage() => {
+                words::complain(error);
+                Outcome::Damaged
+            }
+            Err(error) => return Err(error.into()),
+        };
+        outcome = Some(outcome.map_or(told, |outcome: Outcome| outcome.and(told)));
+    }
+    Ok(outcome)
+}
+
+fn print(version: &PageHead, out: &mut Output) -> Result<(), Failure> {
+    if out.is_json() {
+        return out.json(&json::head(version)?);
+    }
+    out.bytes(row(version).as_bytes())?;
+    if let Some(variant) = &version.page.variant {
+        out.bytes(if version.unchanged_since.is_some() { b"\t" } else { b"\t\t" })?;
+        out.shown(variant.as_bytes())?;
+    }
+    out.line("")
 }
 
 fn row(version: &PageHead) -> String {

@@ -111,7 +111,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         };
         done_bytes += bytes;
         done_files += 1;
-        if brought.report.is_damaged() || brought.report.unusable > 0 {
+        if brought.report.is_damaged() || brought.report.unusable + brought.report.misplaced > 0 {
             outcome = Outcome::Damaged;
         }
         bar.aside(|| {
@@ -230,6 +230,7 @@ impl Brought {
                 let damage = problem.kind == ProblemKind::Damage;
                 let mut listed = self::problem(problem.place.offset, problem.place.inner, damage, &problem.what);
                 listed["warning"] = json!(problem.kind == ProblemKind::Warning);
+                listed["misplaced"] = json!(problem.kind == ProblemKind::Misplaced);
                 listed
             })
             .collect();
@@ -263,7 +264,8 @@ fn say_problems(name: &str, brought: &Brought) {
         let what = problem["what"].as_str().unwrap_or_default();
         words::complain(format_args!("{name}: offset {}{inner}: {what}", problem["offset"]));
     }
-    let all = brought.report.damaged + brought.report.unusable + brought.report.warnings;
+    let report = &brought.report;
+    let all = report.damaged + report.unusable + report.misplaced + report.warnings;
     if all > SAID_PROBLEMS as u64 {
         let more = all - SAID_PROBLEMS as u64;
         words::complain(format_args!("{name}: {} more; --json lists them", count(more, "problem")));
@@ -287,6 +289,8 @@ fn line(name: &str, brought: &Brought, revisits: Option<&RevisitCount>) -> Value
         "damaged": report.damaged,
         "unusable": report.unusable,
         "refused": report.refused,
+        "misplaced": report.misplaced,
+        "without_request": report.without_request,
         "mended_dates": report.mended_dates.iter().map(|(rule, number)| (rule.name(), number)).collect::<BTreeMap<_, _>>(),
         "payload_digests": {
             "absent": report.digests.absent,
@@ -317,6 +321,14 @@ fn summary(name: &str, report: &ImportReport, seconds: f64) -> String {
         (report.damaged, count(report.damaged, "damaged place")),
         (report.unusable, format!("{} that cannot be kept", count(report.unusable, "record"))),
         (report.refused, format!("{} of them refused by rules of erasures", report.refused)),
+        (
+            report.misplaced,
+            format!("{} to another request than a plain GET taken for a page", count(report.misplaced, "answer")),
+        ),
+        (
+            report.without_request,
+            format!("{} taken for a page although the request is not met", count(report.without_request, "answer")),
+        ),
         (mended, format!("{} found by a rule", count(mended, "date"))),
         (report.digests.wrong, format!("{} with a payload digest that is wrong", report.digests.wrong)),
         (report.digests.unreadable, format!("{} with a payload digest that is none", report.digests.unreadable)),
