@@ -21,6 +21,7 @@ const FLAGS_SHIFT: u32 = 56;
 const OUTPUT: u64 = 1;
 const LEAVING: u64 = 2;
 const LOST: u64 = 4;
+const UNSEEN: u64 = 8;
 const VALUES: u64 = 1;
 const KEYS: u64 = 2;
 
@@ -41,19 +42,22 @@ pub(crate) struct Account {
     pub(crate) is_leaving: bool,
     /// Whether it is gone, or cut short, and a caller has accepted that.
     pub(crate) is_lost: bool,
+    /// Whether nobody knows any more how long it was: it was lost before a checkpoint had seen all that was in it.
+    pub(crate) is_unseen: bool,
 }
 
 impl Account {
     fn encode(&self, family: u64) -> [u64; WORDS] {
         let flag = |is: bool, flag: u64| if is { flag } else { 0 };
         let flags = flag(self.is_output, OUTPUT) | flag(self.is_leaving, LEAVING) | flag(self.is_lost, LOST);
+        let flags = flags | flag(self.is_unseen, UNSEEN);
         let (live, removals) = (self.live_units, self.tombstone_units);
         [family << FAMILY_SHIFT | self.ordinal, live, removals, flags << FLAGS_SHIFT | self.end_units]
     }
 
     fn decode(words: &[u64]) -> Result<Account, Flaw> {
         let (flags, end_units) = (words[3] >> FLAGS_SHIFT, words[3] & ((1 << FLAGS_SHIFT) - 1));
-        if words[1].max(words[2]).max(end_units) > u64::from(u32::MAX) || flags > OUTPUT + LEAVING + LOST {
+        if words[1].max(words[2]).max(end_units) > u64::from(u32::MAX) || flags > OUTPUT + LEAVING + LOST + UNSEEN {
             return Err("segment table has an account that no segment can have");
         }
         Ok(Account {
@@ -64,6 +68,7 @@ impl Account {
             is_output: flags & OUTPUT != 0,
             is_leaving: flags & LEAVING != 0,
             is_lost: flags & LOST != 0,
+            is_unseen: flags & UNSEEN != 0,
         })
     }
 }
@@ -78,7 +83,7 @@ pub(crate) struct Accounts {
 impl Accounts {
     /// The account of a value segment. One that is not there has no ordinal: what the table says of it stays.
     fn values_of(&mut self, id: u16, ordinal: Option<u64>) -> &mut Account {
-        let lost = Account { ordinal: u64::from(id), is_lost: true, ..Account::default() };
+        let lost = Account { ordinal: u64::from(id), is_lost: true, is_unseen: true, ..Account::default() };
         let new = ordinal.map_or(lost, |ordinal| Account { ordinal, ..Account::default() });
         let account = self.values.entry(id).or_insert(new);
         account.ordinal = ordinal.unwrap_or(account.ordinal);
@@ -138,6 +143,11 @@ impl Accounts {
     /// Whether the length of the segment of a number is known.
     pub(crate) fn has_end(&self, id: u16) -> bool {
         self.values.get(&id).is_some_and(|a| a.end_units != 0)
+    }
+
+    /// Whether the loss of the segment of a number was accepted: what is left of it does not tell how long it was.
+    pub(crate) fn is_lost(&self, id: u16) -> bool {
+        self.values.get(&id).is_some_and(|a| a.is_lost)
     }
 
     /// Marks those of some segments in which nothing lives: their files may go once a superblock has the mark.
@@ -244,6 +254,6 @@ mod tests {
         assert!(Accounts::decode(&[words.clone(), words].concat()).is_err());
         assert!(Accounts::decode(&[9 << FAMILY_SHIFT, 0, 0, 0]).is_err());
         assert!(Accounts::decode(&[VALUES << FAMILY_SHIFT, 1 << 32, 0, 0]).is_err());
-        assert!(Accounts::decode(&[VALUES << FAMILY_SHIFT, 0, 0, 8 << FLAGS_SHIFT]).is_err());
+        assert!(Accounts::decode(&[VALUES << FAMILY_SHIFT, 0, 0, 16 << FLAGS_SHIFT]).is_err());
     }
 }

@@ -10,6 +10,7 @@ use crate::buggify::step;
 use crate::checkpoint::Task;
 use crate::error::{Error, Result};
 use crate::format::key::KeyRecord;
+use crate::format::superblock::Tail;
 use crate::keys::KeyFile;
 use crate::log::scan::Item;
 use crate::primitive::Ordering;
@@ -36,14 +37,12 @@ impl Shared {
         self.checkpoint()?;
         let mut hashes = Vec::new();
         // They stay readable when compaction of the key log removes them. What it writes anew was met before.
-        let (files, _) = self.key_files()?;
+        let (files, end) = self.key_files()?;
+        let mut gaps = self.missing_keys(&files, end);
         let total = self.keys.bytes().0;
         let (mut done, mut told) = (0, 0);
         for KeyFile { segment, file, end } in &files {
-            let Some(file) = file else {
-                dropped.hidden += 1;
-                continue;
-            };
+            let Some(file) = file else { continue };
             let mut scan = self.keys.scan(segment, &**file, FIRST_RECORD..*end)?;
             while let Some(item) = scan.next()? {
                 match item {
@@ -55,7 +54,10 @@ impl Shared {
                             hashes.extend(hash);
                         }
                     }
-                    Item::Gap { .. } => dropped.hidden += 1,
+                    Item::Gap { offset, bytes, .. } => {
+                        let at = |offset| Tail { ordinal: segment.ordinal, offset };
+                        gaps.push(at(offset)..at(offset + bytes));
+                    }
                     Item::Filler { .. } => {}
                 }
                 if hashes.len() >= HASHES_PER_OP * self.options.limits.compact_ops {
@@ -71,6 +73,7 @@ impl Shared {
             }
             done += scan.offset();
         }
+        dropped.hidden += self.slots_in(gaps)?.len() as u64;
         if !hashes.is_empty() {
             dropped.add(self.drop_from(hashes, rule)?);
         }

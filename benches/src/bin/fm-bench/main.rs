@@ -19,6 +19,7 @@ mod seen;
 mod sqlite;
 mod store;
 mod table;
+mod versions;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -61,6 +62,8 @@ enum Run {
     Overwrite(overwrite::OverwriteArgs),
     /// The model's tables for docs/SCALE.md
     Scale(scale::ScaleArgs),
+    /// One key with very many versions beside as many keys
+    Versions(versions::VersionsArgs),
     /// The URL-seen sets: rates, bytes and speed
     Seen(seen::SeenArgs),
 }
@@ -130,6 +133,7 @@ fn main() -> ExitCode {
         Run::Dictionaries(args) => dictionaries::run(args),
         Run::Gzip(args) => gzip::run(args),
         Run::Overwrite(args) => overwrite::run(args),
+        Run::Versions(args) => versions::run(args),
         Run::Seen(args) => seen::run(args),
         Run::Scale(args) => {
             print(&scale::run(args));

@@ -314,7 +314,8 @@ impl Shared {
             let is_sealed = segment.is_output || ordinal < c.current.tail.ordinal;
             // That of one which cannot be measured now is not known before the next checkpoint.
             let measure = || self.segments.sealed_bytes(segment).ok().map(|bytes| bytes / UNIT_BYTES);
-            let end_units = if is_sealed && !c.accounts.has_end(id) { measure() } else { None };
+            let is_open = is_sealed && !c.accounts.has_end(id) && !c.accounts.is_lost(id);
+            let end_units = if is_open { measure() } else { None };
             c.accounts.name(id, ordinal, segment.is_output, end_units);
         }
     }

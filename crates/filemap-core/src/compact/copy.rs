@@ -46,6 +46,8 @@ pub(super) struct Copier<'s> {
     pause: &'s dyn Fn(u64) -> Result<()>,
     /// What is being erased.
     pub(super) cleaning: Option<Arc<Cleaning>>,
+    /// Whether damage kept something from being copied.
+    pub(super) met_damage: bool,
 }
 
 impl<'s> Copier<'s> {
@@ -76,6 +78,7 @@ impl<'s> Copier<'s> {
             chunks: HashSet::new(),
             pause,
             cleaning: None,
+            met_damage: false,
         }
     }
 
@@ -86,9 +89,11 @@ impl<'s> Copier<'s> {
         let mut scan = self.shared.segments.scan(segment, &*file, FIRST_RECORD, u64::MAX)?.once();
         let (mut at, mut read) = (FIRST_RECORD, 0);
         while let Some(item) = scan.next()? {
-            // What is damaged stays behind: if the index leads there, the victim is not removed.
-            if let Item::Record { offset, bytes } = item {
-                self.record(segment, offset, bytes)?;
+            match item {
+                Item::Record { offset, bytes } => self.record(segment, offset, bytes)?,
+                // What is damaged stays behind: if the index leads there, the victim is not removed.
+                Item::Gap { .. } => self.met_damage = true,
+                Item::Filler { .. } => {}
             }
             if self.task.ops.len() + self.task.chains.len() >= self.most_ops {
                 return Ok(false);
@@ -138,7 +143,8 @@ impl<'s> Copier<'s> {
                         self.task.ops.push(Op { hash, sequence: header.sequence, from: at, to });
                     }
                     Verdict::Expired => self.expired(key),
-                    Verdict::Dead | Verdict::Unknown => {}
+                    Verdict::Dead => {}
+                    Verdict::Unknown => self.met_damage = true,
                 }
             }
         }
@@ -201,7 +207,10 @@ impl<'s> Copier<'s> {
     /// A chunk: if a version lists it, that moves.
     fn chunk(&mut self, key: &[u8], at: Location) -> Result<()> {
         let known = (&self.victims, &mut self.chains);
-        let Some(owners) = self.shared.owners(key, at, self.retention, known)? else { return Ok(()) };
+        let Some(owners) = self.shared.owners(key, at, self.retention, known)? else {
+            self.met_damage = true;
+            return Ok(());
+        };
         for owner in owners {
             if owner.is_kept {
                 let (header, bytes) = self.whole(key, &owner.spot)?;
@@ -233,7 +242,10 @@ impl<'s> Copier<'s> {
             if self.victims.contains(&entry.location.segment) {
                 let (chunk, bytes) = match self.read_chunk(key, &entry) {
                     // Without one of its chunks the version is damaged, and stays where it is.
-                    Err(e) if e.is_corrupt() => return Ok(()),
+                    Err(e) if e.is_corrupt() => {
+                        self.met_damage = true;
+                        return Ok(());
+                    }
                     read => read?,
                 };
                 let to = self.append(entry.location, &chunk, &bytes)?;

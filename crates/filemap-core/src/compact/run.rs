@@ -87,8 +87,11 @@ impl Shared {
         let writer = self.write_side()?;
         let turn = self.compacts_alone(writer)?;
         let mut compactor = turn.known();
+        let accounts = self.accounts.load_full();
+        let lives = |ordinal: u64| accounts.values.get(&(ordinal as u16)).is_some_and(|a| a.live_units > 0);
+        compactor.stuck.retain(|ordinal, _| lives(*ordinal));
         let done = self.compact_in_turn(writer, &mut compactor, (goal, last), watch);
-        let stuck_segments = compactor.stuck.len() as u64;
+        let stuck_segments = compactor.stuck.values().filter(|is_damaged| **is_damaged).count() as u64;
         turn.learn(compactor);
         done.map(|done| Compacted { stuck_segments, ..done })
     }
@@ -186,7 +189,7 @@ impl Shared {
                 tombstone_bytes: space.removal_bytes,
                 level: segment.level,
                 created_ms: segment.created_ms,
-                is_eligible: is_below && !compactor.stuck.contains(&segment.ordinal),
+                is_eligible: is_below && !compactor.stuck.contains_key(&segment.ordinal),
             });
         }
         Ok(view)
@@ -244,6 +247,7 @@ impl Shared {
         };
         // Ordinals of those that were not copied to their ends: the next run goes on.
         let mut cut = HashSet::new();
+        let mut damaged = HashSet::new();
         let full: Vec<&Arc<Segment>> = victims.iter().filter(|s| kept(s.id)).collect();
         if !full.is_empty() {
             // Before the first look: whatever was removed with a lower sequence is known to be dead.
@@ -252,8 +256,12 @@ impl Shared {
             let mut copier = Copier::new(self, &victims, floor, level, &pause);
             copier.cleaning.clone_from(&compactor.cleaning);
             for victim in full {
+                copier.met_damage = false;
                 if !copier.segment(victim)? {
                     cut.insert(victim.ordinal);
+                }
+                if copier.met_damage {
+                    damaged.insert(victim.ordinal);
                 }
                 step();
             }
@@ -281,7 +289,8 @@ impl Shared {
         }
         let is_empty = |s: &Segment, live_units: u64| live_units == 0 && !cut.contains(&s.ordinal);
         let left = self.remove(writer, compactor, &victims, &mut done, &is_empty)?;
-        compactor.stuck.extend(left.into_iter().filter(|ordinal| !cut.contains(ordinal)));
+        let stuck = left.into_iter().filter(|ordinal| !cut.contains(ordinal));
+        compactor.stuck.extend(stuck.map(|ordinal| (ordinal, damaged.contains(&ordinal))));
         done.elapsed = start.elapsed();
         Ok(done)
     }

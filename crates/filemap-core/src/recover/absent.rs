@@ -56,6 +56,9 @@ impl Absent {
     }
 }
 
+/// What is wrong with a segment that is there and of which nobody knows how long it was.
+const UNSEEN: &str = "it was lost, or cut short, before a checkpoint had seen all of it; a repair reads what is there";
+
 /// What is wrong with a superblock that is not the last one.
 const NOT_THE_LAST: &str = "it is older than other files of the store";
 
@@ -135,12 +138,10 @@ impl Witness<'_> {
             Ok(s) if s.is_output != account.is_output => "its header is that of another segment".to_owned(),
             Ok(s) => match segments.length(&s, end) {
                 Err(Error::Corrupt { what, .. }) if !account.is_leaving => what,
+                // A writer has just looked; to others what cannot be measured now is told when they read it.
+                Err(_) if segments.is_writable() && s.met_bytes < end => cut_short(s.met_bytes, end),
                 Ok(len) if len < end => cut_short(len, end),
-                // Longer, it is the whole file again.
-                Ok(len) if account.is_lost && len / UNIT_BYTES == end / UNIT_BYTES => {
-                    "the file was cut short".to_owned()
-                }
-                // What cannot be measured now is told to those who read it.
+                _ if account.is_unseen => UNSEEN.to_owned(),
                 _ => return None,
             },
             Err(_) if account.is_leaving => return None,
@@ -165,7 +166,7 @@ fn unnamed(segments: &Segments, tail: u64, rolls: &Rolls) -> Option<String> {
 }
 
 fn cut_short(len: u64, end: u64) -> String {
-    format!("the file ends at {len} and had {end} bytes at least")
+    format!("the file is cut short: it ends at {len}, and had {end} bytes at least")
 }
 
 /// Refuses a store of which something is absent that nobody has accepted. An older superblock cannot be accepted: the index that
@@ -181,8 +182,10 @@ pub(crate) fn refuse(absent: &[Absent], accepts_loss: bool) -> Result<()> {
     missed.next().map_or(Ok(()), |first| Err(first.refusal(missed.count())))
 }
 
-/// Notes in the segment table that a caller has accepted what is absent. What only nothing names is not noted.
-pub(crate) fn accept(absent: &[Absent], accounts: &mut Accounts, segments: &Segments) {
+/// Notes in the segment table that a caller has accepted what is absent. What only nothing names is not noted. Of a segment
+/// behind the tail of the last checkpoint nobody knows how long it was; the greatest of those ordinals.
+pub(crate) fn accept(absent: &[Absent], accounts: &mut Accounts, tail: u64) -> Option<u64> {
+    let mut unseen = None;
     for one in absent.iter().filter(|a| !a.is_accepted) {
         let Some(ordinal) = one.ordinal else { continue };
         let id = ordinal as u16;
@@ -190,25 +193,25 @@ pub(crate) fn accept(absent: &[Absent], accounts: &mut Accounts, segments: &Segm
         let family = if is_key { &mut accounts.keys } else { &mut accounts.values };
         let account = family.entry(id).or_default();
         (account.ordinal, account.is_lost) = (ordinal, true);
-        if !is_key {
-            let found = segments.get(id).ok().filter(|s| s.ordinal == ordinal);
-            account.end_units = found.map_or(0, |s| s.met_bytes / UNIT_BYTES);
+        account.is_unseen = !is_key && (ordinal >= tail || account.end_units == 0);
+        if account.is_unseen && ordinal >= tail {
+            unseen = unseen.max(Some(ordinal));
         }
     }
+    unseen
 }
 
-/// Notes that files are there again whose loss was accepted. Whether there are any.
+/// Notes that files are there again, as long as they were, whose loss was accepted. Whether there are any.
 pub(crate) fn welcome(absent: &[Absent], accounts: &mut Accounts, segments: &Segments) -> bool {
-    let mut has_any = false;
     let is_absent = |account: &Account| absent.iter().any(|a| a.is_value() && a.ordinal == Some(account.ordinal));
-    for (id, account) in accounts.values.iter_mut().filter(|(_, a)| a.is_lost && !is_absent(a)) {
-        if let Ok(found) = segments.get(*id)
-            && found.ordinal == account.ordinal
-        {
-            (account.is_lost, account.end_units) = (false, found.met_bytes / UNIT_BYTES);
-            has_any = true;
-        }
-    }
+    let is_there = |account: &Account| {
+        let found = segments.get(account.ordinal as u16).ok().filter(|s| s.ordinal == account.ordinal);
+        found.is_some_and(|s| s.met_bytes >= account.end_units * UNIT_BYTES)
+    };
+    let lost = accounts.values.values_mut().filter(|a| a.is_lost && !a.is_unseen);
+    let back: Vec<&mut Account> = lost.filter(|a| !is_absent(a) && is_there(a)).collect();
+    let has_any = !back.is_empty();
+    back.into_iter().for_each(|account| account.is_lost = false);
     has_any
 }
 

@@ -238,14 +238,27 @@ pub(crate) fn forget_removed(segments: &Segments, accounts: &mut Accounts) {
 /// Takes away what compaction has written and no superblock names: its run was cut short. It is removed if the store is
 /// intact. Where a file is absent the superblock may be an older one, and what it does not name the last place of pages: then it is
 /// only set aside.
-pub(crate) fn remove_orphans(segments: &Segments, accounts: &Accounts, is_intact: bool) -> Result<()> {
+/// Those, as files that are absent, so that somebody is told.
+pub(crate) fn remove_orphans(segments: &Segments, accounts: &Accounts, is_intact: bool) -> Result<Vec<Absent>> {
     let is_orphan = |s: &&Arc<Segment>| s.is_output && !accounts.names(s.id, s.ordinal);
     let orphans: Vec<Arc<Segment>> = segments.all().iter().filter(is_orphan).map(Arc::clone).collect();
-    match (orphans.is_empty(), is_intact) {
-        (true, _) => Ok(()),
-        (_, true) => segments.remove(&orphans),
-        (_, false) => segments.set_aside(&orphans),
+    if orphans.is_empty() {
+        return Ok(Vec::new());
     }
+    if is_intact {
+        return segments.remove(&orphans).map(|()| Vec::new());
+    }
+    segments.pass_over(orphans.iter().map(|s| s.ordinal + 1).max().unwrap_or(0));
+    segments.set_aside(&orphans)?;
+    let why = "the superblock does not name it, and may be an older one: the file was set aside";
+    let told = |s: &Arc<Segment>| Absent {
+        file: s.name(),
+        ordinal: None,
+        why: why.into(),
+        live_bytes: s.met_bytes,
+        is_accepted: true,
+    };
+    Ok(orphans.iter().map(told).collect())
 }
 
 /// Removes segments after the log's end that hold no record: they waited for a roll that never came.

@@ -35,8 +35,12 @@ pub(crate) struct Replay {
     pub(crate) report: RecoveryReport,
 }
 
+/// Sequences for each segment whose loss is accepted: it may have given out as many as it had room for records.
+const LOST_SEQUENCES: u64 = 1 << 24;
+
 /// Replays the log after `current`'s tail into `table`. `has_tail` says whether the segment is whole in which that lies: when
-/// it is lost, and that was accepted, the log goes on after it.
+/// it is lost, and that was accepted, the log goes on after it. So it does after the one of the ordinal `lost`, in a new segment and with
+/// sequences that those cannot have: should they come back, what was put since is newer.
 ///
 /// # Errors
 /// `Corrupt` when the segment of the tail is missing or shorter than the tail: what was synced is gone. `Io`.
@@ -46,7 +50,7 @@ pub(crate) fn replay(
     superblock: &SuperblockFile,
     current: &Superblock,
     table: &Recent,
-    has_tail: bool,
+    (has_tail, lost): (bool, Option<u64>),
 ) -> Result<Replay> {
     let start = Instant::now();
     let mut run = Run {
@@ -85,6 +89,13 @@ pub(crate) fn replay(
         if segment.ordinal == first || offset > FIRST_RECORD {
             end = Tail { ordinal: segment.ordinal, offset };
             last = Arc::clone(segment);
+        }
+    }
+    if let Some(lost) = lost {
+        run.next_sequence += (lost + 1 - tail.ordinal) * LOST_SEQUENCES;
+        if lost > end.ordinal {
+            last = segments.begin(run.next_sequence)?.0;
+            end = Tail { ordinal: last.ordinal, offset: FIRST_RECORD };
         }
     }
     // It goes on.

@@ -247,6 +247,11 @@ impl Segments {
         Ok(())
     }
 
+    /// Whether the handle writes.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.access == Access::Write
+    }
+
     /// Why the file under a number's name is no segment, and its length, if there is such a file.
     pub(crate) fn unusable(&self, id: u16) -> Option<(u64, String)> {
         lock(&self.unusable).get(&id).cloned()

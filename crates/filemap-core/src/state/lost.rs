@@ -1,5 +1,6 @@
 //! What of a store's files is absent, as a read-only handle sees it beside a writer that moves on.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,10 +8,12 @@ use filemap_io::Dir;
 
 use crate::accounts::Accounts;
 use crate::error::Result;
+use crate::format::key::segment_of;
+use crate::format::leaf::Slot;
 use crate::format::names;
 use crate::format::rolls::Rolls;
-use crate::format::superblock::Superblock;
-use crate::keys::KeyLog;
+use crate::format::superblock::{Superblock, Tail};
+use crate::keys::{KeyFile, KeyLog};
 use crate::primitive::sleep;
 use crate::recover::{Absent, Witness};
 use crate::segments::Segments;
@@ -41,25 +44,29 @@ pub(super) fn absent(
     there: (&Segments, &KeyLog),
 ) -> Result<Option<Vec<Absent>>> {
     let rolls = read_rolls(file, &current.store_id)?;
-    let absent = Witness { superblock: current, accounts, rolls: &rolls }.absent(there.0, there.1);
+    let look = || Witness { superblock: current, accounts, rolls: &rolls }.absent(there.0, there.1);
+    let mut absent = look();
+    if absent.iter().any(|a| !a.is_accepted) {
+        // The directory was looked at before the list was read: what was begun or cut in between is met now.
+        there.0.look_anew()?;
+        absent = look();
+    }
     let is_current = || -> Result<bool> {
         Ok(file.newest_whole(dir)?.epoch == current.epoch && read_rolls(file, &current.store_id)? == rolls)
     };
     Ok(if absent.is_empty() || is_current()? { Some(absent) } else { None })
 }
 
+/// All of a segment.
+fn whole(ordinal: u64) -> Range<Tail> {
+    Tail { ordinal, offset: 0 }..Tail { ordinal: ordinal + 1, offset: 0 }
+}
+
 impl Shared {
     /// Looks what is absent as of a superblock; what was known before stays where the writer has moved on meanwhile.
     pub(super) fn look_for_absent(&self, newest: &Superblock, accounts: &Accounts) -> Result<()> {
         let there = (&*self.segments, &*self.keys);
-        let look = || absent(&self.superblock, &*self.dir, newest, accounts, there);
-        let mut found = look()?;
-        if found.as_ref().is_none_or(|f| !f.is_empty()) {
-            // What compaction has written since is not known yet.
-            self.segments.rescan(|s| self.is_settled(s, self.latest.load().tail.ordinal))?;
-            found = look()?;
-        }
-        if let Some(found) = found {
+        if let Some(found) = absent(&self.superblock, &*self.dir, newest, accounts, there)? {
             self.absent.store(Arc::new(found));
         }
         Ok(())
@@ -76,6 +83,35 @@ impl Shared {
             all
         };
         Ok(found.map(values))
+    }
+
+    /// Segments of the key log that are not among those that were opened, though something in them lives.
+    pub(crate) fn missing_keys(&self, files: &[KeyFile], end: Tail) -> Vec<Range<Tail>> {
+        let accounts = self.accounts.load();
+        let live = accounts.keys.values().filter(|a| a.live_units > 0 && a.ordinal <= end.ordinal);
+        let is_missing = |ordinal: &u64| !files.iter().any(|f| f.segment.ordinal == *ordinal && f.file.is_some());
+        live.map(|a| a.ordinal).filter(is_missing).map(whole).collect()
+    }
+
+    /// The slots of the index that lead into stretches of the key log in which no whole record lies. A pass over the index, if there are
+    /// any stretches.
+    pub(crate) fn slots_in(&self, mut gaps: Vec<Range<Tail>>) -> Result<Vec<Slot>> {
+        gaps.sort_unstable_by_key(|g| g.start);
+        let mut lost: Vec<Slot> = Vec::new();
+        if gaps.is_empty() {
+            return Ok(lost);
+        }
+        let in_gap = |slot: &&Slot| match self.keys.position(slot.key) {
+            Some(place) => gaps.get(gaps.partition_point(|g| g.end <= place)).is_some_and(|g| g.start <= place),
+            None => gaps.iter().any(|g| *g == whole(g.start.ordinal) && g.start.ordinal as u16 == segment_of(slot.key)),
+        };
+        let mut slots = |slots: &[Slot]| {
+            lost.extend(slots.iter().filter(in_gap));
+            Ok(())
+        };
+        // Bad pages are told when their keys are met.
+        self.index.check(&mut || self.follow_writer(), &mut slots, &mut |_, _| {})?;
+        Ok(lost)
     }
 
     /// Whether a segment of the value log is known to be gone.

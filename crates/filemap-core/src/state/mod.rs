@@ -16,7 +16,7 @@ mod sample;
 mod space;
 mod training;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
@@ -127,8 +127,9 @@ impl Pins {
 /// What compactions know of segments. Only the one whose turn it is changes it.
 #[derive(Clone, Default)]
 pub(crate) struct Compactor {
-    /// Ordinals of segments that damage keeps from being emptied.
-    pub(crate) stuck: HashSet<u64>,
+    /// Ordinals of segments that were to be emptied and are not, and whether damage was met in them: else something was put
+    /// meanwhile that needs what they hold.
+    pub(crate) stuck: HashMap<u64, bool>,
     /// Emptied while a backup needed their files.
     pub(crate) emptied: Vec<Arc<Segment>>,
     /// While something is being erased, what no copy may take along.

@@ -48,8 +48,8 @@ impl Files {
         Ok(Files { segments, keys, loaded })
     }
 
-    /// The segment table, when all is there that it and the list of begun segments name, or what is not is accepted; and what
-    /// is not; and whether that is news, which a checkpoint must note. From here on the list is kept.
+    /// What there is, when that is all which the segment table and the list of begun segments name, or what is not is accepted. From
+    /// here on the list is kept.
     ///
     /// # Errors
     /// `Corrupt`; `Io`.
@@ -58,21 +58,33 @@ impl Files {
         superblock: &SuperblockFile,
         current: &Superblock,
         accepts_loss: bool,
-    ) -> Result<(Accounts, Vec<Absent>, bool)> {
+    ) -> Result<Roster> {
         let mut accounts = recover::accounts(&self.loaded, current.index)?;
         let rolls = superblock.rolls(&current.store_id)?;
         let witness = Witness { superblock: current, accounts: &accounts, rolls: &rolls };
-        let absent = witness.absent(&self.segments, &self.keys);
+        let mut absent = witness.absent(&self.segments, &self.keys);
         recover::refuse(&absent, accepts_loss)?;
-        recover::accept(&absent, &mut accounts, &self.segments);
+        let unseen = recover::accept(&absent, &mut accounts, current.tail.ordinal);
         let is_intact = absent.iter().all(|a| a.is_accepted);
         let is_news = recover::welcome(&absent, &mut accounts, &self.segments) || !is_intact;
         self.segments.keep_list(Begun::new(rolls, Arc::clone(superblock.file())));
         recover::forget_removed(&self.segments, &mut accounts);
-        recover::remove_orphans(&self.segments, &accounts, is_intact)?;
+        absent.extend(recover::remove_orphans(&self.segments, &accounts, is_intact)?);
         self.keys.learn(accounts.key_ends());
-        Ok((accounts, absent, is_news))
+        Ok(Roster { accounts, absent, is_news, unseen })
     }
+}
+
+/// Which segments a writer finds.
+pub(super) struct Roster {
+    /// The segment table.
+    pub(super) accounts: Accounts,
+    /// What is not there.
+    pub(super) absent: Vec<Absent>,
+    /// Whether that is news, which a checkpoint must note.
+    pub(super) is_news: bool,
+    /// The greatest ordinal of what is lost behind the tail of the last checkpoint, of which that is news.
+    pub(super) unseen: Option<u64>,
 }
 
 /// All that a handle which writes is made of.

@@ -6,8 +6,6 @@ use std::sync::Arc;
 use std::vec::IntoIter;
 
 use crate::error::{Error, Result};
-use crate::format::key::segment_of;
-use crate::format::leaf::Slot;
 use crate::format::superblock::Tail;
 use crate::keys::KeyFile;
 use crate::log::scan::Item;
@@ -100,10 +98,7 @@ impl Keys {
             Ok((files, end)) => (files, end, Vec::new()),
             Err(e) => (Vec::new(), Tail { ordinal: 0, offset: 0 }, vec![Err(e)]),
         };
-        let accounts = shared.accounts.load_full();
-        let live = accounts.keys.values().filter(|a| a.live_units > 0 && a.ordinal <= end.ordinal);
-        let is_missing = |ordinal: &u64| !files.iter().any(|f| f.segment.ordinal == *ordinal && f.file.is_some());
-        let gaps = live.map(|a| a.ordinal).filter(is_missing).map(whole).collect();
+        let gaps = shared.missing_keys(&files, end);
         Keys {
             shared,
             filter,
@@ -185,23 +180,8 @@ impl Keys {
     /// Keys whose record lies in a gap of the key log: their value records tell them. A gap to which no slot leads is what an
     /// interrupted checkpoint left.
     fn lost(&mut self) -> Result<Vec<Result<Vec<u8>>>> {
-        let mut gaps = std::mem::take(&mut self.gaps);
-        gaps.sort_unstable_by_key(|g| g.start);
-        let mut lost: Vec<Slot> = Vec::new();
-        if gaps.is_empty() {
-            return Ok(Vec::new());
-        }
         let shared = Arc::clone(&self.shared);
-        let in_gap = |slot: &&Slot| match shared.keys.position(slot.key) {
-            Some(place) => gaps.get(gaps.partition_point(|g| g.end <= place)).is_some_and(|g| g.start <= place),
-            None => gaps.iter().any(|g| *g == whole(g.start.ordinal) && g.start.ordinal as u16 == segment_of(slot.key)),
-        };
-        let mut slots = |slots: &[Slot]| {
-            lost.extend(slots.iter().filter(in_gap));
-            Ok(())
-        };
-        // Bad pages were told when their keys were met.
-        shared.index.check(&mut || shared.follow_writer(), &mut slots, &mut |_, _| {})?;
+        let lost = shared.slots_in(std::mem::take(&mut self.gaps))?;
         let mut keys = Vec::new();
         for slot in lost {
             match shared.segments.with_record(slot.location, slot.size, Want::Head, |raw| Ok(raw.key().to_vec())) {
@@ -242,11 +222,6 @@ impl Keys {
             None => Ok(false),
         }
     }
-}
-
-/// All of a segment.
-fn whole(ordinal: u64) -> Range<Tail> {
-    Tail { ordinal, offset: 0 }..Tail { ordinal: ordinal + 1, offset: 0 }
 }
 
 impl Iterator for Keys {

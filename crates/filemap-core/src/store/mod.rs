@@ -62,7 +62,7 @@ use crate::superblock::SuperblockFile;
 use crate::sync::lock;
 use crate::values::append::Appender;
 use crate::{gate, recover, worker};
-use assemble::{Files, Parts};
+use assemble::{Files, Parts, Roster};
 
 pub use backup::BackupOptions;
 pub use compact::{CompactionPlan, SegmentInfo};
@@ -238,13 +238,14 @@ impl Store {
         let rules = crate::rules::read(&*dir, &current.store_id, current.rules, Access::Write)?;
         let files = Files::open(&dir, &current, &options)?;
         let segments = &files.segments;
-        let (accounts, mut absent, is_news) = files.account(&superblock, &current, options.accept_loss)?;
+        let Roster { accounts, mut absent, is_news, unseen } =
+            files.account(&superblock, &current, options.accept_loss)?;
         absent.iter_mut().for_each(|a| a.is_accepted = true);
         // An entry takes less than its record did.
         let room = recover::bytes_after(segments, current.tail)?;
         let active = Arc::new(Recent::new(options.recent_bytes, room));
         let has_tail = !absent.iter().any(|a| a.ordinal == Some(current.tail.ordinal) && a.is_value());
-        let replay = recover::replay(&*dir, segments, &superblock, &current, &active, has_tail)?;
+        let replay = recover::replay(&*dir, segments, &superblock, &current, &active, (has_tail, unseen))?;
         // A superblock that failed to be synced may have had the next epoch, and readers may have seen it. By three, since one
         // that is two later is written over the newest copy.
         let mut next_epoch = current.epoch + 3;

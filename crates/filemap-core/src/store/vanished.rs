@@ -414,7 +414,8 @@ fn a_file_that_comes_back_after_its_loss_was_accepted_is_whole_again() {
     let store = create(&path);
     put(&store, 0..200, 0);
     store.close().unwrap();
-    let count = segments(&path).len();
+    // The last one is that of the checkpoint's tail.
+    let count = segments(&path).len() - 1;
     for (nth, way) in (0..count).flat_map(|nth| [(nth, 0), (nth, 1), (nth, 3)]) {
         let broken = temp.path().join("broken");
         let _ = fs::remove_dir_all(&broken);
@@ -426,6 +427,11 @@ fn a_file_that_comes_back_after_its_loss_was_accepted_is_whole_again() {
         put(&store, 200..210, 0);
         store.close().unwrap();
         assert_eq!(Store::open_read_only(&broken, options()).unwrap().absent().len(), 1);
+        // A part of it is not enough.
+        fs::write(&file, &whole[..whole.len() - 100]).unwrap();
+        for open in [Store::open_read_only, Store::open] {
+            assert_eq!(open(broken.as_path(), options()).unwrap().absent().len(), 1, "{nth} {way}");
+        }
         fs::write(&file, whole).unwrap();
         for open in [Store::open_read_only, Store::open] {
             let store = open(broken.as_path(), options()).unwrap();
@@ -437,6 +443,42 @@ fn a_file_that_comes_back_after_its_loss_was_accepted_is_whole_again() {
         fs::remove_file(&file).unwrap();
         assert!(Store::open(&broken, options()).is_err(), "{nth} {way}");
     }
+}
+
+#[test]
+fn a_segment_that_comes_back_and_that_no_checkpoint_had_seen_stays_named_and_undoes_nothing() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a");
+    let store = create(&path);
+    put(&store, 0..20, 0);
+    store.checkpoint().unwrap();
+    // Killed with its log in a later segment, in which a page is removed.
+    put(&store, 20..100, 0);
+    store.remove(&key(1)).unwrap();
+    store.sync().unwrap();
+    abandon(store);
+    let file = segments(&path).last().unwrap().clone();
+    let name = file.file_name().unwrap().to_string_lossy().into_owned();
+    let whole = fs::read(&file).unwrap();
+    fs::remove_file(&file).unwrap();
+    let store = Store::open(&path, options().accept_loss(true)).unwrap();
+    put(&store, 0..3, 7);
+    store.sync().unwrap();
+    abandon(store);
+    fs::write(&file, whole).unwrap();
+    for open in [Store::open_read_only, Store::open, Store::open_read_only] {
+        let store = open(path.as_path(), options()).unwrap();
+        let absent = store.absent();
+        assert_eq!(absent.iter().map(|a| a.file.as_str()).collect::<Vec<_>>(), [name.as_str()]);
+        (0..3).for_each(|i| assert_eq!(store.get(&key(i)).unwrap().unwrap().body, body(i, 7)));
+        store.close().unwrap();
+    }
+    // A repair reads it, and what was put since is newer.
+    let new = temp.path().join("new");
+    Store::repair(&path, RepairTo::New(&new), &options(), &mut |_| ControlFlow::Continue(())).unwrap();
+    let store = Store::open(&new, options()).unwrap();
+    assert_eq!(store.keys().count(), 100);
+    (0..3).for_each(|i| assert_eq!(store.get(&key(i)).unwrap().unwrap().body, body(i, 7)));
 }
 
 #[test]
