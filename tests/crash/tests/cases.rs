@@ -503,6 +503,28 @@ fn case_s_a_segment_that_is_gone_or_cut_short_is_named_and_its_loss_is_accepted_
     }
 }
 
+#[test]
+fn case_t_an_older_superblock_is_named_and_nobody_writes_after_it() {
+    let (disk, store) = fresh();
+    (0..16).for_each(|i| put(&store, &format!("merged{i}"), 450));
+    store.checkpoint().unwrap();
+    let older = disk.bytes("SUPERBLOCK").unwrap();
+    (0..32).for_each(|i| put(&store, &format!("young{i}"), 450));
+    sim::abandon(store);
+    let broken = disk.kill();
+    edit(&broken, "SUPERBLOCK", |bytes| bytes.clone_from(&older));
+    is_corrupt(&broken, "SUPERBLOCK");
+    let accepting = sim::open(broken.dir(), options().accept_loss(true));
+    assert!(matches!(accepting, Err(Error::Corrupt { file, .. }) if file == "SUPERBLOCK"));
+    let reader = sim::open_read_only(broken.dir(), options()).unwrap();
+    assert!(reader.absent().iter().any(|a| a.file == "SUPERBLOCK"));
+    (0..16).for_each(|i| has(&reader, &format!("merged{i}"), 450));
+    (0..32).for_each(|i| has(&reader, &format!("young{i}"), 450));
+    // With the last one it is whole.
+    let (store, _) = open(&disk.kill());
+    (0..32).for_each(|i| has(&store, &format!("young{i}"), 450));
+}
+
 /// The keys whose pages can be read.
 fn readable(store: &Store) -> Vec<String> {
     let keys = (0..16).flat_map(|i| [format!("merged{i}"), format!("young{i}")]).chain(["old".to_owned()]);
