@@ -242,19 +242,14 @@ impl Inode {
 
     /// Takes the sectors of a map that differ from the file's into it.
     fn take_stores(&mut self, map: &SimWords) {
-        for (number, words) in map.words.chunks(SECTOR_BYTES / 8).enumerate() {
+        // All of them before the first is taken: that shows its whole page to all maps again.
+        let mut bytes = Vec::with_capacity(map.words.len() * 8);
+        bytes.extend(map.words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()));
+        for (number, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {
             let start = map.offset + number * SECTOR_BYTES;
-            let end = (start + words.len() * 8).min(self.live.len());
-            if start >= end {
-                break;
-            }
-            let mut sector = [0; SECTOR_BYTES];
-            for (bytes, word) in sector.chunks_exact_mut(8).zip(words) {
-                bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
-            }
-            let sector = &sector[..end - start];
-            if self.live[start..end] != *sector {
-                self.live[start..end].copy_from_slice(sector);
+            let end = (start + sector.len()).min(self.live.len());
+            if start < end && self.live[start..end] != sector[..end - start] {
+                self.live[start..end].copy_from_slice(&sector[..end - start]);
                 self.dirtied(start..end);
             }
         }
