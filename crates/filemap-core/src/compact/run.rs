@@ -88,7 +88,9 @@ impl Shared {
         let turn = self.compacts_alone(writer)?;
         let mut compactor = turn.known();
         let accounts = self.accounts.load_full();
-        let lives = |ordinal: u64| accounts.values.get(&(ordinal as u16)).is_some_and(|a| a.live_units > 0);
+        let lives = |ordinal: u64| {
+            accounts.values.get(&(ordinal as u16)).is_some_and(|a| a.ordinal == ordinal && a.live_units > 0)
+        };
         compactor.stuck.retain(|ordinal, _| lives(*ordinal));
         let done = self.compact_in_turn(writer, &mut compactor, (goal, last), watch);
         let stuck_segments = compactor.stuck.values().filter(|is_damaged| **is_damaged).count() as u64;

@@ -59,9 +59,6 @@ impl Absent {
 /// What is wrong with a segment that is there and of which nobody knows how long it was.
 const UNSEEN: &str = "it was lost, or cut short, before a checkpoint had seen all of it; a repair reads what is there";
 
-/// What is wrong with a superblock that is not the last one.
-const NOT_THE_LAST: &str = "it is older than other files of the store";
-
 /// The files of a store, as a superblock and what it leads to tell of them.
 pub(crate) struct Witness<'a> {
     pub(crate) superblock: &'a Superblock,
@@ -125,7 +122,7 @@ impl Witness<'_> {
     /// SUPERBLOCK itself, when it is older than a segment: what an older one does not tell of is missed by nobody.
     fn outdated(&self, segments: &Segments) -> Option<Absent> {
         let newer = unnamed(segments, self.superblock.tail.ordinal, self.rolls)?;
-        let why = format!("{NOT_THE_LAST}: it does not name {newer}, in which something was put");
+        let why = format!("it is an older one: it does not name {newer}, in which something was put");
         Some(Absent { file: names::SUPERBLOCK.into(), ordinal: None, why, live_bytes: 0, is_accepted: false })
     }
 

@@ -389,7 +389,11 @@ mod tests {
         for &(time_ms, text) in candidates {
             originals.push(Version { time_ms, sequence: time_ms as u64 }, digest(text), None, false);
         }
-        let sought = Sought {
+        originals.choose(&sought(wanted, time, is_not_modified)).map(|version| version.time_ms)
+    }
+
+    fn sought(wanted: &str, time: Option<i64>, is_not_modified: bool) -> Sought {
+        Sought {
             named: None,
             own: b"http://a/".to_vec(),
             fetched_at_ms: 50_000,
@@ -397,8 +401,7 @@ mod tests {
             refers_to_ms: time,
             refers_to_id: None,
             is_not_modified,
-        };
-        originals.choose(&sought).map(|version| version.time_ms)
+        }
     }
 
     #[test]
@@ -427,15 +430,6 @@ mod tests {
 
     #[test]
     fn what_is_named_and_lost_is_chosen_unless_another_has_the_digest() {
-        let sought = |wanted: &str, time: Option<i64>, is_not_modified: bool| Sought {
-            named: None,
-            own: b"http://a/".to_vec(),
-            fetched_at_ms: 50_000,
-            digest: digest(wanted),
-            refers_to_ms: time,
-            refers_to_id: None,
-            is_not_modified,
-        };
         let mut originals = Originals::default();
         let version = |time_ms: i64| Version { time_ms, sequence: time_ms as u64 };
         originals.push(version(10_000), digest("a"), None, false);
