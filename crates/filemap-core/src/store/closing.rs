@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::checkpoint::Task;
 use crate::format::dictionary::Making;
+use crate::primitive::Mutex;
 use crate::sync::lock;
 use crate::{BackupOptions, Error, Event, Options, PruneRule, Record, Result, Store};
 
