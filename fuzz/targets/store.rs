@@ -134,7 +134,7 @@ impl Damage {
             6 => {
                 self.image.0.remove(name);
                 self.cost.opening = true;
-                return left;
+                0..len
             }
             _ => {
                 let extreme = EXTREMES[count % EXTREMES.len()].to_le_bytes();

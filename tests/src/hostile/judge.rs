@@ -290,7 +290,7 @@ fn is_history(heads: &[Head], kept: &[Kept]) -> bool {
 
 fn is_file(name: &str) -> bool {
     let is_segment = name.starts_with("value") || name.starts_with("key");
-    matches!(name, "SUPERBLOCK" | "address.idx") || (is_segment && name.ends_with(".dat"))
+    matches!(name, "SUPERBLOCK" | "RULES" | "address.idx") || (is_segment && name.ends_with(".dat"))
 }
 
 /// Whether an error tells damage and its place, as it must.
