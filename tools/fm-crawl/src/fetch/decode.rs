@@ -3,6 +3,9 @@
 //! Each piece is expanded as it arrives, into a body that never grows beyond its limit: what a few bytes may expand to is
 //! decided by us, not by who sent them. The decoders write into [`Bounded`], which stops them.
 //!
+//! Deflate and brotli cannot be told by their first bytes, so that a text may pass for one of them and end after a byte. What came
+//! is kept beside until the end: a coding that ends before the body does is none, and the body stays as it came.
+//!
 //! Invariant: a body never has more bytes than its limit, and never over [`RATIO_FROM_BYTES`] more than `ratio` times
 //! what came.
 
@@ -81,6 +84,8 @@ pub struct Decoded {
     pub body: Vec<u8>,
     /// Whether a coding was undone.
     pub was_coded: bool,
+    /// Whether a coding was announced that ended before the body did, so that the body is there as it came.
+    pub overran: bool,
     /// Why it is not all of it.
     pub stop: Option<Stop>,
 }
@@ -91,6 +96,9 @@ pub struct Decoder {
     /// The first bytes, until there are enough to tell whether the coding is what it is said to be.
     held: Vec<u8>,
     coding: Option<Coding>,
+    /// The body as it came, where the coding may turn out to be none.
+    received: Option<Bounded>,
+    overran: bool,
     max_bytes: u64,
     ratio: u32,
 }
@@ -105,7 +113,7 @@ impl Decoder {
             b"zstd" => "zstd",
             _ => "",
         };
-        Decoder { name, held: Vec::new(), coding: None, max_bytes, ratio }
+        Decoder { name, held: Vec::new(), coding: None, received: None, overran: false, max_bytes, ratio }
     }
 
     /// Takes a piece. `false`: no more is wanted.
@@ -122,9 +130,10 @@ impl Decoder {
         self.write(piece)
     }
 
-    /// Bytes that are there already.
+    /// Bytes that are there already, those that are kept as they came among them.
     pub fn len(&self) -> usize {
-        self.coding.as_ref().map_or(self.held.len(), |coding| coding.sink().bytes.len())
+        let received = self.received.as_ref().map_or(0, |received| received.bytes.len());
+        received + self.coding.as_ref().map_or(self.held.len(), |coding| coding.sink().bytes.len())
     }
 
     /// Chooses the decoder by what is announced and what has come: servers announce codings of bodies that have none.
@@ -147,17 +156,30 @@ impl Decoder {
             }
             _ => Coding::Identity(sink(None)),
         });
+        let is_guessed = matches!(self.coding, Some(Coding::Zlib(_) | Coding::Deflate(_) | Coding::Brotli(_)));
+        self.received = is_guessed.then(|| sink(None));
     }
 
     fn write(&mut self, piece: &[u8]) -> bool {
         let Some(coding) = &mut self.coding else { return true };
+        // What is too long to be kept as it came may still be a coded body that is not.
+        let is_kept = self.received.as_mut().is_none_or(|received| received.write_all(piece).is_ok());
+        if self.overran {
+            return is_kept;
+        }
         if let Some((coded, _)) = &mut coding.sink_mut().ratio {
             *coded += piece.len() as u64;
         }
         let written = coding.writer().write_all(piece);
         let sink = coding.sink_mut();
-        // A decoder that takes no more has come to its end: what follows is ignored, as browsers do.
-        if written.is_err_and(|error| error.kind() != io::ErrorKind::WriteZero) && sink.stop.is_none() {
+        if let Err(error) = written
+            && sink.stop.is_none()
+        {
+            // A decoder that takes no more has come to its end.
+            self.overran = error.kind() == io::ErrorKind::WriteZero;
+            if self.overran {
+                return is_kept;
+            }
             sink.stop = Some(Stop::Damaged);
         }
         sink.stop.is_none()
@@ -170,13 +192,19 @@ impl Decoder {
             self.begin(&held);
             self.write(&held);
         }
-        let Some(mut coding) = self.coding else { return Decoded { body: Vec::new(), was_coded: false, stop: None } };
+        let overran = self.overran;
+        if let Some(received) = self.received.filter(|_| overran) {
+            return Decoded { body: received.bytes, was_coded: false, overran, stop: received.stop };
+        }
+        let Some(mut coding) = self.coding else {
+            return Decoded { body: Vec::new(), was_coded: false, overran, stop: None };
+        };
         let was_coded = !matches!(coding, Coding::Identity(_));
         let stopped = coding.sink().stop;
         let ended = if stopped.is_none() && is_whole { coding.end() } else { true };
         let sink = coding.sink_mut();
         let stop = sink.stop.or((!ended).then_some(Stop::Damaged));
-        Decoded { body: std::mem::take(&mut sink.bytes), was_coded, stop }
+        Decoded { body: std::mem::take(&mut sink.bytes), was_coded, overran, stop }
     }
 }
 
@@ -253,6 +281,12 @@ mod tests {
         out.finish().unwrap()
     }
 
+    /// A deflate stream without zlib's head and checksum.
+    fn raw_deflate(bytes: &[u8]) -> Vec<u8> {
+        let coded = zlib(bytes);
+        coded[2..coded.len() - 4].to_vec()
+    }
+
     fn run(coding: &str, pieces: &[&[u8]], max_bytes: u64) -> Decoded {
         let mut decoder = Decoder::new(coding.as_bytes(), max_bytes, 100);
         let whole = pieces.iter().all(|piece| decoder.push(piece));
@@ -262,7 +296,7 @@ mod tests {
     #[test]
     fn every_coding_is_undone_however_it_is_cut_into_pieces() {
         let zstd = zstd::encode_all(TEXT, 3).unwrap();
-        let raw = zlib(TEXT)[2..].to_vec();
+        let raw = raw_deflate(TEXT);
         let cases: [(&str, &[u8]); 6] = [
             ("gzip", &gzip(TEXT)),
             ("X-GZIP", &gzip(TEXT)),
@@ -286,9 +320,33 @@ mod tests {
     fn a_body_that_is_not_what_is_announced_is_kept_as_it_came() {
         for coding in ["gzip", "deflate", "br", "zstd", "compress", "gzip, br"] {
             let decoded = run(coding, &[TEXT], 1 << 20);
-            assert_eq!(decoded, Decoded { body: TEXT.to_vec(), was_coded: false, stop: None }, "{coding}");
+            assert_eq!(
+                decoded,
+                Decoded { body: TEXT.to_vec(), was_coded: false, overran: false, stop: None },
+                "{coding}"
+            );
         }
         assert_eq!(run("gzip", &[b"x"], 10).body, b"x");
+    }
+
+    #[test]
+    fn a_body_that_goes_on_behind_the_end_of_its_coding_is_kept_as_it_came() {
+        // A brotli stream of nothing is one byte, which a text may begin with.
+        let cases: [(&str, Vec<u8>); 4] = [
+            ("br", [b"\x06", TEXT].concat()),
+            ("br", [BROTLI, b"and more"].concat()),
+            ("deflate", [&zlib(TEXT)[..], b"and more"].concat()),
+            ("deflate", [&raw_deflate(TEXT)[..], b"and more"].concat()),
+        ];
+        for (coding, sent) in cases {
+            for cut in 0..=sent.len() {
+                let decoded = run(coding, &[&sent[..cut], &sent[cut..]], 1 << 20);
+                assert_eq!((&decoded.body, decoded.stop), (&sent, None), "{coding} cut at {cut}");
+                assert!(decoded.overran && !decoded.was_coded);
+            }
+        }
+        let long = run("br", &[b"\x06abc", b"def", b"ghi"], 5);
+        assert_eq!((long.body.as_slice(), long.stop), (&b"\x06abcd"[..], Some(Stop::Full)));
     }
 
     #[test]
