@@ -124,9 +124,28 @@ fn warc_files_in_the_archive_are_taken_in_stored_and_deflated_and_nothing_else_i
             ("datapackage.json", b"{}"),
         ];
         let (to, report) = imported(&zip_of(&files, method));
-        assert_eq!((report.stored, report.damaged, report.unusable), (2, 0, 0), "{:?}", report.problems);
+        assert_eq!((report.stored, report.damaged, report.unusable), (2, 0, 1), "{:?}", report.problems);
+        assert_eq!(report.problems[0].file, "x.wacz: elsewhere/c.warc");
         assert_eq!(to.store.get("http://example.com/b").expect("readable").expect("stored").body, b"text of b");
     }
+}
+
+#[test]
+fn archives_under_odd_names_are_taken_in_and_those_in_other_folders_are_named() {
+    let (a, b, c, d) = (page("a", "a"), page("b", "b"), page("c", "c"), page("d", "d"));
+    let files: [(&str, &[u8]); 5] = [
+        ("./archive/a.warc", &a),
+        ("archive\\b.warc", &b),
+        ("Archive/c.WARC.gz", &c),
+        ("coll/archive/d.warc", &d),
+        ("pages/pages.jsonl", b"{}"),
+    ];
+    let (to, report) = imported(&zip_of(&files, CompressionMethod::Stored));
+    let is_there = |url: &str| to.store.contains(url).expect("readable");
+    assert!(is_there("http://example.com/a") && is_there("http://example.com/b"));
+    assert_eq!((report.stored, report.damaged, report.unusable), (2, 0, 2), "{:?}", report.problems);
+    let told: Vec<_> = report.problems.iter().map(|problem| problem.file.as_str()).collect();
+    assert_eq!(told, ["x.wacz: Archive/c.WARC.gz", "x.wacz: coll/archive/d.warc"]);
 }
 
 #[test]
@@ -184,8 +203,8 @@ fn imported_into_nothing(file: &[u8]) -> ImportReport {
 #[test]
 fn a_zip_file_that_is_no_wacz_or_means_harm_is_a_problem() {
     let (_, report) = imported(&zip_of(&[("a.warc", &page("a", "a"))], CompressionMethod::Stored));
-    assert_eq!((report.stored, report.unusable), (0, 1));
-    assert!(report.problems[0].what.contains("no WACZ"), "{:?}", report.problems);
+    assert_eq!((report.stored, report.unusable), (0, 2));
+    assert!(report.problems[1].what.contains("no WACZ"), "{:?}", report.problems);
 
     // Two entries over the same bytes.
     let two =

@@ -1,7 +1,8 @@
 //! Imports a WACZ file (Web Archive Collection Zipped 1.1.1): a zip file with WARC files in its folder `archive/`.
 //!
 //! The index and the list of pages beside them say nothing that the WARC files do not: they are not read. An entry is read
-//! as it lies, stored or deflated, and its WARC file as any other; problems name both files.
+//! as it lies, stored or deflated, and its WARC file as any other; problems name both files. A WARC file elsewhere in the zip file is a
+//! problem with its name: it is not read, but never passed over in silence.
 //!
 //! Invariants: memory is bounded by the list of entries, whose bytes are bounded, and by that of an import; no byte of
 //! the file belongs to two entries. A zip file that is damaged is a problem of the report, never an error.
@@ -20,6 +21,9 @@ use crate::store::PageStore;
 
 /// The folder of the WARC files.
 const ARCHIVE: &str = "archive/";
+/// Ends of the names of WARC and ARC files, and of packed ones.
+const FORMS: [&str; 2] = [".warc", ".arc"];
+const PACKINGS: [&str; 4] = [".gz", ".zst", ".xz", ".bz2"];
 /// Bytes that may be read to know the entries: 180,000 at most, which take 70 MiB of memory.
 const MAX_LIST_BYTES: u64 = 8 << 20;
 
@@ -69,10 +73,22 @@ pub fn import_wacz_into<R: Read + Seek + Send>(
     watch.left.store(u64::MAX, Ordering::Relaxed);
     let mut found = false;
     for at in 0..zip.len() {
-        let name = zip.name_for_index(at).and_then(std::result::Result::ok).map(std::borrow::Cow::into_owned);
-        let Some(name) = name.filter(|name| name.starts_with(ARCHIVE) && !name.ends_with('/')) else { continue };
-        found = true;
+        let Some(Ok(name)) = zip.name_for_index(at).map(|name| name.map(std::borrow::Cow::into_owned)) else {
+            let what = format!("the name of entry {at} of the zip file cannot be read: the entry is left out");
+            total.problem(problem(file, ProblemKind::Unusable, what));
+            continue;
+        };
+        let place = place_of(&name);
         let name = format!("{file}: {name}");
+        match place {
+            EntryPlace::Archive => found = true,
+            EntryPlace::Elsewhere => {
+                let what = "a WARC file outside the folder archive/ is not read: take it out, and import that";
+                total.problem(problem(&name, ProblemKind::Unusable, what.to_owned()));
+                continue;
+            }
+            EntryPlace::Beside => continue,
+        }
         let entry = match zip.by_index(at) {
             Ok(entry) => entry,
             Err(error) => {
@@ -109,6 +125,35 @@ pub fn import_wacz_into<R: Read + Seek + Send>(
         total.problem(problem(file, ProblemKind::Unusable, what.to_owned()));
     }
     Ok(total)
+}
+
+/// Where an entry stands, by its name.
+#[derive(Debug, PartialEq, Eq)]
+enum EntryPlace {
+    /// A file in the folder of the WARC files.
+    Archive,
+    /// A WARC or ARC file in another folder.
+    Elsewhere,
+    /// A folder, or a file of another kind.
+    Beside,
+}
+
+/// Some writers begin names with `./`, or part them by backslashes.
+fn place_of(name: &str) -> EntryPlace {
+    let name = name.replace('\\', "/");
+    let mut path = name.as_str();
+    while let Some(rest) = path.strip_prefix("./") {
+        path = rest;
+    }
+    if path.ends_with('/') {
+        return EntryPlace::Beside;
+    }
+    if path.starts_with(ARCHIVE) {
+        return EntryPlace::Archive;
+    }
+    let lower = path.to_ascii_lowercase();
+    let unpacked = PACKINGS.iter().find_map(|packing| lower.strip_suffix(packing)).unwrap_or(&lower);
+    if FORMS.iter().any(|form| unpacked.ends_with(form)) { EntryPlace::Elsewhere } else { EntryPlace::Beside }
 }
 
 /// The entries of a zip file; the reason if they cannot be known.
