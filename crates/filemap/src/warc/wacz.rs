@@ -73,22 +73,15 @@ pub fn import_wacz_into<R: Read + Seek + Send>(
     watch.left.store(u64::MAX, Ordering::Relaxed);
     let mut found = false;
     for at in 0..zip.len() {
-        let Some(Ok(name)) = zip.name_for_index(at).map(|name| name.map(std::borrow::Cow::into_owned)) else {
-            let what = format!("the name of entry {at} of the zip file cannot be read: the entry is left out");
-            total.problem(problem(file, ProblemKind::Unusable, what));
-            continue;
-        };
-        let place = place_of(&name);
-        let name = format!("{file}: {name}");
-        match place {
-            EntryPlace::Archive => found = true,
-            EntryPlace::Elsewhere => {
-                let what = "a WARC file outside the folder archive/ is not read: take it out, and import that";
-                total.problem(problem(&name, ProblemKind::Unusable, what.to_owned()));
+        let name = match archive_name(&zip, file, at) {
+            Ok(None) => continue,
+            Ok(Some(name)) => name,
+            Err(unread) => {
+                total.problem(unread);
                 continue;
             }
-            EntryPlace::Beside => continue,
-        }
+        };
+        found = true;
         let entry = match zip.by_index(at) {
             Ok(entry) => entry,
             Err(error) => {
@@ -125,6 +118,28 @@ pub fn import_wacz_into<R: Read + Seek + Send>(
         total.problem(problem(file, ProblemKind::Unusable, what.to_owned()));
     }
     Ok(total)
+}
+
+/// The name of an entry that is an archive, behind the name of the WACZ file; `None` if it is none. The problem if it is one, or may be,
+/// and is not read.
+fn archive_name<R: Read + Seek>(
+    zip: &ZipArchive<R>,
+    file: &str,
+    at: usize,
+) -> std::result::Result<Option<String>, Problem> {
+    let Some(Ok(name)) = zip.name_for_index(at) else {
+        let what = format!("the name of entry {at} of the zip file cannot be read: the entry is left out");
+        return Err(problem(file, ProblemKind::Unusable, what));
+    };
+    let shown = format!("{file}: {name}");
+    match place_of(&name) {
+        EntryPlace::Archive => Ok(Some(shown)),
+        EntryPlace::Beside => Ok(None),
+        EntryPlace::Elsewhere => {
+            let what = "a WARC file outside the folder archive/ is not read: take it out, and import that";
+            Err(problem(&shown, ProblemKind::Unusable, what.to_owned()))
+        }
+    }
 }
 
 /// Where an entry stands, by its name.
