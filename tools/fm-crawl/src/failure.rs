@@ -31,8 +31,8 @@ pub enum Reason {
     Incomplete,
     /// The content coding is damaged.
     Coding,
-    /// The body is longer than the content coding that is announced; it is kept as it came.
-    Undecoded,
+    /// The body goes on after its content coding ends; it is kept as received.
+    KeptAsReceived,
     /// The head of the answer is too long.
     HeaderLimit,
     /// The body is too long; the beginning is kept.
@@ -87,7 +87,7 @@ impl Reason {
             Reason::Protocol => "protocol",
             Reason::Incomplete => "incomplete",
             Reason::Coding => "coding",
-            Reason::Undecoded => "undecoded",
+            Reason::KeptAsReceived => "kept-as-received",
             Reason::HeaderLimit => "header-limit",
             Reason::BodyLimit => "body-limit",
             Reason::RatioLimit => "ratio-limit",
@@ -119,7 +119,7 @@ impl Reason {
             Reason::ConnectTimeout | Reason::FirstByteTimeout | Reason::TotalTimeout | Reason::TooSlow => {
                 FailureKind::Timeout
             }
-            Reason::Protocol | Reason::Incomplete | Reason::Coding | Reason::Undecoded => FailureKind::Protocol,
+            Reason::Protocol | Reason::Incomplete | Reason::Coding | Reason::KeptAsReceived => FailureKind::Protocol,
             Reason::Robots | Reason::RobotsUnreachable => FailureKind::Robots,
             Reason::PrivateAddress | Reason::BadUrl | Reason::Scope => FailureKind::Refused,
             Reason::HeaderLimit

@@ -50,6 +50,7 @@ fn a_crawl_of_the_hostile_web_ends_by_itself_and_names_every_limit() {
         "host-failure-limit",
         "host-pages-limit",
         "incomplete",
+        "kept-as-received",
         "link-limit",
         "protocol",
         "ratio-limit",
@@ -75,6 +76,7 @@ fn a_crawl_of_the_hostile_web_ends_by_itself_and_names_every_limit() {
     assert_eq!((of("forbidding.test"), of("robots-broken.test")), (1, 1), "only robots.txt is asked for");
     let pages = bench.pages();
     assert_eq!(pages["http://busy.test/soon"].body, b"<p>here it is");
+    assert_eq!(pages["http://coded.test/"].body, hostile::NOT_BROTLI);
     let endless = &pages["http://endless.test/plain"];
     assert_eq!((endless.body.len(), endless.truncated.as_deref()), (4 << 20, Some("length")));
     assert!(pages["http://slow.test/body"].truncated.is_some() && !pages.contains_key("http://bomb.test/gzip"));

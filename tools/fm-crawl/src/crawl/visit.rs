@@ -171,8 +171,8 @@ async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> R
     let _place = answer.place.take();
     (visit.status, visit.wire_bytes, visit.body_bytes) =
         (Some(answer.status), answer.wire_bytes, answer.body.len() as u64);
-    let undecoded = answer.overran.then_some(Reason::Undecoded);
-    visit.met.extend(answer.cut.into_iter().chain(undecoded).map(|reason| (reason, 1)));
+    let as_received = answer.as_received.then_some(Reason::KeptAsReceived);
+    visit.met.extend(answer.cut.into_iter().chain(as_received).map(|reason| (reason, 1)));
     let mut fetched = take(crawl, url, answer, known.as_ref(), is_recorded, visit)?;
     if crawl.settings.sitemaps {
         let sitemaps = Found { links: sitemaps, ..Found::default() };

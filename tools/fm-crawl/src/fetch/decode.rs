@@ -3,11 +3,11 @@
 //! Each piece is expanded as it arrives, into a body that never grows beyond its limit: what a few bytes may expand to is
 //! decided by us, not by who sent them. The decoders write into [`Bounded`], which stops them.
 //!
-//! Deflate and brotli cannot be told by their first bytes, so that a text may pass for one of them and end after a byte. What came
-//! is kept beside until the end: a coding that ends before the body does is none, and the body stays as it came.
+//! A deflate or brotli stream has no magic number: a text may pass for one that ends after a byte. So the received
+//! bytes are kept beside the decoded ones, and if the stream ends before the body does, the body is kept as received.
 //!
-//! Invariant: a body never has more bytes than its limit, and never over [`RATIO_FROM_BYTES`] more than `ratio` times
-//! what came.
+//! Invariants: a body never has more bytes than its limit, and never over [`RATIO_FROM_BYTES`] more than `ratio` times
+//! what came; after each piece, received and decoded bytes together are within the limit.
 
 use std::io::{self, Write};
 
@@ -84,8 +84,8 @@ pub struct Decoded {
     pub body: Vec<u8>,
     /// Whether a coding was undone.
     pub was_coded: bool,
-    /// Whether a coding was announced that ended before the body did, so that the body is there as it came.
-    pub overran: bool,
+    /// Whether the body is kept as received because its coding ended before it.
+    pub as_received: bool,
     /// Why it is not all of it.
     pub stop: Option<Stop>,
 }
@@ -96,9 +96,9 @@ pub struct Decoder {
     /// The first bytes, until there are enough to tell whether the coding is what it is said to be.
     held: Vec<u8>,
     coding: Option<Coding>,
-    /// The body as it came, where the coding may turn out to be none.
+    /// The received bytes of a coding that may prove to be none.
     received: Option<Bounded>,
-    overran: bool,
+    as_received: bool,
     max_bytes: u64,
     ratio: u32,
 }
@@ -113,7 +113,7 @@ impl Decoder {
             b"zstd" => "zstd",
             _ => "",
         };
-        Decoder { name, held: Vec::new(), coding: None, received: None, overran: false, max_bytes, ratio }
+        Decoder { name, held: Vec::new(), coding: None, received: None, as_received: false, max_bytes, ratio }
     }
 
     /// Takes a piece. `false`: no more is wanted.
@@ -130,7 +130,7 @@ impl Decoder {
         self.write(piece)
     }
 
-    /// Bytes that are there already, those that are kept as they came among them.
+    /// Bytes held, received and decoded.
     pub fn len(&self) -> usize {
         let received = self.received.as_ref().map_or(0, |received| received.bytes.len());
         received + self.coding.as_ref().map_or(self.held.len(), |coding| coding.sink().bytes.len())
@@ -161,27 +161,25 @@ impl Decoder {
     }
 
     fn write(&mut self, piece: &[u8]) -> bool {
+        let max_bytes = self.max_bytes;
         let Some(coding) = &mut self.coding else { return true };
-        // What is too long to be kept as it came may still be a coded body that is not.
-        let is_kept = self.received.as_mut().is_none_or(|received| received.write_all(piece).is_ok());
-        if self.overran {
-            return is_kept;
-        }
+        // What it holds beyond its bound is missed only if it becomes the body, which then says `Full`.
+        let _ = self.received.as_mut().map(|received| received.write_all(piece));
         if let Some((coded, _)) = &mut coding.sink_mut().ratio {
             *coded += piece.len() as u64;
         }
         let written = coding.writer().write_all(piece);
-        let sink = coding.sink_mut();
-        if let Err(error) = written
-            && sink.stop.is_none()
-        {
-            // A decoder that takes no more has come to its end.
-            self.overran = error.kind() == io::ErrorKind::WriteZero;
-            if self.overran {
-                return is_kept;
-            }
-            sink.stop = Some(Stop::Damaged);
+        // A decoder that takes no more has come to its end.
+        let has_ended = written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WriteZero);
+        if let Some(received) = self.received.take_if(|_| has_ended) {
+            self.as_received = true;
+            *coding = Coding::Identity(received);
+        } else if written.is_err() {
+            coding.sink_mut().stop.get_or_insert(Stop::Damaged);
         }
+        let sink = coding.sink();
+        let decoded_bytes = sink.bytes.len() as u64;
+        self.received.take_if(|received| received.bytes.len() as u64 + decoded_bytes > max_bytes);
         sink.stop.is_none()
     }
 
@@ -192,19 +190,16 @@ impl Decoder {
             self.begin(&held);
             self.write(&held);
         }
-        let overran = self.overran;
-        if let Some(received) = self.received.filter(|_| overran) {
-            return Decoded { body: received.bytes, was_coded: false, overran, stop: received.stop };
-        }
+        let as_received = self.as_received;
         let Some(mut coding) = self.coding else {
-            return Decoded { body: Vec::new(), was_coded: false, overran, stop: None };
+            return Decoded { body: Vec::new(), was_coded: false, as_received, stop: None };
         };
         let was_coded = !matches!(coding, Coding::Identity(_));
         let stopped = coding.sink().stop;
         let ended = if stopped.is_none() && is_whole { coding.end() } else { true };
         let sink = coding.sink_mut();
         let stop = sink.stop.or((!ended).then_some(Stop::Damaged));
-        Decoded { body: std::mem::take(&mut sink.bytes), was_coded, overran, stop }
+        Decoded { body: std::mem::take(&mut sink.bytes), was_coded, as_received, stop }
     }
 }
 
@@ -322,7 +317,7 @@ mod tests {
             let decoded = run(coding, &[TEXT], 1 << 20);
             assert_eq!(
                 decoded,
-                Decoded { body: TEXT.to_vec(), was_coded: false, overran: false, stop: None },
+                Decoded { body: TEXT.to_vec(), was_coded: false, as_received: false, stop: None },
                 "{coding}"
             );
         }
@@ -330,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_goes_on_behind_the_end_of_its_coding_is_kept_as_it_came() {
+    fn a_body_that_goes_on_after_its_coding_ends_is_kept_as_received() {
         // A brotli stream of nothing is one byte, which a text may begin with.
         let cases: [(&str, Vec<u8>); 4] = [
             ("br", [b"\x06", TEXT].concat()),
@@ -342,11 +337,38 @@ mod tests {
             for cut in 0..=sent.len() {
                 let decoded = run(coding, &[&sent[..cut], &sent[cut..]], 1 << 20);
                 assert_eq!((&decoded.body, decoded.stop), (&sent, None), "{coding} cut at {cut}");
-                assert!(decoded.overran && !decoded.was_coded);
+                assert!(decoded.as_received && !decoded.was_coded);
             }
         }
         let long = run("br", &[b"\x06abc", b"def", b"ghi"], 5);
         assert_eq!((long.body.as_slice(), long.stop), (&b"\x06abcd"[..], Some(Stop::Full)));
+    }
+
+    #[test]
+    fn received_and_decoded_bytes_together_stay_within_the_limit() {
+        // Bytes that do not compress.
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as u8
+        };
+        let noise: Vec<u8> = (0..1 << 20).map(|_| next()).collect();
+        let coded = zlib(&noise);
+        assert!(coded.len() > 1 << 19, "{} bytes", coded.len());
+        for (limit, trailing, stop) in
+            [(3 << 20, "", None), (3 << 20, "more", None), (5 << 18, "", None), (5 << 18, "more", Some(Stop::Damaged))]
+        {
+            let mut decoder = Decoder::new(b"deflate", limit, 100);
+            for piece in coded.chunks(4096).chain([trailing.as_bytes()]) {
+                decoder.push(piece);
+                assert!(decoder.len() as u64 <= limit, "{} of {limit}", decoder.len());
+            }
+            let decoded = decoder.finish(true);
+            assert_eq!((decoded.stop, decoded.as_received), (stop, stop.is_none() && !trailing.is_empty()), "{limit}");
+            assert!(decoded.as_received || decoded.body == noise);
+        }
     }
 
     #[test]

@@ -63,8 +63,8 @@ pub struct Answer {
     pub body: Vec<u8>,
     /// Why the body is not all of it.
     pub cut: Option<Reason>,
-    /// Whether it is there as it came although a coding was announced, since that ended before it.
-    pub overran: bool,
+    /// Whether the body is kept as received because its coding ended before it.
+    pub as_received: bool,
     /// The address that answered.
     pub ip: Option<IpAddr>,
     /// Bytes of the body as they came.
@@ -224,7 +224,7 @@ impl Fetcher {
             headers,
             body: decoded.body,
             cut,
-            overran: decoded.overran,
+            as_received: decoded.as_received,
             ip: head.extensions.get::<Remote>().map(|remote| remote.0.ip()),
             wire_bytes,
             place,

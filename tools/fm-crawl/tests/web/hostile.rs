@@ -17,7 +17,7 @@ type Answer = fn(&Request) -> Reply;
 /// All of them, by name.
 pub fn all() -> Vec<(&'static str, Site)> {
     bombs();
-    let sites: [(&'static str, Answer); 15] = [
+    let sites: [(&'static str, Answer); 16] = [
         ("calendar.test", calendar),
         ("session.test", session),
         ("loop.test", redirects),
@@ -26,6 +26,7 @@ pub fn all() -> Vec<(&'static str, Site)> {
         ("endless.test", endless),
         ("lengths.test", lengths),
         ("bomb.test", bomb),
+        ("coded.test", coded),
         ("forbidding.test", forbidding),
         ("robots-broken.test", robots_broken),
         ("busy.test", busy),
@@ -157,6 +158,18 @@ fn bombs() -> &'static [(&'static str, Vec<u8>); 2] {
         let zstd = zstd::encode_all(&blanks[..], 3).expect("memory");
         [("gzip", gzip.finish().expect("memory")), ("zstd", zstd)]
     })
+}
+
+/// A text that says that it is brotli, and begins like an empty stream of it.
+pub const NOT_BROTLI: &[u8] = b"\x06 is how this text begins";
+
+/// Says that its page is brotli, and it is not.
+fn coded(request: &Request) -> Reply {
+    if request.path != "/" {
+        return Reply::missing();
+    }
+    let fields = vec![("Content-Type", "text/plain".into()), ("Content-Encoding", "br".into())];
+    Reply::Page(200, fields, NOT_BROTLI.to_vec())
 }
 
 /// Leads to bombs.
