@@ -133,19 +133,22 @@ fn warc_files_in_the_archive_are_taken_in_stored_and_deflated_and_nothing_else_i
 #[test]
 fn archives_under_odd_names_are_taken_in_and_those_in_other_folders_are_named() {
     let (a, b, c, d) = (page("a", "a"), page("b", "b"), page("c", "c"), page("d", "d"));
-    let files: [(&str, &[u8]); 5] = [
+    let files: [(&str, &[u8]); 8] = [
         ("./archive/a.warc", &a),
         ("archive\\b.warc", &b),
         ("Archive/c.WARC.gz", &c),
         ("coll/archive/d.warc", &d),
+        ("coll/", b""),
+        ("inner.wacz", b"PK"),
+        ("indexes/index.cdx.gz", b"no archive"),
         ("pages/pages.jsonl", b"{}"),
     ];
     let (to, report) = imported(&zip_of(&files, CompressionMethod::Stored));
     let is_there = |url: &str| to.store.contains(url).expect("readable");
     assert!(is_there("http://example.com/a") && is_there("http://example.com/b"));
-    assert_eq!((report.stored, report.damaged, report.unusable), (2, 0, 2), "{:?}", report.problems);
+    assert_eq!((report.stored, report.damaged, report.unusable), (2, 0, 3), "{:?}", report.problems);
     let told: Vec<_> = report.problems.iter().map(|problem| problem.file.as_str()).collect();
-    assert_eq!(told, ["x.wacz: Archive/c.WARC.gz", "x.wacz: coll/archive/d.warc"]);
+    assert_eq!(told, ["x.wacz: Archive/c.WARC.gz", "x.wacz: coll/archive/d.warc", "x.wacz: inner.wacz"]);
 }
 
 #[test]

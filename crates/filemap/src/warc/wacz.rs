@@ -1,8 +1,8 @@
 //! Imports a WACZ file (Web Archive Collection Zipped 1.1.1): a zip file with WARC files in its folder `archive/`.
 //!
 //! The index and the list of pages beside them say nothing that the WARC files do not: they are not read. An entry is read
-//! as it lies, stored or deflated, and its WARC file as any other; problems name both files. A WARC file elsewhere in the zip file is a
-//! problem with its name: it is not read, but never passed over in silence.
+//! as it lies, stored or deflated, and its WARC file as any other; problems name both files. An archive elsewhere in the zip
+//! file, a WACZ file among them, is not read: it is a problem with its name.
 //!
 //! Invariants: memory is bounded by the list of entries, whose bytes are bounded, and by that of an import; no byte of
 //! the file belongs to two entries. A zip file that is damaged is a problem of the report, never an error.
@@ -21,8 +21,8 @@ use crate::store::PageStore;
 
 /// The folder of the WARC files.
 const ARCHIVE: &str = "archive/";
-/// Ends of the names of WARC and ARC files, and of packed ones.
-const FORMS: [&str; 2] = [".warc", ".arc"];
+/// Ends of the names of archives, and of packed files.
+const FORMS: [&str; 3] = [".warc", ".arc", ".wacz"];
 const PACKINGS: [&str; 4] = [".gz", ".zst", ".xz", ".bz2"];
 /// Bytes that may be read to know the entries: 180,000 at most, which take 70 MiB of memory.
 const MAX_LIST_BYTES: u64 = 8 << 20;
@@ -120,8 +120,11 @@ pub fn import_wacz_into<R: Read + Seek + Send>(
     Ok(total)
 }
 
-/// The name of an entry that is an archive, behind the name of the WACZ file; `None` if it is none. The problem if it is one, or may be,
-/// and is not read.
+/// The name of an entry to import, after the name of the WACZ file; `None` if the entry is a folder or no archive.
+///
+/// # Errors
+///
+/// The problem of an archive that is left out.
 fn archive_name<R: Read + Seek>(
     zip: &ZipArchive<R>,
     file: &str,
@@ -132,43 +135,27 @@ fn archive_name<R: Read + Seek>(
         return Err(problem(file, ProblemKind::Unusable, what));
     };
     let shown = format!("{file}: {name}");
-    match place_of(&name) {
-        EntryPlace::Archive => Ok(Some(shown)),
-        EntryPlace::Beside => Ok(None),
-        EntryPlace::Elsewhere => {
-            let what = "a WARC file outside the folder archive/ is not read: take it out, and import that";
-            Err(problem(&shown, ProblemKind::Unusable, what.to_owned()))
-        }
-    }
-}
-
-/// Where an entry stands, by its name.
-#[derive(Debug, PartialEq, Eq)]
-enum EntryPlace {
-    /// A file in the folder of the WARC files.
-    Archive,
-    /// A WARC or ARC file in another folder.
-    Elsewhere,
-    /// A folder, or a file of another kind.
-    Beside,
-}
-
-/// Some writers begin names with `./`, or part them by backslashes.
-fn place_of(name: &str) -> EntryPlace {
-    let name = name.replace('\\', "/");
-    let mut path = name.as_str();
-    while let Some(rest) = path.strip_prefix("./") {
-        path = rest;
-    }
+    // As some writers have it.
+    let path = name.replace('\\', "/");
+    let path = path.trim_start_matches("./");
     if path.ends_with('/') {
-        return EntryPlace::Beside;
+        return Ok(None);
     }
     if path.starts_with(ARCHIVE) {
-        return EntryPlace::Archive;
+        return Ok(Some(shown));
     }
-    let lower = path.to_ascii_lowercase();
-    let unpacked = PACKINGS.iter().find_map(|packing| lower.strip_suffix(packing)).unwrap_or(&lower);
-    if FORMS.iter().any(|form| unpacked.ends_with(form)) { EntryPlace::Elsewhere } else { EntryPlace::Beside }
+    if is_archive(path) {
+        let what = "an archive outside the folder archive/ is not read: take it out, and import that";
+        return Err(problem(&shown, ProblemKind::Unusable, what.to_owned()));
+    }
+    Ok(None)
+}
+
+/// Whether a file is an archive by its name.
+fn is_archive(path: &str) -> bool {
+    let path = path.to_ascii_lowercase();
+    let unpacked = PACKINGS.iter().find_map(|end| path.strip_suffix(end)).unwrap_or(&path);
+    FORMS.iter().any(|end| unpacked.ends_with(end))
 }
 
 /// The entries of a zip file; the reason if they cannot be known.
