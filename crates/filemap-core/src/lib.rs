@@ -70,7 +70,7 @@ pub use options::{Canonicalizer, Dictionaries, Durability, Options};
 pub use record::{Head, MAX_KEY_BYTES, MAX_META_BYTES, MAX_VALUE_BYTES, Place, Put, Record, Value, Version};
 pub use recover::Absent;
 pub use repair::{Ignored, Loss, RepairProgress, RepairReport, RepairTo};
-pub use state::{Admission, KeyFilter, RecompressionEstimate};
+pub use state::{Admission, KeyFilter, Needed, RecompressionEstimate};
 pub use stats::{StatValue, Stats};
 pub use store::{
     BackupOptions, CompactionPlan, Copied, CopyEvent, CopyOptions, Erased, Erasure, ErasureStep, FoundText, GetAhead,

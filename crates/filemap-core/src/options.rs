@@ -202,6 +202,8 @@ impl Options {
     }
 
     /// How many of the newest versions of a key are kept: all (`None`, the default) or the newest N.
+    /// What a kept version of the same key refers to for its body is kept too; what only the caller knows to be needed is not: see
+    /// [`Store::prune_with`](crate::Store::prune_with).
     pub fn keep_versions(mut self, versions: Option<u32>) -> Options {
         self.keep_versions = versions;
         self

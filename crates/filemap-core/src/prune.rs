@@ -5,6 +5,7 @@
 //! it is a version of such a key. Nothing here frees space: compaction does, once the accounts tell what is dead.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use crate::buggify::step;
 use crate::checkpoint::Task;
@@ -15,7 +16,7 @@ use crate::keys::KeyFile;
 use crate::log::scan::Item;
 use crate::primitive::Ordering;
 use crate::segments::FIRST_RECORD;
-use crate::state::{Dropped, Retention, Shared};
+use crate::state::{Dropped, Needed, Retention, Shared};
 
 /// So many bytes of key log are read between two looks at whether to go on.
 const LOOK_UP_BYTES: u64 = 1 << 20;
@@ -27,12 +28,18 @@ const HASHES_PER_OP: usize = 4;
 pub(crate) type Watch<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
 
 impl Shared {
-    /// Drops what a rule does not keep, and the store's own options neither. Whatever was dropped stays so when it fails or is
+    /// Drops what a rule does not keep, the store's own options neither, and nobody needs. Whatever was dropped stays so when it fails or is
     /// told to stop.
     ///
     /// # Errors
     /// `Stopped`; those of a checkpoint.
-    pub(crate) fn prune(&self, rule: Retention, watch: Watch<'_>, dropped: &mut Dropped) -> Result<()> {
+    pub(crate) fn prune(
+        &self,
+        rule: Retention,
+        needed: &Arc<Needed>,
+        watch: Watch<'_>,
+        dropped: &mut Dropped,
+    ) -> Result<()> {
         // What is in memory only is met in the key log then.
         self.checkpoint()?;
         let mut hashes = Vec::new();
@@ -61,7 +68,7 @@ impl Shared {
                     Item::Filler { .. } => {}
                 }
                 if hashes.len() >= HASHES_PER_OP * self.options.limits.compact_ops {
-                    dropped.add(self.drop_from(std::mem::take(&mut hashes), rule)?);
+                    dropped.add(self.drop_from(std::mem::take(&mut hashes), rule, needed)?);
                 }
                 if done + scan.offset() >= told + LOOK_UP_BYTES {
                     told = done + scan.offset();
@@ -75,14 +82,14 @@ impl Shared {
         }
         dropped.hidden += self.slots_in(gaps)?.len() as u64;
         if !hashes.is_empty() {
-            dropped.add(self.drop_from(hashes, rule)?);
+            dropped.add(self.drop_from(hashes, rule, needed)?);
         }
         Ok(())
     }
 
-    fn drop_from(&self, chains: Vec<u64>, retention: Retention) -> Result<Dropped> {
+    fn drop_from(&self, chains: Vec<u64>, retention: Retention, needed: &Arc<Needed>) -> Result<Dropped> {
         step();
-        self.checkpoint_with(Task { chains, retention, ..Task::default() })
+        self.checkpoint_with(Task { chains, retention, needed: Arc::clone(needed), ..Task::default() })
     }
 
     /// The hash of a key that may lose a version, by one of its records. Records that nothing leads to any more may tell of keys
@@ -117,7 +124,7 @@ impl Shared {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         };
-        self.prune(Retention::of(&self.options), &mut watch, &mut dropped)?;
+        self.prune(Retention::of(&self.options), &Arc::default(), &mut watch, &mut dropped)?;
         Ok(dropped.versions > 0)
     }
 }

@@ -32,8 +32,8 @@ pub use key::url as url_of_key;
 pub use page::{HttpVersion, Original, Page, RecordKind, Revisit, RevisitProfile};
 pub use spool::Spool;
 pub use store::{
-    Heads, Loader, PageHead, PageReader, PageStore, Pages, Removed, RevisitCount, Sizes, StoredVersion, StoredVersions,
-    Unresolved, Urls, VariantHeads, Variants, VersionSize, Versions,
+    Heads, Loader, PageHead, PageReader, PageStore, Pages, PruneStep, Removed, RevisitCount, Sizes, StoredVersion,
+    StoredVersions, Unresolved, Urls, VariantHeads, Variants, VersionSize, Versions,
 };
 pub use urlindex::{Canonicalizer, Exact, UrlError, Whatwg};
 pub use variant::Variant;

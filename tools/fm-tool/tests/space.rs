@@ -157,6 +157,22 @@ fn old_versions_are_pruned_by_age_number_and_size_and_their_space_comes_back() {
 }
 
 #[test]
+fn the_original_of_a_revisit_that_stays_is_kept_with_it() {
+    let length = |bench: &Bench| bench.run("get", &["http://example.com/"]).ended(0).out.len();
+    for rule in [["--keep-versions", "1"], ["--older-than", "1d"], ["--max-size", "1"]] {
+        let bench = Bench::with(&["example.warc.gz"]);
+        assert_eq!(length(&bench), 1270);
+        let done = bench.run("prune", &[&rule[..], &["--compact", "--json"]].concat()).ended(0).json();
+        if rule[0] == "--keep-versions" {
+            assert_eq!(length(&bench), 1270, "{done:?}");
+        } else {
+            assert_eq!(count(&bench.store(), &[]), "0", "{done:?}");
+        }
+        bench.run::<&str>("verify", &[]).ended(0);
+    }
+}
+
+#[test]
 fn a_backup_is_made_of_a_store_that_is_written_and_the_next_one_builds_on_it() {
     let bench = Bench::with(&["python-docs.warc.gz"]);
     // Another process holds the store open, and is not in the way.

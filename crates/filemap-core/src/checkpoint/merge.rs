@@ -142,7 +142,7 @@ impl Merge<'_> {
         for spot in &mut all {
             spot.extent = moved(ops, spot);
         }
-        let kept = task.without_erased(task.retention.kept(self.retention.kept(all)));
+        let kept = task.without_erased(task.retention.kept_with(self.retention.kept(all), &task.needed));
         let mut dropped = self.dropped_from(chain.spots(), &kept)?;
         dropped.hidden = u64::from(chain.behind != (0, 0) || existing.address == 0);
         if kept != chain.spots() || chain.records().any(|(address, _)| task.evacuates(address)) {

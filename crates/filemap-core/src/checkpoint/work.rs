@@ -2,11 +2,12 @@
 //! copied them to, to look through chains for versions that are not kept, to write chains anew.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use crate::format::key;
 use crate::format::leaf::MAX_DEPTH;
 use crate::format::location::{Extent, Location};
-use crate::state::{Retention, Spot};
+use crate::state::{Needed, Retention, Spot};
 
 /// A version that has another place now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub(crate) struct Task {
     pub(crate) leaving: Vec<u64>,
     /// Versions that this does not keep are dropped from the chains that are looked through.
     pub(crate) retention: Retention,
+    /// Unless others need them.
+    pub(crate) needed: Arc<Needed>,
     /// So are those with these sequences, unless a version that is kept has its body from one.
     pub(crate) erased: HashSet<u64>,
 }

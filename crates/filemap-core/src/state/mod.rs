@@ -49,6 +49,7 @@ pub(crate) use append::late_bytes;
 pub(crate) use draft::{Packing, check_limits, digest};
 pub(crate) use follow::Follower;
 pub(crate) use read::{Spot, sort_versions};
+pub use retention::Needed;
 pub(crate) use retention::{Dropped, Retention};
 pub use sample::RecompressionEstimate;
 pub(crate) use training::{Recompressed, Training};

@@ -1,6 +1,6 @@
 //! Which versions of a key are kept: all, the newest few, those that are young enough.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use crate::options::Options;
@@ -27,6 +27,10 @@ impl Dropped {
         self.hidden += other.hidden;
     }
 }
+
+/// Versions that others need for their bodies in a way that only the caller knows, as a revisit of a WARC file needs its original:
+/// by sequence, the youngest version that needs it.
+pub type Needed = HashMap<u64, Version>;
 
 /// A version is kept if any of the rules says so; without rules, all are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +96,11 @@ impl Retention {
             || spot.version.sequence >= self.settled_below
     }
 
+    /// Whether what is needed stays for the youngest that needs it. Those that a number of versions lets go are not among them.
+    fn keeps_for(&self, by: Version) -> bool {
+        self.versions.is_some() || !self.is_old(by)
+    }
+
     /// Whether a reader is shown the nth version from the newest on. What is only too old goes when its space is given back.
     pub(crate) fn shows(&self, nth: usize, spot: &Spot) -> bool {
         self.versions.is_none() || self.keeps(nth, spot)
@@ -109,12 +118,19 @@ impl Retention {
     }
 
     /// The versions that are kept, with those that hold their bodies, newest first.
-    pub(crate) fn kept(&self, mut all: Vec<Spot>) -> Vec<Spot> {
+    pub(crate) fn kept(&self, all: Vec<Spot>) -> Vec<Spot> {
+        self.kept_with(all, &Needed::new())
+    }
+
+    /// As [`Retention::kept`], with what others need.
+    pub(crate) fn kept_with(&self, mut all: Vec<Spot>, needed: &Needed) -> Vec<Spot> {
         sort_versions(&mut all);
         if self.keeps_all() {
             return all;
         }
-        let kept: Vec<bool> = all.iter().enumerate().map(|(nth, spot)| self.keeps(nth, spot)).collect();
+        let is_needed = |spot: &Spot| needed.get(&spot.version.sequence).is_some_and(|by| self.keeps_for(*by));
+        let keeps = |(nth, spot): (usize, &Spot)| self.keeps(nth, spot) || is_needed(spot);
+        let kept: Vec<bool> = all.iter().enumerate().map(keeps).collect();
         let holders: HashSet<u64> =
             all.iter().zip(&kept).filter(|(s, kept)| **kept && s.refers_to != 0).map(|(s, _)| s.refers_to).collect();
         let mut nth = 0;
@@ -166,5 +182,19 @@ mod tests {
             "of one time the sequence decides"
         );
         assert_eq!((since(2, 4).horizon_ms(), since(2, 0).horizon_ms()), (3, 2));
+    }
+
+    #[test]
+    fn what_another_key_needs_is_kept_for_as_long_as_that_is() {
+        let all = vec![spot(1, 1, 0), spot(2, 2, 1), spot(3, 3, 0), spot(4, 4, 0)];
+        let needed = Needed::from([(2, Version { time_ms: 3, sequence: 9 })]);
+        let sequences = |rule: Retention| {
+            rule.kept_with(all.clone(), &needed).iter().map(|s| s.version.sequence).collect::<Vec<_>>()
+        };
+        assert_eq!(sequences(Retention::new(Some(1), None)), [4, 2, 1], "and what it refers to itself");
+        assert_eq!(sequences(Retention::new(None, Some(3))), [4, 3, 2, 1]);
+        assert_eq!(sequences(Retention::new(None, Some(4))), [4], "what needs it goes too");
+        assert_eq!(sequences(Retention::since(Version { time_ms: 3, sequence: 9 })), [4, 2, 1]);
+        assert_eq!(sequences(Retention::since(Version { time_ms: 3, sequence: 10 })), [4]);
     }
 }

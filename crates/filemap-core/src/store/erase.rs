@@ -113,7 +113,7 @@ impl Store {
             return Err(Error::InvalidOption { name: "erase", why });
         }
         let mut done = Erased::default();
-        self.drop_versions(what, watch, &mut done)?;
+        self.drop_meant(what, watch, &mut done)?;
         let retired = self.retire(what)?;
         if !retired.is_empty() && self.shared.options.makes_dictionaries() {
             go_on(watch(ErasureStep::Training))?;
@@ -149,8 +149,33 @@ impl Store {
         Ok(done)
     }
 
+    /// Takes single versions out of the index, durably; how many went. One whose body a version that stays refers to stays too.
+    /// Compaction gives their space back.
+    ///
+    /// # Errors
+    /// As [`Store::prune`].
+    pub fn drop_versions<'a>(&self, versions: impl IntoIterator<Item = (&'a [u8], Version)>) -> Result<u64> {
+        self.shared.check_open()?;
+        self.shared.write_side()?;
+        let mut dropped = 0;
+        let mut batch = Task::default();
+        // What is in memory only is met in its chain then.
+        self.shared.checkpoint()?;
+        for (key, version) in versions {
+            batch.chains.push(self.shared.hash(key));
+            batch.erased.insert(version.sequence);
+            if batch.erased.len() >= VERSIONS_AT_ONCE {
+                dropped += self.shared.checkpoint_with(std::mem::take(&mut batch))?.versions;
+            }
+        }
+        if !batch.erased.is_empty() {
+            dropped += self.shared.checkpoint_with(batch)?.versions;
+        }
+        Ok(dropped)
+    }
+
     /// Takes what is meant out of the index, durably.
-    fn drop_versions(&self, what: &Erasure, watch: Watch<'_>, done: &mut Erased) -> Result<()> {
+    fn drop_meant(&self, what: &Erasure, watch: Watch<'_>, done: &mut Erased) -> Result<()> {
         for pass in 0..=PASSES {
             self.shared.checkpoint()?;
             let mut batch = Task::default();

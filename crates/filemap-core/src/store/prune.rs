@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::record::Version;
-use crate::state::{Dropped, Retention, Spot};
+use crate::state::{Dropped, Needed, Retention, Spot};
 use crate::store::Store;
 use crate::store::ages::{Ages, Step};
 use crate::values::read::Want;
@@ -16,7 +17,7 @@ use crate::values::read::Want;
 /// kept. With `since_ms` alone a key all of whose versions are older goes altogether. `max_live_bytes` comes after that, and
 /// drops the oldest of what is left, whichever keys' they are, until what lives fits; of one time, those that were put first.
 /// Whatever a kept version refers to for
-/// its body is kept with it.
+/// its body is kept with it; what needs another in a way that only the caller knows is given to [`Store::prune_with`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PruneRule {
     /// Keeps so many of the newest versions of each key.
@@ -76,11 +77,20 @@ impl Store {
     /// [`Error::InvalidOption`] when the rule keeps everything, or no version at all; [`Error::ReadOnly`]; those of
     /// [`Store::checkpoint`].
     pub fn prune(&self, rule: PruneRule, watch: Watch<'_>) -> Result<Pruned> {
+        self.prune_with(rule, &Arc::default(), watch)
+    }
+
+    /// As [`Store::prune`], but keeps what others need too, for as long as the youngest that needs it is kept. Of those that need
+    /// something, only such as [`Store::kept_by`] the rule are to be given.
+    ///
+    /// # Errors
+    /// As [`Store::prune`].
+    pub fn prune_with(&self, rule: PruneRule, needed: &Arc<Needed>, watch: Watch<'_>) -> Result<Pruned> {
         rule.check()?;
         self.shared.check_open()?;
         self.shared.write_side()?;
         let mut dropped = Dropped::default();
-        let ended = self.prune_into(rule, watch, &mut dropped);
+        let ended = self.prune_into(rule, needed, watch, &mut dropped);
         let is_stopped = matches!(ended, Err(Error::Stopped));
         if !is_stopped {
             ended?;
@@ -89,9 +99,9 @@ impl Store {
         Ok(Pruned { live_bytes, is_stopped, ..Pruned::from(dropped) })
     }
 
-    fn prune_into(&self, rule: PruneRule, watch: Watch<'_>, dropped: &mut Dropped) -> Result<()> {
+    fn prune_into(&self, rule: PruneRule, needed: &Arc<Needed>, watch: Watch<'_>, dropped: &mut Dropped) -> Result<()> {
         if let Some(retention) = rule.retention() {
-            self.shared.prune(retention, &mut |done, total| watch(PruneProgress { done, total }), dropped)?;
+            self.shared.prune(retention, needed, &mut |done, total| watch(PruneProgress { done, total }), dropped)?;
         }
         let Some(max_bytes) = rule.max_live_bytes else { return Ok(()) };
         self.shared.checkpoint()?;
@@ -101,13 +111,13 @@ impl Store {
             if live_bytes <= max_bytes {
                 break;
             }
-            let survey = self.survey(None, Ages::new(), watch)?;
+            let survey = self.survey(None, needed, Ages::new(), watch)?;
             hidden = survey.dropped.hidden;
-            let (_, step) = self.cut(survey.ages, None, live_bytes - max_bytes, watch)?;
+            let (_, step) = self.cut(survey.ages, None, needed, live_bytes - max_bytes, watch)?;
             let cut = step.map_or(Version { time_ms: i64::MAX, sequence: u64::MAX }, |step| step.cut());
             let so_far = dropped.versions;
             let mut watch = |done, total| watch(PruneProgress { done, total });
-            self.shared.prune(Retention::since(cut), &mut watch, dropped)?;
+            self.shared.prune(Retention::since(cut), needed, &mut watch, dropped)?;
             if dropped.versions == so_far {
                 break;
             }
@@ -121,14 +131,22 @@ impl Store {
     /// # Errors
     /// [`Error::InvalidOption`]; [`Error::Stopped`]; those of reading. Damaged keys are passed over, and counted.
     pub fn prune_plan(&self, rule: PruneRule, watch: Watch<'_>) -> Result<Pruned> {
+        self.prune_plan_with(rule, &Needed::new(), watch)
+    }
+
+    /// What [`Store::prune_with`] would drop.
+    ///
+    /// # Errors
+    /// As [`Store::prune_plan`].
+    pub fn prune_plan_with(&self, rule: PruneRule, needed: &Needed, watch: Watch<'_>) -> Result<Pruned> {
         rule.check()?;
         self.shared.check_open()?;
-        let survey = self.survey(rule.retention(), Ages::new(), watch)?;
+        let survey = self.survey(rule.retention(), needed, Ages::new(), watch)?;
         let mut gone = survey.dropped;
         let live_bytes = survey.ages.all().bytes;
         let mut left_bytes = live_bytes;
         if let Some(max_bytes) = rule.max_live_bytes.filter(|max| live_bytes > *max) {
-            let (ages, step) = self.cut(survey.ages, rule.retention(), live_bytes - max_bytes, watch)?;
+            let (ages, step) = self.cut(survey.ages, rule.retention(), needed, live_bytes - max_bytes, watch)?;
             let older = step.map_or(ages.all(), |step| ages.until(&step));
             left_bytes = left_bytes.saturating_sub(older.bytes);
             gone.add(older);
@@ -136,20 +154,37 @@ impl Store {
         Ok(Pruned { live_bytes: left_bytes, ..Pruned::from(gone) })
     }
 
+    /// The versions of a key that a rule keeps by their number and age, newest first, those that hold the bodies of others among
+    /// them. Reads the key's records in the key log.
+    ///
+    /// # Errors
+    /// Those of [`Store::versions_of`].
+    pub fn kept_by(&self, rule: PruneRule, key: &[u8]) -> Result<Vec<Version>> {
+        let all = self.shared.looking_again(|| self.shared.all_spots(key, self.shared.hash(key)))?;
+        Ok(rule.retention().unwrap_or_default().kept(all).iter().map(|spot| spot.version).collect())
+    }
+
     /// The step of age up to the end of which so many bytes lie, as narrow as can be, and what was counted for it; `None` if
     /// there are not so many. Looks at all versions again where one step has many.
-    fn cut(&self, ages: Ages, rule: Option<Retention>, bytes: u64, watch: Watch<'_>) -> Result<(Ages, Option<Step>)> {
+    fn cut(
+        &self,
+        ages: Ages,
+        rule: Option<Retention>,
+        needed: &Needed,
+        bytes: u64,
+        watch: Watch<'_>,
+    ) -> Result<(Ages, Option<Step>)> {
         let mut ages = ages;
         loop {
             match ages.step(bytes) {
-                Some(step) if step.is_coarse => ages = self.survey(rule, Ages::within(&step), watch)?.ages,
+                Some(step) if step.is_coarse => ages = self.survey(rule, needed, Ages::within(&step), watch)?.ages,
                 step => return Ok((ages, step)),
             }
         }
     }
 
     /// Looks at all versions of all keys: what a rule would drop, and how old the rest is.
-    fn survey(&self, rule: Option<Retention>, ages: Ages, watch: Watch<'_>) -> Result<Survey> {
+    fn survey(&self, rule: Option<Retention>, needed: &Needed, ages: Ages, watch: Watch<'_>) -> Result<Survey> {
         let mut survey = Survey { dropped: Dropped::default(), ages };
         let total = self.shared.latest.load().index.keys;
         for (done, key) in (0u64..).zip(self.keys()) {
@@ -158,7 +193,7 @@ impl Store {
             }
             let looked = key.and_then(|key| {
                 let all = self.shared.looking_again(|| self.shared.all_spots(&key, self.shared.hash(&key)))?;
-                self.add(&mut survey, rule.unwrap_or_default(), &key, all)
+                self.add(&mut survey, rule.unwrap_or_default(), needed, &key, all)
             });
             match looked {
                 Err(e) if e.is_corrupt() => survey.dropped.hidden += 1,
@@ -168,23 +203,25 @@ impl Store {
         Ok(survey)
     }
 
-    fn add(&self, survey: &mut Survey, rule: Retention, key: &[u8], all: Vec<Spot>) -> Result<()> {
-        let kept = rule.kept(all.clone());
+    fn add(&self, survey: &mut Survey, rule: Retention, needed: &Needed, key: &[u8], all: Vec<Spot>) -> Result<()> {
+        let kept = rule.kept_with(all.clone(), needed);
         let is_kept = |s: &Spot| kept.binary_search_by(|k| s.version.cmp(&k.version)).is_ok();
         for spot in all.iter().filter(|s| !is_kept(s)) {
             survey.dropped.versions += 1;
             survey.dropped.bytes += self.stored_bytes(key, spot)?;
         }
         survey.dropped.keys += u64::from(kept.is_empty() && !all.is_empty());
-        // A version is as young as the youngest that refers to it: it goes with that.
+        // A version is as young as the youngest that needs it or refers to it: it goes with that.
+        let with = |spot: &Spot, user: Option<&Version>| user.map_or(spot.version, |user| spot.version.max(*user));
+        let own_age = |spot: &Spot| with(spot, needed.get(&spot.version.sequence));
         let mut users: HashMap<u64, Version> = HashMap::new();
         for spot in kept.iter().filter(|s| s.refers_to != 0) {
             let youngest = users.entry(spot.refers_to).or_insert(spot.version);
-            *youngest = spot.version.max(*youngest);
+            *youngest = own_age(spot).max(*youngest);
         }
         let mut youngest = None;
         for spot in &kept {
-            let age = users.get(&spot.version.sequence).map_or(spot.version, |user| spot.version.max(*user));
+            let age = own_age(spot).max(with(spot, users.get(&spot.version.sequence)));
             youngest = youngest.max(Some(age));
             survey.ages.add(age, Dropped { versions: 1, bytes: self.stored_bytes(key, spot)?, ..Dropped::default() });
         }
@@ -216,7 +253,11 @@ impl PruneRule {
         (!retention.keeps_all()).then_some(retention)
     }
 
-    fn check(&self) -> Result<()> {
+    /// Whether it says what is to be kept, and keeps something.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`].
+    pub fn check(&self) -> Result<()> {
         let fail = |why: &str| Err(Error::InvalidOption { name: "prune", why: why.into() });
         if self.retention().is_none() && self.max_live_bytes.is_none() {
             return fail("without a rule everything is kept; give a number of versions, an age or a size");

@@ -16,7 +16,7 @@
 //! | `truncated` | text | why the body is not all of it |
 //! | `digest` | text | the payload digest as received |
 //! | `record_id` | text | the source's record id |
-//! | `revisit` | object | `profile` (`identical-payload`, `server-not-modified` or a URI), `url`, `time_ms`, `id`, and, where the body was found, `original_url`, `original_variant` (if it has one) and `original_time_ms` |
+//! | `revisit` | object | of a revisit, and of what came as one and has its original's body here: `profile` (`identical-payload`, `server-not-modified` or a URI), `url`, `time_ms`, `id`, and, where the body was found, `original_url`, `original_variant` (if it has one) and `original_time_ms` |
 //! | `unchanged` | true or false | of a dump of a store: whether the body lies there as a reference to an earlier version |
 //! | `file` | text | in the list of a dump of plain files: the file that holds the body |
 //! | `body` | text | the body |

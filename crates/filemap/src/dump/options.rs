@@ -66,8 +66,8 @@ impl DumpOptions {
         self
     }
 
-    /// Only the newest version of each page, if it is selected; a revisit then has its original's body and, in WARC files,
-    /// is a response. Default: no.
+    /// Only the newest version of each page, if it is selected; a revisit goes out as an answer with its original's body.
+    /// Default: no.
     pub fn newest_only(mut self, yes: bool) -> DumpOptions {
         self.newest_only = yes;
         self
@@ -106,6 +106,11 @@ impl DumpOptions {
 
     pub(super) fn is_stopped(&self) -> bool {
         self.stop.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
+    }
+
+    /// Whether a version may be left out.
+    pub(super) fn is_part(&self) -> bool {
+        self.newest_only || self.limit.is_some() || self.selection != Selection::new()
     }
 
     pub(super) fn has(&self, format: Format) -> bool {

@@ -1,7 +1,7 @@
 //! The one pass of a dump: every version that is selected goes to every form that is wanted.
 //!
-//! Decides what is a revisit: a version whose body is another's refers to it in a WARC file only if that one is in the
-//! dump too, and goes out with the body otherwise, so that a part of a store is whole in itself.
+//! Decides what is a revisit: a version whose body is another's refers to it only if that one is in the dump too, and goes
+//! out with the body otherwise, so that a part of a store is whole in itself.
 
 use std::io;
 
@@ -164,28 +164,36 @@ impl<'a> Pass<'a> {
         if !self.options.selection.takes(version.canonical_url(), &version.page) {
             return Ok(());
         }
-        let newest_only = self.options.newest_only;
-        if !newest_only {
-            self.put_line(&version)?;
-        }
-        let needs_original = newest_only || self.warc.is_some() || self.list.is_some();
-        let original = if needs_original { self.original(&version)? } else { None };
-        let form = self.form(&version, original.as_ref())?;
-        let is_whole = matches!(form, Form::Full) && original.is_some();
-        if !is_whole {
+        let is_part = self.options.is_part();
+        let needs_original = self.warc.is_some() || self.list.is_some() || self.lines.is_some() && is_part;
+        let (original, steps) = if needs_original { self.original(&version)? } else { None }.unzip();
+        // What leads to it may be left out of a part.
+        let is_led_to = !is_part || steps == Some(1);
+        let is_in = is_led_to && original.as_ref().is_some_and(|original| self.will_hold(original));
+        let form = self.form(&version, original.as_ref(), is_in)?;
+        // What it refers to is not in the dump, or comes with another time: it goes out as an answer of its own.
+        let is_whole_record = original.is_some() && matches!(form, Form::Full);
+        let is_whole_line = original.is_some() && is_part && (self.options.newest_only || !is_in);
+        if !is_whole_record {
             self.put_record(&version, &form)?;
         }
+        if !is_whole_line {
+            self.put_line(&version)?;
+        }
+        if matches!(form, Form::Full) {
+            self.written.insert(version.version.sequence);
+        }
+        let kind = original.as_ref().map_or(version.page.kind, |original| original.page.kind);
         if let Some(original) = original {
             take_body(&mut version.page, original);
         }
-        if newest_only {
+        self.put_file(&version)?;
+        version.page.kind = kind;
+        if is_whole_line {
             self.put_line(&version)?;
         }
-        self.put_file(&version)?;
-        if is_whole {
-            // What it refers to is not in the dump, or comes with another time: it goes out as an answer of its own.
+        if is_whole_record {
             version.page.kind = RecordKind::Response;
-            version.page.revisit = None;
             self.put_record(&version, &form)?;
         }
         if let Some(pages) = &mut self.pages {
@@ -196,9 +204,9 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// The original of a revisit. Of one that cannot be read the revisit goes out alone, and that is told.
-    fn original(&mut self, version: &StoredVersion) -> Result<Option<StoredVersion>> {
-        match self.store.original_of(&version.key, &version.page) {
+    /// The original of a revisit, and how many versions lead to it. Of one that cannot be read the revisit goes out alone, and that is told.
+    fn original(&mut self, version: &StoredVersion) -> Result<Option<(StoredVersion, usize)>> {
+        match self.store.original_and_steps(&version.key, &version.page) {
             Err(error) if error.is_damage() => {
                 self.lost = Some(error).filter(|_| version.page.lacks_body());
                 Ok(None)
@@ -207,15 +215,15 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// How a version goes out in a WARC file.
-    fn form(&self, version: &StoredVersion, original: Option<&StoredVersion>) -> Result<Form> {
+    /// How a version goes out in a WARC file; `is_in`: its original is in the dump.
+    fn form(&self, version: &StoredVersion, original: Option<&StoredVersion>, is_in: bool) -> Result<Form> {
         if self.warc.is_none() {
             return Ok(Form::Full);
         }
         let page = &version.page;
         if page.kind == RecordKind::Revisit {
             let Some(original) = original else { return Ok(Form::Revisit(None)) };
-            if !self.will_hold(original) {
+            if !is_in {
                 return Ok(Form::Full);
             }
             let payload = digest::sha1_of(&[&original.page.body]);
@@ -254,11 +262,7 @@ impl<'a> Pass<'a> {
         // A pair is two records, not three.
         self.last = if concurrent.is_some() { None } else { Last::of(version, &draft.id) };
         self.report.inexact += u64::from(!draft.is_exact);
-        warc.put(self.target, draft, &page.body, page.fetched_at_ms).map_err(Error::Write)?;
-        if matches!(form, Form::Full) {
-            self.written.insert(version.version.sequence);
-        }
-        Ok(())
+        warc.put(self.target, draft, &page.body, page.fetched_at_ms).map_err(Error::Write)
     }
 
     fn put_line(&mut self, version: &StoredVersion) -> Result<()> {

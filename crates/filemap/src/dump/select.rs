@@ -13,7 +13,7 @@ use crate::page::Page;
 /// use filemap::dump::Selection;
 /// let pages = Selection::new().host("Example.com", true).status("2xx".parse().unwrap()).mime("text/*");
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     host: Option<(Vec<u8>, bool)>,
     prefix: Vec<u8>,

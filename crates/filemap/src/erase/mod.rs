@@ -3,6 +3,7 @@
 //! The rule is made first, durably, so that whatever interrupts the erasure, opening the store tells of it and
 //! [`PageStore::resume_erasures`] ends it. docs/ERASING.md says what is reached and what is not.
 
+mod detach;
 mod digest;
 mod proof;
 mod rule;
@@ -71,6 +72,8 @@ impl Erasing {
 pub enum EraseProgress {
     /// Bodies are compared with a digest; so many were.
     Comparing(u64),
+    /// Revisits that stay are looked for, whose originals go; so many versions were looked at.
+    Detaching(u64),
     /// The engine is at work.
     Erasing(ErasureStep),
     /// The files are searched; so many bytes were.
@@ -138,7 +141,9 @@ impl PageStore {
         let (state, reason) = (RuleState::Unfinished, order.reason.clone());
         let set = Arc::new(RuleSet::of(&[Rule { id: 0, state, made_ms: 0, changed_ms: 0, reason, what }])?);
         let (erasure, _, unread) = self.erasure(&set, watch)?;
+        let detached = self.detach_revisits(&erasure, true, watch)?;
         let mut erased = self.engine().erase_plan(&erasure, &mut |step| watch(EraseProgress::Erasing(step)))?;
+        erased.promoted += detached;
         unread.add_to(&mut erased);
         Ok(Erasing { rules: Vec::new(), erased, proof: None, shared_files: self.engine().shared_files()? })
     }
@@ -219,7 +224,9 @@ impl PageStore {
         let (erasure, needles, unread) = self.erasure(&set, watch)?;
         let needles = needles.with(text);
         let shared_files = self.engine().shared_files()?;
+        let detached = self.detach_revisits(&erasure, false, watch)?;
         let mut erased = self.engine().erase(&erasure, &mut |step| watch(EraseProgress::Erasing(step)))?;
+        erased.promoted += detached;
         unread.add_to(&mut erased);
         let proof = self.prove(&erasure, &set, &needles, &mut |bytes| watch(EraseProgress::Searching(bytes)))?;
         let erasing = Erasing { rules: ids, erased, proof: Some(proof), shared_files };

@@ -284,7 +284,7 @@ impl PageStore {
     }
 
     /// The version that a value of this key is.
-    pub(super) fn stored_version(&self, key: Vec<u8>, value: Value) -> Result<StoredVersion> {
+    pub(crate) fn stored_version(&self, key: Vec<u8>, value: Value) -> Result<StoredVersion> {
         let (version, unchanged_since) = (value.head.version, value.head.unchanged_since);
         let stored_bytes = value.head.stored_bytes;
         let page = self.stored(&key, value)?;

@@ -9,6 +9,7 @@
 mod known;
 mod list;
 mod load;
+mod prune;
 mod put;
 mod read;
 mod revisit;
@@ -25,9 +26,10 @@ pub(crate) use known::Known;
 pub use list::{Heads, Pages, Removed, Sizes, StoredVersion, StoredVersions, Urls, VersionSize, Versions};
 pub use load::Loader;
 pub(crate) use load::Sameness;
+pub use prune::PruneStep;
 pub(crate) use put::BodySource;
 pub use read::{PageHead, PageReader};
-pub(crate) use revisit::take_body;
+pub(crate) use revisit::{Resolver, Sought, take_body};
 pub use unresolved::{RevisitCount, Unresolved};
 pub use variants::{VariantHeads, Variants};
 

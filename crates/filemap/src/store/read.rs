@@ -151,7 +151,7 @@ impl PageStore {
     }
 
     /// The page in a value, as it is stored.
-    pub(super) fn stored(&self, key: &[u8], mut value: Value) -> Result<Page> {
+    pub(crate) fn stored(&self, key: &[u8], mut value: Value) -> Result<Page> {
         let spill = self.spill_bytes(key, &value.head)?;
         let body = value.body.split_off(spill.min(value.body.len()));
         let page = self.decode(key, &value.head, &value.body)?;

@@ -36,7 +36,7 @@ use crate::key;
 use crate::page::{Original, Page, RecordKind, RevisitProfile};
 
 /// Revisits of revisits are followed this far.
-const MAX_STEPS: u32 = 8;
+const MAX_STEPS: usize = 8;
 /// Versions of one second that are looked at; of more, the digest finds one.
 const MAX_OF_ONE_SECOND: usize = 1024;
 /// Versions whose digests are kept in memory while many revisits are resolved.
@@ -44,7 +44,7 @@ const MAX_KNOWN_VERSIONS: usize = 200_000;
 
 /// What a revisit says of its original.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Sought {
+pub(crate) struct Sought {
     /// The key of the URL that it names, if that is another.
     named: Option<Vec<u8>>,
     own: Vec<u8>,
@@ -57,7 +57,7 @@ pub(super) struct Sought {
 
 impl Sought {
     /// The key of the revisit itself.
-    pub(super) fn own(&self) -> &[u8] {
+    pub(crate) fn own(&self) -> &[u8] {
         &self.own
     }
 
@@ -67,7 +67,7 @@ impl Sought {
     }
 
     /// About what it takes in memory, in bytes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let id = self.refers_to_id.as_ref().map_or(0, String::len);
         256 + self.own.len() + self.named.as_ref().map_or(0, Vec::len) + id
     }
@@ -114,6 +114,11 @@ impl PageStore {
 
     /// The original of `page`, if it is a revisit and that is in the store.
     pub(crate) fn original_of(&self, own_key: &[u8], page: &Page) -> Result<Option<StoredVersion>> {
+        Ok(self.original_and_steps(own_key, page)?.map(|(original, _)| original))
+    }
+
+    /// As [`PageStore::original_of`], and how many versions lead to it, itself included.
+    pub(crate) fn original_and_steps(&self, own_key: &[u8], page: &Page) -> Result<Option<(StoredVersion, usize)>> {
         let Some(sought) = self.sought(own_key, page) else { return Ok(None) };
         let lost = |error: Error| match error {
             error if error.is_damage() => {
@@ -122,17 +127,19 @@ impl PageStore {
             }
             error => error,
         };
-        let Some((key, version)) = Resolver::new(self).find(&sought).map_err(lost)? else { return Ok(None) };
+        let mut path = Resolver::new(self).path(&sought).map_err(lost)?;
+        let steps = path.len();
+        let Some((key, version)) = path.pop() else { return Ok(None) };
         let value = self.value_of(&key, version).map_err(lost)?;
-        value.map(|value| self.stored_version(key, value)).transpose().map_err(lost)
+        value.map(|value| Ok((self.stored_version(key, value)?, steps))).transpose().map_err(lost)
     }
 
-    fn value_of(&self, key: &[u8], version: Version) -> Result<Option<Value>> {
+    pub(crate) fn value_of(&self, key: &[u8], version: Version) -> Result<Option<Value>> {
         self.engine().get_version(key, version).map_err(|error| unreadable(key, Some(version), error.into()))
     }
 
     /// What `page` says of its original, if it is a revisit.
-    pub(super) fn sought(&self, own_key: &[u8], page: &Page) -> Option<Sought> {
+    pub(crate) fn sought(&self, own_key: &[u8], page: &Page) -> Option<Sought> {
         let revisit = page.revisit.as_ref().filter(|_| page.kind == RecordKind::Revisit)?;
         let variant = key::variant(own_key);
         let of_variant = |url: &[u8]| self.key_of(url, RecordKind::Response, variant.as_ref()).ok();
@@ -186,7 +193,8 @@ impl PageStore {
             match (version, head.and_then(|head| Ok((self.describe(key, &head)?, head.version)))) {
                 (_, Ok((page, version))) => {
                     let digest = page.digest.as_deref().and_then(Digest::parse);
-                    originals.push(version, digest, page.record_id, page.kind == RecordKind::Revisit);
+                    // One that was given a body of its own leads where it led before, and is found in no other way.
+                    originals.push(version, digest, page.record_id, page.revisit.is_some());
                 }
                 (Some(version), Err(error)) if error.is_damage() => originals.push_lost(version, error),
                 (_, Err(error)) => return Err(error),
@@ -197,34 +205,45 @@ impl PageStore {
 }
 
 /// Resolves revisits. What it read of a key's versions it keeps, so that many revisits of few URLs take linear time.
-pub(super) struct Resolver<'a> {
+pub(crate) struct Resolver<'a> {
     store: &'a PageStore,
     known: HashMap<Vec<u8>, Originals>,
     known_versions: usize,
 }
 
 impl<'a> Resolver<'a> {
-    pub(super) fn new(store: &'a PageStore) -> Resolver<'a> {
+    pub(crate) fn new(store: &'a PageStore) -> Resolver<'a> {
         Resolver { store, known: HashMap::new(), known_versions: 0 }
     }
 
     /// The key and version of the original.
     pub(super) fn find(&mut self, sought: &Sought) -> Result<Option<(Vec<u8>, Version)>> {
+        Ok(self.path(sought)?.pop())
+    }
+
+    /// The versions that lead to the original, which is the last of them; nothing where there is none.
+    pub(crate) fn path(&mut self, sought: &Sought) -> Result<Vec<(Vec<u8>, Version)>> {
         let mut sought = sought.clone();
-        for _ in 0..MAX_STEPS {
+        let mut path = Vec::new();
+        while path.len() < MAX_STEPS {
             match self.step(&sought)? {
-                Step::Original(key, version) => return Ok(Some((key, version))),
-                Step::Nothing => return Ok(None),
+                Step::Original(key, version) => {
+                    path.push((key, version));
+                    return Ok(path);
+                }
+                Step::Nothing => break,
                 Step::Revisit(key, version) => {
-                    let Some(value) = self.store.value_of(&key, version)? else { return Ok(None) };
+                    let Some(value) = self.store.value_of(&key, version)? else { break };
                     let page = self.store.stored(&key, value)?;
-                    let Some(next) = self.store.sought(&key, &page) else { return Ok(None) };
+                    let next = self.store.sought(&key, &page);
+                    path.push((key, version));
+                    let Some(next) = next else { return Ok(path) };
                     let digest = next.digest.or(sought.digest);
                     sought = Sought { digest, ..next };
                 }
             }
         }
-        Ok(None)
+        Ok(Vec::new())
     }
 
     fn step(&mut self, sought: &Sought) -> Result<Step> {

@@ -6,8 +6,8 @@
 //! Invariant: memory is bounded. When too many were collected, those that resolve are let go; those that do not are
 //! counted as unresolved, and only as many as there is room for are looked at again.
 
-use super::PageStore;
 use super::revisit::{Resolver, Sought};
+use super::{PageHead, PageStore};
 use crate::error::Result;
 use crate::key;
 use crate::page::{Page, RecordKind};
@@ -114,10 +114,23 @@ impl PageStore {
     ///
     /// Those of [`PageStore::history`].
     pub fn count_revisits(&self, go_on: &mut dyn FnMut() -> bool) -> Result<Option<RevisitCount>> {
-        let (mut unresolved, mut failures) = (Unresolved::default(), 0);
+        let mut unresolved = Unresolved::default();
+        let whole =
+            self.each_revisit(go_on, &mut |key, head| unresolved.push(self, &key, &head.page, head.body_bytes))?;
+        if whole { unresolved.count(self).map(Some) } else { Ok(None) }
+    }
+
+    /// Hands every version of a page or a variant that is a revisit to `each`, with its key. `go_on` is asked at every version;
+    /// whether it always said so. What is damaged is passed over.
+    pub(crate) fn each_revisit(
+        &self,
+        go_on: &mut dyn FnMut() -> bool,
+        each: &mut dyn FnMut(Vec<u8>, PageHead) -> Result<()>,
+    ) -> Result<bool> {
+        let mut failures = 0;
         for listed in self.engine().version_heads() {
             if !go_on() {
-                return Ok(None);
+                return Ok(false);
             }
             let listed = match listed {
                 Ok(listed) => listed,
@@ -133,11 +146,11 @@ impl PageStore {
             let (key, head) = (listed.key, listed.head);
             match self.page_head(&key, head) {
                 Ok(head) if head.page.kind != RecordKind::Revisit => {}
-                Ok(head) => unresolved.push(self, &key, &head.page, head.body_bytes)?,
+                Ok(head) => each(key, head)?,
                 Err(error) if error.is_damage() => {}
                 Err(error) => return Err(error),
             }
         }
-        unresolved.count(self).map(Some)
+        Ok(true)
     }
 }

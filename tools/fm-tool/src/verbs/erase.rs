@@ -184,6 +184,7 @@ fn change(
 fn watch(bar: &Progress, progress: EraseProgress) -> ControlFlow<()> {
     let (done, words) = match progress {
         EraseProgress::Comparing(captures) => (captures, "captures compared"),
+        EraseProgress::Detaching(captures) => (captures, "captures looked at"),
         EraseProgress::Erasing(ErasureStep::Dropping(keys)) => (keys, "URLs looked at"),
         EraseProgress::Erasing(ErasureStep::Values(bytes)) => (bytes, "bytes of pages written anew"),
         EraseProgress::Searching(bytes) => (bytes, "bytes searched"),

@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use filemap_core::{PruneProgress, PruneRule, Pruned, Store};
+use filemap::{PageStore, PruneStep};
+use filemap_core::{PruneRule, Pruned};
 use serde_json::json;
 
 use crate::cli::Shared;
@@ -21,7 +22,7 @@ use crate::{interrupt, opening, quantity, words};
     after_help = "--older-than alone drops every older version, the newest too: a page not fetched since is gone altogether.\n\
     --keep-versions alone keeps the newest of each page whatever their age. Both together drop a version only if\n\
     both do. --max-size comes after them and drops the oldest versions of all pages, until what lives in the value\n\
-    log fits. A body that a kept version refers to is kept.\n\n\
+    log fits. A version that has the body of a kept one, as the original of a revisit does, is kept with it.\n\n\
     Example:\n  fm-tool prune pages.fm --older-than 90d --keep-versions 1"
 )]
 pub struct Args {
@@ -50,7 +51,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         PruneRule { keep_versions: args.keep_versions, since_ms: args.older_than, max_live_bytes: args.max_size };
     let mut out = Output::stdout(shared.json);
     if args.dry_run {
-        let store = opening::engine_to_read(&args.store, shared)?;
+        let store = opening::to_read(&args.store, shared)?;
         interrupt::listen();
         let bar = Progress::records(shared, Some(0), "looked through");
         let planned = store.prune_plan(rule, &mut |progress| watch(&bar, progress));
@@ -63,7 +64,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         out.finish()?;
         return Ok(hidden(&planned, Outcome::Done));
     }
-    let store = opening::engine_to_change(&args.store, shared, |options| options)?;
+    let store = opening::to_change(&args.store, shared)?;
     let outcome = pruned(&store, rule, args, shared, &mut out);
     // What was dropped stays so, whatever stopped the rest.
     let closed = store.close();
@@ -73,7 +74,13 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-fn pruned(store: &Store, rule: PruneRule, args: &Args, shared: &Shared, out: &mut Output) -> Result<Outcome, Failure> {
+fn pruned(
+    store: &PageStore,
+    rule: PruneRule,
+    args: &Args,
+    shared: &Shared,
+    out: &mut Output,
+) -> Result<Outcome, Failure> {
     interrupt::listen();
     let bar = Progress::records(shared, Some(0), "looked through");
     let pruned = store.prune(rule, &mut |progress| watch(&bar, progress))?;
@@ -87,7 +94,7 @@ fn pruned(store: &Store, rule: PruneRule, args: &Args, shared: &Shared, out: &mu
     if pruned.versions == 0 && !args.compact {
         return Ok(hidden(&pruned, Outcome::Done));
     }
-    let done = compact::compact(store, !args.compact, shared)?;
+    let done = compact::compact(store.engine(), !args.compact, shared)?;
     let outcome = compact::tell(&done, shared, &args.store, out)?;
     Ok(hidden(&pruned, outcome))
 }
@@ -106,8 +113,12 @@ fn hidden(pruned: &Pruned, outcome: Outcome) -> Outcome {
     }
 }
 
-fn watch(bar: &Progress, progress: PruneProgress) -> ControlFlow<()> {
-    bar.at(progress.done, progress.total, || "looked through".to_owned());
+fn watch(bar: &Progress, step: PruneStep) -> ControlFlow<()> {
+    match step {
+        PruneStep::Pruning(progress) => bar.at(progress.done, progress.total, || "looked through".to_owned()),
+        PruneStep::Revisits(versions) => bar.at(versions, versions, || "versions looked at for revisits".to_owned()),
+        _ => {}
+    }
     if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 

@@ -1,0 +1,125 @@
+//! Pruning: the engine drops old versions; the originals of revisits that stay are kept with them.
+//!
+//! The engine knows which versions refer to the body of another version of their key. That a revisit has its body from
+//! another version, of whatever key, is known here only: one pass over the descriptions finds all revisits, and what
+//! those that stay lead to is given to the engine as needed.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use filemap_core::{Needed, PruneProgress, PruneRule, Pruned, Version};
+
+use super::PageStore;
+use super::revisit::{Resolver, Sought};
+use crate::error::{Error, Result};
+
+/// Revisits are looked at together, so that the versions of a URL are read once for many: so many bytes of them.
+const BATCH_BYTES: usize = 48 << 20;
+/// So many versions are looked at between two looks at whether to go on.
+const VERSIONS_AT_ONCE: u64 = 1024;
+
+/// How far a prune is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PruneStep {
+    /// Revisits are looked for; so many versions were looked at.
+    Revisits(u64),
+    /// The engine is at work.
+    Pruning(PruneProgress),
+}
+
+type Watch<'a> = &'a mut dyn FnMut(PruneStep) -> ControlFlow<()>;
+
+impl PageStore {
+    /// Drops the versions that a rule does not keep, as [`filemap_core::Store::prune`]; the original of a revisit that stays is
+    /// kept with it, so that every version that stays reads as before. To find the revisits takes a sequential pass over the
+    /// value log before that, which expands no body, and some 40 bytes of memory for each version that a revisit leads to.
+    ///
+    /// A revisit that is put meanwhile counts only for a later prune: its original may go.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`filemap_core::Store::prune`].
+    pub fn prune(&self, rule: PruneRule, watch: Watch<'_>) -> Result<Pruned> {
+        rule.check()?;
+        if self.engine().is_read_only() {
+            return Err(filemap_core::Error::ReadOnly.into());
+        }
+        let Some(needed) = self.needed(rule, watch)? else {
+            let mut stopped = Pruned::default();
+            stopped.is_stopped = true;
+            stopped.live_bytes = self.engine().stats().live_bytes;
+            return Ok(stopped);
+        };
+        Ok(self.engine().prune_with(rule, &Arc::new(needed), &mut |progress| watch(PruneStep::Pruning(progress)))?)
+    }
+
+    /// What [`PageStore::prune`] would drop. Changes nothing; any handle can tell.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`filemap_core::Store::prune_plan`].
+    pub fn prune_plan(&self, rule: PruneRule, watch: Watch<'_>) -> Result<Pruned> {
+        rule.check()?;
+        let Some(needed) = self.needed(rule, watch)? else { return Err(filemap_core::Error::Stopped.into()) };
+        Ok(self.engine().prune_plan_with(rule, &needed, &mut |progress| watch(PruneStep::Pruning(progress)))?)
+    }
+
+    /// The versions that lead from revisits that a rule keeps to their originals; `None`: it was broken off.
+    fn needed(&self, rule: PruneRule, watch: Watch<'_>) -> Result<Option<Needed>> {
+        let mut needed = Needed::new();
+        let (mut batch, mut bytes, mut seen) = (Vec::new(), 0, 0);
+        let mut go_on = || {
+            seen += 1;
+            seen % VERSIONS_AT_ONCE != 1 || watch(PruneStep::Revisits(seen - 1)).is_continue()
+        };
+        let whole = self.each_revisit(&mut go_on, &mut |key, head| {
+            let Some(sought) = self.sought(&key, &head.page) else { return Ok(()) };
+            bytes += sought.bytes();
+            batch.push((sought, head.version));
+            if bytes > BATCH_BYTES {
+                bytes = 0;
+                self.add_needed(rule, std::mem::take(&mut batch), &mut needed)?;
+            }
+            Ok(())
+        })?;
+        if !whole {
+            return Ok(None);
+        }
+        self.add_needed(rule, batch, &mut needed)?;
+        Ok(Some(needed))
+    }
+
+    fn add_needed(&self, rule: PruneRule, mut batch: Vec<(Sought, Version)>, needed: &mut Needed) -> Result<()> {
+        batch.sort_unstable();
+        let mut resolver = Resolver::new(self);
+        let mut kept: Option<(Vec<u8>, Option<Vec<Version>>)> = None;
+        for (sought, version) in batch {
+            if kept.as_ref().is_none_or(|(key, _)| key != sought.own()) {
+                kept = Some((
+                    sought.own().to_vec(),
+                    readable(self.engine().kept_by(rule, sought.own()).map_err(Error::from))?,
+                ));
+            }
+            // Of a key that cannot be looked at nothing is dropped.
+            let stays = kept.as_ref().and_then(|(_, kept)| kept.as_ref()).is_none_or(|kept| kept.contains(&version));
+            if !stays {
+                continue;
+            }
+            // An original that cannot be read has no body to keep.
+            for (_, found) in readable(resolver.path(&sought))?.unwrap_or_default() {
+                let youngest = needed.entry(found.sequence).or_insert(version);
+                *youngest = version.max(*youngest);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `None` where damage keeps something from being read.
+fn readable<T>(read: Result<T>) -> Result<Option<T>> {
+    match read {
+        Err(error) if error.is_damage() => Ok(None),
+        read => read.map(Some),
+    }
+}
