@@ -2,6 +2,7 @@
 //! and name it.
 
 use std::fs::OpenOptions;
+use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
@@ -152,16 +153,20 @@ fn a_revisit_that_the_lost_version_cannot_be_meant_by_has_no_original_as_ever() 
     assert_eq!((report.written, report.bodiless), (1, 0));
 }
 
-#[test]
-fn a_dump_of_a_part_names_the_original_that_it_has_not_met() {
-    let revisit = revisit(40, Some('b'), Some(20), RevisitProfile::IdenticalPayload);
+/// Text that hardly compresses.
+fn noise() -> String {
     let mut seed = 1u64;
     let mut next = || {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         char::from(b' ' + (seed >> 57) as u8 % 94)
     };
-    let noise: String = (0..4000).map(|_| next()).collect();
-    let pages = [page(10, "ten", 'a'), page(20, &noise, 'b'), revisit];
+    (0..4000).map(|_| next()).collect()
+}
+
+#[test]
+fn a_dump_of_a_part_names_the_original_that_it_has_not_met() {
+    let revisit = revisit(40, Some('b'), Some(20), RevisitProfile::IdenticalPayload);
+    let pages = [page(10, "ten", 'a'), page(20, &noise(), 'b'), revisit];
     for closed in [damaged(&pages), damaged_at(&pages, |bytes| bytes - 1000)] {
         let store = closed.read();
         for format in [Format::Warc, Format::Jsonl, Format::Files] {
@@ -197,4 +202,59 @@ fn what_is_put_again_beside_a_lost_version_adds_nothing_and_the_lost_one_comes_b
     assert!(loader.put_page_if_new(&store, &pages[1]).expect("stored").is_some());
     assert!(loader.put_page_if_new(&store, &pages[1]).expect("stored").is_none());
     assert_eq!(store.get_at(URL, 20_000).expect("mended").expect("there").body, b"body 20");
+}
+
+#[test]
+fn a_version_whose_body_cannot_be_read_is_not_there_for_a_load_or_a_merge() {
+    let pages = [page(10, &noise(), 'a'), page(20, &noise(), 'b')];
+    let is_whole = |store: &PageStore| {
+        let body = store.get_at(URL, 20_000).expect("mended").expect("there").body;
+        assert_eq!(body, noise().into_bytes());
+        assert_eq!(store.get(URL).expect("mended").expect("there").body, noise().into_bytes());
+    };
+    // Its head is whole: only what reads the body meets the damage.
+    for rounds in [1, 20] {
+        let closed = damaged_at(&pages, |bytes| bytes - 1000);
+        let store = PageStore::open(&closed.path, Options::new()).expect("writable");
+        assert!(store.get(URL).is_err() && store.head(URL).is_ok());
+        let mut loader = filemap::Loader::default();
+        for _ in 0..rounds {
+            assert!(loader.put_stored_if_new(&store, &pages[0], false).expect("stored").is_none());
+        }
+        // It is not made a reference to the body that cannot be read.
+        assert!(loader.put_stored_if_new(&store, &pages[1], true).expect("stored").is_some());
+        assert!(loader.put_stored_if_new(&store, &pages[1], true).expect("stored").is_none());
+        is_whole(&store);
+    }
+    let from =
+        PageStore::create(tempfile::tempdir().expect("a folder").path().join("a.fm"), Options::new()).expect("new");
+    pages.iter().for_each(|page| drop(from.put_page(page).expect("stored")));
+    let closed = damaged_at(&pages, |bytes| bytes - 1000);
+    let store = PageStore::open(&closed.path, Options::new()).expect("writable");
+    for expected in [(1, 1), (0, 2)] {
+        let copied = from.engine().copy_to(store.engine(), Default::default(), &mut |_| ControlFlow::Continue(()));
+        let copied = copied.expect("damage is no error");
+        assert_eq!((copied.versions, copied.already_there), expected);
+    }
+    is_whole(&store);
+}
+
+#[test]
+fn a_merge_brings_what_differs_in_status_or_headers_only() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let create = |name: &str| PageStore::create(dir.path().join(name), Options::new()).expect("a store");
+    let (from, to) = (create("from.fm"), create("to.fm"));
+    let mut other = page(10, "one body", 'a');
+    to.put_page(&other).expect("stored");
+    from.put_page(&other).expect("stored");
+    other.status = Some(404);
+    from.put_page(&other).expect("stored");
+    other.headers.push("Server", "x");
+    from.put_page(&other).expect("stored");
+    for expected in [(2, 1), (0, 3)] {
+        let copied = from.engine().copy_to(to.engine(), Default::default(), &mut |_| ControlFlow::Continue(()));
+        let copied = copied.expect("both are whole");
+        assert_eq!((copied.versions, copied.already_there), expected);
+    }
+    assert_eq!(to.get(URL).expect("readable"), Some(other));
 }

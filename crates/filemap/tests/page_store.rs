@@ -82,7 +82,14 @@ fn the_very_same_version_is_put_only_once() {
     let mut other = pages[3].clone();
     other.headers.push("Location", "/x");
     assert!(fresh.store.put_page_if_new(&other).expect("stored").is_some(), "no body, other headers");
-    assert_eq!(fresh.store.versions().count(), 5);
+    let mut other = pages[0].clone();
+    other.status = Some(404);
+    assert!(fresh.store.put_page_if_new(&other).expect("stored").is_some(), "the same body, another status");
+    other.headers.push("Server", "x");
+    assert!(fresh.store.put_page_if_new(&other).expect("stored").is_some(), "the same body, other headers");
+    other.record_id = Some("<urn:x>".into());
+    assert_eq!(fresh.store.put_page_if_new(&other).expect("readable"), None, "the record's id says nothing");
+    assert_eq!(fresh.store.versions().count(), 7);
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! Copies all versions of all keys into another store: the way to a store without garbage, to other options, and to one store
 //! made of several.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::io::Read;
 use std::ops::ControlFlow;
 
+use xxhash_rust::xxh3::xxh3_128;
+
 use crate::error::{Error, Result};
 use crate::format::value::Kind;
-use crate::record::Record;
+use crate::record::{Head, Record, Version};
 use crate::segments::FIRST_RECORD;
 use crate::state::Spot;
 use crate::store::{Pages, Store};
@@ -55,8 +57,8 @@ pub enum CopyEvent<'a> {
 
 impl Store {
     /// Copies every live version of every key to another store, with its time and meta, those of a key one after the other in
-    /// the order in which they were put. What the other store has already (the same key, time and digest) it is not given again,
-    /// so that a copy that was broken off goes on when it is done again. A version whose body is that of the newest one there
+    /// the order in which they were put. What the other store has already (the same key, time, digest and meta) and can read it is
+    /// not given again, so that a copy that was broken off goes on when it is done again; to make sure of that, it is read. A version whose body is that of the newest one there
     /// becomes a reference. Keys come in the order of this store's log: a sequential read of it, and of the key log for keys with
     /// several versions. Pages are taken over as they are compressed, with their dictionaries,
     /// if the other store has none of its own. What is put here meanwhile is not copied. Damaged records and absent files are told to `watch` and
@@ -104,8 +106,12 @@ impl Store {
     }
 }
 
-/// Times and digests of versions.
-type There = HashSet<(i64, [u8; 16])>;
+/// The versions of a key in the other store, by time, digest and a hash of the meta.
+type There = HashMap<(i64, [u8; 16], u128), Version>;
+
+fn print(head: &Head) -> (i64, [u8; 16], u128) {
+    (head.version.time_ms, head.digest, xxh3_128(&head.meta))
+}
 
 struct Copy<'a> {
     from: &'a Store,
@@ -219,7 +225,8 @@ impl Copy<'_> {
                 Err(e) if e.is_corrupt() => {}
                 head => {
                     let head = head?;
-                    there.insert((head.version.time_ms, head.digest));
+                    // The newest first: what was copied because the one before it cannot be read.
+                    there.entry(print(&head)).or_insert(head.version);
                 }
             }
         }
@@ -242,13 +249,15 @@ impl Copy<'_> {
     fn version_at(&self, key: &[u8], spot: &Spot, there: &There) -> Result<Copied> {
         let from = &self.from.shared;
         let head = from.with_spot(key, spot, Want::Head, |raw| raw.head())?;
-        if there.contains(&(head.version.time_ms, head.digest)) {
+        let same = there.get(&print(&head));
+        if same.map_or(Ok(false), |same| self.to.can_read(key, *same))? {
             return Ok(Copied { already_there: 1, ..Copied::default() });
         }
         let stored = Copied { versions: 1, body_bytes: head.body_bytes, ..Copied::default() };
         let record = Record { key, meta: &head.meta, body: &[], time_ms: head.version.time_ms };
         self.check_admission(key, spot, &record)?;
-        let may_refer = spot.refers_to != 0 || !there.is_empty();
+        // What cannot be read there is given anew, whole.
+        let may_refer = same.is_none() && (spot.refers_to != 0 || !there.is_empty());
         if may_refer && self.to.put_reference(&record, head.digest, head.body_bytes)?.is_some() {
             return Ok(Copied { unchanged: 1, body_bytes: 0, ..stored });
         }

@@ -1,13 +1,14 @@
 //! Gets: the newest version, one of another time, a part of one, or what is known of it without its body.
 
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::record::{Head, Place, Value, Version};
 use crate::state::Spot;
 use crate::store::Store;
-use crate::values::read::{Reader, Want};
+use crate::values::read::{Body, Reader, Want};
 
 impl Store {
     /// The newest version of a key. Cold, that is one page of the index and one read of the value log.
@@ -50,6 +51,30 @@ impl Store {
     /// As [`Store::get`].
     pub fn get_version(&self, key: &[u8], version: Version) -> Result<Option<Value>> {
         self.value_where(key, |s| s.version == version)
+    }
+
+    /// Whether a version is there and can be read whole, chunks and what it refers to included: reads and expands all of it, in
+    /// bounded memory.
+    ///
+    /// # Errors
+    /// As [`Store::get`], but for damage.
+    pub fn can_read(&self, key: &[u8], version: Version) -> Result<bool> {
+        let read = self.shared.looking_again(|| {
+            let Some(spot) = self.shared.spots(key)?.into_iter().find(|s| s.version == version) else {
+                return Ok(false);
+            };
+            let loaded = self.shared.load(key, &spot)?;
+            let Some(chunks @ Body::Chunks(..)) = loaded.body else { return Ok(true) };
+            let mut reader = Reader::new(Arc::clone(&self.shared.segments), loaded.head, chunks)?;
+            match io::copy(&mut reader, &mut io::sink()) {
+                Ok(_) => Ok(true),
+                Err(e) => Err(e.downcast::<Error>().unwrap_or_else(|e| Error::Source(Arc::new(e)))),
+            }
+        });
+        match read {
+            Err(e) if e.is_corrupt() => Ok(false),
+            read => read,
+        }
     }
 
     /// The first version from the newest on that is wanted.

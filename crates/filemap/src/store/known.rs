@@ -12,13 +12,15 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
+use super::load::Prints;
+
 /// From so many questions on, the versions of a key are kept.
 const HOT_LOOKUPS: u8 = 8;
 /// Marks a key whose versions are kept.
 const LOADED: u8 = u8::MAX;
 /// Keys that are counted: 16 MiB with what a table has free.
 const MAX_KEYS: usize = 1 << 19;
-/// Fingerprints, two a version: 36 MiB, and half as much again while the table grows.
+/// Fingerprints, three a version: 36 MiB, and half as much again while the table grows.
 const MAX_PRINTS: usize = 1_800_000;
 /// Bodies of originals: so many, and so many bytes of them.
 const MAX_ORIGINALS: usize = 1 << 14;
@@ -29,6 +31,8 @@ const MAX_ORIGINAL_BYTES: usize = 16 << 20;
 pub(crate) struct Known {
     keys: HashMap<u64, u8>,
     prints: HashSet<u128>,
+    /// Of versions that are there and cannot be read.
+    unreadable: HashSet<u128>,
     originals: HashMap<u128, Vec<u8>>,
     /// The same, the oldest first.
     original_order: VecDeque<u128>,
@@ -52,9 +56,10 @@ pub(super) enum Heat {
 impl Known {
     /// Counts a question about `key`.
     pub(super) fn ask(&mut self, key: &[u8]) -> Heat {
-        if self.keys.len() >= MAX_KEYS || self.prints.len() >= MAX_PRINTS {
+        if self.keys.len() >= MAX_KEYS || self.prints.len() + self.unreadable.len() >= MAX_PRINTS {
             self.keys.clear();
             self.prints.clear();
+            self.unreadable.clear();
         }
         let lookups = self.keys.entry(xxh3_64(key)).or_insert(0);
         match *lookups {
@@ -79,8 +84,17 @@ impl Known {
         self.prints.contains(&print)
     }
 
+    /// Keeps these fingerprints as those of versions that are there and cannot be read.
+    pub(super) fn add_unreadable(&mut self, prints: impl IntoIterator<Item = u128>) {
+        self.unreadable.extend(prints);
+    }
+
+    pub(super) fn is_unreadable(&self, print: u128) -> bool {
+        self.unreadable.contains(&print)
+    }
+
     /// Adds a version that was put.
-    pub(super) fn add(&mut self, key: &[u8], prints: [u128; 2]) {
+    pub(super) fn add(&mut self, key: &[u8], prints: Prints) {
         if self.keys.get(&xxh3_64(key)) == Some(&LOADED) {
             self.prints.extend(prints);
         }
@@ -134,18 +148,18 @@ mod tests {
         for _ in 0..HOT_LOOKUPS {
             assert_eq!(known.ask(b"key"), Heat::Cold);
         }
-        known.add(b"key", [1, 2]);
+        known.add(b"key", [1, 2, 6]);
         assert_eq!((known.ask(b"key"), known.contains(1)), (Heat::Hot, false));
         known.load(b"key", [3].into_iter());
-        known.add(b"key", [4, 5]);
+        known.add(b"key", [4, 5, 7]);
         assert!(known.ask(b"key") == Heat::Loaded && known.contains(3) && known.contains(5));
         known.load(b"big", (0..MAX_PRINTS).map(|print| print as u128));
         assert_eq!(known.ask(b"big"), Heat::Cold);
         known.load(b"next", (10..MAX_PRINTS).map(|print| print as u128));
-        known.add(b"next", [10 << 100, 11 << 100]);
-        known.add(b"next", [12 << 100, 13 << 100]);
-        known.add(b"next", [14 << 100, 15 << 100]);
-        known.add(b"next", [16 << 100, 17 << 100]);
+        known.add(b"next", [10 << 100, 11 << 100, 12 << 100]);
+        known.add(b"next", [13 << 100, 14 << 100, 15 << 100]);
+        known.add(b"next", [16 << 100, 17 << 100, 18 << 100]);
+        known.add(b"next", [19 << 100, 20 << 100, 21 << 100]);
         assert!(known.ask(b"key") == Heat::Cold && known.prints.is_empty());
     }
 

@@ -19,25 +19,31 @@ use crate::warc::digest::sha1_of;
 /// When a version of the same URL and time counts as the one to be put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sameness {
-    /// The body is the same: another record of the same visit.
+    /// Body and status are the same, and where there is no body the description but for the record's id: another record of the same
+    /// visit.
     Visit,
-    /// There is no body, and the description is the same but for the record's id.
-    VisitWithoutBody,
+    /// Body and description are the same but for the record's id.
+    Description,
     /// Body and description are the same in everything.
     Everything,
 }
 
 impl Sameness {
     fn without_body(self) -> Sameness {
-        if self == Sameness::Visit { Sameness::VisitWithoutBody } else { self }
+        if self == Sameness::Visit { Sameness::Description } else { self }
     }
 }
 
 /// A page that the store does not hold: what is to be known of it once it is put.
 pub(crate) struct Arrival {
     key: Vec<u8>,
-    prints: Option<[u128; 2]>,
+    prints: Option<Prints>,
+    /// Whether the store has it, but cannot read it: it is stored whole, whatever the newest version is.
+    pub(crate) mends: bool,
 }
+
+/// The fingerprints of a version, one for each [`Sameness`].
+pub(super) type Prints = [u128; 3];
 
 /// Puts many pages into one store, which may hold them already.
 #[derive(Default)]
@@ -53,7 +59,7 @@ impl Loader {
     ///
     /// As [`PageStore::put_page_if_new`].
     pub fn put_page_if_new(&mut self, store: &PageStore, page: &Page) -> Result<Option<Put>> {
-        self.put(store, page, BodySource::if_changed(page, &page.body), Sameness::Visit)
+        self.put(store, page, BodySource::if_changed(page, &page.body), Sameness::Description)
     }
 
     /// As [`PageStore::put_stored_if_new`], in linear time over all pages that this loader is given.
@@ -73,7 +79,7 @@ impl Loader {
         let Some(arrival) = store.arrival(&mut self.known, page, page.body.len() as u64, sameness, hash)? else {
             return Ok(None);
         };
-        let put = store.put_parts(page, body)?;
+        let put = store.put_parts(page, if arrival.mends { body.whole() } else { body })?;
         self.known.put(arrival);
         Ok(Some(put))
     }
@@ -89,9 +95,9 @@ impl Known {
 }
 
 impl PageStore {
-    /// As [`PageStore::put_page_if_changed`], but does nothing if the store holds this very version: the same URL, time
-    /// and body (and, where there is no body, the same description). What importers use: done again, it adds nothing.
-    /// Takes a look at every version of the URL; for many pages there is [`Loader`].
+    /// As [`PageStore::put_page_if_changed`], but does nothing if the store holds this very version, and can read it: the same URL,
+    /// time, body and description but for the record's id. Done again, it adds nothing. Takes a look at every version of the
+    /// URL; for many pages there is [`Loader`].
     ///
     /// # Errors
     ///
@@ -144,7 +150,7 @@ impl PageStore {
         };
         let head = if loaded { None } else { self.head_of_time(&key, page.fetched_at_ms)? };
         if !loaded && head.is_none() {
-            return Ok(Some(Arrival { key, prints: None }));
+            return Ok(Some(Arrival { key, prints: None, mends: false }));
         }
         let sameness = if body_bytes == 0 { sameness.without_body() } else { sameness };
         let mut hasher = Xxh3::new();
@@ -152,34 +158,39 @@ impl PageStore {
         hash_body(&mut hasher)?;
         let digest = hasher.digest128().to_be_bytes();
         if let Some(head) = head {
-            if self.is_same(&key, &head, digest, page, sameness)? {
+            if self.is_same(&key, &head, digest, page, sameness)? && self.engine().can_read(&key, head.version)? {
                 return Ok(None);
             }
             if !self.know_all(known, &key)? {
                 let held = self.is_held(&key, digest, page, sameness)?;
-                return Ok((!held).then_some(Arrival { key, prints: None }));
+                return Ok((held != Some(true)).then_some(Arrival { key, prints: None, mends: held.is_some() }));
             }
         }
         let prints = prints(&key, page.fetched_at_ms, digest, body_bytes, &page.description())?;
-        let print = if sameness == Sameness::Everything { prints[1] } else { prints[0] };
-        Ok((!known.contains(print)).then_some(Arrival { key, prints: Some(prints) }))
+        if known.contains(prints[sameness as usize]) {
+            return Ok(None);
+        }
+        Ok(Some(Arrival { key, prints: Some(prints), mends: known.is_unreadable(prints[sameness as usize]) }))
     }
 
-    /// Whether one of a key's versions is this one: for keys with more versions than are kept in memory, or damaged ones.
-    fn is_held(&self, key: &[u8], digest: [u8; 16], page: &Page, sameness: Sameness) -> Result<bool> {
+    /// Whether one of a key's versions is this one, and can be read; `None`: none is. For keys with more versions than are kept in
+    /// memory, or damaged ones.
+    fn is_held(&self, key: &[u8], digest: [u8; 16], page: &Page, sameness: Sameness) -> Result<Option<bool>> {
+        let mut held = None;
         for (_, head) in self.each_head(key.to_vec()) {
             let same = match head {
                 Ok(head) if head.version.time_ms != page.fetched_at_ms => continue,
-                Ok(head) => self.is_same(key, &head, digest, page, sameness),
+                Ok(head) => self.is_same(key, &head, digest, page, sameness).map(|same| same.then_some(head.version)),
                 Err(error) => Err(error),
             };
             match same {
-                Ok(true) => return Ok(true),
+                Ok(Some(version)) if self.engine().can_read(key, version)? => return Ok(Some(true)),
+                Ok(Some(_)) => held = Some(false),
                 Err(error) if !error.is_damage() => return Err(error),
                 _ => {}
             }
         }
-        Ok(false)
+        Ok(held)
     }
 
     /// The body with this SHA-1 of a version of this key and time; `None` if there is none.
@@ -212,31 +223,36 @@ impl PageStore {
     /// Has `known` know all versions of a key that can be read: putting another again mends it. `false` if they are too many, or
     /// nobody can say which there are.
     fn know_all(&self, known: &mut Known, key: &[u8]) -> Result<bool> {
-        let mut all = Vec::new();
+        let (mut all, mut unreadable) = (Vec::new(), Vec::new());
         for (version, head) in self.each_head(key.to_vec()) {
             known.count(1);
-            match head.and_then(|head| self.prints_of(key, &head)) {
-                Ok(prints) => all.extend(prints),
+            match head.and_then(|head| Ok((self.prints_of(key, &head)?, self.engine().can_read(key, head.version)?))) {
+                Ok((prints, true)) => all.extend(prints),
+                Ok((prints, false)) => unreadable.extend(prints),
                 Err(error) if !error.is_damage() => return Err(error),
                 Err(_) if version.is_none() => return Ok(false),
                 Err(_) => {}
             }
         }
         known.load(key, all.into_iter());
+        known.add_unreadable(unreadable);
         Ok(known.ask(key) == Heat::Loaded)
     }
 
-    fn prints_of(&self, key: &[u8], head: &Head) -> Result<[u128; 2]> {
+    fn prints_of(&self, key: &[u8], head: &Head) -> Result<Prints> {
         let page = self.describe(key, head)?;
         prints(key, head.version.time_ms, head.digest, self.body_bytes(key, head)?, &page)
     }
 
     fn is_same(&self, key: &[u8], head: &Head, digest: [u8; 16], page: &Page, sameness: Sameness) -> Result<bool> {
-        if head.digest != digest || sameness == Sameness::Visit {
-            return Ok(head.digest == digest);
+        if head.digest != digest {
+            return Ok(false);
         }
         let mut stored = self.describe(key, head)?;
-        if sameness == Sameness::VisitWithoutBody {
+        if sameness == Sameness::Visit {
+            return Ok(stored.status == page.status);
+        }
+        if sameness == Sameness::Description {
             stored.record_id.clone_from(&page.record_id);
         }
         let mut same = page.description();
@@ -247,19 +263,19 @@ impl PageStore {
     }
 }
 
-/// The fingerprints of a version: as a visit (by its body, or without one by its description but for the record's id), and
-/// by everything. `page` has no body.
-fn prints(key: &[u8], time_ms: i64, digest: [u8; 16], body_bytes: u64, page: &Page) -> Result<[u128; 2]> {
+/// The fingerprints of a version, in the order of [`Sameness`]. `page` has no body.
+fn prints(key: &[u8], time_ms: i64, digest: [u8; 16], body_bytes: u64, page: &Page) -> Result<Prints> {
     let encoded = |page: &Page| -> Result<Vec<u8>> {
         let encoded = meta::encode(page, b"")?;
         Ok([encoded.meta, encoded.spill].concat())
     };
     let everything = print(0, key, time_ms, [&digest, &encoded(page)?]);
+    let description = print(1, key, time_ms, [&digest, &encoded(&Page { record_id: None, ..page.clone() })?]);
     let visit = match body_bytes {
-        0 => print(1, key, time_ms, [&digest, &encoded(&Page { record_id: None, ..page.clone() })?]),
-        _ => print(2, key, time_ms, [&digest, b""]),
+        0 => description,
+        _ => print(2, key, time_ms, [&digest, &page.status.unwrap_or_default().to_le_bytes()]),
     };
-    Ok([visit, everything])
+    Ok([visit, description, everything])
 }
 
 #[cfg(test)]
@@ -309,7 +325,7 @@ mod tests {
             let most = 2 * number as u64 + 100;
             let (bodies, empty) = (pages(number, |at| format!("body {at}")), pages(number, |_| String::new()));
             let same = pages(number, |_| "one body".to_owned());
-            for (pages, stored) in [(&bodies, number), (&empty, number), (&same, 1)] {
+            for (pages, stored) in [(&bodies, number), (&empty, number), (&same, number)] {
                 let (once, again, looked_at) = load(pages, visit);
                 assert_eq!((once, again), (stored, 0));
                 assert!(looked_at <= most, "{looked_at} versions looked at for {number} visits");

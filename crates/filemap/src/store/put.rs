@@ -23,6 +23,14 @@ pub(crate) enum BodySource<'a> {
 }
 
 impl<'a> BodySource<'a> {
+    /// The same, not stored as a reference.
+    pub(crate) fn whole(self) -> BodySource<'a> {
+        match self {
+            BodySource::Bytes(body, _) => BodySource::Bytes(body, false),
+            reader => reader,
+        }
+    }
+
     /// From memory, stored as a reference if it is the same as before; a revisit has no body of its own to compare.
     pub(crate) fn if_changed(page: &Page, body: &'a [u8]) -> BodySource<'a> {
         BodySource::Bytes(body, page.kind != RecordKind::Revisit)

@@ -392,7 +392,9 @@ fn put_page(store: &PageStore, known: &mut Known, capture: &mut Capture) -> Resu
     let arrival = store.arrival_of(known, &capture.page, &mut capture.body, sameness)?;
     let Some(arrival) = arrival else { return Ok(None) };
     let put = match &mut capture.body {
-        Payload::Memory(bytes) => store.put_parts(&capture.page, BodySource::Bytes(bytes, if_changed))?,
+        Payload::Memory(bytes) => {
+            store.put_parts(&capture.page, BodySource::Bytes(bytes, if_changed && !arrival.mends))?
+        }
         disk => {
             let mut reader = disk.reader()?;
             store.put_parts(&capture.page, BodySource::Reader(&mut reader))?

@@ -18,9 +18,9 @@ use crate::{absence, interrupt, opening, words};
 /// Add all pages of some stores to another
 #[derive(clap::Args)]
 #[command(
-    after_help = "Every version comes with its time and headers. What is there already (the same URL, time and body) is not\n\
-    added again, so that a merge that was stopped goes on when it is run again. The stores must make their keys by\n\
-    the same rule.\n\nExample:\n  fm-tool merge all.fm monday.fm tuesday.fm"
+    after_help = "Every version comes with its time and headers. What is there already, the same in everything, is not added\n\
+    again, so that a merge that was stopped goes on when it is run again; what is there and cannot be read is. The\n\
+    stores must make their keys by the same rule.\n\nExample:\n  fm-tool merge all.fm monday.fm tuesday.fm"
 )]
 pub struct Args {
     /// The store to add to, made if it is absent
