@@ -226,9 +226,11 @@ fn a_version_whose_body_cannot_be_read_is_not_there_for_a_load_or_a_merge() {
         assert!(loader.put_stored_if_new(&store, &pages[1], true).expect("stored").is_none());
         is_whole(&store);
     }
-    let from =
-        PageStore::create(tempfile::tempdir().expect("a folder").path().join("a.fm"), Options::new()).expect("new");
-    pages.iter().for_each(|page| drop(from.put_page(page).expect("stored")));
+    let folder = tempfile::tempdir().expect("a folder");
+    let from = PageStore::create(folder.path().join("a.fm"), Options::new()).expect("new");
+    for page in &pages {
+        from.put_page(page).expect("stored");
+    }
     let closed = damaged_at(&pages, |bytes| bytes - 1000);
     let store = PageStore::open(&closed.path, Options::new()).expect("writable");
     for expected in [(1, 1), (0, 2)] {

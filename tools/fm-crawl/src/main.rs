@@ -30,16 +30,36 @@ mod settings;
 mod verbs;
 mod words;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let end = cli::Cli::parse().run();
+    let cli = match parse() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    let end = cli.run();
     if let Err(failure) = &end
         && failure.code() > 0
     {
         words::complain(failure);
     }
     outcome::exit_code(&end)
+}
+
+/// The arguments; or the exit code of what is said in their place: help, the version, what is wrong with them.
+fn parse() -> Result<cli::Cli, ExitCode> {
+    cli::Cli::try_parse().map_err(|said| {
+        let printed = said.print().and_then(|()| io::stdout().flush());
+        let code = match printed {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                words::complain(format_args!("cannot write to standard output: {error}"));
+                2
+            }
+            _ => said.exit_code(),
+        };
+        ExitCode::from(u8::try_from(code).unwrap_or(2))
+    })
 }

@@ -165,6 +165,18 @@ fn a_tree_of_files_holds_the_bodies_and_its_list_the_rest() {
     assert!(out.join("pages.files/docs.python.localhost/3.11/tutorial/index.html").is_file());
 }
 
+#[test]
+fn what_plain_files_have_no_place_for_is_counted_and_said() {
+    let bench = bench();
+    let versions = lines(&bench, &[]).len() as u64;
+    let ran = dump(&bench, &["--format", "files", "--json"]).ended(0).said("beside pages (requests");
+    let report = &ran.json()[0];
+    let listed = fs::read_to_string(bench.path("out").join("pages.files.jsonl")).unwrap().lines().count() as u64;
+    assert_eq!(report["written"], listed);
+    assert!(listed < versions && report["without_place"] == versions - listed, "{report}");
+    bench.run("dump", &["--format", "jsonl,files", "--json", "-o", bench.path("both").to_str().unwrap()]).ended(0);
+}
+
 /// Sends a signal at once: a program that did it would come too late.
 fn interrupt(child: &std::process::Child) {
     let pid = rustix::process::Pid::from_child(child);
@@ -331,6 +343,34 @@ fn a_bad_line_is_said_with_its_number_and_costs_itself_only() {
     assert_eq!((&report["stored"], &report["damaged"], &report["unusable"]), (&2.into(), &1.into(), &1.into()));
     assert_eq!(report["problems"][0]["line"], 3);
     assert_eq!(bench.run::<&str>("ls", &[]).ended(0).text().lines().count(), 2);
+}
+
+#[test]
+fn a_line_that_leaves_out_the_body_or_says_two_times_or_what_no_page_has_is_refused() {
+    let page = |fields: &str| format!("{{\"url\":\"http://a/\"{fields}}}\n");
+    for (fields, why) in [
+        (",\"time_ms\":1000", "lacks the field `body`"),
+        (",\"time_ms\":1000,\"body\":null", "lacks the field `body`"),
+        (",\"body\":\"x\"", "lacks the field `time`"),
+        (",\"time\":\"yesterday\",\"body\":\"x\"", "field `time`"),
+        (",\"time\":\"yesterday\",\"time_ms\":1000,\"body\":\"x\"", "field `time`"),
+        (",\"time\":\"1970-01-01T00:00:02Z\",\"time_ms\":1000,\"body\":\"x\"", "not the same time"),
+        (",\"time_ms\":1000,\"body\":\"x\",\"body_base64\":\"eA==\"", "field `body`"),
+        (",\"time_ms\":1000,\"body\":\"x\",\"staus\":404", "unknown field `staus`"),
+        (",\"time_ms\":1000,\"body\":\"x\",\"headers\":[{\"name\":\"A\",\"vale\":\"b\"}]", "unknown field `vale`"),
+    ] {
+        let bench = Bench::new();
+        bench.feed("load", &["-"], page(fields).as_bytes()).ended(3).said("line 1").said(why);
+    }
+    let bench = Bench::new();
+    for fields in [
+        ",\"time\":\"1970-01-01T00:00:01Z\",\"time_ms\":1234,\"body\":\"\"",
+        ",\"time\":\"1970-01-01T01:00:02.345+01:00\",\"time_ms\":2345,\"body\":\"x\"",
+        ",\"time\":\"1970-01-01T00:00:03Z\",\"body_base64\":\"eA==\"",
+    ] {
+        bench.feed("load", &["-"], page(fields).as_bytes()).ended(0);
+    }
+    assert_eq!(lines(&bench, &[]).len(), 3);
 }
 
 #[test]

@@ -133,6 +133,9 @@ fn a_damaged_body_may_be_the_one_that_is_meant_and_is_counted() {
     bench.run("get", &["http://b/"]).ended(1);
     // So it stays until the damaged one is gone, which the first of these sees to: dead bytes may be meant, too.
     bench.run("erase", &["--resume"]).ended(3);
+    let lifted = bench.path("lifted.fm");
+    run(std::process::Command::new("cp").arg("-r").arg(bench.store()).arg(&lifted)).ended(0);
+    run(tool().arg("erase").arg(&lifted).args(["--lift", "1"])).ended(0).said("before its erasure was ended");
     bench.run("rm", &["http://a/"]).ended(0);
     bench.run("erase", &["--resume"]).ended(3);
     bench.run("erase", &["--resume"]).ended(0);

@@ -10,6 +10,16 @@ use std::process::Command;
 
 use harness::{Bench, Ran, run, warc};
 
+#[test]
+fn help_that_cannot_be_written_is_an_error() {
+    for words in ["--help", "--version"] {
+        let Ok(full) = fs::OpenOptions::new().write(true).open("/dev/full") else { return };
+        let output = Command::new(env!("CARGO_BIN_EXE_fm-tool")).arg(words).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("standard output"), "{words}");
+    }
+}
+
 /// Pages of the WARC file that is too large.
 const PAGES: usize = 400;
 

@@ -228,4 +228,7 @@ fn a_copy_has_the_same_pages_and_a_merge_has_those_of_all() {
         tool().arg("put").arg(&exact).args(put).stdin(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
     );
     two("merge", &all, &exact).ended(2).said("canonicalis");
+    let new = bench.path("new.fm");
+    run(tool().arg("merge").arg(&new).args([&small, &exact])).ended(2).said("nothing was merged");
+    assert!(!new.exists());
 }

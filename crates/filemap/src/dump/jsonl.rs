@@ -21,7 +21,8 @@
 //! | `file` | text | in the list of a dump of plain files: the file that holds the body |
 //! | `body` | text | the body |
 //!
-//! A field that has nothing to say is absent; `url`, `time`, `time_ms`, `kind`, `headers` and the body are always there.
+//! A field that has nothing to say is absent; `url`, `time`, `time_ms`, `kind`, `headers` and the body are always there. A line from
+//! elsewhere needs the URL, one of the two times and the body; one with a field that is not in the list is refused.
 //! Where the bytes of `url`, `variant`, `reason`, a header's `name` or `value`, a revisit's `url`, `original_url` or
 //! `original_variant`, or `body` are
 //! not UTF-8, the field is called `url_base64`, `reason_base64` and so on instead, and holds them in base 64 (RFC 4648,
@@ -45,19 +46,25 @@ use crate::variant::Variant;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LineError {
-    /// It is not JSON, or lacks a field, or has one of the wrong type.
+    /// It is not JSON, or has a field of the wrong type, or one that no page has.
     #[error("not a page in JSON: {0}")]
     Json(#[from] serde_json::Error),
     /// It is of the list of a dump of plain files: its body is in one of those.
     #[error("its body is in a file, `{0}`: a list of files is no dump to load")]
     InFile(String),
+    /// It lacks a field that every page has.
+    #[error("it lacks the field `{0}`")]
+    Lacks(&'static str),
+    /// The two fields for the time say two times.
+    #[error("`time` is {0} and `time_ms` is {1}: not the same time")]
+    Times(String, i64),
     /// A field is there but says nothing valid.
     #[error("the field `{0}` holds no valid value")]
     Field(&'static str),
 }
 
 #[derive(Default, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<Cow<'a, str>>,
@@ -105,7 +112,7 @@ struct Line<'a> {
 }
 
 #[derive(Default, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 struct Field<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<Cow<'a, str>>,
@@ -118,7 +125,7 @@ struct Field<'a> {
 }
 
 #[derive(Default, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 struct RefersTo<'a> {
     profile: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -226,7 +233,7 @@ pub fn read_stored(line: &[u8]) -> std::result::Result<(Page, Option<bool>), Lin
     if let Some(file) = line.file {
         return Err(LineError::InFile(file.into_owned()));
     }
-    let time_ms = line.time_ms.or_else(|| line.time.as_deref().and_then(date::parse));
+    let time_ms = time(line.time, line.time_ms)?;
     let kind = line.kind.as_deref().map_or(Some(RecordKind::Response), RecordKind::named);
     let headers = line.headers.into_iter().map(|field| {
         let name = join(field.name, field.name_base64, "name")?.ok_or(LineError::Field("name"))?;
@@ -236,8 +243,8 @@ pub fn read_stored(line: &[u8]) -> std::result::Result<(Page, Option<bool>), Lin
     let variant = join(line.variant, line.variant_base64, "variant")?.map(Variant::new);
     let page = Page {
         variant: variant.transpose().map_err(|_| LineError::Field("variant"))?,
-        url: join(line.url, line.url_base64, "url")?.ok_or(LineError::Field("url"))?,
-        fetched_at_ms: time_ms.ok_or(LineError::Field("time"))?,
+        url: join(line.url, line.url_base64, "url")?.ok_or(LineError::Lacks("url"))?,
+        fetched_at_ms: time_ms,
         kind: kind.ok_or(LineError::Field("kind"))?,
         status: line.status,
         reason: join(line.reason, line.reason_base64, "reason")?.unwrap_or_default(),
@@ -245,13 +252,29 @@ pub fn read_stored(line: &[u8]) -> std::result::Result<(Page, Option<bool>), Lin
         method: line.method,
         ip: line.ip,
         headers: headers.collect::<std::result::Result<_, LineError>>()?,
-        body: join(line.body, line.body_base64, "body")?.unwrap_or_default(),
+        body: join(line.body, line.body_base64, "body")?.ok_or(LineError::Lacks("body"))?,
         truncated: line.truncated,
         digest: line.digest,
         record_id: line.record_id,
         revisit: line.revisit.map(revisit).transpose()?,
     };
     Ok((page, line.unchanged))
+}
+
+/// The time of a line that says it in either of two fields, or in both: then the same, as precisely as the text has it.
+fn time(text: Option<String>, time_ms: Option<i64>) -> std::result::Result<i64, LineError> {
+    let (text, time_ms) = match (text, time_ms) {
+        (None, time_ms) => return time_ms.ok_or(LineError::Lacks("time")),
+        (Some(text), None) => return date::parse(&text).ok_or(LineError::Field("time")),
+        (Some(text), Some(time_ms)) => (text, time_ms),
+    };
+    // Years of more than four digits are written, and not read.
+    if text == date::format(time_ms) {
+        return Ok(time_ms);
+    }
+    let told = date::parse(&text).ok_or(LineError::Field("time"))?;
+    let is_cut = !text.contains(['.', ',']) && told == time_ms - time_ms.rem_euclid(1000);
+    if told == time_ms || is_cut { Ok(time_ms) } else { Err(LineError::Times(text, time_ms)) }
 }
 
 type Text<'a> = Option<Cow<'a, str>>;
@@ -359,7 +382,7 @@ mod tests {
         }
         let listed = read(br#"{"file":"x/y","url":"a","time_ms":1}"#).expect_err("no body");
         assert!(listed.to_string().contains("`x/y`"), "{listed}");
-        let least = read(br#"{"url":"a","time":"1970-01-01T00:00:01Z"}"#).expect("enough");
+        let least = read(br#"{"url":"a","time":"1970-01-01T00:00:01Z","body":""}"#).expect("enough");
         assert_eq!((least.fetched_at_ms, least.kind), (1000, RecordKind::Response));
     }
 

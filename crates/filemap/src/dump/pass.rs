@@ -42,6 +42,8 @@ pub struct DumpReport {
     pub seen_bytes: u64,
     /// Versions written.
     pub written: u64,
+    /// Versions for which none of the forms has a place: requests, metadata and conversions in a dump of plain files alone.
+    pub without_place: u64,
     /// Versions left out because they are damaged.
     pub damaged: u64,
     /// Versions written without their bodies: revisits of versions that cannot be read. (Of one that the store never had, nothing
@@ -199,7 +201,8 @@ impl<'a> Pass<'a> {
         if let Some(pages) = &mut self.pages {
             pages.add(&version.page, version.canonical_url())?;
         }
-        self.report.written += 1;
+        let has_place = self.warc.is_some() || self.lines.is_some() || version.page.kind.is_page();
+        *if has_place { &mut self.report.written } else { &mut self.report.without_place } += 1;
         self.report.newest_ms = self.report.newest_ms.max(Some(version.page.fetched_at_ms));
         Ok(())
     }

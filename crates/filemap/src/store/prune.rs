@@ -93,16 +93,14 @@ impl PageStore {
     fn add_needed(&self, rule: PruneRule, mut batch: Vec<(Sought, Version)>, needed: &mut Needed) -> Result<()> {
         batch.sort_unstable();
         let mut resolver = Resolver::new(self);
-        let mut kept: Option<(Vec<u8>, Option<Vec<Version>>)> = None;
+        // Of the key at hand; `None`: it cannot be looked at, and so nothing of it is dropped.
+        let (mut key, mut kept) = (Vec::new(), None);
         for (sought, version) in batch {
-            if kept.as_ref().is_none_or(|(key, _)| key != sought.own()) {
-                kept = Some((
-                    sought.own().to_vec(),
-                    readable(self.engine().kept_by(rule, sought.own()).map_err(Error::from))?,
-                ));
+            if key != sought.own() {
+                key = sought.own().to_vec();
+                kept = readable(self.engine().kept_by(rule, &key).map_err(Error::from))?;
             }
-            // Of a key that cannot be looked at nothing is dropped.
-            let stays = kept.as_ref().and_then(|(_, kept)| kept.as_ref()).is_none_or(|kept| kept.contains(&version));
+            let stays = kept.as_ref().is_none_or(|kept| kept.contains(&version));
             if !stays {
                 continue;
             }

@@ -150,6 +150,12 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     if !is_stdout {
         tell(&report, started.elapsed().as_secs_f64(), shared)?;
     }
+    if report.without_place > 0 {
+        let number = count(report.without_place, "record");
+        words::complain(format_args!(
+            "{number} beside pages (requests, metadata, conversions) left out: plain files have no place for them"
+        ));
+    }
     if report.inexact > 0 {
         let number = count(report.inexact, "version");
         words::complain(format_args!("{number} with headers too large for WARC's: an import gives other ones"));
@@ -372,6 +378,7 @@ fn tell(report: &DumpReport, seconds: f64, shared: &Shared) -> Result<(), Failur
         out.json(&json!({
             "seen": report.seen,
             "written": report.written,
+            "without_place": report.without_place,
             "damaged": report.damaged,
             "bodiless": report.bodiless,
             "inexact": report.inexact,

@@ -154,6 +154,8 @@ fn change(
     out: Output,
 ) -> Result<Outcome, Failure> {
     if let Some(id) = args.lift {
+        let is_unfinished = |rule: &EraseRule| rule.id == id && matches!(rule.state, RuleState::Unfinished);
+        let is_unfinished = store.erase_rules()?.iter().any(is_unfinished);
         if !store.lift_erasure(id)? {
             words::complain(format_args!("{} has no rule {id} that holds", args.store.display()));
             return Ok(Outcome::NotFound);
@@ -161,6 +163,13 @@ fn change(
         if !shared.quiet {
             words::say(format_args!(
                 "rule {id} is lifted: what it is about may be stored again; what was erased stays so"
+            ));
+        }
+        if is_unfinished {
+            words::complain(format_args!(
+                "rule {id} was lifted before its erasure was ended: what was not erased yet stays in {}, and nothing goes on \
+                 with it; the same order again would",
+                args.store.display()
             ));
         }
         return Ok(Outcome::Done);

@@ -36,6 +36,17 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     for path in &args.stores {
         stores.push(opening::engine_to_read(path, shared)?);
     }
+    // Before anything is written.
+    let wanted = stores[0].canonicalizer();
+    for (store, path) in stores.iter().zip(&args.stores).skip(1) {
+        let stored = store.canonicalizer();
+        if stored != wanted {
+            let (first, path) = (args.stores[0].display(), path.display());
+            return Err(Failure::Usage(format!(
+                "{path} makes its keys by the canonicaliser {stored}, {first} by {wanted}; nothing was merged"
+            )));
+        }
+    }
     let to = Store::open_or_create(&args.to, opening::options_like(&stores[0], shared))?;
     absence::of_written(&to);
     filemap::erase::obey(&to)?;
