@@ -28,8 +28,8 @@ const HASHES_PER_OP: usize = 4;
 pub(crate) type Watch<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
 
 impl Shared {
-    /// Drops what a rule does not keep, the store's own options neither, and nobody needs. Whatever was dropped stays so when it fails or is
-    /// told to stop.
+    /// Drops what neither a rule nor the store's own options keep, and nobody needs. Whatever was dropped stays so when it fails or
+    /// is told to stop.
     ///
     /// # Errors
     /// `Stopped`; those of a checkpoint.

@@ -30,16 +30,13 @@ mod variant;
 mod verbs;
 mod words;
 
-use std::io::{self, Write};
 use std::process::ExitCode;
-
-use clap::Parser;
 
 use crate::cli::Cli;
 use crate::outcome::Failure;
 
 fn main() -> ExitCode {
-    let cli = match parse() {
+    let cli: Cli = match terminal::parse("fm-tool") {
         Ok(cli) => cli,
         Err(code) => return code,
     };
@@ -49,19 +46,4 @@ fn main() -> ExitCode {
         Err(failure) => words::complain(failure),
     }
     outcome::exit_code(&end)
-}
-
-/// The arguments; or the exit code of what is said in their place: help, the version, what is wrong with them.
-fn parse() -> Result<Cli, ExitCode> {
-    Cli::try_parse().map_err(|said| {
-        let printed = said.print().and_then(|()| io::stdout().flush());
-        let code = match printed {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                words::complain(format_args!("cannot write to standard output: {error}"));
-                2
-            }
-            _ => said.exit_code(),
-        };
-        ExitCode::from(u8::try_from(code).unwrap_or(2))
-    })
 }

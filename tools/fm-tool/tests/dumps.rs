@@ -174,7 +174,13 @@ fn what_plain_files_have_no_place_for_is_counted_and_said() {
     let listed = fs::read_to_string(bench.path("out").join("pages.files.jsonl")).unwrap().lines().count() as u64;
     assert_eq!(report["written"], listed);
     assert!(listed < versions && report["without_place"] == versions - listed, "{report}");
-    bench.run("dump", &["--format", "jsonl,files", "--json", "-o", bench.path("both").to_str().unwrap()]).ended(0);
+    let both = bench.path("both");
+    let ran = bench.run("dump", &["--format", "jsonl,files", "--json", "-o", both.to_str().unwrap()]).ended(0);
+    assert_eq!(
+        (&ran.json()[0]["written"], &ran.json()[0]["without_place"]),
+        (&versions.into(), &0.into()),
+        "lines have a place"
+    );
 }
 
 /// Sends a signal at once: a program that did it would come too late.

@@ -42,9 +42,9 @@ pub(crate) struct Task {
     pub(crate) leaving: Vec<u64>,
     /// Versions that this does not keep are dropped from the chains that are looked through.
     pub(crate) retention: Retention,
-    /// Unless others need them.
+    /// What is kept all the same, since others need it.
     pub(crate) needed: Arc<Needed>,
-    /// So are those with these sequences, unless a version that is kept has its body from one.
+    /// Versions with these sequences are dropped too, unless a version that is kept has its body from one.
     pub(crate) erased: HashSet<u64>,
 }
 

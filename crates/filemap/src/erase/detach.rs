@@ -1,58 +1,41 @@
-//! Revisits that stay while what they have their body from goes: they get one of their own.
+//! Revisits that stay while their originals go: they get a body of their own.
 
 use filemap_core::{Erasure, Version};
 
 use super::{EraseProgress, Watch};
 use crate::error::Result;
 use crate::page::Page;
-use crate::store::{Loader, PageStore, Resolver, Sought, take_body};
+use crate::store::{FoundRevisit, Loader, PageStore, Resolver, take_body};
 
-/// Revisits are looked at together, so that the versions of a URL are read once for many: so many bytes of them.
-const BATCH_BYTES: usize = 48 << 20;
 /// So many bytes of bodies are put before the revisits go that had none.
 const PUT_BYTES: u64 = 64 << 20;
-/// So many versions are looked at between two looks at whether to go on.
-const VERSIONS_AT_ONCE: u64 = 1024;
-
-/// Revisits that are looked at, or that have a body of their own now.
-type Batch = Vec<(Sought, Version)>;
 
 impl PageStore {
-    /// Puts every revisit that stays and has its body from what goes again, as a page with that body; how many. The revisit
-    /// goes after that, before anything else does: interrupted, it is done again, and puts nothing twice. A body that a rule
-    /// refuses goes all the same, and so does what damage keeps from being read. With `dry`, they are only counted.
+    /// Puts each revisit that stays, and whose original goes, again as a page with that body; how many. The revisits are dropped
+    /// after that, and before anything else: done again after an interruption, it puts nothing twice. A revisit gets no body
+    /// that a rule refuses or that cannot be read. With `dry` they are only counted: at most so many, since one may find its
+    /// body through another that was given one.
     pub(super) fn detach_revisits(&self, what: &Erasure, dry: bool, watch: Watch<'_>) -> Result<u64> {
-        let (mut batch, mut bytes, mut seen, mut detached) = (Batch::new(), 0, 0, 0);
-        let mut go_on = || {
-            seen += 1;
-            seen % VERSIONS_AT_ONCE != 1 || watch(EraseProgress::Detaching(seen - 1)).is_continue()
-        };
-        let whole = self.each_revisit(&mut go_on, &mut |key, head| {
-            if (what.versions)(&key, head.version) {
-                return Ok(());
-            }
-            let Some(sought) = self.sought(&key, &head.page) else { return Ok(()) };
-            bytes += sought.bytes();
-            batch.push((sought, head.version));
-            if bytes > BATCH_BYTES {
-                bytes = 0;
-                detached += self.detach(std::mem::take(&mut batch), what, dry)?;
-            }
-            Ok(())
-        })?;
-        if !whole {
-            return Err(filemap_core::Error::Stopped.into());
-        }
-        Ok(detached + self.detach(batch, what, dry)?)
+        let mut detached = 0;
+        let whole = self.revisits_in_batches(
+            &mut |versions| watch(EraseProgress::Detaching(versions)).is_continue(),
+            &mut |batch| {
+                detached += self.detach(batch, what, dry)?;
+                Ok(())
+            },
+        )?;
+        if whole { Ok(detached) } else { Err(filemap_core::Error::Stopped.into()) }
     }
 
-    fn detach(&self, mut batch: Batch, what: &Erasure, dry: bool) -> Result<u64> {
-        // The newest of a key first: those before it can refer to its body then.
-        batch.sort_unstable_by(|a, b| b.cmp(a));
+    fn detach(&self, batch: Vec<FoundRevisit>, what: &Erasure, dry: bool) -> Result<u64> {
         let (mut resolver, mut loader) = (Resolver::new(self), Loader::default());
-        let (mut replaced, mut bytes, mut detached) = (Batch::new(), 0, 0);
+        let (mut replaced, mut bytes, mut detached) = (Vec::new(), 0, 0);
         let mut whole: Option<(Vec<u8>, bool)> = None;
-        for (sought, version) in batch {
+        // The newest of a key first: those before it can refer to its body then.
+        for (sought, version) in batch.into_iter().rev() {
+            if (what.versions)(sought.own(), version) {
+                continue;
+            }
             let path = match resolver.path(&sought) {
                 Err(error) if error.is_damage() => continue,
                 path => path?,
@@ -107,11 +90,50 @@ impl PageStore {
         Ok(Some(page.body.len() as u64))
     }
 
-    fn drop_replaced(&self, replaced: Batch) -> Result<()> {
+    fn drop_replaced(&self, replaced: Vec<FoundRevisit>) -> Result<()> {
         if replaced.is_empty() {
             return Ok(());
         }
         self.engine().drop_versions(replaced.iter().map(|(sought, version)| (sought.own(), *version)))?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use filemap_core::Options;
+
+    use super::*;
+    use crate::erase::{EraseOrder, Target};
+    use crate::page::{RecordKind, Revisit, RevisitProfile};
+
+    #[test]
+    fn what_a_crash_left_between_the_copy_and_the_drop_is_there_once_after_the_erasure_is_done_again() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store = PageStore::create(dir.path().join("a.fm"), Options::new()).expect("a store");
+        let (gone, stays) = ("http://a.example/", "http://b.example/");
+        let original = store.put_page(&Page::new(gone, 1000, 200, "the body")).expect("stored");
+        let revisit = Revisit {
+            profile: RevisitProfile::IdenticalPayload,
+            refers_to_url: Some(gone.into()),
+            refers_to_ms: Some(1000),
+            refers_to_id: None,
+            original: None,
+        };
+        let page = Page { kind: RecordKind::Revisit, revisit: Some(revisit), ..Page::new(stays, 2000, 200, "") };
+        let version = store.put_page(&page).expect("stored");
+        let (key, original) = (store.key(stays).expect("a URL"), (store.key(gone).expect("a URL"), original));
+        let put = store.put_with_body(&mut Loader::default(), (&key, version), &original, true).expect("stored");
+        assert_eq!((put, store.history(stays).expect("whole").len()), (Some(8), 2));
+
+        let target = Target::Url(gone.into());
+        let order = EraseOrder { target, from_ms: None, to_ms: None, reason: "r".into(), hashed: false };
+        let done = store.erase(&order, &mut |_| ControlFlow::Continue(())).expect("erased");
+        assert!(done.is_complete() && done.erased.promoted == 1, "{done:?}");
+        assert_eq!(store.history(stays).expect("whole").len(), 1);
+        assert_eq!(store.get(stays).expect("whole").expect("there").body, b"the body");
+        assert_eq!(store.get(gone).expect("whole"), None);
     }
 }

@@ -131,7 +131,7 @@ impl PageStore {
         self.end_erasures(text, watch)
     }
 
-    /// What [`PageStore::erase`] would take away. Changes nothing.
+    /// What [`PageStore::erase`] would take away; `promoted` is the most that it can be. Changes nothing.
     ///
     /// # Errors
     ///

@@ -29,7 +29,8 @@ pub(crate) use load::Sameness;
 pub use prune::PruneStep;
 pub(crate) use put::BodySource;
 pub use read::{PageHead, PageReader};
-pub(crate) use revisit::{Resolver, Sought, take_body};
+pub(crate) use revisit::{Resolver, take_body};
+pub(crate) use unresolved::FoundRevisit;
 pub use unresolved::{RevisitCount, Unresolved};
 pub use variants::{VariantHeads, Variants};
 

@@ -7,16 +7,12 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use filemap_core::{Needed, PruneProgress, PruneRule, Pruned, Version};
+use filemap_core::{Needed, PruneProgress, PruneRule, Pruned};
 
 use super::PageStore;
-use super::revisit::{Resolver, Sought};
+use super::revisit::Resolver;
+use super::unresolved::FoundRevisit;
 use crate::error::{Error, Result};
-
-/// Revisits are looked at together, so that the versions of a URL are read once for many: so many bytes of them.
-const BATCH_BYTES: usize = 48 << 20;
-/// So many versions are looked at between two looks at whether to go on.
-const VERSIONS_AT_ONCE: u64 = 1024;
 
 /// How far a prune is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +38,7 @@ impl PageStore {
     /// Those of [`filemap_core::Store::prune`].
     pub fn prune(&self, rule: PruneRule, watch: Watch<'_>) -> Result<Pruned> {
         rule.check()?;
+        // Before the pass, which takes long.
         if self.engine().is_read_only() {
             return Err(filemap_core::Error::ReadOnly.into());
         }
@@ -68,30 +65,14 @@ impl PageStore {
     /// The versions that lead from revisits that a rule keeps to their originals; `None`: it was broken off.
     fn needed(&self, rule: PruneRule, watch: Watch<'_>) -> Result<Option<Needed>> {
         let mut needed = Needed::new();
-        let (mut batch, mut bytes, mut seen) = (Vec::new(), 0, 0);
-        let mut go_on = || {
-            seen += 1;
-            seen % VERSIONS_AT_ONCE != 1 || watch(PruneStep::Revisits(seen - 1)).is_continue()
-        };
-        let whole = self.each_revisit(&mut go_on, &mut |key, head| {
-            let Some(sought) = self.sought(&key, &head.page) else { return Ok(()) };
-            bytes += sought.bytes();
-            batch.push((sought, head.version));
-            if bytes > BATCH_BYTES {
-                bytes = 0;
-                self.add_needed(rule, std::mem::take(&mut batch), &mut needed)?;
-            }
-            Ok(())
-        })?;
-        if !whole {
-            return Ok(None);
-        }
-        self.add_needed(rule, batch, &mut needed)?;
-        Ok(Some(needed))
+        let whole = self
+            .revisits_in_batches(&mut |versions| watch(PruneStep::Revisits(versions)).is_continue(), &mut |batch| {
+                self.add_needed(rule, batch, &mut needed)
+            })?;
+        Ok(whole.then_some(needed))
     }
 
-    fn add_needed(&self, rule: PruneRule, mut batch: Vec<(Sought, Version)>, needed: &mut Needed) -> Result<()> {
-        batch.sort_unstable();
+    fn add_needed(&self, rule: PruneRule, batch: Vec<FoundRevisit>, needed: &mut Needed) -> Result<()> {
         let mut resolver = Resolver::new(self);
         // Of the key at hand; `None`: it cannot be looked at, and so nothing of it is dropped.
         let (mut key, mut kept) = (Vec::new(), None);

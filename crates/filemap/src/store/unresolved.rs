@@ -6,6 +6,8 @@
 //! Invariant: memory is bounded. When too many were collected, those that resolve are let go; those that do not are
 //! counted as unresolved, and only as many as there is room for are looked at again.
 
+use filemap_core::Version;
+
 use super::revisit::{Resolver, Sought};
 use super::{PageHead, PageStore};
 use crate::error::Result;
@@ -14,6 +16,8 @@ use crate::page::{Page, RecordKind};
 
 /// What collected revisits may take in memory.
 const MAX_BYTES: usize = 48 << 20;
+/// So many versions are looked at between two looks at whether to go on.
+const VERSIONS_AT_ONCE: u64 = 1024;
 /// Damaged versions that are passed over before the pass is given up.
 const MAX_FAILURES: u32 = 1_000_000;
 /// URLs that are named.
@@ -153,4 +157,39 @@ impl PageStore {
         }
         Ok(true)
     }
+
+    /// As [`PageStore::each_revisit`], many at once, those of a key together and its oldest first. `go_on` is told now and then how
+    /// many versions were looked at.
+    pub(crate) fn revisits_in_batches(
+        &self,
+        go_on: &mut dyn FnMut(u64) -> bool,
+        each: &mut dyn FnMut(Vec<FoundRevisit>) -> Result<()>,
+    ) -> Result<bool> {
+        let mut sorted = |mut batch: Vec<FoundRevisit>| {
+            batch.sort_unstable_by(|(a, of_a), (b, of_b)| (a.own(), of_a).cmp(&(b.own(), of_b)));
+            each(batch)
+        };
+        let (mut batch, mut bytes, mut seen) = (Vec::new(), 0, 0);
+        let mut look_up = || {
+            seen += 1;
+            seen % VERSIONS_AT_ONCE != 1 || go_on(seen - 1)
+        };
+        let whole = self.each_revisit(&mut look_up, &mut |key, head| {
+            let Some(sought) = self.sought(&key, &head.page) else { return Ok(()) };
+            bytes += sought.bytes();
+            batch.push((sought, head.version));
+            if bytes > MAX_BYTES {
+                bytes = 0;
+                sorted(std::mem::take(&mut batch))?;
+            }
+            Ok(())
+        })?;
+        if whole {
+            sorted(batch)?;
+        }
+        Ok(whole)
+    }
 }
+
+/// A revisit: what it says of its original, with its own key, and which version it is.
+pub(crate) type FoundRevisit = (Sought, Version);

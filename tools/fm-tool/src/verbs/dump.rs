@@ -108,7 +108,7 @@ enum Format {
     Warc,
     /// The sorted index of the WARC files
     Cdxj,
-    /// A tree of plain files, and a list of them
+    /// A tree of plain files, and a list of them: pages only
     Files,
     /// One WACZ file: WARC files, their index and a list of pages in a zip file
     Wacz,

@@ -22,7 +22,7 @@ use crate::{interrupt, opening, quantity, words};
     after_help = "--older-than alone drops every older version, the newest too: a page not fetched since is gone altogether.\n\
     --keep-versions alone keeps the newest of each page whatever their age. Both together drop a version only if\n\
     both do. --max-size comes after them and drops the oldest versions of all pages, until what lives in the value\n\
-    log fits. A version that has the body of a kept one, as the original of a revisit does, is kept with it.\n\n\
+    log fits. The version that holds a kept version's body, such as a revisit's original, is kept.\n\n\
     Example:\n  fm-tool prune pages.fm --older-than 90d --keep-versions 1"
 )]
 pub struct Args {
