@@ -7,9 +7,10 @@
 //!
 //! The table is also the list of files: every segment of the value log up to the checkpoint's tail and every one that
 //! compaction has written stands in it, live or dead, with its length once nothing is appended any more. One that it has and
-//! the directory has not is lost, unless it was marked as leaving: a superblock has that mark before the file goes.
+//! the directory has not is lost, unless it was marked as leaving: a superblock has that mark before the file goes. So it is with
+//! dictionaries: each stands in the table before a record names it, and does so no more before its file goes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::format::location::Extent;
 use crate::format::{Flaw, key};
@@ -24,6 +25,9 @@ const LOST: u64 = 4;
 const UNSEEN: u64 = 8;
 const VALUES: u64 = 1;
 const KEYS: u64 = 2;
+const DICTIONARIES: u64 = 3;
+
+const NO_DICTIONARY: Flaw = "segment table has an entry that is that of no dictionary, or two of one";
 
 /// What is live in one segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,11 +77,13 @@ impl Account {
     }
 }
 
-/// The accounts of all segments, by their numbers.
+/// The accounts of all segments, by their numbers, and the list of dictionaries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Accounts {
     pub(crate) values: BTreeMap<u16, Account>,
     pub(crate) keys: BTreeMap<u16, Account>,
+    /// Ids of the dictionaries, and whether each is lost, and a caller has accepted that.
+    pub(crate) dictionaries: BTreeMap<u32, bool>,
 }
 
 impl Accounts {
@@ -185,11 +191,26 @@ impl Accounts {
         self.values.get(&id).is_some_and(|a| a.ordinal == ordinal)
     }
 
+    /// Makes these the list of dictionaries, with those that are lost and do not leave. One that is among them is lost no more.
+    pub(crate) fn name_dictionaries(&mut self, there: &BTreeSet<u32>, leaving: &BTreeSet<u32>) {
+        self.dictionaries.retain(|id, is_lost| *is_lost && !leaving.contains(id));
+        self.dictionaries.extend(there.iter().map(|id| (*id, false)));
+    }
+
+    /// Ids of the dictionaries whose loss nobody has accepted.
+    pub(crate) fn kept_dictionaries(&self) -> impl Iterator<Item = u32> {
+        self.dictionaries.iter().filter(|(_, is_lost)| !**is_lost).map(|(id, _)| *id)
+    }
+
     /// The table as words, for the index file.
     pub(crate) fn encode(&self) -> Vec<u64> {
         let families = [(VALUES, &self.values), (KEYS, &self.keys)];
-        let entries = families.into_iter().flat_map(|(family, accounts)| accounts.values().map(move |a| (family, a)));
-        entries.flat_map(|(family, a)| a.encode(family)).collect()
+        let segments = families.into_iter().flat_map(|(family, accounts)| accounts.values().map(move |a| (family, *a)));
+        let dictionaries = self.dictionaries.iter().map(|(id, is_lost)| {
+            let entry = Account { ordinal: u64::from(*id), is_lost: *is_lost, ..Account::default() };
+            (DICTIONARIES, entry)
+        });
+        segments.chain(dictionaries).flat_map(|(family, a)| a.encode(family)).collect()
     }
 
     /// The table of words that were read.
@@ -203,6 +224,14 @@ impl Accounts {
             let family = match entry[0] >> FAMILY_SHIFT {
                 VALUES => &mut accounts.values,
                 KEYS => &mut accounts.keys,
+                DICTIONARIES => {
+                    let id = u32::try_from(account.ordinal).map_err(|_| NO_DICTIONARY)?;
+                    let plain = Account { ordinal: u64::from(id), is_lost: account.is_lost, ..Account::default() };
+                    if id == 0 || account != plain || accounts.dictionaries.insert(id, account.is_lost).is_some() {
+                        return Err(NO_DICTIONARY);
+                    }
+                    continue;
+                }
                 _ => return Err("segment table has an entry of no known family"),
             };
             if family.insert(account.ordinal as u16, account).is_some() {
@@ -239,6 +268,13 @@ mod tests {
         lost.credit(missing(8), None);
         assert_eq!((lost.values[&8].ordinal, lost.values[&8].is_lost), (8, true));
         assert_eq!(Accounts::decode(&lost.encode()).unwrap(), lost);
+        let none = BTreeSet::new();
+        lost.name_dictionaries(&[3, 7].into(), &none);
+        lost.dictionaries.extend([(7, true), (8, true), (9, true)]);
+        lost.name_dictionaries(&[8, u32::MAX].into(), &[9].into());
+        assert_eq!(lost.dictionaries, [(7, true), (8, false), (u32::MAX, false)].into());
+        assert_eq!(lost.kept_dictionaries().collect::<Vec<_>>(), [8, u32::MAX]);
+        assert_eq!(Accounts::decode(&lost.encode()).unwrap(), lost);
         let words = accounts.encode();
         assert_eq!(words.len(), 12);
         let nine = accounts.values[&9];
@@ -254,6 +290,13 @@ mod tests {
         assert!(Accounts::decode(&[words.clone(), words].concat()).is_err());
         assert!(Accounts::decode(&[9 << FAMILY_SHIFT, 0, 0, 0]).is_err());
         assert!(Accounts::decode(&[VALUES << FAMILY_SHIFT, 1 << 32, 0, 0]).is_err());
+        let dictionary =
+            |id: u64, live, flags: u64| vec![DICTIONARIES << FAMILY_SHIFT | id, live, 0, flags << FLAGS_SHIFT];
+        assert!(Accounts::decode(&dictionary(1, 0, LOST)).is_ok());
+        for wrong in [dictionary(0, 0, 0), dictionary(1 << 32, 0, 0), dictionary(1, 1, 0), dictionary(1, 0, OUTPUT)] {
+            assert!(Accounts::decode(&wrong).is_err());
+        }
+        assert!(Accounts::decode(&[dictionary(1, 0, 0), dictionary(1, 0, 0)].concat()).is_err());
         assert!(Accounts::decode(&[VALUES << FAMILY_SHIFT, 0, 0, 16 << FLAGS_SHIFT]).is_err());
     }
 }

@@ -43,6 +43,8 @@ pub enum Fault {
     VictimsRemovedEarly,
     DictionaryNotSynced,
     DictionaryNameNotSynced,
+    DictionaryUsedUnnamed,
+    DictionaryRemovedNamed,
     RemovalsForgotten,
     BackupNotHeld,
     BackupNotSynced,
@@ -78,7 +80,8 @@ mod on {
         /// where an older version lies in a segment that is not worth compacting and the index is made anew from the value log,
         /// `StaleKeysBelieved` only for a reader that has not followed since a segment of the key log went, `StalePagesKept` only
         /// where a key is put again at the very place where a recovery has dropped it, `LeftoversCounted` only to lists; those of
-        /// erasures (`ErasedWhileEntered`, `RemovalsErasedAtOnce`, `RetiredDictionariesNamed`) too seldom. All of these have cases of
+        /// erasures (`ErasedWhileEntered`, `RemovalsErasedAtOnce`, `RetiredDictionariesNamed`, `DictionaryRemovedNamed`) and
+        /// `DictionaryUsedUnnamed` too seldom. All of these have cases of
         /// their own.
         pub const ALL: [Fault; 44] = [
             Fault::LogNotSyncedBeforeCheckpoint,

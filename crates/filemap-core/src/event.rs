@@ -87,6 +87,8 @@ pub struct Compacted {
     pub removed_bytes: u64,
     /// Segments that were to be emptied and stay, since something in them that counts is damaged. So far, of this handle.
     pub stuck_segments: u64,
+    /// Records that were to be compressed anew and cannot be expanded, for want of their dictionary perhaps: they moved as they are.
+    pub unexpanded_records: u64,
     /// How long it took.
     pub elapsed: Duration,
 }
@@ -94,8 +96,18 @@ pub struct Compacted {
 impl Compacted {
     pub(crate) fn nothing(reason: Reason) -> Compacted {
         let (removed_segments, elapsed) = (0, Duration::ZERO);
-        let (read_bytes, copied_bytes, removed_bytes, stuck_segments) = (0, 0, 0, 0);
-        Compacted { reason, removed_segments, read_bytes, copied_bytes, removed_bytes, stuck_segments, elapsed }
+        let (read_bytes, copied_bytes, removed_bytes) = (0, 0, 0);
+        let (stuck_segments, unexpanded_records) = (0, 0);
+        Compacted {
+            reason,
+            removed_segments,
+            read_bytes,
+            copied_bytes,
+            removed_bytes,
+            stuck_segments,
+            unexpanded_records,
+            elapsed,
+        }
     }
 
     /// Adds what another run has done. The reason stays.
@@ -105,6 +117,7 @@ impl Compacted {
         self.copied_bytes += other.copied_bytes;
         self.removed_bytes += other.removed_bytes;
         self.stuck_segments = self.stuck_segments.max(other.stuck_segments);
+        self.unexpanded_records += other.unexpanded_records;
         self.elapsed += other.elapsed;
     }
 }

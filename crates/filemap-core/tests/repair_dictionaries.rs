@@ -128,6 +128,7 @@ fn a_dictionary_that_is_lost_is_told_and_its_number_is_not_given_to_another() {
             assert_eq!(report.keys, u64::from(PAGES));
             let store = Store::open(&path, options()).unwrap();
             assert_eq!(readable(&store), PAGES / 2);
+            assert!(store.absent().iter().any(|a| a.file == "dict1.zdict" && a.is_accepted && a.is_missed()));
             let made = store.train().unwrap();
             assert!(made.iter().all(|d| d.id > 1), "{made:?}");
             assert_eq!(readable(&store), PAGES / 2);

@@ -257,3 +257,48 @@ fn a_source_that_fails_is_an_error_and_keeps_what_came_before() {
     assert!(words.contains("f.warc.gz") && words.contains(&size.to_string()), "{words}");
     assert!(fresh.store.contains("http://example.com/a").expect("readable"));
 }
+
+/// A whole record of a type with these fields more.
+fn record(fields: &str, block: &str) -> String {
+    let about = "WARC-Target-URI: http://a/\r\nWARC-Date: 2020-01-01T00:00:00Z\r\n";
+    format!("WARC/1.0\r\n{about}{fields}Content-Length: {}\r\n\r\n{block}\r\n\r\n", block.len())
+}
+
+#[test]
+fn segments_of_a_record_and_types_that_are_not_known_are_counted_by_their_names() {
+    let first = "WARC-Type: response\r\nWARC-Record-ID: <urn:first>\r\nWARC-Segment-Number: 1\r\n";
+    let later = "WARC-Type: continuation\r\nWARC-Segment-Origin-ID: <urn:first>\r\nWARC-Segment-Number: 2\r\n";
+    let answer = "HTTP/1.1 200 OK\r\n\r\nthe first half";
+    let whole = format!("{first}WARC-Segment-Total-Length: {}\r\n", answer.len());
+    let files = [
+        (record(first, answer) + &record(later, ", the second"), (1, 2, 0)),
+        (record(first, answer), (1, 1, 0)),
+        (record(later, ", the second"), (0, 1, 0)),
+        (record(&later.replace("continuation", "response"), ", the second"), (0, 1, 0)),
+        (record("WARC-Type: Continuation\r\n", "of what?"), (0, 1, 0)),
+        (record(&whole, answer), (1, 0, 0)),
+        (record(&first.replace("Number: 1", "Number: 0"), answer), (1, 1, 0)),
+        (record(&first.replace("Number: 1", "Number: x"), answer), (1, 1, 0)),
+        (record("WARC-Type: screenshot\r\n", "a picture"), (0, 0, 1)),
+        (record("", "no type"), (0, 0, 1)),
+        (record("WARC-Type: warcinfo\r\n", "software: x"), (0, 0, 0)),
+    ];
+    for (file, (stored, segments, unusable)) in files {
+        let to = fresh();
+        let report = run(&to.store, file.as_bytes(), &ImportOptions::new());
+        assert_eq!((report.stored, report.segments, report.unusable), (stored, segments, unusable), "{file}");
+        assert_eq!(report.losses(), segments + unusable, "{file}");
+        assert_eq!(report.ignored, u64::from(file.contains("warcinfo")), "{file}");
+        let page = to.store.get("http://a/").unwrap();
+        let is_cut = page.map(|page| (page.body, page.truncated.is_some()));
+        assert_eq!(is_cut, (stored > 0).then(|| (b"the first half".to_vec(), segments > 0)), "{file}");
+        let said: Vec<_> = report.problems.iter().map(|p| (p.kind, p.what.as_str())).collect();
+        let is_named = |(kind, what): &(ProblemKind, &str)| match kind {
+            ProblemKind::Segment => {
+                what.contains("http://a/") || what.contains("<urn:first>") || what.contains("unknown")
+            }
+            _ => what.contains("screenshot") || what.contains("no type"),
+        };
+        assert!(said.len() as u64 == report.losses() && said.iter().all(is_named), "{said:?}");
+    }
+}

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use filemap_core::sim::{self, Limits};
+use filemap_core::sim::{self, Fault as Planted, Limits};
 use filemap_core::{Durability, Error, Event, Options, PruneRule, Record, RecoveryReport, Store};
 use filemap_io::sim::{Failure, Fault, Level, Loss, SimDisk};
 
@@ -523,6 +523,50 @@ fn case_t_an_older_superblock_is_named_and_nobody_writes_after_it() {
     // With the last one it is whole.
     let (store, _) = open(&disk.kill());
     (0..32).for_each(|i| has(&store, &format!("young{i}"), 450));
+}
+
+/// A store that was killed after a record had been compressed with its only dictionary, and that has lost that; whether the
+/// page can be read, and what is said to be absent.
+fn without_its_dictionary() -> (SimDisk, bool, Vec<String>) {
+    let limits = Limits { first_pages: 5, group_pages: 3, always_train: true, ..Limits::default() };
+    let options = options().compression_level(3).dictionary_bytes(4096).segment_bytes(1 << 20);
+    let options = sim::with_limits(options.large_value_bytes(256 << 10), limits);
+    let disk = SimDisk::new(3);
+    let store = sim::create(disk.dir(), options.clone()).unwrap();
+    let alike: String = (0..200).map(|i| format!("{:x} ", i * 0x9e37_79b9_u64)).collect();
+    let put = |i: u32| store.put(&Record::new(&i.to_le_bytes(), format!("{alike}{i}").as_bytes())).unwrap();
+    for i in 0..200 {
+        put(i);
+    }
+    store.checkpoint().unwrap();
+    store.train().unwrap();
+    put(200);
+    store.sync().unwrap();
+    assert_eq!(store.stats().dictionary_records, 1, "as this case takes for granted");
+    sim::abandon(store);
+    let broken = disk.kill();
+    broken.remove("dict1.zdict");
+    let reader = sim::open_read_only(broken.dir(), options).unwrap();
+    let is_read = reader.get(&200u32.to_le_bytes()).is_ok_and(|found| found.is_some());
+    (broken, is_read, reader.absent().into_iter().map(|a| a.file).collect())
+}
+
+#[test]
+fn case_u_a_dictionary_that_is_gone_is_named_whatever_names_it() {
+    let (broken, is_read, absent) = without_its_dictionary();
+    assert_eq!((is_read, absent.as_slice()), (false, &["dict1.zdict".to_owned()][..]));
+    is_corrupt(&broken, "dict1.zdict");
+    let store = sim::open(broken.dir(), options().accept_loss(true)).unwrap();
+    assert!(store.absent()[0].is_accepted && store.get(&0u32.to_le_bytes()).unwrap().is_some());
+    store.close().unwrap();
+    let (store, _) = open(&broken);
+    assert_eq!(store.absent().len(), 1);
+    sim::abandon(store);
+    // Used before a superblock names it, it would be missed by nobody.
+    sim::plant(Some(Planted::DictionaryUsedUnnamed));
+    let (_, is_read, absent) = without_its_dictionary();
+    sim::plant(None);
+    assert_eq!((is_read, absent), (false, vec![]));
 }
 
 /// The keys whose pages can be read.

@@ -120,27 +120,69 @@ fn a_removal_goes_after_all_that_it_hides() {
     assert!(planted > 0);
 }
 
-/// How many pages cannot be read any more after an erasure that has removed a dictionary.
-fn lost_with_a_dictionary() -> usize {
-    let disk = SimDisk::new(3);
+/// How a store with dictionaries is opened.
+fn with_dictionaries() -> Options {
     let options =
         options().compression_level(3).dictionary_bytes(4096).segment_bytes(1 << 20).large_value_bytes(256 << 10);
     let limits = Limits { first_pages: 5, group_pages: 3, always_train: true, ..Limits::default() };
-    let options = sim::with_limits(options, limits);
-    let store = sim::create(disk.dir(), options.clone()).unwrap();
-    let alike: String = (0..200).map(|i| format!("{:x} ", i * 0x9e37_79b9_u64)).collect();
-    let page = |i: u32| format!("{alike}{i}");
-    (0..200u32).for_each(|i| assert!(store.put(&Record::new(&i.to_le_bytes(), page(i).as_bytes())).is_ok()));
-    store.put(&Record::new(KEY, page(1000).as_bytes())).unwrap();
+    sim::with_limits(options, limits)
+}
+
+/// Pages `from` and on, alike but for their last bytes.
+fn put_alike(store: &Store, numbers: std::ops::Range<u32>) {
+    for i in numbers {
+        store.put(&Record::new(&i.to_le_bytes(), alike(i).as_bytes())).unwrap();
+    }
+}
+
+fn alike(i: u32) -> String {
+    let all: String = (0..200).map(|i| format!("{:x} ", i * 0x9e37_79b9_u64)).collect();
+    format!("{all}{i}")
+}
+
+/// Kills in an erasure that removes a dictionary, after which one is missed.
+fn missed_dictionaries() -> usize {
+    let disk = SimDisk::new(3);
+    let store = sim::create(disk.dir(), with_dictionaries()).unwrap();
+    put_alike(&store, 0..20);
+    store.put(&Record::new(KEY, alike(1000).as_bytes())).unwrap();
     store.train().unwrap();
-    (200..300u32).for_each(|i| assert!(store.put(&Record::new(&i.to_le_bytes(), page(i).as_bytes())).is_ok()));
+    store.checkpoint().unwrap();
+    assert!(!store.dictionaries().is_empty(), "as this case takes for granted");
+    let images = killed(&disk, || assert!(!erase(&store).dictionaries.is_empty()));
+    sim::abandon(store);
+    let misses = |image: &&SimDisk| {
+        let reader = sim::open_read_only(image.dir(), with_dictionaries()).unwrap();
+        let is_missed = !reader.absent().is_empty();
+        sim::abandon(reader);
+        is_missed || sim::open(image.dir(), with_dictionaries()).map(sim::abandon).is_err()
+    };
+    images.iter().filter(misses).count()
+}
+
+#[test]
+fn a_dictionary_goes_after_the_superblock_that_names_it() {
+    let (sound, planted) = with_and_without(Fault::DictionaryRemovedNamed, missed_dictionaries);
+    assert_eq!(sound, 0);
+    assert!(planted > 0);
+}
+
+/// How many pages cannot be read any more after an erasure that has removed a dictionary.
+fn lost_with_a_dictionary() -> usize {
+    let disk = SimDisk::new(3);
+    let options = with_dictionaries();
+    let store = sim::create(disk.dir(), options.clone()).unwrap();
+    put_alike(&store, 0..200);
+    store.put(&Record::new(KEY, alike(1000).as_bytes())).unwrap();
+    store.train().unwrap();
+    put_alike(&store, 200..300);
     store.checkpoint().unwrap();
     assert!(!store.dictionaries().is_empty(), "as this case takes for granted");
     assert!(!erase(&store).dictionaries.is_empty());
     store.close().unwrap();
     let store = sim::open(disk.dir(), options).unwrap();
     let is_lost =
-        |i: &u32| !store.get(&i.to_le_bytes()).is_ok_and(|v| v.is_some_and(|v| v.body == page(*i).as_bytes()));
+        |i: &u32| !store.get(&i.to_le_bytes()).is_ok_and(|v| v.is_some_and(|v| v.body == alike(*i).as_bytes()));
     let lost = (0..300).filter(is_lost).count();
     sim::abandon(store);
     lost

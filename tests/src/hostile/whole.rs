@@ -1,8 +1,8 @@
 //! A small store of many files, and whole files of it that are removed, emptied, changed with another of their kind, or of an
 //! earlier checkpoint, two at a time.
 //!
-//! The store ([`Past`]) has segments of values, one of them made by a compaction, segments of keys, an index, a superblock and
-//! rules; its bytes are kept at two earlier checkpoints, and those of a store of another id stand by for files that are the
+//! The store ([`Past`]) has segments of values, one of them made by a compaction, segments of keys, an index, a superblock, a
+//! dictionary and rules; its bytes are kept at two earlier checkpoints, and those of a store of another id stand by for files that are the
 //! only ones of their kind. A [`Harm`] is a file and what became of it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +17,8 @@ use super::image::Image;
 /// Numbers of keys that the store was ever given.
 pub const KEYS: u32 = 44;
 const BODY_BYTES: usize = 900;
+/// So many bytes of a body are those of all.
+const ALIKE_BYTES: usize = 100;
 
 /// Key and time of a version.
 pub type Named = (u32, i64);
@@ -24,8 +26,9 @@ pub type Named = (u32, i64);
 /// How the store, and what is left of it, is opened.
 pub fn options() -> Options {
     let limits = Limits { key_segment_bytes: 2048, map_pages: 16, slack_bytes: 0, ..Limits::default() };
+    let limits = Limits { first_pages: 5, group_pages: 1000, always_train: true, ..limits };
     let options = Options::new().segment_bytes(16 << 10).large_value_bytes(8 << 10).free_space_floor(0);
-    let options = options.compression_level(0).recompression_level(None).canonicalizer("bytes", 1);
+    let options = options.dictionary_bytes(4096).recompression_level(None).canonicalizer("bytes", 1);
     sim::with_limits(options, limits)
 }
 
@@ -34,9 +37,16 @@ pub fn key(number: u32) -> Vec<u8> {
     format!("http://whole.example/{number}").into_bytes()
 }
 
-/// The body of a version, which no other has.
+/// The body of a version, which no other has: it shrinks only by what all of them begin with.
 pub fn body((number, time): Named) -> Vec<u8> {
-    format!("{number} at {time}, ").into_bytes().into_iter().cycle().take(BODY_BYTES).collect()
+    let mut body: Vec<u8> = random(0).take(ALIKE_BYTES).collect();
+    body.extend(random(u64::from(number) << 32 | time.cast_unsigned()).take(BODY_BYTES - ALIKE_BYTES));
+    body
+}
+
+fn random(seed: u64) -> impl Iterator<Item = u8> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    std::iter::repeat_with(move || rng.u8(..))
 }
 
 /// The names of a simulated disk's files and their bytes, without the lock.
@@ -120,6 +130,7 @@ impl Maker {
         self.put(0..24, 1)?;
         self.remove(0..3)?;
         self.keep()?;
+        self.store.train()?;
         self.put(10..34, 2)?;
         self.remove(10..13)?;
         self.store.add_rule(b"none of these", "a test")?;
@@ -152,6 +163,7 @@ impl Past {
             }
         }
         let (now, foreign) = (image(&own.disk), image(&foreign.disk));
+        assert!(now.0.keys().any(|name| name.ends_with(".zdict")), "there is a dictionary");
         let last = now.0.keys().rfind(|name| name.starts_with("value")).cloned();
         let tail = last.filter(|_| ending == Ending::Killed);
         Ok(Past { now, then: own.then, foreign, alive: own.alive, alive_then: own.alive_then, tail })

@@ -22,6 +22,15 @@ pub fn of_written(store: &Store) {
     say(store);
 }
 
+/// Says which files of a store are absent that is read to say what a change would do: it ends as the change would, which is refused
+/// for a loss that nobody has accepted.
+pub fn of_plan(store: &Store) {
+    let is_refused = store.absent().iter().any(|a| !a.is_accepted);
+    if say(store) && is_refused {
+        MET.store(true, Ordering::Relaxed);
+    }
+}
+
 /// What it means for the verb.
 pub fn outcome() -> Outcome {
     if MET.load(Ordering::Relaxed) { Outcome::Damaged } else { Outcome::Done }
@@ -32,7 +41,8 @@ fn say(store: &Store) -> bool {
     let missed: Vec<_> = absent.iter().filter(|a| a.is_missed()).collect();
     for one in &missed {
         let (folder, file, why) = (store.path().display(), &one.file, &one.why);
-        words::complain(format_args!("{folder}: {file} is absent: {why}; what it held cannot be read"));
+        let lost = if one.is_dictionary() { "what was compressed with it" } else { "what it held" };
+        words::complain(format_args!("{folder}: {file} is absent: {why}; {lost} cannot be read"));
     }
     !missed.is_empty()
 }

@@ -28,6 +28,20 @@ pub fn to_read(path: &Path, shared: &Shared) -> Result<PageStore, Failure> {
     Ok(store)
 }
 
+/// The engine of a store to read, to say what a change would do.
+pub fn engine_to_plan(path: &Path, shared: &Shared) -> Result<Store, Failure> {
+    let store = Store::open_read_only(path, options(shared))?;
+    absence::of_plan(&store);
+    Ok(store)
+}
+
+/// A store to read, to say what a change would do.
+pub fn to_plan(path: &Path, shared: &Shared) -> Result<PageStore, Failure> {
+    let store = PageStore::open_read_only(path, options(shared))?;
+    absence::of_plan(store.engine());
+    Ok(store)
+}
+
 /// A store to change, which must be there.
 pub fn to_change(path: &Path, shared: &Shared) -> Result<PageStore, Failure> {
     let store = PageStore::open(path, options(shared))?;

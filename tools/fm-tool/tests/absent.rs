@@ -1,4 +1,4 @@
-//! A store that has lost a whole segment of values: every verb that reads gives all the rest, names the file and ends with 3; no
+//! A store that has lost a whole segment of values, or a dictionary: every verb that reads gives all the rest, names the file and ends with 3; no
 //! verb writes before the loss is accepted; what was removed stays so.
 
 mod harness;
@@ -287,6 +287,116 @@ fn nothing_is_written_before_the_loss_is_accepted_and_then_it_is_a_store_like_an
         left.retain(|(url, _)| url != new[0]);
         assert_eq!(left, broken.left, "{}", broken.what);
     });
+}
+
+/// A page that has a frame in common with the others, and some text of its own.
+fn alike(i: u32) -> String {
+    let frame: String =
+        (0..60).map(|j| format!("<li class=\"c{j}\"><a href=/{}>{:x}</a>", j * j * 31, j * 7919)).collect();
+    let own: String = body(i, 0)[..300].iter().map(|byte| format!("{byte:x} ")).collect();
+    format!("<html><title>{i}</title>{frame}<p>{own}")
+}
+
+/// A store of pages that are compressed with a dictionary; the bytes of that.
+fn with_dictionary(bench: &Bench) -> Vec<u8> {
+    let store = PageStore::create_with(bench.store(), Arc::new(Exact), Options::new().free_space_floor(0)).unwrap();
+    let put = |pages: std::ops::Range<u32>| {
+        for i in pages {
+            store.put_page(&Page::new(url(i), 1000, 200, alike(i).into_bytes())).unwrap();
+        }
+    };
+    put(0..300);
+    store.engine().train().unwrap();
+    assert_eq!(store.engine().dictionaries().len(), 1, "a dictionary is made");
+    store.engine().recompress(9).unwrap();
+    store.close().unwrap();
+    fs::read(bench.store().join("dict1.zdict")).unwrap()
+}
+
+const DICTIONARY_WAYS: [Way; 4] = [
+    WAYS[0],
+    WAYS[1],
+    ("cut after its facts", |file, _| cut(file, 512)),
+    ("of another store", |file, _| {
+        let bench = Bench::new();
+        fs::write(file, with_dictionary(&bench)).unwrap();
+    }),
+];
+
+#[test]
+fn a_dictionary_that_is_gone_is_named_by_every_verb_and_nothing_is_written_before_that_is_accepted() {
+    let whole = Bench::new();
+    let bytes = with_dictionary(&whole);
+    for (name, go) in DICTIONARY_WAYS {
+        let bench = Bench::new();
+        copy(&whole.store(), &bench.store());
+        let file = bench.store().join("dict1.zdict");
+        go(&file, &file);
+        let lost = vec!["dict1.zdict".to_owned()];
+        let broken = Broken { bench, lost, left: BTreeSet::new(), what: format!("the dictionary is {name}") };
+        for verb in ["ls", "count", "top", "stat", "segments", "verify", "dump"] {
+            broken.told(verb, &[]);
+        }
+        assert_eq!(broken.told("ls", &[]).text().lines().count(), 300, "{name}: no key is lost");
+        broken.told("verify", &["--quick"]);
+        broken.told("train", &["--list"]);
+        broken.told("get", &[&url(20)]);
+        for verb in ["has", "head", "history"] {
+            broken.told(verb, &[&url(20)]);
+        }
+        for verb in ["backup", "copy"] {
+            broken.told(verb, &[broken.bench.path("none.fm").to_str().unwrap()]);
+        }
+        broken.told("copy", &["--compact", broken.bench.path("part.fm").to_str().unwrap()]);
+        let before = files(&broken.bench.store());
+        let page = broken.bench.path("page");
+        fs::write(&page, "a page").unwrap();
+        let new = ["http://example.com/new", page.to_str().unwrap()];
+        let writing: [(&str, &[&str]); 6] = [
+            ("put", &new),
+            ("rm", &[&url(20)]),
+            ("compact", &[]),
+            ("recompress", &[]),
+            ("train", &[]),
+            ("prune", &["--keep-versions", "1"]),
+        ];
+        for (verb, args) in writing {
+            broken.told(verb, args);
+        }
+        broken.told("prune", &["--keep-versions", "1", "--dry-run"]);
+        let changed = files(&broken.bench.store());
+        let changed: Vec<_> = changed.into_iter().filter(|(file, bytes)| before.get(file) != Some(bytes)).collect();
+        assert!(changed.is_empty(), "{name}: {:?}", changed.iter().map(|(file, _)| file).collect::<Vec<_>>());
+        let accepted: Vec<&str> = new.into_iter().chain(["--accept-loss"]).collect();
+        broken.bench.run("put", &accepted).ended(0);
+        assert_eq!(
+            broken.told("ls", &[]).text().lines().count(),
+            301,
+            "{name}: it is missed for as long as it may be needed"
+        );
+        broken.bench.run("prune", &["--keep-versions", "1", "--dry-run"]).ended(0);
+        broken.bench.run("prune", &["--keep-versions", "1"]).ended(0);
+        broken.told("dump", &[]);
+        broken.bench.run("recompress", &["--level", "12"]).ended(3).said("could not be compressed anew");
+        fs::write(&file, &bytes).unwrap();
+        broken.bench.run::<&str>("verify", &[]).ended(0);
+        assert_eq!(broken.bench.run::<&str>("dump", &[]).ended(0).text().lines().count(), 301, "{name}");
+    }
+}
+
+#[test]
+fn what_a_change_would_do_ends_as_the_change_does_when_a_loss_was_accepted() {
+    let whole = Bench::new();
+    let places = make(&whole.store());
+    let broken = Broken::of(&whole.store(), &places, "value1.dat", WAYS[0]);
+    let kept = ["--keep-versions", "1"];
+    broken.told("prune", &[&kept[..], &["--dry-run"]].concat());
+    broken.bench.run("prune", &[&kept[..], &["--dry-run", "--accept-loss"]].concat()).ended(3);
+    broken.bench.run("rm", &["http://example.com/70", "--accept-loss"]).ended(0);
+    for dry in [&["--dry-run"][..], &[]] {
+        broken.bench.run("prune", &[&kept[..], dry].concat()).ended(0).said("value1.dat");
+    }
+    broken.bench.run("compact", &["--dry-run"]).ended(0).said("value1.dat");
 }
 
 #[test]

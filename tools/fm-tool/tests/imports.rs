@@ -110,6 +110,18 @@ fn dates_by_a_rule_and_digests_that_do_not_hold_are_said() {
 }
 
 #[test]
+fn segments_and_unknown_types_are_said_and_end_with_3() {
+    let bench = Bench::new();
+    let page = |kind: &str| record(kind, "http://a.example/", "2020-01-01T00:00:00Z", "HTTP/1.1 200 OK\r\n\r\nhere");
+    let first = page("response").replacen("WARC-Profile", "WARC-Segment-Number: 1\r\nWARC-Profile", 1);
+    let path = file(&bench, "a.warc", first + &page("continuation") + &page("screenshot"));
+    let ran = bench.run("import", &[&path]).ended(3).said("1 page stored").said("2 segments of records that are cut");
+    ran.said("first segment of a record").said("segments are not put together").said("not known: screenshot");
+    let line = &bench.run("import", &[PathBuf::from("--json"), path]).ended(3).json()[0];
+    assert_eq!((&line["segments"], &line["unusable"], &line["ignored"]), (&2.into(), &1.into(), &0.into()));
+}
+
+#[test]
 fn answers_that_are_taken_for_pages_without_their_requests_are_said() {
     let bench = Bench::new();
     let with_ids = |record: String, ids: &str| record.replacen("WARC-Profile", &format!("{ids}\r\nWARC-Profile"), 1);

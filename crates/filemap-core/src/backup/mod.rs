@@ -10,7 +10,7 @@
 
 mod files;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -82,6 +82,8 @@ struct Inventory {
     sealed: Vec<String>,
     /// Something is, or may be; so many bytes of them count. In the order of the log.
     growing: Vec<(String, u64)>,
+    /// The dictionaries that it names, and whether each counts as lost.
+    dictionaries: BTreeMap<u32, bool>,
 }
 
 /// Keeps what a superblock names from being removed and written over.
@@ -114,8 +116,15 @@ impl Shared {
         self.follow_writer()?;
         recover::refuse(&self.absent.load(), false)?;
         let base = order.base.map(|dir| self.superblock_of(dir)).transpose()?;
-        let mut run =
-            Run { shared: self, order, base, sum: BackedUp::default(), brought: BTreeMap::new(), total_bytes: 0 };
+        let mut run = Run {
+            shared: self,
+            order,
+            base,
+            sum: BackedUp::default(),
+            brought: BTreeMap::new(),
+            dictionaries: BTreeSet::new(),
+            total_bytes: 0,
+        };
         if self.writer.is_some() { run.as_writer() } else { run.as_reader() }
     }
 
@@ -150,7 +159,7 @@ impl Shared {
         let live = accounts.keys.iter().filter(|(_, a)| a.live_units > 0 && a.ordinal < end.ordinal);
         sealed.extend(live.map(|(id, _)| names::keys(*id)));
         growing.push((names::keys(end.ordinal as u16), end.offset));
-        Ok(Inventory { superblock, rolls, sealed, growing })
+        Ok(Inventory { superblock, rolls, sealed, growing, dictionaries: accounts.dictionaries.clone() })
     }
 }
 
@@ -161,6 +170,8 @@ struct Run<'a, 'o> {
     sum: BackedUp,
     /// How each sealed file was brought.
     brought: BTreeMap<String, How>,
+    /// Names of the dictionaries that the last try has brought.
+    dictionaries: BTreeSet<String>,
     total_bytes: u64,
 }
 
@@ -253,8 +264,12 @@ impl Run<'_, '_> {
         self.sum = BackedUp::default();
         self.total_bytes = inventory.superblock.index.pages * PAGE_BYTES as u64;
         let sealed = inventory.sealed.iter().map(|name| (name, u64::MAX));
-        let dictionaries = self.dictionaries()?;
-        let sealed = sealed.chain(dictionaries.iter().map(|name| (name, u64::MAX)));
+        for (id, is_vouched) in self.dictionaries(inventory)? {
+            match open(&*self.shared.dir, &names::dictionary(id)) {
+                Err(e) if e.is_corrupt() && !is_vouched => {}
+                file => self.total_bytes += length(&*file?, &names::dictionary(id))?,
+            }
+        }
         for (name, most) in sealed.chain(inventory.growing.iter().map(|(name, most)| (name, *most))) {
             self.total_bytes += length(&*open(&*self.shared.dir, name)?, name)?.min(most);
         }
@@ -287,12 +302,7 @@ impl Run<'_, '_> {
         }
         self.rules()?;
         // A dictionary is there before the first record that names it: those of all that was copied are, now.
-        for name in self.dictionaries()? {
-            step();
-            self.tell(&name, 0)?;
-            self.sealed(&name)?;
-        }
-        Ok(())
+        self.bring_dictionaries(inventory)
     }
 
     /// Copies the rules of erasures, which are at least those of the superblock: they are replaced before it.
@@ -306,12 +316,39 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Names of the store's dictionaries.
-    fn dictionaries(&self) -> Result<Vec<String>> {
+    /// Ids of the dictionaries to bring, and whether the superblock vouches for each: all that it names, and what else is there and whole
+    /// (made since, or put back after its loss was accepted).
+    fn dictionaries(&self, inventory: &Inventory) -> Result<Vec<(u32, bool)>> {
         let dir = &self.shared.dir;
-        let mut all = dir.list().map_err(|e| Error::io("list", dir.path().display().to_string(), e))?;
-        all.retain(|name| names::parse_dictionary(name).is_some());
-        Ok(all)
+        let listed = dir.list().map_err(|e| Error::io("list", dir.path().display().to_string(), e))?;
+        let is_vouched = |id: u32| inventory.dictionaries.get(&id) == Some(&false);
+        let vouched = inventory.dictionaries.keys().copied().filter(|id| is_vouched(*id));
+        let all: BTreeSet<u32> =
+            listed.iter().filter_map(|name| names::parse_dictionary(name)).chain(vouched).collect();
+        let mut ids = Vec::new();
+        for id in all {
+            match self.shared.segments.dictionaries.check_head(id) {
+                Err(e) if e.is_corrupt() && !is_vouched(id) => {}
+                checked => checked.map(|()| ids.push((id, is_vouched(id))))?,
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Brings the dictionaries. One that nobody vouches for may have been removed meanwhile.
+    fn bring_dictionaries(&mut self, inventory: &Inventory) -> Result<()> {
+        self.dictionaries.clear();
+        for (id, is_vouched) in self.dictionaries(inventory)? {
+            step();
+            let name = names::dictionary(id);
+            self.tell(&name, 0)?;
+            match self.sealed(&name) {
+                Err(e) if e.is_corrupt() && !is_vouched => continue,
+                brought => brought?,
+            }
+            self.dictionaries.insert(name);
+        }
+        Ok(())
     }
 
     /// Brings a file that is never written to again: shares it if that can be.
@@ -425,11 +462,7 @@ impl Run<'_, '_> {
         let is_wanted = |name: &str| {
             let is_growing = inventory.growing.iter().any(|(n, _)| n == name);
             let is_sealed = inventory.sealed.iter().any(|n| n == name);
-            is_growing
-                || is_sealed
-                || name == names::INDEX
-                || name == names::RULES
-                || names::parse_dictionary(name).is_some()
+            is_growing || is_sealed || name == names::INDEX || name == names::RULES || self.dictionaries.contains(name)
         };
         self.remove_where(|name| !is_wanted(name) && name != names::LOCK && name != names::PARTIAL)?;
         let path = || to.path().display().to_string();

@@ -12,7 +12,7 @@ mod merge;
 mod names;
 mod work;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -85,6 +85,51 @@ impl Shared {
         result.map(|_| ())
     }
 
+    /// Has a superblock name the dictionaries that there are now: from then on they are used, and missed when they go. Enters nothing
+    /// in the index; costs a superblock and the segment table, unless nothing has changed.
+    ///
+    /// # Errors
+    /// As [`Shared::checkpoint`].
+    pub(crate) fn name_dictionaries(&self) -> Result<()> {
+        let writer = self.write_side()?;
+        let mut c = lock(&writer.checkpointer);
+        self.check_open()?;
+        writer.poison.check()?;
+        if self.segments.dictionaries.are_named() || planted(Fault::DictionaryUsedUnnamed) {
+            return Ok(());
+        }
+        let _guard = PoisonOnUnwind(&writer.poison);
+        self.commit(&mut c).inspect_err(|e| self.poison(e))
+    }
+
+    /// Removes the files of dictionaries that no record names any more, durably, after a superblock that does not name them; does nothing
+    /// while a backup holds on to an older one. Whether they went.
+    ///
+    /// # Errors
+    /// As [`Shared::checkpoint`].
+    pub(crate) fn remove_dictionaries(&self, ids: &BTreeSet<u32>) -> Result<bool> {
+        if ids.is_empty() {
+            return Ok(true);
+        }
+        let writer = self.write_side()?;
+        let mut c = lock(&writer.checkpointer);
+        self.check_open()?;
+        writer.poison.check()?;
+        if c.holds > 0 {
+            return Ok(false);
+        }
+        let _guard = PoisonOnUnwind(&writer.poison);
+        let registry = &self.segments.dictionaries;
+        let mut run = || {
+            if !planted(Fault::DictionaryRemovedNamed) {
+                registry.let_go(ids);
+                self.commit(&mut c)?;
+            }
+            registry.remove(ids)
+        };
+        run().inspect_err(|e| self.poison(e)).map(|()| true)
+    }
+
     fn checkpoint_held(&self, c: &mut Checkpointer, mut task: Task) -> Result<Dropped> {
         let writer = self.write_side()?;
         writer.poison.check()?;
@@ -92,7 +137,8 @@ impl Shared {
         let first = c.current.next_sequence;
         let own = Retention::of(&self.options);
         // Of more versions than are kept readers are not shown the rest, unless what hides it is dropped at the same time.
-        c.retention = own.entering(first, own.versions.is_none() || !task.retention.keeps_all());
+        let drops_more = !task.retention.keeps_all() || !task.erased.is_empty();
+        c.retention = own.entering(first, own.versions.is_none() || drops_more);
         task.retention = task.retention.entering(first, true);
         // What this checkpoint enters stays, with what it refers to: until the last stage is durable, a crash has the log replayed
         // from before it.
@@ -281,6 +327,8 @@ impl Shared {
         c.accounts.forget_dead_keys();
         self.name_segments(c);
         c.accounts.seal_keys(|ordinal| c.keys.end_of(ordinal));
+        let dictionaries = self.segments.dictionaries.to_name();
+        c.accounts.name_dictionaries(&dictionaries, &self.segments.dictionaries.leaving());
         c.current.index = c.index.commit(&c.accounts.encode())?;
         c.keys.publish();
         c.current.epoch = c.index.epoch();
@@ -299,6 +347,7 @@ impl Shared {
         self.latest.store(Arc::new(c.current.clone()));
         self.accounts.store(Arc::new(c.accounts.clone()));
         c.index.committed(c.holds > 0);
+        self.segments.dictionaries.named(dictionaries);
         // From here on nothing durable leads to what is dead in them.
         self.remove_dead_keys(c)
     }

@@ -35,7 +35,14 @@ impl Shared {
         // Listing takes a descriptor, asking for one name takes none.
         let listed: HashSet<String> = self.dir.list().unwrap_or_default().into_iter().collect();
         self.check_segments(&self.segments, &listed)?;
-        self.check_segments(self.keys.segments(), &listed)
+        self.check_segments(self.keys.segments(), &listed)?;
+        self.check_dictionaries(c, &listed)
+    }
+
+    /// Whether all dictionaries are there that the last superblock names.
+    fn check_dictionaries(&self, c: &Checkpointer, listed: &HashSet<String>) -> Result<()> {
+        let names = c.accounts.kept_dictionaries().map(names::dictionary);
+        names.filter(|name| !listed.contains(name)).try_for_each(|name| self.check_name(&name, None))
     }
 
     /// Whether the superblock still has its temporary name.

@@ -48,6 +48,8 @@ pub(super) struct Copier<'s> {
     pub(super) cleaning: Option<Arc<Cleaning>>,
     /// Whether damage kept something from being copied.
     pub(super) met_damage: bool,
+    /// Records that were to be compressed anew and cannot be expanded.
+    pub(super) unexpanded: u64,
 }
 
 impl<'s> Copier<'s> {
@@ -79,6 +81,7 @@ impl<'s> Copier<'s> {
             pause,
             cleaning: None,
             met_damage: false,
+            unexpanded: 0,
         }
     }
 
@@ -174,13 +177,17 @@ impl<'s> Copier<'s> {
         is_retired && !planted(Fault::RetiredDictionariesNamed)
     }
 
-    /// A record compressed anew. `None` for what cannot be expanded, for want of its dictionary perhaps: it moves as it is.
-    fn repacked(&self, at: Location, header: &Header, bytes: &[u8]) -> Result<Option<Recompressed>> {
+    /// A record compressed anew. `None` for what cannot be expanded, for want of its dictionary perhaps: it moves as it is, and is
+    /// counted.
+    fn repacked(&mut self, at: Location, header: &Header, bytes: &[u8]) -> Result<Option<Recompressed>> {
         let level = if self.level > 0 { i32::from(self.level) } else { self.shared.options.compression_level };
         let (key, meta) = (&bytes[header.key_at()..header.meta_at()], &bytes[header.meta_at()..header.payload_at()]);
         let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
         match self.shared.repack(at, key, header, (meta, payload), level) {
-            Err(e) if e.is_corrupt() => Ok(None),
+            Err(e) if e.is_corrupt() => {
+                self.unexpanded += 1;
+                Ok(None)
+            }
             new => new,
         }
     }

@@ -267,7 +267,7 @@ impl Shared {
                 }
                 step();
             }
-            done.copied_bytes = copier.output.bytes();
+            (done.copied_bytes, done.unexpanded_records) = (copier.output.bytes(), copier.unexpanded);
             done.read_bytes = pace.read.get();
             let written = copier.output.complete()?;
             let mut task = std::mem::take(&mut copier.task);

@@ -2,12 +2,14 @@
 //! digested of them, in bounded memory. Making them is in the files beside this one.
 //!
 //! Invariants:
-//! - a dictionary is durable, by content and name, before anything can be compressed with it, and is never changed;
+//! - a dictionary is durable, by content and name, and a superblock names it, before anything can be compressed with it; it is
+//!   never changed;
 //! - its file is read once for each digest; a digest that is in memory is found without a lock;
 //! - digests take no more than the bound in bytes, but for those that reads need at the moment.
 
 mod digests;
 pub(crate) mod make;
+mod named;
 mod retire;
 pub(crate) mod tally;
 
@@ -30,6 +32,7 @@ use crate::sync::lock;
 
 use digests::{Dictionary, Digests};
 pub(crate) use digests::{Digest, Part};
+use named::Standing;
 
 /// What to do about a dictionary that cannot be read.
 const CURE: &str = "restore the file from a copy of the store, or fetch the pages again that need it";
@@ -52,8 +55,7 @@ pub(crate) struct Registry {
     file_bytes: AtomicU64,
     /// Highest id ever given. A record that names a dictionary whose file is gone must not be expanded with another.
     last_id: AtomicU32,
-    /// Those that nothing is compressed with any more: see `retire`.
-    retired: ArcSwap<BTreeSet<u32>>,
+    standing: ArcSwap<Standing>,
 }
 
 /// A dictionary as [`Store::dictionaries`](crate::Store::dictionaries) lists it.
@@ -102,7 +104,7 @@ impl Registry {
             changing: Mutex::new(()),
             file_bytes: AtomicU64::new(0),
             last_id: AtomicU32::new(0),
-            retired: ArcSwap::from_pointee(BTreeSet::new()),
+            standing: ArcSwap::from_pointee(Standing::default()),
         }
     }
 
@@ -141,12 +143,18 @@ impl Registry {
         self.dir.list().map_err(|e| Error::io("list", self.dir.path().display().to_string(), e))
     }
 
-    /// Looks for dictionaries that another process has added.
-    fn look(&self) -> Result<()> {
+    /// Looks for dictionaries that another process has added, and for those that could not be read before.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn look(&self) -> Result<()> {
         let _held = lock(&self.changing);
         let known = self.list.load_full();
         let mut list = Vec::clone(&known);
-        for id in self.names()?.iter().filter_map(|n| names::parse_dictionary(n)) {
+        let names = self.names()?;
+        // A damaged one that is not there any more was taken away; a whole one may still be needed by who has read of it.
+        list.retain(|d| d.facts.is_ok() || names.contains(&names::dictionary(d.id)));
+        for id in names.iter().filter_map(|n| names::parse_dictionary(n)) {
             // One that could not be read before may have been restored.
             let is_known = known.iter().any(|d| d.id == id && d.facts.is_ok());
             if !is_known && let Some(facts) = self.read_facts(id) {
@@ -164,8 +172,8 @@ impl Registry {
         let whole = list.iter().filter_map(|d| d.facts.as_ref().ok());
         let bytes = whole.clone().map(|f| 2 * f.copy_bytes() as u64).sum();
         self.file_bytes.store(bytes, Ordering::Relaxed);
-        let retired = self.retired.load();
-        let current = whole.filter(|f| !retired.contains(&f.id));
+        let standing = self.standing.load();
+        let current = whole.filter(|f| standing.is_used(f.id));
         self.current.store(Arc::new(current.map(|f| (f.group.clone(), f.id)).collect()));
         self.list.store(Arc::new(list));
     }
@@ -190,6 +198,9 @@ impl Registry {
             match self.judge(id, name, &b[..n]) {
                 Err(e @ Error::NewerFormat { .. }) => return Err(e),
                 Err(e) => flaw = flaw.or(Some(e)),
+                Ok(facts) if facts.copy_bytes() as u64 > len - offset => {
+                    flaw = flaw.or_else(|| Some(damaged(name, "it is cut short")));
+                }
                 Ok(facts) => return Ok(facts),
             }
         }
@@ -216,13 +227,14 @@ impl Registry {
         if len > LONGEST_FILE {
             return Err(damaged(&name, "it is longer than a dictionary may be"));
         }
-        let read = |offset: u64, bytes: u64| -> Result<(u64, Vec<u8>)> {
-            let mut copy = vec![0; bytes as usize];
-            let n = file.read_at(&mut copy, offset).map_err(|e| Error::io("read", &name, e))?;
-            copy.truncate(n);
-            Ok((offset, copy))
-        };
-        Ok(vec![read(0, len / 2)?, read(len / 2, len - len / 2)?])
+        let mut all = vec![0; len as usize];
+        let n = file.read_at(&mut all, 0).map_err(|e| Error::io("read", &name, e))?;
+        all.truncate(n);
+        // The first tells its length, whatever has become of the file's end.
+        let told = self.judge(id, &name, &all[..n.min(CONTENT_AT)]).map(|facts| facts.copy_bytes());
+        let half = told.unwrap_or(n / 2).min(n);
+        let second = all.split_off(half);
+        Ok(vec![(0, all), (half as u64, second)])
     }
 
     /// The content of a dictionary, from the copy that is whole: for bodies and for metas.
@@ -366,7 +378,8 @@ impl Registry {
         Some(self.digests.add_compressor(&self.list.load(), &found, part, level, digest, content.len()))
     }
 
-    /// Writes a new dictionary, and uses it for its group from then on. It is durable when this returns.
+    /// Writes a new dictionary, which is durable when this returns. It is used for its group once a superblock [names
+    /// it](Registry::named).
     ///
     /// # Errors
     /// `Io`, and then nothing has changed but that an unused file may be left; `Full`.
@@ -399,7 +412,7 @@ impl Registry {
     }
 
     /// Ids under which this store and another have the same dictionaries. If this one has no others, those that it lacks are
-    /// taken over first, durably. Damaged ones are passed over.
+    /// taken over first, durably, but for ids that it has given out: records may name them. Damaged ones are passed over.
     ///
     /// # Errors
     /// `Io`.
@@ -411,7 +424,8 @@ impl Registry {
         if same.len() < own.len() {
             return Ok(same);
         }
-        for theirs in other.list.load().iter().filter(|theirs| !own.contains(&theirs.id)) {
+        let given = self.last_id();
+        for theirs in other.list.load().iter().filter(|theirs| theirs.id > given) {
             let (Ok(facts), Ok((body, meta))) = (&theirs.facts, other.content(theirs.id)) else { continue };
             self.keep(theirs.id, &dictionary::encode(self.store_id, theirs.id, &facts.making(), &body, &meta))?;
             same.insert(theirs.id);

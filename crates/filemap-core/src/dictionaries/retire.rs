@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::sync::Arc;
 
 use super::Registry;
 use crate::error::{Error, Result};
@@ -14,16 +13,21 @@ impl Registry {
     /// From now on no new record is compressed with these. What names them can be read until their files go.
     pub(crate) fn retire(&self, ids: &BTreeSet<u32>) {
         let _held = lock(&self.changing);
-        self.retired.store(Arc::new(self.retired.load().union(ids).copied().collect()));
-        self.replace(Vec::clone(&self.list.load()));
+        self.change(|standing| standing.retired.extend(ids));
+    }
+
+    /// From now on no superblock is to name these.
+    pub(crate) fn let_go(&self, ids: &BTreeSet<u32>) {
+        let _held = lock(&self.changing);
+        self.change(|standing| standing.leaving.extend(ids));
     }
 
     /// Whether a dictionary was retired through this handle.
     pub(crate) fn is_retired(&self, id: u32) -> bool {
-        id != 0 && self.retired.load().contains(&id)
+        id != 0 && self.standing.load().retired.contains(&id)
     }
 
-    /// Removes the files of dictionaries that no record names any more; durable when this returns.
+    /// Removes the files of dictionaries that neither a record nor a superblock names any more; durable when this returns.
     ///
     /// # Errors
     /// `Io`.

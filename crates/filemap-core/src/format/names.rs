@@ -43,6 +43,12 @@ pub(crate) fn set_aside(name: &str, nth: u32) -> String {
     format!("{name}.set-aside{nth}")
 }
 
+/// What the next one is called, given the names that there are.
+pub(crate) fn next_set_aside(name: &str, listed: &[String]) -> String {
+    let free = (0..).map(|nth| set_aside(name, nth)).find(|aside| !listed.contains(aside));
+    free.unwrap_or_default()
+}
+
 /// Whether it is a name that [`set_aside`] gives.
 pub(crate) fn is_set_aside(name: &str) -> bool {
     let nth = name.rsplit_once(".set-aside").map(|(_, nth)| nth);

@@ -212,8 +212,8 @@ fn check_ranges(b: &[u8]) -> Result<(), Flaw> {
     if word(5) > u64::from(u32::MAX) || word(7) > word(5) || word(8) > word(7) * leaf::CAPACITY as u64 {
         return Err("size of the index is out of range");
     }
-    // Four words for each of 65,536 segments of either log.
-    if get_u32(b, 188) > 8 << 16 || (get_u32(b, 184) == 0) != (get_u32(b, 188) == 0) {
+    // Four words for each of 65,536 segments of either log, and for no more dictionaries than that.
+    if get_u32(b, 188) > 12 << 16 || (get_u32(b, 184) == 0) != (get_u32(b, 188) == 0) {
         return Err("segment table is out of range");
     }
     let (name, padding) = b[48..80].split_at(b[48..80].iter().position(|&c| c == 0).unwrap_or(0));

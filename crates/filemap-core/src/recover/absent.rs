@@ -1,12 +1,13 @@
 //! Which files of a store are gone, and how that is known.
 //!
 //! The segment table of the superblock names every segment up to the checkpoint's tail, SUPERBLOCK's list of begun segments
-//! those after it. A file under a segment's name that is none is told, too: it was one, or is a stranger's. A segment of the log in
-//! which something was put and that SUPERBLOCK does not name tells that SUPERBLOCK itself is an older one.
+//! those after it; it names every dictionary, too. A file under a segment's or a dictionary's name that is none is told, too: it was
+//! one, or is a stranger's. A segment of the log in which something was put and that SUPERBLOCK does not name tells that SUPERBLOCK itself is an older one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::accounts::{Account, Accounts};
+use crate::dictionaries::Registry;
 use crate::error::{Error, Result};
 use crate::format::key::UNIT_BYTES as KEY_UNIT;
 use crate::format::location::UNIT_BYTES;
@@ -26,16 +27,22 @@ pub struct Absent {
     pub ordinal: Option<u64>,
     /// What is wrong.
     pub why: String,
-    /// Bytes in it that the index leads to, as of the last checkpoint; what was put after that is not counted.
+    /// Bytes in it that the index leads to, as of the last checkpoint; what was put after that is not counted. Of a dictionary 0.
     pub live_bytes: u64,
     /// Whether the loss was accepted when the store was opened for writing.
     pub is_accepted: bool,
 }
 
 impl Absent {
-    /// Whether something is missed: not when the loss was accepted and nothing leads to what is gone any more.
+    /// Whether something is missed: not when the loss was accepted and nothing leads to what is gone any more. Of a dictionary nobody
+    /// counts what needs it: a repair finds out.
     pub fn is_missed(&self) -> bool {
-        !self.is_accepted || self.live_bytes > 0
+        !self.is_accepted || self.live_bytes > 0 || self.is_dictionary()
+    }
+
+    /// Whether it is a dictionary: then it held no page, but what was compressed with it cannot be read.
+    pub fn is_dictionary(&self) -> bool {
+        names::parse_dictionary(&self.file).is_some()
     }
 
     /// Whether it is a segment of the value log.
@@ -116,7 +123,19 @@ impl Witness<'_> {
             lost_keys.entry(id).or_insert(found);
         }
         all.extend(lost_keys.into_values());
+        all.extend(self.dictionaries(&segments.dictionaries));
         all
+    }
+
+    /// Dictionaries without which records cannot be read.
+    fn dictionaries(&self, registry: &Registry) -> impl Iterator<Item = Absent> {
+        let named = &self.accounts.dictionaries;
+        let ids: BTreeSet<u32> = named.keys().copied().chain(registry.ids()).collect();
+        ids.into_iter().filter_map(|id| {
+            let (file, why) = (names::dictionary(id), registry.flaw(id)?);
+            let is_accepted = named.get(&id).is_some_and(|is_lost| *is_lost);
+            Some(Absent { file, ordinal: None, why, live_bytes: 0, is_accepted })
+        })
     }
 
     /// SUPERBLOCK itself, when it is older than a segment: what an older one does not tell of is missed by nobody.
@@ -184,6 +203,9 @@ pub(crate) fn refuse(absent: &[Absent], accepts_loss: bool) -> Result<()> {
 pub(crate) fn accept(absent: &[Absent], accounts: &mut Accounts, tail: u64) -> Option<u64> {
     let mut unseen = None;
     for one in absent.iter().filter(|a| !a.is_accepted) {
+        if let Some(id) = names::parse_dictionary(&one.file) {
+            accounts.dictionaries.insert(id, true);
+        }
         let Some(ordinal) = one.ordinal else { continue };
         let id = ordinal as u16;
         let is_key = names::parse_keys(&one.file).is_some();
@@ -207,8 +229,13 @@ pub(crate) fn welcome(absent: &[Absent], accounts: &mut Accounts, segments: &Seg
     };
     let lost = accounts.values.values_mut().filter(|a| a.is_lost && !a.is_unseen);
     let back: Vec<&mut Account> = lost.filter(|a| !is_absent(a) && is_there(a)).collect();
-    let has_any = !back.is_empty();
+    let mut has_any = !back.is_empty();
     back.into_iter().for_each(|account| account.is_lost = false);
+    for (id, is_lost) in accounts.dictionaries.iter_mut().filter(|(_, is_lost)| **is_lost) {
+        if segments.dictionaries.flaw(*id).is_none() {
+            (*is_lost, has_any) = (false, true);
+        }
+    }
     has_any
 }
 

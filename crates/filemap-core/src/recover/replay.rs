@@ -71,36 +71,37 @@ pub(crate) fn replay(
     }
     let all = segments.log();
     let tail = current.tail;
-    let is_first = |s: &&Arc<Segment>| if has_tail { s.ordinal == tail.ordinal } else { s.ordinal > tail.ordinal };
-    let mut last = match all.iter().find(is_first) {
-        Some(segment) => Arc::clone(segment),
-        None if !has_tail => segments.begin(current.next_sequence)?.0,
-        None => {
-            let name = crate::format::names::segment(tail.ordinal as u16);
-            return Err(Error::corrupt(name, 0, "the segment of the last checkpoint is missing"));
-        }
-    };
-    let first = last.ordinal;
-    let mut end = Tail { ordinal: first, offset: if has_tail { tail.offset } else { FIRST_RECORD } };
-    for segment in all.iter().filter(|s| s.ordinal >= first) {
-        let from = if segment.ordinal == tail.ordinal { tail.offset } else { FIRST_RECORD };
-        let offset = run.segment(segment, from)?;
+    let mut end = Tail { ordinal: tail.ordinal, offset: if has_tail { tail.offset } else { FIRST_RECORD } };
+    let mut last = None;
+    if has_tail && !all.iter().any(|s| s.ordinal == tail.ordinal) {
+        let name = crate::format::names::segment(tail.ordinal as u16);
+        return Err(Error::corrupt(name, 0, "the segment of the last checkpoint is missing"));
+    }
+    for segment in all.iter().filter(|s| s.ordinal > tail.ordinal || (has_tail && s.ordinal == tail.ordinal)) {
+        let is_first = segment.ordinal == tail.ordinal;
+        let offset = run.segment(segment, if is_first { tail.offset } else { FIRST_RECORD })?;
         segment.seal(offset);
-        if segment.ordinal == first || offset > FIRST_RECORD {
+        // One without a record was created ahead: its header may be in the cache only.
+        if is_first || offset > FIRST_RECORD {
             end = Tail { ordinal: segment.ordinal, offset };
-            last = Arc::clone(segment);
+            last = Some(Arc::clone(segment));
         }
     }
+    remove_spares(dir, segments, end.ordinal)?;
     if let Some(lost) = lost {
         run.next_sequence += (lost + 1 - tail.ordinal) * LOST_SEQUENCES;
-        if lost > end.ordinal {
-            last = segments.begin(run.next_sequence)?.0;
-            end = Tail { ordinal: last.ordinal, offset: FIRST_RECORD };
-        }
+        last = last.filter(|_| lost <= end.ordinal);
     }
+    let last = match last {
+        Some(last) => last,
+        None => {
+            let (begun, _) = segments.begin(run.next_sequence)?;
+            end = Tail { ordinal: begun.ordinal, offset: FIRST_RECORD };
+            begun
+        }
+    };
     // It goes on.
     last.seal(0);
-    remove_spares(dir, segments, end.ordinal)?;
     run.report.elapsed = start.elapsed();
     Ok(Replay {
         segment: last,

@@ -1,9 +1,7 @@
 //! The dictionaries of a store that is repaired: carried along, and made whole where one of the two copies in a file is.
 //!
-//! Invariant: the number of a dictionary that records name is never given to another. One that is not there is stood in for by
-//! an empty file.
-
-use std::io::ErrorKind;
+//! Invariant: what has a dictionary's name in a repaired store can be used. A file that cannot is set aside in place, and not copied
+//! elsewhere; put back whole, it is found again, since its number is given to no other.
 
 use filemap_io::{Access, Dir};
 
@@ -26,24 +24,23 @@ pub(crate) fn carry(from: &dyn Dir, to: Option<&dyn Dir>, id: u32, store_id: &[u
         Some(whole) => Some(whole),
         None => judge(&name, id, store_id, second)?,
     };
-    let is_mended = whole.is_some_and(|copy| first != copy || second != copy);
-    let bytes = whole.map_or_else(|| found.clone(), |copy| copy.repeat(2));
-    if to.is_some() || is_mended {
-        write(to.unwrap_or(from), id, &bytes)?;
+    let Some(copy) = whole else {
+        if to.is_none() {
+            set_aside(from, &name)?;
+        }
+        return Ok(false);
+    };
+    if to.is_some() || first != copy || second != copy {
+        write(to.unwrap_or(from), id, &copy.repeat(2))?;
     }
-    Ok(whole.is_some())
+    Ok(true)
 }
 
-/// Sees to it that there is a file of a dictionary's name.
-///
-/// # Errors
-/// `Io`.
-pub(crate) fn stand_in(dir: &dyn Dir, id: u32) -> Result<()> {
-    let name = names::dictionary(id);
-    match dir.open(&name, Access::Read) {
-        Err(e) if e.kind() == ErrorKind::NotFound => write(dir, id, &[]),
-        _ => Ok(()),
-    }
+/// Gives a file that is no dictionary another name, durably.
+fn set_aside(dir: &dyn Dir, name: &str) -> Result<()> {
+    let listed = dir.list().map_err(|e| Error::io("list", dir.path().display().to_string(), e))?;
+    dir.rename(name, &names::next_set_aside(name, &listed)).map_err(|e| Error::io("rename", name, e))?;
+    sync_dir(dir)
 }
 
 /// The copy that some bytes begin with, if it is whole.

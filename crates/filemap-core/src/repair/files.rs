@@ -153,9 +153,7 @@ pub(crate) fn begin_in_place(dir: &dyn Dir, survey: &Survey) -> Result<()> {
     let rename = |from: &str, to: &str| dir.rename(from, to).map_err(|e| Error::io("rename", from, e));
     let listed = dir.list().map_err(|e| Error::io("list", dir.path().display().to_string(), e))?;
     for ignored in &survey.ignored {
-        let is_free = |name: &String| !listed.contains(name);
-        let free = (0..).map(|nth| names::set_aside(&ignored.file, nth)).find(is_free);
-        rename(&ignored.file, &free.unwrap_or_default())?;
+        rename(&ignored.file, &names::next_set_aside(&ignored.file, &listed))?;
     }
     // In two steps, since one may stand where another belongs.
     let strayed = || survey.segments.iter().filter(|f| f.name != f.proper_name());

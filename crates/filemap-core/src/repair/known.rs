@@ -70,6 +70,11 @@ impl<'a> Known<'a> {
         self.superblock.is_some()
     }
 
+    /// The dictionaries that there were.
+    pub(super) fn dictionaries(&self) -> Vec<u32> {
+        self.accounts.iter().flat_map(Accounts::kept_dictionaries).collect()
+    }
+
     /// What was there and is not: segments, and ends of segments.
     pub(super) fn missing(&self, found: &[Found]) -> Vec<Loss> {
         let Some(superblock) = self.superblock else { return Vec::new() };

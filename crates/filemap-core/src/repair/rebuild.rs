@@ -342,6 +342,11 @@ impl<'a> Rebuild<'a> {
             log.appender = appender;
             log.next_sequence = self.next_sequence;
         }
+        let registry = &shared.segments.dictionaries;
+        // The number of one that is gone is given to no other, and it is missed.
+        registry.pass_over(self.found.dictionaries.last().copied().unwrap_or(0));
+        let gone = self.found.dictionaries.iter().filter(|id| registry.flaw(**id).is_some());
+        lock(&shared.write_side()?.checkpointer).accounts.dictionaries.extend(gone.map(|id| (*id, true)));
         shared.checkpoint_with(Task { is_due: true, ..Task::default() })?;
         self.judge_unwhole()?;
         recover::remove_orphans(&shared.segments, &shared.accounts.load(), true)?;

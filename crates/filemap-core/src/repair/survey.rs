@@ -50,6 +50,8 @@ pub(crate) struct Survey {
     pub(crate) segments: Vec<Found>,
     /// Ids of the dictionaries of which there are files.
     pub(crate) dictionaries: Vec<u32>,
+    /// Ids of those that were there by the last superblock.
+    pub(crate) named_dictionaries: Vec<u32>,
     /// Files that bear a segment's name and are none of the store's.
     pub(crate) ignored: Vec<Ignored>,
     /// Segments that were there by the last superblock, and are not.
@@ -95,6 +97,7 @@ pub(crate) fn survey(dir: &dyn Dir, is_strict: bool, limits: &Limits) -> Result<
     let greatest = segments.iter().map(|s| s.header.ordinal + 1).max().unwrap_or(0);
     let known = Known::look(dir, superblock.as_ref(), is_whole, &segments, limits);
     let is_last = known.is_last();
+    let named_dictionaries = known.dictionaries();
     let (missing, told) = (known.missing(&segments), known.next_ordinal());
     let unwitnessed = known.unwitnessed(&segments);
     let is_free = |ordinal: &u64| segments.iter().all(|s| s.header.ordinal as u16 != *ordinal as u16);
@@ -106,6 +109,7 @@ pub(crate) fn survey(dir: &dyn Dir, is_strict: bool, limits: &Limits) -> Result<
         is_last,
         segments,
         dictionaries: listed.iter().filter_map(|name| names::parse_dictionary(name)).collect(),
+        named_dictionaries,
         ignored,
         missing,
         unwitnessed,

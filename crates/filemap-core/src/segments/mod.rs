@@ -389,8 +389,8 @@ impl Segments {
         let path = || self.dir.path().display().to_string();
         let listed = self.dir.list().map_err(|e| Error::io("list", path(), e))?;
         for name in gone.iter().map(|s| s.name()) {
-            let free = (0..).map(|nth| names::set_aside(&name, nth)).find(|aside| !listed.contains(aside));
-            self.dir.rename(&name, &free.unwrap_or_default()).map_err(|e| Error::io("rename", &name, e))?;
+            let aside = names::next_set_aside(&name, &listed);
+            self.dir.rename(&name, &aside).map_err(|e| Error::io("rename", &name, e))?;
         }
         self.forget(|s| gone.iter().any(|g| g.ordinal == s.ordinal));
         self.dir.sync().map_err(|e| Error::io("sync", path(), e))

@@ -49,6 +49,7 @@ pub(super) fn absent(
     if absent.iter().any(|a| !a.is_accepted) {
         // The directory was looked at before the list was read: what was begun or cut in between is met now.
         there.0.look_anew()?;
+        there.0.dictionaries.look()?;
         absent = look();
     }
     let is_current = || -> Result<bool> {
@@ -72,7 +73,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Which segments of values are absent, of those of a superblock that may be newer than what this handle follows; `None` when the
+    /// Which segments of values and which dictionaries are absent, of those of a superblock that may be newer than what this handle follows; `None` when the
     /// writer has moved on meanwhile.
     pub(crate) fn absent_values(&self, superblock: &Superblock, accounts: &Accounts) -> Result<Option<Vec<Absent>>> {
         self.segments.look_anew()?;

@@ -100,7 +100,7 @@ impl Shared {
     /// Takes over another store's dictionaries; see [`Registry::adopt`].
     ///
     /// # Errors
-    /// `ReadOnly`, `Poisoned`, `Io`.
+    /// `ReadOnly`, `Poisoned`, `Closed`, `Io`.
     pub(crate) fn adopt_dictionaries(&self, other: &Shared) -> Result<BTreeSet<u32>> {
         self.write_side()?.poison.check()?;
         let adopted = self.segments.dictionaries.adopt(&other.segments.dictionaries);
@@ -108,7 +108,10 @@ impl Shared {
         if let Err(e @ Error::Io { op: "sync", .. }) = &adopted {
             self.poison(e);
         }
-        adopted
+        let adopted = adopted?;
+        // Before a record names them.
+        self.name_dictionaries()?;
+        Ok(adopted)
     }
 
     pub(crate) fn firsts(&self) -> Firsts {
@@ -155,7 +158,7 @@ impl Shared {
     /// Makes a dictionary for a group, if it pays.
     ///
     /// # Errors
-    /// `Io`: then none was made.
+    /// `Io`; those of a checkpoint. Then none is used that was not before.
     pub(crate) fn train_group(&self, writer: &WriteSide, job: &Job) -> Result<Option<DictionaryFacts>> {
         let held = lock(&writer.training.turn);
         let made = self.make(job);
@@ -216,6 +219,7 @@ impl Shared {
             level: level as u16,
         };
         let facts = registry.create(&making, &mut body.made.content, &mut meta)?;
+        self.name_dictionaries()?;
         self.emit(&Event::DictionaryMade(DictionaryMade {
             id: facts.id,
             group: facts.group.clone(),

@@ -71,6 +71,7 @@ impl Files {
         recover::forget_removed(&self.segments, &mut accounts);
         absent.extend(recover::remove_orphans(&self.segments, &accounts, is_intact)?);
         self.keys.learn(accounts.key_ends());
+        self.segments.dictionaries.named(accounts.kept_dictionaries().collect());
         Ok(Roster { accounts, absent, is_news, unseen })
     }
 }

@@ -121,8 +121,7 @@ impl Store {
         }
         done.versions -= done.promoted.min(done.versions);
         self.rewrite(what, &retired, watch, &mut done)?;
-        if done.left.is_empty() {
-            self.shared.segments.dictionaries.remove(&retired).inspect_err(|e| self.shared.poison(e))?;
+        if done.left.is_empty() && self.shared.remove_dictionaries(&retired)? {
             done.dictionaries = retired.into_iter().collect();
         } else {
             done.left.extend(retired.iter().map(|id| names::dictionary(*id)));
@@ -281,7 +280,7 @@ impl Store {
         (done.segments, done.segment_bytes) = (sum.removed_segments, sum.removed_bytes);
         go_on((cell.borrow_mut())(ErasureStep::Keys))?;
         done.left.extend(self.shared.clean_keys()?);
-        done.left.extend(self.out_of_reach()?);
+        done.left.extend(self.out_of_reach(retired)?);
         let writer = self.shared.write_side()?;
         lock(&writer.checkpointer).index.punch_all().inspect_err(|e| self.shared.poison(e))
     }
@@ -289,9 +288,11 @@ impl Store {
 
 impl Store {
     /// Files that may be segments of this store, and that nothing reads: those that count as lost though they lie there, and those
-    /// that a repair has set aside.
-    fn out_of_reach(&self) -> Result<Vec<String>> {
-        let lost: BTreeSet<String> = self.absent().into_iter().map(|absent| absent.file).collect();
+    /// that a repair has set aside. Dictionaries that are `retired` go after that.
+    fn out_of_reach(&self, retired: &BTreeSet<u32>) -> Result<Vec<String>> {
+        let goes = |file: &str| names::parse_dictionary(file).is_some_and(|id| retired.contains(&id));
+        let lost = self.absent().into_iter().map(|absent| absent.file);
+        let lost: BTreeSet<String> = lost.filter(|file| !goes(file)).collect();
         let names = self.shared.names()?;
         Ok(names.into_iter().filter(|name| lost.contains(name) || names::is_set_aside(name)).collect())
     }

@@ -15,6 +15,8 @@ mod handover;
 mod heads;
 mod history;
 mod iterate;
+#[cfg(test)]
+mod lost_dictionaries;
 mod many;
 #[cfg(all(test, filemap_shuttle))]
 mod models;
@@ -283,6 +285,9 @@ impl Store {
         if is_news {
             // From here on the store knows what it has lost, and what is there again.
             shared.checkpoint_with(Task { is_due: true, ..Task::default() })?;
+        } else {
+            // A writer may have ended between making a dictionary and naming it.
+            shared.name_dictionaries()?;
         }
         shared.measure_free_space();
         shared.emit(&Event::Recovered(replay.report));

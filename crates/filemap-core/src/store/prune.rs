@@ -1,11 +1,12 @@
 //! Pruning on demand: by number, by age, by size; and what it would drop.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::record::Version;
+use crate::recover::Absent;
 use crate::state::{Dropped, Needed, Retention, Spot};
 use crate::store::Store;
 use crate::store::ages::{Ages, Step};
@@ -187,9 +188,14 @@ impl Store {
     fn survey(&self, rule: Option<Retention>, needed: &Needed, ages: Ages, watch: Watch<'_>) -> Result<Survey> {
         let mut survey = Survey { dropped: Dropped::default(), ages };
         let total = self.shared.latest.load().index.keys;
+        let no_keys: HashSet<String> = self.absent().into_iter().filter(Absent::is_value).map(|a| a.file).collect();
         for (done, key) in (0u64..).zip(self.keys()) {
             if done % KEYS_AT_ONCE == 0 && watch(PruneProgress { done, total: total.max(done) }).is_break() {
                 return Err(Error::Stopped);
+            }
+            // What is absent of the value log hides no key: that something lives there the key log says.
+            if matches!(&key, Err(Error::Corrupt { file, .. }) if no_keys.contains(file)) {
+                continue;
             }
             let looked = key.and_then(|key| {
                 let all = self.shared.looking_again(|| self.shared.all_spots(&key, self.shared.hash(&key)))?;

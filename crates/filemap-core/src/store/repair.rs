@@ -252,19 +252,19 @@ impl Job<'_> {
         Ok(damaged)
     }
 
-    /// What it means for records that no whole dictionary of some ids is there.
-    fn judge_dictionaries(&self, named: &BTreeSet<u32>, damaged: &[u32]) -> Result<Vec<Loss>> {
-        let mut losses = Vec::new();
-        for id in named.iter().copied() {
-            let what = match (damaged.contains(&id), self.survey.dictionaries.contains(&id)) {
-                (true, _) => "the dictionary is damaged, without which records that name it cannot be expanded",
-                (false, false) => "the dictionary is missing, without which records that name it cannot be expanded",
-                (false, true) => continue,
+    /// What is lost with the dictionaries that are damaged, or that records or the superblock name and that are not there.
+    fn judge_dictionaries(&self, named: &BTreeSet<u32>, damaged: &[u32]) -> Vec<Loss> {
+        let all: BTreeSet<u32> = named.iter().chain(&self.survey.named_dictionaries).chain(damaged).copied().collect();
+        let is_there = |id: &u32| self.survey.dictionaries.contains(id) && !damaged.contains(id);
+        let gone = all.into_iter().filter(|id| !is_there(id)).map(|id| {
+            let how = if damaged.contains(&id) { "damaged" } else { "missing" };
+            let what = match named.contains(&id) {
+                true => format!("the dictionary is {how}, without which records that name it cannot be expanded"),
+                false => format!("the dictionary is {how}; no record that is left names it"),
             };
-            dictionaries::stand_in(&*self.dir, id)?;
-            losses.push(loss(&names::dictionary(id), 0, 0, what));
-        }
-        Ok(losses)
+            loss(&names::dictionary(id), 0, 0, &what)
+        });
+        gone.collect()
     }
 
     fn run(
@@ -276,6 +276,8 @@ impl Job<'_> {
     ) -> Result<()> {
         let damaged = self.carry_dictionaries()?;
         let shared = Arc::new(self.handle(&first, held)?);
+        let known = self.survey.dictionaries.iter().chain(&self.survey.named_dictionaries).max();
+        shared.segments.dictionaries.pass_over(known.copied().unwrap_or(0));
         let started = match threads {
             Threads::Started => worker::start_checkpoints(&shared)?,
             Threads::None => Vec::new(),
@@ -310,7 +312,7 @@ impl Job<'_> {
             shared.write_side()?.poison.set(&Error::Interrupted);
         }
         let mut found = result?;
-        found.losses.extend(self.judge_dictionaries(&found.dictionaries, &damaged)?);
+        found.losses.extend(self.judge_dictionaries(&found.dictionaries, &damaged));
         self.found = Some((found, Superblock::clone(&shared.latest.load())));
         workers.close()
     }

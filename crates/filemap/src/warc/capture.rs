@@ -131,7 +131,7 @@ fn as_stored(header: &RecordHeader, block: &mut Payload) -> Result<Option<Captur
 /// What the record's header says of the page.
 pub(super) fn described(header: &RecordHeader, kind: RecordKind) -> Page {
     let text = |name: &str| header.text(name).map(str::to_owned);
-    let segment = || text("WARC-Segment-Number").map(|number| format!("segment {number}"));
+    let segment = || header.segment().map(|_| "segment 1".to_owned());
     let block_is_payload = matches!(kind, RecordKind::Resource | RecordKind::Metadata | RecordKind::Conversion);
     let block_digest = || text("WARC-Block-Digest").filter(|_| block_is_payload);
     Page {

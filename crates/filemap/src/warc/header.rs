@@ -10,6 +10,15 @@ use crate::headers::Headers;
 use crate::http::head;
 use crate::page::{RecordKind, Revisit, RevisitProfile};
 
+/// What a record is of one that its writer has cut into several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Segment {
+    /// The first, which has the type and the head of the whole.
+    First,
+    /// A later one.
+    Later,
+}
+
 /// The header of one record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordHeader {
@@ -53,6 +62,28 @@ impl RecordHeader {
     /// The record's kind, if it is one that a store can keep.
     pub fn kind(&self) -> Option<RecordKind> {
         RecordKind::named(self.record_type())
+    }
+
+    /// Whether the record's type is one of the standard's, whether a store keeps it or not.
+    pub(super) fn has_known_type(&self) -> bool {
+        let other = ["warcinfo", "continuation"];
+        self.kind().is_some() || other.iter().any(|name| self.record_type().eq_ignore_ascii_case(name))
+    }
+
+    /// Which segment of a record it is; `None` for a whole one.
+    pub(super) fn segment(&self) -> Option<Segment> {
+        if self.record_type().eq_ignore_ascii_case("continuation") {
+            return Some(Segment::Later);
+        }
+        let number = self.text("WARC-Segment-Number")?.trim();
+        let total = || self.text("WARC-Segment-Total-Length").and_then(|total| total.trim().parse().ok());
+        match number.parse::<u64>() {
+            Ok(2..) => Some(Segment::Later),
+            // The only one.
+            Ok(1) if total().is_some_and(|total: u64| self.content_length() == Some(total)) => None,
+            // Whatever the number means: what there is can be kept.
+            _ => Some(Segment::First),
+        }
     }
 
     /// The length of the block; `None` if the field is absent or no number.

@@ -18,6 +18,7 @@ use filemap_core::Put;
 use super::capture::{Capture, Captured, Original, capture};
 use super::dates::Dates;
 use super::digest::digest_of;
+use super::header::{RecordHeader, Segment};
 use super::options::ImportOptions;
 use super::pair::{Links, Pairing, Role, Size};
 use super::reader::{Item, Reader};
@@ -180,6 +181,12 @@ fn take(
     let is_ours = Stored::of(&record.header).is_some();
     let keeps = |kind: RecordKind| options.keeps(kind) || is_ours;
     let (links, place) = (Links::of(&record.header, record.place), record.place);
+    if let Some((kind, what)) = left_out(&record.header) {
+        let problem = Event::Problem(Problem { file: file.to_owned(), place, kind, what });
+        pairing.push(problem, Role::Other, links, Size::default());
+        return Ok(());
+    }
+    let is_segment = record.header.segment().is_some();
     let kind = record.header.kind().filter(|&kind| keeps(kind) || kind == RecordKind::Request);
     if let Some(what) = dates.settle(&mut record, kind.is_some(), kind.is_some_and(keeps))? {
         let kind = ProblemKind::Warning;
@@ -198,6 +205,12 @@ fn take(
         }
         Captured::Unusable(why) => (Role::Other, unusable(file, place, why.to_owned()), Size::default()),
     };
+    if let (true, Event::Page(page, _)) = (is_segment, &event) {
+        let (url, kind) = (String::from_utf8_lossy(&page.page.url), ProblemKind::Segment);
+        let what =
+            format!("{url}: this is the first segment of a record that was cut into several: the page ends with it");
+        pairing.push_other(Event::Problem(Problem { file: file.to_owned(), place, kind, what }));
+    }
     let asked = match (&role, &event) {
         (Role::Request(Some(_)), Event::Page(page, _)) => asked_for(&page.page),
         _ => String::new(),
@@ -207,14 +220,27 @@ fn take(
             "{asked}: the request stands too far behind its answer at offset {}, which was taken in as the page of its URL",
             answer.offset
         );
-        pairing.push_other(Event::Problem(Problem {
-            file: file.to_owned(),
-            place,
-            kind: ProblemKind::Misplaced,
-            what,
-        }));
+        let kind = ProblemKind::Misplaced;
+        pairing.push_other(Event::Problem(Problem { file: file.to_owned(), place, kind, what }));
     }
     Ok(())
+}
+
+/// Why a whole record can make nothing, whatever it holds, if it cannot.
+fn left_out(header: &RecordHeader) -> Option<(ProblemKind, String)> {
+    if header.segment() == Some(Segment::Later) {
+        let of = header.text("WARC-Segment-Origin-ID").unwrap_or("an unknown record");
+        let number = header.text("WARC-Segment-Number").unwrap_or("?");
+        let what =
+            format!("this is segment {number} of {of}: segments are not put together, and the page ends before it");
+        return Some((ProblemKind::Segment, what));
+    }
+    let what = match header.record_type() {
+        _ if header.has_known_type() => return None,
+        "" => "the record says no type (WARC-Type)".to_owned(),
+        other => format!("the record is of a type that is not known: {other}"),
+    };
+    Some((ProblemKind::Unusable, what))
 }
 
 /// Method and URL of a request, in words.
@@ -341,7 +367,7 @@ fn consume(
             bytes_read: report.bytes_read,
             records: report.records,
             pages: report.stored,
-            problems: report.damaged + report.unusable + report.misplaced,
+            problems: report.losses(),
         });
     }
     Ok(report)

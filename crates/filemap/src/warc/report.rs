@@ -33,6 +33,9 @@ pub enum ProblemKind {
     /// The answer to a request other than a plain `GET` is in the store as the page of its URL: the request came too late in
     /// the file for it.
     Misplaced,
+    /// A segment of a record that its writer has cut into several. The first makes a page that is marked truncated, the others are
+    /// left out.
+    Segment,
     /// Nothing is lost, but something was taken otherwise than it stands there, such as a date by a rule.
     Warning,
 }
@@ -77,7 +80,7 @@ pub struct ImportReport {
     pub variants: u64,
     /// Records that the store held already (same URL, time and digest): nothing was added.
     pub already_there: u64,
-    /// Records of types that are not kept, or were not asked for.
+    /// Records of types that make no page, or were not asked for.
     pub ignored: u64,
     /// Stored versions whose content coding was undone.
     pub decoded: u64,
@@ -95,6 +98,8 @@ pub struct ImportReport {
     pub refused: u64,
     /// Number of problems that are answers to other requests than a plain `GET`, kept as pages: see [`ProblemKind::Misplaced`].
     pub misplaced: u64,
+    /// Number of problems that are segments of records: see [`ProblemKind::Segment`].
+    pub segments: u64,
     /// Answers kept as pages that name another record as theirs, and whose request was not met in the file: whether that was
     /// a plain `GET` is not known.
     pub without_request: u64,
@@ -117,6 +122,11 @@ impl ImportReport {
         self.damaged > 0
     }
 
+    /// Number of problems that cost something: all but warnings.
+    pub fn losses(&self) -> u64 {
+        self.damaged + self.unusable + self.misplaced + self.segments
+    }
+
     /// Adds another file's report to this one.
     pub fn add(&mut self, other: ImportReport) {
         self.bytes_read += other.bytes_read;
@@ -133,6 +143,7 @@ impl ImportReport {
         self.unusable += other.unusable;
         self.refused += other.refused;
         self.misplaced += other.misplaced;
+        self.segments += other.segments;
         self.without_request += other.without_request;
         self.warnings += other.warnings;
         for (rule, number) in other.mended_dates {
@@ -150,6 +161,7 @@ impl ImportReport {
             ProblemKind::Damage => self.damaged += 1,
             ProblemKind::Unusable => self.unusable += 1,
             ProblemKind::Misplaced => self.misplaced += 1,
+            ProblemKind::Segment => self.segments += 1,
             ProblemKind::Warning => self.warnings += 1,
         }
         if self.problems.len() < MAX_LISTED_PROBLEMS {

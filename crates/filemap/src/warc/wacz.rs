@@ -265,7 +265,7 @@ impl ImportProgress {
             bytes_read: others.bytes_read + self.bytes_read,
             records: others.records + self.records,
             pages: others.stored + self.pages,
-            problems: others.damaged + others.unusable + others.misplaced + self.problems,
+            problems: others.losses() + self.problems,
         }
     }
 }

@@ -37,7 +37,7 @@ pub struct Args {
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let mut out = Output::stdout(shared.json);
     if args.dry_run {
-        let store = opening::engine_to_read(&args.store, shared)?;
+        let store = opening::engine_to_plan(&args.store, shared)?;
         foretell(&store, args.to_bound, shared, &mut out)?;
         out.finish()?;
         return Ok(Outcome::Done);
@@ -102,6 +102,7 @@ pub fn tell(done: &Compacted, shared: &Shared, path: &Path, out: &mut Output) ->
             "copied_bytes": done.copied_bytes,
             "freed_bytes": freed_bytes,
             "stuck_segments": done.stuck_segments,
+            "unexpanded_records": done.unexpanded_records,
             "elapsed_ms": done.elapsed.as_millis() as u64,
         }))?;
     } else if done.reason != Reason::Stopped && !shared.quiet {
@@ -129,12 +130,17 @@ pub fn tell(done: &Compacted, shared: &Shared, path: &Path, out: &mut Output) ->
 
 /// Says which segments damage keeps from being emptied, and what that makes of the outcome.
 pub fn stuck(done: &Compacted) -> Outcome {
-    if done.stuck_segments == 0 {
-        return Outcome::Done;
+    if done.stuck_segments > 0 {
+        let segments = count(done.stuck_segments, "segment");
+        words::complain(format_args!(
+            "{segments} could not be emptied: something that counts in them is damaged; `fm-tool verify` says what"
+        ));
     }
-    let segments = count(done.stuck_segments, "segment");
-    words::complain(format_args!(
-        "{segments} could not be emptied: something that counts in them is damaged; `fm-tool verify` says what"
-    ));
-    Outcome::Damaged
+    if done.unexpanded_records > 0 {
+        let records = count(done.unexpanded_records, "record");
+        words::complain(format_args!(
+            "{records} could not be compressed anew, and stay as they are: they cannot be expanded; `fm-tool verify` says why"
+        ));
+    }
+    if done.stuck_segments + done.unexpanded_records == 0 { Outcome::Done } else { Outcome::Damaged }
 }

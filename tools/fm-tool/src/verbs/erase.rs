@@ -96,7 +96,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     if args.dry_run
         && let Some(order) = &order
     {
-        let store = opening::to_read(&args.store, shared)?;
+        let store = opening::to_plan(&args.store, shared)?;
         interrupt::listen();
         let bar = Progress::records(shared, None, "keys");
         let planned = store.erase_plan(order, &mut |progress| watch(&bar, progress));

@@ -111,7 +111,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         };
         done_bytes += bytes;
         done_files += 1;
-        if brought.report.is_damaged() || brought.report.unusable + brought.report.misplaced > 0 {
+        if brought.report.losses() > 0 {
             outcome = Outcome::Damaged;
         }
         bar.aside(|| {
@@ -231,6 +231,7 @@ impl Brought {
                 let mut listed = self::problem(problem.place.offset, problem.place.inner, damage, &problem.what);
                 listed["warning"] = json!(problem.kind == ProblemKind::Warning);
                 listed["misplaced"] = json!(problem.kind == ProblemKind::Misplaced);
+                listed["segment"] = json!(problem.kind == ProblemKind::Segment);
                 listed
             })
             .collect();
@@ -265,7 +266,7 @@ fn say_problems(name: &str, brought: &Brought) {
         words::complain(format_args!("{name}: offset {}{inner}: {what}", problem["offset"]));
     }
     let report = &brought.report;
-    let all = report.damaged + report.unusable + report.misplaced + report.warnings;
+    let all = report.losses() + report.warnings;
     if all > SAID_PROBLEMS as u64 {
         let more = all - SAID_PROBLEMS as u64;
         words::complain(format_args!("{name}: {} more; --json lists them", count(more, "problem")));
@@ -290,6 +291,7 @@ fn line(name: &str, brought: &Brought, revisits: Option<&RevisitCount>) -> Value
         "unusable": report.unusable,
         "refused": report.refused,
         "misplaced": report.misplaced,
+        "segments": report.segments,
         "without_request": report.without_request,
         "mended_dates": report.mended_dates.iter().map(|(rule, number)| (rule.name(), number)).collect::<BTreeMap<_, _>>(),
         "payload_digests": {
@@ -325,6 +327,7 @@ fn summary(name: &str, report: &ImportReport, seconds: f64) -> String {
             report.misplaced,
             format!("{} to another request than a plain GET taken for a page", count(report.misplaced, "answer")),
         ),
+        (report.segments, format!("{} of records that are cut into several", count(report.segments, "segment"))),
         (
             report.without_request,
             format!("{} taken for a page although the request is not met", count(report.without_request, "answer")),

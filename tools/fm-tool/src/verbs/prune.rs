@@ -51,7 +51,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         PruneRule { keep_versions: args.keep_versions, since_ms: args.older_than, max_live_bytes: args.max_size };
     let mut out = Output::stdout(shared.json);
     if args.dry_run {
-        let store = opening::to_read(&args.store, shared)?;
+        let store = opening::to_plan(&args.store, shared)?;
         interrupt::listen();
         let bar = Progress::records(shared, Some(0), "looked through");
         let planned = store.prune_plan(rule, &mut |progress| watch(&bar, progress));

@@ -33,7 +33,7 @@ pub struct Args {
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let mut out = Output::stdout(shared.json);
     if args.only_try {
-        let store = opening::engine_to_read(&args.store, shared)?;
+        let store = opening::engine_to_plan(&args.store, shared)?;
         let e = store.try_recompression(args.level)?;
         if out.is_json() {
             out.json(&json!({
@@ -65,6 +65,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             "copied_bytes": done.copied_bytes,
             "removed_segments": done.removed_segments,
             "stuck_segments": done.stuck_segments,
+            "unexpanded_records": done.unexpanded_records,
             "seconds": done.elapsed.as_secs_f64(),
         }))?;
     } else if !shared.quiet {
