@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use filemap_core::{Erased, Erasure, Options, Record, Store};
+use filemap_core::{Erased, Erasure, Options, Put, Record, Store};
 
 const SECRET_KEY: &[u8] = b"http://a.example/private/jane-roe";
 const SECRET: &str = "Jane Roe, 14 Hill Street, born in 1971";
@@ -151,4 +151,20 @@ fn a_version_whose_body_was_stored_with_one_that_goes_gets_its_own() {
         let value = store.get_at(b"k", time_ms).unwrap().unwrap();
         assert_eq!((value.body, value.head.meta), (b"the same body".to_vec(), b"m".to_vec()));
     }
+}
+
+#[test]
+fn what_is_put_while_versions_are_dropped_keeps_what_it_refers_to() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::create(temp.path().join("a"), options().keep_versions(Some(1))).unwrap();
+    put(&store, SECRET_KEY, "body", 3);
+    let first = store.get(SECRET_KEY).unwrap().unwrap().head.version;
+    // Not the newest, so that the number kept hides it.
+    let again = Record::new(SECRET_KEY, b"body").time(1);
+    let meant = std::iter::once_with(|| {
+        assert!(matches!(store.put_if_changed(&again).unwrap(), Put::Unchanged(_)));
+        (SECRET_KEY, first)
+    });
+    assert_eq!(store.drop_versions(meant).unwrap(), 0);
+    assert_eq!(store.get(SECRET_KEY).unwrap().unwrap().body, b"body");
 }

@@ -20,6 +20,13 @@ fn after_a_lost_tail_the_log_goes_on_in_no_segment_without_a_record() {
 }
 
 #[test]
+fn a_segment_whose_records_refer_to_a_lost_one_stays() {
+    for seed in [113_069, 80_117] {
+        hunt::run(seed, None).unwrap_or_else(|violation| panic!("{}", violation.what));
+    }
+}
+
+#[test]
 fn every_string_of_up_to_two_operations_loses_nothing() {
     let mut count = Count::default();
     for string in (0..small::strings()).map(small::string).take_while(|s| s.len() < 3) {

@@ -261,9 +261,11 @@ pub(crate) fn remove_orphans(segments: &Segments, accounts: &Accounts, is_intact
     Ok(orphans.iter().map(told).collect())
 }
 
-/// Removes segments after the log's end that hold no record: they waited for a roll that never came.
-pub(crate) fn remove_spares(dir: &dyn Dir, segments: &Segments, after: u64) -> Result<()> {
-    let spares: Vec<_> = segments.log().into_iter().filter(|s| s.ordinal > after).collect();
+/// Removes segments after the log's end that hold no record: they waited for a roll that never came. One that the segment table
+/// names stays: where a loss was accepted, its records may have gone with what they refer to.
+pub(crate) fn remove_spares(dir: &dyn Dir, segments: &Segments, after: u64, accounts: &Accounts) -> Result<()> {
+    let is_spare = |s: &Segment| !s.is_output && s.ordinal > after && !accounts.names(s.id, s.ordinal);
+    let spares: Vec<_> = segments.log().into_iter().filter(|s| is_spare(s)).collect();
     let ordinals: Vec<u64> = spares.iter().map(|s| s.ordinal).collect();
     if !planted(Fault::SparesRemovedEarly) {
         segments.strike(&ordinals)?;
@@ -273,7 +275,7 @@ pub(crate) fn remove_spares(dir: &dyn Dir, segments: &Segments, after: u64) -> R
     }
     if !spares.is_empty() {
         sync_dir(dir)?;
-        segments.forget(|s| !s.is_output && s.ordinal > after);
+        segments.forget(is_spare);
         segments.strike(&ordinals)?;
     }
     Ok(())

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use filemap_io::{Advice, Dir, File};
 
+use crate::accounts::Accounts;
 use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
 use crate::event::RecoveryReport;
@@ -50,6 +51,7 @@ pub(crate) fn replay(
     superblock: &SuperblockFile,
     current: &Superblock,
     table: &Recent,
+    accounts: &Accounts,
     (has_tail, lost): (bool, Option<u64>),
 ) -> Result<Replay> {
     let start = Instant::now();
@@ -87,7 +89,7 @@ pub(crate) fn replay(
             last = Some(Arc::clone(segment));
         }
     }
-    remove_spares(dir, segments, end.ordinal)?;
+    remove_spares(dir, segments, end.ordinal, accounts)?;
     if let Some(lost) = lost {
         run.next_sequence += (lost + 1 - tail.ordinal) * LOST_SEQUENCES;
         last = last.filter(|_| lost <= end.ordinal);

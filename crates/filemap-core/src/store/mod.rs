@@ -247,7 +247,7 @@ impl Store {
         let room = recover::bytes_after(segments, current.tail)?;
         let active = Arc::new(Recent::new(options.recent_bytes, room));
         let has_tail = !absent.iter().any(|a| a.ordinal == Some(current.tail.ordinal) && a.is_value());
-        let replay = recover::replay(&*dir, segments, &superblock, &current, &active, (has_tail, unseen))?;
+        let replay = recover::replay(&*dir, segments, &superblock, &current, &active, &accounts, (has_tail, unseen))?;
         // A superblock that failed to be synced may have had the next epoch, and readers may have seen it. By three, since one
         // that is two later is written over the newest copy.
         let mut next_epoch = current.epoch + 3;
