@@ -31,8 +31,10 @@
 //! | 188 | 4 | number of its words |
 //! | 192 | 8 | key tail: byte offset in that segment |
 //! | 200 | 4 | highest id of a dictionary up to then, 0 for none: it is not given again, whatever becomes of the file |
-//! | 204 | 300 | reserved, zero |
-//! | 504 | 8 | generation of the file RULES that is there at least, 0 for none |
+//! | 204 | 4 | reserved, zero |
+//! | 208 | 8 | generation of the file RULES that is there at least, 0 for none |
+//! | 216 | 288 | reserved, zero: a write that ends in the middle of the sector leaves a whole superblock |
+//! | 504 | 8 | zero; in what earlier builds wrote the generation of RULES, which counts if it is the greater one |
 
 use super::{FORMAT_VERSION, Flaw, PAGE_BYTES, all_zero, get_16, get_u16, get_u32, get_u64, header, key, leaf, put};
 use crate::options::Canonicalizer;
@@ -125,11 +127,11 @@ impl Superblock {
             u64::from(self.index.table) | u64::from(self.index.table_words) << 32,
             self.key_tail.offset,
             u64::from(self.last_dictionary),
+            self.rules,
         ];
         for (i, word) in words.iter().enumerate() {
             put(&mut b, 88 + 8 * i, &word.to_le_bytes());
         }
-        put(&mut b, 504, &self.rules.to_le_bytes());
         let crc = crc32fast::hash(&b[12..]);
         put(&mut b, 8, &crc.to_le_bytes());
         b
@@ -180,14 +182,14 @@ impl Superblock {
             max_time_ms: word(10).cast_signed(),
             dropped_epoch: word(11),
             last_dictionary: get_u32(b, 200),
-            rules: get_u64(b, 504),
+            rules: word(15).max(get_u64(b, 504)),
         })
     }
 }
 
 /// Whether the fields of a superblock of this format say what can be.
 fn check_ranges(b: &[u8]) -> Result<(), Flaw> {
-    if !(all_zero(&b[141..144]) && all_zero(&b[204..504])) {
+    if !(all_zero(&b[141..144]) && all_zero(&b[204..208]) && all_zero(&b[216..504])) {
         return Err("reserved superblock bytes are not zero");
     }
     if !(4096..=1 << 30).contains(&get_u32(b, 40)) {
@@ -260,6 +262,23 @@ mod tests {
             assert!(Superblock::decode(&bad).is_err(), "byte {at}");
         }
         assert!(Superblock::decode(&bytes[..511]).is_err());
+    }
+
+    #[test]
+    fn a_superblock_of_which_half_was_written_is_whole() {
+        let before = Superblock { epoch: 7, rules: 12, last_dictionary: 9, versions: 1, ..example() };
+        let mut bytes = before.encode();
+        bytes[..BYTES / 2].copy_from_slice(&example().encode()[..BYTES / 2]);
+        assert_eq!(Superblock::decode(&bytes).unwrap(), example());
+    }
+
+    #[test]
+    fn the_generation_of_the_rules_is_read_from_its_old_place_too() {
+        let mut bytes = Superblock { rules: 0, ..example() }.encode();
+        put(&mut bytes, 504, &13u64.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[12..]);
+        put(&mut bytes, 8, &crc.to_le_bytes());
+        assert_eq!(Superblock::decode(&bytes).unwrap(), example());
     }
 
     #[test]
