@@ -66,14 +66,10 @@ impl Registry {
     /// Why the records that name a dictionary cannot be read, as far as its file's name, length and facts tell; `None` when they can, or
     /// when the file could not be looked at.
     pub(crate) fn flaw(&self, id: u32) -> Option<String> {
-        match self.find(id).map(|found| found.facts.clone().err()) {
-            None => Some("the dictionary is missing".to_owned()),
-            Some(Some(Error::Corrupt { what, .. })) => {
-                let without_cure = what.strip_suffix(CURE).and_then(|what| what.strip_suffix("; "));
-                Some(without_cure.unwrap_or(&what).to_owned())
-            }
-            Some(_) => None,
-        }
+        let Some(found) = self.find(id) else { return Some("the dictionary is missing".to_owned()) };
+        let Err(Error::Corrupt { what, .. }) = &found.facts else { return None };
+        let without_cure = what.strip_suffix(CURE).and_then(|what| what.strip_suffix("; "));
+        Some(without_cure.unwrap_or(what).to_owned())
     }
 
     /// Whether a file has a dictionary's name now.

@@ -34,7 +34,7 @@
 //! | 204 | 4 | reserved, zero |
 //! | 208 | 8 | generation of the file RULES that is there at least, 0 for none |
 //! | 216 | 288 | reserved, zero: a write that ends in the middle of the sector leaves a whole superblock |
-//! | 504 | 8 | zero; in what earlier builds wrote the generation of RULES, which counts if it is the greater one |
+//! | 504 | 8 | zero; earlier builds wrote the generation of RULES here, and the greater of the two counts |
 
 use super::{FORMAT_VERSION, Flaw, PAGE_BYTES, all_zero, get_16, get_u16, get_u32, get_u64, header, key, leaf, put};
 use crate::options::Canonicalizer;
@@ -182,6 +182,7 @@ impl Superblock {
             max_time_ms: word(10).cast_signed(),
             dropped_epoch: word(11),
             last_dictionary: get_u32(b, 200),
+            // Earlier builds wrote it at the end.
             rules: word(15).max(get_u64(b, 504)),
         })
     }
