@@ -80,6 +80,10 @@ fn rules_that_are_missing_damaged_or_rolled_back_are_noticed_and_a_repair_says_t
         let reader = Store::open_read_only(&path, options()).unwrap();
         assert_eq!(reader.get(b"a").unwrap().unwrap().body, b"b", "{what}: it can be read");
         assert!(reader.rules().is_err(), "{what}");
+        let backup = temp.path().join(format!("backup of {what}"));
+        let backed_up = reader.backup(&backup, &BackupOptions::default(), &mut |_| ControlFlow::Continue(()));
+        assert!(matches!(&backed_up, Err(Error::Corrupt { file, .. }) if file == "RULES"), "{what}: {backed_up:?}");
+        assert!(!backup.exists(), "{what}");
         for is_quick in [false, true] {
             let options = VerifyOptions::new().quick(is_quick);
             let report = reader.verify_with(&options, &mut |_| ControlFlow::Continue(())).unwrap();

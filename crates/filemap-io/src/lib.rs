@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 pub use map::LargeWords;
 pub use memory::LargeMemory;
-pub use os::{OsDir, create_dir, open_file_limit, open_to_inspect, remove_dir, rename_dir};
+pub use os::{OsDir, create_dir, is_shortage, open_file_limit, open_to_inspect, remove_dir, rename_dir};
 
 /// What a file is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -91,6 +91,13 @@ pub fn open_file_limit() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
+/// Whether the system has refused something for want of descriptors or memory: that says nothing about the file, and passes.
+pub fn is_shortage(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
+    error.raw_os_error().is_some_and(|code| shortages.iter().any(|s| s.raw_os_error() == code))
+}
+
 /// Opens any regular file for reading, wherever it lies and whoever owns it: for looking at it, not for using it.
 ///
 /// # Errors

@@ -31,6 +31,13 @@ pub fn of_plan(store: &Store) {
     }
 }
 
+/// Segments that are absent were not searched: whoever says that nothing is left says it of the rest only.
+pub fn of_search(store: &Store) {
+    if store.absent().iter().any(|a| a.is_missed() && !a.is_dictionary()) {
+        MET.store(true, Ordering::Relaxed);
+    }
+}
+
 /// What it means for the verb.
 pub fn outcome() -> Outcome {
     if MET.load(Ordering::Relaxed) { Outcome::Damaged } else { Outcome::Done }

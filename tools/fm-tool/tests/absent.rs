@@ -378,6 +378,9 @@ fn a_dictionary_that_is_gone_is_named_by_every_verb_and_nothing_is_written_befor
         broken.bench.run("prune", &["--keep-versions", "1"]).ended(0);
         broken.told("dump", &[]);
         broken.bench.run("recompress", &["--level", "12"]).ended(3).said("could not be compressed anew");
+        // What needs it keeps it in the list of files.
+        broken.told("erase", &["--url", &url(1000), "--reason", "asked for", "--yes"]);
+        broken.told("verify", &[]);
         fs::write(&file, &bytes).unwrap();
         broken.bench.run::<&str>("verify", &[]).ended(0);
         assert_eq!(broken.bench.run::<&str>("dump", &[]).ended(0).text().lines().count(), 301, "{name}");
@@ -397,6 +400,10 @@ fn what_a_change_would_do_ends_as_the_change_does_when_a_loss_was_accepted() {
         broken.bench.run("prune", &[&kept[..], dry].concat()).ended(0).said("value1.dat");
     }
     broken.bench.run("compact", &["--dry-run"]).ended(0).said("value1.dat");
+    // What is gone was not searched for what is to go.
+    let erased = ["--url", "http://example.com/80", "--reason", "asked for", "--yes"];
+    broken.told("erase", &[&erased[..], &["--dry-run"]].concat());
+    broken.told("erase", &erased);
 }
 
 #[test]

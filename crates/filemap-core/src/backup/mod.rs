@@ -300,15 +300,15 @@ impl Run<'_, '_> {
             }
             self.copy(&*from, name, end)?;
         }
-        self.rules()?;
+        self.rules(inventory.superblock.rules)?;
         // A dictionary is there before the first record that names it: those of all that was copied are, now.
         self.bring_dictionaries(inventory)
     }
 
-    /// Copies the rules of erasures, which are at least those of the superblock: they are replaced before it.
-    fn rules(&mut self) -> Result<()> {
+    /// Copies the rules of erasures, which are at least those that the superblock vouches for: they are replaced before it.
+    fn rules(&mut self, vouched: u64) -> Result<()> {
         let (dir, store_id) = (&self.shared.dir, &self.shared.birth.store_id);
-        let rules = rules::read(&**dir, store_id, 0, Access::Read)?;
+        let rules = rules::read(&**dir, store_id, vouched, Access::Read)?;
         if rules.generation > 0 {
             rules::write(self.order.to, store_id, &rules)?;
             self.add(rules.encode(store_id).len() as u64, How::Copied);

@@ -14,7 +14,7 @@ mod starts;
 mod values;
 mod whose;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -58,6 +58,10 @@ struct Check<'a, 's> {
     tail: Tail,
     /// Records that need a dictionary that cannot be read, by its id, and why.
     unread: BTreeMap<u32, (u64, Error)>,
+    /// Dictionaries that there were when the pass began, or were to be, and the highest id given until then: only of these and of
+    /// newer ones may one have been erased since.
+    named: BTreeSet<u32>,
+    last_dictionary: u32,
     keys: HashMap<u16, Starts>,
     /// The keys of records of the value log that are not whole.
     whose: Whose,
@@ -128,6 +132,8 @@ impl Shared {
         progress: &'a mut Progress<'a>,
     ) -> Result<Check<'a, 's>> {
         let stats = self.stats();
+        let there = self.segments.dictionaries.ids().into_iter();
+        let named = self.accounts.load().dictionaries.keys().copied().chain(there).collect();
         let removals = self.keys.removals();
         let (key_files, key_end) = self.key_files()?;
         let store_id = self.birth.store_id;
@@ -152,6 +158,8 @@ impl Shared {
             found: Accounts::default(),
             tail: self.latest.load().tail,
             unread: BTreeMap::new(),
+            named,
+            last_dictionary: self.segments.dictionaries.last_id(),
             keys: HashMap::new(),
             whose: Whose::new(),
             key_end,
@@ -322,8 +330,11 @@ impl Check<'_, '_> {
     }
 
     /// Whether an erasure has removed a dictionary since it was looked for: the last superblock has it neither as there nor as lost, so no
-    /// record that counts names it.
+    /// record that counts names it. Not one that there was not before either: records name what no segment table does.
     fn has_gone(&self, id: u32) -> Result<bool> {
+        if id <= self.last_dictionary && !self.named.contains(&id) {
+            return Ok(false);
+        }
         self.shared.follow_writer()?;
         let is_named = self.shared.accounts.load().dictionaries.contains_key(&id);
         Ok(!is_named && !self.shared.segments.dictionaries.is_listed(id))

@@ -18,8 +18,10 @@ use crate::compact::plan::{Candidate, Plan};
 use crate::compact::run::Watch;
 use crate::error::Result;
 use crate::event::{Compacted, Reason};
+use crate::format::names;
 use crate::format::value::{self, Kind};
 use crate::log::scan::Item;
+use crate::primitive::Mutex;
 use crate::segments::{FIRST_RECORD, Segment};
 use crate::state::{Cleaning, Compactor, KeyFilter, Shared, WriteSide};
 use crate::sync::lock;
@@ -72,7 +74,8 @@ struct Limit {
 }
 
 impl Shared {
-    /// Empties every segment of values that may hold something of what was erased. Names of the files that could not be.
+    /// Empties every segment of values that may hold something of what was erased. Names of the files that could not be, and of the
+    /// dictionaries that records need which cannot be compressed anew.
     ///
     /// # Errors
     /// `Stopped`; those of compaction.
@@ -95,8 +98,10 @@ impl Shared {
         let first = removals.clone().filter(|_| planted(Fault::RemovalsErasedAtOnce));
         for removals in [first, removals] {
             let last = self.segments.all().last().map_or(0, |s| s.ordinal);
-            let cleaning = Arc::new(Cleaning { retired: retired.clone(), removals });
-            let left = self.clean_with(writer, &cleaning, Limit { last, tail }, done, watch)?;
+            let needed = Mutex::default();
+            let cleaning = Arc::new(Cleaning { retired: retired.clone(), removals, needed });
+            let mut left = self.clean_with(writer, &cleaning, Limit { last, tail }, done, watch)?;
+            left.extend(lock(&cleaning.needed).iter().map(|id| names::dictionary(*id)));
             if !left.is_empty() {
                 return Ok(left);
             }

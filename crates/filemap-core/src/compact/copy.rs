@@ -17,7 +17,7 @@ use crate::format::value::{self, ChunkEntry, Header, Kind};
 use crate::log::scan::Item;
 use crate::segments::{FIRST_RECORD, Segment};
 use crate::state::{Cleaning, Recompressed, Retention, Shared, Spot};
-use crate::sync::make_way;
+use crate::sync::{lock, make_way};
 use crate::values::read::Want;
 
 /// To copy so much takes about a tenth of a millisecond.
@@ -189,6 +189,14 @@ impl<'s> Copier<'s> {
                 Ok(None)
             }
             new => new,
+        }
+        .inspect(|new| self.note_need(header, new.is_none()))
+    }
+
+    /// Notes that the dictionary of a record cannot go, if the record moves as it is.
+    fn note_need(&self, header: &Header, moves_as_it_is: bool) {
+        if let Some(cleaning) = self.cleaning.as_ref().filter(|_| moves_as_it_is && self.must_repack(header)) {
+            lock(&cleaning.needed).insert(header.dictionary);
         }
     }
 

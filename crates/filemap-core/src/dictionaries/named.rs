@@ -45,6 +45,12 @@ impl Registry {
         self.to_name() == self.standing.load().named
     }
 
+    /// What a superblock says that another process has written: the highest id given, and the dictionaries that are used.
+    pub(crate) fn learn(&self, last_id: u32, ids: BTreeSet<u32>) {
+        self.pass_over(last_id);
+        self.named(ids);
+    }
+
     /// A durable superblock names these: from now on they are used.
     pub(crate) fn named(&self, ids: BTreeSet<u32>) {
         if self.standing.load().named == ids {
@@ -64,10 +70,15 @@ impl Registry {
     }
 
     /// Why the records that name a dictionary cannot be read, as far as its file's name, length and facts tell; `None` when they can, or
-    /// when the file could not be looked at.
+    /// when the system is too short of something to look at the file.
     pub(crate) fn flaw(&self, id: u32) -> Option<String> {
         let Some(found) = self.find(id) else { return Some("the dictionary is missing".to_owned()) };
-        let Err(Error::Corrupt { what, .. }) = &found.facts else { return None };
+        let what = match found.facts.as_ref().err()? {
+            Error::Corrupt { what, .. } => what,
+            Error::Io { source, .. } if filemap_io::is_shortage(source) => return None,
+            Error::Io { op, source, .. } => return Some(format!("it cannot be read: {op} failed: {source}")),
+            _ => return None,
+        };
         let without_cure = what.strip_suffix(CURE).and_then(|what| what.strip_suffix("; "));
         Some(without_cure.unwrap_or(what).to_owned())
     }

@@ -2,6 +2,10 @@
 //!
 //! A power loss keeps any part of what was not synced: a list of chunks may be there without its chunks, a reference without
 //! the version that holds its body. Such a record was never written, as far as anybody can tell.
+//!
+//! So is one whose sequence is not above all before it. Appends give sequences in the order of the log; what breaks it was written
+//! by somebody else at this place: a file that once had this number, of which a power loss has left blocks in the new one. Its
+//! checksum, which is of the place, does not tell it.
 
 use std::collections::HashSet;
 
@@ -19,6 +23,8 @@ pub(crate) struct Met {
     tail: Tail,
     /// What has a lower sequence was synced.
     synced_below: u64,
+    /// Above the sequences of all records since.
+    next_sequence: u64,
     /// Whole chunks since.
     chunks: HashSet<Location>,
 }
@@ -26,18 +32,22 @@ pub(crate) struct Met {
 impl Met {
     /// Nothing yet.
     pub(crate) fn since(superblock: &Superblock) -> Met {
-        Met { tail: superblock.tail, synced_below: superblock.next_sequence, chunks: HashSet::new() }
+        let next_sequence = superblock.next_sequence;
+        Met { tail: superblock.tail, synced_below: next_sequence, next_sequence, chunks: HashSet::new() }
     }
 
-    /// Notes a whole record.
+    /// Notes a record that counts.
     pub(crate) fn add(&mut self, segment: &Segment, offset: u64, bytes: &[u8]) {
-        if value::peek(bytes).is_ok_and(|h| h.kind == Kind::Chunk) {
+        let Ok(header) = value::peek(bytes) else { return };
+        self.next_sequence = self.next_sequence.max(header.sequence.saturating_add(1));
+        if header.kind == Kind::Chunk {
             self.chunks.insert(Location::new(segment.id, offset));
         }
     }
 
-    /// Whether all that a record needs is there. What lies before the tail was synced, and is not read here; what lies after
-    /// it must have been met, for it was written first. `table` has the versions that were met.
+    /// Whether the next record of the log counts: it was written after those that were met, and all that it needs is there. What lies
+    /// before the tail was synced, and is not read here; what lies after it must have been met, for it was written first.
+    /// `table` has the versions that were met.
     pub(crate) fn is_whole(
         &self,
         bytes: &[u8],
@@ -46,6 +56,9 @@ impl Met {
         hash: impl Fn(&[u8]) -> u64,
     ) -> bool {
         let Ok(header) = value::peek(bytes) else { return false };
+        if header.sequence < self.next_sequence {
+            return false;
+        }
         let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
         match header.kind {
             Kind::Chunked if planted(Fault::ChunksTrusted) => true,
@@ -69,5 +82,49 @@ impl Met {
         let ordinal = segments.get(location.segment).map(|s| s.ordinal);
         let is_synced = |ordinal| Tail { ordinal, offset: location.offset() } < self.tail;
         self.chunks.contains(&location) || ordinal.map_or(true, is_synced)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use crate::format::value;
+    use crate::segments::FIRST_RECORD;
+    use crate::{Options, Record, Store};
+
+    #[test]
+    fn a_whole_record_that_was_there_before_the_log_was_is_none() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("a");
+        let options = || Options::new().free_space_floor(0).space_bound(None);
+        let store = Store::create(&path, options()).unwrap();
+        store.put(&Record::new(b"a", b"long gone")).unwrap();
+        store.remove(b"a").unwrap();
+        store.put(&Record::new(b"b", b"here")).unwrap();
+        let seed = store.shared.segments.log()[0].seed;
+        store.close().unwrap();
+        // What a power loss leaves of another file that had this number: whole, at its place, and with a sequence of its time.
+        let log = std::fs::File::options().read(true).write(true).open(path.join("value0.dat")).unwrap();
+        let tail = log.metadata().unwrap().len();
+        let mut ghost = vec![0; (tail - FIRST_RECORD) as usize];
+        log.read_exact_at(&mut ghost, FIRST_RECORD).unwrap();
+        let header = value::peek(&ghost).unwrap();
+        ghost.truncate(header.total_bytes() as usize);
+        value::seal_head(&header, seed, tail, &mut ghost);
+        log.write_all_at(&ghost, tail).unwrap();
+        let check = |store: &Store| {
+            assert!(store.get(b"a").unwrap().is_none(), "it was removed");
+            assert_eq!(store.get(b"b").unwrap().unwrap().body, b"here");
+        };
+        check(&Store::open_read_only(&path, options()).unwrap());
+        let store = Store::open(&path, options()).unwrap();
+        check(&store);
+        assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
+        assert_eq!(log.metadata().unwrap().len(), tail, "it was cut off");
+        // What is put in its place counts.
+        store.put(&Record::new(b"a", b"anew")).unwrap();
+        drop(store);
+        assert_eq!(Store::open(&path, options()).unwrap().get(b"a").unwrap().unwrap().body, b"anew");
     }
 }

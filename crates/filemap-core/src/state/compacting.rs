@@ -1,7 +1,10 @@
-//! The turn to compact: one compaction runs at a time, of values, of keys or of the index.
+//! The turn to compact: one compaction runs at a time, of values, of keys or of the index. And what it leaves behind for an erasure.
+
+use std::collections::BTreeSet;
 
 use crate::error::Result;
-use crate::state::{Compactor, Shared, WriteSide};
+use crate::primitive::Mutex;
+use crate::state::{Compactor, KeyFilter, Shared, WriteSide};
 use crate::sync::{Alone, lock};
 
 /// The turn to compact.
@@ -34,5 +37,22 @@ impl Shared {
             writer.poison.check()
         };
         writer.compacting.take(go_on).map(|alone| Compacting { writer, _alone: alone })
+    }
+}
+
+/// What compaction leaves behind while something is being erased.
+pub(crate) struct Cleaning {
+    /// Records that name these dictionaries are compressed anew.
+    pub(crate) retired: BTreeSet<u32>,
+    /// Removals of such keys go if their sequence is below this: nothing that they hide is left.
+    pub(crate) removals: Option<(KeyFilter, u64)>,
+    /// Those of the retired that records still name, which cannot be expanded and move as they are.
+    pub(crate) needed: Mutex<BTreeSet<u32>>,
+}
+
+impl Cleaning {
+    /// Whether a removal is to go.
+    pub(crate) fn drops(&self, key: &[u8], sequence: u64) -> bool {
+        self.removals.as_ref().is_some_and(|(is_meant, below)| sequence < *below && is_meant(key))
     }
 }

@@ -103,14 +103,8 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
             keys => keys?,
         };
         let file = recover::open_index(&*dir, access, &current)?;
-        let loaded = match load(
-            file,
-            recover::index_seed(&current),
-            Owner::Other,
-            current.index,
-            current.epoch,
-            &options.limits,
-        ) {
+        let seed = recover::index_seed(&current);
+        let loaded = match load(file, seed, Owner::Other, current.index, current.epoch, &options.limits) {
             // The writer may have reused a node page since the superblock was read: then there is a newer one.
             Err(e) if e.is_corrupt() => {
                 failed = Some((current.epoch, e));
@@ -120,6 +114,7 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
         };
         let accounts = recover::accounts(&loaded, current.index)?;
         keys.learn(accounts.key_ends());
+        segments.dictionaries.learn(current.last_dictionary, accounts.kept_dictionaries().collect());
         let Some(absent) = absent(&superblock, &*dir, &current, &accounts, (&segments, &keys))? else { continue };
         let active = Arc::new(Recent::new(options.recent_bytes, options.limits.follower_bytes));
         let follower = Follower {
@@ -249,6 +244,7 @@ impl Shared {
         let seed = recover::index_seed(newest);
         let loaded = load(file, seed, Owner::Other, newest.index, newest.epoch, &self.options.limits)?;
         let accounts = recover::accounts(&loaded, newest.index)?;
+        self.segments.dictionaries.learn(newest.last_dictionary, accounts.kept_dictionaries().collect());
         self.look_for_absent(newest, &accounts)?;
         self.indexed_time_ms.store(newest.max_time_ms, Ordering::Release);
         self.index.follow(&loaded.index);

@@ -46,6 +46,7 @@ use crate::values::append::Appender;
 
 pub use admission::Admission;
 pub(crate) use append::late_bytes;
+pub(crate) use compacting::Cleaning;
 pub(crate) use draft::{Packing, check_limits, digest};
 pub(crate) use follow::Follower;
 pub(crate) use read::{Spot, sort_versions};
@@ -139,21 +140,6 @@ pub(crate) struct Compactor {
 
 /// Says of a key whether it is meant.
 pub type KeyFilter = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
-
-/// What compaction leaves behind while something is being erased.
-pub(crate) struct Cleaning {
-    /// Records that name these dictionaries are compressed anew.
-    pub(crate) retired: BTreeSet<u32>,
-    /// Removals of such keys go if their sequence is below this: nothing that they hide is left.
-    pub(crate) removals: Option<(KeyFilter, u64)>,
-}
-
-impl Cleaning {
-    /// Whether a removal is to go.
-    pub(crate) fn drops(&self, key: &[u8], sequence: u64) -> bool {
-        self.removals.as_ref().is_some_and(|(is_meant, below)| sequence < *below && is_meant(key))
-    }
-}
 
 /// What only the writer has.
 pub(crate) struct WriteSide {

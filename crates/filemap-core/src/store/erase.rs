@@ -68,7 +68,8 @@ pub struct Erased {
     /// Bytes of them.
     pub segment_bytes: u64,
     /// Files of the store that may still hold something of what was to go: damage, a body that is being put or a backup that is
-    /// being made keeps them. Done again later, the erasure ends.
+    /// being made keeps them. So do records that cannot be expanded keep their dictionary: without it they could never be read.
+    /// Done again when what keeps them is gone, the erasure ends.
     pub left: Vec<String>,
     /// Keys that cannot be looked at because of damage, or that changed too often.
     pub unreadable_keys: u64,
@@ -124,7 +125,9 @@ impl Store {
         if done.left.is_empty() && self.shared.remove_dictionaries(&retired)? {
             done.dictionaries = retired.into_iter().collect();
         } else {
-            done.left.extend(retired.iter().map(|id| names::dictionary(*id)));
+            let all: Vec<String> = retired.iter().map(|id| names::dictionary(*id)).collect();
+            done.left.retain(|name| !all.contains(name));
+            done.left.extend(all);
         }
         if let Some(pages) = &self.shared.segments.pages {
             pages.forget();
@@ -253,10 +256,12 @@ impl Store {
         self.put_checked(&record, Some(value.head.digest)).map(|_| ())
     }
 
-    /// Dictionaries that may hold text of what goes.
+    /// Dictionaries that may hold text of what goes: those that are not there now, too, for their files may come back.
     fn suspects(&self, what: &Erasure) -> BTreeSet<u32> {
         let may_hold = |d: &DictionaryFacts| d.problem.is_some() || d.group.is_empty() || (what.groups)(&d.group);
-        self.dictionaries().iter().filter(|d| may_hold(d)).map(|d| d.id).collect()
+        let found = self.dictionaries();
+        let gone = self.absent().into_iter().filter_map(|absent| names::parse_dictionary(&absent.file));
+        found.iter().filter(|d| may_hold(d)).map(|d| d.id).chain(gone).collect()
     }
 
     /// Sees to it that nothing is compressed any more with a dictionary that may hold text of what went.

@@ -273,3 +273,77 @@ fn a_dictionary_that_was_erased_is_missed_by_no_reader_and_not_removed_under_a_b
     assert_eq!(reader.absent(), []);
     check(&reader, "a", 4..100);
 }
+
+#[test]
+fn an_erasure_keeps_and_names_a_dictionary_that_records_need_which_cannot_be_read() {
+    let gone: fn(&Path) = |file| fs::remove_file(file).unwrap();
+    let cut_short: fn(&Path) = |file| cut(file, 100);
+    for way in [gone, cut_short] {
+        let (_temp, path) = temp();
+        let file = killed(&path);
+        let whole = fs::read(&file).unwrap();
+        way(&file);
+        let store = open(&path, options().accept_loss(true));
+        for _ in 0..2 {
+            let erased = store.erase(&erasure(), &mut |_| ControlFlow::Continue(())).unwrap();
+            assert!(!erased.is_complete() && erased.dictionaries.is_empty(), "{erased:?}");
+            assert_eq!(erased.left.iter().filter(|name| *name == FILE).count(), 1, "{erased:?}");
+        }
+        assert_eq!(missed(&store), [FILE]);
+        assert!(!store.verify(&mut |_| {}).unwrap().problems.is_empty());
+        store.close().unwrap();
+        // It comes back: then all can be read that needed it, and the erasure ends.
+        fs::write(&file, whole).unwrap();
+        let store = open(&path, options());
+        check(&store, "a", 50..100);
+        let erased = store.erase(&erasure(), &mut |_| ControlFlow::Continue(())).unwrap();
+        assert!(erased.is_complete() && erased.dictionaries.contains(&1), "{erased:?}");
+        assert!(!file.exists());
+        check(&store, "a", 50..100);
+        assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
+    }
+}
+
+#[test]
+fn a_dictionary_that_no_segment_table_names_is_missed_by_whoever_reads_what_needs_it() {
+    let (_temp, path) = temp();
+    let store = trained(&path, options());
+    // As an earlier build's erasure left it.
+    assert!(store.shared.remove_dictionaries(&[1].into()).unwrap());
+    let told = |store: &Store| {
+        let problems = store.verify(&mut |_| {}).unwrap().problems;
+        assert!(problems.iter().any(|p| p.file == FILE && p.what.contains("50 records")), "{problems:?}");
+    };
+    store.close().unwrap();
+    told(&read_only(&path));
+    told(&open(&path, options()));
+}
+
+#[test]
+fn a_dictionary_that_cannot_be_opened_is_absent_and_takes_back_no_accepted_loss() {
+    let (_temp, path) = temp();
+    let (store, _) = accepted(&path);
+    store.close().unwrap();
+    fs::create_dir(path.join(FILE)).unwrap();
+    assert_eq!(missed(&read_only(&path)), [FILE]);
+    let store = open(&path, options());
+    assert!(store.absent()[0].is_accepted && missed(&store) == [FILE]);
+    assert!(store.get(&key("a", 60)).is_err());
+    store.close().unwrap();
+    fs::remove_dir(path.join(FILE)).unwrap();
+    // The loss still is an accepted one.
+    assert!(open(&path, options()).absent()[0].is_accepted);
+}
+
+#[test]
+fn a_reader_knows_which_dictionaries_are_used() {
+    let (_temp, path) = temp();
+    let store = create(&path, options());
+    let early = read_only(&path);
+    put(&store, "a", 0..50);
+    make(&store, "a");
+    early.refresh().unwrap();
+    for reader in [early, read_only(&path)] {
+        assert_eq!(reader.dictionaries().iter().map(|d| d.is_current).collect::<Vec<_>>(), [true]);
+    }
+}

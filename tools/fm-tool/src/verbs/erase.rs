@@ -17,7 +17,7 @@ use crate::outcome::{Failure, Outcome};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::words::{count, size};
-use crate::{interrupt, opening, selection, time, words};
+use crate::{absence, interrupt, opening, selection, time, words};
 
 /// Erase pages from every file of a store, for good
 #[derive(clap::Args)]
@@ -101,6 +101,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         let bar = Progress::records(shared, None, "keys");
         let planned = store.erase_plan(order, &mut |progress| watch(&bar, progress));
         drop(bar);
+        absence::of_search(store.engine());
         return ended(planned.map(Some), true, args, shared, out);
     }
     if order.as_ref().is_some_and(|order| !args.is_agreed(order)) {
@@ -187,6 +188,7 @@ fn change(
         None => store.resume_erasures(&mut |progress| watch(&bar, progress)),
     };
     drop(bar);
+    absence::of_search(store.engine());
     ended(erasing, false, args, shared, out)
 }
 
