@@ -155,6 +155,22 @@ impl Reason {
     }
 }
 
+/// The frontier's kind of a failure, by name. This program tells it of nothing else that is `other` than of pages that cannot be stored.
+pub fn kind_name(kind: FailureKind) -> &'static str {
+    if kind == Reason::Unstorable.kind() { Reason::Unstorable.name() } else { kind.name() }
+}
+
+/// Why a page failed, of the kind that the frontier knows and the note beside the page. There is none where robots.txt forbids a page, nor
+/// where the store refuses what stands beside a page as well: one that is there is then of an earlier failure.
+pub fn why(kind: Option<FailureKind>, note: Option<String>) -> Option<String> {
+    let refused = Reason::Unstorable;
+    if kind == Some(refused.kind()) {
+        let words = || format!("{}: the store refuses it, as rules of erasures do", refused.name());
+        return Some(note.filter(|note| note.starts_with(refused.name())).unwrap_or_else(words));
+    }
+    note.or_else(|| (kind == Some(FailureKind::Robots)).then(|| "robots.txt forbids it".to_owned()))
+}
+
 /// A reason, with words for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -200,6 +216,18 @@ mod tests {
         for reason in [Reason::Dns, Reason::TotalTimeout, Reason::Busy, Reason::RobotsUnreachable, Reason::Incomplete] {
             assert!(!reason.is_permanent(), "{}", reason.name());
         }
+    }
+
+    #[test]
+    fn a_page_that_the_store_refuses_is_not_explained_by_an_older_note() {
+        let old = || Some("dns: no such host".to_owned());
+        let said = why(Some(FailureKind::Other), old()).unwrap();
+        assert!(said.starts_with("unstorable: the store refuses it"), "{said}");
+        let own = Some("unstorable: the headers take 70000 bytes".to_owned());
+        assert_eq!(why(Some(FailureKind::Other), own.clone()), own);
+        assert_eq!(why(Some(FailureKind::Dns), old()), old());
+        assert_eq!(why(Some(FailureKind::Robots), None).as_deref(), Some("robots.txt forbids it"));
+        assert_eq!((why(None, None), kind_name(FailureKind::Other)), (None, "unstorable"));
     }
 
     #[test]

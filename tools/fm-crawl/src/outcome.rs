@@ -1,7 +1,8 @@
 //! How a verb ends, and the exit code that says so.
 //!
 //! The codes are those of `fm-tool`: 0 done, 1 not found, 2 usage or I/O, 3 damage found, 4 locked, 128 and the signal's
-//! number (130 after Ctrl-C) interrupted. Every error of the libraries is mapped to its code here and nowhere else.
+//! number (130 after Ctrl-C) interrupted. As of what `fm-tool` loads and merges, 3 is also said of pages that the store refuses.
+//! Every error of the libraries is mapped to its code here and nowhere else.
 
 use std::fmt;
 use std::io;
@@ -15,6 +16,8 @@ pub enum Outcome {
     Done,
     /// What was asked for is not there; words have been said.
     NotFound,
+    /// Pages were fetched that the store refuses to keep; words have been said.
+    Unstorable,
     /// A signal of this number stopped it at a safe place; words have been said.
     Interrupted(u8),
 }
@@ -65,6 +68,7 @@ impl Outcome {
         match self {
             Self::Done => 0,
             Self::NotFound => 1,
+            Self::Unstorable => 3,
             Self::Interrupted(signal) => 128 + signal.min(64),
         }
     }

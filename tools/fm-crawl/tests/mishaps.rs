@@ -3,8 +3,11 @@
 mod web;
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use filemap::erase::{EraseOrder, Target};
+use filemap::{Options, PageStore};
 use serde_json::json;
 use web::crawl::Bench;
 use web::{Reply, Request, Site, Web, sites};
@@ -123,6 +126,46 @@ fn a_crawl_whose_store_is_gone_does_not_take_an_empty_one_for_it() {
     fs::rename(bench.path("elsewhere.fm"), bench.store()).unwrap();
     let end = bench.run("run", &with(&resolve, &[])).ended(0).json();
     assert_eq!(end["fetched"], 0, "{end}");
+}
+
+/// A rule of an erasure, as `fm-tool erase` leaves it.
+fn erase(bench: &Bench, target: Target) {
+    let store = PageStore::open_or_create(bench.store(), Options::new()).unwrap();
+    let order = EraseOrder { target, from_ms: None, to_ms: None, reason: "asked for".to_owned(), hashed: false };
+    store.erase(&order, &mut |_| ControlFlow::Continue(())).unwrap();
+    store.close().unwrap();
+}
+
+#[test]
+fn a_page_that_an_erasure_refuses_is_counted_and_named_and_the_crawl_goes_on() {
+    let web = Web::new([("tree.test", sites::tree(3))]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    erase(&bench, Target::Url(b"http://tree.test/p/1".to_vec()));
+    // Nor is a robots.txt that may not be kept a reason to fetch nothing.
+    erase(&bench, Target::Url(b"http://tree.test/robots.txt".to_vec()));
+    let log = bench.path("log").display().to_string();
+    let ran = bench.run("run", &with(&resolve, &["--seed=http://tree.test/", "--log", &log])).ended(3);
+    assert!(ran.words.contains("1 page fetched and not stored") && ran.words.contains("erase"), "{}", ran.words);
+    let end = ran.json();
+    assert_eq!((&end["end"], &end["reasons"]), (&json!("complete"), &json!({ "unstorable": 1 })), "{end}");
+    assert!(bench.pages().contains_key("http://tree.test/p/2") && !bench.pages().contains_key("http://tree.test/p/1"));
+    let log = fs::read_to_string(&log).unwrap();
+    let line = log.lines().find(|line| line.contains("\"failed\"")).unwrap_or_else(|| panic!("{log}"));
+    assert!(line.contains("http://tree.test/p/1") && line.contains("unstorable") && line.contains("rule 1"), "{line}");
+
+    // It is asked about, and not fetched again.
+    let why = bench.run("why", &["http://tree.test/p/1", "--json"]).ended(0).json();
+    let state = (&why["frontier"]["status"], &why["frontier"]["last_failure"]);
+    assert_eq!(state, (&json!("given up"), &json!("unstorable")), "{why}");
+    let why = bench.run("why", &["http://tree.test/p/1"]).ended(0).out;
+    assert!(why.contains("last error   unstorable: the store refuses it"), "{why}");
+    assert!(bench.run("status", &[]).ended(0).out.contains("unstorable 1"));
+    let asked = web.pages_asked();
+    bench.run("run", &with(&resolve, &[])).ended(0);
+    assert_eq!(web.pages_asked(), asked);
+    // A seed is tried again by each run, and given up by each.
+    let ran = bench.run("run", &with(&resolve, &["--seed=http://tree.test/p/1"])).ended(3);
+    assert!(ran.words.contains("the seed http://tree.test/p/1 was given up: unstorable"), "{}", ran.words);
 }
 
 #[test]

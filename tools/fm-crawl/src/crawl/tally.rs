@@ -53,6 +53,11 @@ impl Tally {
         }
     }
 
+    /// Pages that the store refuses.
+    pub fn unstorable(&self) -> u64 {
+        self.reasons.get(&Reason::Unstorable).copied().unwrap_or(0)
+    }
+
     /// All of it.
     pub fn json(&self) -> Value {
         let reasons: serde_json::Map<String, Value> =

@@ -142,8 +142,7 @@ pub async fn visit(crawl: &Crawl, assignment: Assignment) -> Result<Visit, outco
         Ok(fetched) => visit.told = Told::Fetched(fetched),
         Err(Broken::Page(failure)) => {
             if failure.reason != Reason::Robots {
-                let note = record::failure(&visit.url, &failure, now_ms());
-                crawl.pages.put_page(&note)?;
+                keep_note(crawl, &record::failure(&visit.url, &failure, now_ms()))?;
             }
             visit.told = Told::Failed(failure);
         }
@@ -151,6 +150,15 @@ pub async fn visit(crawl: &Crawl, assignment: Assignment) -> Result<Visit, outco
     }
     visit.took = begun.elapsed();
     Ok(visit)
+}
+
+/// Puts a note beside a page. A rule of an erasure refuses what stands beside a page as it does the page: then the failure is known from the
+/// frontier and the log alone, and that is no reason to end the crawl.
+fn keep_note(crawl: &Crawl, note: &Page) -> Result<(), outcome::Failure> {
+    match crawl.pages.put_page(note) {
+        Err(error) if !error.concerns_one_page() => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> Result<Fetched, Broken> {
@@ -187,7 +195,7 @@ async fn ask_robots(crawl: &Crawl, url: &str, visit: &mut Visit) -> Result<Vec<S
         return Ok(Vec::new());
     }
     let (origin, path) = cache::split(url);
-    let (site, was_fetched) = crawl.robots.site(origin, &crawl.pages, &crawl.fetcher).await;
+    let (site, was_fetched) = crawl.robots.site(origin, &crawl.pages, &crawl.fetcher).await?;
     let robots = match &site.robots {
         Ok(robots) => robots,
         Err(failure) => {

@@ -17,6 +17,7 @@ use super::{MAX_BYTES, Robots};
 use crate::clock::now_ms;
 use crate::failure::{Failure, Reason};
 use crate::fetch::{Fetcher, Validators};
+use crate::outcome;
 use crate::record;
 
 /// How long a robots.txt is obeyed before it is asked for again.
@@ -75,19 +76,27 @@ impl Cache {
 
     /// What a site says, from memory, else from the store if that is not too old, else from the site; and whether the site was asked
     /// just now.
-    pub async fn site(&self, origin: &str, store: &PageStore, fetcher: &Fetcher) -> (Arc<Site>, bool) {
+    ///
+    /// # Errors
+    /// The store's, when it cannot keep what was asked: no page is to blame for that.
+    pub async fn site(
+        &self,
+        origin: &str,
+        store: &PageStore,
+        fetcher: &Fetcher,
+    ) -> Result<(Arc<Site>, bool), outcome::Failure> {
         let slot = self.slot(origin);
         let mut held = slot.lock().await;
         if let Some(site) = held.as_ref().filter(|site| Instant::now() < site.until) {
-            return (Arc::clone(site), false);
+            return Ok((Arc::clone(site), false));
         }
-        let (robots, was_fetched) = self.load(origin, store, fetcher).await;
+        let (robots, was_fetched) = self.load(origin, store, fetcher).await?;
         let age = if robots.is_ok() { Duration::from_millis(AGE_MAX_MS as u64) } else { self.retry };
         let site = Arc::new(Site { robots, sitemaps_told: AtomicBool::new(false), until: Instant::now() + age });
         *held = Some(Arc::clone(&site));
         drop(held);
         self.weigh(site.robots.as_ref().map_or(0, Robots::memory_bytes));
-        (site, was_fetched)
+        Ok((site, was_fetched))
     }
 
     fn slot(&self, origin: &str) -> Slot {
@@ -110,23 +119,28 @@ impl Cache {
         }
     }
 
-    async fn load(&self, origin: &str, store: &PageStore, fetcher: &Fetcher) -> (Result<Robots, Failure>, bool) {
+    async fn load(
+        &self,
+        origin: &str,
+        store: &PageStore,
+        fetcher: &Fetcher,
+    ) -> Result<(Result<Robots, Failure>, bool), outcome::Failure> {
         let (mut url, mut was_fetched) = (url_of(origin), false);
         for _ in 0..=REDIRECTS_MAX {
             let step = match self.stored(&url, store) {
                 Some(step) => Ok(step),
                 None => {
                     was_fetched = true;
-                    self.fetched(&url, store, fetcher).await
+                    self.fetched(&url, store, fetcher).await?
                 }
             };
             match step {
-                Ok(Step::Known(robots)) => return (Ok(robots), was_fetched),
+                Ok(Step::Known(robots)) => return Ok((Ok(robots), was_fetched)),
                 Ok(Step::Next(next)) => url = next,
-                Err(failure) => return (Err(failure), was_fetched),
+                Err(failure) => return Ok((Err(failure), was_fetched)),
             }
         }
-        (Ok(Robots::default()), was_fetched)
+        Ok((Ok(Robots::default()), was_fetched))
     }
 
     /// What the store has of it, if that is not too old. Unreadable bytes are as good as none: it is fetched again.
@@ -136,15 +150,27 @@ impl Cache {
         if is_fresh { self.meaning(url, &page, store) } else { None }
     }
 
-    async fn fetched(&self, url: &str, store: &PageStore, fetcher: &Fetcher) -> Result<Step, Failure> {
-        let answer = fetcher.get(url, &Validators::default()).await.map_err(unreachable)?;
+    /// What the site answers: a step, or why there is none. It is obeyed though the store refuses to keep it (a rule of an erasure does);
+    /// a store that can keep nothing ends the crawl, and is nothing that a page is given up for.
+    async fn fetched(
+        &self,
+        url: &str,
+        store: &PageStore,
+        fetcher: &Fetcher,
+    ) -> Result<Result<Step, Failure>, outcome::Failure> {
+        let answer = match fetcher.get(url, &Validators::default()).await {
+            Ok(answer) => answer,
+            Err(failure) => return Ok(Err(unreachable(failure))),
+        };
         if answer.status == 429 || answer.status >= 500 {
-            return Err(Failure::new(Reason::RobotsUnreachable, format!("{url} answers {}", answer.status)));
+            return Ok(Err(Failure::new(Reason::RobotsUnreachable, format!("{url} answers {}", answer.status))));
         }
         let page = record::page(url, answer, now_ms());
         let step = self.meaning(url, &page, store).unwrap_or(Step::Known(Robots::default()));
-        store.put_page_if_changed(&page).map_err(|error| Failure::new(Reason::Unstorable, error.to_string()))?;
-        Ok(step)
+        match store.put_page_if_changed(&page) {
+            Err(error) if !error.concerns_one_page() => Err(error.into()),
+            _ => Ok(Ok(step)),
+        }
     }
 
     fn meaning(&self, url: &str, page: &filemap::Page, store: &PageStore) -> Option<Step> {

@@ -2,7 +2,7 @@
 //!
 //! The store is opened first: its lock is the crawl's. What is given is kept in the settings, so that going on takes no arguments.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use crate::cli::Shared;
 use crate::clock::{now_ms, unsigned};
 use crate::crawl::tally::Tally;
 use crate::crawl::{Coordinator, Crawl, End, Log, Watch};
+use crate::failure;
 use crate::fetch::address::{Override, Resolver};
 use crate::fetch::{self, Fetcher};
 use crate::interrupt;
@@ -43,7 +44,7 @@ const COMPLAINTS: usize = 5;
 The first run needs seeds, and a contact that is sent with every request. What is given is remembered (but for --max-pages, --forever, --log, \
 --allow-private, --resolve and --ca): `fm-crawl run pages.fm` goes on. A seed that was given up is tried again.
 
-It ends with 1 if no page was ever fetched.
+It ends with 1 if no page was ever fetched, and with 3 if pages were fetched that the store refuses to keep.
 
 Example:
   fm-crawl run pages.fm --seed https://example.com/ --contact mailto:me@example.com --max-pages 1000")]
@@ -296,6 +297,7 @@ fn work(
     progress.publish(&tally, &frontier, false);
     let said = output::print(&summary(shared, end, &tally, &frontier, progress.elapsed()));
     complain_of_seeds(&crawl, &frontier)?;
+    complain_of_unstorable(&tally, &args.store);
     let is_empty = end == End::Complete && frontier.stats().fetches == 0;
     log.event("end", json!({ "why": end.name(), "run": tally.json() }))?;
     log.flush()?;
@@ -309,6 +311,7 @@ fn work(
     said?;
     Ok(match end {
         End::Interrupted => interrupt::outcome(),
+        _ if tally.unstorable() > 0 => Outcome::Unstorable,
         _ if is_empty => Outcome::NotFound,
         _ => Outcome::Done,
     })
@@ -318,19 +321,28 @@ fn work(
 fn complain_of_seeds(crawl: &Crawl, frontier: &Frontier) -> Result<(), Failure> {
     let mut gone = Vec::new();
     for seed in &crawl.settings.seeds {
-        if frontier.page(seed)?.is_some_and(|state| state.status == PageStatus::Gone) {
-            gone.push(seed);
+        if let Some(state) = frontier.page(seed)?.filter(|state| state.status == PageStatus::Gone) {
+            gone.push((seed, state.last_failure));
         }
     }
-    for seed in gone.iter().take(COMPLAINTS) {
+    for (seed, last_failure) in gone.iter().take(COMPLAINTS) {
         let note = crawl.pages.get_beside(seed, RecordKind::Metadata)?;
-        let why = note.and_then(|note| record::failure_in(&note)).unwrap_or_else(|| "robots.txt forbids it".to_owned());
-        words::complain(format_args!("the seed {seed} was given up: {why}"));
+        let why = failure::why(*last_failure, note.and_then(|note| record::failure_in(&note)));
+        words::complain(format_args!("the seed {seed} was given up: {}", why.unwrap_or_default()));
     }
     if gone.len() > COMPLAINTS {
         words::complain(format_args!("{} more were given up", words::count((gone.len() - COMPLAINTS) as u64, "seed")));
     }
     Ok(())
+}
+
+/// Says how many pages the store refuses: each was named in the log, and is counted in the summary.
+fn complain_of_unstorable(tally: &Tally, store: &Path) {
+    if tally.unstorable() > 0 {
+        let (pages, store) = (words::count(tally.unstorable(), "page"), store.display());
+        let rules = format_args!("`fm-tool erase {store} --list` has the rules of its erasures");
+        words::complain(format_args!("{pages} fetched and not stored, for {store} refuses them: {rules}"));
+    }
 }
 
 fn summary(shared: &Shared, end: End, tally: &Tally, frontier: &Frontier, took: Duration) -> String {

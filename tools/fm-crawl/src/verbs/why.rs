@@ -8,12 +8,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use filemap::{PageStore, RecordKind};
-use frontier::{Frontier, PageStatus};
+use frontier::{FailureKind, PageState, PageStatus};
 use serde_json::{Value, json};
 use urlindex::{SeenSet, StoredSet};
 
 use super::opening;
 use crate::cli::Shared;
+use crate::failure;
 use crate::links::is_web;
 use crate::outcome::{Failure, Outcome};
 use crate::output;
@@ -47,13 +48,15 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         Err(urlindex::Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Value::Null,
         Err(error) => return Err(seen::failure(&folder.join("seen"), error)),
     };
-    let (state, is_running) = match opening::frontier_to_ask(&folder, &settings) {
-        Ok(frontier) => (state(&frontier, &url)?, false),
-        Err(Failure::Locked(_)) => (Value::Null, true),
+    let (page, is_running) = match opening::frontier_to_ask(&folder, &settings) {
+        Ok(frontier) => (frontier.page(&url)?, false),
+        Err(Failure::Locked(_)) => (None, true),
         Err(failure) => return Err(failure),
     };
     let scope = Scope::new(settings.scope, settings.seeds.iter().map(String::as_str));
     let stored = stored(&store, &url)?;
+    let last_error = last_error(&store, &url, page.as_ref().and_then(|page| page.last_failure))?;
+    let state = page.map_or(Value::Null, state);
     // While a crawl runs, its frontier cannot be asked, and its seen set is some seconds late.
     let is_known = state != Value::Null || seen == json!(true) || (is_running && stored != Value::Null);
     let can_be_asked_for = is_web(&key) && key.len() <= settings.limits.url_bytes;
@@ -66,7 +69,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         "is_running": is_running,
         "frontier": state,
         "stored": stored,
-        "last_error": last_error(&store, &url)?,
+        "last_error": last_error,
     });
     let lines = if shared.json { format!("{value}\n") } else { in_words(&value) };
     output::print(&lines)?;
@@ -87,8 +90,7 @@ fn robots(store: &PageStore, settings: &Settings, url: &str) -> &'static str {
     }
 }
 
-fn state(frontier: &Frontier, url: &str) -> Result<Value, Failure> {
-    let Some(state) = frontier.page(url)? else { return Ok(Value::Null) };
+fn state(state: PageState) -> Value {
     let status = match state.status {
         PageStatus::Queued => "queued",
         PageStatus::Retrying => "waits for another attempt",
@@ -98,7 +100,7 @@ fn state(frontier: &Frontier, url: &str) -> Result<Value, Failure> {
         PageStatus::Gone => "given up",
         _ => "unknown",
     };
-    Ok(json!({
+    json!({
         "status": status,
         "is_seed": state.is_seed,
         "is_vouched_for": state.is_vouched_for,
@@ -106,9 +108,9 @@ fn state(frontier: &Frontier, url: &str) -> Result<Value, Failure> {
         "credit": state.credit,
         "importance": state.importance,
         "failed_attempts": state.failed_attempts,
-        "last_failure": state.last_failure.map(frontier::FailureKind::name),
+        "last_failure": state.last_failure.map(failure::kind_name),
         "due": state.due_ms.and_then(|ms| i64::try_from(ms).ok()).map(filemap::date::format),
-    }))
+    })
 }
 
 fn stored(store: &PageStore, url: &str) -> Result<Value, Failure> {
@@ -126,10 +128,15 @@ fn stored(store: &PageStore, url: &str) -> Result<Value, Failure> {
     }))
 }
 
-fn last_error(store: &PageStore, url: &str) -> Result<Value, Failure> {
-    let Some(note) = store.get_beside(url, RecordKind::Metadata)? else { return Ok(Value::Null) };
-    let at = filemap::date::format(note.fetched_at_ms);
-    Ok(record::failure_in(&note).map_or(Value::Null, |error| json!({ "error": error, "time": at })))
+/// What failed last, by the note beside the page, and by what the frontier knows where it knows better: then nobody knows when.
+fn last_error(store: &PageStore, url: &str, kind: Option<FailureKind>) -> Result<Value, Failure> {
+    let note = store.get_beside(url, RecordKind::Metadata)?;
+    let noted = note.as_ref().and_then(record::failure_in);
+    // Notes are not kept of what robots.txt forbids, which is said beside this.
+    let kind = kind.filter(|kind| *kind == FailureKind::Other);
+    let Some(error) = failure::why(kind, noted.clone()) else { return Ok(Value::Null) };
+    let at = note.filter(|_| noted.as_ref() == Some(&error)).map(|note| filemap::date::format(note.fetched_at_ms));
+    Ok(json!({ "error": error, "time": at }))
 }
 
 fn in_words(value: &Value) -> String {
@@ -152,7 +159,8 @@ fn in_words(value: &Value) -> String {
     }
     let error = &value["last_error"];
     if !error.is_null() {
-        rows.push(("last error", format!("{} ({})", text(&error["error"]), text(&error["time"]))));
+        let at = if error["time"].is_null() { String::new() } else { format!(" ({})", text(&error["time"])) };
+        rows.push(("last error", text(&error["error"]) + &at));
     }
     rows.iter().map(|(name, words)| format!("{name:11}  {words}\n")).collect()
 }
