@@ -26,6 +26,7 @@ mod record;
 mod robots;
 mod scope;
 mod seen;
+mod sequence;
 mod settings;
 mod verbs;
 mod words;

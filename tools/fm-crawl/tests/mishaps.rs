@@ -4,7 +4,9 @@ mod web;
 
 use std::fs;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use filemap::erase::{EraseOrder, Target};
 use filemap::{Options, PageStore};
@@ -126,6 +128,69 @@ fn a_crawl_whose_store_is_gone_does_not_take_an_empty_one_for_it() {
     fs::rename(bench.path("elsewhere.fm"), bench.store()).unwrap();
     let end = bench.run("run", &with(&resolve, &[])).ended(0).json();
     assert_eq!(end["fetched"], 0, "{end}");
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+#[test]
+fn a_store_of_an_older_backup_is_told_from_the_one_that_the_crawl_knows() {
+    let web = Web::new([("tree.test", sites::tree(9))]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    bench.run("run", &with(&resolve, &["--seed=http://tree.test/", "--max-pages=3"])).ended(0);
+    let (old, old_crawl) = (bench.path("old.fm"), bench.path("old.crawl"));
+    copy(&bench.store(), &old);
+    fs::copy(bench.path("pages.fm.crawl/store-sequence"), &old_crawl).unwrap();
+    bench.run("run", &with(&resolve, &[])).ended(0);
+    for (verb, arguments) in [("status", &[][..]), ("why", &["http://tree.test/"])] {
+        bench.run(verb, arguments).ended(0);
+    }
+
+    // The backup comes back, the crawl's folder stays.
+    fs::rename(bench.store(), bench.path("new.fm")).unwrap();
+    copy(&old, &bench.store());
+    let run = with(&resolve, &[]);
+    for (verb, arguments) in [("run", &run[..]), ("status", &[]), ("why", &["http://tree.test/"])] {
+        let ran = bench.run(verb, arguments).ended(3);
+        let said = ["older copy", "pages.fm.crawl", "Bring the newer store back", "store-sequence"];
+        assert!(said.iter().all(|words| ran.words.contains(words)), "{verb}: {}", ran.words);
+        assert!(!ran.out.contains("nothing is left"), "{verb}: {}", ran.out);
+    }
+    // A crawl of an earlier build noted nothing, nor is anything amiss with the one that belongs to the backup.
+    let note = bench.path("pages.fm.crawl/store-sequence");
+    let new = fs::read(&note).unwrap();
+    fs::copy(&old_crawl, &note).unwrap();
+    bench.run("status", &[]).ended(0);
+    fs::remove_file(&note).unwrap();
+    bench.run("status", &[]).ended(0);
+    fs::write(&note, vec![0; new.len()]).unwrap();
+    assert!(bench.run("status", &[]).ended(3).words.contains("store-sequence: nothing in it is whole"));
+
+    fs::remove_dir_all(bench.store()).unwrap();
+    fs::rename(bench.path("new.fm"), bench.store()).unwrap();
+    fs::write(&note, new).unwrap();
+    bench.run("run", &run).ended(0);
+    assert_eq!(bench.pages().len(), 9);
+}
+
+#[test]
+fn the_store_of_a_crawl_that_runs_is_as_far_as_its_note() {
+    let web = Web::slow([("tree.test", sites::tree(200))], Duration::from_millis(20));
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let mut running = bench.start("run", &with(&resolve, &["--seed=http://tree.test/"]));
+    let mut is_running = 0;
+    while running.try_wait().unwrap().is_none() {
+        if bench.path("pages.fm.crawl/store-sequence").exists() {
+            let status = bench.run("status", &["--json"]).ended(0).json();
+            is_running += u64::from(status["is_running"] == json!(true));
+        }
+    }
+    Bench::finish(running).ended(0);
+    assert!(is_running > 2, "{is_running}");
 }
 
 /// A rule of an erasure, as `fm-tool erase` leaves it.

@@ -1,9 +1,9 @@
 //! The crawl: the frontier hands out pages, tasks visit them, and what they tell is made durable in groups.
 //!
-//! [`Coordinator`] alone holds the frontier, the seen set and the log, on one thread; visits run on the runtime's threads and send what
-//! came of them back. The order of what becomes durable is in one place, [`Coordinator::commit`]: pages first, then the frontier (in one
-//! step what is done and what was discovered), then the seen set; never the other way. A crash between two of them costs a page that is
-//! fetched again, and nothing else.
+//! [`Coordinator`] alone holds the frontier, the seen set, the note and the log, on one thread; visits run on the runtime's threads and send what
+//! came of them back. The order of what becomes durable is in one place, [`Coordinator::commit`]: pages first, then the note of the
+//! store's sequence, then the frontier (in one step what is done and what was discovered), then the seen set; never the other way. A
+//! crash between two of them costs a page that is fetched again, and nothing else.
 //!
 //! Invariant: no more than [`Coordinator::window`] pages are handed out and not durably told of, in flight or told; that many at most
 //! are fetched again after a crash.
@@ -35,6 +35,7 @@ use crate::outcome;
 use crate::robots::cache::Cache;
 use crate::scope::Scope;
 use crate::seen::Seen;
+use crate::sequence::SequenceNote;
 use crate::settings::Settings;
 
 /// How long what was told waits to be made durable, at most.
@@ -93,12 +94,22 @@ impl End {
     }
 }
 
+/// What a crawl knows beside its store, and how far the store was then.
+pub struct State {
+    /// Which pages are done, and which are next.
+    pub frontier: Frontier,
+    /// Every URL that was discovered.
+    pub seen: Seen,
+    /// What the store has made durable at least.
+    pub note: SequenceNote,
+    /// Visits, for people.
+    pub log: Log,
+}
+
 /// Who hands out, listens and makes durable.
 pub struct Coordinator<'a> {
     crawl: Arc<Crawl>,
-    frontier: &'a mut Frontier,
-    seen: &'a mut Seen,
-    log: &'a mut Log,
+    state: &'a mut State,
     runtime: Handle,
     tell: Sender<Result<Visit, outcome::Failure>>,
     told: Receiver<Result<Visit, outcome::Failure>>,
@@ -136,20 +147,12 @@ enum Supply {
 
 impl<'a> Coordinator<'a> {
     /// A coordinator; visits run on `runtime`.
-    pub fn new(
-        crawl: Arc<Crawl>,
-        frontier: &'a mut Frontier,
-        seen: &'a mut Seen,
-        log: &'a mut Log,
-        runtime: Handle,
-    ) -> Coordinator<'a> {
+    pub fn new(crawl: Arc<Crawl>, state: &'a mut State, runtime: Handle) -> Coordinator<'a> {
         let now = Instant::now();
         let (tell, told) = channel();
         Coordinator {
             crawl,
-            frontier,
-            seen,
-            log,
+            state,
             runtime,
             tell,
             told,
@@ -172,7 +175,7 @@ impl<'a> Coordinator<'a> {
     /// # Errors
     /// Those of the store, the frontier and the sets; what was committed before is there.
     pub fn run(&mut self, watch: &mut Watch<'_>) -> Result<(End, Tally), outcome::Failure> {
-        let fetched_before = self.frontier.stats().fetches;
+        let fetched_before = self.state.frontier.stats().fetches;
         let mut stopping: Option<(End, Instant)> = None;
         loop {
             while let Ok(visit) = self.told.try_recv() {
@@ -186,7 +189,7 @@ impl<'a> Coordinator<'a> {
                 stopping = Some((End::MaxPages, Instant::now()));
             }
             let supply = if stopping.is_some() { Supply::Empty } else { self.hand_out(room)? };
-            (watch.look)(&self.tally, self.frontier, self.in_flight);
+            (watch.look)(&self.tally, &self.state.frontier, self.in_flight);
             let is_starving = !matches!(supply, Supply::Plenty);
             let is_due = self.uncommitted > 0
                 && (self.uncommitted >= self.crawl.settings.connections
@@ -213,7 +216,7 @@ impl<'a> Coordinator<'a> {
 
     /// Whether anything is to be fetched sooner or later but for recrawls that are not due.
     fn has_work(&self) -> bool {
-        let stats = self.frontier.stats();
+        let stats = self.state.frontier.stats();
         stats.queued > 0 || stats.due > 0 || stats.in_flight > 0
     }
 
@@ -243,7 +246,7 @@ impl<'a> Coordinator<'a> {
     fn hand_out(&mut self, room: u64) -> Result<Supply, outcome::Failure> {
         let room = usize::try_from(room).unwrap_or(usize::MAX).min(self.crawl.settings.connections);
         while self.in_flight < room && self.in_flight + self.uncommitted < self.window() {
-            match self.frontier.next(unsigned(now_ms()))? {
+            match self.state.frontier.next(unsigned(now_ms()))? {
                 Next::Fetch(assignment) => self.begin(assignment)?,
                 Next::Wait { until_ms } => return Ok(Supply::Until(until_ms)),
                 Next::InFlight => return Ok(Supply::InFlight),
@@ -280,7 +283,7 @@ impl<'a> Coordinator<'a> {
             is_permanent: failure.reason.is_permanent(),
         };
         self.count_uncommitted();
-        Ok(self.frontier.failed(page, &told, unsigned(now_ms()))?)
+        Ok(self.state.frontier.failed(page, &told, unsigned(now_ms()))?)
     }
 
     fn count_uncommitted(&mut self) {
@@ -296,10 +299,10 @@ impl<'a> Coordinator<'a> {
         let host = host(&visit.url);
         if let Some(delay) = visit.crawl_delay {
             let own = Duration::from_millis(self.crawl.settings.delay_ms());
-            self.frontier.host_delay(host, Some(delay.max(own).as_millis() as u64))?;
+            self.state.frontier.host_delay(host, Some(delay.max(own).as_millis() as u64))?;
         }
         if let Some(hold) = visit.hold {
-            self.frontier.host_hold(host, unsigned(now_ms()).saturating_add(hold.as_millis() as u64))?;
+            self.state.frontier.host_hold(host, unsigned(now_ms()).saturating_add(hold.as_millis() as u64))?;
         }
         self.tally.visit(&visit);
         let mut new_links = 0;
@@ -314,7 +317,7 @@ impl<'a> Coordinator<'a> {
                     is_duplicate: fetched.is_duplicate,
                 };
                 self.count_uncommitted();
-                let done = self.frontier.done(visit.page, &told)?;
+                let done = self.state.frontier.done(visit.page, &told)?;
                 new_links = done.new_links;
                 self.tally.discovered += u64::from(done.new_links);
                 self.tally.add(Reason::DepthLimit, u64::from(done.over_depth));
@@ -329,19 +332,22 @@ impl<'a> Coordinator<'a> {
                 self.tell_failure(visit.page, failure)?;
             }
         }
-        self.log.visit(&visit, new_links)
+        self.state.log.visit(&visit, new_links)
     }
 
-    /// Makes durable what was told: pages, then the frontier, then the seen set.
+    /// Makes durable what was told: pages, then how far the store is with them, then the frontier, then the seen set.
     fn commit(&mut self) -> Result<(), outcome::Failure> {
+        // What was told is put; what is put meanwhile is not told yet.
+        let sequence = self.crawl.pages.engine().stats().last_sequence;
         self.crawl.pages.sync()?;
-        self.frontier.commit()?;
+        self.state.note.note(sequence)?;
+        self.state.frontier.commit()?;
         self.uncommitted = 0;
-        self.seen.catch_up(self.frontier)?;
-        self.log.flush()?;
+        self.state.seen.catch_up(&self.state.frontier)?;
+        self.state.log.flush()?;
         if self.sets_synced.elapsed() >= SETS_AFTER {
             self.crawl.bodies.sync()?;
-            self.seen.sync()?;
+            self.state.seen.sync()?;
             self.sets_synced = Instant::now();
         }
         Ok(())

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use filemap::{Canonicalizer, Event, Options, PageStore};
+use filemap_io::OsDir;
 use frontier::{Frontier, FrontierOptions, Recrawl};
 use urlindex::{CrawlRules, Rule, RuleSet, Whatwg};
 
 use crate::outcome::Failure;
+use crate::sequence;
 use crate::settings::{Folder, Settings};
 use crate::words;
 
@@ -66,6 +68,21 @@ pub fn store_to_fill(path: &Path, folder: &Folder, has_begun: bool) -> Result<Pa
     Err(Failure::Usage(words))
 }
 
+/// The folder of a crawl, by the layer that files are read and written through.
+pub fn dir(folder: &Folder) -> Result<OsDir, Failure> {
+    OsDir::open(folder.path()).map_err(|error| Failure::io("open", folder.path(), &error))
+}
+
+/// How far the store was for the crawl in a folder, if there is one.
+pub fn noted_sequence(folder: &Folder) -> Result<Option<(OsDir, Option<u64>)>, Failure> {
+    if !folder.path().exists() {
+        return Ok(None);
+    }
+    let dir = dir(folder)?;
+    let noted = sequence::noted(&dir)?;
+    Ok(Some((dir, noted)))
+}
+
 /// Whether canonical URLs are URLs of the same page: not turned around, and not any bytes.
 fn keeps_urls_fetchable(canonicalizer: &dyn Canonicalizer) -> bool {
     let crawl = CrawlRules::crawl();
@@ -75,9 +92,15 @@ fn keeps_urls_fetchable(canonicalizer: &dyn Canonicalizer) -> bool {
     names.contains(&canonicalizer.name()) || is_rules
 }
 
-/// The store to read, while a crawl may write it.
-pub fn store_to_read(path: &Path) -> Result<PageStore, Failure> {
-    Ok(PageStore::open_read_only(path, options())?)
+/// The store to read, while a crawl may write it, and what is wrong with it for the crawl that filled it: it is not as far as that.
+pub fn store_to_read(path: &Path, folder: &Folder) -> Result<(PageStore, Result<(), Failure>), Failure> {
+    let noted = noted_sequence(folder);
+    let store = PageStore::open_read_only(path, options())?;
+    let checked = noted.and_then(|noted| match noted {
+        Some((dir, noted)) => sequence::check(noted, &store, &dir),
+        None => Ok(()),
+    });
+    Ok((store, checked))
 }
 
 /// The frontier of a crawl whose store is locked by us, made if it is absent. Another may have it open for a moment, to ask.

@@ -18,7 +18,7 @@ use crate::bodies::Bodies;
 use crate::cli::Shared;
 use crate::clock::{now_ms, unsigned};
 use crate::crawl::tally::Tally;
-use crate::crawl::{Coordinator, Crawl, End, Log, Watch};
+use crate::crawl::{Coordinator, Crawl, End, Log, State, Watch};
 use crate::failure;
 use crate::fetch::address::{Override, Resolver};
 use crate::fetch::{self, Fetcher};
@@ -30,6 +30,7 @@ use crate::progress::Progress;
 use crate::record;
 use crate::scope::{Reach, Scope};
 use crate::seen::Seen;
+use crate::sequence::{self, SequenceNote};
 use crate::settings::{Folder, Settings};
 use crate::words;
 
@@ -162,7 +163,11 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             return Err(Failure::Usage(format!("{seed}: only http and https are crawled")));
         }
     }
+    let noted = opening::noted_sequence(&folder)?;
     let pages = opening::store_to_fill(&args.store, &folder, has_begun)?;
+    if let Some((dir, noted)) = &noted {
+        sequence::check(*noted, &pages, dir)?;
+    }
     for seed in &args.seed {
         let key = pages.key(seed).map_err(|error| Failure::Usage(error.to_string()))?;
         let url = String::from_utf8_lossy(&key).into_owned();
@@ -180,10 +185,11 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let bodies = Bodies::open(folder.path())?;
     let resolver = Resolver { overrides: args.resolve.clone(), allow_private: args.allow_private };
     let fetcher = Fetcher::new(settings.limits.clone(), &settings.user_agent, resolver, tls).map_err(Failure::Usage)?;
+    let note = SequenceNote::open(&opening::dir(&folder)?)?;
     let crawl = Crawl::new(settings, scope, pages, fetcher, bodies);
     let mut log = Log::open(args.log.as_deref())?;
     log.event("begin", json!({ "store": args.store.display().to_string(), "pid": std::process::id() }))?;
-    work(args, shared, &folder, crawl, frontier, seen, log)
+    work(args, shared, &folder, crawl, State { frontier, seen, note, log })
 }
 
 /// What was given, in place of what was there.
@@ -269,31 +275,24 @@ fn roots(args: &Args) -> Result<Vec<CertificateDer<'static>>, Failure> {
 }
 
 /// Crawls, and closes everything.
-fn work(
-    args: &Args,
-    shared: &Shared,
-    folder: &Folder,
-    crawl: Crawl,
-    mut frontier: Frontier,
-    mut seen: Seen,
-    mut log: Log,
-) -> Result<Outcome, Failure> {
+fn work(args: &Args, shared: &Shared, folder: &Folder, crawl: Crawl, mut state: State) -> Result<Outcome, Failure> {
     let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, THREADS_MAX);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Io(format!("threads cannot be started: {error}")))?;
     let crawl = Arc::new(crawl);
     let mut progress = Progress::new(folder, shared.quiet || shared.json);
-    progress.publish(&Tally::default(), &frontier, true);
+    progress.publish(&Tally::default(), &state.frontier, true);
     let ended = {
         let mut look = |tally: &Tally, frontier: &Frontier, in_flight: usize| progress.look(tally, frontier, in_flight);
         let mut watch = Watch { max_pages: args.max_pages.unwrap_or(u64::MAX), forever: args.forever, look: &mut look };
         let handle = runtime.handle().clone();
-        Coordinator::new(Arc::clone(&crawl), &mut frontier, &mut seen, &mut log, handle).run(&mut watch)
+        Coordinator::new(Arc::clone(&crawl), &mut state, handle).run(&mut watch)
     };
     progress.clear();
     // What is in flight still is given up: the frontier hands it out again.
     runtime.shutdown_timeout(Duration::from_secs(5));
     let (end, tally) = ended?;
+    let State { frontier, seen, mut log, .. } = state;
     progress.publish(&tally, &frontier, false);
     let said = output::print(&summary(shared, end, &tally, &frontier, progress.elapsed()));
     complain_of_seeds(&crawl, &frontier)?;

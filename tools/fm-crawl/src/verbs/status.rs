@@ -50,6 +50,9 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     });
     let lines = if shared.json { format!("{value}\n") } else { in_words(&value, runs_as.is_some()) };
     output::print(&lines)?;
+    // The numbers are those of the crawl; whether its store is as far as they say is another matter.
+    let (_, is_as_far) = opening::store_to_read(&args.store, &folder)?;
+    is_as_far?;
     Ok(Outcome::Done)
 }
 

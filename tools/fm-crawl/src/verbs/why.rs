@@ -38,7 +38,7 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let (folder, settings) = opening::settings(&args.store)?;
-    let store = opening::store_to_read(&args.store)?;
+    let (store, is_as_far) = opening::store_to_read(&args.store, &folder)?;
     let canonicalizer = store.canonicalizer();
     let key = canonicalizer.canonicalize(args.url.as_bytes());
     let key = key.map_err(|error| Failure::Usage(format!("{}: {error}", args.url)))?;
@@ -73,6 +73,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     });
     let lines = if shared.json { format!("{value}\n") } else { in_words(&value) };
     output::print(&lines)?;
+    is_as_far?;
     Ok(if is_known { Outcome::Done } else { Outcome::NotFound })
 }
 

@@ -1,0 +1,224 @@
+//! How far the store was when the crawl last made durable what depends on it: a note of its sequence, beside the frontier.
+//!
+//! The frontier says of pages that they are done, and they are in the store. A store that was restored from an older backup lacks some of
+//! them, and nothing of that shows: they would never be fetched again. But such a store has given fewer numbers to its records than this note
+//! says.
+//!
+//! The file has two places of 512 bytes, at 0 and at 4096, which are written in turn; what counts is the greater number of those that are
+//! whole. A place:
+//!
+//! | offset | size | meaning |
+//! |---|---|---|
+//! | 0 | 8 | magic `FMCSEQ01` |
+//! | 8 | 8 | the sequence, little-endian |
+//! | 16 | 8 | XXH3-64 of the 16 bytes before, little-endian |
+//! | 24 | 488 | 0 |
+//!
+//! Invariants: a number is noted only when the store has made it durable, and is durable here before the frontier makes durable what
+//! depends on it. So a crash leaves the note at or below the store, and at or above what the frontier has; and as one place is whole
+//! while the other is written, it never leaves none.
+
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use filemap::PageStore;
+use filemap_io::{Access, Dir, File};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::outcome::Failure;
+
+/// The file.
+const NAME: &str = "store-sequence";
+/// What it is called until it is whole.
+const NEW: &str = "store-sequence.new";
+const MAGIC: [u8; 8] = *b"FMCSEQ01";
+const PLACE_BYTES: usize = 512;
+/// Far enough from each other that no device writes both at once.
+const PLACES: [u64; 2] = [0, 4096];
+
+/// The note, open to be written.
+#[derive(Debug)]
+pub struct SequenceNote {
+    file: Arc<dyn File>,
+    path: PathBuf,
+    noted: u64,
+    /// The place that is written next: not that of the greatest number.
+    next: usize,
+}
+
+impl SequenceNote {
+    /// Opens the note in a folder, or begins one that says 0.
+    ///
+    /// # Errors
+    /// The system's, and damage.
+    pub fn open(dir: &dyn Dir) -> Result<SequenceNote, Failure> {
+        let path = dir.path().join(NAME);
+        let file = match dir.open(NAME, Access::Write) {
+            Err(error) if error.kind() == ErrorKind::NotFound => begin(dir)?,
+            opened => opened.map_err(|error| Failure::io("open", &path, &error))?,
+        };
+        let (noted, at) = newest(&*file, &path)?;
+        Ok(SequenceNote { file, path, noted, next: 1 - at })
+    }
+
+    /// Notes that the store has made this sequence durable; durable itself on return.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn note(&mut self, sequence: u64) -> Result<(), Failure> {
+        if sequence <= self.noted {
+            return Ok(());
+        }
+        let written = self.file.write_at(&place(sequence), PLACES[self.next]).and_then(|()| self.file.sync());
+        written.map_err(|error| Failure::io("write", &self.path, &error))?;
+        (self.noted, self.next) = (sequence, 1 - self.next);
+        Ok(())
+    }
+}
+
+/// What is noted in a folder; `None` if nothing ever was, as in a crawl of an earlier build.
+///
+/// # Errors
+/// The system's, and damage.
+pub fn noted(dir: &dyn Dir) -> Result<Option<u64>, Failure> {
+    let path = dir.path().join(NAME);
+    match dir.open(NAME, Access::Read) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::io("open", &path, &error)),
+        Ok(file) => newest(&*file, &path).map(|(noted, _)| Some(noted)),
+    }
+}
+
+/// Refuses a store that has not come as far as a crawl has noted. Ask for the note before the store is opened: a crawl may be running.
+///
+/// # Errors
+/// Damage, with what to do; the store's.
+pub fn check(noted: Option<u64>, store: &PageStore, dir: &dyn Dir) -> Result<(), Failure> {
+    let Some(noted) = noted else { return Ok(()) };
+    if store.engine().is_read_only() {
+        // As it is opened, it knows of the last checkpoint only.
+        store.engine().refresh()?;
+    }
+    let last = store.engine().stats().last_sequence;
+    if last >= noted {
+        return Ok(());
+    }
+    let (store, folder, note) = (store.engine().path().display(), dir.path().display(), dir.path().join(NAME));
+    Err(Failure::Damage(format!(
+        "{store}: the store ends with sequence {last}, and the crawl in {folder} has put pages up to {noted}: it was restored from an older \
+         copy, or is another one. Bring the newer store back, or the copy of {folder} that was made with this one; or remove {folder} \
+         and run with --seed again: pages that the store has are asked for with their ETag or date. Remove {} alone if the store lacks \
+         nothing, as a compact copy of it",
+        note.display()
+    )))
+}
+
+fn place(sequence: u64) -> [u8; PLACE_BYTES] {
+    let mut bytes = [0; PLACE_BYTES];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..16].copy_from_slice(&sequence.to_le_bytes());
+    let checksum = xxh3_64(&bytes[..16]);
+    bytes[16..24].copy_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+/// The greater sequence of the places that are whole, and which place it is.
+fn newest(file: &dyn File, path: &std::path::Path) -> Result<(u64, usize), Failure> {
+    let mut newest = None;
+    for (at, offset) in PLACES.into_iter().enumerate() {
+        let mut bytes = [0; PLACE_BYTES];
+        file.read_at(&mut bytes, offset).map_err(|error| Failure::io("read", path, &error))?;
+        let sequence = u64::from_le_bytes(std::array::from_fn(|byte| bytes[8 + byte]));
+        if bytes == place(sequence) {
+            newest = newest.max(Some((sequence, at)));
+        }
+    }
+    newest.ok_or_else(|| {
+        let remedy =
+            "Remove it if the store is not of an older copy than the crawl: the next run notes anew how far that is";
+        Failure::Damage("nothing in it is whole".to_owned()).at(path, remedy)
+    })
+}
+
+fn begin(dir: &dyn Dir) -> Result<Arc<dyn File>, Failure> {
+    let path = dir.path().join(NEW);
+    match dir.remove(NEW) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(Failure::io("remove", &path, &error)),
+        _ => {}
+    }
+    let made = dir.open(NEW, Access::Create).and_then(|file| {
+        PLACES.into_iter().try_for_each(|offset| file.write_at(&place(0), offset))?;
+        file.sync()?;
+        dir.rename(NEW, NAME)?;
+        dir.sync()?;
+        Ok(file)
+    });
+    made.map_err(|error| Failure::io("create", &path, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use filemap_io::sim::{Level, Loss, SimDisk};
+
+    use super::*;
+
+    #[test]
+    fn a_note_is_between_what_was_durable_and_what_was_being_noted_whenever_the_power_fails() {
+        // What was noted last, and what is being noted.
+        let known = Arc::new(Mutex::new((None, 0u64)));
+        let images = Arc::new(Mutex::new(0u64));
+        let disk = SimDisk::new(1);
+        let (known_then, images_then) = (Arc::clone(&known), Arc::clone(&images));
+        disk.observe(Some(Box::new(move |snapshot| {
+            let (least, most) = *known_then.lock().unwrap();
+            for (number, loss) in Loss::ALL.into_iter().enumerate() {
+                for level in [Level::Adversarial, Level::Ordered] {
+                    let image = snapshot.crash(level, loss, snapshot.calls() * 10 + number as u64);
+                    let found = noted(&*image.dir()).expect("whole");
+                    assert!(found >= least && found <= Some(most), "{least:?} {found:?} {most}, {level:?} {loss:?}");
+                    // It goes on from there.
+                    let mut note = SequenceNote::open(&*image.dir()).expect("opened");
+                    note.note(most + 1).expect("noted");
+                    assert_eq!(noted(&*image.dir()).expect("whole"), Some(most + 1));
+                    *images_then.lock().unwrap() += 1;
+                }
+            }
+        })));
+        let mut note = SequenceNote::open(&*disk.dir()).unwrap();
+        known.lock().unwrap().0 = Some(0);
+        for sequence in [3, 5, 5, 4, 9, 1000, u64::MAX / 2] {
+            let most = sequence.max(known.lock().unwrap().1);
+            known.lock().unwrap().1 = most;
+            note.note(sequence).unwrap();
+            known.lock().unwrap().0 = Some(most);
+        }
+        disk.observe(None);
+        assert!(*images.lock().unwrap() > 100);
+        assert_eq!(noted(&*disk.dir()).unwrap(), Some(u64::MAX / 2));
+    }
+
+    #[test]
+    fn one_place_that_is_damaged_leaves_the_other_and_both_are_damage() {
+        let disk = SimDisk::new(1);
+        assert_eq!(noted(&*disk.dir()).unwrap(), None);
+        let mut note = SequenceNote::open(&*disk.dir()).unwrap();
+        note.note(7).unwrap();
+        note.note(9).unwrap();
+        let whole = disk.bytes(NAME).unwrap();
+        for at in [8, 17, 400] {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1;
+            disk.set_bytes(NAME, &bytes);
+            assert!([Some(7), Some(9)].contains(&noted(&*disk.dir()).unwrap()));
+            bytes[4096 + at] ^= 1;
+            disk.set_bytes(NAME, &bytes);
+            let said = noted(&*disk.dir()).unwrap_err();
+            assert!(matches!(&said, Failure::Damage(words) if words.contains(NAME)), "{said}");
+        }
+        disk.set_bytes(NAME, b"");
+        assert!(matches!(SequenceNote::open(&*disk.dir()), Err(Failure::Damage(_))));
+    }
+}
