@@ -6,9 +6,13 @@
 //! | 8 | 2, 2 | the version that a reader, and a writer, must know |
 //! | 12 | 4 | bits of a fingerprint |
 //! | 16 | 16, 8 | the set's id; the log's number |
-//! | 40 | 468 | 0 |
-//! | 508 | 4 | CRC-32 of the 508 bytes before |
+//! | 40 | 16 | from version 2 on: a note of how many sectors are durable at least; 0 before |
+//! | 56 | 16 | another, written in turn with it: the greater one counts of those that are whole |
+//! | 72 | 436 | 0 |
+//! | 508 | 4 | CRC-32 of the 508 bytes before, with zeros in place of the notes |
 //! | 512 | 512 each | sectors |
+//!
+//! A note: the number of sectors (8 bytes); CRC-32 of the set's id, the log's number, the note's (0 or 1, a byte) and that (4 bytes); 0.
 //!
 //! A sector:
 //!
@@ -26,8 +30,14 @@
 //! Recovery takes sectors up to the first that is not whole (or not full): what follows was never synced, unless a later sector says that
 //! this one was durable; then it is rot, and an error. A log that is closed ends with an empty sector that says so of all.
 //!
+//! A log that was cut looks like one that a crash left; so its head notes how many sectors were durable: after each sync, which the next one
+//! or the close makes durable. A crash leaves the note at or below the truth, and a log that has fewer whole sectors was cut, or rots. There
+//! are two of them, so that one is whole though the other was being written when the device failed or was full. A log of version 1 has
+//! none, and is as good as it was, until the next roll begins another.
+//!
 //! Who reads beside a writer may get half of what it is writing over the last sector, whose entries were synced long ago. So such a reader
-//! reads a sector that is not whole again, until it is or stays as it is; and one that was not full again, if others follow.
+//! reads a sector that is not whole again, until it is or stays as it is; and one that was not full again, if others follow. A sector that
+//! is noted as durable must come to be whole: it is read again for longer.
 
 use std::sync::Arc;
 use std::thread::sleep;
@@ -44,7 +54,11 @@ use crate::error::{Error, Result};
 use crate::files::{self, array};
 
 const MAGIC: [u8; 8] = *b"FMDLOG01";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
+/// The version without a note of what is durable.
+const UNNOTED: u16 = 1;
+const NOTES_AT: [usize; 2] = [40, 56];
+const NOTE_BYTES: usize = 16;
 const SECTOR_BYTES: usize = 512;
 const CRC_AT: usize = SECTOR_BYTES - 4;
 const ENTRIES_AT: usize = 16;
@@ -56,6 +70,9 @@ const BUFFER_BYTES: usize = 256 << 10;
 const READ_BYTES: usize = 256 << 10;
 /// How long a writer may take for a sector that it has begun to write, before it is read again.
 const PAUSE: Duration = Duration::from_millis(1);
+/// How often a sector that stays as it is is read again: one that a crash may have left so, and one that was durable.
+const PATIENCE: u32 = 1;
+const PATIENCE_DURABLE: u32 = 100;
 
 /// An open log.
 #[derive(Debug)]
@@ -73,6 +90,8 @@ pub(super) struct Log {
     last: Vec<u128>,
     /// Sectors that were durable at the last sync.
     durable: u64,
+    /// What the head notes of that, and which of its notes does; none in a log of version 1.
+    noted: Option<(u64, usize)>,
     /// Whether anything came since.
     is_changed: bool,
     /// Sectors that the file had when it was opened: one that was closed has a mark behind what it tells.
@@ -86,7 +105,7 @@ impl Log {
         file.write_at(&header(home, number), 0).map_err(Error::io("write", &name))?;
         file.sync().map_err(Error::io("sync", &name))?;
         home.traffic.written(SECTOR_BYTES as u64);
-        Ok(Log::with(home, number, name, file))
+        Ok(Log { noted: Some((0, 0)), ..Log::with(home, number, name, file) })
     }
 
     fn with(home: &Home, number: u64, name: String, file: Arc<dyn File>) -> Log {
@@ -101,6 +120,7 @@ impl Log {
             written: 0,
             last: Vec::new(),
             durable: 0,
+            noted: None,
             is_changed: false,
             opened: 0,
         }
@@ -117,7 +137,7 @@ impl Log {
             file.advise(Advice::DropCache, 0, 0);
         }
         let mut log = Log::with(home, number, name, file);
-        log.check_header(home)?;
+        log.noted = log.check_header(home)?;
         let len = log.file.len().map_err(Error::io("length", &log.name))?;
         let whole = len / SECTOR_BYTES as u64 - 1;
         // The first sector that is not whole, or comes after one that is not full.
@@ -152,6 +172,10 @@ impl Log {
             Ok(())
         })?;
         let sectors = end.unwrap_or(whole);
+        if let Some((noted, _)) = log.noted.filter(|(noted, _)| sectors < *noted) {
+            let what = format!("the log was cut off here, or is not whole: {noted} sectors of it were durable");
+            return Err(Error::corrupt(&log.name, (1 + sectors) * SECTOR_BYTES as u64, what));
+        }
         log.opened = whole;
         if access != Access::Read {
             log.opened = sectors;
@@ -166,16 +190,19 @@ impl Log {
         Ok(log)
     }
 
-    /// Reads a sector that was not whole until it is, or the same bytes come twice.
+    /// Reads a sector that was not whole until it is, or the same bytes come twice, or so often that it never will be.
     fn settled(&self, number: u64, before: &[u8]) -> Result<Option<(u64, Vec<u128>)>> {
         let mut before = before.to_vec();
+        let is_durable = self.noted.is_some_and(|(noted, _)| number < noted);
+        let mut patience = if is_durable { PATIENCE_DURABLE } else { PATIENCE };
         loop {
             sleep(PAUSE);
             let mut sector = [0; SECTOR_BYTES];
             files::read_exact(&*self.file, &self.name, &mut sector, (1 + number) * SECTOR_BYTES as u64)?;
             self.traffic.read(SECTOR_BYTES as u64);
             let decoded = self.decode(number, &sector);
-            if decoded.is_some() || sector[..] == before[..] {
+            patience -= u32::from(sector[..] == before[..]);
+            if decoded.is_some() || patience == 0 {
                 return Ok(decoded);
             }
             before = sector.to_vec();
@@ -207,19 +234,31 @@ impl Log {
         Ok(())
     }
 
-    fn check_header(&self, home: &Home) -> Result<()> {
+    /// Checks the header; what it notes as durable.
+    fn check_header(&self, home: &Home) -> Result<Option<(u64, usize)>> {
         let mut bytes = [0; SECTOR_BYTES];
         files::read_exact(&*self.file, &self.name, &mut bytes, 0)?;
         if bytes[..8] != MAGIC {
             return Err(Error::corrupt(&self.name, 0, "this is no log of a set"));
         }
+        if bytes == unnoted_header(home, self.number, UNNOTED) {
+            return Ok(None);
+        }
+        let mut noted: Option<(u64, usize)> = None;
+        for (which, at) in NOTES_AT.into_iter().enumerate() {
+            let durable = u64::from_le_bytes(array(&bytes, at));
+            let is_whole = bytes[at..at + NOTE_BYTES] == note(&home.id, self.number, which, durable);
+            noted = noted.max(is_whole.then_some((durable, which)));
+            bytes[at..at + NOTE_BYTES].fill(0);
+        }
         if u32::from_le_bytes(array(&bytes, CRC_AT)) == crc32fast::hash(&bytes[..CRC_AT]) {
             files::check_version(&self.name, &bytes, VERSION)?;
         }
-        if bytes != header(home, self.number) {
+        if bytes != unnoted_header(home, self.number, VERSION) {
             return Err(Error::corrupt(&self.name, CRC_AT as u64, "the header is not the one of this set's log"));
         }
-        Ok(())
+        let lost = || Error::corrupt(&self.name, NOTES_AT[0] as u64, "no note of what is durable is whole");
+        noted.map(Some).ok_or_else(lost)
     }
 
     /// Adds an entry, which is durable after the next sync.
@@ -265,10 +304,24 @@ impl Log {
             self.write(&self.encode(self.written), self.written)?;
             sectors += 1;
         }
+        if planted::has(Mistake::LogNotedFirst) {
+            self.note(sectors)?;
+        }
         if !planted::has(Mistake::LogNotSynced) {
             self.file.sync().map_err(Error::io("sync", &self.name))?;
         }
         (self.durable, self.is_changed) = (sectors, false);
+        self.note(sectors)
+    }
+
+    /// Has the head note that so many sectors are durable, which they are; it becomes so itself with the next sync.
+    fn note(&mut self, sectors: u64) -> Result<()> {
+        let Some((_, which)) = self.noted.filter(|(noted, _)| *noted < sectors) else { return Ok(()) };
+        let other = 1 - which;
+        let bytes = note(&self.id, self.number, other, sectors);
+        self.traffic.written(bytes.len() as u64);
+        self.file.write_at(&bytes, NOTES_AT[other] as u64).map_err(Error::io("write", &self.name))?;
+        self.noted = Some((sectors, other));
         Ok(())
     }
 
@@ -278,6 +331,8 @@ impl Log {
         if self.durable == 0 {
             return Ok(());
         }
+        // Of a log that was opened and not changed, what a crash left unsaid.
+        self.note(self.durable)?;
         let entries = std::mem::take(&mut self.last);
         let mark = self.encode(self.durable);
         self.last = entries;
@@ -347,15 +402,46 @@ impl Log {
     }
 }
 
+/// The header of a log that nothing has come to.
 pub(super) fn header(home: &Home, number: u64) -> [u8; SECTOR_BYTES] {
+    let mut bytes = unnoted_header(home, number, VERSION);
+    for (which, at) in NOTES_AT.into_iter().enumerate() {
+        bytes[at..at + NOTE_BYTES].copy_from_slice(&note(&home.id, number, which, 0));
+    }
+    bytes
+}
+
+fn unnoted_header(home: &Home, number: u64, version: u16) -> [u8; SECTOR_BYTES] {
     let mut bytes = [0; SECTOR_BYTES];
     bytes[..8].copy_from_slice(&MAGIC);
-    bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
-    bytes[10..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[8..10].copy_from_slice(&version.to_le_bytes());
+    bytes[10..12].copy_from_slice(&version.to_le_bytes());
     bytes[12..16].copy_from_slice(&home.bits.bits().to_le_bytes());
     bytes[16..32].copy_from_slice(&home.id);
     bytes[32..40].copy_from_slice(&number.to_le_bytes());
     let crc = crc32fast::hash(&bytes[..CRC_AT]);
     bytes[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
     bytes
+}
+
+fn note(id: &[u8; 16], number: u64, which: usize, durable: u64) -> [u8; NOTE_BYTES] {
+    let mut hasher = Hasher::new();
+    hasher.update(id);
+    hasher.update(&number.to_le_bytes());
+    hasher.update(&[which as u8]);
+    hasher.update(&durable.to_le_bytes());
+    let mut bytes = [0; NOTE_BYTES];
+    bytes[..8].copy_from_slice(&durable.to_le_bytes());
+    bytes[8..12].copy_from_slice(&hasher.finalize().to_le_bytes());
+    bytes
+}
+
+/// Makes a log what an older build would have left, without a note.
+#[cfg(test)]
+pub(super) fn forget_notes(log: &mut [u8]) {
+    NOTES_AT.into_iter().for_each(|at| log[at..at + NOTE_BYTES].fill(0));
+    log[8..10].copy_from_slice(&UNNOTED.to_le_bytes());
+    log[10..12].copy_from_slice(&UNNOTED.to_le_bytes());
+    let crc = crc32fast::hash(&log[..CRC_AT]);
+    log[CRC_AT..SECTOR_BYTES].copy_from_slice(&crc.to_le_bytes());
 }

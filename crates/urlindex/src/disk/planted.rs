@@ -11,6 +11,8 @@ pub(crate) enum Mistake {
     LogRemovedFirst,
     /// A sync writes the log and does not sync it.
     LogNotSynced,
+    /// A log is said to be durable before it is synced.
+    LogNotedFirst,
     /// Opening trusts a manifest whose name may not be durable.
     OpenNotSynced,
     /// A filter in front of a set is said to cover it before the filter is durable.

@@ -90,13 +90,19 @@ pub(super) fn remove_left(home: &Home, manifest: &Manifest) -> Result<()> {
         }
         let header = file.header(home);
         let Some((start, has_more)) = file.start(home, header.len())? else { continue };
-        let is_ours = start.len() >= run::OWNER_BYTES && start[..run::OWNER_BYTES] == header[..run::OWNER_BYTES];
+        let is_ours = is_of_same_owner(&start, &header);
         let is_piece = start.iter().zip(&header).all(|(byte, wanted)| *byte == 0 || byte == wanted);
         if is_ours || (is_piece && !has_more) {
             files::remove(&*home.dir, &file.name)?;
         }
     }
     Ok(())
+}
+
+/// Whether a file's first bytes say the same kind, set and number as this header: of whichever version.
+fn is_of_same_owner(start: &[u8], header: &[u8]) -> bool {
+    let same = |range: std::ops::Range<usize>| start[range.clone()] == header[range];
+    start.len() >= run::OWNER_BYTES && same(0..8) && same(12..run::OWNER_BYTES)
 }
 
 /// Looks whether a set may be made here of copies of these runs, and removes what a making that was cut short left.

@@ -126,7 +126,13 @@ fn nothing_synced_is_forgotten_and_nothing_else_is_seen_whenever_the_power_fails
 
 #[test]
 fn planted_mistakes_are_found() {
-    let mistakes = [Mistake::RunNotSynced, Mistake::NamesNotSynced, Mistake::LogRemovedFirst, Mistake::LogNotSynced];
+    let mistakes = [
+        Mistake::RunNotSynced,
+        Mistake::NamesNotSynced,
+        Mistake::LogRemovedFirst,
+        Mistake::LogNotSynced,
+        Mistake::LogNotedFirst,
+    ];
     for mistake in mistakes {
         plant(Some(mistake));
         let found = (100..160).find_map(|seed| live(seed).err());

@@ -15,6 +15,8 @@ struct TornDir {
     old: Vec<u8>,
     /// Where the reads to come are torn, the last one's first; then they are whole.
     places: Arc<Mutex<Vec<usize>>>,
+    /// The same of reads of the header, which says how much is durable.
+    heads: Arc<Mutex<Vec<usize>>>,
 }
 
 #[derive(Debug)]
@@ -22,6 +24,7 @@ struct TornFile {
     file: Arc<dyn File>,
     old: Vec<u8>,
     places: Arc<Mutex<Vec<usize>>>,
+    heads: Arc<Mutex<Vec<usize>>>,
 }
 
 impl Dir for TornDir {
@@ -38,7 +41,8 @@ impl Dir for TornDir {
         if !name.ends_with(".log") {
             return Ok(file);
         }
-        Ok(Arc::new(TornFile { file, old: self.old.clone(), places: Arc::clone(&self.places) }))
+        let (places, heads) = (Arc::clone(&self.places), Arc::clone(&self.heads));
+        Ok(Arc::new(TornFile { file, old: self.old.clone(), places, heads }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -70,10 +74,9 @@ impl File for TornFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let read = self.file.read_at(buf, offset)?;
         let old = self.old.get(offset as usize..).unwrap_or_default();
-        // The header is not written over.
-        if offset > 0
-            && !old.is_empty()
-            && let Some(place) = self.places.lock().expect("one thread").pop()
+        let places = if offset > 0 { &self.places } else { &self.heads };
+        if !old.is_empty()
+            && let Some(place) = places.lock().expect("one thread").pop()
         {
             let sector = read.min(old.len()) / 512 * 512 - 512;
             buf[sector..sector + place].copy_from_slice(&old[sector..sector + place]);
@@ -124,7 +127,7 @@ fn torn(synced: u64, all: u64, places: &[usize]) -> (DiskUrlSet, TornDir) {
     let old = log_of(&disk);
     (synced..all).for_each(|i| assert!(insert(&set, i)));
     set.sync().expect("synced");
-    (set, TornDir { dir: disk.dir(), old, places: Arc::new(Mutex::new(places.to_vec())) })
+    (set, TornDir { dir: disk.dir(), old, places: Arc::new(Mutex::new(places.to_vec())), heads: Arc::default() })
 }
 
 #[test]
@@ -148,8 +151,30 @@ fn what_was_added_to_a_sector_between_two_reads_is_there_if_others_follow() {
 }
 
 #[test]
-fn a_sector_that_stays_half_written_ends_the_log() {
-    let (_writer, dir) = torn(50, 60, &[4; 9]);
+fn a_note_that_is_met_half_written_leaves_the_other() {
+    for (synced, all) in [(20, 60), (50, 300)] {
+        for place in [40, 41, 47, 49, 56, 57, 60, 66, 72] {
+            let (_writer, mut dir) = torn(synced, all, &[]);
+            dir.heads = Arc::new(Mutex::new(vec![place]));
+            let heads = Arc::clone(&dir.heads);
+            let reader = DiskUrlSet::open_read_only(Arc::new(dir), "seen", options()).expect("opened to be read");
+            assert!((0..all).all(|i| is_seen(&reader, i)), "{place}: {} are there", reader.len());
+            assert!(heads.lock().expect("one thread").is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_sector_that_stays_half_written_is_damage_if_it_was_durable_and_ends_the_log_if_not() {
+    let (_writer, dir) = torn(50, 60, &[4; 1_000]);
+    let opened = DiskUrlSet::open_read_only(Arc::new(dir), "seen", options());
+    assert!(matches!(&opened, Err(Error::Corrupt { offset: 1024, .. })), "{opened:?}");
+
+    // As a crash leaves it, after which the notes are as they were when the first sector alone was durable.
+    let (writer, mut dir) = torn(50, 60, &[4; 1_000]);
+    let home = guard(&writer.state).home.clone();
+    dir.old[..512].copy_from_slice(&log::header(&home, 1));
+    dir.heads = Arc::new(Mutex::new(vec![512]));
     let reader = DiskUrlSet::open_read_only(Arc::new(dir), "seen", options()).expect("opened to be read");
     assert!((0..45).all(|i| is_seen(&reader, i)) && reader.len() == 45, "as a crash leaves it");
 }
