@@ -22,6 +22,8 @@ pub fn head(head: &PageHead) -> Result<Value, Failure> {
     let mut line: Map<String, Value> =
         serde_json::from_slice(&line).map_err(|error| Failure::Io(format!("a page is no JSON: {error}")))?;
     line.remove("body");
+    // That of the body that is not here.
+    line.remove("body_xxh3");
     line.insert("sequence".to_owned(), Value::from(head.version.sequence));
     line.insert("body_bytes".to_owned(), Value::from(head.body_bytes));
     line.insert("stored_bytes".to_owned(), Value::from(head.stored_bytes));

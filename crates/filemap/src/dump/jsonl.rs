@@ -19,10 +19,12 @@
 //! | `revisit` | object | of a revisit, and of what came as one and has its original's body here: `profile` (`identical-payload`, `server-not-modified` or a URI), `url`, `time_ms`, `id`, and, where the body was found, `original_url`, `original_variant` (if it has one) and `original_time_ms` |
 //! | `unchanged` | true or false | of a dump of a store: whether the body lies there as a reference to an earlier version |
 //! | `file` | text | in the list of a dump of plain files: the file that holds the body |
+//! | `body_xxh3` | text | the XXH3-64 of the body's bytes, 16 hexadecimal digits: a line whose body is another is damaged, and refused |
 //! | `body` | text | the body |
 //!
 //! A field that has nothing to say is absent; `url`, `time`, `time_ms`, `kind`, `headers` and the body are always there. A line from
-//! elsewhere needs the URL, one of the two times and the body; one with a field that is not in the list is refused.
+//! elsewhere needs the URL, one of the two times and the body; one with a field that is not in the list is refused. Who changes a body
+//! leaves out its `body_xxh3`.
 //! Where the bytes of `url`, `variant`, `reason`, a header's `name` or `value`, a revisit's `url`, `original_url` or
 //! `original_variant`, or `body` are
 //! not UTF-8, the field is called `url_base64`, `reason_base64` and so on instead, and holds them in base 64 (RFC 4648,
@@ -34,6 +36,7 @@ use std::io::Write;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::date;
 use crate::error::{Error, Result};
@@ -55,6 +58,16 @@ pub enum LineError {
     /// It lacks a field that every page has.
     #[error("it lacks the field `{0}`")]
     Lacks(&'static str),
+    /// Its body is not the one that was written.
+    #[error("{url}: the body is damaged: its XXH3-64 is {found:016x}, and `body_xxh3` says {noted:016x}")]
+    Body {
+        /// The page's URL, with replacement characters for what is not text.
+        url: String,
+        /// What the line says.
+        noted: u64,
+        /// What the body has.
+        found: u64,
+    },
     /// The two fields for the time say two times.
     #[error("`time` is {0} and `time_ms` is {1}: not the same time")]
     Times(String, i64),
@@ -105,6 +118,8 @@ struct Line<'a> {
     revisit: Option<RefersTo<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unchanged: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body_xxh3: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -181,7 +196,8 @@ fn end(line: &Line<'_>, out: &mut impl Write) -> Result<()> {
 
 fn with_body(page: &Page) -> Line<'_> {
     let (body, body_base64) = split(&page.body);
-    Line { body, body_base64, ..line(page) }
+    let body_xxh3 = Some(format!("{:016x}", xxh3_64(&page.body)));
+    Line { body_xxh3, body, body_base64, ..line(page) }
 }
 
 fn line(page: &Page) -> Line<'_> {
@@ -209,6 +225,7 @@ fn line(page: &Page) -> Line<'_> {
         record_id: page.record_id.clone(),
         revisit: page.revisit.as_ref().map(refers_to),
         unchanged: None,
+        body_xxh3: None,
         body: None,
         body_base64: None,
     }
@@ -258,7 +275,21 @@ pub fn read_stored(line: &[u8]) -> std::result::Result<(Page, Option<bool>), Lin
         record_id: line.record_id,
         revisit: line.revisit.map(revisit).transpose()?,
     };
+    if let Some(noted) = line.body_xxh3 {
+        check_body(&page, &noted)?;
+    }
     Ok((page, line.unchanged))
+}
+
+/// Compares the body with what its line notes of it.
+fn check_body(page: &Page, noted: &str) -> std::result::Result<(), LineError> {
+    let is_hex = noted.len() == 16 && noted.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let noted = u64::from_str_radix(noted, 16).ok().filter(|_| is_hex).ok_or(LineError::Field("body_xxh3"))?;
+    let found = xxh3_64(&page.body);
+    if found == noted {
+        return Ok(());
+    }
+    Err(LineError::Body { url: String::from_utf8_lossy(&page.url).into_owned(), noted, found })
 }
 
 /// The time of a line that says it in either of two fields, or in both: then the same, as precisely as the text has it.
@@ -367,7 +398,7 @@ mod tests {
         page.headers.push("A", b"\xff".to_vec());
         let expected = concat!(
             r#"{"url":"http://a/","time":"2017-03-06T04:02:06Z","time_ms":1488772926000,"kind":"response","#,
-            r#""status":200,"reason":"OK","headers":[{"name":"A","value_base64":"/w=="}],"body":"hé\n"}"#,
+            r#""status":200,"reason":"OK","headers":[{"name":"A","value_base64":"/w=="}],"body_xxh3":"c02b06bad84f9457","body":"hé\n"}"#,
             "\n"
         );
         assert_eq!(text_of(&page), expected);
@@ -384,6 +415,22 @@ mod tests {
         assert!(listed.to_string().contains("`x/y`"), "{listed}");
         let least = read(br#"{"url":"a","time":"1970-01-01T00:00:01Z","body":""}"#).expect("enough");
         assert_eq!((least.fetched_at_ms, least.kind), (1000, RecordKind::Response));
+    }
+
+    #[test]
+    fn a_body_that_is_not_the_one_that_was_written_is_told_and_one_without_a_note_is_taken() {
+        let text = text_of(&Page::new("http://a/", 0, 200, "as it was"));
+        let damaged = text.replace("as it was", "as it wax");
+        let error = read(damaged.as_bytes()).expect_err("damaged");
+        assert!(matches!(&error, LineError::Body { url, .. } if url == "http://a/"), "{error}");
+        let noted = format!("\"body_xxh3\":\"{:016x}\",", xxh3_64(b"as it was"));
+        assert!(text.contains(&noted), "{text}");
+        assert_eq!(read(damaged.replace(&noted, "").as_bytes()).expect("none to compare").body, b"as it wax");
+        let other_case = noted.to_ascii_uppercase().replace("BODY_XXH3", "body_xxh3");
+        assert!(read(text.replace(&noted, &other_case).as_bytes()).is_ok());
+        for bad in ["\"\"", "\"+123456789abcdef\"", "\"123\"", "7"] {
+            assert!(read(text.replace(&noted, &format!("\"body_xxh3\":{bad},")).as_bytes()).is_err(), "{bad}");
+        }
     }
 
     proptest! {
