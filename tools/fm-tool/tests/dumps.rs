@@ -105,6 +105,13 @@ fn filters_choose_and_several_must_all_be_met() {
     );
     assert_eq!(number(&["--limit", "3"]), 3);
     bench.run("dump", &["--status", "ok"]).ended(2).said("2xx");
+    assert_eq!(
+        number(&["--newest", "--mime", "image/*, text/html"]),
+        number(&["--newest", "--mime", "text/html,image/*"])
+    );
+    for malformed in ["html", "text/", "/html", "text/html; charset=utf-8", "image/*,", "*/html"] {
+        bench.run("dump", &["--mime", malformed]).ended(2).said("is no type; write text/html");
+    }
     bench.run("dump", &["--subdomains"]).ended(2);
 }
 

@@ -23,6 +23,6 @@ pub(crate) use cdxj::CdxjIndex;
 pub use options::{DumpOptions, Format};
 pub use pass::{DumpEvent, DumpReport, dump};
 pub(crate) use select::mime;
-pub use select::{Selection, StatusRange};
+pub use select::{MimeRange, Selection, StatusRange};
 pub use target::{OutputFile, Target};
 pub use wacz::Wacz;

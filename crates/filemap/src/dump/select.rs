@@ -11,7 +11,8 @@ use crate::page::Page;
 ///
 /// ```
 /// use filemap::dump::Selection;
-/// let pages = Selection::new().host("Example.com", true).status("2xx".parse().unwrap()).mime("text/*");
+/// let texts = "text/*".parse().unwrap();
+/// let pages = Selection::new().host("Example.com", true).status("2xx".parse().unwrap()).mime(texts);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
@@ -20,7 +21,7 @@ pub struct Selection {
     from_ms: Option<i64>,
     before_ms: Option<i64>,
     statuses: Vec<StatusRange>,
-    mimes: Vec<String>,
+    mimes: Vec<MimeRange>,
 }
 
 /// A range of status codes: one (`404`), a class (`2xx`), or a first and a last (`200-299`).
@@ -47,6 +48,45 @@ impl FromStr for StatusRange {
             _ => Err(format!("`{text}` is no status; write 404, 2xx or 200-299")),
         }
     }
+}
+
+/// A type (`text/html`), types that begin alike (`text/*`, `image/svg*`), or all (`*/*`, `*`): without parameters, in any case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MimeRange {
+    /// In lower case; of a range what is before the `*`.
+    beginning: String,
+    is_range: bool,
+}
+
+impl FromStr for MimeRange {
+    type Err = String;
+
+    /// # Errors
+    /// What is expected: a text that no type can be like would choose nothing, which looks like an answer.
+    fn from_str(text: &str) -> Result<MimeRange, String> {
+        let wanted = text.trim().to_ascii_lowercase();
+        if wanted == "*" || wanted == "*/*" {
+            return Ok(MimeRange { beginning: String::new(), is_range: true });
+        }
+        let (beginning, is_range) = match wanted.strip_suffix('*') {
+            Some(beginning) => (beginning, true),
+            None => (wanted.as_str(), false),
+        };
+        let is_name = |name: &str| name.bytes().all(is_of_token);
+        match beginning.split_once('/') {
+            Some((group, name))
+                if !group.is_empty() && is_name(group) && is_name(name) && (is_range || !name.is_empty()) =>
+            {
+                Ok(MimeRange { beginning: beginning.to_owned(), is_range })
+            }
+            _ => Err(format!("`{text}` is no type; write text/html, without parameters, or text/* for a group")),
+        }
+    }
+}
+
+/// What names of types are made of (RFC 9110, 5.6.2), but for the `*`, which stands for any end of them here.
+fn is_of_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'+-.^_`|~".contains(&byte)
 }
 
 impl Selection {
@@ -88,8 +128,8 @@ impl Selection {
 
     /// Only versions whose `Content-Type` is this (`text/html`) or of this group (`text/*`), or another one that was
     /// given.
-    pub fn mime(mut self, mime: &str) -> Selection {
-        self.mimes.push(mime.to_ascii_lowercase());
+    pub fn mime(mut self, range: MimeRange) -> Selection {
+        self.mimes.push(range);
         self
     }
 
@@ -116,9 +156,9 @@ impl Selection {
 
     fn takes_mime(&self, page: &Page) -> bool {
         let Some(mime) = mime(page) else { return false };
-        self.mimes.iter().any(|wanted| match wanted.strip_suffix('*') {
-            Some(group) => mime.starts_with(group),
-            None => mime == *wanted,
+        self.mimes.iter().any(|wanted| match wanted.is_range {
+            true => mime.starts_with(&wanted.beginning),
+            false => mime == wanted.beginning,
         })
     }
 }
@@ -167,16 +207,48 @@ mod tests {
         assert!(!takes(Selection::new().from(1001)) && !takes(Selection::new().before(1000)));
         assert!(takes(Selection::new().status("2xx".parse().unwrap()).status("404".parse().unwrap())));
         assert!(!takes(Selection::new().status("5xx".parse().unwrap())));
-        assert!(takes(Selection::new().mime("text/*")) && takes(Selection::new().mime("text/HTML")));
-        assert!(!takes(Selection::new().mime("text/htm")));
-        assert!(!takes(Selection::new().mime("text/html").from(2000)));
+        let mime = |text: &str| Selection::new().mime(text.parse().unwrap());
+        for like in ["text/*", "text/HTML", "text/ht*", "*", "*/*", " text/html"] {
+            assert!(takes(mime(like)), "{like}");
+        }
+        assert!(!takes(mime("text/htm")) && !takes(mime("image/*")));
+        assert!(!takes(mime("text/html").from(2000)));
+    }
+
+    #[test]
+    fn a_text_that_no_type_is_like_is_refused() {
+        let bad = [
+            "",
+            "html",
+            "text",
+            "text/",
+            "/html",
+            "/",
+            "text/*/x",
+            "*/html",
+            "te*t/html",
+            "text/ht*l",
+            "text*",
+            "text/**",
+            "text/html; charset=utf-8",
+            "text/html;",
+            "text/html/x",
+            "text /html",
+            "text/h tml",
+            "text/html,image/png",
+            "t\u{e9}xt/html",
+        ];
+        for text in bad {
+            let said = text.parse::<MimeRange>().expect_err(text);
+            assert!(said.contains("text/html"), "{said}");
+        }
     }
 
     #[test]
     fn what_has_no_status_or_type_meets_no_condition_on_it() {
         let page = Page::default();
         assert!(!Selection::new().status("0-999".parse().unwrap()).takes(b"x", &page));
-        assert!(!Selection::new().mime("*").takes(b"x", &page));
+        assert!(!Selection::new().mime("*".parse().unwrap()).takes(b"x", &page));
         assert!(!Selection::new().host("x", true).takes(b"x", &page));
     }
 }

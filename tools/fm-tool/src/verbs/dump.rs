@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::ValueEnum;
-use filemap::dump::{DumpEvent, DumpOptions, DumpReport, OutputFile, Selection, StatusRange, Target, Wacz};
+use filemap::dump::{DumpEvent, DumpOptions, DumpReport, MimeRange, OutputFile, Selection, StatusRange, Target, Wacz};
 use filemap::{Error, Spool, dump, warc};
 use serde_json::json;
 
@@ -93,7 +93,7 @@ struct Selected {
     status: Vec<StatusRange>,
     /// Only versions of this type: text/html or image/*; may be given several times
     #[arg(long, value_name = "TYPE", value_delimiter = ',')]
-    mime: Vec<String>,
+    mime: Vec<MimeRange>,
     /// No more than so many versions
     #[arg(long, value_name = "NUMBER")]
     limit: Option<u64>,
@@ -360,7 +360,7 @@ impl Selected {
             selection = selection.before(to);
         }
         selection = self.status.iter().fold(selection, |selection, status| selection.status(*status));
-        self.mime.iter().fold(selection, |selection, mime| selection.mime(mime))
+        self.mime.iter().fold(selection, |selection, mime| selection.mime(mime.clone()))
     }
 }
 
