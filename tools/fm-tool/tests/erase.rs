@@ -142,6 +142,32 @@ fn a_damaged_body_may_be_the_one_that_is_meant_and_is_counted() {
 }
 
 #[test]
+fn a_merge_brings_the_pages_of_a_store_whose_rules_are_damaged_and_a_compact_copy_of_it_is_refused() {
+    let from = Bench::new();
+    for url in ["http://a/", "http://b/", "http://c/"] {
+        from.feed("put", &[url], url.as_bytes()).ended(0);
+    }
+    from.run("erase", &["--url", "http://b/", "--reason", "r"]).ended(0);
+    let rules = from.store().join("RULES");
+    let whole = fs::read(&rules).unwrap();
+    let other = Bench::new();
+    other.feed("put", &["http://d/"], b"x").ended(0);
+    for damaged in [Some(&whole[..whole.len() - 1]), Some(&[0; 100]), None] {
+        match damaged {
+            Some(bytes) => fs::write(&rules, bytes).unwrap(),
+            None => fs::remove_file(&rules).unwrap(),
+        }
+        let to = Bench::new();
+        let ran = to.run("merge", &[from.store(), other.store()]).ended(3).said("RULES").said("pages.fm: ");
+        assert_eq!(ran.words.matches("RULES").count(), 1, "{}", ran.words);
+        assert_eq!(to.run::<&str>("ls", &[]).ended(0).text(), "http://a/\nhttp://c/\nhttp://d/\n");
+        // Such a copy would forget what was erased.
+        let copy = to.path("copy.fm");
+        from.run("copy", &[copy.to_str().unwrap(), "--compact"]).ended(3).said("RULES");
+    }
+}
+
+#[test]
 fn orders_that_make_no_sense_change_nothing() {
     let bench = Bench::new();
     bench.feed("put", &["http://a/"], b"x").ended(0);

@@ -54,8 +54,10 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let mut out = Output::stdout(shared.json);
     let mut outcome = Ok(Outcome::Done);
     for (store, path) in stores.iter().zip(&args.stores) {
-        say_missing_rules(store, path, &to, &args.to)?;
-        let added = copy(store, path, &to, &args.to, CopyOptions::default(), shared, &mut out);
+        let rules = say_missing_rules(store, path, &to, &args.to);
+        let added = rules.and_then(|rules| {
+            copy(store, path, &to, &args.to, CopyOptions::default(), shared, &mut out).map(|added| added.and(rules))
+        });
         outcome = added.and_then(|added| outcome.map(|outcome| outcome.and(added)));
         if !matches!(outcome, Ok(outcome) if !matches!(outcome, Outcome::Interrupted(_))) {
             break;
@@ -69,17 +71,26 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-/// Says that rules of erasures do not come with the pages.
-fn say_missing_rules(from: &Store, from_path: &Path, to: &Store, to_path: &Path) -> Result<(), Failure> {
+/// Says that rules of erasures do not come with the pages. Rules that are damaged cost the pages nothing, which are no part of them.
+fn say_missing_rules(from: &Store, from_path: &Path, to: &Store, to_path: &Path) -> Result<Outcome, Failure> {
     let own = to.rules()?;
+    let theirs = match from.rules() {
+        Err(error) if error.is_corrupt() => {
+            let (from, what) =
+                (from_path.display(), "which rules of erasures it has is not known; its pages are added");
+            words::complain(format_args!("{from}: {error}; {what}"));
+            return Ok(Outcome::Damaged);
+        }
+        theirs => theirs?,
+    };
     let lacks = |rule: &&Rule| rule.holds() && !own.iter().any(|o| o.holds() && o.what == rule.what);
-    let missing = from.rules()?.iter().filter(lacks).count() as u64;
+    let missing = theirs.iter().filter(lacks).count() as u64;
     if missing > 0 {
         let (rules, from, to) = (count(missing, "rule"), from_path.display(), to_path.display());
         let what = format_args!("`fm-tool erase {to} --rules-from {from}` takes them over");
         words::complain(format_args!("{from} has {rules} of erasures that {to} lacks: {what}"));
     }
-    Ok(())
+    Ok(Outcome::Done)
 }
 
 /// Copies all versions of one store to another, and says what came of it.
