@@ -100,6 +100,39 @@ fn a_refused_put_makes_no_store() {
     assert!(!bench.store().exists());
 }
 
+/// Runs the program under a shell, which opens and closes its streams.
+fn by_shell(script: &str, store: &Path) -> std::process::Output {
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", script]).env("TOOL", env!("CARGO_BIN_EXE_fm-tool")).env("STORE", store).output().unwrap()
+}
+
+#[test]
+fn a_put_of_an_input_that_is_closed_is_refused_and_one_that_is_empty_is_not() {
+    let bench = Bench::new();
+    let run = |script: &str| {
+        let ended = by_shell(script, &bench.store());
+        (ended.status.code(), String::from_utf8(ended.stderr).unwrap())
+    };
+    for arguments in ["http://a/", "http://a/ -", "http://a/ /dev/null --method POST --data-file -"] {
+        let (code, words) = run(&format!("\"$TOOL\" put \"$STORE\" {arguments} <&-"));
+        assert!(code == Some(2) && words.contains("standard input is closed"), "{arguments}: {code:?} {words}");
+        assert!(!bench.store().exists());
+    }
+    let file = bench.path("body");
+    fs::write(&file, "x").unwrap();
+    for script in [
+        "\"$TOOL\" put \"$STORE\" http://a/ </dev/null".to_owned(),
+        "printf '' | \"$TOOL\" put \"$STORE\" http://a/2".to_owned(),
+        format!("\"$TOOL\" put \"$STORE\" http://b/ '{}' <&-", file.display()),
+        format!("\"$TOOL\" put \"$STORE\" http://c/ <>'{}'", file.display()),
+        "\"$TOOL\" put \"$STORE\" http://d/ </dev/null >&-".to_owned(),
+    ] {
+        assert_eq!(run(&script).0, Some(0), "{script}: {}", run(&script).1);
+    }
+    assert_eq!(bench.run("get", &["http://a/"]).ended(0).out, b"");
+    assert_eq!(bench.run("get", &["http://c/"]).ended(0).out, b"x");
+}
+
 #[test]
 fn a_url_over_the_limit_is_refused_and_nothing_is_written() {
     let bench = Bench::with(&["example.warc.gz"]);

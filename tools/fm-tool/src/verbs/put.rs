@@ -4,9 +4,11 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use filemap::{Headers, Page};
+use rustix::fs::{FileType, OFlags};
 use serde_json::{Map, Value};
 use urlindex::{Canonicalizer, Exact, Whatwg};
 
@@ -66,6 +68,10 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     if args.variant.reads_stdin() && args.file == Path::new("-") {
         return Err(Failure::Usage("the page and the request's body cannot both be standard input".to_owned()));
     }
+    if (args.variant.reads_stdin() || args.file == Path::new("-")) && is_closed(&io::stdin()) {
+        let words = "standard input is closed: give the page's file, or `- </dev/null` for an empty page";
+        return Err(Failure::Usage(words.to_owned()));
+    }
     let variant = args.variant.read()?;
     let mut body = body(&args.file, shared)?;
     check_url(args)?;
@@ -122,6 +128,19 @@ fn body(path: &Path, shared: &Shared) -> Result<Box<dyn Read>, Failure> {
     }
     let file = File::open(path).map_err(|error| Failure::io("open", path, &error))?;
     Ok(Box::new(file))
+}
+
+/// Whether a standard stream was closed when the program began. The runtime puts the null device in its place, so that no other file gets
+/// its number, and opens that for reading and writing; who means it to be empty opens it for reading, as a shell does for `</dev/null`.
+fn is_closed(stream: &impl AsFd) -> bool {
+    let flags = rustix::fs::fcntl_getfl(stream);
+    let is_for_both = flags.is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDWR);
+    let null = rustix::fs::stat("/dev/null");
+    let (stream, null) = (rustix::fs::fstat(stream), null.map(|null| null.st_rdev));
+    let is_null = stream.is_ok_and(|stream| {
+        FileType::from_raw_mode(stream.st_mode) == FileType::CharacterDevice && Ok(stream.st_rdev) == null
+    });
+    is_for_both && is_null
 }
 
 /// Refuses a URL that a new store would refuse, before there is one. A store that exists has its own say.
