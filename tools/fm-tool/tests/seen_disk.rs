@@ -242,5 +242,12 @@ fn damage_to_a_run_or_the_log_is_told_with_file_and_offset_and_ends_with_3() {
         seen("stat", &set, &[]).ended(3).said(name).said("is gone");
         fs::write(path, &whole).unwrap();
     }
+    // A log that was cut off after it was closed, at the end of a sector.
+    let whole = fs::read(&logs[0]).unwrap();
+    fs::write(&logs[0], &whole[..1024]).unwrap();
+    for args in [&["check", "-q", &lists[1]][..], &["add", "-q", &lists[1]], &["stat"]] {
+        run(&mut command(args[0], &set, &args[1..])).ended(3).said(".log is damaged at offset 1024").said("cut off");
+    }
+    fs::write(&logs[0], &whole).unwrap();
     assert_eq!(seen("check", &set, &["-c", &lists[0]]).ended(0).text(), "20000 lines: 20000 seen\n");
 }
