@@ -19,7 +19,7 @@
 //! while the other is written, it never leaves none.
 
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use filemap::PageStore;
@@ -94,7 +94,7 @@ pub fn noted(dir: &dyn Dir) -> Result<Option<u64>, Failure> {
 ///
 /// # Errors
 /// Damage, with what to do; the store's.
-pub fn check(noted: Option<u64>, store: &PageStore, dir: &dyn Dir) -> Result<(), Failure> {
+pub fn check(noted: Option<u64>, store: &PageStore, folder: &Path) -> Result<(), Failure> {
     let Some(noted) = noted else { return Ok(()) };
     if store.engine().is_read_only() {
         // As it is opened, it knows of the last checkpoint only.
@@ -104,7 +104,7 @@ pub fn check(noted: Option<u64>, store: &PageStore, dir: &dyn Dir) -> Result<(),
     if last >= noted {
         return Ok(());
     }
-    let (store, folder, note) = (store.engine().path().display(), dir.path().display(), dir.path().join(NAME));
+    let (store, note, folder) = (store.engine().path().display(), folder.join(NAME), folder.display());
     Err(Failure::Damage(format!(
         "{store}: the store ends with sequence {last}, and the crawl in {folder} has put pages up to {noted}: it was restored from an older \
          copy, or is another one. Bring the newer store back, or the copy of {folder} that was made with this one; or remove {folder} \
@@ -124,7 +124,7 @@ fn place(sequence: u64) -> [u8; PLACE_BYTES] {
 }
 
 /// The greater sequence of the places that are whole, and which place it is.
-fn newest(file: &dyn File, path: &std::path::Path) -> Result<(u64, usize), Failure> {
+fn newest(file: &dyn File, path: &Path) -> Result<(u64, usize), Failure> {
     let mut newest = None;
     for (at, offset) in PLACES.into_iter().enumerate() {
         let mut bytes = [0; PLACE_BYTES];

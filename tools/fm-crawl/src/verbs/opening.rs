@@ -73,14 +73,9 @@ pub fn dir(folder: &Folder) -> Result<OsDir, Failure> {
     OsDir::open(folder.path()).map_err(|error| Failure::io("open", folder.path(), &error))
 }
 
-/// How far the store was for the crawl in a folder, if there is one.
-pub fn noted_sequence(folder: &Folder) -> Result<Option<(OsDir, Option<u64>)>, Failure> {
-    if !folder.path().exists() {
-        return Ok(None);
-    }
-    let dir = dir(folder)?;
-    let noted = sequence::noted(&dir)?;
-    Ok(Some((dir, noted)))
+/// How far the store was for the crawl in a folder, if there is one and it noted that.
+pub fn noted_sequence(folder: &Folder) -> Result<Option<u64>, Failure> {
+    if folder.path().exists() { sequence::noted(&dir(folder)?) } else { Ok(None) }
 }
 
 /// Whether canonical URLs are URLs of the same page: not turned around, and not any bytes.
@@ -96,10 +91,7 @@ fn keeps_urls_fetchable(canonicalizer: &dyn Canonicalizer) -> bool {
 pub fn store_to_read(path: &Path, folder: &Folder) -> Result<(PageStore, Result<(), Failure>), Failure> {
     let noted = noted_sequence(folder);
     let store = PageStore::open_read_only(path, options())?;
-    let checked = noted.and_then(|noted| match noted {
-        Some((dir, noted)) => sequence::check(noted, &store, &dir),
-        None => Ok(()),
-    });
+    let checked = noted.and_then(|noted| sequence::check(noted, &store, folder.path()));
     Ok((store, checked))
 }
 

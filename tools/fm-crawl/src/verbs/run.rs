@@ -165,9 +165,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     }
     let noted = opening::noted_sequence(&folder)?;
     let pages = opening::store_to_fill(&args.store, &folder, has_begun)?;
-    if let Some((dir, noted)) = &noted {
-        sequence::check(*noted, &pages, dir)?;
-    }
+    sequence::check(noted, &pages, folder.path())?;
     for seed in &args.seed {
         let key = pages.key(seed).map_err(|error| Failure::Usage(error.to_string()))?;
         let url = String::from_utf8_lossy(&key).into_owned();
