@@ -1,7 +1,7 @@
 //! Brings the body of an answer into the form that a store keeps, and its headers into line with it.
 //!
-//! The chunked coding goes, and the content coding too unless bodies are asked for as received. Headers lie: a coding is
-//! undone only if it takes the whole body and ends where that ends; else the body stays as received, and the caller is
+//! The transfer codings go (chunks, and what lies under them), and the content coding too unless bodies are asked for as
+//! received. Headers lie: a coding is undone only if it takes the whole body and ends where that ends; else the body stays as received, and the caller is
 //! told. Headers then say what is there, in Common Crawl's way: the field that no longer holds is renamed
 //! (`X-Crawler-Transfer-Encoding`, `X-Crawler-Content-Encoding`, `X-Crawler-Content-Length`), and `Content-Length`
 //! gives the length of the body kept.
@@ -16,6 +16,9 @@ use crate::headers::Headers;
 use crate::http::chunked::{self, End};
 use crate::http::content::{self, Decoded};
 use crate::spool::{Payload, Spool};
+
+/// The coding of which a body consists on the wire.
+const CHUNKED: &str = "chunked";
 
 /// How bodies are kept.
 #[derive(Clone, Debug)]
@@ -42,11 +45,11 @@ pub(crate) struct Body {
 pub(crate) fn undo(headers: &mut Headers, payload: Payload, rules: &BodyRules) -> Result<Body> {
     let received_bytes = payload.len();
     let mut body = Body { payload, decoded: false, as_received: None, cut: false };
-    let dechunked = undo_transfer(headers, &mut body, rules)?;
-    if !rules.as_received {
+    let transfer = undo_transfer(headers, &mut body, rules)?;
+    if !rules.as_received && transfer != Transfer::Damaged {
         undo_content(headers, &mut body, rules)?;
     }
-    if dechunked || body.decoded || body.payload.len() != received_bytes {
+    if transfer == Transfer::Undone || body.decoded || body.payload.len() != received_bytes {
         set_length(headers, body.payload.len());
     }
     Ok(body)
@@ -54,7 +57,8 @@ pub(crate) fn undo(headers: &mut Headers, payload: Payload, rules: &BodyRules) -
 
 /// The headers of a revisit, whose body is another record's and has been through [`undo`] there.
 pub(crate) fn undo_revisit(headers: &mut Headers) {
-    if headers.items("Transfer-Encoding").iter().any(|coding| coding == "chunked") {
+    let is_known = |coding: &String| coding == CHUNKED || content::is_known(coding);
+    if headers.items("Transfer-Encoding").iter().any(is_known) {
         headers.rename("Transfer-Encoding", "X-Crawler-Transfer-Encoding");
     }
 }
@@ -69,52 +73,79 @@ pub(crate) fn align(headers: &mut Headers, original: &Headers, body_bytes: u64) 
     }
 }
 
-fn undo_transfer(headers: &mut Headers, body: &mut Body, rules: &BodyRules) -> Result<bool> {
+/// What became of the transfer codings.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Transfer {
+    /// They were undone.
+    Undone,
+    /// There are none that the body has.
+    Left,
+    /// They are not what the headers say: the body is as received.
+    Damaged,
+}
+
+/// Undoes the transfer codings, the last one first: all of them, or none.
+fn undo_transfer(headers: &mut Headers, body: &mut Body, rules: &BodyRules) -> Result<Transfer> {
     let mut codings = headers.items("Transfer-Encoding");
-    if !codings.iter().any(|coding| coding == "chunked") {
-        return Ok(false);
+    codings.retain(|coding| coding != "identity");
+    let is_chunked = codings.iter().any(|coding| coding == CHUNKED);
+    if codings.is_empty() || body.payload.len() == 0 && !is_chunked {
+        return Ok(Transfer::Left);
     }
-    codings.retain(|coding| coding != "chunked" && coding != "identity");
-    let mut out = rules.spool.writer(u64::MAX);
-    let failed = |source| Error::Spool { dir: rules.spool.dir.clone(), source };
-    let end = {
-        let mut source = BufReader::with_capacity(64 << 10, body.payload.reader()?);
-        chunked::decode::<SpoolFailure>(&mut source, |bytes| out.push(bytes).map_err(SpoolFailure::Write))
-    };
-    let end = end.map_err(|failure| match failure {
-        SpoolFailure::Read(source) => failed(source),
-        SpoolFailure::Write(error) => error,
-    })?;
-    let trailers = match end {
-        End::NotChunked => {
-            headers.rename("Transfer-Encoding", "X-Crawler-Transfer-Encoding");
-            return Ok(false);
+    if codings.len() > content::MAX_CODINGS {
+        body.as_received = Some(content::TOO_MANY);
+        return Ok(Transfer::Damaged);
+    }
+    let (mut current, mut trailers) = (None, Headers::new());
+    for coding in codings.iter().rev() {
+        let source = current.as_mut().unwrap_or(&mut body.payload);
+        // Nothing is whole in every coding: servers announce one for answers that have no body.
+        if source.len() == 0 && coding != CHUNKED {
+            continue;
         }
-        End::Invalid => {
-            body.as_received = Some("the chunked coding is damaged");
-            return Ok(false);
-        }
-        End::Cut => {
-            body.as_received = Some("the chunked coding ends early");
-            body.cut = true;
-            return Ok(false);
-        }
-        End::Whole(trailers) => trailers,
-    };
-    let mut payload = out.finish();
-    if !codings.is_empty() {
-        payload = match content::decode(&codings, payload, &rules.spool, rules.max_decoded_bytes)? {
-            Decoded::Body(payload) => payload,
-            Decoded::AsReceived(_, why) => {
-                body.as_received = Some(why);
-                return Ok(false);
+        let undone = if coding == CHUNKED {
+            match unchunk(source, rules)? {
+                // The archive had undone it already.
+                (End::NotChunked, _) => continue,
+                (End::Invalid, _) => Err("the chunked coding is damaged"),
+                (End::Cut, _) => {
+                    body.cut = true;
+                    Err("the chunked coding ends early")
+                }
+                (End::Whole(fields), payload) => {
+                    trailers.0.extend(fields.0);
+                    Ok(payload)
+                }
             }
+        } else {
+            content::decode_one(coding, source, &rules.spool, rules.max_decoded_bytes)?
         };
+        match undone {
+            Ok(payload) => current = Some(payload),
+            Err(why) => {
+                body.as_received = Some(why);
+                // Of a word that is no coding at all (`binary`, say) nothing follows for the codings below it.
+                return Ok(if why == content::UNKNOWN && !is_chunked { Transfer::Left } else { Transfer::Damaged });
+            }
+        }
     }
-    body.payload = payload;
     headers.0.extend(trailers.0);
     headers.rename("Transfer-Encoding", "X-Crawler-Transfer-Encoding");
-    Ok(true)
+    let Some(payload) = current else { return Ok(Transfer::Left) };
+    body.payload = payload;
+    Ok(Transfer::Undone)
+}
+
+/// Takes the chunks off a body: how they ended, and what was in them.
+fn unchunk(body: &mut Payload, rules: &BodyRules) -> Result<(End, Payload)> {
+    let mut out = rules.spool.writer(u64::MAX);
+    let mut source = BufReader::with_capacity(64 << 10, body.reader()?);
+    let end = chunked::decode::<SpoolFailure>(&mut source, |bytes| out.push(bytes).map_err(SpoolFailure::Write));
+    match end {
+        Ok(end) => Ok((end, out.finish())),
+        Err(SpoolFailure::Read(source)) => Err(Error::Spool { dir: rules.spool.dir.clone(), source }),
+        Err(SpoolFailure::Write(error)) => Err(error),
+    }
 }
 
 /// A failure while chunks are copied from one spool to another.
@@ -132,7 +163,7 @@ impl From<std::io::Error> for SpoolFailure {
 fn undo_content(headers: &mut Headers, body: &mut Body, rules: &BodyRules) -> Result<()> {
     let mut codings = headers.items("Content-Encoding");
     codings.retain(|coding| coding != "identity" && coding != "none");
-    if codings.is_empty() || body.payload.len() == 0 || body.as_received.is_some() {
+    if codings.is_empty() || body.payload.len() == 0 {
         return Ok(());
     }
     let payload = std::mem::replace(&mut body.payload, Payload::Memory(Vec::new()));
@@ -266,6 +297,66 @@ mod tests {
         let (told, bytes, body) = run(&fields, &chunked(b"no gzip"), true);
         assert_eq!((told, bytes), (headers(&fields), chunked(b"no gzip")));
         assert!(body.as_received.is_some());
+    }
+
+    #[test]
+    fn transfer_codings_go_without_chunks_too_the_last_one_first() {
+        let zlib = |bytes: &[u8]| {
+            let mut out = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+            out.write_all(bytes).expect("memory");
+            out.finish().expect("memory")
+        };
+        for (codings, wire) in [
+            ("gzip", gz(b"hello")),
+            ("GZIP, identity", gz(b"hello")),
+            ("gzip, deflate", zlib(&gz(b"hello"))),
+            ("gzip, chunked", chunked(&gz(b"hello"))),
+            // The archive had undone the chunks.
+            ("gzip, chunked", gz(b"hello")),
+            ("deflate, gzip, chunked", chunked(&gz(&zlib(b"hello")))),
+        ] {
+            for as_received in [false, true] {
+                let fields = [("Transfer-Encoding", codings), ("Content-Length", "99")];
+                let (told, bytes, body) = run(&fields, &wire, as_received);
+                assert_eq!(bytes, b"hello", "{codings}");
+                assert!(body.as_received.is_none() && !body.decoded, "{codings}");
+                let expected = [
+                    ("X-Crawler-Transfer-Encoding", codings),
+                    ("X-Crawler-Content-Length", "99"),
+                    ("Content-Length", "5"),
+                ];
+                assert_eq!(told, headers(&expected), "{codings}");
+            }
+        }
+        let fields = [("Transfer-Encoding", "gzip"), ("Content-Encoding", "deflate")];
+        let (_, bytes, body) = run(&fields, &gz(&zlib(b"hello")), false);
+        assert!(bytes == b"hello" && body.decoded);
+    }
+
+    #[test]
+    fn transfer_codings_that_lie_leave_the_body_as_received_and_are_counted() {
+        let behind = [gz(b"hello"), b"more".to_vec()].concat();
+        for (codings, wire) in [
+            ("gzip", &b"hello"[..]),
+            ("gzip", &behind),
+            ("gzip", &gz(b"hello")[..12]),
+            ("gzip, chunked", b"hello"),
+            ("gzip, deflate", &gz(b"hello")),
+            ("novel", b"hello"),
+            ("gzip, gzip, gzip, gzip, gzip, gzip, gzip, gzip, gzip", b"hello"),
+        ] {
+            let fields = [("Transfer-Encoding", codings), ("Content-Length", "99")];
+            let (told, bytes, body) = run(&fields, wire, false);
+            assert_eq!((told, &bytes[..]), (headers(&fields), wire), "{codings}");
+            assert!(body.as_received.is_some() && !body.cut, "{codings}");
+        }
+        // A word that is no coding says nothing of the one below it; nothing is no lie.
+        let fields = [("Transfer-Encoding", "binary"), ("Content-Encoding", "gzip")];
+        let (_, bytes, body) = run(&fields, &gz(b"hello"), false);
+        assert!(bytes == b"hello" && body.decoded && body.as_received.is_some());
+        let fields = [("Transfer-Encoding", "gzip")];
+        let (told, bytes, body) = run(&fields, b"", false);
+        assert!(told == headers(&fields) && bytes.is_empty() && body.as_received.is_none());
     }
 
     #[test]

@@ -14,7 +14,12 @@ use crate::spool::{Payload, PayloadWriter, Spool};
 
 const STEP_BYTES: usize = 64 << 10;
 /// More codings on top of each other than this are not undone: each costs a pass over what may be a bomb.
-const MAX_CODINGS: usize = 8;
+pub(crate) const MAX_CODINGS: usize = 8;
+
+/// Why more are left alone.
+pub(crate) const TOO_MANY: &str = "there are too many codings";
+/// Why a coding is left alone that nobody here knows.
+pub(crate) const UNKNOWN: &str = "the coding is unknown";
 
 const DAMAGED: &str = "the data is damaged";
 const ENDS_EARLY: &str = "the data ends early";
@@ -34,7 +39,7 @@ pub(crate) fn decode(codings: &[String], body: Payload, spool: &Spool, limit: u6
     let mut original = body;
     let mut current: Option<Payload> = None;
     if codings.len() > MAX_CODINGS {
-        return Ok(Decoded::AsReceived(original, "there are too many codings"));
+        return Ok(Decoded::AsReceived(original, TOO_MANY));
     }
     for coding in codings.iter().rev().filter(|coding| coding.as_str() != "identity") {
         let source = current.as_mut().unwrap_or(&mut original);
@@ -49,9 +54,11 @@ pub(crate) fn decode(codings: &[String], body: Payload, spool: &Spool, limit: u6
     })
 }
 
-type Attempt = std::result::Result<Payload, &'static str>;
+/// The decoded body, or why there is none.
+pub(crate) type Attempt = std::result::Result<Payload, &'static str>;
 
-fn decode_one(coding: &str, body: &mut Payload, spool: &Spool, limit: u64) -> Result<Attempt> {
+/// Undoes one coding, writing no more than `limit` bytes.
+pub(crate) fn decode_one(coding: &str, body: &mut Payload, spool: &Spool, limit: u64) -> Result<Attempt> {
     match coding {
         "gzip" | "x-gzip" => gzip(body, spool, limit),
         "deflate" => match inflate_all(body, true, spool, limit)? {
@@ -60,8 +67,13 @@ fn decode_one(coding: &str, body: &mut Payload, spool: &Spool, limit: u64) -> Re
         },
         "br" => brotli(body, spool, limit),
         "zstd" => zstd(body, spool, limit),
-        _ => Ok(Err("the coding is unknown")),
+        _ => Ok(Err(UNKNOWN)),
     }
+}
+
+/// Whether it is a coding that is undone here.
+pub(crate) fn is_known(coding: &str) -> bool {
+    matches!(coding, "gzip" | "x-gzip" | "deflate" | "br" | "zstd")
 }
 
 /// Servers must not use windows over 8 MiB (RFC 9659); a frame that asks for more asks for the reader's memory.
