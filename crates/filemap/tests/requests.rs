@@ -133,9 +133,9 @@ fn an_answer_without_a_request_and_one_to_a_get_are_the_page() {
     let odd = record("request", "q", Some("a"), 1, "no message at all");
     let ended = record("request", "q", Some("a"), 1, "GET /api?v=1 HTTP/1.0\r\nHost: a.example\r\n\r\n\r\n");
     let get = pair(1, "GET", "", Says::RequestNamesAnswer, false);
-    for (file, stored) in [(alone.clone(), 1), (get, 1), (alone.clone() + &odd, 1), (alone + &ended, 1)] {
+    for (file, unusable) in [(alone.clone(), 0), (get, 0), (alone.clone() + &odd, 1), (alone + &ended, 0)] {
         let (to, report) = imported(&file);
-        assert_eq!((report.stored, report.variants, report.unusable), (stored, 0, 0));
+        assert_eq!((report.stored, report.variants, report.unusable), (1, 0, unusable));
         assert!(body(&to.store, None).is_some());
         assert!(!to.store.has_variants(URL).expect("readable"));
     }
@@ -316,4 +316,40 @@ fn large_bodies_are_told_apart_and_their_keys_are_short() {
     let spool = filemap::Spool { memory_bytes: 1000, ..filemap::Spool::default() };
     run(&again.store, file.as_bytes(), &ImportOptions::new().spool(spool));
     assert_equal(&again.store, &to.store);
+}
+
+#[test]
+fn any_token_is_a_method_and_its_answer_is_not_the_page() {
+    for method in ["M-SEARCH", "x-fetch", "X.Y_1", "PO+ST"] {
+        for (says, request_first) in [(Says::Nothing, false), (Says::RequestNamesAnswer, true)] {
+            let (to, report) = imported(&pair(0, method, "", says, request_first));
+            assert_eq!((report.stored, report.variants, report.losses()), (2, 1, 0), "{method}: {:?}", report.problems);
+            assert_eq!(body(&to.store, None), None, "{method}");
+            let variant = Variant::of_request(method, Some(FORM.as_bytes()), b"").expect("no GET");
+            assert_eq!(body(&to.store, Some(&variant)), Some(format!("{method} ")), "{method}");
+        }
+    }
+}
+
+#[test]
+fn a_request_that_cannot_be_read_is_named_with_what_its_answer_became() {
+    for head in ["P(ST /api HTTP/1.1", "\u{fc} /api HTTP/1.1", " /api HTTP/1.1", "POST", "post /api", "\0\x01", ""] {
+        let head = format!("{head}\r\nContent-Length: 3\r\n\r\nq=1");
+        for names in [None, Some("a")] {
+            let file = record("response", "a", None, 1, &answer("posted")) + &record("request", "q", names, 1, &head);
+            let (to, report) = imported(&file);
+            assert_eq!((report.stored, report.unusable, report.variants), (1, 1, 0), "{head:?}: {:?}", report.problems);
+            let what = &report.problems[0].what;
+            assert!(what.contains(URL) && what.contains("cannot be read"), "{what}");
+            assert!(report.problems[0].place.offset > 0, "the request's");
+            assert_eq!(body(&to.store, None).as_deref(), Some("posted"));
+        }
+        // The request is no request of the answer that names it, either.
+        let file = record("response", "a", Some("q"), 1, &answer("posted")) + &record("request", "q", None, 1, &head);
+        let (_, report) = imported(&file);
+        assert_eq!((report.unusable, report.without_request), (1, 1), "{head:?}");
+        let to = fresh();
+        let report = run(&to.store, file.as_bytes(), &ImportOptions::new().keep_requests(true));
+        assert_eq!((report.stored, report.unusable), (2, 1), "kept where requests are asked for");
+    }
 }

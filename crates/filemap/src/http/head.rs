@@ -16,6 +16,9 @@ pub(crate) const MAX_HEAD_BYTES: usize = 1 << 20;
 /// Fields that a head may have, of HTTP or of WARC: in memory, a field of two bytes takes fifty times as many.
 pub(crate) const MAX_FIELDS: usize = 10_000;
 
+/// A longer token is no method.
+const MAX_METHOD_BYTES: usize = 1024;
+
 /// The first line of a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FirstLine {
@@ -56,8 +59,12 @@ pub(crate) fn parse(message: &[u8]) -> Option<Head> {
 
 /// Whether a line is a header field by the letter (RFC 9110): a name of token letters and a colon.
 pub(crate) fn is_field(line: &[u8]) -> bool {
-    let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
     memchr(b':', line).is_some_and(|colon| colon > 0 && line[..colon].iter().all(is_token))
+}
+
+/// Whether a byte may stand in a token (RFC 9110, section 5.6.2).
+fn is_token(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
 }
 
 /// Adds one line of a header section: a field, or the continuation of the one before.
@@ -88,22 +95,31 @@ pub(crate) fn line(message: &[u8], at: usize) -> Option<(&[u8], usize)> {
 }
 
 fn first_line(line: &[u8]) -> Option<FirstLine> {
+    status_line(line).or_else(|| request_line(line))
+}
+
+fn status_line(line: &[u8]) -> Option<FirstLine> {
     let (token, rest) = split_word(line);
     let is_protocol = token.len() >= 3 && (token.starts_with(b"HTTP") || token == b"ICY");
-    if is_protocol {
-        let (code, reason) = split_word(rest);
-        let status = std::str::from_utf8(code).ok()?.parse::<u16>().ok().filter(|_| code.len() == 3)?;
-        let version = HttpVersion::from_token(std::str::from_utf8(token).ok()?);
-        return Some(FirstLine::Response { version, status, reason: trim(reason).to_vec() });
-    }
-    let is_method = !token.is_empty() && token.len() <= 32 && token.iter().all(u8::is_ascii_uppercase);
-    if !is_method || rest.is_empty() {
+    let (code, reason) = split_word(rest);
+    let status = std::str::from_utf8(code).ok()?.parse::<u16>().ok().filter(|_| is_protocol && code.len() == 3)?;
+    let version = HttpVersion::from_token(std::str::from_utf8(token).ok()?);
+    Some(FirstLine::Response { version, status, reason: trim(reason).to_vec() })
+}
+
+/// Any token is a method; without a protocol behind it, as the oldest clients sent it, only one in capitals: it could be
+/// the first word of any text.
+fn request_line(line: &[u8]) -> Option<FirstLine> {
+    let (token, rest) = split_word(line);
+    if token.is_empty() || token.len() > MAX_METHOD_BYTES || !token.iter().all(is_token) || rest.is_empty() {
         return None;
     }
-    let method = String::from_utf8(token.to_vec()).ok()?;
-    let last = rest.rsplit(|&byte| byte == b' ').next().unwrap_or_default();
+    let last = trim(rest).rsplit(|byte| matches!(byte, b' ' | b'\t')).next().unwrap_or_default();
     let version = std::str::from_utf8(last).ok().filter(|last| last.starts_with("HTTP/")).map(HttpVersion::from_token);
-    Some(FirstLine::Request { method, version })
+    if version.is_none() && !token.iter().all(u8::is_ascii_uppercase) {
+        return None;
+    }
+    Some(FirstLine::Request { method: String::from_utf8(token.to_vec()).ok()?, version })
 }
 
 fn split_word(line: &[u8]) -> (&[u8], &[u8]) {
@@ -169,6 +185,21 @@ mod tests {
     fn a_request_has_a_method() {
         let head = parse(b"GET /a b HTTP/1.0\r\nHost: x\r\n\r\n").expect("HTTP");
         assert_eq!(head.first, FirstLine::Request { method: "GET".into(), version: Some(HttpVersion::Http10) });
+    }
+
+    #[test]
+    fn any_token_is_a_method() {
+        for method in
+            ["M-SEARCH", "patch", "X.y_1~", "!#$%&'*+-.^_`|~09azAZ", "HTTPS", "ICY", "CONNECT", &"A".repeat(100)]
+        {
+            let head = parse(format!("{method} /a HTTP/1.1\r\n\r\n").as_bytes()).expect("HTTP");
+            assert_eq!(head.first, FirstLine::Request { method: method.into(), version: Some(HttpVersion::Http11) });
+        }
+        let head = parse(b"POST /a\r\n\r\n").expect("HTTP");
+        assert_eq!(head.first, FirstLine::Request { method: "POST".into(), version: None });
+        for line in ["P(ST / HTTP/1.1", "P\u{e9}ST / HTTP/1.1", " / HTTP/1.1", "POST", "post /a", &"A".repeat(2000)] {
+            assert_eq!(parse(format!("{line}\r\n\r\n").as_bytes()), None, "{line}");
+        }
     }
 
     #[test]

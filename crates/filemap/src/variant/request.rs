@@ -29,8 +29,10 @@ pub(super) fn text(method: &str, content_type: &[u8], body: &[u8]) -> Option<Vec
         text.push('&');
         text.push_str(&query[..end]);
     }
-    if end < query.len() || query.is_empty() && !body.is_empty() {
-        push_digest(&mut text, sha1_of(&[body]));
+    match unnamed(&method) {
+        Some(method) => push_digest(&mut text, sha1_of(&[method, b" ", body])),
+        None if end < query.len() || query.is_empty() && !body.is_empty() => push_digest(&mut text, sha1_of(&[body])),
+        None => {}
     }
     Some(text.into_bytes())
 }
@@ -38,8 +40,14 @@ pub(super) fn text(method: &str, content_type: &[u8], body: &[u8]) -> Option<Vec
 /// The text of a request whose body is told by its SHA-1 alone.
 pub(super) fn large(method: &str, sha1: [u8; 20]) -> Vec<u8> {
     let mut text = named(method);
-    push_digest(&mut text, sha1);
+    let method = method.trim().to_ascii_uppercase();
+    push_digest(&mut text, unnamed(&method).map_or(sha1, |method| sha1_of(&[method, b" ", &sha1])));
     text.into_bytes()
+}
+
+/// A method of which [`named`] drops something, so that a digest must tell it from others.
+fn unnamed(method: &str) -> Option<&[u8]> {
+    (named(method).len() != METHOD.len() + method.len()).then_some(method.as_bytes())
 }
 
 /// The method: a token in capitals, and short.
@@ -112,6 +120,15 @@ mod tests {
         }
         assert_eq!(run("GET", form, b""), None);
         assert_eq!(run("GET", "", b"q").as_deref(), Some("__wb_method=GET&__wb_post_data=cQ=="));
+    }
+
+    #[test]
+    fn what_is_dropped_of_a_method_a_digest_holds() {
+        let (long, longer) = ("M".repeat(33), "M".repeat(34));
+        let texts = ["AB", "A&B", "AB&", &long, &longer].map(|method| run(method, "", b"").expect("no GET"));
+        assert_eq!(texts.iter().collect::<std::collections::BTreeSet<_>>().len(), texts.len(), "{texts:?}");
+        assert_eq!(texts.each_ref().map(|text| known(text.as_bytes()).expect("a request").len()), [14, 14, 14, 44, 44]);
+        assert_ne!(large("A&B", [7; 20]), large("AB", [7; 20]));
     }
 
     #[test]

@@ -15,9 +15,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use filemap_core::Put;
 
+use super::asked::{asked_for, unread, variant};
 use super::capture::{Capture, Captured, Original, capture};
 use super::dates::Dates;
-use super::digest::digest_of;
 use super::header::{RecordHeader, Segment};
 use super::options::ImportOptions;
 use super::pair::{Links, Pairing, Role, Size};
@@ -26,11 +26,9 @@ use super::report::{ImportReport, Place, Problem, ProblemKind};
 use super::stored::Stored;
 use crate::date::DateRule;
 use crate::error::Result;
-use crate::headers::Headers;
 use crate::page::{Page, RecordKind};
 use crate::spool::Payload;
 use crate::store::{BodySource, Known, PageStore, Sameness};
-use crate::variant::Variant;
 
 /// A batch is handed over at this many records, or bytes.
 const BATCH_RECORDS: u64 = 256;
@@ -196,8 +194,10 @@ fn take(
         pairing.push(Event::Ignored, Role::Other, links, Size::default());
         return Ok(());
     };
+    let mut unread = None;
     let (role, event, size) = match capture(record, kind, &options.body_rules())? {
         Captured::Page(mut page) => {
+            unread = self::unread(&page);
             let role = if page.stored.is_some() { Role::Other } else { role(&mut page)? };
             let is_kept = keeps(kind) || matches!(role, Role::Request(Some(_)));
             let size = page_size(&page);
@@ -205,11 +205,12 @@ fn take(
         }
         Captured::Unusable(why) => (Role::Other, unusable(file, place, why.to_owned()), Size::default()),
     };
-    if let (true, Event::Page(page, _)) = (is_segment, &event) {
-        let (url, kind) = (String::from_utf8_lossy(&page.page.url), ProblemKind::Segment);
-        let what =
-            format!("{url}: this is the first segment of a record that was cut into several: the page ends with it");
+    if let Some(what) = unread {
+        let kind = ProblemKind::Unusable;
         pairing.push_other(Event::Problem(Problem { file: file.to_owned(), place, kind, what }));
+    }
+    if let (true, Event::Page(page, _)) = (is_segment, &event) {
+        pairing.push_other(first_segment(file, place, &page.page.url));
     }
     let asked = match (&role, &event) {
         (Role::Request(Some(_)), Event::Page(page, _)) => asked_for(&page.page),
@@ -224,6 +225,13 @@ fn take(
         pairing.push_other(Event::Problem(Problem { file: file.to_owned(), place, kind, what }));
     }
     Ok(())
+}
+
+/// What is to be told of the page of a first segment.
+fn first_segment(file: &str, place: Place, url: &[u8]) -> Event {
+    let (url, kind) = (String::from_utf8_lossy(url), ProblemKind::Segment);
+    let what = format!("{url}: this is the first segment of a record that was cut into several: the page ends with it");
+    Event::Problem(Problem { file: file.to_owned(), place, kind, what })
 }
 
 /// Why a whole record can make nothing, whatever it holds, if it cannot.
@@ -241,11 +249,6 @@ fn left_out(header: &RecordHeader) -> Option<(ProblemKind, String)> {
         other => format!("the record is of a type that is not known: {other}"),
     };
     Some((ProblemKind::Unusable, what))
-}
-
-/// Method and URL of a request, in words.
-fn asked_for(request: &Page) -> String {
-    format!("{} {}", request.method.as_deref().unwrap_or("?"), String::from_utf8_lossy(&request.url))
 }
 
 /// What a page takes while it waits.
@@ -271,32 +274,12 @@ fn set_aside(event: &mut Event, options: &ImportOptions) -> Result<Option<Size>>
 fn role(capture: &mut Capture) -> Result<Role> {
     Ok(match capture.page.kind {
         RecordKind::Response | RecordKind::Revisit => Role::Answer,
+        // Where nobody knows what was asked, the answer has no request.
+        RecordKind::Request if capture.page.method.is_none() => Role::Other,
         RecordKind::Request => Role::Request(variant(capture)?),
         RecordKind::Metadata | RecordKind::Conversion => Role::Beside,
         RecordKind::Resource => Role::Other,
     })
-}
-
-/// The variant that a request makes of its answer; none where no method is known.
-fn variant(request: &mut Capture) -> Result<Option<Variant>> {
-    let Some(method) = &request.page.method else { return Ok(None) };
-    let headers = &request.page.headers;
-    let bytes = sent_bytes(method, headers, request.body.len());
-    if bytes > Variant::MAX_PARSED_BYTES {
-        return Ok(Some(Variant::of_large_request(method, digest_of(&mut request.body, bytes)?)));
-    }
-    let body = request.body.prefix(usize::try_from(bytes).unwrap_or(usize::MAX))?;
-    Ok(Variant::of_request(method, headers.get("Content-Type"), &body))
-}
-
-/// How much of what follows a request's head is its body: some writers end the record of a `GET` with a line more.
-fn sent_bytes(method: &str, headers: &Headers, bytes: u64) -> u64 {
-    let text = |name: &str| headers.get(name).and_then(|value| std::str::from_utf8(value).ok());
-    match text("Content-Length").map(|length| length.trim().parse::<u64>()) {
-        Some(Ok(length)) => length.min(bytes),
-        _ if method == "GET" && text("Transfer-Encoding").or(text("X-Crawler-Transfer-Encoding")).is_none() => 0,
-        _ => bytes,
-    }
 }
 
 /// Hands on what waits for nothing any more; at the end, everything.

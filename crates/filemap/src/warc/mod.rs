@@ -9,6 +9,7 @@
 //! docs/WARC.md says what is kept and how, and why the framing is our own.
 
 mod arc;
+mod asked;
 mod capture;
 mod clipped;
 mod dates;
