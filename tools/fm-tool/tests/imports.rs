@@ -73,6 +73,11 @@ fn an_import_that_takes_nothing_leaves_no_store() {
     let no_url = record("response", "not a URL", "2020-01-01T00:00:00Z", "x");
     for (name, bytes, code) in [
         ("empty.warc", Vec::new(), 3),
+        ("empty.gz", Vec::new(), 3),
+        ("empty.warc.gz", Vec::new(), 3),
+        // A member, and a frame, of no bytes.
+        ("nothing.warc.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x03\0\0\0\0\0\0\0\0\0".to_vec(), 3),
+        ("nothing.warc.zst", b"\x28\xb5\x2f\xfd\x04\0\x01\0\0\x99\xe9\xd8\x51".to_vec(), 3),
         ("text.warc", b"no WARC file\n".to_vec(), 3),
         ("info.warc", info.into(), 0),
         ("no-url.warc", no_url.into(), 3),
@@ -83,6 +88,7 @@ fn an_import_that_takes_nothing_leaves_no_store() {
     ] {
         let bench = Bench::new();
         let ran = bench.run("import", &[file(&bench, name, bytes)]).ended(code).said("was not made");
+        assert!(code != 3 || ran.words.contains(": offset 0: "), "{name}: {}", ran.words);
         assert!(!bench.store().exists(), "{name}: {}", ran.words);
     }
 }

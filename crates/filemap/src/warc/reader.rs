@@ -82,7 +82,8 @@ pub struct Reader<R> {
     spool: Spool,
     /// The bytes up to the next record belong to a problem that was told already.
     told: bool,
-    empty: bool,
+    /// Nothing was handed out yet.
+    is_silent: bool,
     /// The member of the last record was crossed into another.
     crossed: bool,
     form: Form,
@@ -126,7 +127,7 @@ impl<R: Read> Reader<R> {
                 members,
                 spool,
                 told: false,
-                empty: true,
+                is_silent: true,
                 crossed: false,
                 form: Form::Unknown,
                 clipped: None,
@@ -157,14 +158,26 @@ impl<R: Read> Reader<R> {
                 Error::Read { what: self.file.clone(), offset: self.members.bytes_read(), source }
             }
         })?;
-        match (self.clipped.take(), item) {
-            (None, item) => Ok(item),
-            (Some(clipped), None) => clipped.at_end(&self.file).map(Some),
+        let item = match (self.clipped.take(), item) {
+            (None, item) => item,
+            (Some(clipped), None) => Some(clipped.at_end(&self.file)?),
             (Some(clipped), item) => {
                 self.next = item;
-                Ok(Some(clipped.lost(&self.file)))
+                Some(clipped.lost(&self.file))
             }
-        }
+        };
+        let was_silent = std::mem::replace(&mut self.is_silent, false);
+        // Every writer begins with a record: what has none was cut off before it.
+        Ok(item.or_else(|| was_silent.then(|| self.nothing())))
+    }
+
+    /// What is to be told of a file that ends before its first record.
+    fn nothing(&self) -> Item {
+        let what = match self.members.bytes_read() {
+            0 => "the file is empty",
+            _ => "the file is empty once it is unpacked: no record is in it",
+        };
+        self.damage(Place { offset: 0, inner: None }, what.to_owned())
     }
 
     fn read_item(&mut self) -> std::result::Result<Option<Item>, ReadFailure> {
@@ -223,13 +236,8 @@ impl<R: Read> Reader<R> {
     /// Opens the next member. `None`: the file ends; `Some(Some(..))`: a problem instead.
     fn open(&mut self) -> std::result::Result<Option<Option<Item>>, ReadFailure> {
         let opened = self.members.open()?;
-        let was_empty = std::mem::replace(&mut self.empty, false);
         Ok(match opened {
             Opened::Member => Some(None),
-            Opened::End if was_empty => {
-                let place = Place { offset: 0, inner: None };
-                Some(Some(self.damage(place, "the file is empty".to_owned())))
-            }
             Opened::End => None,
             Opened::Packed(form) => return Err(Error::Packed { file: self.file.clone(), form }.into()),
             Opened::Garbage { .. } if std::mem::replace(&mut self.told, false) => Some(None),
