@@ -126,6 +126,27 @@ impl Payload {
         }
     }
 
+    /// Keeps the first `count` bytes.
+    pub(crate) fn truncate(&mut self, count: u64) {
+        match self {
+            Payload::Memory(all) => all.truncate(usize::try_from(count).unwrap_or(usize::MAX)),
+            Payload::Disk { bytes, .. } => *bytes = count.min(*bytes),
+        }
+    }
+
+    /// Adds bytes at the end.
+    pub(crate) fn append(&mut self, more: &[u8]) -> Result<()> {
+        match self {
+            Payload::Memory(bytes) => bytes.extend_from_slice(more),
+            Payload::Disk { file, start, bytes, spool } => {
+                let written = file.seek(SeekFrom::Start(*start + *bytes)).and_then(|_| file.write_all(more));
+                written.map_err(|e| spool.failed(e))?;
+                *bytes += more.len() as u64;
+            }
+        }
+        Ok(())
+    }
+
     /// Takes it from memory to disk, until [`Payload::take_back`].
     pub(crate) fn set_aside(&mut self, spool: &Spool) -> Result<()> {
         let Payload::Memory(bytes) = self else { return Ok(()) };
@@ -152,6 +173,28 @@ impl Payload {
         let spool = self.spool();
         let read = self.reader()?.take(count as u64).read_to_end(&mut out);
         read.map_err(|e| spool.failed(e)).map(|_| out)
+    }
+
+    /// Up to the last `count` bytes.
+    pub(crate) fn suffix(&mut self, count: usize) -> Result<Vec<u8>> {
+        self.piece(self.len().saturating_sub(count as u64), count)
+    }
+
+    /// Up to `count` bytes from `from` on.
+    pub(crate) fn piece(&mut self, from: u64, count: usize) -> Result<Vec<u8>> {
+        let from = from.min(self.len());
+        match self {
+            Payload::Memory(bytes) => {
+                let rest = &bytes[usize::try_from(from).unwrap_or(bytes.len())..];
+                Ok(rest[..rest.len().min(count)].to_vec())
+            }
+            Payload::Disk { file, start, bytes, spool } => {
+                let mut out = Vec::new();
+                let sought = file.seek(SeekFrom::Start(*start + from));
+                let read = sought.and_then(|_| file.take((*bytes - from).min(count as u64)).read_to_end(&mut out));
+                read.map_err(|e| spool.failed(e)).map(|_| out)
+            }
+        }
     }
 
     /// Reads from the start.
@@ -231,6 +274,30 @@ mod tests {
             payload.skip(99_990);
             assert_eq!(read(&mut payload), all[99_990..]);
             assert_eq!(read(&mut payload), all[99_990..]);
+        }
+    }
+
+    #[test]
+    fn pieces_and_ends_are_the_same_in_memory_and_on_disk() {
+        for memory_bytes in [0, 100] {
+            let mut writer = Spool { memory_bytes, ..Spool::default() }.writer(u64::MAX);
+            writer.push(b"xhello").expect("room");
+            let mut payload = writer.finish();
+            payload.skip(1);
+            payload.append(b" world").expect("room");
+            assert_eq!(read(&mut payload), b"hello world");
+            assert_eq!(
+                (payload.suffix(5).expect("readable"), payload.suffix(50).expect("readable").len()),
+                (b"world".to_vec(), 11)
+            );
+            assert_eq!(
+                (payload.piece(4, 3).expect("readable"), payload.piece(99, 3).expect("readable")),
+                (b"o w".to_vec(), vec![])
+            );
+            payload.truncate(5);
+            payload.truncate(9);
+            assert_eq!(read(&mut payload), b"hello");
+            assert_eq!(payload.suffix(1).expect("readable"), b"o");
         }
     }
 

@@ -5,7 +5,8 @@
 //! `filedesc://...` and that says which. Fields are separated by spaces, and old writers left spaces in URLs and types:
 //! so the line is taken apart around the address and the date in its middle.
 //!
-//! Invariant: only a line with all its fields is a record's; nothing else begins one.
+//! Invariant: only a line with all its fields is a record's; nothing else begins one. A date is eight digits or more
+//! wherever such a line is looked for; where one must stand, behind a whole record, its date may be any word.
 
 use std::net::IpAddr;
 
@@ -16,6 +17,10 @@ use crate::headers::Headers;
 pub(super) const LINE_BYTES: usize = 68 << 10;
 /// How a file of records in one piece begins.
 pub(super) const FILE_MAGIC: &[u8] = b"filedesc://";
+
+/// Fields of a line of version 1, and of version 2.
+const LEAST_FIELDS: usize = 5;
+const MOST_FIELDS: usize = 10;
 
 /// A record's line.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,32 +37,54 @@ pub(super) struct Line<'a> {
 
 /// The record's line at the start of `bytes`; `None` if there is none.
 pub(super) fn line(bytes: &[u8]) -> Option<Line<'_>> {
-    let first = *bytes.first()?;
-    if !first.is_ascii_alphabetic() {
-        return None;
-    }
-    let bytes = &bytes[..bytes.len().min(LINE_BYTES)];
-    let end = memchr::memchr(b'\n', bytes)?;
-    let text = bytes[..end].trim_ascii_end();
-    let colon = memchr::memchr(b':', &text[..text.len().min(32)])?;
-    let is_scheme = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
-    if !text[..colon].iter().all(is_scheme) {
-        return None;
-    }
+    let (text, bytes) = text_of(bytes)?;
     let (middle, fields) = middle(text)?;
     let rest = &text[fields.end..];
     let (media_type, length) = rest.split_at(rest.iter().rposition(|&byte| byte == b' ')?);
     let media_type = media_type.trim_ascii().split(|&byte| byte == b' ').next().unwrap_or_default();
-    let length = length.trim_ascii();
-    let length = std::str::from_utf8(length).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     Some(Line {
         url: text[..fields.start].trim_ascii_end(),
         ip: text[fields.start..middle].trim_ascii(),
         date: text[middle..fields.end].trim_ascii(),
         media_type,
-        length: length.and_then(|text| text.parse().ok()),
-        bytes: end + 1,
+        length: number(length.trim_ascii()),
+        bytes,
     })
+}
+
+/// As [`line`], where a record's line must stand: of one with neither a field more nor one less the date may be any word.
+pub(super) fn expected(bytes: &[u8]) -> Option<Line<'_>> {
+    line(bytes).or_else(|| {
+        let (text, bytes) = text_of(bytes)?;
+        let words: Vec<&[u8]> = text.split(|&byte| byte == b' ').take(MOST_FIELDS + 1).collect();
+        let [url, ip, date, media_type, .., length] = words[..] else { return None };
+        let is_one = [LEAST_FIELDS, MOST_FIELDS].contains(&words.len()) && words.iter().all(|word| !word.is_empty());
+        let length = number(length).filter(|_| is_one && is_address(ip));
+        length.map(|length| Line { url, ip, date, media_type, length: Some(length), bytes })
+    })
+}
+
+/// Whether these bytes begin with a scheme that archives hold, rather than with the rest of one.
+pub(super) fn has_known_scheme(bytes: &[u8]) -> bool {
+    let schemes: [&[u8]; 9] =
+        [b"http:", b"https:", b"ftp:", b"dns:", b"filedesc:", b"whois:", b"gopher:", b"rtsp:", b"mms:"];
+    schemes.iter().any(|scheme| bytes.get(..scheme.len()).is_some_and(|text| text.eq_ignore_ascii_case(scheme)))
+}
+
+/// The line at the start of `bytes` if it begins as a URL does, without its end, and its length with that.
+fn text_of(bytes: &[u8]) -> Option<(&[u8], usize)> {
+    bytes.first().filter(|first| first.is_ascii_alphabetic())?;
+    let bytes = &bytes[..bytes.len().min(LINE_BYTES)];
+    let end = memchr::memchr(b'\n', bytes)?;
+    let text = bytes[..end].trim_ascii_end();
+    let colon = memchr::memchr(b':', &text[..text.len().min(32)])?;
+    let is_scheme = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+    text[..colon].iter().all(is_scheme).then_some((text, end + 1))
+}
+
+fn number(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    text?.parse().ok()
 }
 
 /// Where the date begins, and where address and date stand: the last such pair of the line.
@@ -144,6 +171,30 @@ mod tests {
     }
 
     #[test]
+    fn where_a_line_must_stand_its_date_may_be_any_word() {
+        for date in ["abcdefghijklmn", "2014", "20140216O50221", "-", "\u{fc}"] {
+            for rest in ["", "200 fac069150613fe55599cc7fa88aa089d - 209 IA-1.arc "] {
+                let text = format!("http://a/ 1.2.3.4 {date} text/html {rest}1591\r\nX");
+                let line = expected(text.as_bytes()).expect("a line");
+                assert_eq!((line.url, line.date, line.length), (&b"http://a/"[..], date.as_bytes(), Some(1591)));
+                assert_eq!((line.bytes, fields(&text), find(text.as_bytes())), (text.len() - 1, None, None));
+            }
+        }
+        for text in [
+            "http://a/ 1.2.3.4 soon text/html\n",
+            "http://a/ 1.2.3.4 soon text/html x 5\n",
+            "http://a/ 1.2.3.4 soon text/html x\n",
+            "http://a/ 1.2.3.4  text/html 5\n",
+            "http://a/ host soon text/html 5\n",
+            "see: 1.2.3.4 for more of 5 words than ten of them in all\n",
+            "http://a/ 1.2.3.4 soon text/html 5",
+        ] {
+            assert_eq!(expected(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(expected(b"http://a/ - 20140216050221 a 1\n"), line(b"http://a/ - 20140216050221 a 1\n"));
+    }
+
+    #[test]
     fn what_lacks_a_field_is_no_line() {
         for text in [
             "",
@@ -163,6 +214,7 @@ mod tests {
         #[test]
         fn any_bytes_are_a_line_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..200), text in "[a-z:/ 0-9.\n-]{0,200}") {
             let _ = (line(&bytes), find(&bytes), line(text.as_bytes()), find(text.as_bytes()));
+            let _ = (expected(&bytes), expected(text.as_bytes()));
         }
     }
 }

@@ -50,13 +50,18 @@ fn problem(file: &str, place: Place, what: String) -> Problem {
 /// Takes the last line off the head of an HTTP message that ends inside it.
 fn drop_cut_line(block: &mut Payload) -> Result<()> {
     let head = block.prefix(MAX_HEAD_BYTES)?;
-    let is_http = head.starts_with(b"HTTP") || b"HTTP".starts_with(&head);
-    let mut lines = head.split_inclusive(|&byte| byte == b'\n');
-    if !is_http || lines.any(|line| line.iter().all(|byte| matches!(byte, b'\r' | b'\n'))) {
+    if !ends_in_head(&head) {
         return Ok(());
     }
     if let Payload::Memory(bytes) = block {
         bytes.truncate(memchr::memrchr(b'\n', &head).map_or(0, |end| end + 1));
     }
     Ok(())
+}
+
+/// Whether these are the first bytes of an HTTP message, and the blank line behind its head is not among them.
+pub(super) fn ends_in_head(bytes: &[u8]) -> bool {
+    let is_http = bytes.starts_with(b"HTTP") || b"HTTP".starts_with(bytes);
+    let mut lines = bytes.split_inclusive(|&byte| byte == b'\n');
+    is_http && !lines.any(|line| line.iter().all(|byte| matches!(byte, b'\r' | b'\n')))
 }

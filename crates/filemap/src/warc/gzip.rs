@@ -54,7 +54,7 @@ pub(super) fn starts_with_record(bytes: &[u8], is_arc: bool) -> bool {
         first.extend_from_slice(out);
         first.len() < ahead
     });
-    !inflates || record_begins(&first) || is_arc && arc::line(&first).is_some()
+    !inflates || record_begins(&first) || is_arc && arc::expected(&first).is_some()
 }
 
 /// Inflates a member for as long as `go_on` wants; `false` if it is invalid.

@@ -235,12 +235,17 @@ impl<R: Read> Members<R> {
     fn arc_begins(&mut self) -> io::Result<bool> {
         let is_start = self.input.offset() == 0;
         let next = self.input.ensure(arc::LINE_BYTES)?;
-        Ok((is_start || next.starts_with(arc::FILE_MAGIC)) && arc::line(next).is_some())
+        Ok((is_start || next.starts_with(arc::FILE_MAGIC)) && arc::expected(next).is_some())
     }
 
     /// From now on members may begin with an ARC record, too, or with none but WARC records.
     pub(super) fn look_for_arc(&mut self, arc: bool) {
         self.arc = arc;
+    }
+
+    /// Whether no byte of the member was consumed.
+    pub(super) fn is_at_start(&self) -> bool {
+        self.inner == 0
     }
 
     /// Whether the member may be none: plain data behind compressed records.
@@ -352,7 +357,7 @@ impl<R: Read> Members<R> {
         let next = self.input.ensure(TRIAL_BYTES)?;
         let next = &next[..next.len().min(TRIAL_BYTES)];
         let (codec, begins_record) = match zstd::begins(next) {
-            zstd::Begins::Frame => (Codec::Zstd, self.zstd.starts_with_record(next)),
+            zstd::Begins::Frame => (Codec::Zstd, self.zstd.starts_with_record(next, self.arc)),
             _ if gzip::begins(next) => (Codec::Gzip, gzip::starts_with_record(next, self.arc)),
             _ => return Ok(false),
         };

@@ -11,12 +11,14 @@
 //! file belongs to a record or to a problem that was told.
 
 mod framing;
+mod lengths;
 mod search;
 
 use std::io::Read;
 
 use memchr::memmem;
 
+use self::lengths::ArcEnd;
 use self::search::{find_record, find_start, kept};
 use super::arc;
 use super::clipped::Clipped;
@@ -87,6 +89,10 @@ pub struct Reader<R> {
     /// The member of the last record was crossed into another.
     crossed: bool,
     form: Form,
+    /// The record at hand is an ARC record.
+    is_arc: bool,
+    /// A line end stood between two ARC records.
+    separates: bool,
     /// The data ended inside this record, and no other has begun since.
     clipped: Option<Clipped>,
     /// Handed out next.
@@ -130,6 +136,8 @@ impl<R: Read> Reader<R> {
                 is_silent: true,
                 crossed: false,
                 form: Form::Unknown,
+                is_arc: false,
+                separates: false,
                 clipped: None,
                 next: None,
             }),
@@ -212,7 +220,8 @@ impl<R: Read> Reader<R> {
                     self.form = begun;
                     self.members.look_for_arc(begun == Form::Arc);
                 }
-                let item = if begun == Form::Arc { self.arc_record()? } else { self.record()? };
+                self.is_arc = begun == Form::Arc;
+                let item = if self.is_arc { self.arc_record()? } else { self.record()? };
                 if item.is_some() {
                     return Ok(item);
                 }
@@ -229,8 +238,14 @@ impl<R: Read> Reader<R> {
         if record_begins(self.members.peek(16)?) {
             return Ok(Some(Form::Warc));
         }
-        let is_arc = self.form != Form::Warc && arc::line(self.members.peek(arc::LINE_BYTES)?).is_some();
-        Ok(is_arc.then_some(Form::Arc))
+        if self.form == Form::Warc {
+            return Ok(None);
+        }
+        // Behind what was skipped, the line was searched for.
+        let is_expected = !self.told || self.members.is_at_start();
+        let next = self.members.peek(arc::LINE_BYTES)?;
+        let line = if is_expected { arc::expected(next) } else { arc::line(next) };
+        Ok(line.is_some().then_some(Form::Arc))
     }
 
     /// Opens the next member. `None`: the file ends; `Some(Some(..))`: a problem instead.
@@ -311,7 +326,7 @@ impl<R: Read> Reader<R> {
     fn arc_record(&mut self) -> std::result::Result<Option<Item>, ReadFailure> {
         let place = self.members.place();
         self.crossed = false;
-        let Some(line) = arc::line(self.members.peek(arc::LINE_BYTES)?) else { return Ok(None) };
+        let Some(line) = arc::expected(self.members.peek(arc::LINE_BYTES)?) else { return Ok(None) };
         let (header, length, bytes) = (line.header(), line.length, line.bytes);
         self.members.consume(bytes);
         if let Some(length) = length {
@@ -357,6 +372,9 @@ impl<R: Read> Reader<R> {
         if let Some(stop) = stop {
             let what =
                 format!("the record is cut: {bytes} of {length} bytes of its block are there; {}", self.reason(&stop));
+            if matches!(stop, Stop::Ended) && self.is_arc && !is_over && !self.members.is_suspect_plain() {
+                return self.arc_cut(place, header, block, what).map(Some);
+            }
             let may_be_last = stop.is_end() && !is_over && !self.members.is_suspect_plain();
             if may_be_last && find_record(&mut block, self.form == Form::Arc)?.is_none() {
                 self.told = true;
@@ -365,7 +383,16 @@ impl<R: Read> Reader<R> {
             }
             return self.bad_block(place, block, is_over, what).map(Some);
         }
-        if !self.ends_here()? {
+        if self.is_arc {
+            match self.arc_end(&mut block)? {
+                ArcEnd::Here => {}
+                _ if is_over || self.members.is_suspect_plain() => {
+                    let what = "the record is damaged: no record ends where its length says".to_owned();
+                    return self.bad_block(place, block, is_over, what).map(Some);
+                }
+                end => return self.arc_wrong_length(place, header, block, end).map(Some),
+            }
+        } else if !self.ends_here()? {
             return self.wrong_length(place, header, block, is_over).map(Some);
         }
         if let Some(what) = self.check_member(place)? {

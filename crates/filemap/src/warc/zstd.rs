@@ -10,6 +10,7 @@ use std::io::{self, Read};
 use ::zstd::dict::DecoderDictionary;
 use ::zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
+use super::arc;
 use super::input::Input;
 use super::member::{Broken, Step, record_begins};
 
@@ -66,14 +67,16 @@ impl Zstd {
         self.trial(bytes, |_| true)
     }
 
-    /// Whether the frame at the start of `bytes` decodes to the beginning of a WARC record, or not at all.
-    pub(super) fn starts_with_record(&self, bytes: &[u8]) -> bool {
+    /// Whether the frame at the start of `bytes` decodes to the beginning of a WARC record (or of an ARC record, if that is
+    /// looked for), or not at all.
+    pub(super) fn starts_with_record(&self, bytes: &[u8], is_arc: bool) -> bool {
         let mut first = Vec::new();
+        let ahead = if is_arc { arc::LINE_BYTES } else { 16 };
         let decodes = self.trial(bytes, |out| {
             first.extend_from_slice(out);
-            first.len() < 16
+            first.len() < ahead
         });
-        !decodes || record_begins(&first)
+        !decodes || record_begins(&first) || is_arc && arc::expected(&first).is_some()
     }
 
     /// Decodes a frame for as long as `go_on` wants; `false` if it is invalid.

@@ -3,9 +3,8 @@
 use std::io::Read;
 use std::result::Result as Outcome;
 
-use super::{Form, MAX_HEADER_BYTES, Reader, Stop};
+use super::{MAX_HEADER_BYTES, Reader, Stop};
 use crate::spool::PayloadWriter;
-use crate::warc::arc;
 use crate::warc::input::ReadFailure;
 use crate::warc::member::{Ended, VERSION_LINE_BYTES, record_begins};
 use crate::warc::report::Place;
@@ -68,18 +67,16 @@ impl<R: Read> Reader<R> {
         Ok(None)
     }
 
-    /// Whether a record ends here: two line ends, or fewer before the next record or the end; consumes them.
+    /// Whether a WARC record ends here: two line ends, or fewer before the next record or the end; consumes them.
     pub(super) fn ends_here(&mut self) -> Outcome<bool, ReadFailure> {
-        let is_arc = self.form == Form::Arc;
-        let next = self.members.peek(if is_arc { arc::LINE_BYTES } else { 16 })?;
-        if next.starts_with(b"\r\n\r\n") && !is_arc {
+        let next = self.members.peek(16)?;
+        if next.starts_with(b"\r\n\r\n") {
             self.members.consume(4);
             return Ok(true);
         }
         let ends = next.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
         let rest = &next[ends..];
-        // An ARC record ends with one line end; there is no more to tell by.
-        let followed = rest.is_empty() || record_begins(rest) || is_arc && (ends > 0 || arc::line(rest).is_some());
+        let followed = rest.is_empty() || record_begins(rest);
         if followed {
             self.members.consume(ends);
         }

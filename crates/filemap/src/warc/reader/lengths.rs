@@ -1,0 +1,241 @@
+//! Lengths of ARC records that are wrong: told by where the next record's line stands.
+//!
+//! ARC has no digests, and nothing but a line end between two records. A record ends where its length says if a line end
+//! and another record's line follow there, or the data ends, unless a record begins just where by its own headers the
+//! message in it ends. Else a line inside its block, or across its end, says that the length is too large: the record goes up
+//! to there. If there is none it is too small, and the record goes on to the next line; unless a line end follows and its
+//! headers do not say so: that may be garbage, which is no part of it. Either way what is there of it is kept, and told.
+
+use std::io::Read;
+use std::result::Result as Outcome;
+
+use super::search::{find_record, find_start, kept};
+use super::{Item, MAX_MENDED_BYTES, Reader, Record};
+use crate::http::head::{self, MAX_HEAD_BYTES};
+use crate::spool::Payload;
+use crate::warc::arc;
+use crate::warc::clipped::{Clipped, ends_in_head};
+use crate::warc::header::RecordHeader;
+use crate::warc::input::ReadFailure;
+use crate::warc::member::record_begins;
+use crate::warc::report::{Place, ProblemKind};
+
+/// Where an ARC record ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ArcEnd {
+    /// Where its length says.
+    Here,
+    /// The length takes in the line end behind it.
+    ByteBefore,
+    /// This far into the block another record begins.
+    Inside(u64),
+    /// Further on.
+    Behind,
+    /// Nobody can say: a line end follows, but no record.
+    Unsure,
+}
+
+impl<R: Read> Reader<R> {
+    /// Where the ARC record ends whose block was read; consumes its line end if it is here.
+    pub(super) fn arc_end(&mut self, block: &mut Payload) -> Outcome<ArcEnd, ReadFailure> {
+        if let Some(at) = next_by_headers(block)? {
+            return Ok(ArcEnd::Inside(at));
+        }
+        let next = self.members.peek(arc::LINE_BYTES)?;
+        let ends = next.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+        let rest = &next[ends..];
+        if ends > 0 {
+            let is_followed = rest.is_empty() || record_begins(rest) || arc::expected(rest).is_some();
+            // What follows may be garbage.
+            let end = if is_followed { ArcEnd::Here } else { before_garbage(block, next)? };
+            if end != ArcEnd::Here {
+                return Ok(end);
+            }
+            self.separates |= is_followed && !rest.is_empty();
+            self.members.consume(ends);
+            return Ok(ArcEnd::Here);
+        }
+        let is_line = arc::line(rest).is_some();
+        if is_line || rest.is_empty() {
+            // Some writers put no line end between records, and some pages end with one.
+            let is_known = is_line && arc::has_known_scheme(rest);
+            let inside = if is_known || rest.is_empty() { None } else { inside(block, next)? };
+            let takes_end = takes_line_end(block)?.unwrap_or(is_line && self.separates && ends_a_line(block)?);
+            return Ok(match inside {
+                Some(at) => ArcEnd::Inside(at),
+                None if takes_end => ArcEnd::ByteBefore,
+                None => ArcEnd::Here,
+            });
+        }
+        if record_begins(rest) {
+            return Ok(ArcEnd::Here);
+        }
+        if let Some(at) = inside(block, next)? {
+            return Ok(ArcEnd::Inside(at));
+        }
+        // A compressed member may begin here.
+        Ok(if self.members.leave_plain()? { ArcEnd::Here } else { ArcEnd::Behind })
+    }
+
+    /// An ARC record whose length is wrong.
+    pub(super) fn arc_wrong_length(
+        &mut self,
+        place: Place,
+        header: RecordHeader,
+        mut block: Payload,
+        end: ArcEnd,
+    ) -> Outcome<Item, ReadFailure> {
+        let length = block.len();
+        let what = match end {
+            ArcEnd::Here | ArcEnd::ByteBefore => {
+                block.truncate(length.saturating_sub(1));
+                let what = format!(
+                    "the record's length says {length}, which takes in the line end behind it; the page is kept without that"
+                );
+                let problem = Some(self.problem(place, ProblemKind::Damage, what));
+                return Ok(Item::Record(Record { header, place, problem, block }));
+            }
+            ArcEnd::Inside(at) => {
+                block = self.up_to(block, at)?;
+                format!("the record's length says {length}, but another record begins {at} bytes into its block")
+            }
+            ArcEnd::Behind => {
+                let more = self.up_to_next_line()?;
+                let what = format!(
+                    "the record's length says {length}, but no record ends there: the next begins {} bytes on",
+                    more.len()
+                );
+                block.append(&more)?;
+                what
+            }
+            ArcEnd::Unsure => format!("the record's length says {length}, but no record follows there"),
+        };
+        // Of what follows nothing was said yet where nobody knows what it is.
+        self.told = end != ArcEnd::Unsure;
+        if self.told {
+            drop_line_end(&mut block)?;
+        }
+        Ok(Clipped { header, place, block, what }.at_end(&self.file)?)
+    }
+
+    /// An ARC record whose member, or whose file, ends before it does.
+    pub(super) fn arc_cut(
+        &mut self,
+        place: Place,
+        header: RecordHeader,
+        mut block: Payload,
+        what: String,
+    ) -> Outcome<Item, ReadFailure> {
+        if let Some(at) = find_record(&mut block, true)? {
+            block = self.up_to(block, at)?;
+            drop_line_end(&mut block)?;
+        } else if place.inner.is_some() || takes_line_end(&mut block)? == Some(true) {
+            // A whole member ends with the line end that ends the record.
+            drop_line_end(&mut block)?;
+        }
+        self.told = true;
+        Ok(Clipped { header, place, block, what }.at_end(&self.file)?)
+    }
+
+    /// The first bytes of a block; the others are read again.
+    fn up_to(&mut self, mut block: Payload, at: u64) -> Outcome<Payload, ReadFailure> {
+        let mut first = self.spool.writer(u64::MAX);
+        let mut left = at;
+        block.chunks(|bytes| {
+            let take = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            left -= take as u64;
+            first.push(&bytes[..take])
+        })?;
+        if !self.crossed {
+            block.skip(at);
+            self.members.push_back(block);
+        }
+        Ok(first.finish())
+    }
+
+    /// The bytes before the next record of this member, or before its end.
+    fn up_to_next_line(&mut self) -> Outcome<Vec<u8>, ReadFailure> {
+        let mut bytes = Vec::new();
+        while bytes.len() < MAX_MENDED_BYTES as usize {
+            let next = self.members.peek(arc::LINE_BYTES)?;
+            let is_line = bytes.ends_with(b"\n");
+            let line = memchr::memchr(b'\n', next).map_or(next.len(), |end| end + 1);
+            let from = if is_line { 0 } else { line };
+            let found = find_start(&next[from..], true).map(|at| from + at);
+            let unsure = if next.len() < arc::LINE_BYTES { 0 } else { kept(next, true) };
+            let step = found.unwrap_or(next.len() - unsure);
+            bytes.extend_from_slice(&next[..step]);
+            self.members.consume(step);
+            if found.is_some() || step == 0 {
+                break;
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+/// Where another record begins in a block: inside it, or with a line that goes on in the bytes behind it.
+fn inside(block: &mut Payload, behind: &[u8]) -> crate::error::Result<Option<u64>> {
+    if let Some(at) = find_record(block, true)? {
+        return Ok(Some(at));
+    }
+    let mut last = block.suffix(arc::LINE_BYTES)?;
+    let from = memchr::memrchr(b'\n', &last).map_or(0, |end| end + 1);
+    last.drain(..from);
+    let bytes = last.len() as u64;
+    let end = memchr::memchr(b'\n', behind).map_or(behind.len(), |end| end + 1);
+    last.extend_from_slice(&behind[..end]);
+    let is_line = bytes > 0 && arc::line(&last).is_some_and(|line| line.length.is_some());
+    Ok(is_line.then(|| block.len() - bytes))
+}
+
+/// Where a record ends that a line end follows, and behind that no record.
+fn before_garbage(block: &mut Payload, behind: &[u8]) -> crate::error::Result<ArcEnd> {
+    if let Some(at) = inside(block, behind)? {
+        return Ok(ArcEnd::Inside(at));
+    }
+    if ends_in_head(&block.prefix(MAX_HEAD_BYTES)?) {
+        return Ok(ArcEnd::Behind);
+    }
+    let bytes = block.len();
+    Ok(end_by_headers(block)?.map_or(ArcEnd::Unsure, |end| if end > bytes { ArcEnd::Behind } else { ArcEnd::Here }))
+}
+
+fn ends_a_line(block: &mut Payload) -> crate::error::Result<bool> {
+    Ok(block.suffix(1)? == b"\n")
+}
+
+fn drop_line_end(block: &mut Payload) -> crate::error::Result<()> {
+    if ends_a_line(block)? {
+        block.truncate(block.len() - 1);
+    }
+    Ok(())
+}
+
+/// Whether the last byte of a block is the line end behind its record; `None` if its own headers do not tell.
+fn takes_line_end(block: &mut Payload) -> crate::error::Result<Option<bool>> {
+    if !ends_a_line(block)? {
+        return Ok(Some(false));
+    }
+    let (end, bytes) = (end_by_headers(block)?, block.len());
+    Ok(end.filter(|&end| end == bytes || end == bytes - 1).map(|end| end < bytes))
+}
+
+/// Where the message in a block ends by its own headers.
+fn end_by_headers(block: &mut Payload) -> crate::error::Result<Option<u64>> {
+    let Some(head) = head::parse(&block.prefix(MAX_HEAD_BYTES)?) else { return Ok(None) };
+    let length = head.headers.get("Content-Length").and_then(|text| std::str::from_utf8(text).ok());
+    let length = length.and_then(|text| text.trim().parse::<u64>().ok());
+    Ok(length.and_then(|length| length.checked_add(head.bytes as u64)))
+}
+
+/// Where another record begins in a block, just where by its own headers the message ends: a length that is too large by
+/// whole records ends where a record does.
+fn next_by_headers(block: &mut Payload) -> crate::error::Result<Option<u64>> {
+    let end = end_by_headers(block)?.filter(|&end| end < block.len());
+    let Some(end) = end else { return Ok(None) };
+    let behind = block.piece(end, arc::LINE_BYTES)?;
+    let ends = behind.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    let is_line = ends > 0 && arc::line(&behind[ends..]).is_some_and(|line| line.length.is_some());
+    Ok(is_line.then_some(end + ends as u64))
+}
