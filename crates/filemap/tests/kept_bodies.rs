@@ -265,3 +265,60 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_revisit_that_comes_again_hides_no_body_that_it_was_given() {
+    let record = |kind: &str, url: &str, time: &str, digest: &str, block: &str| {
+        format!(
+            "WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Target-URI: {url}\r\nWARC-Date: {time}\r\n{digest}\
+             WARC-Profile: http://netpreserve.org/warc/1.1/revisit/identical-payload-digest\r\n\
+             WARC-Refers-To-Target-URI: {}\r\nWARC-Refers-To-Date: 2020-01-01T00:00:00Z\r\n\
+             Content-Type: application/http\r\nContent-Length: {}\r\n\r\n{block}\r\n\r\n",
+            URLS[0],
+            block.len()
+        )
+    };
+    let body = String::from_utf8(text(1)).expect("text");
+    for digest in [format!("WARC-Payload-Digest: {}\r\n", digest(1)), String::new()] {
+        let first =
+            record("response", URLS[0], "2020-01-01T00:00:00Z", &digest, &format!("HTTP/1.1 200 OK\r\n\r\n{body}"));
+        let again =
+            record("revisit", URLS[2], "2020-01-02T00:00:00Z", &digest, "HTTP/1.1 200 OK\r\nServer: again\r\n\r\n");
+        let file = first + &again;
+        let erased = fresh();
+        run(&erased.store, file.as_bytes(), &ImportOptions::new());
+        let part = |format| {
+            let selection = Selection::new().prefix(URLS[2]);
+            let options = DumpOptions::new("x", &[format]).newest_only(false).selection(selection);
+            dumped(&erased.store, &options).0
+        };
+        let (part, lines) = (part(Format::Warc), part(Format::Jsonl));
+        let order = EraseOrder {
+            target: Target::Url(URLS[0].into()),
+            from_ms: None,
+            to_ms: None,
+            reason: "why".into(),
+            hashed: false,
+        };
+        assert!(erased.store.erase(&order, &mut |_| ControlFlow::Continue(())).expect("erased").is_complete());
+        let (of_part, of_lines) = (fresh(), fresh());
+        run(&of_part.store, &part.file("x-00000.warc.gz"), &ImportOptions::new());
+        for line in lines.file("x.jsonl").split_inclusive(|&byte| byte == b'\n') {
+            let (page, unchanged) = jsonl::read_stored(line).expect("a line");
+            of_lines.store.put_stored_if_new(&page, unchanged.unwrap_or_default()).expect("stored");
+        }
+        for (store, what) in [(&erased.store, "erased"), (&of_part.store, "part"), (&of_lines.store, "lines")] {
+            assert_eq!(store.history(URLS[2]).expect("readable").len(), 1, "{what}");
+            for _ in 0..2 {
+                let mut report = run(store, again.as_bytes(), &ImportOptions::new());
+                assert_eq!((report.stored, report.already_there, report.losses()), (0, 1, 0), "{what}: {report:?}");
+                let count = report.unresolved.count(store).expect("readable");
+                assert_eq!((count.revisits, count.unresolved), (1, 0), "{what}");
+            }
+            let rule = PruneRule { keep_versions: Some(1), since_ms: None, max_live_bytes: None };
+            store.prune(rule, &mut |_| ControlFlow::Continue(())).expect("pruned");
+            let page = store.get(URLS[2]).expect("readable").expect("there");
+            assert_eq!((page.body, page.headers.get("Server")), (text(1), Some(&b"again"[..])), "{what}");
+        }
+    }
+}

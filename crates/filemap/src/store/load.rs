@@ -72,6 +72,9 @@ impl Loader {
     }
 
     fn put(&mut self, store: &PageStore, page: &Page, body: BodySource<'_>, sameness: Sameness) -> Result<Option<Put>> {
+        if store.given_bytes(page, page.body.len() as u64)?.is_some() {
+            return Ok(None);
+        }
         let hash = |hasher: &mut Xxh3| {
             hasher.update(&page.body);
             Ok(())
@@ -213,7 +216,7 @@ impl PageStore {
     }
 
     /// The newest version of this time; `None` also if it is damaged, since putting the page again mends it.
-    fn head_of_time(&self, key: &[u8], time_ms: i64) -> Result<Option<Head>> {
+    pub(super) fn head_of_time(&self, key: &[u8], time_ms: i64) -> Result<Option<Head>> {
         match self.engine().head_at(key, time_ms) {
             Err(e) if e.is_corrupt() => Ok(None),
             head => Ok(head?.filter(|head| head.version.time_ms == time_ms)),

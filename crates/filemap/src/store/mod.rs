@@ -6,6 +6,7 @@
 //!
 //! Invariant: every key of the store was made by this canonicaliser and the key scheme of `key`.
 
+mod given;
 mod known;
 mod list;
 mod load;

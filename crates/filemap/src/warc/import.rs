@@ -360,6 +360,11 @@ fn put(store: &PageStore, known: &mut Known, mut page: Capture, report: &mut Imp
     // Where it had to wait, it did so on disk.
     page.body.take_back()?;
     report.digests.add(page.digests);
+    if let Some(bytes) = store.given_bytes(&page.page, page.body.len())? {
+        report.unresolved.push(store, &store.key_of_page(&page.page)?, &page.page, bytes)?;
+        report.already_there += 1;
+        return Ok(());
+    }
     let (decoded, as_received) = (page.decoded, page.kept_as_received);
     let is_variant = page.page.variant.is_some() && page.page.kind.is_page();
     let put = put_page(store, known, &mut page)?;

@@ -1,0 +1,131 @@
+//! Revisits that were given bodies of their own, and come again without them.
+//!
+//! Where an original goes and its revisit stays, or a part of a store is dumped, the revisit becomes a version with the
+//! body. The archive that it came from still has it without one: stored again it would be the newer of two versions of one
+//! time, hide the body, and have it pruned. So it counts as there.
+//!
+//! Invariant: only a version that says that it was a revisit, of the same URL and time, and whose digest does not differ, is
+//! one that was given its body.
+
+use filemap_core::Head;
+
+use super::PageStore;
+use crate::digest::Digest;
+use crate::error::Result;
+use crate::page::{Page, RecordKind, Revisit};
+use crate::spool::Payload;
+
+impl PageStore {
+    /// The bytes of the body that the store has for `page`, a revisit without one, as a version of its own; `None` if there is
+    /// none that can be read, or `page` is something else.
+    pub(crate) fn given_bytes(&self, page: &Page, body_bytes: u64) -> Result<Option<u64>> {
+        if page.kind != RecordKind::Revisit || body_bytes > 0 {
+            return Ok(None);
+        }
+        let key = self.key_of_page(page)?;
+        let newest = match self.head_of_time(&key, page.fetched_at_ms)? {
+            // Nothing of that time, or damaged: it is put again.
+            None => return Ok(None),
+            Some(newest) => newest,
+        };
+        if let Some(bytes) = self.given_by(&key, &newest, page)? {
+            return Ok(Some(bytes));
+        }
+        for (_, head) in self.each_head(key.clone()) {
+            let given = match head {
+                Ok(head) if head.version.time_ms < page.fetched_at_ms => break,
+                Ok(head) if head.version.time_ms > page.fetched_at_ms || head.version == newest.version => continue,
+                Ok(head) => self.given_by(&key, &head, page),
+                Err(error) => Err(error),
+            };
+            match given {
+                Ok(Some(bytes)) => return Ok(Some(bytes)),
+                Err(error) if !error.is_damage() => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// The bytes of the body of a version, if that is `page` with a body.
+    fn given_by(&self, key: &[u8], head: &Head, page: &Page) -> Result<Option<u64>> {
+        let bytes = match self.body_bytes(key, head) {
+            Ok(0) => return Ok(None),
+            bytes => bytes?,
+        };
+        let stored = self.describe(key, head)?;
+        let Some(was) = &stored.revisit else { return Ok(None) };
+        let digest = |page: &Page| page.digest.as_deref().and_then(Digest::parse);
+        let is_it = match (digest(page), digest(&stored)) {
+            (Some(wanted), Some(own)) if wanted.is_comparable(&own) => wanted == own,
+            (Some(wanted), _) => self.has_digest(key, head, &wanted)?,
+            // Without a digest, what it refers to says which revisit it is.
+            (None, _) => page.revisit.as_ref() == Some(&Revisit { original: None, ..was.clone() }),
+        };
+        Ok((is_it && self.engine().can_read(key, head.version)?).then_some(bytes))
+    }
+
+    fn has_digest(&self, key: &[u8], head: &Head, digest: &Digest) -> Result<bool> {
+        let Some(value) = self.value_of(key, head.version)? else { return Ok(false) };
+        let body = self.stored(key, value)?.body;
+        Ok(digest.matches(&mut Payload::Memory(body))? == Some(true))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use filemap_core::Options;
+
+    use super::*;
+    use crate::page::RevisitProfile;
+
+    /// SHA-1 of `the body`, and of nothing that is stored here.
+    const DIGEST: &str = "sha1:f9862b9d2d3dd8e4b5ee6a0d4d4d3b3a5b6c7d8e";
+
+    fn revisit(digest: Option<&str>, refers_to_ms: i64) -> Page {
+        let revisit = Revisit {
+            profile: RevisitProfile::IdenticalPayload,
+            refers_to_url: None,
+            refers_to_ms: Some(refers_to_ms),
+            refers_to_id: None,
+            original: None,
+        };
+        let page = Page::new("http://a.example/", 5000, 200, "");
+        Page { kind: RecordKind::Revisit, revisit: Some(revisit), digest: digest.map(str::to_owned), ..page }
+    }
+
+    fn given(page: &Page) -> Page {
+        Page { kind: RecordKind::Response, body: b"the body".to_vec(), ..page.clone() }
+    }
+
+    #[test]
+    fn only_the_same_revisit_with_a_body_is_one_that_was_given_it() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store = PageStore::create(dir.path().join("a.fm"), Options::new()).expect("a store");
+        let (told, untold) = (revisit(Some(DIGEST), 1000), revisit(None, 1000));
+        let bytes = |page: &Page| store.given_bytes(page, page.body.len() as u64).expect("readable");
+        assert_eq!(bytes(&told), None, "nothing is there");
+        store.put_page(&Page { revisit: None, ..given(&told) }).expect("stored");
+        store.put_page(&told).expect("stored");
+        assert_eq!(bytes(&told), None, "an answer of its own, and the revisit itself");
+        store.put_page(&given(&told)).expect("stored");
+        store.put_page(&Page::new("http://a.example/", 5000, 200, "of the same time")).expect("stored");
+        store.put_page(&Page::new("http://a.example/", 6000, 200, "newer")).expect("stored");
+        assert_eq!(bytes(&told), Some(8));
+        let same = told.digest.as_deref().map(|text| text.to_uppercase().replace("SHA1", "sha-1"));
+        assert_eq!(bytes(&Page { digest: same, ..told.clone() }), Some(8), "however it is written");
+        assert_eq!(bytes(&revisit(Some(&DIGEST.replace('9', "8")), 1000)), None, "another digest");
+        assert_eq!(bytes(&Page { fetched_at_ms: 5001, ..told.clone() }), None, "another time");
+        assert_eq!(bytes(&given(&told)), None, "no revisit");
+        assert_eq!((bytes(&untold), bytes(&revisit(None, 2000))), (Some(8), None), "by what it refers to");
+        let of_another_kind = |bytes: &str| {
+            use sha2::Digest as _;
+            format!(
+                "sha256:{}",
+                sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+            )
+        };
+        assert_eq!(bytes(&revisit(Some(&of_another_kind("the body")), 1000)), Some(8), "by the body");
+        assert_eq!(bytes(&revisit(Some(&of_another_kind("another")), 1000)), None);
+    }
+}
