@@ -1,0 +1,340 @@
+//! What lies where in a zip file (APPNOTE 6.3.10, with zip64): every byte belongs to an entry, to the list of entries, or to a problem.
+//!
+//! A zip file says everything twice: in a header before each entry's data, and in the list at its end. Programs believe the
+//! list, so that what it leaves out is not there for them: a second zip file, an entry of which one bit has flipped. Here
+//! both are read and compared, and what the list does not name is looked for by its own header.
+//!
+//! Invariants: no byte belongs to two entries; entries come in the order of the list, those that it does not name last;
+//! memory is bounded by [`MAX_LIST_BYTES`]; time is linear in the file.
+
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
+
+use super::header::{CENTRAL, END, End, Header, LOCAL, LOCAL_BYTES, local_header};
+
+/// Bytes of the list, and of names that it lacks: 180,000 entries at most, which take 70 MiB of memory.
+pub(super) const MAX_LIST_BYTES: u64 = 8 << 20;
+/// The end of the list stands in so many last bytes, its comment included.
+const END_BYTES: u64 = 22 + 0xffff;
+/// How much is looked through at once.
+const STEP_BYTES: usize = 64 << 10;
+/// What is looked for is mostly near.
+const FIRST_STEP_BYTES: usize = 1 << 10;
+/// Problems that are told one by one of one zip file.
+const MAX_PROBLEMS: usize = 1000;
+
+/// What is known of one entry.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    /// As the list has it.
+    pub(super) header: Header,
+    /// As the header before its data has it, if that is another.
+    pub(super) other_name: Option<Vec<u8>>,
+    /// Where its header begins.
+    pub(super) offset: u64,
+    /// Where its data lies.
+    pub(super) data: Range<u64>,
+    /// What the header before its data says of the checksum, too.
+    pub(super) other_crc: u32,
+}
+
+/// A zip file's parts.
+#[derive(Debug, Default)]
+pub(super) struct Layout {
+    pub(super) entries: Vec<Entry>,
+    /// What is wrong: where, with which entry, and what.
+    pub(super) problems: Vec<(u64, Option<Vec<u8>>, String)>,
+    /// Problems beyond those that are told.
+    pub(super) untold: u64,
+}
+
+impl Layout {
+    fn problem(&mut self, at: u64, name: Option<&[u8]>, what: impl Into<String>) {
+        if self.problems.len() < MAX_PROBLEMS {
+            self.problems.push((at, name.map(<[u8]>::to_vec), what.into()));
+        } else {
+            self.untold += 1;
+        }
+    }
+}
+
+/// The list, and where the places that it gives are counted from.
+struct List {
+    headers: Vec<Header>,
+    bytes: Range<u64>,
+    shift: u64,
+}
+
+/// Reads what lies where; with the reason, if that is not looked into.
+pub(super) fn read<R: Read + Seek>(source: &mut R) -> io::Result<Result<Layout, String>> {
+    let bytes = source.seek(SeekFrom::End(0))?;
+    let mut layout = Layout::default();
+    let list = match find_list(source, bytes, &mut layout)? {
+        Ok(list) => list,
+        Err(why) => return Ok(Err(why)),
+    };
+    let mut known: Vec<Range<u64>> = Vec::new();
+    if let Some(list) = list {
+        known.push(list.bytes.clone());
+        place_entries(source, list, &mut layout, &mut known)?;
+    }
+    look_for_others(source, bytes, &mut layout, &mut known)?;
+    name_twins(&mut layout);
+    Ok(Ok(layout))
+}
+
+/// The list of entries; `None` if there is none that can be found.
+fn find_list<R: Read + Seek>(
+    source: &mut R,
+    bytes: u64,
+    layout: &mut Layout,
+) -> io::Result<Result<Option<List>, String>> {
+    let from = bytes.saturating_sub(END_BYTES);
+    let tail = piece(source, from, END_BYTES as usize)?;
+    let ends =
+        memchr::memmem::rfind_iter(&tail, &END).filter_map(|at| Some((from + at as u64, End::parse(&tail[at..])?)));
+    let ends: Vec<(u64, End)> = ends.collect();
+    // The one that goes up to the end of the file, else the last.
+    let is_last = |(at, end): &&(u64, End)| at + end.bytes == bytes;
+    let Some((at, mut end)) = ends.iter().find(is_last).or(ends.first()).cloned() else {
+        layout.problem(from, None, "the zip file is damaged: the end of its list of entries is not there");
+        return Ok(Ok(None));
+    };
+    let after = at + end.bytes;
+    if after != bytes {
+        let what = format!("the zip file is damaged: its end says that it ends at {after}, and it has {bytes} bytes");
+        layout.problem(at, None, what);
+    }
+    let mut begin = at;
+    if let Some(found) = end.take_zip64(source, at)? {
+        begin = found;
+    }
+    let before = begin.saturating_sub(end.list_bytes);
+    let mut places = Vec::new();
+    for place in [end.list_offset, before] {
+        let is_empty = end.entries == 0 && place == begin;
+        if place <= begin && (is_empty || piece(source, place, 4)? == CENTRAL) {
+            places.push(place);
+        }
+    }
+    let Some(&place) = places.last() else {
+        if end.entries > 0 || end.list_bytes > 0 {
+            layout.problem(at, None, "the zip file is damaged: its list of entries is not where its end says");
+        }
+        return Ok(Ok(None));
+    };
+    if begin - place > MAX_LIST_BYTES {
+        return Ok(Err("the zip file is damaged: the list of its entries is too long".to_owned()));
+    }
+    let list = piece(source, place, usize::try_from(begin - place).unwrap_or(usize::MAX))?;
+    let mut headers = Vec::new();
+    let mut read = 0;
+    while read < list.len() {
+        if let Some(header) = Header::of_list(&list[read..]) {
+            read += header.bytes;
+            headers.push(header);
+            continue;
+        }
+        let next = memchr::memmem::find(&list[read + 1..], &CENTRAL).map_or(list.len(), |at| read + 1 + at);
+        let what = format!("the zip file is damaged: {} bytes of its list of entries are none", next - read);
+        layout.problem(place + read as u64, None, what);
+        read = next;
+    }
+    if headers.len() as u64 != end.entries {
+        let what = format!(
+            "the zip file is damaged: its end counts {} entries, and its list has {}",
+            end.entries,
+            headers.len()
+        );
+        layout.problem(at, None, what);
+    }
+    let mut shift = 0;
+    if let (Some(first), true) = (headers.first(), place != end.list_offset) {
+        let moved = place.wrapping_sub(end.list_offset);
+        if piece(source, first.offset.wrapping_add(moved), 4)? == LOCAL {
+            shift = moved;
+        }
+        let what =
+            format!("the zip file is damaged: its list of entries is at {place}, and its end says {}", end.list_offset);
+        layout.problem(at, None, what);
+    }
+    Ok(Ok(Some(List { headers, bytes: place..after.min(bytes), shift })))
+}
+
+/// Finds the data of the entries of the list, and compares their headers.
+fn place_entries<R: Read + Seek>(
+    source: &mut R,
+    list: List,
+    layout: &mut Layout,
+    known: &mut Vec<Range<u64>>,
+) -> io::Result<()> {
+    let mut starts: Vec<u64> = list.headers.iter().map(|header| header.offset.wrapping_add(list.shift)).collect();
+    starts.push(list.bytes.start);
+    starts.sort_unstable();
+    let mut taken = std::collections::HashSet::new();
+    for mut header in list.headers {
+        let offset = header.offset.wrapping_add(list.shift);
+        let name = header.name.clone();
+        let Some(local) = local_header(source, offset)? else {
+            layout.problem(offset, Some(&name), "the zip entry is damaged: no header stands where the list says");
+            continue;
+        };
+        if !taken.insert(offset) {
+            layout.problem(offset, Some(&name), "the zip entry is damaged: it overlaps another one, and is left out");
+            continue;
+        }
+        if let Some(what) = header.differs(&local) {
+            layout.problem(offset, Some(&name), format!("the zip entry is damaged: {what}"));
+        }
+        header.settle(&local);
+        let mut begin = offset + local.bytes as u64;
+        let next = starts[starts.partition_point(|&start| start <= offset)..].first().copied();
+        let next = next.unwrap_or(list.bytes.start).max(begin);
+        // Lengths in the header may be wrong where the sizes are not.
+        let before = next.checked_sub(header.packed_bytes).filter(|&before| before >= offset + LOCAL_BYTES as u64);
+        if let Some(before) = before.filter(|_| header.packed_bytes == local.packed_bytes)
+            && (local.name != header.name || begin > before)
+        {
+            begin = before;
+        }
+        // Of two sizes that differ, the one with which something goes on behind it.
+        let ends_at = |header: &Header| begin.checked_add(header.packed_bytes).filter(|&end| end <= next);
+        if local.has_sizes() && local.packed_bytes != header.packed_bytes {
+            let of_list = ends_at(&header).is_some_and(|end| is_explained(&header, next - end));
+            if !of_list && ends_at(&local).is_some_and(|end| is_explained(&local, next - end)) {
+                (header.packed_bytes, header.bytes_out) = (local.packed_bytes, local.bytes_out);
+            }
+        }
+        let end = ends_at(&header).unwrap_or_else(|| {
+            layout.problem(
+                offset,
+                Some(&name),
+                "the zip entry is damaged: its data goes on where something else begins",
+            );
+            next
+        });
+        let behind = piece(source, end, usize::try_from(next - end).unwrap_or(usize::MAX).min(24))?;
+        known.push(offset..end + header.descriptor_bytes(&behind));
+        let other_crc = if local.has_sizes() { local.crc } else { header.crc };
+        let other_name = (local.name != header.name).then_some(local.name);
+        layout.entries.push(Entry { header, other_name, offset, data: begin..end, other_crc });
+    }
+    Ok(())
+}
+
+/// Whether so many bytes behind an entry's data may be its own.
+fn is_explained(header: &Header, bytes: u64) -> bool {
+    bytes == 0 || !header.has_sizes() && matches!(bytes, 12 | 16 | 20 | 24)
+}
+
+/// Names the bytes that nothing explains, and takes the entries among them.
+fn look_for_others<R: Read + Seek>(
+    source: &mut R,
+    bytes: u64,
+    layout: &mut Layout,
+    known: &mut Vec<Range<u64>>,
+) -> io::Result<()> {
+    known.sort_by_key(|range| range.start);
+    known.push(bytes..bytes);
+    let (mut at, mut names) = (0, 0);
+    for range in std::mem::take(known) {
+        if range.start > at {
+            let what = format!("the zip file is damaged: {} bytes here are of no entry of its list", range.start - at);
+            layout.problem(at, None, what);
+            entries_between(source, at..range.start, layout, &mut names)?;
+        }
+        at = at.max(range.end);
+    }
+    Ok(())
+}
+
+/// Takes the entries by their own headers that lie here.
+fn entries_between<R: Read + Seek>(
+    source: &mut R,
+    place: Range<u64>,
+    layout: &mut Layout,
+    names: &mut u64,
+) -> io::Result<()> {
+    let mut at = place.start;
+    while let Some(offset) = find(source, at..place.end, |_, bytes| bytes.starts_with(&LOCAL))? {
+        at = offset + 1;
+        *names += 64;
+        if *names > MAX_LIST_BYTES {
+            layout.problem(
+                offset,
+                None,
+                "the zip file is damaged: too many entries that its list does not name; the others are left out",
+            );
+            break;
+        }
+        let Some(mut header) = local_header(source, offset)? else { continue };
+        let begin = offset + header.bytes as u64;
+        *names += header.name.len() as u64;
+        if begin > place.end {
+            continue;
+        }
+        let mut behind = 0;
+        if !header.has_sizes() {
+            // Its sizes stand behind its data.
+            header.packed_bytes = place.end - begin;
+            let found =
+                find(source, begin..place.end, |end, bytes| header.clone().take_descriptor(bytes, end - begin))?;
+            if let Some(end) = found {
+                header.take_descriptor(&piece(source, end, 16)?, end - begin);
+                behind = 16;
+            }
+        }
+        let end = begin.saturating_add(header.packed_bytes).min(place.end);
+        at = end.saturating_add(behind).min(place.end);
+        let what = "the zip entry is damaged: the list of entries does not name it; it is read all the same";
+        layout.problem(offset, Some(&header.name), what);
+        let other_crc = header.crc;
+        layout.entries.push(Entry { header, other_name: None, offset, data: begin..end, other_crc });
+    }
+    Ok(())
+}
+
+/// Names the names that several entries have.
+fn name_twins(layout: &mut Layout) {
+    let mut names: Vec<(Vec<u8>, u64)> =
+        layout.entries.iter().map(|entry| (entry.header.name.clone(), entry.offset)).collect();
+    names.sort();
+    let twins: Vec<_> = names.chunk_by(|a, b| a.0 == b.0).filter(|same| same.len() > 1).map(<[_]>::to_vec).collect();
+    for same in twins {
+        let what = format!("the zip file is damaged: {} entries have this name; each of them is read", same.len());
+        layout.problem(same[1].1, Some(&same[0].0), what);
+    }
+}
+
+/// Up to `count` bytes from `from` on.
+pub(super) fn piece<R: Read + Seek>(source: &mut R, from: u64, count: usize) -> io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    if i64::try_from(from).is_ok() {
+        source.seek(SeekFrom::Start(from))?;
+        source.take(count as u64).read_to_end(&mut out)?;
+    }
+    Ok(out)
+}
+
+/// The first place at which `is_it` says so of the bytes from there on, of which at least 16 are given if there are.
+fn find<R: Read + Seek>(
+    source: &mut R,
+    place: Range<u64>,
+    is_it: impl Fn(u64, &[u8]) -> bool,
+) -> io::Result<Option<u64>> {
+    let (mut from, mut step) = (place.start, FIRST_STEP_BYTES);
+    while from < place.end {
+        let count = usize::try_from(place.end - from).unwrap_or(usize::MAX).min(step);
+        let bytes = piece(source, from, count)?;
+        let found = memchr::memmem::find_iter(&bytes, b"PK").find(|&at| is_it(from + at as u64, &bytes[at..]));
+        if let Some(at) = found {
+            return Ok(Some(from + at as u64));
+        }
+        if bytes.len() < count || from + count as u64 == place.end {
+            return Ok(None);
+        }
+        from += (count - 16) as u64;
+        step = (2 * step).min(STEP_BYTES);
+    }
+    Ok(None)
+}
