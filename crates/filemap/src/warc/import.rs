@@ -206,8 +206,7 @@ fn take(
         Captured::Unusable(why) => (Role::Other, unusable(file, place, why.to_owned()), Size::default()),
     };
     if let Some(what) = unread {
-        let kind = ProblemKind::Unusable;
-        pairing.push_other(Event::Problem(Problem { file: file.to_owned(), place, kind, what }));
+        pairing.push_other(unusable(file, place, what));
     }
     if let (true, Event::Page(page, _)) = (is_segment, &event) {
         pairing.push_other(first_segment(file, place, &page.page.url));

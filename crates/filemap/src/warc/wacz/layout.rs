@@ -38,12 +38,20 @@ pub(super) struct Entry {
     pub(super) other_crc: u32,
 }
 
+/// Something that is wrong.
+#[derive(Debug)]
+pub(super) struct Wrong {
+    pub(super) offset: u64,
+    /// Of the entry, if it is about one.
+    pub(super) name: Option<Vec<u8>>,
+    pub(super) what: String,
+}
+
 /// A zip file's parts.
 #[derive(Debug, Default)]
 pub(super) struct Layout {
     pub(super) entries: Vec<Entry>,
-    /// What is wrong: where, with which entry, and what.
-    pub(super) problems: Vec<(u64, Option<Vec<u8>>, String)>,
+    pub(super) problems: Vec<Wrong>,
     /// Problems beyond those that are told.
     pub(super) untold: u64,
 }
@@ -51,7 +59,7 @@ pub(super) struct Layout {
 impl Layout {
     fn problem(&mut self, at: u64, name: Option<&[u8]>, what: impl Into<String>) {
         if self.problems.len() < MAX_PROBLEMS {
-            self.problems.push((at, name.map(<[u8]>::to_vec), what.into()));
+            self.problems.push(Wrong { offset: at, name: name.map(<[u8]>::to_vec), what: what.into() });
         } else {
             self.untold += 1;
         }
@@ -127,19 +135,7 @@ fn find_list<R: Read + Seek>(
         return Ok(Err("the zip file is damaged: the list of its entries is too long".to_owned()));
     }
     let list = piece(source, place, usize::try_from(begin - place).unwrap_or(usize::MAX))?;
-    let mut headers = Vec::new();
-    let mut read = 0;
-    while read < list.len() {
-        if let Some(header) = Header::of_list(&list[read..]) {
-            read += header.bytes;
-            headers.push(header);
-            continue;
-        }
-        let next = memchr::memmem::find(&list[read + 1..], &CENTRAL).map_or(list.len(), |at| read + 1 + at);
-        let what = format!("the zip file is damaged: {} bytes of its list of entries are none", next - read);
-        layout.problem(place + read as u64, None, what);
-        read = next;
-    }
+    let headers = headers_of(&list, place, layout);
     if headers.len() as u64 != end.entries {
         let what = format!(
             "the zip file is damaged: its end counts {} entries, and its list has {}",
@@ -159,6 +155,24 @@ fn find_list<R: Read + Seek>(
         layout.problem(at, None, what);
     }
     Ok(Ok(Some(List { headers, bytes: place..after.min(bytes), shift })))
+}
+
+/// The headers in a list that stands here.
+fn headers_of(list: &[u8], place: u64, layout: &mut Layout) -> Vec<Header> {
+    let mut headers = Vec::new();
+    let mut read = 0;
+    while read < list.len() {
+        if let Some(header) = Header::of_list(&list[read..]) {
+            read += header.bytes;
+            headers.push(header);
+            continue;
+        }
+        let next = memchr::memmem::find(&list[read + 1..], &CENTRAL).map_or(list.len(), |at| read + 1 + at);
+        let what = format!("the zip file is damaged: {} bytes of its list of entries are none", next - read);
+        layout.problem(place + read as u64, None, what);
+        read = next;
+    }
+    headers
 }
 
 /// Finds the data of the entries of the list, and compares their headers.

@@ -16,7 +16,7 @@ mod layout;
 use std::io::{Read, Seek};
 
 use self::entry::{EntryReader, Verdict};
-use self::layout::{Entry, Layout};
+use self::layout::{Entry, Layout, Wrong};
 use super::import::{ImportProgress, import_into};
 use super::options::ImportOptions;
 use super::report::{ImportReport, Place, Problem, ProblemKind};
@@ -122,7 +122,7 @@ pub fn import_wacz_into<R: Read + Seek + Send>(
 
 /// Puts what is wrong with the zip file into the report.
 fn tell(file: &str, layout: &Layout, report: &mut ImportReport) {
-    for (offset, name, what) in &layout.problems {
+    for Wrong { offset, name, what } in &layout.problems {
         let name = name.as_ref().map(|name| format!("{file}: {}", String::from_utf8_lossy(name)));
         report.problem(problem(name.as_deref().unwrap_or(file), *offset, ProblemKind::Damage, what.clone()));
     }
