@@ -372,7 +372,10 @@ fn a_body_that_was_damaged_in_a_dump_is_named_and_not_loaded() {
     let ran = ran.said("pages.jsonl: line 2 (offset ").said("http://b/: the body is damaged");
     let report = &ran.json()[0];
     assert_eq!((&report["stored"], &report["damaged"], &report["unusable"]), (&2.into(), &1.into(), &0.into()));
-    assert_eq!(bench.run::<&str>("ls", &[]).ended(0).text(), "http://a/\nhttp://c/\n");
+    let listed = bench.run::<&str>("ls", &[]).ended(0);
+    let mut listed: Vec<&str> = listed.text().lines().collect();
+    listed.sort_unstable();
+    assert_eq!(listed, ["http://a/", "http://c/"]);
     // A dump of an earlier build notes nothing, and its lines are loaded as ever.
     let unnoted: String = dump.lines().map(|line| without_note(line) + "\n").collect();
     let bench = Bench::new();

@@ -160,7 +160,10 @@ fn a_merge_brings_the_pages_of_a_store_whose_rules_are_damaged_and_a_compact_cop
         let to = Bench::new();
         let ran = to.run("merge", &[from.store(), other.store()]).ended(3).said("RULES").said("pages.fm: ");
         assert_eq!(ran.words.matches("RULES").count(), 1, "{}", ran.words);
-        assert_eq!(to.run::<&str>("ls", &[]).ended(0).text(), "http://a/\nhttp://c/\nhttp://d/\n");
+        let listed = to.run::<&str>("ls", &[]).ended(0);
+        let mut listed: Vec<&str> = listed.text().lines().collect();
+        listed.sort_unstable();
+        assert_eq!(listed, ["http://a/", "http://c/", "http://d/"]);
         // Such a copy would forget what was erased.
         let copy = to.path("copy.fm");
         from.run("copy", &[copy.to_str().unwrap(), "--compact"]).ended(3).said("RULES");
