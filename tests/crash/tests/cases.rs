@@ -459,7 +459,7 @@ fn with_an_old_record_at_the_end() -> (bool, u64) {
 fn case_r_a_record_that_lies_where_it_was_not_written_is_none() {
     let (shows, cut) = with_an_old_record_at_the_end();
     assert!(!shows && cut >= 128, "{cut}");
-    // With checksums that know no place it would be read: the test can fail.
+    // With checksums that know no place, and sequences that need not ascend, it would be read: the test can fail.
     sim::plant(Some(sim::Fault::LocationsNotSeeded));
     let unseeded = with_an_old_record_at_the_end();
     sim::plant(None);
