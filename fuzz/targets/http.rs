@@ -21,7 +21,9 @@ fuzz_target!(|data: &[u8]| {
     file.extend_from_slice(b"\r\n\r\n");
     let (report, store) = importing::import_twice(&file, flags | 4);
     assert_eq!((report.records, report.damaged), (1, 0), "{:?}", report.problems);
-    assert_eq!(report.stored + report.unusable, 1);
+    // A request that cannot be read is kept as it is, and named: it does not tell what its answer is of.
+    let told = report.stored + report.unusable;
+    assert!(told == 1 || (kind == "request" && (report.stored, report.unusable) == (1, 1)), "{:?}", report.problems);
     if kind == "response" && report.stored == 1 {
         let page = store.get("http://a/").expect("readable").expect("just stored");
         assert_eq!(page.url, b"http://a/");
