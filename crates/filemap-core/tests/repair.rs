@@ -508,3 +508,19 @@ fn a_segment_that_was_cut_off_is_told_wherever_the_cut_is() {
     let (report, all) = both_ways(&path);
     assert!(all == original || report.losses.iter().any(|loss| loss.file == name), "{:?}", report.losses);
 }
+
+#[test]
+fn a_header_alone_is_not_the_segment_whose_header_it_is() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a");
+    let store = Store::create(&path, options()).unwrap();
+    store.put(&Record::new(b"k", b"v")).unwrap();
+    store.close().unwrap();
+    // What a power loss may leave of a segment that was created ahead; and the one whose header it has is emptied.
+    let (lost, spare) = (path.join("value0.dat"), path.join("value1.dat"));
+    fs::copy(&lost, &spare).unwrap();
+    fs::OpenOptions::new().write(true).open(&spare).unwrap().set_len(64).unwrap();
+    fs::OpenOptions::new().write(true).open(&lost).unwrap().set_len(0).unwrap();
+    let report = run(&path, RepairTo::New(&temp.path().join("new"))).unwrap();
+    assert_eq!(report.losses.iter().map(|l| l.file.as_str()).collect::<Vec<_>>(), ["value0.dat"], "{report:?}");
+}

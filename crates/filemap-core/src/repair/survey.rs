@@ -153,6 +153,10 @@ fn candidate(
     let header = match FileHeader::decode(&b[..n]) {
         Ok(h) => {
             check_versions(name, h.read_version, h.write_version, Access::Write)?;
+            // A power loss may leave another segment's header in one that was created ahead. It is not that one, cut short.
+            if bytes <= FIRST_RECORD && h.ordinal as u16 != id {
+                return Ok(None);
+            }
             if h.kind == Kind::Values { Ok(h) } else { Err("it is a file of another kind") }
         }
         // Without a record it is none yet, and nothing is lost.
