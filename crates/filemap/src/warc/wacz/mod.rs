@@ -28,6 +28,7 @@ const ARCHIVE: &str = "archive/";
 /// Ends of the names of archives, and of packed files.
 const FORMS: [&str; 3] = [".warc", ".arc", ".wacz"];
 const PACKINGS: [&str; 4] = [".gz", ".zst", ".xz", ".bz2"];
+
 /// Whether a file that begins so is a zip file.
 pub fn is_zip(first_bytes: &[u8]) -> bool {
     first_bytes.starts_with(b"PK\x03\x04") || first_bytes.starts_with(b"PK\x05\x06")
