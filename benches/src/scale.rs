@@ -33,8 +33,8 @@ pub struct Pages {
     pub record_bytes: f64,
     /// Bytes of its record in the key log.
     pub key_record_bytes: f64,
-    /// Bytes of its entry in the recent table.
-    pub recent_entry_bytes: f64,
+    /// Bytes of its entry in the memtable.
+    pub memtable_entry_bytes: f64,
     /// Of one thread that puts, in us a page.
     pub put_us: f64,
 }
@@ -44,8 +44,8 @@ pub struct Pages {
 pub struct Machine {
     /// Value log between checkpoints.
     pub checkpoint_bytes: f64,
-    /// Bound of the recent table.
-    pub recent_bytes: f64,
+    /// Bound of the memtable.
+    pub memtable_bytes: f64,
     /// Threads that put.
     pub threads: f64,
     /// Sequential reading and writing, bytes a second.
@@ -82,8 +82,8 @@ pub struct Scale {
     pub directory_bytes: f64,
     /// Memory that the filter takes; 0 where it would be more than it may take.
     pub filter_bytes: f64,
-    /// Memory that two recent tables take at most.
-    pub recent_bytes: f64,
+    /// Memory that two memtables take at most.
+    pub memtable_bytes: f64,
     /// Entries of one checkpoint.
     pub batch: f64,
     /// Bytes that one checkpoint writes to address.idx at this size.
@@ -129,7 +129,7 @@ pub fn scale(keys: f64, pages: &Pages, machine: &Machine) -> Scale {
         leaves,
         directory_bytes,
         filter_bytes: Some(FILTER_BYTES_AN_ENTRY * 2f64.powi(depth)).filter(|b| *b <= FILTER_BYTES_MAX).unwrap_or(0.0),
-        recent_bytes: 2.0 * (batch * pages.recent_entry_bytes).min(machine.recent_bytes),
+        memtable_bytes: 2.0 * (batch * pages.memtable_entry_bytes).min(machine.memtable_bytes),
         batch,
         checkpoint_index_bytes: now.index_bytes,
         amplification: now.amplification,
@@ -195,7 +195,7 @@ fn put_rate(pages: &Pages, machine: &Machine) -> f64 {
 
 /// Entries of a checkpoint: whichever bound is met first.
 fn batch(pages: &Pages, machine: &Machine) -> f64 {
-    (machine.checkpoint_bytes / pages.record_bytes).min(machine.recent_bytes / pages.recent_entry_bytes)
+    (machine.checkpoint_bytes / pages.record_bytes).min(machine.memtable_bytes / pages.memtable_entry_bytes)
 }
 
 /// Leaves at mean fill; at any one size there are between 0.7 and 1.4 times as many, because leaves of equal depth fill
@@ -221,12 +221,12 @@ mod tests {
         body_bytes: 6000.0,
         record_bytes: 2000.0,
         key_record_bytes: 128.0,
-        recent_entry_bytes: 150.0,
+        memtable_entry_bytes: 150.0,
         put_us: 25.0,
     };
     const MACHINE: Machine = Machine {
         checkpoint_bytes: 1e9,
-        recent_bytes: 1e8,
+        memtable_bytes: 1e8,
         threads: 2.0,
         sequential_read: 1e9,
         sequential_write: 1e9,

@@ -7,7 +7,7 @@ use filemap_io::sim::SimDisk;
 
 /// Imports `bytes` twice: whatever they hold, each page then reads, the store is whole, and the second time adds nothing.
 pub fn import_twice(bytes: &[u8], flags: u8) -> (ImportReport, PageStore) {
-    let options = Options::new().canonicalizer("whatwg", 1).free_space_floor(0).recent_bytes(256 << 10);
+    let options = Options::new().canonicalizer("whatwg", 1).free_space_floor(0).memtable_bytes(256 << 10);
     // A simulated map is memory: as little as the store needs.
     let options = sim::with_limits(options, Limits { map_pages: 16, ..Limits::default() });
     let engine = sim::create(SimDisk::new(1).dir(), options).expect("a store");

@@ -22,44 +22,42 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("filemap-compare", &["filemap-benches", "filemap-core"]),
 ];
 
-/// The modules of `filemap-core`, lowest layer first. A module may import those of lower layers, and itself; never
-/// those beside it or above it.
+/// The modules of `filemap-core`, lowest layer first; a path stands for all files below it that no longer path names. A module
+/// may import those of lower layers, and itself; never those beside it or above it. The same holds for unit tests.
 pub const ENGINE_LAYERS: &[&[&str]] = &[
-    // What only the simulation needs.
-    &["buggify", "limits"],
-    // What is said to the caller: plain data that every layer may name.
+    // Fault injection; sizes that tests change.
+    &["failpoint", "limits"],
+    // Plain data that every layer may name.
     &["record"],
     &["error"],
     &["event"],
     &["options"],
-    // A hash's place in a filter.
-    &["bloom"],
-    // Atomics and locks, as the system or a model checker has them; locks and their order; counters.
-    &["primitive"],
+    // Atomics and locks, as the system or a model checker has them; locks and their order; counters; the write gate.
+    &["sync::primitive"],
     &["sync"],
     &["stats"],
-    // What every change of a file passes.
-    &["gate"],
-    // Bytes: one record, then a log of records.
+    &["sync::gate"],
+    // Bytes: one record a file. What every file is checked for when it is opened.
     &["format"],
-    &["log"],
     &["files"],
-    // What several files' records are compressed with.
-    &["dictionaries"],
-    // What was expanded of them.
-    &["cache"],
-    &["segments"],
-    // Each owns one file or one table, and none knows another.
-    &["accounts", "recent", "keys", "values", "index", "rules", "superblock"],
-    // From files to what a handle needs.
-    &["recover"],
-    // Those together, as one handle's threads share them.
-    &["state"],
-    // Work over that state.
-    &["checkpoint"],
-    &["backup", "compact", "prune"],
-    &["check", "inspect", "repair"],
-    &["worker"],
+    // Records behind each other, in segments: two logs that do not know each other.
+    &["logs::scan"],
+    &["logs::segments"],
+    &["logs::values::cache", "logs::values::dictionaries"],
+    &["logs::keys", "logs::values"],
+    // What leads from keys into the logs. None knows another, nor the logs.
+    &["index::bloom"],
+    &["index::address", "index::memtable", "index::segment_table", "index::superblock"],
+    // All of them together, as the threads of one handle share them.
+    &["handle::rules"],
+    &["handle::recover"],
+    &["handle"],
+    // Work on a handle in the background.
+    &["upkeep::checkpoint"],
+    &["upkeep::backup", "upkeep::compact", "upkeep::prune"],
+    &["upkeep::check", "upkeep::inspect", "upkeep::repair"],
+    &["upkeep::worker"],
+    // The public face.
     &["store"],
     &["sim", "fuzzing"],
 ];
@@ -74,14 +72,24 @@ pub const IO_CRATE: &str = "crates/filemap-io";
 pub const IO_PATHS: &[&[&str]] = &[&["std", "fs"], &["libc"], &["rustix"], &["memmap2"]];
 
 /// The only engine module that may start a thread.
-pub const SPAWNING_MODULE: &str = "worker";
+pub const SPAWNING_MODULE: &str = "upkeep::worker";
 
 /// Files that may hold `unsafe`: the memory map; and in the comparison the opening of LMDB, whose own map is one too.
 pub const UNSAFE_FILES: &[&str] = &["crates/filemap-io/src/map.rs", "benches/compare/src/engine/lmdb.rs"];
 
-/// The layer of an engine module, counted from the lowest.
-pub fn engine_layer(module: &str) -> Option<usize> {
-    ENGINE_LAYERS.iter().position(|layer| layer.contains(&module))
+/// The entry of the table that a module (or a name in it) belongs to, the longest that fits, and its layer counted from the
+/// lowest.
+pub fn engine_layer(path: &[String]) -> Option<(&'static str, usize)> {
+    let fits = |entry: &str| entry.split("::").enumerate().all(|(nth, part)| path.get(nth).is_some_and(|p| p == part));
+    let layers = ENGINE_LAYERS.iter().enumerate();
+    let entries = layers.flat_map(|(layer, entries)| entries.iter().map(move |entry| (*entry, layer)));
+    entries.filter(|(entry, _)| fits(entry)).max_by_key(|(entry, _)| entry.len())
+}
+
+/// Whether a module is a folder that only holds modules of the table.
+pub fn is_engine_folder(path: &[String]) -> bool {
+    let own = format!("{}::", path.join("::"));
+    ENGINE_LAYERS.iter().flat_map(|layer| layer.iter()).any(|entry| entry.starts_with(&own))
 }
 
 /// The workspace crates that `name` may depend on.

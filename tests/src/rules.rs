@@ -139,31 +139,35 @@ pub fn unsafe_code(file: &SourceFile) -> Vec<String> {
     broken
 }
 
-/// Inside the engine, imports go downward only, and one module starts threads.
+/// Inside the engine, imports go downward only, those of unit tests too, and one module starts threads.
 ///
 /// `re_exports` are the names of the crate's root, with the paths they stand for (from `lib.rs`).
 pub fn engine_imports(file: &SourceFile, re_exports: &BTreeMap<String, Vec<String>>) -> Vec<String> {
     let module = file.module();
-    let Some(own) = module.first() else { return Vec::new() };
-    if !file.path.starts_with(layers::ENGINE_SOURCE) || file.is_test() {
+    if module.is_empty() || !file.path.starts_with(layers::ENGINE_SOURCE) {
         return Vec::new();
     }
     let at = |line: usize| format!("{}:{line}", file.path.display());
-    let Some(own_layer) = layers::engine_layer(own) else {
-        return vec![format!("{}: module `{own}` has no layer; give it one in tests/src/layers.rs", at(1))];
+    let used = file.all_used_paths();
+    let Some((own, own_layer)) = layers::engine_layer(&module) else {
+        if layers::is_engine_folder(&module) && used.iter().all(|used| used.segments[0] != "crate") {
+            return Vec::new();
+        }
+        let module = module.join("::");
+        return vec![format!("{}: module `{module}` has no layer; give it one in tests/src/layers.rs", at(1))];
     };
     let mut broken = Vec::new();
-    for used in file.used_paths() {
-        if own != layers::SPAWNING_MODULE && starts_thread(&used.segments) {
-            broken.push(format!("{}: starts a thread; only `{}` does", at(used.line), layers::SPAWNING_MODULE));
-        }
-        let Some(target) = imported_module(&used.segments, re_exports) else { continue };
-        if target == *own {
-            continue;
-        }
-        match layers::engine_layer(&target) {
-            Some(layer) if layer < own_layer => {}
-            Some(_) => broken.push(format!("{}: `{own}` imports `{target}`, which is not below it", at(used.line))),
+    let spawns = |used: &UsedPath| own != layers::SPAWNING_MODULE && starts_thread(&used.segments);
+    for used in file.used_paths().into_iter().filter(|used| !file.is_test() && spawns(used)) {
+        broken.push(format!("{}: starts a thread; only `{}` does", at(used.line), layers::SPAWNING_MODULE));
+    }
+    for used in used {
+        let Some(target) = imported_path(&used.segments, re_exports) else { continue };
+        match layers::engine_layer(target) {
+            Some((target, layer)) if target == own || layer < own_layer => {}
+            Some((target, _)) => {
+                broken.push(format!("{}: `{own}` imports `{target}`, which is not below it", at(used.line)));
+            }
             None => broken.push(format!(
                 "{}: `{}` is no module with a layer and no name of the crate's root",
                 at(used.line),
@@ -174,14 +178,11 @@ pub fn engine_imports(file: &SourceFile, re_exports: &BTreeMap<String, Vec<Strin
     broken
 }
 
-/// The engine module that a path of its own crate leads to, through the root's re-exports if need be.
-fn imported_module(segments: &[String], re_exports: &BTreeMap<String, Vec<String>>) -> Option<String> {
-    if segments.first()? != "crate" {
-        return None;
-    }
-    let name = segments.get(1)?;
-    let behind = re_exports.get(name).and_then(|path| path.iter().find(|part| *part != "crate"));
-    Some(behind.unwrap_or(name).clone())
+/// What a path leads to inside its own crate, from the crate's root on, through the root's re-exports if need be.
+fn imported_path<'p>(segments: &'p [String], re_exports: &'p BTreeMap<String, Vec<String>>) -> Option<&'p [String]> {
+    let inside = segments.strip_prefix(["crate".to_owned()].as_slice())?;
+    let behind = re_exports.get(inside.first()?).map_or(inside, Vec::as_slice);
+    Some(behind.strip_prefix(["crate".to_owned()].as_slice()).unwrap_or(behind))
 }
 
 fn starts_thread(segments: &[String]) -> bool {

@@ -36,6 +36,8 @@ pub struct SourceFile {
     /// The whole text, tests too.
     pub text: String,
     tokens: Vec<TokenTree>,
+    /// The same with its tests.
+    all_tokens: Vec<TokenTree>,
     cut: Cut,
     declared_test: bool,
 }
@@ -57,8 +59,9 @@ impl SourceFile {
     pub fn parse(path: &Path, text: &str) -> Result<Self, String> {
         let stream = TokenStream::from_str(text).map_err(|error| format!("{}: not Rust: {error}", path.display()))?;
         let mut cut = Cut::default();
+        let all_tokens = stream.clone().into_iter().collect();
         let tokens = without_tests(stream, &mut cut);
-        Ok(Self { path: path.to_path_buf(), text: text.to_owned(), tokens, cut, declared_test: false })
+        Ok(Self { path: path.to_path_buf(), text: text.to_owned(), tokens, all_tokens, cut, declared_test: false })
     }
 
     /// Marks the files among `files` that others declare as tests: `#[cfg(test)] mod name;`.
@@ -105,6 +108,13 @@ impl SourceFile {
     pub fn used_paths(&self) -> Vec<UsedPath> {
         let mut found = Vec::new();
         collect_paths(&self.tokens, &self.module(), &mut found);
+        found
+    }
+
+    /// As [`SourceFile::used_paths`], with what its tests name.
+    pub fn all_used_paths(&self) -> Vec<UsedPath> {
+        let mut found = Vec::new();
+        collect_paths(&self.all_tokens, &self.module(), &mut found);
         found
     }
 

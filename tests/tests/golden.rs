@@ -15,7 +15,7 @@ fn the_golden_store_of_format_1_reads_as_it_was_written() {
     assert_eq!(told, Ok(Told { told: false, closed: false }));
     // What was put into it since stays, and a second opening finds all of it in the index.
     let store = sim::open(scratch.dir(), golden::options()).unwrap();
-    assert_eq!(store.stats().recent_entries, 0);
+    assert_eq!(store.stats().memtable_entries, 0);
     assert_eq!(store.get(b"http://new.example/").unwrap().unwrap().head.version.time_ms, 1 << 50);
     let live = (0..KEYS.len()).filter(|&key| !state(key, &|_| true).is_empty()).count() as u64;
     assert_eq!(store.stats().indexed_keys, live + 1);

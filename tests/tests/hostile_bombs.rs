@@ -43,7 +43,7 @@ fn items(file: &[u8]) -> (usize, usize) {
 }
 
 fn imported(file: &[u8]) -> (ImportReport, PageStore) {
-    let options = Options::new().canonicalizer("whatwg", 1).free_space_floor(0).recent_bytes(256 << 10);
+    let options = Options::new().canonicalizer("whatwg", 1).free_space_floor(0).memtable_bytes(256 << 10);
     let store = PageStore::over(sim::create(SimDisk::new(1).dir(), options).unwrap()).unwrap();
     let rules = ImportOptions::new().max_decoded_bytes(1 << 20);
     let report = import(&store, "hostile", file, &rules, &mut |_| {}).unwrap();

@@ -130,7 +130,7 @@ pub enum Event {
     Recovered(RecoveryReport),
     /// A checkpoint began to merge this many entries into the index.
     CheckpointStarted {
-        /// Entries of the recent table.
+        /// Entries of the memtable.
         entries: u64,
     },
     /// The checkpoint is durable.
@@ -142,9 +142,9 @@ pub enum Event {
         /// Bytes appended to the key log.
         key_bytes: u64,
     },
-    /// Puts are being slowed down, because the recent table fills faster than the checkpoint empties the other one.
+    /// Puts are being slowed down, because the memtable fills faster than the checkpoint empties the other one.
     SlowedDown {
-        /// Fill of the recent table, in per cent of its bound.
+        /// Fill of the memtable, in per cent of its bound.
         fill_percent: u64,
     },
     /// A write or sync failed: the handle takes no more writes.
@@ -186,7 +186,7 @@ impl fmt::Display for Event {
                 "checkpoint finished in {} ms: {index_pages} index pages, {key_bytes} bytes of key records",
                 elapsed.as_millis()
             ),
-            Event::SlowedDown { fill_percent } => write!(f, "puts slowed down: recent table {fill_percent}% full"),
+            Event::SlowedDown { fill_percent } => write!(f, "puts slowed down: memtable {fill_percent}% full"),
             Event::Poisoned { cause } => write!(f, "no more writes: {cause}"),
             Event::Compacted(c) => write!(
                 f,

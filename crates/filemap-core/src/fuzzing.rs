@@ -14,10 +14,10 @@ use crate::format::node;
 use crate::format::superblock::{self, Superblock};
 use crate::format::value::{self, Kind};
 use crate::format::{FORMAT_VERSION, PAGE_BYTES, get_u16, header, seed};
-use crate::keys::KeyFraming;
-use crate::log::scan::{Framing, Item, Scan};
-use crate::values::ValueFraming;
-use crate::values::codec;
+use crate::logs::keys::KeyFraming;
+use crate::logs::scan::{Framing, Item, Scan};
+use crate::logs::values::ValueFraming;
+use crate::logs::values::codec;
 
 /// The id of the store that all bytes are taken to belong to.
 pub const STORE_ID: [u8; 16] = [0; 16];

@@ -18,63 +18,43 @@
 //! # }
 //! ```
 
-mod accounts;
-mod backup;
-mod bloom;
-mod buggify;
-mod cache;
-mod check;
-mod checkpoint;
-mod compact;
-mod dictionaries;
 mod error;
 mod event;
+mod failpoint;
 mod files;
 mod format;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-mod gate;
+mod handle;
 mod index;
-mod inspect;
-mod keys;
 mod limits;
-mod log;
+mod logs;
 mod options;
-mod primitive;
-mod prune;
-mod recent;
 mod record;
-mod recover;
-mod repair;
-mod rules;
-mod segments;
 #[cfg(feature = "sim")]
 pub mod sim;
-mod state;
 mod stats;
 mod store;
-mod superblock;
 mod sync;
-mod values;
-mod worker;
+mod upkeep;
 
-pub use backup::{BackedUp, BackupProgress};
-pub use check::{Problem, VerifyOptions, VerifyProgress, VerifyReport};
-pub use dictionaries::DictionaryFacts;
 pub use error::{Error, Result};
 pub use event::{Compacted, DictionaryMade, Event, Reason, RecoveryReport};
 pub use format::rules::{Rule, RuleState};
-pub use inspect::{Inspected, inspect};
+pub use handle::recover::Absent;
+pub use handle::{Admission, KeyFilter, Needed, RecompressionEstimate};
+pub use logs::values::dictionaries::DictionaryFacts;
+pub use logs::values::read::Reader;
 pub use options::{Canonicalizer, Dictionaries, Durability, Options};
 pub use record::{Head, MAX_KEY_BYTES, MAX_META_BYTES, MAX_VALUE_BYTES, Place, Put, Record, Value, Version};
-pub use recover::Absent;
-pub use repair::{Ignored, Loss, RepairProgress, RepairReport, RepairTo};
-pub use state::{Admission, KeyFilter, Needed, RecompressionEstimate};
 pub use stats::{StatValue, Stats};
 pub use store::{
     BackupOptions, CompactionPlan, Copied, CopyEvent, CopyOptions, Erased, Erasure, ErasureStep, FoundText, GetAhead,
     Heads, History, Keys, Listed, Pages, PruneProgress, PruneRule, Pruned, Search, Searched, SegmentInfo, Store,
     VersionFilter, Writer,
 };
-pub use values::read::Reader;
+pub use upkeep::backup::{BackedUp, BackupProgress};
+pub use upkeep::check::{Problem, VerifyOptions, VerifyProgress, VerifyReport};
+pub use upkeep::inspect::{Inspected, inspect};
+pub use upkeep::repair::{Ignored, Loss, RepairProgress, RepairReport, RepairTo};

@@ -77,7 +77,7 @@ pub struct Options {
     pub(crate) durability: Durability,
     pub(crate) compression_level: i32,
     pub(crate) checkpoint_bytes: u64,
-    pub(crate) recent_bytes: usize,
+    pub(crate) memtable_bytes: usize,
     pub(crate) keep_versions: Option<u32>,
     pub(crate) keep_age: Option<Duration>,
     pub(crate) max_open_files: Option<usize>,
@@ -93,7 +93,7 @@ pub struct Options {
     pub(crate) dictionary_bytes: usize,
     pub(crate) dictionary_memory_bytes: usize,
     pub(crate) dictionary_group: Option<GroupOf>,
-    pub(crate) page_cache_bytes: usize,
+    pub(crate) value_cache_bytes: usize,
     pub(crate) filter_memory_bytes: u64,
     pub(crate) accept_loss: bool,
     pub(crate) on_event: Option<EventSink>,
@@ -107,7 +107,7 @@ impl Default for Options {
             durability: Durability::Interval(Duration::from_secs(1)),
             compression_level: 1,
             checkpoint_bytes: 768 << 20,
-            recent_bytes: 80 << 20,
+            memtable_bytes: 80 << 20,
             keep_versions: None,
             keep_age: None,
             max_open_files: None,
@@ -123,7 +123,7 @@ impl Default for Options {
             dictionary_bytes: 1 << 20,
             dictionary_memory_bytes: 64 << 20,
             dictionary_group: None,
-            page_cache_bytes: 0,
+            value_cache_bytes: 0,
             filter_memory_bytes: 64 << 20,
             accept_loss: false,
             on_event: None,
@@ -139,7 +139,7 @@ impl fmt::Debug for Options {
             .field("durability", &self.durability)
             .field("compression_level", &self.compression_level)
             .field("checkpoint_bytes", &self.checkpoint_bytes)
-            .field("recent_bytes", &self.recent_bytes)
+            .field("memtable_bytes", &self.memtable_bytes)
             .field("keep_versions", &self.keep_versions)
             .field("keep_age", &self.keep_age)
             .field("max_open_files", &self.max_open_files)
@@ -154,7 +154,7 @@ impl fmt::Debug for Options {
             .field("dictionaries", &self.dictionaries)
             .field("dictionary_bytes", &self.dictionary_bytes)
             .field("dictionary_memory_bytes", &self.dictionary_memory_bytes)
-            .field("page_cache_bytes", &self.page_cache_bytes)
+            .field("value_cache_bytes", &self.value_cache_bytes)
             .field("filter_memory_bytes", &self.filter_memory_bytes)
             .field("accept_loss", &self.accept_loss)
             .finish_non_exhaustive()
@@ -194,10 +194,10 @@ impl Options {
         self
     }
 
-    /// A checkpoint is due when the recent table takes this much memory, default 80 MiB (about 130 bytes an entry).
+    /// A checkpoint is due when the memtable takes this much memory, default 80 MiB (about 130 bytes an entry).
     /// While one runs a second table fills, so up to twice this much is in use.
-    pub fn recent_bytes(mut self, bytes: usize) -> Options {
-        self.recent_bytes = bytes;
+    pub fn memtable_bytes(mut self, bytes: usize) -> Options {
+        self.memtable_bytes = bytes;
         self
     }
 
@@ -328,8 +328,8 @@ impl Options {
     /// decompresses nothing; the kernel keeps the compressed ones in its own cache in any case. Bodies of one 64th of it or
     /// more, and those above [`large_value_bytes`](Options::large_value_bytes), are not kept. Listings, histories and all
     /// background work pass it by.
-    pub fn page_cache_bytes(mut self, bytes: usize) -> Options {
-        self.page_cache_bytes = bytes;
+    pub fn value_cache_bytes(mut self, bytes: usize) -> Options {
+        self.value_cache_bytes = bytes;
         self
     }
 
@@ -382,8 +382,8 @@ impl Options {
         if self.checkpoint_bytes < 64 << 10 {
             return fail("checkpoint_bytes", "must be at least 64 KiB");
         }
-        if !(256 << 10..=16 << 30).contains(&self.recent_bytes) {
-            return fail("recent_bytes", "must be 256 KiB to 16 GiB");
+        if !(256 << 10..=16 << 30).contains(&self.memtable_bytes) {
+            return fail("memtable_bytes", "must be 256 KiB to 16 GiB");
         }
         if self.keep_versions == Some(0) {
             return fail("keep_versions", "must be at least 1, or None for all");
@@ -439,7 +439,7 @@ mod tests {
             Options::new().segment_bytes((1 << 20) + 1),
             Options::new().compression_level(20),
             Options::new().checkpoint_bytes(1),
-            Options::new().recent_bytes(1),
+            Options::new().memtable_bytes(1),
             Options::new().keep_versions(Some(0)),
             Options::new().max_open_files(1),
             Options::new().large_value_bytes(1),

@@ -11,15 +11,15 @@ use std::sync::atomic::Ordering;
 
 use filemap_io::Dir;
 
-use crate::backup::{BackedUp, Order};
-use crate::compact;
 use crate::error::Result;
 use crate::options::Options;
-use crate::repair::RepairReport;
 use crate::store::{Store, Threads, repair_in};
-use crate::worker;
+use crate::upkeep::backup::{BackedUp, Order};
+use crate::upkeep::compact;
+use crate::upkeep::repair::RepairReport;
+use crate::upkeep::worker;
 
-pub use crate::buggify::{Fault, at_steps, plant};
+pub use crate::failpoint::{Fault, at_steps, plant};
 pub use crate::limits::Limits;
 
 /// Options with limits of the engine, which may then be out of all bounds that [`Options::validate`] sets. The segment size
@@ -108,12 +108,12 @@ pub fn shrink_index(store: &Store) -> Result<()> {
 /// Whether neither a checkpoint nor a compaction of a store is under way, on whatever thread.
 pub fn is_idle(store: &Store) -> bool {
     let Some(writer) = &store.shared.writer else { return false };
-    writer.compacting.is_free() && writer.checkpointer.try_lock().is_ok()
+    writer.compacting.is_free() && writer.checkpointer.try_lock().is_some()
 }
 
 /// Whether a clone of a handle may be closed now by the thread that is in the middle of something: no checkpoint is under way.
 pub fn may_close(store: &Store) -> bool {
-    store.shared.writer.as_ref().is_some_and(|writer| writer.checkpointer.try_lock().is_ok())
+    store.shared.writer.as_ref().is_some_and(|writer| writer.checkpointer.try_lock().is_some())
 }
 
 /// As [`Store::backup`], into any empty directory; nothing is shared.
@@ -135,7 +135,7 @@ pub fn abandon(store: Store) {
 
 /// Whether a file is a segment of values that a store knows. The log's own are; what a compaction has given up is not.
 pub fn has_segment(store: &Store, file: &str) -> bool {
-    store.shared.segments.all().iter().any(|segment| segment.name() == file)
+    store.shared.values.segments.all().iter().any(|segment| segment.name() == file)
 }
 
 /// The hash by which the store's index finds a key: lets a test choose keys that share a leaf.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::primitive::{AtomicU64, Mutex, Ordering};
-use crate::sync::lock;
+use crate::sync::primitive::{AtomicU64, Ordering};
+use crate::sync::{Ranked, lock, rank};
 
 /// Live counters of a handle. Each is only ever added to.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ pub(crate) struct Counters {
     pub(crate) compaction_freed_bytes: AtomicU64,
     pub(crate) held_back: AtomicU64,
     pub(crate) held_back_us: AtomicU64,
-    pub(crate) last_error: Mutex<Option<String>>,
+    pub(crate) last_error: Ranked<{ rank::LAST_ERROR }, Option<String>>,
 }
 
 impl Counters {
@@ -109,9 +109,9 @@ stats! {
     /// Sequence of the last record that the handle knows of: each put, removal and chunk of a large body has the next.
     last_sequence: u64 = gauge,
     /// Entries put or removed since the last checkpoint, still in memory.
-    recent_entries: u64 = gauge,
+    memtable_entries: u64 = gauge,
     /// Memory that they take, in bytes.
-    recent_bytes: u64 = gauge,
+    memtable_bytes: u64 = gauge,
     /// Memory that the index's directory takes, in bytes.
     directory_bytes: u64 = gauge,
     /// Memory that the index's filter takes at most, in bytes; 0 if there is none.
@@ -134,12 +134,12 @@ stats! {
     dictionary_bytes: u64 = gauge,
     /// Memory that digested dictionaries take, in bytes.
     dictionary_memory_bytes: u64 = gauge,
-    /// Memory that expanded pages take in the page cache, in bytes.
-    page_cache_bytes: u64 = gauge,
+    /// Memory that expanded pages take in the value cache, in bytes.
+    value_cache_bytes: u64 = gauge,
     /// Reads that found their page there.
-    page_cache_hits: u64 = counter,
+    value_cache_hits: u64 = counter,
     /// Reads that looked for it there and went to the file.
-    page_cache_misses: u64 = counter,
+    value_cache_misses: u64 = counter,
     /// Puts that returned.
     puts: u64 = counter,
     /// Puts whose body was unchanged, so that only a reference was stored.
@@ -170,7 +170,7 @@ stats! {
     index_pages_written: u64 = counter,
     /// Bytes that checkpoints appended to the key log.
     key_bytes_written: u64 = counter,
-    /// Puts that were slowed down because the recent table filled faster than a checkpoint could empty the other.
+    /// Puts that were slowed down because the memtable filled faster than a checkpoint could empty the other.
     slow_downs: u64 = counter,
     /// By how much in all, in microseconds.
     slow_down_us: u64 = counter,

@@ -10,7 +10,7 @@ fn options() -> Options {
         .segment_bytes(1 << 20)
         .large_value_bytes(64 << 10)
         .checkpoint_bytes(512 << 10)
-        .recent_bytes(1 << 20)
+        .memtable_bytes(1 << 20)
         .dictionaries(Dictionaries::Off)
         .recompression_level(None)
         // Nothing is done in the background but where a test is about that.

@@ -11,7 +11,7 @@ fn options() -> Options {
         .segment_bytes(1 << 20)
         .large_value_bytes(64 << 10)
         .checkpoint_bytes(512 << 10)
-        .recent_bytes(256 << 10)
+        .memtable_bytes(256 << 10)
         .free_space_floor(0)
         .durability(Durability::Interval(Duration::from_millis(5)))
         .max_open_files(4)

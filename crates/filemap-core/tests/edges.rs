@@ -19,7 +19,7 @@ fn crashed(store: &Store) -> tempfile::TempDir {
     temp
 }
 
-/// Lets `check` look at a store as it is: from its recent table, after recovery, from another process's view, after a
+/// Lets `check` look at a store as it is: from its memtable, after recovery, from another process's view, after a
 /// checkpoint, and reopened.
 fn from_all_sides(store: Store, check: impl Fn(&Store, &str)) {
     check(&store, "recent");

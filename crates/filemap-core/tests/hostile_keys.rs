@@ -209,5 +209,5 @@ fn in_a_store_whose_seed_is_known_chosen_keys_do_not_blow_up_the_directory() {
     assert!(matches!(store.checkpoint(), Err(Error::Full { .. })));
     assert!(store.stats().directory_bytes <= 8 << 16);
     drop(store);
-    assert_eq!(Store::open(&path, options()).unwrap().stats().recent_entries, 300);
+    assert_eq!(Store::open(&path, options()).unwrap().stats().memtable_entries, 300);
 }

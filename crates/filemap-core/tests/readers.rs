@@ -27,11 +27,11 @@ fn options() -> Options {
         .segment_bytes(1 << 20)
         .large_value_bytes(64 << 10)
         .checkpoint_bytes(256 << 10)
-        .recent_bytes(256 << 10)
+        .memtable_bytes(256 << 10)
         .free_space_floor(0)
         .durability(Durability::Interval(Duration::from_millis(20)))
         .max_open_files(4)
-        .page_cache_bytes(4 << 20)
+        .value_cache_bytes(4 << 20)
 }
 
 fn key(i: u64) -> Vec<u8> {

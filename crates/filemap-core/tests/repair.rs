@@ -16,7 +16,7 @@ fn options() -> Options {
     Options::new()
         .segment_bytes(MIB as u64)
         .large_value_bytes(64 << 10)
-        .recent_bytes(256 << 10)
+        .memtable_bytes(256 << 10)
         .free_space_floor(0)
         .space_bound(None)
         .canonicalizer("test", 7)

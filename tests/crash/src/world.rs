@@ -95,7 +95,7 @@ impl World {
                 .durability(durability)
                 .keep_versions(keep)
                 .checkpoint_bytes(*choice(rng, &[1024, 4096, 1 << 20]))
-                .recent_bytes(*choice(rng, &[6 << 10, 64 << 10]))
+                .memtable_bytes(*choice(rng, &[6 << 10, 64 << 10]))
                 .compression_level(*choice(rng, &[0, 1]))
                 .filter_memory_bytes(filter_bytes)
                 .max_open_files(*choice(rng, &[1, 64, 512])),
@@ -111,7 +111,7 @@ impl World {
         };
         // No kind of operation is that bit's.
         if world.has(31) {
-            world.options = world.options.page_cache_bytes(1 << 20);
+            world.options = world.options.value_cache_bytes(1 << 20);
         }
         world
     }
@@ -163,7 +163,7 @@ fn options(limits: Limits, segment_bytes: u64, chunk_bytes: u64) -> Options {
     let options = Options::new()
         .segment_bytes(segment_bytes)
         .large_value_bytes(chunk_bytes)
-        .recent_bytes(64 << 10)
+        .memtable_bytes(64 << 10)
         .writeback_bytes(2048)
         .dictionary_group(host)
         .dictionary_bytes(4096)

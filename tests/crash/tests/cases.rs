@@ -358,11 +358,11 @@ fn stale_pages() -> usize {
         let store = sim::create(disk.dir(), options()).unwrap();
         put(&store, "old", 100);
         store.checkpoint().unwrap();
-        let reader = sim::open_read_only(disk.dir(), options().page_cache_bytes(1 << 20)).unwrap();
+        let reader = sim::open_read_only(disk.dir(), options().value_cache_bytes(1 << 20)).unwrap();
         put_as(&store, "first");
         assert_eq!(shown(&reader), Some(body("first", 100)));
         assert_eq!(shown(&reader), Some(body("first", 100)));
-        assert_eq!(reader.stats().page_cache_hits, 1);
+        assert_eq!(reader.stats().value_cache_hits, 1);
         disk.fail(Some(Failure { at: 1, fault: Fault::Eio, only_syncs: true, forever: false }));
         store.sync().unwrap_err();
         sim::abandon(store);
@@ -377,7 +377,7 @@ fn stale_pages() -> usize {
 }
 
 #[test]
-fn a_page_cache_forgets_what_a_recovery_has_dropped() {
+fn a_value_cache_forgets_what_a_recovery_has_dropped() {
     assert_eq!(stale_pages(), 0);
     // If it kept what it had read, some would show the dropped page: the test can fail.
     sim::plant(Some(sim::Fault::StalePagesKept));

@@ -252,7 +252,7 @@ pub fn options(seed: u64) -> Options {
         .segment_bytes(1 << 20)
         .large_value_bytes(LARGE_VALUE_BYTES)
         .checkpoint_bytes(300 << 10)
-        .recent_bytes(256 << 10)
+        .memtable_bytes(256 << 10)
         .free_space_floor(0)
         .durability(durability)
 }

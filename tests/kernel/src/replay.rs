@@ -91,7 +91,7 @@ impl Record {
         let mut acks = Vec::new();
         if seed.is_multiple_of(3) {
             let op = writer::filling(seed);
-            let options = ops::options(seed).recent_bytes(64 << 20).checkpoint_bytes(64 << 20);
+            let options = ops::options(seed).memtable_bytes(64 << 20).checkpoint_bytes(64 << 20);
             let filled = Store::create(&store, options.clone()).and_then(|s| op.run(s, &store, &options));
             filled.and_then(Store::close).map_err(|e| format!("filling a store: {e}"))?;
             oracle.learn_op(op);

@@ -136,7 +136,7 @@ fn options(floor: u64) -> Options {
         .compression_level(0)
         .durability(Durability::Buffered)
         .checkpoint_bytes(1 << 30)
-        .recent_bytes(64 << 20)
+        .memtable_bytes(64 << 20)
         // What compaction does takes checkpoints.
         .space_bound(None)
         .recompression_level(None)

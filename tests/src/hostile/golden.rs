@@ -93,7 +93,7 @@ pub fn options() -> Options {
     Options::new()
         .segment_bytes(1 << 20)
         .large_value_bytes(64 << 10)
-        .recent_bytes(256 << 10)
+        .memtable_bytes(256 << 10)
         .checkpoint_bytes(64 << 20)
         .free_space_floor(0)
         .durability(Durability::Buffered)

@@ -16,7 +16,7 @@ use crate::outcome::Failure;
 
 /// Memory of the set of digests.
 const SEEN_BYTES: u64 = 16 << 20;
-/// Memory of the recent table of the store behind it, and its log between two checkpoints.
+/// Memory of the memtable of the store behind it, and its log between two checkpoints.
 const RECENT_BYTES: usize = 8 << 20;
 const CHECKPOINT_BYTES: u64 = 64 << 20;
 /// Bodies of one digest wait for each other, so that exactly one of them is the first.
@@ -53,7 +53,7 @@ impl Bodies {
         let options = Options::new()
             .dictionaries(Dictionaries::Off)
             .compression_level(0)
-            .recent_bytes(RECENT_BYTES)
+            .memtable_bytes(RECENT_BYTES)
             .checkpoint_bytes(CHECKPOINT_BYTES);
         let path = folder.join("holders.fm");
         let holders = match Store::open(&path, options.clone()) {

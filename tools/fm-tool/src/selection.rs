@@ -38,7 +38,7 @@ impl Selection {
     /// About how many keys a listing of the choice meets, as far as that is known without counting.
     pub fn expected(&self, store: &PageStore) -> Option<u64> {
         let stats = store.engine().stats();
-        self.is_all().then_some(stats.indexed_keys + stats.recent_entries)
+        self.is_all().then_some(stats.indexed_keys + stats.memtable_entries)
     }
 
     /// The choice in words, after a noun: ` of example.com`.

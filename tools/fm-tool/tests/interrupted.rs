@@ -73,7 +73,7 @@ fn an_import_that_is_interrupted_while_it_waits_closes_the_store_and_goes_on_whe
         assert!(stored > 0 && words.contains(&format!("{stored} pages stored")), "{stored}: {words}");
         // It was closed, not dropped: nothing is left to be replayed.
         let stat = bench.run("stat", &["--json"]).ended(0).json();
-        assert_eq!(stat[0]["recent_entries"], 0);
+        assert_eq!(stat[0]["memtable_entries"], 0);
         bench.run::<&str>("verify", &[]).ended(0);
 
         let file = bench.path("pages.warc");
@@ -217,5 +217,5 @@ fn a_removal_that_is_interrupted_closes_the_store_and_leaves_the_rest() {
     assert!(words.contains("1 page removed, which stay so"), "{words}");
     bench.run("has", &["http://example.com/"]).ended(1);
     bench.run("has", &["http://commoncrawl.org/"]).ended(0);
-    assert_eq!(bench.run("stat", &["--json"]).ended(0).json()[0]["recent_entries"], 0);
+    assert_eq!(bench.run("stat", &["--json"]).ended(0).json()[0]["memtable_entries"], 0);
 }

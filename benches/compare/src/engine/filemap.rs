@@ -86,7 +86,7 @@ fn options(settings: &Settings, purpose: Purpose, variant: Variant) -> Options {
     match variant {
         Variant::Dictionaries => options,
         Variant::Plain => options.dictionaries(Dictionaries::Off).compression_level(settings.level),
-        Variant::Cached => options.page_cache_bytes(settings.cache_bytes as usize),
+        Variant::Cached => options.value_cache_bytes(settings.cache_bytes as usize),
     }
 }
 

@@ -12,9 +12,9 @@ pub struct ScaleArgs {
     /// Bytes of value log between checkpoints, in MiB
     #[arg(long, default_value_t = 768.0)]
     checkpoint_mib: f64,
-    /// Bound of the recent table, in MiB
+    /// Bound of the memtable, in MiB
     #[arg(long, default_value_t = 96.0)]
-    recent_mib: f64,
+    memtable_mib: f64,
     /// Threads that put
     #[arg(long, default_value_t = 2.0)]
     threads: f64,
@@ -30,7 +30,7 @@ const KINDS: [Pages; 2] = [
         body_bytes: 6130.0,
         record_bytes: 2040.0,
         key_record_bytes: 140.0,
-        recent_entry_bytes: 152.0,
+        memtable_entry_bytes: 152.0,
         put_us: 39.0,
     },
     Pages {
@@ -38,7 +38,7 @@ const KINDS: [Pages; 2] = [
         body_bytes: 19_340.0,
         record_bytes: 3343.0,
         key_record_bytes: 144.0,
-        recent_entry_bytes: 155.0,
+        memtable_entry_bytes: 155.0,
         put_us: 42.0,
     },
 ];
@@ -53,7 +53,7 @@ const ROWS: [Row; 19] = [
     ("address.idx", |s| bytes(s.index_bytes)),
     ("memory: directory", |s| bytes(s.directory_bytes)),
     ("memory: filter", |s| if s.filter_bytes > 0.0 { bytes(s.filter_bytes) } else { "none".to_owned() }),
-    ("memory: recent tables, at most", |s| bytes(s.recent_bytes)),
+    ("memory: memtables, at most", |s| bytes(s.memtable_bytes)),
     ("entries a checkpoint", |s| format!("{:.0} k", s.batch / 1e3)),
     ("index written a checkpoint", |s| bytes(s.checkpoint_index_bytes)),
     ("write amplification at this size", |s| format!("{:.2}", s.amplification)),
@@ -72,7 +72,7 @@ const ROWS: [Row; 19] = [
 pub fn run(args: &ScaleArgs) -> String {
     let machine = Machine {
         checkpoint_bytes: args.checkpoint_mib * 1_048_576.0,
-        recent_bytes: args.recent_mib * 1_048_576.0,
+        memtable_bytes: args.memtable_mib * 1_048_576.0,
         threads: args.threads,
         sequential_read: 1.28e9,
         sequential_write: 1.5e9,

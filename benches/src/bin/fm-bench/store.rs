@@ -20,9 +20,9 @@ pub struct StoreArgs {
     /// Bytes of value log between checkpoints, in MiB [default: the store's own]
     #[arg(long)]
     checkpoint_mib: Option<u64>,
-    /// Bound of the recent table, in MiB [default: the store's own]
+    /// Bound of the memtable, in MiB [default: the store's own]
     #[arg(long)]
-    recent_mib: Option<usize>,
+    memtable_mib: Option<usize>,
     /// Unwritten bytes of value log before the store syncs by itself, in MiB [default: the store's own]
     #[arg(long)]
     writeback_mib: Option<u64>,
@@ -49,8 +49,8 @@ pub fn options(put: &PutArgs, store: &StoreArgs, log: &Arc<Log>) -> Options {
     if let Some(mib) = store.checkpoint_mib {
         options = options.checkpoint_bytes(mib << 20);
     }
-    if let Some(mib) = store.recent_mib {
-        options = options.recent_bytes(mib << 20);
+    if let Some(mib) = store.memtable_mib {
+        options = options.memtable_bytes(mib << 20);
     }
     if let Some(mib) = store.writeback_mib {
         options = options.writeback_bytes(mib << 20);
@@ -185,7 +185,7 @@ impl Drop for GrowthWatch {
     }
 }
 
-/// Keys that the index holds (those in the recent table are not in it yet) and how long its file is.
+/// Keys that the index holds (those in the memtable are not in it yet) and how long its file is.
 fn index_sample(store: &Store) -> Option<IndexSample> {
     let keys = store.stats().indexed_keys;
     let index_bytes = std::fs::metadata(store.path().join("address.idx")).ok()?.len();

@@ -17,7 +17,7 @@ pub(crate) mod superblock;
 pub(crate) mod value;
 pub(crate) mod verified;
 
-use crate::buggify::{Fault, planted};
+use crate::failpoint::{Fault, planted};
 
 /// The newest format that this program reads and writes.
 pub(crate) const FORMAT_VERSION: u16 = 1;

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
+use crate::handle::Dropped;
 use crate::record::Version;
-use crate::state::Dropped;
 
 /// Ages are told apart in at most so many steps.
 const MOST_STEPS: usize = 1 << 18;

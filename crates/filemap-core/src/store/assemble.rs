@@ -6,27 +6,27 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use filemap_io::{Access, Dir};
 
-use crate::accounts::Accounts;
 use crate::error::Result;
 use crate::format::rules::Rules;
 use crate::format::superblock::Superblock;
-use crate::gate::Gate;
-use crate::index::{IndexWriter, Loaded, Owner, load};
-use crate::keys::{KeyAppender, KeyLog};
+use crate::handle::recover::{self, Absent, Witness};
+use crate::handle::{Checkpointer, Compactor, FreeSpace, Log, Shared, Tables, Training, WriteSide};
+use crate::index::address::{IndexWriter, Loaded, Owner, load};
+use crate::index::memtable::Memtable;
+use crate::index::segment_table::SegmentTable;
+use crate::index::superblock::SuperblockFile;
+use crate::logs::keys::{KeyAppender, KeyLog};
+use crate::logs::segments::{Begun, Bounds};
+use crate::logs::values::ValueLog;
 use crate::options::Options;
-use crate::primitive::{ArcSwap, AtomicBool, AtomicI64, AtomicU64, Mutex};
-use crate::recent::Recent;
-use crate::recover::{self, Absent, Witness};
-use crate::segments::{Begun, Bounds, Segments};
-use crate::state::{Checkpointer, Compactor, FreeSpace, Log, Shared, Tables, Training, WriteSide};
 use crate::stats::Counters;
-use crate::superblock::SuperblockFile;
-use crate::sync::{Bell, GroupSync, Solo};
-use crate::values::VALUES;
+use crate::sync::gate::Gate;
+use crate::sync::primitive::{ArcSwap, AtomicBool, AtomicI64, AtomicU64};
+use crate::sync::{Bell, GroupSync, Ranked, Turns};
 
 /// The files that a superblock names, opened to be written.
 pub(super) struct Files {
-    pub(super) segments: Arc<Segments>,
+    pub(super) values: Arc<ValueLog>,
     pub(super) keys: Arc<KeyLog>,
     pub(super) loaded: Loaded,
 }
@@ -36,16 +36,14 @@ impl Files {
     /// `Corrupt` when one is missing or not what the superblock says; `NewerFormat`; `Io`.
     pub(super) fn open(dir: &Arc<dyn Dir>, current: &Superblock, options: &Options) -> Result<Files> {
         let access = Access::Write;
-        let bounds = Bounds::of_values(options);
-        let segments = Arc::new(Segments::open(&VALUES, Arc::clone(dir), current.store_id, access, bounds)?);
-        segments.dictionaries.set_memory(options.dictionary_memory_bytes);
-        segments.dictionaries.pass_over(current.last_dictionary);
+        let values = ValueLog::open(Arc::clone(dir), current.store_id, access, options)?;
+        values.dictionaries.pass_over(current.last_dictionary);
         let keys = KeyLog::open(Arc::clone(dir), access, current, Bounds::of_keys(options))?;
         let file = recover::open_index(&**dir, access, current)?;
         let seed = recover::index_seed(current);
         let owner = Owner::Us { filter_bytes_max: options.filter_memory_bytes };
         let loaded = load(file, seed, owner, current.index, current.epoch, &options.limits)?;
-        Ok(Files { segments, keys, loaded })
+        Ok(Files { values: Arc::new(values), keys, loaded })
     }
 
     /// What there is, when that is all which the segment table and the list of begun segments name, or what is not is accepted. From
@@ -53,33 +51,33 @@ impl Files {
     ///
     /// # Errors
     /// `Corrupt`; `Io`.
-    pub(super) fn account(
+    pub(super) fn roster(
         &self,
         superblock: &SuperblockFile,
         current: &Superblock,
         accepts_loss: bool,
     ) -> Result<Roster> {
-        let mut accounts = recover::accounts(&self.loaded, current.index)?;
+        let mut segment_table = recover::segment_table(&self.loaded, current.index)?;
         let rolls = superblock.rolls(&current.store_id)?;
-        let witness = Witness { superblock: current, accounts: &accounts, rolls: &rolls };
-        let mut absent = witness.absent(&self.segments, &self.keys);
+        let witness = Witness { superblock: current, segment_table: &segment_table, rolls: &rolls };
+        let mut absent = witness.absent(&self.values, &self.keys);
         recover::refuse(&absent, accepts_loss)?;
-        let unseen = recover::accept(&absent, &mut accounts, current.tail.ordinal);
+        let unseen = recover::accept(&absent, &mut segment_table, current.tail.ordinal);
         let is_intact = absent.iter().all(|a| a.is_accepted);
-        let is_news = recover::welcome(&absent, &mut accounts, &self.segments) || !is_intact;
-        self.segments.keep_list(Begun::new(rolls, Arc::clone(superblock.file())));
-        recover::forget_removed(&self.segments, &mut accounts);
-        absent.extend(recover::remove_orphans(&self.segments, &accounts, is_intact)?);
-        self.keys.learn(accounts.key_ends());
-        self.segments.dictionaries.named(accounts.kept_dictionaries().collect());
-        Ok(Roster { accounts, absent, is_news, unseen })
+        let is_news = recover::welcome(&absent, &mut segment_table, &self.values) || !is_intact;
+        self.values.segments.keep_list(Begun::new(rolls, Arc::clone(superblock.file())));
+        recover::forget_removed(&self.values.segments, &mut segment_table);
+        absent.extend(recover::remove_orphans(&self.values.segments, &segment_table, is_intact)?);
+        self.keys.learn(segment_table.key_ends());
+        self.values.dictionaries.named(segment_table.kept_dictionaries().collect());
+        Ok(Roster { segment_table, absent, is_news, unseen })
     }
 }
 
 /// Which segments a writer finds.
 pub(super) struct Roster {
     /// The segment table.
-    pub(super) accounts: Accounts,
+    pub(super) segment_table: SegmentTable,
     /// What is not there.
     pub(super) absent: Vec<Absent>,
     /// Whether that is news, which a checkpoint must note.
@@ -99,10 +97,10 @@ pub(super) struct Parts {
     /// The epoch of the one that follows it.
     pub(super) next_epoch: u64,
     pub(super) files: Files,
-    pub(super) accounts: Accounts,
+    pub(super) segment_table: SegmentTable,
     pub(super) absent: Vec<Absent>,
     /// What was met of the log since that superblock.
-    pub(super) active: Arc<Recent>,
+    pub(super) active: Arc<Memtable>,
     pub(super) log: Log,
     /// Entries with a lower sequence may be in the index already.
     pub(super) replayed_below: u64,
@@ -113,19 +111,19 @@ impl Parts {
     /// # Errors
     /// `Io`.
     pub(super) fn assemble(self, options: Options) -> Result<Shared> {
-        let Parts { dir, superblock, current, files, accounts, active, .. } = self;
+        let Parts { dir, superblock, current, files, segment_table, active, .. } = self;
         let index = Arc::clone(&files.loaded.index);
         let writer = IndexWriter::new(files.loaded, current.index, self.next_epoch, options.limits);
         let keys = KeyAppender::new(Arc::clone(&files.keys), &options.limits)?;
-        let checkpointer = Checkpointer::new(writer, keys, accounts.clone(), current.clone(), self.replayed_below);
+        let checkpointer = Checkpointer::new(writer, keys, segment_table.clone(), current.clone(), self.replayed_below);
         Ok(Shared {
             dir,
-            segments: files.segments,
+            values: files.values,
             keys: files.keys,
             index,
             superblock,
             latest: ArcSwap::from_pointee(current.clone()),
-            accounts: ArcSwap::from_pointee(accounts),
+            segment_table: ArcSwap::from_pointee(segment_table),
             tables: ArcSwap::from_pointee(Tables { active, frozen: None }),
             indexed_time_ms: AtomicI64::new(current.max_time_ms),
             expiring_ms: AtomicI64::new(i64::MIN),
@@ -143,10 +141,10 @@ impl Parts {
 /// What only the writer has, as it is when a store was just opened.
 fn write_side(log: Log, checkpointer: Checkpointer, gate: Arc<Gate>, rules: Rules) -> WriteSide {
     WriteSide {
-        log: Mutex::new(log),
-        compacting: Solo::default(),
-        compactor: Mutex::new(Compactor::default()),
-        checkpointer: Mutex::new(checkpointer),
+        log: Ranked::new(log),
+        compacting: Turns::default(),
+        compactor: Ranked::new(Compactor::default()),
+        checkpointer: Ranked::new(checkpointer),
         group: GroupSync::default(),
         poison: Arc::clone(&gate.poison),
         gate,
@@ -159,8 +157,8 @@ fn write_side(log: Log, checkpointer: Checkpointer, gate: Arc<Gate>, rules: Rule
         checkpoint_due: AtomicBool::new(false),
         slow_freezes: AtomicU64::new(0),
         free_space: FreeSpace::default(),
-        kept_keys: Mutex::default(),
-        rules: Mutex::new(rules),
+        kept_keys: Ranked::default(),
+        rules: Ranked::new(rules),
         admission: ArcSwapOption::empty(),
     }
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use filemap_io::{Access, Dir, OsDir};
 
-use crate::backup::{BackedUp, BackupProgress, Order};
 use crate::error::{Error, Result};
 use crate::format::names;
 use crate::store::{Store, open_dir, open_store_dir, take_lock};
+use crate::upkeep::backup::{BackedUp, BackupProgress, Order};
 
 /// How a backup is made; see [`Store::backup`].
 #[derive(Clone, Debug, Default)]

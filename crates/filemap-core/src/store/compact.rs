@@ -3,11 +3,11 @@
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
-use crate::compact::Goal;
 use crate::error::{Error, Result};
 use crate::event::{Compacted, Reason};
-use crate::segments::{FIRST_RECORD, Segment};
+use crate::logs::segments::{FIRST_RECORD, Segment};
 use crate::store::Store;
+use crate::upkeep::compact::Goal;
 
 /// What compaction would do now; see [`Store::compaction_plan`].
 #[derive(Clone, Debug, PartialEq)]
@@ -98,7 +98,7 @@ impl Store {
         self.shared.checkpoint()?;
         self.shared.roll_garbage(goal)?;
         // What dies while this runs is left to the next time, or it might never end.
-        let newest = || self.shared.segments.all().last().map_or(0, |s| s.ordinal);
+        let newest = || self.shared.values.segments.all().last().map_or(0, |s| s.ordinal);
         let (mut last, mut again) = (newest(), 2);
         let mut all: Option<Compacted> = None;
         let watch = RefCell::new(watch);
@@ -155,7 +155,7 @@ impl Store {
 
     /// The segments of the value log, in the order in which they were begun.
     pub fn segments(&self) -> Vec<SegmentInfo> {
-        let all = self.shared.segments.all();
+        let all = self.shared.values.segments.all();
         let info = |s: &std::sync::Arc<Segment>| {
             let space = self.shared.space_of(s)?;
             Some(SegmentInfo {

@@ -9,12 +9,12 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::error::{Error, Result};
 use crate::format::value::Kind;
+use crate::handle::Spot;
+use crate::logs::segments::FIRST_RECORD;
+use crate::logs::values::append::Draft;
+use crate::logs::values::read::{Body, Reader, Want};
 use crate::record::{Head, Record, Version};
-use crate::segments::FIRST_RECORD;
-use crate::state::Spot;
 use crate::store::{Pages, Store};
-use crate::values::append::Draft;
-use crate::values::read::{Body, Reader, Want};
 
 /// What was copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -271,7 +271,7 @@ impl Copy<'_> {
                 self.to.put_checked(&Record { body: &body, ..record }, Some(head.digest))?;
             }
             Some(chunks) => {
-                let mut reader = Reader::new(std::sync::Arc::clone(&from.segments), loaded.head, chunks)?;
+                let mut reader = Reader::new(std::sync::Arc::clone(&from.values), loaded.head, chunks)?;
                 self.stream(&record, &mut reader)?;
             }
             None => return Err(Error::Closed),

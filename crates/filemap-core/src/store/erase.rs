@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::checkpoint::Task;
-use crate::dictionaries::DictionaryFacts;
 use crate::error::{Error, Result};
 use crate::event::{Compacted, Reason};
 use crate::format::names;
+use crate::handle::{KeyFilter, Spot};
+use crate::logs::values::dictionaries::DictionaryFacts;
 use crate::record::{Record, Version};
-use crate::state::{KeyFilter, Spot};
 use crate::store::Store;
 use crate::sync::lock;
+use crate::upkeep::checkpoint::Task;
 
 /// Says of a version of a key whether it is meant.
 pub type VersionFilter = Arc<dyn Fn(&[u8], Version) -> bool + Send + Sync>;
@@ -129,7 +129,7 @@ impl Store {
             done.left.retain(|name| !all.contains(name));
             done.left.extend(all);
         }
-        if let Some(pages) = &self.shared.segments.pages {
+        if let Some(pages) = &self.shared.values.cache {
             pages.forget();
         }
         Ok(done)
@@ -270,7 +270,7 @@ impl Store {
         // One that is being made may be of pages that were there before. What is made from now on is of pages that stay.
         writer.training.wait();
         let suspects = self.suspects(what);
-        self.shared.segments.dictionaries.retire(&suspects);
+        self.shared.values.dictionaries.retire(&suspects);
         // Whoever appends from now on knows.
         drop(lock(&writer.log));
         Ok(suspects)

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use crate::error::Result;
+use crate::handle::Spot;
 use crate::record::Head;
-use crate::state::Spot;
 use crate::store::Pages;
 use crate::store::Store;
 

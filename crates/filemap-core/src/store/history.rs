@@ -12,10 +12,10 @@ use std::vec::IntoIter;
 use crate::error::Result;
 use crate::format::key::KeyRecord;
 use crate::format::leaf::Slot;
+use crate::handle::{Retention, Shared, Spot};
+use crate::logs::values::read::Want;
 use crate::record::{Head, Version};
-use crate::state::{Retention, Shared, Spot};
 use crate::store::Store;
-use crate::values::read::Want;
 
 /// Versions of a page of the iterator: some megabytes.
 const PAGE: usize = 1 << 16;
@@ -158,7 +158,7 @@ impl History {
     fn gather(&mut self) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         shared.check_open()?;
-        self.as_of = (shared.segments.changes(), shared.index.epoch());
+        self.as_of = (shared.values.segments.changes(), shared.index.epoch());
         let mut greatest = Greatest { most: self.most, before: self.before, floor: 0, heap: BinaryHeap::new() };
         let tables = shared.tables.load_full();
         let tables = [Some(&tables.active), tables.frozen.as_ref()];
@@ -248,8 +248,10 @@ impl History {
             return Some(read);
         }
         // It lies elsewhere by now, or is gone, or it is damaged.
-        let now =
-            self.shared.catch_up().map(|begun| (begun, self.shared.segments.changes(), self.shared.index.epoch()));
+        let now = self
+            .shared
+            .catch_up()
+            .map(|begun| (begun, self.shared.values.segments.changes(), self.shared.index.epoch()));
         match now {
             Err(e) => Some(Err(e)),
             Ok((false, changes, epoch)) if (changes, epoch) == self.as_of => Some(read),

@@ -7,13 +7,13 @@ use std::vec::IntoIter;
 
 use crate::error::{Error, Result};
 use crate::format::superblock::Tail;
-use crate::keys::KeyFile;
-use crate::log::scan::Item;
-use crate::recent::{Found, Recent};
-use crate::segments::FIRST_RECORD;
-use crate::state::Shared;
+use crate::handle::Shared;
+use crate::index::memtable::{Found, Memtable};
+use crate::logs::keys::KeyFile;
+use crate::logs::scan::Item;
+use crate::logs::segments::FIRST_RECORD;
+use crate::logs::values::read::Want;
 use crate::store::Store;
-use crate::values::read::Want;
 
 type Filter = Box<dyn Fn(&[u8]) -> bool + Send>;
 
@@ -38,7 +38,7 @@ impl Store {
 
 /// A table, and what of it was there when the iteration began.
 struct Known {
-    table: Arc<Recent>,
+    table: Arc<Memtable>,
     mark: u32,
 }
 
@@ -54,7 +54,7 @@ pub struct Keys {
     filter: Filter,
     /// Newest first.
     known: Vec<Known>,
-    recent: IntoIter<(usize, u64, Found)>,
+    in_memory: IntoIter<(usize, u64, Found)>,
     /// The segments of the key log, opened when the iteration began: they may be removed meanwhile.
     files: IntoIter<KeyFile>,
     current: Option<(KeyFile, u64)>,
@@ -89,10 +89,10 @@ impl Keys {
             .flatten()
             .map(|t| Known { table: Arc::clone(t), mark: t.mark() })
             .collect();
-        let mut recent = Vec::new();
+        let mut in_memory = Vec::new();
         for (nth, k) in known.iter().enumerate() {
             let keys = k.table.keys().filter(|(_, f)| f.best.is_some() && k.table.knew(f, k.mark));
-            recent.extend(keys.map(|(hash, found)| (nth, hash, found)));
+            in_memory.extend(keys.map(|(hash, found)| (nth, hash, found)));
         }
         let (files, end, failed) = match shared.key_files() {
             Ok((files, end)) => (files, end, Vec::new()),
@@ -103,7 +103,7 @@ impl Keys {
             shared,
             filter,
             known,
-            recent: recent.into_iter(),
+            in_memory: in_memory.into_iter(),
             files: files.into_iter(),
             current: None,
             end,
@@ -117,8 +117,8 @@ impl Keys {
     }
 
     /// The next key from memory that is wanted.
-    fn next_recent(&mut self) -> Option<Vec<u8>> {
-        for (nth, hash, found) in self.recent.by_ref() {
+    fn next_in_memory(&mut self) -> Option<Vec<u8>> {
+        for (nth, hash, found) in self.in_memory.by_ref() {
             let key = self.known[nth].table.key_of(&found);
             // A newer table has the last word: the key was met there, or is removed.
             if self.known[..nth].iter().any(|k| k.knew(hash, &key)) {
@@ -184,7 +184,7 @@ impl Keys {
         let lost = shared.slots_in(std::mem::take(&mut self.gaps))?;
         let mut keys = Vec::new();
         for slot in lost {
-            match shared.segments.with_record(slot.location, slot.size, Want::Head, |raw| Ok(raw.key().to_vec())) {
+            match shared.values.with_record(slot.location, slot.size, Want::Head, |raw| Ok(raw.key().to_vec())) {
                 Ok(key) => {
                     let hash = shared.hash(&key);
                     if (self.filter)(&key) && !self.known.iter().any(|k| k.knew(hash, &key)) {
@@ -232,7 +232,7 @@ impl Iterator for Keys {
             // Once, and then nothing more.
             return (!std::mem::replace(&mut self.is_ended, true)).then_some(Err(e));
         }
-        if let Some(key) = self.next_recent() {
+        if let Some(key) = self.next_in_memory() {
             return Some(Ok(key));
         }
         loop {

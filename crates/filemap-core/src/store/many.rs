@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use crate::error::Result;
 use crate::record::Value;
 use crate::store::Store;
-use crate::worker::{processors, side_by_side};
+use crate::upkeep::worker::{processors, side_by_side};
 
 /// So many reads are begun ahead.
 const AHEAD: usize = 64;
@@ -61,13 +61,13 @@ impl Store {
 
     /// Asks for a value record, if the index page that leads to it can be read: whoever gets it will meet the error.
     fn will_need_value(&self, key: &[u8], hash: u64) {
-        let segments = &self.shared.segments;
-        match self.shared.recent(key, hash) {
-            (Some(entry), _) => segments.will_need(entry.extent.location, entry.extent.size()),
+        let values = &self.shared.values;
+        match self.shared.in_memtables(key, hash) {
+            (Some(entry), _) => values.will_need(entry.extent.location, entry.extent.size()),
             (None, floor) if floor > 0 => {}
             (None, _) => {
                 let candidates = self.shared.candidates(hash);
-                candidates.iter().flat_map(|c| c.iter()).for_each(|slot| segments.will_need(slot.location, slot.size));
+                candidates.iter().flat_map(|c| c.iter()).for_each(|slot| values.will_need(slot.location, slot.size));
             }
         }
     }

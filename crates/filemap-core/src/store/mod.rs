@@ -3,42 +3,24 @@
 mod ages;
 mod assemble;
 mod backup;
-// Its threads and locks are the system's.
-#[cfg(test)]
-#[cfg(not(any(filemap_loom, filemap_shuttle)))]
-mod closing;
 mod compact;
 mod copy;
 mod erase;
-#[cfg(test)]
-mod handover;
 mod heads;
 mod history;
 mod iterate;
-#[cfg(test)]
-mod lost_dictionaries;
 mod many;
-#[cfg(all(test, filemap_shuttle))]
-mod models;
 mod pages;
 mod prune;
 mod ranks;
 mod read;
 mod repair;
 mod rules;
-#[cfg(test)]
-mod scale;
 mod search;
-#[cfg(test)]
-mod shortage;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod train;
-#[cfg(test)]
-mod trained;
-#[cfg(test)]
-mod vanished;
-#[cfg(test)]
-mod versions;
 mod witness;
 mod write;
 
@@ -48,22 +30,24 @@ use std::sync::Arc;
 
 use filemap_io::{Access, Dir, Lock, Locking, OsDir};
 
-use crate::check::{Crew, VerifyOptions, VerifyProgress, VerifyReport};
-use crate::checkpoint::Task;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::format::names;
-use crate::gate::{Gate, Guarded};
+use crate::handle::recover;
+use crate::handle::recover::Absent;
+use crate::handle::{Log, Pins, Shared, check_canonicalizer, follow};
+use crate::index::memtable::Memtable;
+use crate::index::superblock::SuperblockFile;
+use crate::logs::values::append::Appender;
 use crate::options::{Canonicalizer, Options};
-use crate::primitive::{Mutex, Ordering};
-use crate::recent::Recent;
-use crate::recover::Absent;
-use crate::state::{Log, Pins, Shared, check_canonicalizer, follow};
 use crate::stats::Stats;
-use crate::superblock::SuperblockFile;
+use crate::sync::gate::{Gate, Guarded};
 use crate::sync::lock;
-use crate::values::append::Appender;
-use crate::{gate, recover, worker};
+use crate::sync::primitive::Ordering;
+use crate::sync::{Ranked, gate, rank};
+use crate::upkeep::check::{Crew, VerifyOptions, VerifyProgress, VerifyReport};
+use crate::upkeep::checkpoint::Task;
+use crate::upkeep::worker;
 use assemble::{Files, Parts, Roster};
 
 pub use backup::BackupOptions;
@@ -119,9 +103,9 @@ pub(crate) enum Threads {
 
 struct Workers {
     shared: Arc<Shared>,
-    threads: Mutex<Vec<worker::JoinHandle>>,
+    threads: Ranked<{ rank::THREADS }, Vec<worker::JoinHandle>>,
     /// What closing has come to, once it has.
-    ended: Mutex<Option<Result<()>>>,
+    ended: Ranked<{ rank::CLOSE }, Option<Result<()>>>,
     /// Whether what takes long may start threads of its own.
     may_help: bool,
 }
@@ -134,7 +118,7 @@ impl Drop for Workers {
 
 impl Workers {
     fn new(shared: &Arc<Shared>, threads: Vec<worker::JoinHandle>, may_help: bool) -> Workers {
-        Workers { shared: Arc::clone(shared), threads: Mutex::new(threads), ended: Mutex::default(), may_help }
+        Workers { shared: Arc::clone(shared), threads: Ranked::new(threads), ended: Ranked::default(), may_help }
     }
 
     /// Stops the threads, checkpoints, shuts the gate and with it gives up the lock. Only the first call does anything; another one
@@ -237,17 +221,18 @@ impl Store {
         // One that failed to be synced: readers may have seen it.
         let is_lost = seen != current.epoch;
         check_canonicalizer(&current, &options)?;
-        let rules = crate::rules::read(&*dir, &current.store_id, current.rules, Access::Write)?;
+        let rules = crate::handle::rules::read(&*dir, &current.store_id, current.rules, Access::Write)?;
         let files = Files::open(&dir, &current, &options)?;
-        let segments = &files.segments;
-        let Roster { accounts, mut absent, is_news, unseen } =
-            files.account(&superblock, &current, options.accept_loss)?;
+        let values = &files.values;
+        let Roster { segment_table, mut absent, is_news, unseen } =
+            files.roster(&superblock, &current, options.accept_loss)?;
         absent.iter_mut().for_each(|a| a.is_accepted = true);
         // An entry takes less than its record did.
-        let room = recover::bytes_after(segments, current.tail)?;
-        let active = Arc::new(Recent::new(options.recent_bytes, room));
+        let room = recover::bytes_after(&values.segments, current.tail)?;
+        let active = Arc::new(Memtable::new(options.memtable_bytes, room));
         let has_tail = !absent.iter().any(|a| a.ordinal == Some(current.tail.ordinal) && a.is_value());
-        let replay = recover::replay(&*dir, segments, &superblock, &current, &active, &accounts, (has_tail, unseen))?;
+        let replay =
+            recover::replay(&*dir, values, &superblock, &current, &active, &segment_table, (has_tail, unseen))?;
         // A superblock that failed to be synced may have had the next epoch, and readers may have seen it. By three, since one
         // that is two later is written over the newest copy.
         let mut next_epoch = current.epoch + 3;
@@ -258,7 +243,7 @@ impl Store {
             next_epoch += 1;
         }
         let segment_bytes = u64::from(current.segment_bytes);
-        let appender = Appender::new(Arc::clone(segments), replay.segment, replay.offset, segment_bytes)?;
+        let appender = Appender::new(Arc::clone(&values.segments), replay.segment, replay.offset, segment_bytes)?;
         let log = Log {
             appender,
             next_sequence: replay.next_sequence,
@@ -274,7 +259,7 @@ impl Store {
             current,
             next_epoch,
             files,
-            accounts,
+            segment_table,
             absent,
             active,
             log,
@@ -298,7 +283,7 @@ impl Store {
         Ok(Store { shared, workers })
     }
 
-    /// Makes everything durable, merges the recent table into the index and closes the store, so that opening it again
+    /// Makes everything durable, merges the memtable into the index and closes the store, so that opening it again
     /// replays nothing. Other clones of the handle return [`Error::Closed`] from then on, and write nothing: what they are in
     /// the middle of (a compaction, a prune, a backup) is given up at its next call that would change a file, and a checkpoint
     /// is waited for. A second call waits for the first and returns the same. Dropping the last clone does the same, but an
@@ -388,7 +373,7 @@ impl Store {
         options: &VerifyOptions,
         progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
     ) -> Result<VerifyReport> {
-        let crew = Crew::new(&self.shared.segments.dictionaries);
+        let crew = Crew::new(&self.shared.values.dictionaries);
         let mut work = || self.shared.verify(options, &crew, progress);
         match self.workers.may_help {
             true => worker::with_help(&|| crew.help(), &|| crew.end(), work),

@@ -12,13 +12,13 @@ use crate::error::{Error, Result};
 use crate::format::location::{Extent, Location};
 use crate::format::superblock::Tail;
 use crate::format::value::{self, Kind};
-use crate::log::scan::Item;
+use crate::handle::{Shared, Spot};
+use crate::logs::scan::Item;
+use crate::logs::segments::{FIRST_RECORD, Segment};
+use crate::logs::values::read::Want;
 use crate::record::{Head, Value, Version};
-use crate::segments::{FIRST_RECORD, Segment};
-use crate::state::{Shared, Spot};
 use crate::store::Store;
 use crate::store::ranks::Ranks;
-use crate::values::read::Want;
 
 impl Store {
     /// The newest version of each live key as of now, in the order of the log: a sequential read of the whole value log. What
@@ -67,7 +67,7 @@ pub struct Pages {
     segments: IntoIter<Arc<Segment>>,
     /// Ordinals of all segments that were looked through, or are to be.
     met: HashSet<u64>,
-    /// [`Segments::changes`](crate::segments::Segments::changes) when those that are looked through were chosen.
+    /// [`Segments::changes`](crate::logs::segments::Segments::changes) when those that are looked through were chosen.
     changes: u64,
     current: Option<(Arc<Segment>, u64)>,
     handed_out: Sequences,
@@ -94,10 +94,10 @@ const BATCH_BYTES: u64 = 1 << 20;
 
 impl Pages {
     pub(super) fn new(shared: Arc<Shared>, newest_only: bool) -> Pages {
-        let changes = shared.segments.changes();
+        let changes = shared.values.segments.changes();
         let (end, before) = shared.log_end();
         let is_old = |s: &&Arc<Segment>| s.is_output || s.ordinal <= end.ordinal;
-        let segments: Vec<Arc<Segment>> = shared.segments.all().iter().filter(is_old).map(Arc::clone).collect();
+        let segments: Vec<Arc<Segment>> = shared.values.segments.all().iter().filter(is_old).map(Arc::clone).collect();
         Pages {
             newest_only,
             end,
@@ -134,7 +134,7 @@ impl Pages {
         loop {
             if let Some(segment) = self.segments.next() {
                 // Of what compaction has written only what a superblock names is known to be whole.
-                if !segment.is_output || self.shared.accounts.load().names(segment.id, segment.ordinal) {
+                if !segment.is_output || self.shared.segment_table.load().names(segment.id, segment.ordinal) {
                     return Ok(Some((segment, FIRST_RECORD)));
                 }
                 self.met.remove(&segment.ordinal);
@@ -143,12 +143,12 @@ impl Pages {
             self.is_ended = true;
             self.shared.catch_up()?;
             self.is_ended = false;
-            let changes = self.shared.segments.changes();
+            let changes = self.shared.values.segments.changes();
             if changes == self.changes {
                 return Ok(None);
             }
             self.changes = changes;
-            let all = self.shared.segments.all();
+            let all = self.shared.values.segments.all();
             let more: Vec<_> =
                 all.iter().filter(|s| s.is_output && self.met.insert(s.ordinal)).map(Arc::clone).collect();
             self.segments = more.into_iter();
@@ -161,14 +161,14 @@ impl Pages {
             return Ok(false);
         }
         let Some((segment, from)) = self.next_segment()? else { return Ok(false) };
-        let file = match self.shared.segments.file(&segment) {
+        let file = match self.shared.values.segments.file(&segment) {
             // Compaction has removed it: what lived in it is met elsewhere.
             Err(e) if e.is_corrupt() && self.is_gone(&segment)? => return Ok(true),
             file => file?,
         };
         let is_last = !segment.is_output && segment.ordinal == self.end.ordinal;
         let end = if is_last { self.end.offset } else { u64::MAX };
-        let mut scan = self.shared.segments.scan(&segment, &*file, from, end)?.once();
+        let mut scan = self.shared.values.scan(&segment, &*file, from, end)?.once();
         let mut batch = Vec::new();
         while scan.offset() < from + BATCH_BYTES {
             match scan.next()? {
@@ -200,7 +200,7 @@ impl Pages {
 
     fn is_gone(&self, segment: &Segment) -> Result<bool> {
         self.shared.catch_up()?;
-        Ok(!self.shared.segments.get(segment.id).is_ok_and(|s| s.ordinal == segment.ordinal))
+        Ok(!self.shared.values.segments.get(segment.id).is_ok_and(|s| s.ordinal == segment.ordinal))
     }
 
     /// The page of a version that was found, if it is one to be met.
@@ -244,15 +244,15 @@ impl Pages {
     /// to be met.
     fn rank(&mut self, key: &[u8], spot: &Spot) -> Result<Option<(usize, Spot)>> {
         let hash = self.shared.hash(key);
-        let (recent, floor) = self.shared.recent(key, hash);
+        let (in_memory, floor) = self.shared.in_memtables(key, hash);
         if floor > spot.version.sequence {
             return Ok(None);
         }
-        let changes = self.shared.segments.changes();
+        let changes = self.shared.values.segments.changes();
         if let Some(rank) = self.ranks.get(hash, key, spot.version.sequence, changes) {
             return Ok(rank.map(|rank| (rank, *spot)));
         }
-        if (recent, floor) == (None, 0) {
+        if (in_memory, floor) == (None, 0) {
             // The common cases need no read: a slot that leads to this very record is this key's; one that leads elsewhere
             // in the part of the log that counts is newer, if it is the only one with these bits of hash.
             let candidates = self.shared.candidates(hash)?;
@@ -291,7 +291,7 @@ impl Pages {
 
     /// Whether a place is another one in the part of the log that is looked through in any case.
     fn is_met_later(&self, place: Location, other: Location) -> bool {
-        let segment = self.shared.segments.get(place.segment);
+        let segment = self.shared.values.segments.get(place.segment);
         segment.is_ok_and(|s| {
             let at = Tail { ordinal: s.ordinal, offset: place.offset() };
             place != other && !s.is_output && at < self.end

@@ -5,12 +5,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::handle::recover::Absent;
+use crate::handle::{Dropped, Needed, Retention, Spot};
+use crate::logs::values::read::Want;
 use crate::record::Version;
-use crate::recover::Absent;
-use crate::state::{Dropped, Needed, Retention, Spot};
 use crate::store::Store;
 use crate::store::ages::{Ages, Step};
-use crate::values::read::Want;
 
 /// What [`Store::prune`] keeps.
 ///

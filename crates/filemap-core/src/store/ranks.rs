@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::state::Spot;
+use crate::handle::Spot;
 
 /// Chains of so many versions are walked each time.
 const FEW: usize = 8;

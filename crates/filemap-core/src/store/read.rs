@@ -5,10 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::handle::Spot;
+use crate::logs::values::read::{Body, Reader, Want};
 use crate::record::{Head, Place, Value, Version};
-use crate::state::Spot;
 use crate::store::Store;
-use crate::values::read::{Body, Reader, Want};
 
 impl Store {
     /// The newest version of a key. Cold, that is one page of the index and one read of the value log.
@@ -65,7 +65,7 @@ impl Store {
             };
             let loaded = self.shared.load(key, &spot)?;
             let Some(chunks @ Body::Chunks(..)) = loaded.body else { return Ok(true) };
-            let mut reader = Reader::new(Arc::clone(&self.shared.segments), loaded.head, chunks)?;
+            let mut reader = Reader::new(Arc::clone(&self.shared.values), loaded.head, chunks)?;
             match io::copy(&mut reader, &mut io::sink()) {
                 Ok(_) => Ok(true),
                 Err(e) => Err(e.downcast::<Error>().unwrap_or_else(|e| Error::Source(Arc::new(e)))),
@@ -93,7 +93,7 @@ impl Store {
         self.shared.looking_again(|| {
             let Some(loaded) = self.shared.newest(key, &mut Vec::new())? else { return Ok(None) };
             let mut out = Vec::new();
-            self.shared.body(&loaded)?.range(&self.shared.segments, range.clone(), &mut out)?;
+            self.shared.body(&loaded)?.range(&self.shared.values, range.clone(), &mut out)?;
             Ok(Some(out))
         })
     }
@@ -109,7 +109,7 @@ impl Store {
                 Some(body) => body,
                 None => self.shared.body_of(key, &loaded.head, Want::Cached, &mut Vec::new())?,
             };
-            Reader::new(Arc::clone(&self.shared.segments), loaded.head, body).map(Some)
+            Reader::new(Arc::clone(&self.shared.values), loaded.head, body).map(Some)
         })
     }
 
@@ -161,7 +161,7 @@ impl Store {
         self.shared.check_open()?;
         self.shared.follow_if_due();
         let hash = self.shared.hash(key);
-        let (best, floor) = self.shared.recent(key, hash);
+        let (best, floor) = self.shared.in_memtables(key, hash);
         let found = if best.is_some() {
             true
         } else if floor > 0 {
@@ -179,7 +179,7 @@ impl Store {
     /// [`Error::Corrupt`](crate::Error::Corrupt) when the index page is damaged.
     pub fn locate(&self, key: &[u8]) -> Result<Option<Place>> {
         let hash = self.shared.hash(key);
-        let (best, floor) = self.shared.recent(key, hash);
+        let (best, floor) = self.shared.in_memtables(key, hash);
         let location = match best {
             Some(entry) => Some(entry.extent.location),
             None if floor > 0 => None,

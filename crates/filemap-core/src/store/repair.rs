@@ -10,31 +10,31 @@ use std::time::Duration;
 
 use filemap_io::{Access, Advice, Dir, Lock, Locking};
 
-use crate::accounts::Accounts;
 use crate::error::{Error, Result};
 use crate::format::header::{FileHeader, Kind};
 use crate::format::rules::Rules;
 use crate::format::superblock::{IndexRoot, Superblock, Tail};
 use crate::format::{FORMAT_VERSION, names};
-use crate::gate;
+use crate::handle::recover;
+use crate::handle::rules;
+use crate::handle::{Log, Pins, Shared, check_canonicalizer};
+use crate::index::memtable::Memtable;
+use crate::index::segment_table::SegmentTable;
+use crate::index::superblock::SuperblockFile;
+use crate::logs::segments::FIRST_RECORD;
+use crate::logs::values::append::Appender;
 use crate::options::{Canonicalizer, Options};
-use crate::primitive::{Ordering, sleep};
-use crate::recent::Recent;
 use crate::record::now_ms;
-use crate::recover;
-use crate::repair::dictionaries;
-use crate::repair::files::{self, Copying};
-use crate::repair::rebuild::{Found, Living, Rebuild, Scanned};
-use crate::repair::survey::{Found as Segment, Survey, survey};
-use crate::repair::{Loss, RepairProgress, RepairReport, RepairTo};
-use crate::rules;
-use crate::segments::FIRST_RECORD;
-use crate::state::{Log, Pins, Shared, check_canonicalizer};
 use crate::store::assemble::{Files, Parts};
 use crate::store::{Store, Threads, Workers, open_dir, open_store_dir, take_lock, witness};
-use crate::superblock::SuperblockFile;
-use crate::values::append::Appender;
-use crate::worker;
+use crate::sync::gate;
+use crate::sync::primitive::{Ordering, sleep};
+use crate::upkeep::repair::dictionaries;
+use crate::upkeep::repair::files::{self, Copying};
+use crate::upkeep::repair::rebuild::{Found, Living, Rebuild, Scanned};
+use crate::upkeep::repair::survey::{Found as Segment, Survey, survey};
+use crate::upkeep::repair::{Loss, RepairProgress, RepairReport, RepairTo};
+use crate::upkeep::worker;
 
 /// So many stages of a checkpoint are made one.
 const STAGES_IN_ONE: u64 = 64;
@@ -46,7 +46,7 @@ impl Store {
     /// record comes back, newest version first; what was removed stays removed unless its removal itself is lost; damaged bytes
     /// are covered, so that `verify` finds nothing wrong afterwards. Nobody else may write the source meanwhile.
     ///
-    /// The segments are read once, from front to end. Of `options`, `recent_bytes` bounds the memory of a batch. All versions come back
+    /// The segments are read once, from front to end. Of `options`, `memtable_bytes` bounds the memory of a batch. All versions come back
     /// that are whole, whatever is to be kept: those beyond that go as always, when their key is put again or is pruned. The rule by
     /// which keys are made is the superblock's; without a whole copy of that, `options` must name it. `progress` is called every
     /// few megabytes, and may break off.
@@ -277,7 +277,7 @@ impl Job<'_> {
         let damaged = self.carry_dictionaries()?;
         let shared = Arc::new(self.handle(&first, held)?);
         let known = self.survey.dictionaries.iter().chain(&self.survey.named_dictionaries).max();
-        shared.segments.dictionaries.pass_over(known.copied().unwrap_or(0));
+        shared.values.dictionaries.pass_over(known.copied().unwrap_or(0));
         let started = match threads {
             Threads::Started => worker::start_checkpoints(&shared)?,
             Threads::None => Vec::new(),
@@ -301,10 +301,10 @@ impl Job<'_> {
                     end = scanned.end;
                 }
             }
-            let last = shared.segments.get(first.tail.ordinal as u16)?;
+            let last = shared.values.segments.get(first.tail.ordinal as u16)?;
             files::own(&*self.dir, &last.name())?;
             let segment_bytes = u64::from(first.segment_bytes);
-            let appender = Appender::new(Arc::clone(&shared.segments), last, end, segment_bytes)?;
+            let appender = Appender::new(Arc::clone(&shared.values.segments), last, end, segment_bytes)?;
             rebuild.finish(appender)
         })();
         if result.is_err() {
@@ -322,9 +322,10 @@ impl Job<'_> {
         let options = self.options.clone();
         let (dir, gate) = gate::guard(Arc::clone(&self.dir), held);
         let files = Files::open(&dir, first, &options)?;
-        let last = files.segments.get(first.tail.ordinal as u16)?;
+        let last = files.values.segments.get(first.tail.ordinal as u16)?;
         files::own(&*self.dir, &last.name())?;
-        let appender = Appender::new(Arc::clone(&files.segments), last, FIRST_RECORD, u64::from(first.segment_bytes))?;
+        let appender =
+            Appender::new(Arc::clone(&files.values.segments), last, FIRST_RECORD, u64::from(first.segment_bytes))?;
         let log =
             Log { appender, next_sequence: 1, tombstones: Default::default(), pins: Pins::of(None), frozen_at: 0 };
         let parts = Parts {
@@ -334,9 +335,9 @@ impl Job<'_> {
             current: first.clone(),
             next_epoch: first.epoch + 1,
             files,
-            accounts: Accounts::default(),
+            segment_table: SegmentTable::default(),
             absent: Vec::new(),
-            active: Arc::new(Recent::new(options.recent_bytes, 0)),
+            active: Arc::new(Memtable::new(options.memtable_bytes, 0)),
             log,
             // The same version may lie in two places, which may come in different batches.
             replayed_below: u64::MAX,
@@ -347,7 +348,7 @@ impl Job<'_> {
 
     /// Reads one segment, copies it if that is wanted, and mends what is left.
     fn segment(&self, shared: &Shared, rebuild: &mut Rebuild<'_>, found: &Segment) -> Result<Scanned> {
-        let segment = shared.segments.get(found.header.ordinal as u16)?;
+        let segment = shared.values.segments.get(found.header.ordinal as u16)?;
         let name = segment.name();
         if found.is_guessed {
             rebuild.lost(loss(&found.name, 0, FIRST_RECORD, "its header is damaged; it has a new one"));
@@ -361,7 +362,7 @@ impl Job<'_> {
             return Ok(scanned);
         }
         let source = self.source.open(&found.name, Access::Read).map_err(|e| Error::io("open", &found.name, e))?;
-        let copy = shared.segments.writable(&segment)?;
+        let copy = shared.values.segments.writable(&segment)?;
         let copying = Copying::new(source, Arc::clone(&copy));
         let scanned = rebuild.segment(&segment, &copying, &*copy, &found.name)?;
         for (offset, bytes) in copying.unreadable() {
@@ -403,7 +404,7 @@ fn wait_for_room(shared: &Shared) -> Result<()> {
     loop {
         writer.poison.check()?;
         let tables = shared.tables.load();
-        if tables.active.bytes() < shared.options.recent_bytes && !tables.active.is_exhausted() {
+        if tables.active.bytes() < shared.options.memtable_bytes && !tables.active.is_exhausted() {
             return Ok(());
         }
         if tables.frozen.is_none() {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use filemap_io::Access;
 
-use crate::checkpoint::Task;
 use crate::error::{Error, Result};
 use crate::format::rules::{Rule, RuleState, Rules};
+use crate::handle::Admission;
+use crate::handle::rules;
 use crate::record::{Record, now_ms};
-use crate::rules;
-use crate::state::Admission;
 use crate::store::Store;
 use crate::sync::lock;
+use crate::upkeep::checkpoint::Task;
 
 impl Store {
     /// The rules of the store's erasures, in the order in which they were made, those that were lifted too.

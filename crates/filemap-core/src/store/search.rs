@@ -9,16 +9,16 @@ use std::ops::ControlFlow;
 use aho_corasick::AhoCorasick;
 use filemap_io::{Access, File};
 
-use crate::dictionaries::Part;
 use crate::error::{Error, Result};
 use crate::format::names;
 use crate::format::value::{self, Header, Kind};
-use crate::keys::KeyFile;
-use crate::log::scan::Item;
+use crate::logs::keys::KeyFile;
+use crate::logs::scan::Item;
+use crate::logs::segments::{FIRST_RECORD, Segment};
+use crate::logs::values::dictionaries::Part;
+use crate::logs::values::read;
 use crate::record::Version;
-use crate::segments::{FIRST_RECORD, Segment};
 use crate::store::{Erasure, Store};
-use crate::values::read;
 
 /// So much is read at once.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -163,15 +163,15 @@ impl Run<'_, '_> {
 
     fn values(&mut self) -> Result<()> {
         let shared = &self.store.shared;
-        for segment in shared.segments.all().iter() {
+        for segment in shared.values.segments.all().iter() {
             let name = segment.name();
-            let file = match shared.segments.open_anew(segment) {
+            let file = match shared.values.segments.open_anew(segment) {
                 // It has been compacted since.
-                Err(e) if e.is_corrupt() && shared.segments.get(segment.id).is_err() => continue,
+                Err(e) if e.is_corrupt() && shared.values.segments.get(segment.id).is_err() => continue,
                 file => file?,
             };
             let mut hits = self.raw(&name, &*file)?.into_iter().peekable();
-            let mut scan = shared.segments.scan(segment, &*file, FIRST_RECORD, u64::MAX)?.once();
+            let mut scan = shared.values.scan(segment, &*file, FIRST_RECORD, u64::MAX)?.once();
             while let Some(item) = scan.next()? {
                 let Item::Record { offset, bytes } = item else { continue };
                 self.between(&name, &mut hits, offset);
@@ -220,7 +220,7 @@ impl Run<'_, '_> {
 
     /// Meta and body of a record.
     fn expanded(&self, header: &Header, bytes: &[u8]) -> Result<[Vec<u8>; 2]> {
-        let registry = &self.store.shared.segments.dictionaries;
+        let registry = &self.store.shared.values.dictionaries;
         let flaw = |what| Error::corrupt("", 0, what);
         let mut parts = [Vec::new(), Vec::new()];
         if header.kind == Kind::Filler {

@@ -6,12 +6,12 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::error::{Error, Result};
 use crate::format::value::ChunkEntry;
+use crate::logs::values::append::Draft;
+use crate::logs::values::draft::{check_limits, digest};
 use crate::record::{MAX_VALUE_BYTES, Record, Version};
-use crate::state::{check_limits, digest};
 use crate::stats::Counters;
 use crate::store::Store;
 use crate::sync::lock;
-use crate::values::append::Draft;
 
 /// Takes a body piece by piece; see [`Store::put_stream`]. Nothing is visible before [`Writer::finish`]; a writer that is
 /// dropped stores nothing (the chunks that it has written are garbage).

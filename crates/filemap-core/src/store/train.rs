@@ -1,8 +1,8 @@
 //! Dictionaries by hand: made now, tried, listed; what is done in the background is not here.
 
-use crate::dictionaries::DictionaryFacts;
 use crate::error::{Error, Result};
-use crate::state::RecompressionEstimate;
+use crate::handle::RecompressionEstimate;
+use crate::logs::values::dictionaries::DictionaryFacts;
 use crate::store::Store;
 
 impl Store {
@@ -33,6 +33,6 @@ impl Store {
 
     /// All dictionaries of the store, those that no new page uses and those that cannot be read too.
     pub fn dictionaries(&self) -> Vec<DictionaryFacts> {
-        self.shared.segments.dictionaries.facts()
+        self.shared.values.dictionaries.facts()
     }
 }

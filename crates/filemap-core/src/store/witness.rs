@@ -8,10 +8,10 @@ use filemap_io::Dir;
 use crate::error::{Error, Result};
 use crate::format::names;
 use crate::options::Options;
-use crate::repair::rebuild::Living;
-use crate::repair::sequences::Sequences;
-use crate::repair::survey::Survey;
 use crate::store::{Store, Threads};
+use crate::upkeep::repair::rebuild::Living;
+use crate::upkeep::repair::sequences::Sequences;
+use crate::upkeep::repair::survey::Survey;
 
 /// The versions that live, if segments are missing and index and key log are whole; else what is not known for that.
 /// One pass over the key log.

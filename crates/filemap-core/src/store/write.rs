@@ -1,15 +1,16 @@
 //! Puts and removes: what is stored, and when only a reference to what is there.
 
-use crate::buggify::{Fault, planted};
 use crate::error::{Error, Result};
+use crate::failpoint::{Fault, planted};
 use crate::format::value::Kind;
-use crate::primitive::Ordering;
+use crate::handle::Shared;
+use crate::logs::values::append::Draft;
+use crate::logs::values::draft::digest;
+use crate::logs::values::read::Want;
 use crate::record::{Put, Record, Version, now_ms};
-use crate::state::{Shared, digest};
 use crate::stats::Counters;
 use crate::store::Store;
-use crate::values::append::Draft;
-use crate::values::read::Want;
+use crate::sync::primitive::Ordering;
 
 impl Store {
     /// Stores a version of a key. With [`Durability::Sync`](crate::Durability::Sync) it is on the device when this
@@ -53,7 +54,7 @@ impl Store {
             let checkpoints = Counters::get(&self.shared.counters.checkpoints);
             let expiring_ms = self.shared.expiring_ms.load(Ordering::Acquire);
             let hash = self.shared.hash(record.key);
-            let before = self.shared.recent(record.key, hash);
+            let before = self.shared.in_memtables(record.key, hash);
             let newest = self.shared.looking_again(|| {
                 self.shared.with_newest(record.key, Want::Head, |raw| {
                     let same = raw.header.digest == digest && raw.header.raw_bytes == body_bytes;
@@ -72,7 +73,7 @@ impl Store {
             // The body referred to must not have been removed, or gone with old versions, since it was looked at; nor be about
             // to go.
             let still_there = |shared: &Shared| {
-                shared.recent(record.key, hash) == before
+                shared.in_memtables(record.key, hash) == before
                     && Counters::get(&shared.counters.checkpoints) == checkpoints
                     && (shared.expiring_ms.load(Ordering::Acquire) <= expiring_ms || planted(Fault::ExpiringReferredTo))
             };

@@ -2,9 +2,11 @@
 //! threads' steps have. A thread that waits for ever is a deadlock to the checker, and a failure.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::*;
-use crate::primitive::{Fault, plant};
+use crate::error::{Error, Result};
+use crate::sync::primitive::{AtomicBool, AtomicU64, Fault, Ordering, plant};
 
 fn model(scenario: fn()) {
     let mut model = loom::model::Builder::new();

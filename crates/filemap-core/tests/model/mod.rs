@@ -70,7 +70,7 @@ fn options(keep: Option<u32>) -> Options {
         .segment_bytes(1 << 20)
         .large_value_bytes(64 << 10)
         .checkpoint_bytes(256 << 10)
-        .recent_bytes(256 << 10)
+        .memtable_bytes(256 << 10)
         .free_space_floor(0)
         .durability(Durability::Buffered)
         .keep_versions(keep)
@@ -166,7 +166,7 @@ pub fn run(ground: &mut impl Ground, ops: &[Op], keep: Option<u32>) {
             Op::Reopen => {
                 store.close().unwrap();
                 store = ground.open(options(keep));
-                assert_eq!(store.stats().recent_entries, 0);
+                assert_eq!(store.stats().memtable_entries, 0);
             }
             Op::Crash => {
                 ground.crash();

@@ -15,7 +15,7 @@ use crate::sequence;
 use crate::settings::{Folder, Settings};
 use crate::words;
 
-/// Memory of the store's table of recent pages.
+/// Memory of the store's memtable.
 const RECENT_BYTES: usize = 32 << 20;
 /// How long, and how often, a crawl waits for `status` or `why` to close its frontier.
 const ASKED_FOR: Duration = Duration::from_millis(100);
@@ -33,7 +33,7 @@ pub fn settings(store: &Path) -> Result<(Folder, Settings), Failure> {
 }
 
 fn options() -> Options {
-    Options::new().recent_bytes(RECENT_BYTES).dictionary_memory_bytes(DICTIONARY_BYTES).on_event(|event| {
+    Options::new().memtable_bytes(RECENT_BYTES).dictionary_memory_bytes(DICTIONARY_BYTES).on_event(|event| {
         if matches!(event, Event::Poisoned { .. }) {
             words::complain(event);
         }

@@ -104,7 +104,7 @@ pub fn copy(
     out: &mut Output,
 ) -> Result<Outcome, Failure> {
     let stats = from.stats();
-    let bar = Progress::records(shared, Some(stats.indexed_keys + stats.recent_entries), "keys");
+    let bar = Progress::records(shared, Some(stats.indexed_keys + stats.memtable_entries), "keys");
     let mut so_far = Copied::default();
     let mut refused: BTreeMap<u32, u64> = BTreeMap::new();
     let copied = from.copy_to(to, options, &mut |event| {

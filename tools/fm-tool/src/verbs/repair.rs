@@ -69,7 +69,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })
     };
-    let plain = || Options::new().recent_bytes(BATCH_BYTES);
+    let plain = || Options::new().memtable_bytes(BATCH_BYTES);
     let repaired = match named {
         Some((name, version)) => run(&plain().canonicalizer(&name, version)),
         None => match run(&plain()) {

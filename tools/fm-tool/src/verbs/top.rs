@@ -132,7 +132,7 @@ fn interrupted() -> Outcome {
 
 fn by_host(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> Result<Outcome, Failure> {
     let stats = store.engine().stats();
-    let progress = Progress::records(shared, Some(stats.indexed_versions + stats.recent_entries), "versions");
+    let progress = Progress::records(shared, Some(stats.indexed_versions + stats.memtable_entries), "versions");
     let filter = args.selection.filter();
     let mut hosts = Hosts::new(args.exact_hosts, args.sort.weight());
     let mut outcome = Outcome::Done;
@@ -217,7 +217,7 @@ fn row(sums: &Sums) -> String {
 
 fn largest(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> Result<Outcome, Failure> {
     let stats = store.engine().stats();
-    let progress = Progress::records(shared, Some(stats.indexed_versions + stats.recent_entries), "versions");
+    let progress = Progress::records(shared, Some(stats.indexed_versions + stats.memtable_entries), "versions");
     let filter = args.selection.filter();
     let mut heaviest = Heaviest { heap: BinaryHeap::new(), limit: args.limit as usize };
     let mut outcome = Outcome::Done;

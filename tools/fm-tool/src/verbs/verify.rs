@@ -106,7 +106,7 @@ fn revisits(store: Store) -> Result<Option<RevisitCount>, Failure> {
 
 /// How many keys no checkpoint has brought to the index yet; where some are there, each of their versions since counts.
 fn recent_keys(store: &Store, report: &VerifyReport) -> u64 {
-    match (store.stats().recent_entries, report.indexed_keys) {
+    match (store.stats().memtable_entries, report.indexed_keys) {
         (0, _) => 0,
         (_, 0) => store.keys().filter(|key| key.is_ok()).count() as u64,
         (entries, _) => entries,

@@ -29,7 +29,7 @@ const RATES: [(&str, &str); 5] = [
 ];
 
 /// Levels of this program's own handle, which tell a person nothing about the store.
-const OWN: [&str; 4] = ["recent_entries", "recent_bytes", "directory_bytes", "longest_put_us"];
+const OWN: [&str; 4] = ["memtable_entries", "memtable_bytes", "directory_bytes", "longest_put_us"];
 
 /// Reads the period: seconds, fractions too.
 pub fn period(text: &str) -> Result<Duration, String> {

@@ -1,0 +1,126 @@
+//! What of a store's files is absent, as a read-only handle sees it beside a writer that moves on.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use filemap_io::Dir;
+
+use crate::error::Result;
+use crate::format::key::segment_of;
+use crate::format::leaf::Slot;
+use crate::format::names;
+use crate::format::rolls::Rolls;
+use crate::format::superblock::{Superblock, Tail};
+use crate::handle::Shared;
+use crate::handle::follow::READS;
+use crate::handle::recover::{Absent, Witness};
+use crate::index::segment_table::SegmentTable;
+use crate::index::superblock::SuperblockFile;
+use crate::logs::keys::{KeyFile, KeyLog};
+use crate::logs::values::ValueLog;
+use crate::sync::primitive::sleep;
+
+/// Reads the list of begun segments, which another process may be writing.
+fn read_rolls(file: &SuperblockFile, store_id: &[u8; 16]) -> Result<Rolls> {
+    let mut tries = 0;
+    loop {
+        match file.rolls(store_id) {
+            Err(e) if e.is_corrupt() && tries < READS => {
+                tries += 1;
+                sleep(Duration::from_micros(200));
+            }
+            read => return read,
+        }
+    }
+}
+
+/// What of the files is absent that a superblock names; `None` when the writer has moved on meanwhile.
+pub(super) fn absent(
+    file: &SuperblockFile,
+    dir: &dyn Dir,
+    current: &Superblock,
+    segment_table: &SegmentTable,
+    there: (&ValueLog, &KeyLog),
+) -> Result<Option<Vec<Absent>>> {
+    let rolls = read_rolls(file, &current.store_id)?;
+    let look = || Witness { superblock: current, segment_table, rolls: &rolls }.absent(there.0, there.1);
+    let mut absent = look();
+    if absent.iter().any(|a| !a.is_accepted) {
+        // The directory was looked at before the list was read: what was begun or cut in between is met now.
+        there.0.segments.look_anew()?;
+        there.0.dictionaries.look()?;
+        absent = look();
+    }
+    let is_current = || -> Result<bool> {
+        Ok(file.newest_whole(dir)?.epoch == current.epoch && read_rolls(file, &current.store_id)? == rolls)
+    };
+    Ok(if absent.is_empty() || is_current()? { Some(absent) } else { None })
+}
+
+/// All of a segment.
+fn whole(ordinal: u64) -> Range<Tail> {
+    Tail { ordinal, offset: 0 }..Tail { ordinal: ordinal + 1, offset: 0 }
+}
+
+impl Shared {
+    /// Looks what is absent as of a superblock; what was known before stays where the writer has moved on meanwhile.
+    pub(super) fn look_for_absent(&self, newest: &Superblock, segment_table: &SegmentTable) -> Result<()> {
+        let there = (&*self.values, &*self.keys);
+        if let Some(found) = absent(&self.superblock, &*self.dir, newest, segment_table, there)? {
+            self.absent.store(Arc::new(found));
+        }
+        Ok(())
+    }
+
+    /// Which segments of values and which dictionaries are absent, of those of a superblock that may be newer than what this handle follows; `None` when the
+    /// writer has moved on meanwhile.
+    pub(crate) fn absent_values(
+        &self,
+        superblock: &Superblock,
+        segment_table: &SegmentTable,
+    ) -> Result<Option<Vec<Absent>>> {
+        self.values.segments.look_anew()?;
+        let found = absent(&self.superblock, &*self.dir, superblock, segment_table, (&self.values, &self.keys))?;
+        // The files of the key log are opened by their names.
+        let values = |mut all: Vec<Absent>| {
+            all.retain(|a| names::parse_keys(&a.file).is_none());
+            all
+        };
+        Ok(found.map(values))
+    }
+
+    /// Segments of the key log that are not among those that were opened, though something in them lives.
+    pub(crate) fn missing_keys(&self, files: &[KeyFile], end: Tail) -> Vec<Range<Tail>> {
+        let segment_table = self.segment_table.load();
+        let live = segment_table.keys.values().filter(|a| a.live_units > 0 && a.ordinal <= end.ordinal);
+        let is_missing = |ordinal: &u64| !files.iter().any(|f| f.segment.ordinal == *ordinal && f.file.is_some());
+        live.map(|a| a.ordinal).filter(is_missing).map(whole).collect()
+    }
+
+    /// The slots of the index that lead into stretches of the key log in which no whole record lies. A pass over the index, if there are
+    /// any stretches.
+    pub(crate) fn slots_in(&self, mut gaps: Vec<Range<Tail>>) -> Result<Vec<Slot>> {
+        gaps.sort_unstable_by_key(|g| g.start);
+        let mut lost: Vec<Slot> = Vec::new();
+        if gaps.is_empty() {
+            return Ok(lost);
+        }
+        let in_gap = |slot: &&Slot| match self.keys.position(slot.key) {
+            Some(place) => gaps.get(gaps.partition_point(|g| g.end <= place)).is_some_and(|g| g.start <= place),
+            None => gaps.iter().any(|g| *g == whole(g.start.ordinal) && g.start.ordinal as u16 == segment_of(slot.key)),
+        };
+        let mut slots = |slots: &[Slot]| {
+            lost.extend(slots.iter().filter(in_gap));
+            Ok(())
+        };
+        // Bad pages are told when their keys are met.
+        self.index.check(&mut || self.follow_writer(), &mut slots, &mut |_, _| {})?;
+        Ok(lost)
+    }
+
+    /// Whether a segment of the value log is known to be gone.
+    pub(super) fn is_absent(&self, ordinal: u64) -> bool {
+        self.absent.load().iter().any(|a| a.ordinal == Some(ordinal) && a.is_value())
+    }
+}

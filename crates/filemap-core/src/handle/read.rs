@@ -1,0 +1,471 @@
+//! Reads: memtable, else one index page, then the value record, whose own key confirms the match.
+
+use crate::error::{Error, Result};
+use crate::failpoint::{Fault, planted, step};
+use crate::format::key::KeyRecord;
+use crate::format::leaf::{Slot, kept_bits};
+use crate::format::location::Extent;
+use crate::format::superblock::Tail;
+use crate::format::value::Kind;
+use crate::format::{PAGE_BYTES, names};
+use crate::handle::{Retention, Shared};
+use crate::index::address::{Candidates, LastLeaf, Lookup};
+use crate::index::memtable::Entry;
+use crate::logs::keys::KeyFile;
+use crate::logs::values::read::{Body, Raw, Want};
+use crate::record::{Head, Value, Version};
+use crate::stats::Counters;
+use crate::sync::primitive::Ordering;
+
+/// What is wrong where a slot leads to a key of another hash.
+const MISLED: &str = "the index leads here for a key of another hash: address.idx is damaged";
+
+/// So many key records are read between two looks at whether the handle was closed.
+const SOME_RECORDS: usize = 256;
+
+/// A version of a key, by what index, key log and memtable say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spot {
+    pub(crate) version: Version,
+    pub(crate) extent: Extent,
+    pub(crate) refers_to: u64,
+    /// Whether its record lists the chunks of a large body.
+    pub(crate) chunked: bool,
+}
+
+impl From<&KeyRecord> for Spot {
+    fn from(r: &KeyRecord) -> Spot {
+        Spot { version: r.version, extent: r.extent, refers_to: r.refers_to, chunked: r.chunked }
+    }
+}
+
+impl From<Entry> for Spot {
+    fn from(e: Entry) -> Spot {
+        Spot { version: e.version, extent: e.extent, refers_to: e.refers_to, chunked: e.chunked }
+    }
+}
+
+/// A version that was read: its body, or which version holds it.
+pub(crate) struct Loaded {
+    pub(crate) head: Head,
+    pub(crate) body: Option<Body>,
+}
+
+impl Shared {
+    /// Calls `read` again when it failed because a segment was removed under it, or a version on its way there: what it was led
+    /// to lies elsewhere by now, or is gone. What fails twice in the same way, and nothing has changed meanwhile, is damaged.
+    pub(crate) fn looking_again<T>(&self, mut read: impl FnMut() -> Result<T>) -> Result<T> {
+        let mut last = None;
+        loop {
+            let before = (self.values.segments.changes(), self.index.epoch());
+            match read() {
+                Err(e) if e.is_corrupt() => {
+                    self.check_open()?;
+                    let is_begun_anew = self.catch_up()?;
+                    let is_same = (self.values.segments.changes(), self.index.epoch()) == before;
+                    let what = e.to_string();
+                    if !is_begun_anew && is_same && last.replace(what.clone()) == Some(what) {
+                        return Err(e);
+                    }
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Counts a get. What a handle has found that was closed meanwhile proves nothing: another writer may have changed it.
+    pub(crate) fn counted<T>(&self, found: Option<T>) -> Result<Option<T>> {
+        self.check_open()?;
+        Counters::add(&self.counters.gets, 1);
+        if found.is_some() {
+            Counters::add(&self.counters.hits, 1);
+        }
+        Ok(found)
+    }
+
+    /// The newest version in memory, and the sequence of the last removal there (0 for none).
+    pub(crate) fn in_memtables(&self, key: &[u8], hash: u64) -> (Option<Entry>, u64) {
+        let tables = self.tables.load();
+        let mut best: Option<Entry> = None;
+        let mut floor = 0;
+        for table in [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten() {
+            let Some(found) = table.find(hash, key) else { continue };
+            floor = floor.max(found.floor);
+            // The newer table comes first, so its removals hide what the older has before the two are compared.
+            let live = found.best.filter(|e| e.version.sequence > floor);
+            best = [best, live].into_iter().flatten().max_by_key(|e| e.version);
+        }
+        (best, floor)
+    }
+
+    /// The index's slots with a hash, following the writer if it is another process.
+    pub(crate) fn candidates(&self, hash: u64) -> Result<Candidates> {
+        self.candidates_near(hash, &mut LastLeaf::default())
+    }
+
+    /// As `candidates`, for many hashes about in their order.
+    pub(crate) fn candidates_near(&self, hash: u64, last: &mut LastLeaf) -> Result<Candidates> {
+        loop {
+            let epoch = self.index.epoch();
+            let page = match self.index.lookup(hash, last)? {
+                Lookup::Found(found) => return Ok(found),
+                Lookup::Stale(page) => page,
+            };
+            self.follow_writer()?;
+            // The pages of the last superblock are not written to: if there is no newer one, this is no race.
+            if self.index.epoch() == epoch {
+                let what = "the page does not match its directory";
+                return Err(Error::corrupt(names::INDEX, u64::from(page) * PAGE_BYTES as u64, what));
+            }
+        }
+    }
+
+    /// Repeats a look through the index into the key log when a segment of that was removed meanwhile: the index then
+    /// leads elsewhere. A handle that follows another process learns of it only when it follows.
+    pub(crate) fn steady<T>(&self, look: impl Fn() -> Result<T>) -> Result<T> {
+        loop {
+            let before = (self.keys.removals(), self.index.epoch());
+            let result = look();
+            if planted(Fault::StaleKeysBelieved) {
+                return result;
+            }
+            if self.keys.removals() != before.0 {
+                continue;
+            }
+            match result {
+                Err(e) if e.is_corrupt() && self.follower.is_some() => {
+                    self.follow_writer()?;
+                    if (self.keys.removals(), self.index.epoch()) == before {
+                        return Err(e);
+                    }
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// The slot of a key and its newest key record, if the key is in the index. Confirmed by the key record.
+    pub(crate) fn indexed(&self, key: &[u8], hash: u64) -> Result<Option<(Slot, KeyRecord)>> {
+        self.steady(|| self.indexed_now(key, hash))
+    }
+
+    /// The segments of the key log, opened, and where it ends: nothing that the index leads to before that end is missing
+    /// among them, but what is damage.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn key_files(&self) -> Result<(Vec<KeyFile>, Tail)> {
+        let complete = self.steady(|| {
+            let (files, end) = self.keys.files()?;
+            let segment_table = self.segment_table.load();
+            let live = segment_table.keys.values().filter(|a| a.live_units > 0 && a.ordinal <= end.ordinal);
+            let has = |ordinal| files.iter().any(|f| f.segment.ordinal == ordinal && f.file.is_some());
+            match live.map(|a| a.ordinal).find(|ordinal| !has(*ordinal)) {
+                Some(missing) => Err(Error::corrupt(names::keys(missing as u16), 0, "the segment is missing")),
+                None => Ok((files, end)),
+            }
+        });
+        match complete {
+            Err(e) if e.is_corrupt() => self.keys.files(),
+            complete => complete,
+        }
+    }
+
+    /// All versions of a key that the index leads to.
+    pub(crate) fn indexed_chain(&self, key: &[u8], hash: u64) -> Result<Option<Vec<Spot>>> {
+        self.steady(|| self.indexed_now(key, hash)?.map(|head| self.chain(head)).transpose())
+    }
+
+    /// As [`Shared::indexed`], unless a segment of the key log is removed meanwhile.
+    pub(crate) fn indexed_now(&self, key: &[u8], hash: u64) -> Result<Option<(Slot, KeyRecord)>> {
+        let mut damage = None;
+        for slot in self.candidates(hash)?.iter() {
+            let (record, found) = self.keys.read(slot.key)?;
+            if found == key {
+                return Ok(Some((*slot, record)));
+            }
+            if !self.is_slot_of(slot, &found) {
+                damage = Some(self.keys.corrupt(slot.key, MISLED));
+            }
+        }
+        damage.map_or(Ok(None), Err)
+    }
+
+    /// Whether a slot can be a key's. If it is not, the index is damaged: the key that the slot was meant for must not be
+    /// taken for absent.
+    fn is_slot_of(&self, slot: &Slot, key: &[u8]) -> bool {
+        kept_bits(self.hash(key)) == slot.hash
+    }
+
+    /// Hands the newest version's record to `f`.
+    pub(crate) fn with_newest<T>(
+        &self,
+        key: &[u8],
+        want: Want,
+        mut f: impl FnMut(&Raw<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        self.follow_if_due();
+        loop {
+            if let Some(newest) = self.newest_now(key, want, &mut f)? {
+                return Ok(newest);
+            }
+        }
+    }
+
+    /// As [`Shared::with_newest`]; `None` when what memory had was removed before the index was looked at: what is newest by both
+    /// may never have been.
+    fn newest_now<T>(
+        &self,
+        key: &[u8],
+        want: Want,
+        f: &mut impl FnMut(&Raw<'_>) -> Result<T>,
+    ) -> Result<Option<Option<T>>> {
+        let hash = self.hash(key);
+        let (best, floor) = self.in_memtables(key, hash);
+        step();
+        let is_newest = |e: &Entry| floor > 0 || e.version.time_ms >= self.indexed_time_ms.load(Ordering::Acquire);
+        match best {
+            Some(entry) if is_newest(&entry) => {
+                return self.with_spot(key, &entry.into(), want, f).map(|t| Some(Some(t)));
+            }
+            None if floor > 0 => return Ok(Some(None)),
+            _ => {}
+        }
+        let mut damage = None;
+        for slot in self.candidates(hash)?.iter() {
+            let read = self.values.with_record(slot.location, slot.size, want, |raw| {
+                if raw.key() != key {
+                    return if self.is_slot_of(slot, raw.key()) { Ok(None) } else { Err(raw.flaw(MISLED)) };
+                }
+                raw.check_version()?;
+                let older = best.is_some_and(|b| b.version > raw.version());
+                Ok(Some(if older { None } else { Some(f(raw)?) }))
+            });
+            match read {
+                Ok(None) => {}
+                Ok(Some(Some(result))) => return Ok(Some(Some(result))),
+                Ok(Some(None)) => break,
+                // A slot of another key with the same 47 bits of hash must not make this key unreadable.
+                Err(e) if e.is_corrupt() && self.is_slot_of_another(slot, key) => {}
+                Err(e) => damage = Some(e),
+            }
+        }
+        match (best, damage) {
+            (_, Some(e)) => Err(e),
+            (Some(_), None) if self.in_memtables(key, hash) != (best, floor) => Ok(None),
+            (Some(entry), None) => self.with_spot(key, &entry.into(), want, f).map(|t| Some(Some(t))),
+            (None, None) => Ok(Some(None)),
+        }
+    }
+
+    fn is_slot_of_another(&self, slot: &Slot, key: &[u8]) -> bool {
+        self.keys.read(slot.key).is_ok_and(|(_, found)| found != key && self.is_slot_of(slot, &found))
+    }
+
+    /// Hands the record of a known version to `f`.
+    pub(crate) fn with_spot<T>(
+        &self,
+        key: &[u8],
+        spot: &Spot,
+        want: Want,
+        f: impl FnOnce(&Raw<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.values.with_record(spot.extent.location, spot.extent.size(), want, |raw| {
+            if raw.key() != key || raw.version() != spot.version {
+                let location = spot.extent.location;
+                let name = names::segment(location.segment);
+                return Err(Error::corrupt(name, location.offset(), "it is not the record that the index names"));
+            }
+            raw.check_version()?;
+            f(raw)
+        })
+    }
+
+    /// All versions of a key, newest first; at most as many as are kept.
+    pub(crate) fn spots(&self, key: &[u8]) -> Result<Vec<Spot>> {
+        self.check_open()?;
+        self.follow_if_due();
+        let mut spots = self.all_spots(key, self.hash(key))?;
+        self.counted(spots.first().map(|_| ()))?;
+        let retention = Retention::of(&self.options);
+        let mut nth = 0;
+        spots.retain(|spot| {
+            nth += 1;
+            retention.shows(nth - 1, spot)
+        });
+        Ok(spots)
+    }
+
+    /// All versions of a key that are still reachable, newest first, those beyond the number kept too.
+    pub(crate) fn all_spots(&self, key: &[u8], hash: u64) -> Result<Vec<Spot>> {
+        loop {
+            let before = self.in_memtables(key, hash);
+            let spots = self.all_spots_now(key, hash)?;
+            // As with the newest: what is in memory counts with what the index has only if it was not removed in between.
+            if before == (None, 0) || self.in_memtables(key, hash) == before {
+                return Ok(spots);
+            }
+        }
+    }
+
+    fn all_spots_now(&self, key: &[u8], hash: u64) -> Result<Vec<Spot>> {
+        let tables = self.tables.load_full();
+        let mut spots: Vec<Spot> = Vec::new();
+        let mut floor = 0;
+        for table in [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten() {
+            if let Some(found) = table.find(hash, key) {
+                floor = floor.max(found.floor);
+                spots.extend(table.versions(&found).into_iter().map(Spot::from));
+            }
+        }
+        step();
+        if floor == 0 {
+            spots.extend(self.indexed_chain(key, hash)?.unwrap_or_default());
+        }
+        spots.retain(|s| s.version.sequence > floor);
+        sort_versions(&mut spots);
+        Ok(spots)
+    }
+
+    /// The newest version; its body in the memory of `spare`, if it is one page.
+    pub(crate) fn newest(&self, key: &[u8], spare: &mut Vec<u8>) -> Result<Option<Loaded>> {
+        self.check_open()?;
+        let mut last = None;
+        loop {
+            let loaded = self.with_newest(key, Want::Cached, |raw| loaded(raw, spare))?;
+            let Some(mut l) = loaded else { return self.counted(None) };
+            if l.body.is_none() {
+                match self.body_of(key, &l.head, Want::Cached, spare) {
+                    Ok(body) => l.body = Some(body),
+                    // The key may have been removed in between; if it was not, the same version comes again.
+                    Err(e) if e.is_corrupt() && last != Some(l.head.version) => {
+                        last = Some(l.head.version);
+                        continue;
+                    }
+                    Err(e) => return Err(e),
+                }
+            }
+            return self.counted(Some(l));
+        }
+    }
+
+    pub(crate) fn load(&self, key: &[u8], spot: &Spot) -> Result<Loaded> {
+        let mut spare = Vec::new();
+        let mut l = self.with_spot(key, spot, Want::Whole, |raw| loaded(raw, &mut spare))?;
+        if l.body.is_none() {
+            l.body = Some(self.body_of(key, &l.head, Want::Whole, &mut spare)?);
+        }
+        Ok(l)
+    }
+
+    /// The body of the version to which one of this head refers.
+    pub(crate) fn body_of(&self, key: &[u8], head: &Head, want: Want, spare: &mut Vec<u8>) -> Result<Body> {
+        let corrupt = |what: &str| Error::corrupt(names::segment(head.place.segment), head.place.offset, what);
+        let spot = self
+            .holder(key, head.unchanged_since.unwrap_or(0))?
+            .ok_or_else(|| corrupt("it refers to a version that is not there"))?;
+        self.with_spot(key, &spot, want, |raw| {
+            if raw.header.digest != head.digest || raw.header.raw_bytes != head.body_bytes {
+                return Err(corrupt("it refers to a version with another body"));
+            }
+            loaded(raw, spare)?.body.ok_or_else(|| corrupt("it refers to a reference"))
+        })
+    }
+
+    /// Where the version of a key with a sequence lies. The newest key record names the holder of its body, so that this
+    /// takes two reads of the key log, however long the chain between them is.
+    fn holder(&self, key: &[u8], sequence: u64) -> Result<Option<Spot>> {
+        let hash = self.hash(key);
+        let tables = self.tables.load_full();
+        for table in [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten() {
+            let Some(found) = table.find(hash, key) else { continue };
+            if let Some(entry) = table.version(&found, sequence) {
+                return Ok(Some(entry.into()));
+            }
+            if found.floor > sequence {
+                return Ok(None);
+            }
+        }
+        self.steady(|| self.indexed_holder(key, hash, sequence))
+    }
+
+    fn indexed_holder(&self, key: &[u8], hash: u64, sequence: u64) -> Result<Option<Spot>> {
+        let Some((slot, head)) = self.indexed_now(key, hash)? else { return Ok(None) };
+        if head.refers_to == sequence && head.holder != 0 {
+            let (record, found) = self.keys.read(head.holder)?;
+            if found == key && record.version.sequence == sequence {
+                return Ok(Some(Spot::from(&record)));
+            }
+        }
+        let spots = self.chain((slot, head))?;
+        Ok(spots.into_iter().find(|s| s.version.sequence == sequence))
+    }
+
+    /// Walks a chain of key records from its head. Each lies before the last in the key log, so it ends; `Closed` when the handle
+    /// is closed meanwhile.
+    fn chain(&self, (slot, head): (Slot, KeyRecord)) -> Result<Vec<Spot>> {
+        let (mut address, mut record) = (slot.key, head);
+        let mut spots = vec![Spot::from(&record)];
+        while let Some(earlier) = self.earlier(address, &record)? {
+            if spots.len().is_multiple_of(SOME_RECORDS) {
+                self.check_open()?;
+            }
+            (address, record) = (record.previous, earlier);
+            spots.push(Spot::from(&record));
+        }
+        Ok(spots)
+    }
+
+    /// The record that follows one in its chain; `None` at the end.
+    ///
+    /// # Errors
+    /// `Corrupt` when there is none where the chain leads, or it does not lead back.
+    pub(crate) fn earlier(&self, address: u64, record: &KeyRecord) -> Result<Option<KeyRecord>> {
+        if record.previous == 0 {
+            return Ok(None);
+        }
+        let (earlier, _) = self.keys.read(record.previous)?;
+        match self.keys.is_before(record.previous, address) {
+            true => Ok(Some(earlier)),
+            false => Err(self.keys.corrupt(address, "the chain of a key does not lead back")),
+        }
+    }
+
+    pub(crate) fn body<'l>(&self, loaded: &'l Loaded) -> Result<&'l Body> {
+        loaded.body.as_ref().ok_or(Error::Closed)
+    }
+
+    /// Reads the version that a location holds, whichever key it is of; for iteration.
+    pub(crate) fn value_at(&self, key: &[u8], spot: &Spot) -> Result<Value> {
+        self.value(self.load(key, spot)?, Vec::new())
+    }
+
+    /// All of a version; a body of chunks over whatever `spare` held, whose memory it takes.
+    pub(crate) fn value(&self, loaded: Loaded, mut spare: Vec<u8>) -> Result<Value> {
+        let body = match loaded.body {
+            Some(Body::Whole(whole)) => whole,
+            Some(chunks) => {
+                spare.clear();
+                chunks.range(&self.values, 0..u64::MAX, &mut spare)?;
+                spare
+            }
+            None => Vec::new(),
+        };
+        Ok(Value { head: loaded.head, body })
+    }
+}
+
+fn loaded(raw: &Raw<'_>, spare: &mut Vec<u8>) -> Result<Loaded> {
+    let body = if raw.header.kind == Kind::Reference { None } else { Some(Body::of(raw, spare)?) };
+    let head = raw.head()?;
+    if let Some(Body::Whole(body)) = &body {
+        raw.keep(&head.meta, body);
+    }
+    Ok(Loaded { head, body })
+}
+
+/// Newest first, each sequence once: an interrupted checkpoint's key records are written again.
+pub(crate) fn sort_versions(spots: &mut Vec<Spot>) {
+    spots.sort_by_key(|s| std::cmp::Reverse(s.version));
+    spots.dedup_by_key(|s| s.version.sequence);
+}

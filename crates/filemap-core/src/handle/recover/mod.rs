@@ -1,0 +1,291 @@
+//! Creates a store's files, and brings an existing store to the state that its log tells.
+
+mod absent;
+mod met;
+mod replay;
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+use filemap_io::{Access, Dir, File};
+
+use crate::error::{Error, Result};
+use crate::failpoint::{Fault, planted};
+use crate::files::check_header;
+use crate::format::header::{FileHeader, Kind as FileKind};
+use crate::format::location::{Extent, Location};
+use crate::format::rolls::{self, Rolls};
+use crate::format::superblock::{IndexRoot, Superblock, Tail};
+use crate::format::value::{self, Kind};
+use crate::format::{FORMAT_VERSION, PAGE_BYTES, all_zero, names, seed};
+use crate::index::address::Loaded;
+use crate::index::memtable::{Entry, Memtable};
+use crate::index::segment_table::SegmentTable;
+use crate::index::superblock::SuperblockFile;
+use crate::logs::keys::KeyLog;
+use crate::logs::segments::{FIRST_RECORD, Segment, Segments};
+use crate::options::{Canonicalizer, Options};
+use crate::record::{Version, now_ms};
+
+pub use absent::Absent;
+pub(crate) use absent::{Witness, accept, refuse, welcome};
+pub(crate) use met::Met;
+pub(crate) use replay::{fill, replay};
+
+/// Longest lock file that a creation leaves: a process id.
+const LOCK_BYTES: u64 = 16;
+
+/// Whether a store may be created in a directory: it is empty, or holds just what a creation that was cut short leaves.
+///
+/// # Errors
+/// `NotEmpty` when it may not.
+pub(crate) fn check_vacant(dir: &dyn Dir) -> Result<()> {
+    let found = dir.list().map_err(|e| Error::io("list", dir.path().display().to_string(), e))?;
+    // A creation begins with this file, and nothing else has its name: what it holds, whole or not, is ours.
+    let begun = found.iter().any(|name| name == names::NEW_SUPERBLOCK);
+    for name in &found {
+        match is_unborn(dir, name, begun) {
+            Ok(true) => {}
+            // What cannot be one of ours is refused by the one who opens it.
+            Err(e) if !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {
+                return Err(Error::io("open", name, e));
+            }
+            _ => return Err(Error::NotEmpty { path: dir.path().to_owned() }),
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file may be one of a store that never came to be, in which nothing was ever put.
+fn is_unborn(dir: &dyn Dir, name: &str, begun: bool) -> std::io::Result<bool> {
+    let longest = match name {
+        names::LOCK => LOCK_BYTES,
+        names::NEW_SUPERBLOCK => rolls::AT + rolls::BYTES as u64,
+        names::INDEX => PAGE_BYTES as u64,
+        name if name == names::segment(0) || name == names::keys(0) => FIRST_RECORD,
+        _ => return Ok(false),
+    };
+    // For writing, since what is not refused is replaced.
+    let file = dir.open(name, Access::Write)?;
+    if file.len()? > longest {
+        return Ok(false);
+    }
+    // Others have files called key0.dat too: without the mark of a creation, it must be as good as empty.
+    let mut start = [0; 8];
+    let n = file.read_at(&mut start, 0)?;
+    let is_ours = || FileKind::ALL.iter().any(|k| start == *k.magic());
+    Ok(begun || name == names::LOCK || all_zero(&start[..n]) || is_ours())
+}
+
+/// Removes what a creation that was cut short has left in a directory whose lock is held.
+///
+/// # Errors
+/// `NotEmpty` when there is anything else; `Io`.
+pub(crate) fn clear_unborn(dir: &dyn Dir) -> Result<()> {
+    check_vacant(dir)?;
+    // The mark goes last: without it the others might not be known for ours.
+    for name in [names::INDEX, &names::keys(0), &names::segment(0)] {
+        remove_if_there(dir, name)?;
+    }
+    sync_dir(dir)?;
+    remove_if_there(dir, names::NEW_SUPERBLOCK)
+}
+
+/// Creates the files of an empty store in a vacant directory whose lock is held. The superblock is written first, under
+/// another name, and is given its own last: a directory without one is no store, and one with the other is being made one.
+///
+/// # Errors
+/// `NotEmpty` when another process has created a store since the directory was looked at.
+pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
+    clear_unborn(dir)?;
+    let mut random = [0; 24];
+    dir.random(&mut random).map_err(|e| Error::io("read", "the system's random numbers", e))?;
+    let mut store_id = [0; 16];
+    store_id.copy_from_slice(&random[..16]);
+    let created_ms = now_ms();
+    let bytes = Canonicalizer { name: "bytes".into(), version: 1 };
+    let first = Superblock {
+        read_version: FORMAT_VERSION,
+        write_version: FORMAT_VERSION,
+        store_id,
+        hash_seed: value_of(&random[16..]),
+        segment_bytes: options.segment_bytes as u32,
+        canonicalizer: options.canonicalizer.clone().unwrap_or(bytes),
+        created_ms,
+        epoch: 1,
+        tail: Tail { ordinal: 0, offset: FIRST_RECORD },
+        next_sequence: 1,
+        key_tail: Tail { ordinal: 0, offset: FIRST_RECORD },
+        index: IndexRoot::empty(),
+        versions: 0,
+        max_time_ms: i64::MIN,
+        dropped_epoch: 0,
+        last_dictionary: 0,
+        rules: 0,
+    };
+    SuperblockFile::create(dir, &first, &Rolls::none(store_id))?;
+    sync_dir(dir)?;
+    KeyLog::create(dir, store_id, created_ms)?;
+    create_index(dir, store_id, created_ms)?;
+    let name = names::segment(0);
+    let segment = dir.open(&name, Access::Create).map_err(|e| Error::io("create", &name, e))?;
+    let header = FileHeader::new(FileKind::Values, store_id, 0, created_ms).encode();
+    segment.write_at(&header, 0).map_err(|e| Error::io("write", &name, e))?;
+    segment.sync().map_err(|e| Error::io("sync", &name, e))?;
+    if !planted(Fault::CreatedWithoutSync) {
+        sync_dir(dir)?;
+    }
+    dir.rename(names::NEW_SUPERBLOCK, names::SUPERBLOCK).map_err(|e| Error::io("rename", names::SUPERBLOCK, e))?;
+    sync_dir(dir)
+}
+
+/// Removes a file's name, if there is one.
+pub(crate) fn remove_if_there(dir: &dyn Dir, name: &str) -> Result<()> {
+    match dir.remove(name) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", name, e)),
+        _ => Ok(()),
+    }
+}
+
+/// A number of random bytes.
+pub(crate) fn value_of(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |n, &b| n << 8 | u64::from(b))
+}
+
+/// Creates address.idx without a page, and syncs it.
+pub(crate) fn create_index(dir: &dyn Dir, store_id: [u8; 16], created_ms: i64) -> Result<()> {
+    let file = dir.open(names::INDEX, Access::Create).map_err(|e| Error::io("create", names::INDEX, e))?;
+    let mut page = [0; PAGE_BYTES];
+    crate::format::put(&mut page, 0, &FileHeader::new(FileKind::Index, store_id, 0, created_ms).encode());
+    file.write_at(&page, 0).map_err(|e| Error::io("write", names::INDEX, e))?;
+    file.sync().map_err(|e| Error::io("sync", names::INDEX, e))
+}
+
+pub(crate) fn sync_dir(dir: &dyn Dir) -> Result<()> {
+    dir.sync().map_err(|e| Error::io("sync", dir.path().display().to_string(), e))
+}
+
+/// Opens address.idx and checks whose it is.
+pub(crate) fn open_index(dir: &dyn Dir, access: Access, current: &Superblock) -> Result<Arc<dyn File>> {
+    let file = dir.open(names::INDEX, access).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => Error::corrupt(names::INDEX, 0, "the file is missing"),
+        _ => Error::io("open", names::INDEX, e),
+    })?;
+    check_header(&*file, names::INDEX, FileKind::Index, &current.store_id, access)?;
+    Ok(file)
+}
+
+/// The segment table that was read with the index.
+///
+/// # Errors
+/// `Corrupt` when it is none.
+pub(crate) fn segment_table(loaded: &Loaded, root: IndexRoot) -> Result<SegmentTable> {
+    let offset = u64::from(root.table) * PAGE_BYTES as u64;
+    SegmentTable::decode(&loaded.table).map_err(|what| Error::corrupt(names::INDEX, offset, what))
+}
+
+/// The seed of the checksums of address.idx.
+pub(crate) fn index_seed(current: &Superblock) -> u32 {
+    seed(&current.store_id, u64::MAX - 1)
+}
+
+/// Bytes of log after a tail.
+pub(crate) fn bytes_after(segments: &Segments, tail: Tail) -> Result<usize> {
+    let mut bytes = 0;
+    for segment in segments.log().iter().filter(|s| s.ordinal >= tail.ordinal) {
+        let len = segments.file(segment)?.len().map_err(|e| Error::io("measure", segment.name(), e))?;
+        bytes += if segment.ordinal == tail.ordinal { len.saturating_sub(tail.offset) } else { len };
+    }
+    Ok(bytes as usize)
+}
+
+/// Enters a whole record of the log in a memtable, if it is a version or a removal. Returns its sequence.
+pub(crate) fn enter(table: &Memtable, segment: u16, offset: u64, bytes: &[u8], hash: impl Fn(&[u8]) -> u64) -> u64 {
+    let Ok(header) = value::peek(bytes) else { return 0 };
+    if !header.kind.is_version() && header.kind != Kind::Tombstone {
+        return header.sequence;
+    }
+    let key = &bytes[header.key_at()..header.meta_at()];
+    let payload = &bytes[header.payload_at()..];
+    let refers_to = match (header.kind, payload.first_chunk()) {
+        (Kind::Reference, Some(sequence)) => u64::from_le_bytes(*sequence),
+        _ => 0,
+    };
+    if header.kind == Kind::Tombstone && planted(Fault::TombstonesNotReplayed) {
+        return header.sequence;
+    }
+    let entry = Entry {
+        version: Version { time_ms: header.time_ms, sequence: header.sequence },
+        extent: Extent::new(Location::new(segment, offset), header.total_bytes()),
+        refers_to,
+        chunked: header.kind == Kind::Chunked,
+        tombstone: header.kind == Kind::Tombstone,
+    };
+    table.insert(hash(key), key, &entry);
+    header.sequence
+}
+
+/// Takes segments out of the table that were removed after the superblock was written that lets them go. Those that are still
+/// there stay, until compaction empties them again. No ordinal is given out again, or the next life of one would be taken for it.
+pub(crate) fn forget_removed(segments: &Segments, segment_table: &mut SegmentTable) {
+    segments.pass_over(segment_table.values.values().map(|a| a.ordinal + 1).max().unwrap_or(0));
+    segments.avoid(segment_table.values.values().filter(|a| a.is_lost).map(|a| a.ordinal as u16));
+    let is_there = |id: u16, ordinal: u64| segments.get(id).is_ok_and(|s| s.ordinal == ordinal);
+    segment_table.values.retain(|id, a| !a.is_leaving || is_there(*id, a.ordinal));
+    segment_table.values.values_mut().for_each(|a| a.is_leaving = false);
+}
+
+/// Takes away what compaction has written and no superblock names: its run was cut short. It is removed if the store is
+/// intact. Where a file is absent the superblock may be an older one, and what it does not name the last place of pages: then it is
+/// only set aside.
+/// Those, as files that are absent, so that somebody is told.
+pub(crate) fn remove_orphans(
+    segments: &Segments,
+    segment_table: &SegmentTable,
+    is_intact: bool,
+) -> Result<Vec<Absent>> {
+    let is_orphan = |s: &&Arc<Segment>| s.is_output && !segment_table.names(s.id, s.ordinal);
+    let orphans: Vec<Arc<Segment>> = segments.all().iter().filter(is_orphan).map(Arc::clone).collect();
+    if orphans.is_empty() {
+        return Ok(Vec::new());
+    }
+    if is_intact {
+        return segments.remove(&orphans).map(|()| Vec::new());
+    }
+    segments.pass_over(orphans.iter().map(|s| s.ordinal + 1).max().unwrap_or(0));
+    segments.set_aside(&orphans)?;
+    let why = "the superblock does not name it, and may be an older one: the file was set aside";
+    let told = |s: &Arc<Segment>| Absent {
+        file: s.name(),
+        ordinal: None,
+        why: why.into(),
+        live_bytes: s.met_bytes,
+        is_accepted: true,
+    };
+    Ok(orphans.iter().map(told).collect())
+}
+
+/// Removes segments after the log's end that hold no record: they waited for a roll that never came. One that the segment table
+/// names stays: where a loss was accepted, its records may have gone with what they refer to.
+pub(crate) fn remove_spares(
+    dir: &dyn Dir,
+    segments: &Segments,
+    after: u64,
+    segment_table: &SegmentTable,
+) -> Result<()> {
+    let is_spare = |s: &Segment| !s.is_output && s.ordinal > after && !segment_table.names(s.id, s.ordinal);
+    let spares: Vec<_> = segments.log().into_iter().filter(|s| is_spare(s)).collect();
+    let ordinals: Vec<u64> = spares.iter().map(|s| s.ordinal).collect();
+    if !planted(Fault::SparesRemovedEarly) {
+        segments.strike(&ordinals)?;
+    }
+    for segment in &spares {
+        dir.remove(&segment.name()).map_err(|e| Error::io("remove", segment.name(), e))?;
+    }
+    if !spares.is_empty() {
+        sync_dir(dir)?;
+        segments.forget(is_spare);
+        segments.strike(&ordinals)?;
+    }
+    Ok(())
+}

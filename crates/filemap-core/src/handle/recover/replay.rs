@@ -1,0 +1,214 @@
+//! Replay: reads the log from the last checkpoint's tail into the memtable, and mends the holes that a power loss left.
+//!
+//! After the checkpoint every whole record counts, wherever it lies: unsynced writes may reach the disk in any order.
+//! Bytes between whole records are covered by fillers and those after the last are cut off, so that they are not taken for
+//! rot later. Nothing else is changed, so replaying again after another crash gives the same. Before it returns, everything
+//! that it trusted is made durable.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use filemap_io::{Advice, Dir, File};
+
+use crate::error::{Error, Result};
+use crate::event::RecoveryReport;
+use crate::failpoint::{Fault, planted};
+use crate::format::location::UNIT_BYTES;
+use crate::format::superblock::{Superblock, Tail};
+use crate::format::value::{self, ChunkEntry, Header, Kind};
+use crate::handle::recover::{Met, enter, remove_spares};
+use crate::index::memtable::Memtable;
+use crate::index::segment_table::SegmentTable;
+use crate::index::superblock::SuperblockFile;
+use crate::logs::scan::Item;
+use crate::logs::segments::{FIRST_RECORD, Segment};
+use crate::logs::values::ValueLog;
+
+/// Where the log goes on, and what was found.
+pub(crate) struct Replay {
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) offset: u64,
+    pub(crate) next_sequence: u64,
+    /// Units of the removals that were met, by segment.
+    pub(crate) tombstones: BTreeMap<u16, u64>,
+    /// The least ordinal of a segment with chunks that the lists that were met name.
+    pub(crate) pinned: Option<u64>,
+    pub(crate) report: RecoveryReport,
+}
+
+/// Sequences for each segment whose loss is accepted: it may have given out as many as it had room for records.
+const LOST_SEQUENCES: u64 = 1 << 24;
+
+/// Replays the log after `current`'s tail into `table`. `has_tail` says whether the segment is whole in which that lies: when
+/// it is lost, and that was accepted, the log goes on after it. So it does after the one of the ordinal `lost`, in a new segment and with
+/// sequences that those cannot have: should they come back, what was put since is newer.
+///
+/// # Errors
+/// `Corrupt` when the segment of the tail is missing or shorter than the tail: what was synced is gone. `Io`.
+pub(crate) fn replay(
+    dir: &dyn Dir,
+    values: &ValueLog,
+    superblock: &SuperblockFile,
+    current: &Superblock,
+    table: &Memtable,
+    segment_table: &SegmentTable,
+    (has_tail, lost): (bool, Option<u64>),
+) -> Result<Replay> {
+    let start = Instant::now();
+    let mut run = Run {
+        values,
+        hash_seed: current.hash_seed,
+        table,
+        next_sequence: current.next_sequence,
+        met: Met::since(current),
+        tombstones: BTreeMap::new(),
+        pinned: None,
+        report: RecoveryReport::default(),
+    };
+    if !planted(Fault::RecoveredNamesNotSynced) {
+        dir.sync().map_err(|e| Error::io("sync", dir.path().display().to_string(), e))?;
+    }
+    if !planted(Fault::RecoveredSuperblockNotSynced) {
+        superblock.sync()?;
+    }
+    let all = values.segments.log();
+    let tail = current.tail;
+    let mut end = Tail { ordinal: tail.ordinal, offset: if has_tail { tail.offset } else { FIRST_RECORD } };
+    let mut last = None;
+    if has_tail && !all.iter().any(|s| s.ordinal == tail.ordinal) {
+        let name = crate::format::names::segment(tail.ordinal as u16);
+        return Err(Error::corrupt(name, 0, "the segment of the last checkpoint is missing"));
+    }
+    for segment in all.iter().filter(|s| s.ordinal > tail.ordinal || (has_tail && s.ordinal == tail.ordinal)) {
+        let is_first = segment.ordinal == tail.ordinal;
+        let offset = run.segment(segment, if is_first { tail.offset } else { FIRST_RECORD })?;
+        segment.seal(offset);
+        // One without a record was created ahead: its header may be in the cache only.
+        if is_first || offset > FIRST_RECORD {
+            end = Tail { ordinal: segment.ordinal, offset };
+            last = Some(Arc::clone(segment));
+        }
+    }
+    remove_spares(dir, &values.segments, end.ordinal, segment_table)?;
+    if let Some(lost) = lost {
+        run.next_sequence += (lost + 1 - tail.ordinal) * LOST_SEQUENCES;
+        last = last.filter(|_| lost <= end.ordinal);
+    }
+    let last = match last {
+        Some(last) => last,
+        None => {
+            let (begun, _) = values.segments.begin(run.next_sequence)?;
+            end = Tail { ordinal: begun.ordinal, offset: FIRST_RECORD };
+            begun
+        }
+    };
+    // It goes on.
+    last.seal(0);
+    run.report.elapsed = start.elapsed();
+    Ok(Replay {
+        segment: last,
+        offset: end.offset,
+        next_sequence: run.next_sequence,
+        tombstones: run.tombstones,
+        pinned: run.pinned,
+        report: run.report,
+    })
+}
+
+struct Run<'a> {
+    values: &'a ValueLog,
+    hash_seed: u64,
+    table: &'a Memtable,
+    next_sequence: u64,
+    met: Met,
+    tombstones: BTreeMap<u16, u64>,
+    pinned: Option<u64>,
+    report: RecoveryReport,
+}
+
+impl Run<'_> {
+    /// Replays one segment from an offset; where its last whole record ends.
+    fn segment(&mut self, segment: &Segment, from: u64) -> Result<u64> {
+        let file = self.values.segments.writable(segment)?;
+        // What an earlier failed sync left in the cache is not what the disk holds. Only clean pages can be dropped, so they
+        // are made clean first.
+        if !planted(Fault::CacheTrusted) {
+            if !planted(Fault::RecoveredTailNotSynced) {
+                file.sync().map_err(|e| Error::io("sync", segment.name(), e))?;
+            }
+            file.advise(Advice::DropCache, from, 0);
+        }
+        let len = file.len().map_err(|e| Error::io("measure", segment.name(), e))?;
+        if len < from {
+            return Err(segment.corrupt(len, "the file is shorter than what the last checkpoint had synced"));
+        }
+        let mut end = from;
+        let mut hole = None;
+        let mut fillers = Vec::new();
+        let mut scan = self.values.scan(segment, &*file, from, u64::MAX)?;
+        while let Some(item) = scan.next()? {
+            match item {
+                Item::Gap { .. } if planted(Fault::StoppedAtTheFirstHole) => break,
+                Item::Gap { offset, .. } => hole = hole.or(Some(offset)),
+                Item::Filler { .. } => {}
+                Item::Record { offset, bytes } => {
+                    if !self.met.is_whole(bytes, &self.values.segments, self.table, |key| self.hash(key)) {
+                        hole = hole.or(Some(offset));
+                        continue;
+                    }
+                    if let Some(hole) = hole.take() {
+                        fillers.push((hole, offset - hole));
+                    }
+                    self.record(segment, offset, bytes);
+                    end = offset + bytes.len() as u64;
+                }
+            }
+        }
+        let mends = !fillers.is_empty() || len > end;
+        for (offset, bytes) in fillers.into_iter().filter(|_| !planted(Fault::HolesNotFilled)) {
+            self.report.skipped_bytes += bytes;
+            fill(&*file, segment, offset, bytes)?;
+        }
+        if len > end && !planted(Fault::TailNotCut) && !planted(Fault::StoppedAtTheFirstHole) {
+            self.report.truncated_bytes += len - end;
+            file.set_len(end).map_err(|e| Error::io("truncate", segment.name(), e))?;
+        }
+        if mends && !planted(Fault::RecoveredTailNotSynced) {
+            file.sync().map_err(|e| Error::io("sync", segment.name(), e))?;
+        }
+        self.report.replayed_bytes += end - from;
+        Ok(end)
+    }
+
+    fn record(&mut self, segment: &Segment, offset: u64, bytes: &[u8]) {
+        let sequence = enter(self.table, segment.id, offset, bytes, |key| self.hash(key));
+        if !planted(Fault::SequencesReused) {
+            self.next_sequence = self.next_sequence.max(sequence + 1);
+        }
+        match value::peek(bytes) {
+            Ok(h) if h.kind == Kind::Tombstone => {
+                *self.tombstones.entry(segment.id).or_default() += bytes.len() as u64 / UNIT_BYTES;
+            }
+            Ok(h) if h.kind == Kind::Chunked => {
+                let chunks = value::decode_chunks(&bytes[h.payload_at()..][..h.payload_bytes as usize], h.raw_bytes);
+                let of = |c: &ChunkEntry| self.values.segments.get(c.location.segment).map_or(0, |s| s.ordinal);
+                self.pinned = chunks.unwrap_or_default().iter().map(of).chain(self.pinned).min();
+            }
+            _ => {}
+        }
+        self.report.replayed_records += 1;
+        self.met.add(segment, offset, bytes);
+    }
+
+    fn hash(&self, key: &[u8]) -> u64 {
+        xxhash_rust::xxh3::xxh3_64_with_seed(key, self.hash_seed)
+    }
+}
+
+/// Covers a hole with a filler record.
+pub(crate) fn fill(file: &dyn File, segment: &Segment, offset: u64, bytes: u64) -> Result<()> {
+    let mut head = [0; UNIT_BYTES as usize];
+    value::seal_head(&Header::filler(bytes), segment.seed, offset, &mut head);
+    file.write_at(&head[..value::FIXED_BYTES], offset).map_err(|e| Error::io("write", segment.name(), e))
+}

@@ -1,0 +1,200 @@
+//! Which versions of a key are kept: all, the newest few, those that are young enough.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use crate::handle::{Spot, sort_versions};
+use crate::options::Options;
+use crate::record::{Version, now_ms};
+
+/// Versions that a checkpoint has dropped because nothing kept them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dropped {
+    /// Keys of which nothing is left.
+    pub(crate) keys: u64,
+    pub(crate) versions: u64,
+    /// Of the value log, chunks included.
+    pub(crate) bytes: u64,
+    /// Keys of which damage hides something, and places where it hides keys: what it hides stays.
+    pub(crate) hidden: u64,
+}
+
+impl Dropped {
+    pub(crate) fn add(&mut self, other: Dropped) {
+        self.keys += other.keys;
+        self.versions += other.versions;
+        self.bytes += other.bytes;
+        self.hidden += other.hidden;
+    }
+}
+
+/// Versions that others need for their bodies in a way that only the caller knows, as a revisit of a WARC file needs its original:
+/// by sequence, the youngest version that needs it.
+pub type Needed = HashMap<u64, Version>;
+
+/// A version is kept if any of the rules says so; without rules, all are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Retention {
+    /// Keeps so many of the newest.
+    pub(crate) versions: Option<u32>,
+    /// Keeps what is not older than this time, in ms since 1970.
+    pub(crate) since_ms: Option<i64>,
+    /// Of what has just that time: keeps what has this sequence or a later one.
+    pub(crate) since_sequence: u64,
+    /// Keeps what has this sequence or a later one, where there is another rule.
+    pub(crate) settled_below: u64,
+}
+
+impl Default for Retention {
+    fn default() -> Retention {
+        Retention::new(None, None)
+    }
+}
+
+impl Retention {
+    pub(crate) fn new(versions: Option<u32>, since_ms: Option<i64>) -> Retention {
+        Retention { versions, since_ms, since_sequence: 0, settled_below: u64::MAX }
+    }
+
+    /// What a store's options say, now.
+    pub(crate) fn of(options: &Options) -> Retention {
+        Retention::new(options.keep_versions, options.keep_age.map(before_now_ms))
+    }
+
+    /// The same for a checkpoint that enters what has this sequence or a later one. Readers find that in memory until the end, so
+    /// what it refers to must not go before; unless they are not shown it.
+    pub(crate) fn entering(self, sequence: u64, is_shown: bool) -> Retention {
+        Retention { settled_below: if is_shown { sequence } else { u64::MAX }, ..self }
+    }
+
+    /// What keeps what is not older than a version.
+    pub(crate) fn since(version: Version) -> Retention {
+        Retention { since_sequence: version.sequence, ..Retention::new(None, Some(version.time_ms)) }
+    }
+
+    /// Whether a version is older than the rule for age asks for; all are where there is none.
+    pub(crate) fn is_old(&self, version: Version) -> bool {
+        let since = |time_ms| Version { time_ms, sequence: self.since_sequence };
+        self.since_ms.is_none_or(|time_ms| version < since(time_ms))
+    }
+
+    /// Versions with lower times may go even if they are their keys' newest.
+    pub(crate) fn horizon_ms(&self) -> i64 {
+        let after = |time_ms: i64| time_ms.saturating_add(i64::from(self.since_sequence > 0));
+        self.since_ms.filter(|_| self.versions.is_none()).map_or(i64::MIN, after)
+    }
+
+    /// Whether no version is ever dropped.
+    pub(crate) fn keeps_all(&self) -> bool {
+        self.versions.is_none() && self.since_ms.is_none()
+    }
+
+    fn keeps(&self, nth: usize, spot: &Spot) -> bool {
+        self.keeps_all()
+            || self.versions.is_some_and(|n| nth < n as usize)
+            || (self.since_ms.is_some() && !self.is_old(spot.version))
+            || spot.version.sequence >= self.settled_below
+    }
+
+    /// Whether what is needed stays for the youngest that needs it. Those that a number of versions lets go are not among them.
+    fn keeps_for(&self, by: Version) -> bool {
+        self.versions.is_some() || !self.is_old(by)
+    }
+
+    /// Whether a reader is shown the nth version from the newest on. What is only too old goes when its space is given back.
+    pub(crate) fn shows(&self, nth: usize, spot: &Spot) -> bool {
+        self.versions.is_none() || self.keeps(nth, spot)
+    }
+
+    /// Whether a chain of this length is worth being cut: not at every version more than are kept, since a chain is cut by
+    /// writing it anew.
+    pub(crate) fn may_drop(&self, length: usize) -> bool {
+        self.versions.is_some_and(|n| length > n as usize + n as usize / 2)
+    }
+
+    /// Whether so many kept versions are all that can be kept.
+    pub(crate) fn is_satisfied(&self, kept: usize) -> bool {
+        self.since_ms.is_none() && self.versions.is_some_and(|n| kept >= n as usize)
+    }
+
+    /// The versions that are kept, with those that hold their bodies, newest first.
+    pub(crate) fn kept(&self, all: Vec<Spot>) -> Vec<Spot> {
+        self.kept_with(all, &Needed::new())
+    }
+
+    /// As [`Retention::kept`], with what others need.
+    pub(crate) fn kept_with(&self, mut all: Vec<Spot>, needed: &Needed) -> Vec<Spot> {
+        sort_versions(&mut all);
+        if self.keeps_all() {
+            return all;
+        }
+        let is_needed = |spot: &Spot| needed.get(&spot.version.sequence).is_some_and(|by| self.keeps_for(*by));
+        let keeps = |(nth, spot): (usize, &Spot)| self.keeps(nth, spot) || is_needed(spot);
+        let kept: Vec<bool> = all.iter().enumerate().map(keeps).collect();
+        let holders: HashSet<u64> =
+            all.iter().zip(&kept).filter(|(s, kept)| **kept && s.refers_to != 0).map(|(s, _)| s.refers_to).collect();
+        let mut nth = 0;
+        all.retain(|spot| {
+            nth += 1;
+            kept[nth - 1] || holders.contains(&spot.version.sequence)
+        });
+        all
+    }
+}
+
+/// The time that lies so long before now.
+pub(crate) fn before_now_ms(age: Duration) -> i64 {
+    now_ms().saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::location::{Extent, Location};
+
+    fn spot(time_ms: i64, sequence: u64, refers_to: u64) -> Spot {
+        let extent = Extent { location: Location::new(0, 64 * sequence), units: 1 };
+        Spot { version: Version { time_ms, sequence }, extent, refers_to, chunked: false }
+    }
+
+    #[test]
+    fn what_a_kept_version_refers_to_is_kept_with_it() {
+        let all = vec![spot(1, 1, 0), spot(2, 2, 0), spot(3, 3, 1), spot(3, 3, 1)];
+        let sequences = |versions, since_ms| {
+            let kept = Retention::new(versions, since_ms).kept(all.clone());
+            kept.iter().map(|s| s.version.sequence).collect::<Vec<_>>()
+        };
+        assert_eq!(sequences(Some(1), None), [3, 1]);
+        assert_eq!(sequences(Some(2), None), [3, 2, 1]);
+        assert_eq!(sequences(None, None), [3, 2, 1]);
+        assert_eq!(sequences(None, Some(3)), [3, 1]);
+        assert_eq!(sequences(None, Some(4)), [] as [u64; 0]);
+        assert_eq!(sequences(Some(1), Some(2)), [3, 2, 1], "what either rule keeps is kept");
+        let since = |time_ms, sequence| Retention::since(Version { time_ms, sequence });
+        let entering = since(9, 0).entering(3, true).kept(all.clone());
+        assert_eq!(entering.iter().map(|s| s.version.sequence).collect::<Vec<_>>(), [3, 1]);
+        assert_eq!(since(9, 0).entering(3, false).kept(all.clone()), []);
+        let alike = vec![spot(2, 2, 0), spot(2, 3, 0), spot(2, 4, 2)];
+        let kept = since(2, 4).kept(alike);
+        assert_eq!(
+            kept.iter().map(|s| s.version.sequence).collect::<Vec<_>>(),
+            [4, 2],
+            "of one time the sequence decides"
+        );
+        assert_eq!((since(2, 4).horizon_ms(), since(2, 0).horizon_ms()), (3, 2));
+    }
+
+    #[test]
+    fn what_another_key_needs_is_kept_for_as_long_as_that_is() {
+        let all = vec![spot(1, 1, 0), spot(2, 2, 1), spot(3, 3, 0), spot(4, 4, 0)];
+        let needed = Needed::from([(2, Version { time_ms: 3, sequence: 9 })]);
+        let sequences = |rule: Retention| {
+            rule.kept_with(all.clone(), &needed).iter().map(|s| s.version.sequence).collect::<Vec<_>>()
+        };
+        assert_eq!(sequences(Retention::new(Some(1), None)), [4, 2, 1], "and what it refers to itself");
+        assert_eq!(sequences(Retention::new(None, Some(3))), [4, 3, 2, 1]);
+        assert_eq!(sequences(Retention::new(None, Some(4))), [4], "what needs it goes too");
+        assert_eq!(sequences(Retention::since(Version { time_ms: 3, sequence: 9 })), [4, 2, 1]);
+        assert_eq!(sequences(Retention::since(Version { time_ms: 3, sequence: 10 })), [4]);
+    }
+}

@@ -1,0 +1,111 @@
+//! Looks at a sample of the log: stretches that are spread evenly over it, so that the cost is bounded however large a store is.
+//! From it dictionaries are made on demand, and what recompression would gain is estimated.
+
+use crate::error::Result;
+use crate::format::location::{Location, SizeClass};
+use crate::format::value::{self, Header, Kind};
+use crate::handle::Shared;
+use crate::logs::scan::Item;
+use crate::logs::segments::FIRST_RECORD;
+
+/// Length of a stretch, in bytes.
+const STRETCH_BYTES: u64 = 4 << 20;
+/// At most so many are looked at.
+const STRETCHES: u64 = 256;
+
+/// What recompression would make of a store's records: see [`Store::try_recompression`](crate::Store::try_recompression).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecompressionEstimate {
+    /// Records that were tried: pages and chunks.
+    pub records: u64,
+    /// Those of them that would get shorter.
+    pub shorter_records: u64,
+    /// Bytes of their bodies, uncompressed.
+    pub body_bytes: u64,
+    /// Bytes of their bodies as they are stored.
+    pub payload_bytes: u64,
+    /// The same after recompression.
+    pub recompressed_payload_bytes: u64,
+    /// Bytes of the whole records as they are stored.
+    pub stored_bytes: u64,
+    /// The same after recompression.
+    pub recompressed_stored_bytes: u64,
+}
+
+/// A whole record that was met.
+pub(crate) struct Met<'a> {
+    pub(crate) location: Location,
+    pub(crate) size: SizeClass,
+    pub(crate) header: Header,
+    pub(crate) bytes: &'a [u8],
+}
+
+impl Met<'_> {
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.bytes[self.header.key_at()..self.header.meta_at()]
+    }
+}
+
+impl Shared {
+    /// Hands whole records to `f`: all of a small log, else those of evenly spread stretches. Returns by how much the log is
+    /// longer than what was looked at.
+    ///
+    /// # Errors
+    /// What `f` returns; `Io`, `Corrupt` when a segment cannot be read.
+    pub(crate) fn sample_log(&self, f: &mut dyn FnMut(&Met<'_>) -> Result<()>) -> Result<f64> {
+        let (total, _) = self.values.segments.bytes();
+        let stretches = total.div_ceil(STRETCH_BYTES);
+        let every = stretches.div_ceil(STRETCHES).max(1);
+        let (mut number, mut seen) = (0, 0);
+        for segment in self.values.segments.all().iter() {
+            let file = match self.values.segments.file(segment) {
+                // Compaction has removed it meanwhile.
+                Err(e) if e.is_corrupt() && self.values.segments.get(segment.id).is_err() => continue,
+                file => file?,
+            };
+            let len = file.len().map_err(|e| crate::Error::io("measure", segment.name(), e))?;
+            for start in (0..len).step_by(STRETCH_BYTES as usize) {
+                number += 1;
+                if (number - 1) % every != 0 {
+                    continue;
+                }
+                // What is cut off at the end begins the next stretch, and is a gap there.
+                let end = (start + STRETCH_BYTES).min(len);
+                seen += end - start;
+                let mut scan = self.values.scan(segment, &*file, start.max(FIRST_RECORD), end)?;
+                while let Some(item) = scan.next()? {
+                    let Item::Record { offset, bytes } = item else { continue };
+                    let Ok(header) = value::peek(bytes) else { continue };
+                    let (location, size) = (Location::new(segment.id, offset), SizeClass::of(bytes.len() as u64));
+                    f(&Met { location, size, header, bytes })?;
+                }
+            }
+        }
+        Ok(total as f64 / seen.max(1) as f64)
+    }
+
+    /// See [`Store::try_recompression`](crate::Store::try_recompression).
+    pub(crate) fn try_recompression(&self, level: i32) -> Result<RecompressionEstimate> {
+        self.check_open()?;
+        let mut sum = RecompressionEstimate::default();
+        self.sample_log(&mut |met| {
+            let (h, bytes) = (&met.header, met.bytes);
+            if !matches!(h.kind, Kind::Page | Kind::Chunk) {
+                return Ok(());
+            }
+            let payload = &bytes[h.payload_at()..][..h.payload_bytes as usize];
+            let meta = &bytes[h.meta_at()..h.payload_at()];
+            let new = self.recompress(met.location, met.key(), h, (meta, payload), level)?;
+            sum.records += 1;
+            sum.body_bytes += h.raw_bytes;
+            sum.payload_bytes += u64::from(h.payload_bytes);
+            sum.stored_bytes += h.total_bytes();
+            sum.shorter_records += u64::from(new.is_some());
+            let after = new.as_ref().map_or(h, |n| &n.header);
+            sum.recompressed_payload_bytes += u64::from(after.payload_bytes);
+            sum.recompressed_stored_bytes += after.total_bytes();
+            Ok(())
+        })?;
+        Ok(sum)
+    }
+}

@@ -1,0 +1,81 @@
+//! What the value log's bytes are: live, removals, dead, not known yet.
+
+use std::sync::Arc;
+
+use std::cmp::Ordering as Order;
+
+use crate::error::Result;
+use crate::format::location::UNIT_BYTES;
+use crate::format::superblock::Tail;
+use crate::handle::Shared;
+use crate::index::segment_table::SegmentTable;
+use crate::logs::segments::{FIRST_RECORD, Segment};
+
+/// The value log in bytes, headers of the segments left out, as of the last checkpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Space {
+    pub(crate) live_bytes: u64,
+    pub(crate) removal_bytes: u64,
+    pub(crate) dead_bytes: u64,
+    /// What no checkpoint has seen yet.
+    pub(crate) unindexed_bytes: u64,
+}
+
+impl Space {
+    pub(crate) fn amplification_permille(&self) -> u64 {
+        let useful = self.live_bytes + self.unindexed_bytes;
+        let all = useful + self.removal_bytes + self.dead_bytes;
+        (1000 * all).checked_div(useful).unwrap_or(1000)
+    }
+
+    pub(crate) fn add(&mut self, other: &Space) {
+        self.live_bytes += other.live_bytes;
+        self.removal_bytes += other.removal_bytes;
+        self.dead_bytes += other.dead_bytes;
+        self.unindexed_bytes += other.unindexed_bytes;
+    }
+}
+
+impl Shared {
+    /// Of all segments together.
+    pub(crate) fn space(&self) -> Space {
+        let mut all = Space::default();
+        self.values.segments.all().iter().filter_map(|s| self.space_of(s)).for_each(|s| all.add(&s));
+        all
+    }
+
+    /// Of one segment; `None` for one that no superblock names yet, or that cannot be measured.
+    pub(crate) fn space_of(&self, segment: &Arc<Segment>) -> Option<Space> {
+        let (latest, segment_table) = (self.latest.load(), self.segment_table.load());
+        self.space_in(segment, latest.tail, &segment_table, self.log_end().0).ok().flatten()
+    }
+
+    /// Of one segment as of a checkpoint, the log now ending at `end`.
+    pub(crate) fn space_in(
+        &self,
+        segment: &Arc<Segment>,
+        tail: Tail,
+        segment_table: &SegmentTable,
+        end: Tail,
+    ) -> Result<Option<Space>> {
+        if segment.is_output && !segment_table.names(segment.id, segment.ordinal) {
+            return Ok(None);
+        }
+        let is_sealed = segment.is_output || segment.ordinal < end.ordinal;
+        let len = if is_sealed { self.values.segments.sealed_bytes(segment)? } else { end.offset };
+        let seen = match segment.ordinal.cmp(&tail.ordinal) {
+            _ if segment.is_output => len,
+            Order::Less => len,
+            Order::Equal => tail.offset.min(len),
+            Order::Greater => FIRST_RECORD.min(len),
+        };
+        let row = segment_table.values.get(&segment.id).copied().unwrap_or_default();
+        let (live_bytes, removal_bytes) = (row.live_units * UNIT_BYTES, row.tombstone_units * UNIT_BYTES);
+        Ok(Some(Space {
+            live_bytes,
+            removal_bytes,
+            dead_bytes: seen.saturating_sub(FIRST_RECORD + live_bytes + removal_bytes),
+            unindexed_bytes: len.saturating_sub(seen.max(FIRST_RECORD)),
+        }))
+    }
+}

@@ -1,0 +1,453 @@
+//! Makes dictionaries of the store's own pages: which pages, whether one pays, and what records are compressed with.
+//!
+//! Invariants: nothing here holds a lock that a put or a get waits for, but for the short one that counts puts; a dictionary is
+//! used only when it made held-out pages smaller than what they were compressed with before, by more than its file will cost:
+//! at the level at which pages stay.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use crate::error::{Error, Result};
+use crate::event::{DictionaryMade, Event};
+use crate::failpoint::step;
+use crate::format::dictionary::{Facts, Making};
+use crate::format::location::{Location, SizeClass};
+use crate::format::names;
+use crate::format::value::{Codec, Header, Kind};
+use crate::handle::{Shared, WriteSide};
+use crate::logs::values::append::Draft;
+use crate::logs::values::dictionaries::make::{Candidate, Samples};
+use crate::logs::values::dictionaries::tally::{Attempt, FEW_PAGES, Firsts, Job, Noted, Tally, Trained};
+use crate::logs::values::dictionaries::{DictionaryFacts, Part, Registry};
+use crate::logs::values::draft::Packing;
+use crate::logs::values::read::{self, Want};
+use crate::record::now_ms;
+use crate::stats::Counters;
+use crate::sync::{Bell, Ranked, lock, rank};
+
+/// A dictionary has at most one byte for so many bytes of bodies that it is for: its file is written twice over.
+const BODIES_TO_DICTIONARY: u64 = 32;
+/// The shortest dictionary that is tried, in bytes.
+const SHORTEST: u64 = 16 << 10;
+/// A group's own dictionary is at most this part of the longest, and a little less: at 256 KiB, which is what the default gives,
+/// zstd takes tables of twice the length.
+const GROUP_PART: usize = 4;
+const LITTLE_LESS: usize = 128;
+/// Length of a dictionary for metas, in bytes.
+const META_BYTES: usize = 8 << 10;
+/// Samples taken, in times of the dictionary's length, and at most in bytes.
+const SAMPLES_TO_DICTIONARY: usize = 16;
+const MOST_SAMPLE_BYTES: usize = 16 << 20;
+/// Longer bodies are no samples.
+const LONGEST_SAMPLE: u64 = 256 << 10;
+/// A group, and the whole store, is expected to get so many times the bytes that it has had: what its dictionary must save
+/// over is its own file.
+const EXPECTED: f64 = 4.0;
+const EXPECTED_IN_ALL: f64 = 16.0;
+/// What a dictionary must gain on held-out pages at least.
+const LEAST_GAIN: f64 = 0.03;
+/// Memory that a digested dictionary takes when it compresses, in times of its length.
+const DIGESTED: usize = 5;
+
+/// What the making of dictionaries needs of a handle that writes.
+#[derive(Debug, Default)]
+pub(crate) struct Training {
+    /// Rung when one is due.
+    pub(crate) bell: Bell,
+    /// What was put, as far as dictionaries are made of it.
+    pub(crate) tally: Tally,
+    /// Held while one is made.
+    turn: Ranked<{ rank::TRAIN }, ()>,
+}
+
+impl Training {
+    /// Returns when no dictionary is being made.
+    pub(crate) fn wait(&self) {
+        drop(lock(&self.turn));
+    }
+}
+
+/// What a record's parts become when they are compressed anew.
+#[derive(Debug)]
+pub(crate) struct Recompressed {
+    /// As before but for codecs, dictionary, lengths and the payload's checksum.
+    pub(crate) header: Header,
+    pub(crate) meta: Vec<u8>,
+    pub(crate) payload: Vec<u8>,
+}
+
+impl Shared {
+    /// How a new record of a key is compressed.
+    pub(crate) fn packing(&self, key: &[u8]) -> Packing {
+        self.packing_at(key, self.options.compression_level)
+    }
+
+    /// How a record of a key is compressed at a level.
+    fn packing_at(&self, key: &[u8], level: i32) -> Packing {
+        if !self.options.makes_dictionaries() {
+            return Packing::plain(level);
+        }
+        let registry = &self.values.dictionaries;
+        let own = registry.choose(self.options.group(key));
+        let packing = if own == 0 { Packing::plain(level) } else { Packing::with(level, own, registry) };
+        // With too many groups for the memory there may be room for the global one only.
+        match registry.choose(&[]) {
+            global if global != own && global != 0 && !packing.has_body() => Packing::with(level, global, registry),
+            _ => packing,
+        }
+    }
+
+    /// Takes over another store's dictionaries; see [`Registry::adopt`].
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Poisoned`, `Closed`, `Io`.
+    pub(crate) fn adopt_dictionaries(&self, other: &Shared) -> Result<BTreeSet<u32>> {
+        self.write_side()?.poison.check()?;
+        let adopted = self.values.dictionaries.adopt(&other.values.dictionaries);
+        // As with one that is made.
+        if let Err(e @ Error::Io { op: "sync", .. }) = &adopted {
+            self.poison(e);
+        }
+        let adopted = adopted?;
+        // Before a record names them.
+        self.name_dictionaries()?;
+        Ok(adopted)
+    }
+
+    pub(crate) fn firsts(&self) -> Firsts {
+        Firsts::of(&self.options.limits)
+    }
+
+    /// Counts what compression made of a record that was appended.
+    pub(crate) fn count_packed(&self, header: &Header) {
+        if matches!(header.kind, Kind::Page | Kind::Chunk) {
+            Counters::add(&self.counters.body_bytes, header.raw_bytes);
+            Counters::add(&self.counters.payload_bytes, u64::from(header.payload_bytes));
+        }
+        if header.dictionary != 0 {
+            Counters::add(&self.counters.dictionary_records, 1);
+        }
+    }
+
+    /// Counts a record that was appended, and remembers where it lies, as far as dictionaries are made of such.
+    pub(crate) fn note_put(
+        &self,
+        writer: &WriteSide,
+        key: &[u8],
+        header: &Header,
+        location: Location,
+        size: SizeClass,
+    ) {
+        self.count_packed(header);
+        if self.options.makes_dictionaries() && self.note(&writer.training.tally, key, header, location, size) {
+            writer.training.bell.ring();
+        }
+    }
+
+    fn note(&self, tally: &Tally, key: &[u8], header: &Header, location: Location, size: SizeClass) -> bool {
+        if header.kind != Kind::Page || header.raw_bytes == 0 || header.raw_bytes > LONGEST_SAMPLE {
+            return false;
+        }
+        let name = self.options.group(key);
+        let stored_bytes = u64::from(header.payload_bytes);
+        let page = Noted { location, size, raw_bytes: header.raw_bytes, stored_bytes };
+        let trained = |name: &[u8]| self.values.dictionaries.own(name).map(|facts| trained(&facts));
+        tally.note((name, self.hash(name)), &page, self.firsts(), trained)
+    }
+
+    /// Makes a dictionary for a group, if it pays.
+    ///
+    /// # Errors
+    /// `Io`; those of a checkpoint. Then none is used that was not before.
+    pub(crate) fn train_group(&self, writer: &WriteSide, job: &Job) -> Result<Option<DictionaryFacts>> {
+        let held = lock(&writer.training.turn);
+        let made = self.make(job);
+        drop(held);
+        // Never sync again what failed to: the directory may hold names that other files depend on.
+        if let Err(e @ Error::Io { op: "sync", .. }) = &made {
+            self.poison(e);
+        }
+        let of = |ratio| Trained { pages: job.pages, ratio };
+        let (attempt, facts) = match made {
+            Ok(Outcome::Made(facts)) => (Attempt::Made(of(facts.body_ratio)), Ok(Some(facts))),
+            Ok(Outcome::Stands(ratio)) => (Attempt::Stands(of(ratio)), Ok(None)),
+            Ok(Outcome::Nothing) => (Attempt::Nothing, Ok(None)),
+            Err(e) => (Attempt::Nothing, Err(e)),
+        };
+        writer.training.tally.done((&job.group, self.hash(&job.group)), attempt);
+        facts
+    }
+
+    fn make(&self, job: &Job) -> Result<Outcome> {
+        let start = Instant::now();
+        let registry = &self.values.dictionaries;
+        let always = self.options.limits.always_train;
+        let own = registry.own(&job.group);
+        if !registry.has_room() || (own.is_none() && !job.group.is_empty() && !self.has_memory()) {
+            return Ok(Outcome::Nothing);
+        }
+        let longest = self.longest(&job.group);
+        let bytes = (job.raw_bytes / BODIES_TO_DICTIONARY).clamp(SHORTEST.min(longest as u64), longest as u64) as usize;
+        let (bodies, metas) = self.gather(&job.spots, (bytes * SAMPLES_TO_DICTIONARY).min(MOST_SAMPLE_BYTES));
+        let level = self.options.compression_level;
+        let before = registry.choose(&job.group);
+        let judged_at = if before == 0 && job.pages < FEW_PAGES { level } else { self.stays_at() };
+        let body = trial(&bodies, bytes, judged_at, registry, before, Part::Body);
+        let meta = trial(&metas, META_BYTES, judged_at, registry, before, Part::Meta);
+        let Some(mut body) = body else { return Ok(Outcome::Nothing) };
+        let gain = body.gain(&bodies);
+        let cost = 2.0 * body.made.content.len() as f64;
+        let expected = if job.group.is_empty() { EXPECTED_IN_ALL } else { EXPECTED };
+        // What is put now is compared with the ratios at its own level later.
+        let at_level = |content: &[u8]| ppm(bodies.tried(content, level).unwrap_or_default(), bodies.held_out_bytes());
+        let before_ppm = at_level(&body.before);
+        if !always && gain < LEAST_GAIN * body.ratio_before(&bodies) {
+            return Ok(if before == 0 { Outcome::Nothing } else { Outcome::Stands(ratio(before_ppm)) });
+        }
+        if !always && gain * job.raw_bytes as f64 * expected < cost {
+            return Ok(Outcome::Nothing);
+        }
+        let body_ppm = at_level(&body.made.content);
+        let mut meta = meta.filter(|m| m.gain(&metas) > 0.0).map(|m| m.made.content).unwrap_or_default();
+        let meta_bytes = if meta.is_empty() { 0 } else { metas.tried(&meta, level).unwrap_or_default() };
+        let making = Making {
+            created_ms: now_ms(),
+            group: job.group.clone(),
+            pages: u32::try_from(job.pages).unwrap_or(u32::MAX),
+            body_ppm,
+            meta_ppm: ppm(meta_bytes, metas.held_out_bytes()),
+            level: level as u16,
+        };
+        let facts = registry.create(&making, &mut body.made.content, &mut meta)?;
+        self.name_dictionaries()?;
+        self.emit(&Event::DictionaryMade(DictionaryMade {
+            id: facts.id,
+            group: facts.group.clone(),
+            pages: facts.pages,
+            body_ratio: facts.body_ratio,
+            body_ratio_before: ratio(before_ppm),
+            elapsed: start.elapsed(),
+        }));
+        Ok(Outcome::Made(facts))
+    }
+
+    /// The level at which pages are in the end, by which a dictionary is judged: but for the first one of few pages, which is
+    /// wanted soon.
+    fn stays_at(&self) -> i32 {
+        let level = self.options.compression_level;
+        // Without a bound nothing is compressed again in the background.
+        let again = self.options.recompression_level.filter(|_| self.options.space_bound.is_some());
+        again.map_or(level, |again| level.max(i32::from(again)))
+    }
+
+    /// Length of a group's dictionary in bytes, at most.
+    fn longest(&self, group: &[u8]) -> usize {
+        let bytes = self.options.dictionary_bytes;
+        if group.is_empty() { bytes } else { bytes / GROUP_PART - bytes / GROUP_PART / LITTLE_LESS }
+    }
+
+    /// Whether the digest of one more group's dictionary would fit into half of the memory for them: the other half is for
+    /// reads, and for other levels.
+    fn has_memory(&self) -> bool {
+        let one = DIGESTED * self.options.dictionary_bytes / GROUP_PART;
+        (self.values.dictionaries.groups() + 1) * one <= self.options.dictionary_memory_bytes / 2
+    }
+
+    /// Reads sample pages: bodies and metas. What cannot be read, or was moved, is left out; and so is what is no key's newest
+    /// version any more: no text of a page that was removed gets into a dictionary.
+    fn gather(&self, spots: &[(Location, SizeClass)], most_bytes: usize) -> (Samples, Samples) {
+        let (mut bodies, mut metas) = (Samples::default(), Samples::default());
+        for (location, size) in spots {
+            let read = self.values.with_record(*location, *size, Want::Whole, |raw| {
+                if !self.is_newest_at(raw.key(), *location)? {
+                    return Ok(None);
+                }
+                let mut body = Vec::new();
+                if raw.header.kind == Kind::Page && raw.header.raw_bytes <= LONGEST_SAMPLE {
+                    raw.body(&mut body)?;
+                }
+                Ok(Some((body, raw.meta()?)))
+            });
+            let Ok(Some((body, meta))) = read else { continue };
+            bodies.add(body);
+            metas.add(meta);
+            if bodies.raw_bytes() >= most_bytes {
+                break;
+            }
+        }
+        (bodies, metas)
+    }
+
+    /// Whether the newest version of a key lies at a place.
+    fn is_newest_at(&self, key: &[u8], at: Location) -> Result<bool> {
+        let hash = self.hash(key);
+        let (in_memory, floor) = self.in_memtables(key, hash);
+        match in_memory {
+            Some(entry) => Ok(entry.extent.location == at),
+            None if floor > 0 => Ok(false),
+            None => Ok(self.candidates(hash)?.iter().any(|slot| slot.location == at)),
+        }
+    }
+
+    /// Makes dictionaries now, of pages that are sampled over the whole log: see [`Store::train`](crate::Store::train).
+    pub(crate) fn train(&self) -> Result<Vec<DictionaryFacts>> {
+        self.check_open()?;
+        let writer = self.write_side()?;
+        writer.poison.check()?;
+        if !self.options.makes_dictionaries() {
+            let why = "no dictionaries are made while they are off or pages are stored raw".to_owned();
+            return Err(Error::InvalidOption { name: "dictionaries", why });
+        }
+        let tally = Tally::default();
+        let scale = self.sample_log(&mut |met| {
+            self.note(&tally, met.key(), &met.header, met.location, met.size);
+            Ok(())
+        })?;
+        let mut made = Vec::new();
+        for mut job in tally.all_jobs(self.firsts()) {
+            // Only a part of the log was looked at.
+            job.raw_bytes = (job.raw_bytes as f64 * scale) as u64;
+            job.pages = (job.pages as f64 * scale) as u64;
+            step();
+            match self.train_group(writer, &job)? {
+                Some(facts) => made.push(facts),
+                // Samples cannot be read through a handle that was closed meanwhile.
+                None => self.check_open()?,
+            }
+        }
+        Ok(made)
+    }
+
+    /// Compresses the meta and payload of the record at a place anew, at a level and with the best dictionary that there is now
+    /// for its key; `None` when the record does not get shorter, in whole units. `meta` and `payload` are as they are stored.
+    ///
+    /// # Errors
+    /// `Corrupt` when they cannot be expanded.
+    pub(crate) fn recompress(
+        &self,
+        place: Location,
+        key: &[u8],
+        header: &Header,
+        parts: (&[u8], &[u8]),
+        level: i32,
+    ) -> Result<Option<Recompressed>> {
+        let new = self.repack(place, key, header, parts, level)?;
+        Ok(new.filter(|new| new.header.total_bytes() < header.total_bytes()))
+    }
+
+    /// As [`Shared::recompress`], whatever becomes of the length; `None` for records that nothing is compressed in.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn repack(
+        &self,
+        place: Location,
+        key: &[u8],
+        header: &Header,
+        (meta, payload): (&[u8], &[u8]),
+        level: i32,
+    ) -> Result<Option<Recompressed>> {
+        if !matches!(header.kind, Kind::Page | Kind::Chunk | Kind::Reference | Kind::Chunked) {
+            return Ok(None);
+        }
+        let packing = self.packing_at(key, level);
+        let mut new =
+            Recompressed { header: Header { dictionary: 0, ..*header }, meta: Vec::new(), payload: Vec::new() };
+        let mut raw = Vec::new();
+        let expand = |part, stored: &[u8], raw_bytes, out: &mut Vec<u8>| -> Result<()> {
+            let flaw = |what| Error::corrupt(names::segment(place.segment), place.offset(), what);
+            read::expand(&self.values.dictionaries, header, part, stored, raw_bytes, out)?.map_err(flaw)
+        };
+        expand(Part::Meta, meta, header.meta_raw_bytes as usize, &mut raw)?;
+        new.header.meta_codec = packing.meta(&raw, &mut new.meta);
+        if matches!(header.kind, Kind::Page | Kind::Chunk) {
+            raw.clear();
+            expand(Part::Body, payload, header.raw_bytes as usize, &mut raw)?;
+            new.header.codec = packing.body(&raw, &mut new.payload);
+        } else {
+            new.payload.extend_from_slice(payload);
+        }
+        if new.header.codec == Codec::Dictionary || new.header.meta_codec == Codec::Dictionary {
+            new.header.dictionary = packing.dictionary();
+        }
+        new.header.meta_bytes = new.meta.len() as u32;
+        new.header.payload_bytes = new.payload.len() as u32;
+        new.header.payload_crc = crc32fast::hash(&new.payload);
+        Ok(Some(new))
+    }
+
+    /// A record that was drafted before its dictionary was retired is compressed anew, under the append lock: seldom.
+    ///
+    /// # Errors
+    /// `Corrupt` when it cannot be expanded.
+    pub(crate) fn without_retired(&self, draft: &mut Draft) -> Result<()> {
+        if !self.values.dictionaries.is_retired(draft.header.dictionary) {
+            return Ok(());
+        }
+        let header = draft.header;
+        let key = draft.bytes[header.key_at()..header.meta_at()].to_vec();
+        let meta = &draft.bytes[header.meta_at()..header.payload_at()];
+        let payload = &draft.bytes[header.payload_at()..][..header.payload_bytes as usize];
+        let level = self.options.compression_level;
+        if let Some(new) = self.repack(Location::new(0, 0), &key, &header, (meta, payload), level)? {
+            *draft = Draft { bytes: new.record(&key), header: new.header };
+        }
+        Ok(())
+    }
+}
+
+impl Recompressed {
+    /// The whole record, but for its sealed head.
+    pub(crate) fn record(&self, key: &[u8]) -> Vec<u8> {
+        let mut record = vec![0; self.header.key_at()];
+        [key, &self.meta, &self.payload].iter().for_each(|part| record.extend_from_slice(part));
+        record.resize(self.header.total_bytes() as usize, 0);
+        record
+    }
+}
+
+fn trained(facts: &Facts) -> Trained {
+    Trained { pages: u64::from(facts.pages), ratio: ratio(facts.body_ppm) }
+}
+
+/// What came of a job.
+enum Outcome {
+    Made(DictionaryFacts),
+    /// As [`Attempt::Stands`].
+    Stands(f64),
+    Nothing,
+}
+
+/// A new dictionary beside what there was before.
+struct Trial {
+    made: Candidate,
+    before: Vec<u8>,
+    before_bytes: u64,
+}
+
+impl Trial {
+    fn ratio_before(&self, samples: &Samples) -> f64 {
+        self.before_bytes as f64 / samples.held_out_bytes().max(1) as f64
+    }
+
+    /// By how much of the uncompressed bytes the new one is better.
+    fn gain(&self, samples: &Samples) -> f64 {
+        let saved = self.before_bytes as f64 - self.made.compressed_bytes as f64;
+        saved / samples.held_out_bytes().max(1) as f64
+    }
+}
+
+fn trial(samples: &Samples, bytes: usize, level: i32, registry: &Registry, before: u32, part: Part) -> Option<Trial> {
+    let made = samples.dictionary(bytes, level)?;
+    let before = if before == 0 { Vec::new() } else { registry.part(before, part).unwrap_or_default() };
+    let before_bytes = samples.tried(&before, level)?;
+    Some(Trial { made, before, before_bytes })
+}
+
+fn ppm(part: u64, whole: u64) -> u32 {
+    (part as f64 / whole.max(1) as f64 * 1e6) as u32
+}
+
+fn ratio(ppm: u32) -> f64 {
+    f64::from(ppm) / 1e6
+}

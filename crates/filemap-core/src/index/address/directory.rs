@@ -1,0 +1,140 @@
+//! The directory of an extendible hash table: 2^depth entries, indexed by the hash's first bits; a leaf of lesser depth
+//! is named by a run of entries. (R. Fagin et al., Extendible Hashing, ACM TODS 4(3), 1979.)
+
+use std::ops::Range;
+
+use super::filter::{self, Filter};
+use crate::failpoint::{Fault, planted};
+use crate::format::leaf::{MAX_DEPTH, MIN_DEPTH};
+use crate::format::node::Entry;
+use crate::sync::primitive::{AtomicU64, Ordering};
+
+/// In memory only: the entry's page was checked since it was opened, or was written by this handle, and what it has is in the filter.
+const VERIFIED: u64 = 1 << 56;
+
+#[derive(Debug)]
+pub(super) struct Directory {
+    depth: u8,
+    epoch: u64,
+    entries: Box<[AtomicU64]>,
+    filter: Option<Filter>,
+    /// A longer filter is none.
+    filter_bytes_max: u64,
+}
+
+impl Directory {
+    /// The directory of an empty index.
+    pub(super) fn empty(epoch: u64, filter_bytes_max: u64) -> Directory {
+        let entry = Entry { page: 0, count: 0, depth: MIN_DEPTH }.pack();
+        Directory::new(MIN_DEPTH, epoch, vec![entry; 1 << MIN_DEPTH].into_iter(), filter_bytes_max)
+    }
+
+    /// From packed entries, 2^depth of them. With a filter, if that takes no more memory than it may: none is held to be checked then.
+    pub(super) fn new(depth: u8, epoch: u64, entries: impl Iterator<Item = u64>, filter_bytes_max: u64) -> Directory {
+        let filter = Filter::new(1 << depth, filter_bytes_max);
+        let marks = if filter.is_some() { VERIFIED } else { 0 };
+        let entries: Box<[AtomicU64]> = entries.map(|e| AtomicU64::new(e & !marks)).collect();
+        assert_eq!(entries.len(), 1 << depth);
+        Directory { depth, epoch, entries, filter, filter_bytes_max }
+    }
+
+    /// The same directory with twice the entries.
+    pub(super) fn doubled(&self) -> Directory {
+        let twice = self.entries.iter().flat_map(|e| [e.load(Ordering::Relaxed); 2]);
+        Directory::new(self.depth + 1, self.epoch, twice, self.filter_bytes_max)
+    }
+
+    /// The same directory with half the entries, if no leaf needs them all.
+    pub(super) fn halved(&self) -> Option<Directory> {
+        if self.depth == MIN_DEPTH || self.leaves().any(|(_, entry)| entry.depth == self.depth) {
+            return None;
+        }
+        let half = self.entries.iter().step_by(2).map(|e| e.load(Ordering::Relaxed));
+        Some(Directory::new(self.depth - 1, self.epoch, half, self.filter_bytes_max))
+    }
+
+    pub(super) fn depth(&self) -> u8 {
+        self.depth
+    }
+
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Packed entries of a stretch, without the marks that live in memory only.
+    pub(super) fn packed(&self, range: Range<usize>) -> Vec<u64> {
+        self.entries[range].iter().map(|e| Entry::unpack(e.load(Ordering::Relaxed)).pack()).collect()
+    }
+
+    /// The entry of a hash, and its index.
+    pub(super) fn find(&self, hash: u64) -> (usize, Entry) {
+        let at = (hash >> (64 - self.depth)) as usize;
+        (at, Entry::unpack(self.entries[at].load(Ordering::Acquire)))
+    }
+
+    /// Names a leaf in all entries of its run: `prefix` is the first `entry.depth` bits of its hashes, `slots` has the kept bits of all of
+    /// them. Returns the run.
+    pub(super) fn set(&self, prefix: u64, entry: Entry, slots: impl Iterator<Item = u64>) -> Range<usize> {
+        let shift = self.depth - entry.depth;
+        let start = (prefix << shift) as usize;
+        let run = start..start + (1 << shift);
+        if let Some(filter) = self.filter.as_ref().filter(|_| !planted(Fault::FilterNotFilled)) {
+            filter.set(self.placed(&run, slots));
+        }
+        for e in &self.entries[run.clone()] {
+            e.store(entry.pack() | VERIFIED, Ordering::Release);
+        }
+        run
+    }
+
+    /// Whether the entry's page was checked.
+    pub(super) fn is_verified(&self, at: usize) -> bool {
+        self.entries[at].load(Ordering::Acquire) & VERIFIED != 0
+    }
+
+    /// Notes that the page of an entry was checked, whose slots have these kept bits.
+    pub(super) fn set_verified(&self, at: usize, slots: impl Iterator<Item = u64>) {
+        if let Some(filter) = &self.filter {
+            filter.add(self.placed(&(at..at + 1), slots));
+        }
+        // Only if the entry is still the one that was checked would this be right; since a retired page is not reused
+        // before `reuse` is raised, and the caller then starts over, at worst a mark is set on a page that this very
+        // handle has just written, and whose slots it has put into the filter too.
+        self.entries[at].fetch_or(VERIFIED, Ordering::Release);
+    }
+
+    /// Whether it is known of a hash that its page has it not.
+    pub(super) fn lacks(&self, at: usize, hash: u64) -> bool {
+        self.is_verified(at) && self.filter.as_ref().is_some_and(|filter| !filter.may_have(at, filter::bits(hash)))
+    }
+
+    /// Those of a leaf's slots that belong to a run of entries of the leaf, each with its entry, as the filter wants them.
+    fn placed(&self, run: &Range<usize>, slots: impl Iterator<Item = u64>) -> impl Iterator<Item = (usize, u64)> {
+        // The first bits of a hash, which slots do not keep.
+        let (first, kept) = ((run.start as u64) << (MAX_DEPTH - self.depth), MAX_DEPTH - MIN_DEPTH);
+        let placed = slots.map(move |slot| first >> kept << kept | slot);
+        let (shift, run) = (MAX_DEPTH - self.depth, run.clone());
+        placed.map(move |bits| ((bits >> shift) as usize, bits)).filter(move |(at, _)| run.contains(at))
+    }
+
+    /// Bytes of memory that the filter takes.
+    pub(super) fn filter_bytes(&self) -> u64 {
+        self.filter.as_ref().map_or(0, Filter::bytes)
+    }
+
+    /// Each leaf once, in order of its prefix.
+    pub(super) fn leaves(&self) -> impl Iterator<Item = (u64, Entry)> {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let entry = Entry::unpack(self.entries.get(at)?.load(Ordering::Relaxed));
+            let shift = self.depth - entry.depth;
+            let prefix = (at >> shift) as u64;
+            at += 1 << shift;
+            Some((prefix, entry))
+        })
+    }
+}

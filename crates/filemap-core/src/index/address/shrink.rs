@@ -1,0 +1,244 @@
+//! The index gives space back. Leaves that have lost slots are merged with their buddies, and the directory halves when no leaf
+//! needs its depth: part of every checkpoint. Pages that are free are given back to the file system: leaves are moved to the
+//! front of the file, some in each checkpoint that is asked to, and then what lies behind them is punched out.
+//!
+//! Invariants: a page is punched only while it is free, which no durable superblock names; the file is never cut, since readers
+//! in other processes have mapped it.
+
+use std::sync::Arc;
+
+use super::writer::{IndexWriter, OldLeaf};
+use crate::error::{Error, Result};
+use crate::format::leaf::{CAPACITY, MIN_DEPTH};
+use crate::format::{PAGE_BYTES, names, node};
+use crate::sync::primitive::{Ordering, fence};
+
+/// Two leaves are merged when together they fill so much of a page: few enough that the next puts do not split it again.
+const MERGED_PERCENT: usize = 60;
+
+/// What the writer remembers of it.
+#[derive(Debug, Default)]
+pub(super) struct Shrinking {
+    /// First hashes of leaves that have lost slots and may be merged, in rising order.
+    smaller: Vec<u64>,
+    /// A leaf as deep as the directory was merged.
+    may_halve: bool,
+    /// Leaves are being moved.
+    is_sweeping: bool,
+    /// No more leaves are moved: what is free from this page on can be punched out.
+    swept: Option<u32>,
+    /// The file system has no holes.
+    is_refused: bool,
+}
+
+impl Shrinking {
+    /// A leaf has so many slots now.
+    pub(super) fn note(&mut self, leaf: &OldLeaf, slots: usize) {
+        if slots <= CAPACITY * MERGED_PERCENT / 100 && leaf.depth > MIN_DEPTH {
+            self.smaller.push(leaf.first_hash());
+        }
+    }
+}
+
+impl OldLeaf {
+    /// The least hash that it serves.
+    fn first_hash(&self) -> u64 {
+        self.prefix << (64 - self.depth)
+    }
+
+    /// The greatest.
+    fn last_hash(&self) -> u64 {
+        self.first_hash() | u64::MAX >> self.depth
+    }
+}
+
+impl IndexWriter {
+    /// Whether leaves wait to be merged.
+    pub(crate) fn has_smaller_leaves(&self) -> bool {
+        !self.shrinking.smaller.is_empty()
+    }
+
+    /// Merges leaves that have lost slots with their buddies. Those that reach up to `next`, the first hash that is still to
+    /// be entered in this checkpoint, wait. Key records that waiting leaves lead to must have been flushed.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn merge(&mut self, next: Option<u64>) -> Result<()> {
+        let mut candidates = std::mem::take(&mut self.shrinking.smaller);
+        let mut waiting = Vec::new();
+        while !candidates.is_empty() {
+            self.flush()?;
+            candidates.sort_unstable();
+            let (mut merged, mut done) = (Vec::new(), None);
+            for hash in candidates {
+                if done.is_some_and(|last| hash <= last) {
+                    continue;
+                }
+                match self.merge_one(hash, next)? {
+                    Merged::No => {}
+                    Merged::Later => waiting.push(hash),
+                    Merged::Into { first, last } => {
+                        merged.push(first);
+                        done = Some(last);
+                    }
+                }
+            }
+            candidates = merged;
+        }
+        self.shrinking.smaller = waiting;
+        Ok(())
+    }
+
+    /// Merges the leaf of a hash with its buddy, if both are small.
+    fn merge_one(&mut self, hash: u64, next: Option<u64>) -> Result<Merged> {
+        let directory = self.index.directory.load_full();
+        let (_, entry) = directory.find(hash);
+        if entry.depth <= MIN_DEPTH {
+            return Ok(Merged::No);
+        }
+        let bit = 1 << (64 - entry.depth);
+        let (_, buddy) = directory.find(hash ^ bit);
+        let room = self.limits.leaf_slots.min(CAPACITY) * MERGED_PERCENT / 100;
+        if buddy.depth != entry.depth || usize::from(entry.count) + usize::from(buddy.count) > room {
+            return Ok(Merged::No);
+        }
+        if next.is_some_and(|next| next <= (hash | bit | u64::MAX >> entry.depth)) {
+            return Ok(Merged::Later);
+        }
+        let low = match self.leaf(hash & !bit) {
+            // What is damaged is left for whoever meets it.
+            Err(e) if e.is_corrupt() => return Ok(Merged::No),
+            leaf => leaf?,
+        };
+        let high = match self.leaf(hash | bit) {
+            Err(e) if e.is_corrupt() => return Ok(Merged::No),
+            leaf => leaf?,
+        };
+        self.shrinking.may_halve |= entry.depth == directory.depth();
+        self.drop_leaf(&low);
+        self.drop_leaf(&high);
+        let slots = [&low.slots[..], &high.slots].concat();
+        self.place(low.prefix >> 1, low.depth - 1, &slots)?;
+        Ok(Merged::Into { first: low.first_hash(), last: high.last_hash() })
+    }
+
+    /// Halves the directory for as long as no leaf needs its depth. Nothing waits to be flushed.
+    pub(super) fn halve(&mut self) {
+        if !std::mem::take(&mut self.shrinking.may_halve) {
+            return;
+        }
+        while let Some(half) = self.index.directory.load().halved() {
+            self.dirty = (0..half.len().div_ceil(node::CAPACITY)).collect();
+            self.index.directory.store(Arc::new(half));
+        }
+    }
+
+    /// Whether so much of the file is free, and not given back, that a sweep is worth it.
+    pub(crate) fn wants_sweep(&self) -> bool {
+        let page = PAGE_BYTES as u64;
+        let allocated = self.index.file.allocated_bytes().unwrap_or(0).min(self.pages * page) / page;
+        let free = allocated.saturating_sub(self.used_pages());
+        !self.shrinking.is_refused && free > self.limits.free_pages && free * 2 > allocated
+    }
+
+    /// Whether a sweep goes on.
+    pub(crate) fn is_sweeping(&self) -> bool {
+        self.shrinking.is_sweeping
+    }
+
+    fn used_pages(&self) -> u64 {
+        let nodes: usize = self.levels.iter().map(Vec::len).sum();
+        self.leaves + 1 + (nodes + self.table.0.len()) as u64
+    }
+
+    /// Moves some leaves to the front of the file, as many as a stage of a checkpoint may write.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn sweep(&mut self) -> Result<()> {
+        self.flush()?;
+        // Behind it there is room for what each checkpoint writes before it frees as much.
+        let goal = self.used_pages() + self.used_pages() / 8 + self.limits.stage_pages;
+        let goal = u32::try_from(goal).unwrap_or(u32::MAX);
+        let directory = self.index.directory.load_full();
+        let lies_behind = |page: u32| page >= goal;
+        let mut moved = 0;
+        for (prefix, entry) in directory.leaves().filter(|(_, e)| lies_behind(e.page)) {
+            if self.stage_is_full() || self.free.first().is_none_or(|&page| lies_behind(page)) {
+                break;
+            }
+            match self.leaf(prefix << (64 - entry.depth)) {
+                // It stays where it is.
+                Err(e) if e.is_corrupt() => continue,
+                leaf => {
+                    let leaf = leaf?;
+                    self.replace(&leaf, &leaf.slots)?;
+                }
+            }
+            moved += 1;
+        }
+        self.shrinking.is_sweeping = moved > 0;
+        if moved == 0 {
+            // Nodes are written anew with the leaves that they name; those of leaves that stayed, now.
+            if self.levels.iter().flatten().any(|&page| lies_behind(page)) {
+                self.dirty = (0..directory.len().div_ceil(node::CAPACITY)).collect();
+            }
+            self.shrinking.swept = Some(goal);
+        }
+        Ok(())
+    }
+
+    /// Gives back the free pages, once a sweep is over. What the last durable superblock names is not among them.
+    pub(crate) fn punch(&mut self) {
+        if let Some(goal) = self.shrinking.swept.take() {
+            self.punch_from(goal);
+        }
+    }
+
+    /// Gives back all free pages, durably, so that nothing is left of what they held; where the file system can.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn punch_all(&mut self) -> Result<()> {
+        self.punch_from(0);
+        // Behind the last page there is what interrupted checkpoints have left.
+        let io = |op, e| Error::io(op, names::INDEX, e);
+        let (end, len) = (self.pages * PAGE_BYTES as u64, self.index.file.len().map_err(|e| io("measure", e))?);
+        if len > end {
+            let _ = self.index.file.punch(end, len - end).map_err(|e| io("punch", e))?;
+        }
+        self.index.file.sync().map_err(|e| Error::io("sync", names::INDEX, e))
+    }
+
+    fn punch_from(&mut self, goal: u32) {
+        // As before they are overwritten: who still looks at them must notice.
+        let ahead = self.index.reuse.load(Ordering::Relaxed) + 2;
+        self.index.reuse.store(ahead, Ordering::Release);
+        fence(Ordering::Release);
+        let mut free = self.free.range(goal..).copied().peekable();
+        while let Some(first) = free.next() {
+            let mut pages = 1;
+            while free.next_if_eq(&(first + pages)).is_some() {
+                pages += 1;
+            }
+            let page = PAGE_BYTES as u64;
+            // Nothing is lost if it fails: the pages stay free, and the space is used again some day.
+            if !self.index.file.punch(u64::from(first) * page, u64::from(pages) * page).unwrap_or(false) {
+                self.shrinking.is_refused = true;
+                return;
+            }
+        }
+    }
+}
+
+/// What became of a leaf.
+enum Merged {
+    No,
+    /// Its buddy is still to be entered.
+    Later,
+    /// One that serves these hashes.
+    Into {
+        first: u64,
+        last: u64,
+    },
+}

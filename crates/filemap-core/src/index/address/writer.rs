@@ -1,0 +1,420 @@
+//! Changes the index, page by page, for checkpoints: a touched leaf is written anew to a free page, a full one as two
+//! halves; then the directory's nodes; then the caller writes the superblock that names the new root. Only after that
+//! are the replaced pages free.
+//!
+//! Because retired pages cannot be reused before a superblock, a checkpoint that touches every leaf would need the file
+//! twice: so the caller commits in stages, whenever [`IndexWriter::stage_is_full`], and the spare pages stay under a
+//! sixteenth.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::directory::Directory;
+use super::load::{Levels, Loaded};
+use super::shrink::Shrinking;
+use super::{Index, copy};
+use crate::error::{Error, Result};
+use crate::failpoint::{Fault, planted};
+use crate::format::leaf::{self, CAPACITY, MAX_DEPTH, Slot};
+use crate::format::node::{self, Entry, TABLE_LEVEL};
+use crate::format::superblock::IndexRoot;
+use crate::format::{PAGE_BYTES, names};
+use crate::limits::Limits;
+use crate::sync::primitive::{Ordering, fence};
+
+/// A stage writes up to one in this many of all leaves.
+const STAGES: u64 = 24;
+
+/// A directory of this depth is always allowed: 512 KiB of memory.
+const SMALL_DEPTH: u8 = 16;
+/// A deeper one has at most one entry for this many keys, as a power of 2. Of keys with uniform hashes, 255 that share so
+/// many bits are not met in the life of the universe; of chosen keys, in a store whose seed is known, each bit more doubles
+/// the directory.
+const KEYS_PER_ENTRY_LOG2: u8 = 4;
+
+/// A leaf as the writer sees it.
+pub(crate) struct OldLeaf {
+    pub(crate) prefix: u64,
+    pub(crate) depth: u8,
+    pub(crate) slots: Vec<Slot>,
+    pub(super) page: u32,
+}
+
+impl OldLeaf {
+    /// Whether a hash belongs to this leaf.
+    pub(crate) fn covers(&self, hash: u64) -> bool {
+        hash >> (64 - self.depth) == self.prefix
+    }
+}
+
+struct Pending {
+    prefix: u64,
+    entry: Entry,
+    bytes: Option<Box<[u8; PAGE_BYTES]>>,
+}
+
+/// The one writer of the index.
+pub(crate) struct IndexWriter {
+    pub(super) index: Arc<Index>,
+    /// Page numbers of the nodes of each level, level 0 first; the last level has one, the root.
+    pub(super) levels: Levels,
+    pub(super) dirty: BTreeSet<usize>,
+    pub(super) free: BTreeSet<u32>,
+    retired: Vec<u32>,
+    /// Retired since a backup began that reads what an older superblock names.
+    waiting: Vec<u32>,
+    pending: Vec<Pending>,
+    pub(super) pages: u64,
+    pub(super) leaves: u64,
+    keys: u64,
+    epoch: u64,
+    stage_pages: u64,
+    written_pages: u64,
+    pub(super) limits: Limits,
+    pub(super) shrinking: Shrinking,
+    /// No leaf is split beyond this depth.
+    deepest: u8,
+    /// Pages of the segment table, its root last, and the number of its words.
+    pub(super) table: (Vec<u32>, u32),
+}
+
+impl IndexWriter {
+    /// The writer of the index that was loaded from `root`; finds out which pages of the file are free. `epoch` is
+    /// that of its first commit.
+    pub(crate) fn new(loaded: Loaded, root: IndexRoot, epoch: u64, limits: Limits) -> IndexWriter {
+        let Loaded { index, levels, table, table_pages } = loaded;
+        let directory = index.directory.load_full();
+        let mut used: Vec<u32> = directory.leaves().map(|(_, e)| e.page).filter(|&p| p != 0).collect();
+        let leaves = used.len() as u64;
+        used.extend(levels.iter().flatten());
+        used.extend(&table_pages);
+        used.push(0);
+        used.sort_unstable();
+        let mut free = BTreeSet::new();
+        for pair in used.windows(2) {
+            free.extend(pair[0] + 1..pair[1]);
+        }
+        free.extend(used[used.len() - 1] + 1..root.pages as u32);
+        IndexWriter {
+            epoch,
+            index,
+            levels,
+            dirty: BTreeSet::new(),
+            free,
+            retired: Vec::new(),
+            waiting: Vec::new(),
+            pending: Vec::new(),
+            pages: root.pages,
+            leaves,
+            keys: root.keys,
+            stage_pages: 0,
+            written_pages: 0,
+            limits,
+            shrinking: Shrinking::default(),
+            deepest: deepest(root.keys),
+            table: (table_pages, table.len() as u32),
+        }
+    }
+
+    /// Up to `keys` new keys follow, which is how deep the directory may grow.
+    pub(crate) fn expect(&mut self, keys: u64) {
+        self.deepest = deepest(self.keys.saturating_add(keys));
+    }
+
+    /// The leaf that serves a hash. Leaves must be asked for in rising order within a checkpoint.
+    ///
+    /// # Errors
+    /// `Corrupt` when its page is damaged.
+    pub(crate) fn leaf(&self, hash: u64) -> Result<OldLeaf> {
+        let directory = self.index.directory.load();
+        let (_, entry) = directory.find(hash);
+        let prefix = hash >> (64 - entry.depth);
+        let mut slots = Vec::new();
+        if entry.page != 0 {
+            let bytes = copy(self.index.extents.page(entry.page)?);
+            let leaf = leaf::decode(self.index.seed, entry.page, &bytes)
+                .map_err(|what| Error::corrupt(names::INDEX, u64::from(entry.page) * PAGE_BYTES as u64, what))?;
+            if leaf.depth != entry.depth || leaf.prefix != prefix || leaf.slots.len() != usize::from(entry.count) {
+                let what = "leaf page is not the one that the directory names";
+                return Err(Error::corrupt(names::INDEX, u64::from(entry.page) * PAGE_BYTES as u64, what));
+            }
+            slots = leaf.slots;
+        }
+        Ok(OldLeaf { prefix, depth: entry.depth, slots, page: entry.page })
+    }
+
+    /// Replaces a leaf by what its slots have become, sorted by hash.
+    ///
+    /// # Errors
+    /// `Full` when more keys share the bits of their hash than a page holds.
+    pub(crate) fn replace(&mut self, old: &OldLeaf, slots: &[Slot]) -> Result<()> {
+        self.keys = self.keys.wrapping_add(slots.len() as u64).wrapping_sub(old.slots.len() as u64);
+        if slots.len() < old.slots.len() {
+            self.shrinking.note(old, slots.len());
+        }
+        self.drop_leaf(old);
+        self.place(old.prefix, old.depth, slots)
+    }
+
+    /// A leaf is no more, or lies elsewhere.
+    pub(super) fn drop_leaf(&mut self, old: &OldLeaf) {
+        if old.page != 0 {
+            self.retire(old.page);
+            self.leaves -= 1;
+        }
+    }
+
+    /// Whether enough leaves wait to be worth a write.
+    pub(crate) fn wants_flush(&self) -> bool {
+        self.pending.len() >= self.limits.flush_pages
+    }
+
+    /// Writes slots as one leaf, or as halves until they fit.
+    pub(super) fn place(&mut self, prefix: u64, depth: u8, slots: &[Slot]) -> Result<()> {
+        let room = if depth < self.deepest { self.limits.leaf_slots.min(CAPACITY) } else { CAPACITY };
+        if slots.len() <= room {
+            let entry = Entry { page: 0, count: slots.len() as u16, depth };
+            let pending = if slots.is_empty() {
+                Pending { prefix, entry, bytes: None }
+            } else {
+                let page = self.allocate()?;
+                let bytes = leaf::encode(self.index.seed, page, depth, prefix, self.epoch, slots);
+                self.leaves += 1;
+                Pending { prefix, entry: Entry { page, ..entry }, bytes: Some(Box::new(bytes)) }
+            };
+            self.pending.push(pending);
+            return Ok(());
+        }
+        if depth >= self.deepest {
+            let what = format!("{} keys share the first {depth} bits of their hash", slots.len());
+            return Err(Error::full(names::INDEX, what));
+        }
+        let bit = 1 << (MAX_DEPTH - depth - 1);
+        let (low, high) = slots.split_at(slots.partition_point(|s| s.hash & bit == 0));
+        self.place(prefix << 1, depth + 1, low)?;
+        self.place(prefix << 1 | 1, depth + 1, high)
+    }
+
+    fn allocate(&mut self) -> Result<u32> {
+        self.stage_pages += 1;
+        self.written_pages += 1;
+        if let Some(page) = self.free.pop_first() {
+            return Ok(page);
+        }
+        let page = u32::try_from(self.pages).map_err(|_| Error::full(names::INDEX, "it has reached 16 TiB"))?;
+        self.pages += 1;
+        Ok(page)
+    }
+
+    /// Writes the waiting leaves and lets readers see them. They become durable with the next commit.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        let pending = std::mem::take(&mut self.pending);
+        // Readers that still look at pages which are about to be reused must notice. A reader that sees the new number sees
+        // the directory that no longer names those pages (release); one that sees a word of their new content sees the
+        // new number too, behind its fence (the fence here). The content is written by a system call, which takes effect
+        // in the order of the calling thread's own stores; the fence says so in the terms of the language.
+        let ahead = (self.index.reuse.load(Ordering::Relaxed) + 2) | 1;
+        self.index.reuse.store(ahead, Ordering::Release);
+        fence(Ordering::Release);
+        let mut writes: Vec<(u32, &[u8])> =
+            pending.iter().filter_map(|p| p.bytes.as_ref().map(|b| (p.entry.page, &b[..]))).collect();
+        write_pages(&self.index, &mut writes)?;
+        let deepest = pending.iter().map(|p| p.entry.depth).max().unwrap_or(0);
+        let mut directory = self.index.directory.load_full();
+        while directory.depth() < deepest {
+            directory = Arc::new(directory.doubled());
+            self.dirty.clear();
+            self.dirty.extend(0..directory.len().div_ceil(node::CAPACITY));
+        }
+        for p in &pending {
+            let slots = p.bytes.iter().flat_map(|bytes| leaf::hashes(bytes));
+            let run = directory.set(p.prefix, p.entry, slots);
+            self.dirty.extend(run.start / node::CAPACITY..=(run.end - 1) / node::CAPACITY);
+        }
+        if !Arc::ptr_eq(&directory, &self.index.directory.load()) {
+            self.index.directory.store(directory);
+        }
+        Ok(())
+    }
+
+    /// Whether so many pages were written that it is time to commit.
+    pub(crate) fn stage_is_full(&self) -> bool {
+        self.stage_pages >= self.limits.stage_pages.max(self.leaves / STAGES)
+    }
+
+    /// Writes what is left of the stage, leaves and nodes, and the segment table, and syncs the file. The result goes into the
+    /// superblock with [`IndexWriter::epoch`]; when that is durable, call [`IndexWriter::committed`].
+    pub(crate) fn commit(&mut self, table: &[u64]) -> Result<IndexRoot> {
+        self.flush()?;
+        self.halve();
+        self.write_nodes()?;
+        self.write_table(table)?;
+        if !planted(Fault::IndexNotSynced) {
+            self.index.file.sync().map_err(|e| Error::io("sync", names::INDEX, e))?;
+        }
+        Ok(self.root())
+    }
+
+    /// A page that the last durable superblock may name is not used again before the next one is durable.
+    fn retire(&mut self, page: u32) {
+        if planted(Fault::PagesPunchedEarly) {
+            let _ = self.index.file.punch(u64::from(page) * PAGE_BYTES as u64, PAGE_BYTES as u64);
+        }
+        if planted(Fault::RetiredPagesReusedAtOnce) {
+            self.free.insert(page);
+        } else {
+            self.retired.push(page);
+        }
+    }
+
+    /// The index as it is now; what a superblock would name.
+    pub(crate) fn root(&self) -> IndexRoot {
+        IndexRoot {
+            pages: self.pages,
+            root: self.levels.last().map_or(0, |l| l[0]),
+            depth: self.index.directory.load().depth(),
+            leaves: self.leaves,
+            keys: self.keys,
+            table: self.table.0.last().map_or(0, |&root| root),
+            table_words: self.table.1,
+        }
+    }
+
+    /// The epoch that the next superblock must have.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The superblock that names the last commit is durable: what it replaced is free, or as soon as nobody holds on to it.
+    pub(crate) fn committed(&mut self, is_held: bool) {
+        let ahead = self.index.reuse.load(Ordering::Relaxed);
+        self.index.reuse.store(ahead + ahead % 2, Ordering::Release);
+        if is_held && !planted(Fault::BackupNotHeld) {
+            self.waiting.append(&mut self.retired);
+        } else {
+            self.free.extend(self.retired.drain(..));
+        }
+        self.stage_pages = 0;
+        self.epoch += 1;
+    }
+
+    /// Nobody holds on to the pages of an older superblock any more.
+    pub(crate) fn release(&mut self) {
+        self.free.extend(self.waiting.drain(..));
+    }
+
+    /// Pages written since the writer was made.
+    pub(crate) fn written_pages(&self) -> u64 {
+        self.written_pages
+    }
+
+    /// Writes the dirty nodes of level 0, and those above them that name them.
+    fn write_nodes(&mut self) -> Result<()> {
+        let directory: Arc<Directory> = self.index.directory.load_full();
+        let mut dirty: Vec<usize> = std::mem::take(&mut self.dirty).into_iter().collect();
+        let mut count = directory.len();
+        let mut level = 0;
+        if dirty.is_empty() {
+            return Ok(());
+        }
+        loop {
+            let nodes = count.div_ceil(node::CAPACITY);
+            if self.levels.len() <= level {
+                self.levels.push(Vec::new());
+            }
+            self.shorten(level, nodes);
+            let mut encoded = Vec::with_capacity(dirty.len());
+            for &at in &dirty {
+                let range = at * node::CAPACITY..((at + 1) * node::CAPACITY).min(count);
+                let entries = if level == 0 {
+                    directory.packed(range.clone())
+                } else {
+                    self.levels[level - 1][range.clone()].iter().map(|&p| u64::from(p)).collect()
+                };
+                let page = self.allocate()?;
+                let old = std::mem::replace(&mut self.levels[level][at], page);
+                if old != 0 {
+                    self.retire(old);
+                }
+                let first = range.start as u64;
+                encoded.push((page, node::encode(self.index.seed, page, level as u8, self.epoch, first, &entries)));
+            }
+            let mut writes: Vec<(u32, &[u8])> = encoded.iter().map(|(p, b)| (*p, &b[..])).collect();
+            write_pages(&self.index, &mut writes)?;
+            if nodes == 1 {
+                return Ok(());
+            }
+            dirty = dirty.iter().map(|at| at / node::CAPACITY).collect();
+            dirty.dedup();
+            count = nodes;
+            level += 1;
+        }
+    }
+}
+
+impl IndexWriter {
+    /// Gives a level of nodes its length; those that it has no more, and levels above a single node, are dropped.
+    fn shorten(&mut self, level: usize, nodes: usize) {
+        let above = if nodes == 1 { self.levels.split_off(level + 1) } else { Vec::new() };
+        let level = &mut self.levels[level];
+        let rest = level.split_off(nodes.min(level.len()));
+        level.resize(nodes, 0);
+        for page in above.into_iter().flatten().chain(rest).filter(|&page| page != 0) {
+            self.retire(page);
+        }
+    }
+
+    /// Writes the segment table anew: a page or two, but for the largest stores.
+    fn write_table(&mut self, words: &[u64]) -> Result<()> {
+        for page in std::mem::take(&mut self.table.0) {
+            self.retire(page);
+        }
+        let (mut level, mut entries) = (TABLE_LEVEL, words.to_vec());
+        let mut encoded = Vec::new();
+        while !entries.is_empty() {
+            let mut pages = Vec::new();
+            for (nth, part) in entries.chunks(node::CAPACITY).enumerate() {
+                let page = self.allocate()?;
+                let first = (nth * node::CAPACITY) as u64;
+                encoded.push((page, node::encode(self.index.seed, page, level, self.epoch, first, part)));
+                pages.push(page);
+            }
+            entries = if pages.len() > 1 { pages.iter().map(|&p| u64::from(p)).collect() } else { Vec::new() };
+            self.table.0.extend(pages);
+            level += 1;
+        }
+        self.table.1 = words.len() as u32;
+        let mut writes: Vec<(u32, &[u8])> = encoded.iter().map(|(p, b)| (*p, &b[..])).collect();
+        write_pages(&self.index, &mut writes)
+    }
+}
+
+/// How deep the leaves of an index of so many keys may lie.
+fn deepest(keys: u64) -> u8 {
+    let most = keys.max(1).ilog2() as u8;
+    most.saturating_sub(KEYS_PER_ENTRY_LOG2).clamp(SMALL_DEPTH, MAX_DEPTH)
+}
+
+/// Writes pages, neighbours in one call.
+fn write_pages(index: &Index, writes: &mut [(u32, &[u8])]) -> Result<()> {
+    const LONGEST: usize = 1 << 20;
+    writes.sort_unstable_by_key(|w| w.0);
+    let mut run: Vec<u8> = Vec::new();
+    let mut first = 0;
+    for (i, (page, bytes)) in writes.iter().enumerate() {
+        if run.is_empty() {
+            first = *page;
+        }
+        run.extend_from_slice(bytes);
+        let goes_on = writes.get(i + 1).is_some_and(|w| w.0 == page + 1) && run.len() < LONGEST;
+        if !goes_on {
+            let offset = u64::from(first) * PAGE_BYTES as u64;
+            index.file.write_at(&run, offset).map_err(|e| Error::io("write", names::INDEX, e))?;
+            run.clear();
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,302 @@
+//! The segment table: how many bytes of each segment are live. A checkpoint keeps it exact, a superblock names it.
+//!
+//! Live is what the index of that superblock leads to: value records (chunks of large bodies with them) that are some
+//! version's in some chain, and the key records of those chains. Removals are counted by themselves: they are neither, and must stay for
+//! as long as an earlier version of their key may lie in any segment. All else below the checkpoint's tail is dead.
+//! So all numbers can be computed again from the index and the logs, which `verify` does.
+//!
+//! The table is also the list of files: every segment of the value log up to the checkpoint's tail and every one that
+//! compaction has written stands in it, live or dead, with its length once nothing is appended any more. One that it has and
+//! the directory has not is lost, unless it was marked as leaving: a superblock has that mark before the file goes. So it is with
+//! dictionaries: each stands in the table before a record names it, and does so no more before its file goes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::format::location::Extent;
+use crate::format::{Flaw, key};
+
+/// Words of an entry: {8 bits family, 56 bits ordinal}, live units, units of removals, {8 bits flags, 56 bits length in units}.
+const WORDS: usize = 4;
+const FAMILY_SHIFT: u32 = 56;
+const FLAGS_SHIFT: u32 = 56;
+const OUTPUT: u64 = 1;
+const LEAVING: u64 = 2;
+const LOST: u64 = 4;
+const UNSEEN: u64 = 8;
+const VALUES: u64 = 1;
+const KEYS: u64 = 2;
+const DICTIONARIES: u64 = 3;
+
+const NO_DICTIONARY: Flaw = "segment table has an entry that is that of no dictionary, or two of one";
+
+/// What is live in one segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SegmentRow {
+    pub(crate) ordinal: u64,
+    /// In units of the segment's family: 64 bytes for values, 16 for key records.
+    pub(crate) live_units: u64,
+    /// Removals, in the same units.
+    pub(crate) tombstone_units: u64,
+    /// Length of a segment to which nothing is appended any more, in the same units; 0 when that is not known. Of a segment of the key
+    /// log what lies behind that counts for nothing.
+    pub(crate) end_units: u64,
+    /// Whether compaction has written it.
+    pub(crate) is_output: bool,
+    /// Whether its file may go: compaction has emptied it.
+    pub(crate) is_leaving: bool,
+    /// Whether it is gone, or cut short, and a caller has accepted that.
+    pub(crate) is_lost: bool,
+    /// Whether nobody knows any more how long it was: it was lost before a checkpoint had seen all that was in it.
+    pub(crate) is_unseen: bool,
+}
+
+impl SegmentRow {
+    fn encode(&self, family: u64) -> [u64; WORDS] {
+        let flag = |is: bool, flag: u64| if is { flag } else { 0 };
+        let flags = flag(self.is_output, OUTPUT) | flag(self.is_leaving, LEAVING) | flag(self.is_lost, LOST);
+        let flags = flags | flag(self.is_unseen, UNSEEN);
+        let (live, removals) = (self.live_units, self.tombstone_units);
+        [family << FAMILY_SHIFT | self.ordinal, live, removals, flags << FLAGS_SHIFT | self.end_units]
+    }
+
+    fn decode(words: &[u64]) -> Result<SegmentRow, Flaw> {
+        let (flags, end_units) = (words[3] >> FLAGS_SHIFT, words[3] & ((1 << FLAGS_SHIFT) - 1));
+        if words[1].max(words[2]).max(end_units) > u64::from(u32::MAX) || flags > OUTPUT + LEAVING + LOST + UNSEEN {
+            return Err("segment table has a row that no segment can have");
+        }
+        Ok(SegmentRow {
+            ordinal: words[0] & ((1 << FAMILY_SHIFT) - 1),
+            live_units: words[1],
+            tombstone_units: words[2],
+            end_units,
+            is_output: flags & OUTPUT != 0,
+            is_leaving: flags & LEAVING != 0,
+            is_lost: flags & LOST != 0,
+            is_unseen: flags & UNSEEN != 0,
+        })
+    }
+}
+
+/// The segment_table of all segments, by their numbers, and the list of dictionaries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SegmentTable {
+    pub(crate) values: BTreeMap<u16, SegmentRow>,
+    pub(crate) keys: BTreeMap<u16, SegmentRow>,
+    /// Ids of the dictionaries, and whether each is lost, and a caller has accepted that.
+    pub(crate) dictionaries: BTreeMap<u32, bool>,
+}
+
+impl SegmentTable {
+    /// The account of a value segment. One that is not there has no ordinal: what the table says of it stays.
+    fn values_of(&mut self, id: u16, ordinal: Option<u64>) -> &mut SegmentRow {
+        let lost = SegmentRow { ordinal: u64::from(id), is_lost: true, is_unseen: true, ..SegmentRow::default() };
+        let new = ordinal.map_or(lost, |ordinal| SegmentRow { ordinal, ..SegmentRow::default() });
+        let row = self.values.entry(id).or_insert(new);
+        row.ordinal = ordinal.unwrap_or(row.ordinal);
+        row
+    }
+
+    /// A value record became live in a segment of this ordinal, `None` when the segment is missing.
+    pub(crate) fn credit(&mut self, extent: Extent, ordinal: Option<u64>) {
+        self.values_of(extent.location.segment, ordinal).live_units += u64::from(extent.units);
+    }
+
+    /// A value record is live no more.
+    pub(crate) fn debit(&mut self, extent: Extent) {
+        if let Some(row) = self.values.get_mut(&extent.location.segment) {
+            // Saturating, since damage may have hidden what should have been credited: `verify` tells.
+            row.live_units = row.live_units.saturating_sub(u64::from(extent.units));
+        }
+    }
+
+    /// Removals were written to a segment of this ordinal, `None` when it is missing.
+    pub(crate) fn add_tombstones(&mut self, segment: u16, ordinal: Option<u64>, units: u64) {
+        self.values_of(segment, ordinal).tombstone_units += units;
+    }
+
+    /// A key record became live in a segment of this ordinal.
+    pub(crate) fn credit_key(&mut self, address: u64, ordinal: u64, bytes: u64) {
+        let row = self.keys.entry(key::segment_of(address)).or_default();
+        row.ordinal = ordinal;
+        row.live_units += bytes / key::UNIT_BYTES;
+    }
+
+    /// All key records that another table has became live.
+    pub(crate) fn add_keys(&mut self, other: &SegmentTable) {
+        for (id, more) in &other.keys {
+            let row = self.keys.entry(*id).or_default();
+            row.ordinal = more.ordinal;
+            row.live_units += more.live_units;
+        }
+    }
+
+    /// A key record is live no more.
+    pub(crate) fn debit_key(&mut self, address: u64, bytes: u64) {
+        if let Some(row) = self.keys.get_mut(&key::segment_of(address)) {
+            row.live_units = row.live_units.saturating_sub(bytes / key::UNIT_BYTES);
+        }
+    }
+
+    /// Enters a segment in the list of files, with its length once that is known.
+    pub(crate) fn name(&mut self, id: u16, ordinal: u64, is_output: bool, end_units: Option<u64>) {
+        let row = self.values.entry(id).or_default();
+        (row.ordinal, row.is_output) = (ordinal, is_output);
+        if row.end_units == 0 {
+            row.end_units = end_units.unwrap_or(0);
+        }
+    }
+
+    /// Whether the length of the segment of a number is known.
+    pub(crate) fn has_end(&self, id: u16) -> bool {
+        self.values.get(&id).is_some_and(|a| a.end_units != 0)
+    }
+
+    /// Whether the loss of the segment of a number was accepted: what is left of it does not tell how long it was.
+    pub(crate) fn is_lost(&self, id: u16) -> bool {
+        self.values.get(&id).is_some_and(|a| a.is_lost)
+    }
+
+    /// Marks those of some segments in which nothing lives: their files may go once a superblock has the mark.
+    pub(crate) fn let_go(&mut self, ordinals: &[u64]) {
+        let empty = self.values.values_mut().filter(|a| a.live_units == 0 && ordinals.contains(&a.ordinal));
+        empty.for_each(|a| a.is_leaving = true);
+    }
+
+    /// Ordinals of the segments of the key log, and where what counts of them ends.
+    pub(crate) fn key_ends(&self) -> impl Iterator<Item = (u64, u64)> {
+        let end = |a: &SegmentRow| if a.end_units == 0 { u64::MAX } else { a.end_units * key::UNIT_BYTES };
+        self.keys.values().map(move |a| (a.ordinal, end(a)))
+    }
+
+    /// Enters where segments of the key log end, by their ordinals, as far as that is known.
+    pub(crate) fn seal_keys(&mut self, end_of: impl Fn(u64) -> Option<u64>) {
+        for row in self.keys.values_mut() {
+            row.end_units = end_of(row.ordinal).map_or(0, |end| end / key::UNIT_BYTES);
+        }
+    }
+
+    /// Drops segments of the key log of which nothing is live: they go.
+    pub(crate) fn forget_dead_keys(&mut self) {
+        self.keys.retain(|_, row| row.live_units > 0);
+    }
+
+    /// Live bytes of the key log's segment of an ordinal.
+    pub(crate) fn live_key_bytes(&self, ordinal: u64) -> u64 {
+        let row = self.keys.get(&(ordinal as u16)).filter(|a| a.ordinal == ordinal);
+        row.map_or(0, |a| a.live_units * key::UNIT_BYTES)
+    }
+
+    /// Whether the table has a value segment of this number and ordinal.
+    pub(crate) fn names(&self, id: u16, ordinal: u64) -> bool {
+        self.values.get(&id).is_some_and(|a| a.ordinal == ordinal)
+    }
+
+    /// Makes these the list of dictionaries, with those that are lost and do not leave. One that is among them is lost no more.
+    pub(crate) fn name_dictionaries(&mut self, there: &BTreeSet<u32>, leaving: &BTreeSet<u32>) {
+        self.dictionaries.retain(|id, is_lost| *is_lost && !leaving.contains(id));
+        self.dictionaries.extend(there.iter().map(|id| (*id, false)));
+    }
+
+    /// Ids of the dictionaries whose loss nobody has accepted.
+    pub(crate) fn kept_dictionaries(&self) -> impl Iterator<Item = u32> {
+        self.dictionaries.iter().filter(|(_, is_lost)| !**is_lost).map(|(id, _)| *id)
+    }
+
+    /// The table as words, for the index file.
+    pub(crate) fn encode(&self) -> Vec<u64> {
+        let families = [(VALUES, &self.values), (KEYS, &self.keys)];
+        let segments = families.into_iter().flat_map(|(family, rows)| rows.values().map(move |a| (family, *a)));
+        let dictionaries = self.dictionaries.iter().map(|(id, is_lost)| {
+            let entry = SegmentRow { ordinal: u64::from(*id), is_lost: *is_lost, ..SegmentRow::default() };
+            (DICTIONARIES, entry)
+        });
+        segments.chain(dictionaries).flat_map(|(family, a)| a.encode(family)).collect()
+    }
+
+    /// The table of words that were read.
+    pub(crate) fn decode(words: &[u64]) -> Result<SegmentTable, Flaw> {
+        let mut segment_table = SegmentTable::default();
+        if !words.len().is_multiple_of(WORDS) {
+            return Err("segment table has part of an entry");
+        }
+        for entry in words.chunks_exact(WORDS) {
+            let row = SegmentRow::decode(entry)?;
+            let family = match entry[0] >> FAMILY_SHIFT {
+                VALUES => &mut segment_table.values,
+                KEYS => &mut segment_table.keys,
+                DICTIONARIES => {
+                    let id = u32::try_from(row.ordinal).map_err(|_| NO_DICTIONARY)?;
+                    let plain = SegmentRow { ordinal: u64::from(id), is_lost: row.is_lost, ..SegmentRow::default() };
+                    if id == 0 || row != plain || segment_table.dictionaries.insert(id, row.is_lost).is_some() {
+                        return Err(NO_DICTIONARY);
+                    }
+                    continue;
+                }
+                _ => return Err("segment table has an entry of no known family"),
+            };
+            if family.insert(row.ordinal as u16, row).is_some() {
+                return Err("segment table has two entries of one number");
+            }
+        }
+        Ok(segment_table)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::location::Location;
+
+    #[test]
+    fn a_table_comes_back_and_what_is_none_is_refused() {
+        let mut segment_table = SegmentTable::default();
+        let extent = Extent { location: Location::new(3, 64), units: 7 };
+        segment_table.credit(extent, Some(65_539));
+        segment_table.credit(extent, Some(65_539));
+        segment_table.debit(extent);
+        segment_table.add_tombstones(9, Some(9), 2);
+        segment_table.credit_key(1 << 25, 65_538, 32);
+        segment_table.name(9, 9, true, Some(50));
+        segment_table.name(9, 9, true, Some(60));
+        segment_table.let_go(&[9, 65_539]);
+        // Of a segment that is missing the table keeps what it says; of one that it does not have it says so.
+        let missing = |segment| Extent { location: Location::new(segment, 64), units: 1 };
+        segment_table.credit(missing(3), None);
+        segment_table.debit(missing(3));
+        segment_table.debit(missing(8));
+        let mut lost = segment_table.clone();
+        lost.credit(missing(8), None);
+        assert_eq!((lost.values[&8].ordinal, lost.values[&8].is_lost), (8, true));
+        assert_eq!(SegmentTable::decode(&lost.encode()).unwrap(), lost);
+        let none = BTreeSet::new();
+        lost.name_dictionaries(&[3, 7].into(), &none);
+        lost.dictionaries.extend([(7, true), (8, true), (9, true)]);
+        lost.name_dictionaries(&[8, u32::MAX].into(), &[9].into());
+        assert_eq!(lost.dictionaries, [(7, true), (8, false), (u32::MAX, false)].into());
+        assert_eq!(lost.kept_dictionaries().collect::<Vec<_>>(), [8, u32::MAX]);
+        assert_eq!(SegmentTable::decode(&lost.encode()).unwrap(), lost);
+        let words = segment_table.encode();
+        assert_eq!(words.len(), 12);
+        let nine = segment_table.values[&9];
+        assert_eq!((nine.end_units, nine.is_output, nine.is_leaving, nine.is_lost), (50, true, true, false));
+        assert!(segment_table.names(3, 65_539) && !segment_table.names(3, 3));
+        assert_eq!((segment_table.live_key_bytes(65_538), segment_table.live_key_bytes(2)), (32, 0));
+        let back = SegmentTable::decode(&words).unwrap();
+        assert_eq!(back, segment_table);
+        segment_table.debit_key(1 << 25, 32);
+        segment_table.forget_dead_keys();
+        assert!(segment_table.keys.is_empty() && segment_table.values.len() == 2);
+        assert!(SegmentTable::decode(&words[..7]).is_err());
+        assert!(SegmentTable::decode(&[words.clone(), words].concat()).is_err());
+        assert!(SegmentTable::decode(&[9 << FAMILY_SHIFT, 0, 0, 0]).is_err());
+        assert!(SegmentTable::decode(&[VALUES << FAMILY_SHIFT, 1 << 32, 0, 0]).is_err());
+        let dictionary =
+            |id: u64, live, flags: u64| vec![DICTIONARIES << FAMILY_SHIFT | id, live, 0, flags << FLAGS_SHIFT];
+        assert!(SegmentTable::decode(&dictionary(1, 0, LOST)).is_ok());
+        for wrong in [dictionary(0, 0, 0), dictionary(1 << 32, 0, 0), dictionary(1, 1, 0), dictionary(1, 0, OUTPUT)] {
+            assert!(SegmentTable::decode(&wrong).is_err());
+        }
+        assert!(SegmentTable::decode(&[dictionary(1, 0, 0), dictionary(1, 0, 0)].concat()).is_err());
+        assert!(SegmentTable::decode(&[VALUES << FAMILY_SHIFT, 0, 0, 16 << FLAGS_SHIFT]).is_err());
+    }
+}

@@ -1,0 +1,153 @@
+//! The SUPERBLOCK file: reads both copies, writes them in turn.
+
+use std::sync::Arc;
+
+use filemap_io::{Access, Dir, File};
+
+use crate::error::{Error, Result};
+use crate::failpoint::{Fault, planted};
+use crate::files::check_versions;
+use crate::format::rolls::{self, Rolls};
+use crate::format::superblock::{BYTES, COPIES, Superblock};
+use crate::format::{Flaw, names};
+
+/// What the two copies hold.
+type Copies = [std::result::Result<Superblock, Flaw>; 2];
+
+/// The open file, and what its newest copy says.
+#[derive(Debug)]
+pub(crate) struct SuperblockFile {
+    file: Arc<dyn File>,
+}
+
+impl SuperblockFile {
+    /// Creates the file with the first superblock, the same as of the epoch before in the other copy, and the segments of
+    /// the log after its tail, under its temporary name; and syncs it (not its name).
+    pub(crate) fn create(dir: &dyn Dir, first: &Superblock, rolls: &Rolls) -> Result<()> {
+        let name = names::NEW_SUPERBLOCK;
+        let file = dir.open(name, Access::Create).map_err(|e| Error::io("create", name, e))?;
+        let write = |bytes: &[u8], offset| file.write_at(bytes, offset).map_err(|e| Error::io("write", name, e));
+        for epoch in [first.epoch.saturating_sub(1), first.epoch] {
+            write(&Superblock { epoch, ..first.clone() }.encode(), place(epoch))?;
+        }
+        write(&rolls.encode(), rolls::AT)?;
+        file.sync().map_err(|e| Error::io("sync", name, e))
+    }
+
+    /// Opens the file that [`SuperblockFile::create`] has made, to be written. Whatever it is called later.
+    pub(crate) fn open_new(dir: &dyn Dir) -> Result<SuperblockFile> {
+        let name = names::NEW_SUPERBLOCK;
+        let file = dir.open(name, Access::Write).map_err(|e| Error::io("open", name, e))?;
+        Ok(SuperblockFile { file })
+    }
+
+    /// Opens the file. `NotAStore` when there is none.
+    pub(crate) fn open(dir: &dyn Dir, access: Access) -> Result<SuperblockFile> {
+        let file = dir.open(names::SUPERBLOCK, access).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => {
+                Error::NotAStore { path: dir.path().to_owned(), why: "it has no file SUPERBLOCK".into() }
+            }
+            _ => Error::io("open", names::SUPERBLOCK, e),
+        })?;
+        Ok(SuperblockFile { file })
+    }
+
+    /// What can be said before the lock is held: whether it looks like a superblock at all, and what a copy that is whole
+    /// says. A copy that is not may be being written.
+    ///
+    /// # Errors
+    /// `NotAStore` when neither copy has the magic; `NewerFormat` when it must not be used with `access`.
+    pub(crate) fn look(&self, dir: &dyn Dir, access: Access) -> Result<Option<Superblock>> {
+        judge(&self.copies()?, dir, access)
+    }
+
+    /// The newest copy.
+    ///
+    /// # Errors
+    /// As `look`; `Corrupt` when a copy does not verify: each is one sector, so a crash cannot have torn it, and going
+    /// back to the other one is unsafe, since what that names may have been reused.
+    pub(crate) fn read(&self, dir: &dyn Dir, access: Access) -> Result<Superblock> {
+        let copies = self.copies()?;
+        let newest = judge(&copies, dir, access)?;
+        for (copy, offset) in copies.iter().zip(COPIES) {
+            copy.as_ref().map_err(|what| Error::corrupt(names::SUPERBLOCK, offset, *what))?;
+        }
+        newest.ok_or_else(|| Error::corrupt(names::SUPERBLOCK, 0, "no copy"))
+    }
+
+    /// The newest copy that verifies, for a handle that follows a writer and knows the store is whole: the other may be being
+    /// written just now.
+    ///
+    /// # Errors
+    /// As [`SuperblockFile::read`], when no copy verifies.
+    pub(crate) fn newest_whole(&self, dir: &dyn Dir) -> Result<Superblock> {
+        self.look(dir, Access::Read)?.map_or_else(|| self.read(dir, Access::Read), Ok)
+    }
+
+    /// Both copies as they stand.
+    pub(crate) fn copies(&self) -> Result<Copies> {
+        let mut copies = [const { Err("unknown magic") }; 2];
+        for (copy, offset) in copies.iter_mut().zip(COPIES) {
+            let mut b = [0; BYTES];
+            let n = self.file.read_at(&mut b, offset).map_err(|e| Error::io("read", names::SUPERBLOCK, e))?;
+            *copy = Superblock::decode(&b[..n]).and_then(|found| match place(found.epoch) == offset {
+                true => Ok(found),
+                false => Err("it is the other copy's"),
+            });
+        }
+        Ok(copies)
+    }
+
+    /// The segments of the value log that were begun, as the file stands.
+    ///
+    /// # Errors
+    /// `Corrupt` when the sector does not verify: a crash cannot have torn it. Or a writer is writing it just now.
+    pub(crate) fn rolls(&self, store_id: &[u8; 16]) -> Result<Rolls> {
+        let mut b = [0; rolls::BYTES];
+        let n = self.file.read_at(&mut b, rolls::AT).map_err(|e| Error::io("read", names::SUPERBLOCK, e))?;
+        let found = Rolls::decode(&b[..n]).map_err(|what| Error::corrupt(names::SUPERBLOCK, rolls::AT, what))?;
+        if found.store_id() != *store_id {
+            return Err(Error::corrupt(names::SUPERBLOCK, rolls::AT, "it belongs to another store"));
+        }
+        Ok(found)
+    }
+
+    /// The open file.
+    pub(crate) fn file(&self) -> &Arc<dyn File> {
+        &self.file
+    }
+
+    /// Writes the next superblock over the older copy and syncs it. When this returns, the checkpoint is durable.
+    pub(crate) fn write(&self, next: &Superblock) -> Result<()> {
+        self.file.write_at(&next.encode(), place(next.epoch)).map_err(|e| Error::io("write", names::SUPERBLOCK, e))?;
+        if planted(Fault::SuperblockNotSynced) { Ok(()) } else { self.sync() }
+    }
+
+    /// Makes what was read durable: it may so far exist in the cache only.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.file.sync().map_err(|e| Error::io("sync", names::SUPERBLOCK, e))
+    }
+
+    /// Drops cached bytes, so that the next read shows what the disk holds.
+    pub(crate) fn drop_cache(&self) {
+        self.file.advise(filemap_io::Advice::DropCache, 0, 0);
+    }
+}
+
+/// Where the copy of an epoch lies.
+fn place(epoch: u64) -> u64 {
+    COPIES[(epoch % 2) as usize]
+}
+
+/// The newest whole copy, if this program may use it.
+fn judge(copies: &Copies, dir: &dyn Dir, access: Access) -> Result<Option<Superblock>> {
+    if copies.iter().all(|c| matches!(c, Err("unknown magic" | "superblock is cut off"))) {
+        let why = "its file SUPERBLOCK is not one of FileMap".into();
+        return Err(Error::NotAStore { path: dir.path().to_owned(), why });
+    }
+    let newest = copies.iter().flatten().max_by_key(|c| c.epoch);
+    if let Some(found) = newest {
+        check_versions(names::SUPERBLOCK, found.read_version, found.write_version, access)?;
+    }
+    Ok(newest.cloned())
+}

@@ -1,0 +1,267 @@
+//! The end of the key log: places records, rolls segments. One appender, owned by checkpoints.
+//!
+//! Records become readable with [`KeyAppender::flush`] and durable with [`KeyAppender::sync`], which syncs every segment that
+//! has records since the last.
+
+use std::sync::Arc;
+
+use filemap_io::{File, Identity};
+
+use crate::error::{Error, Result};
+use crate::failpoint::{Fault, planted};
+use crate::format::key::{self, KeyRecord, MAX_SEGMENT_BYTES, UNIT_BYTES};
+use crate::format::superblock::Tail;
+use crate::limits::Limits;
+use crate::logs::keys::KeyLog;
+use crate::logs::segments::{FIRST_RECORD, OpenSegment, Segment};
+use crate::sync::lock;
+
+/// What waits is written in any case when it is so many times what is worth a write.
+const FLUSHES: usize = 16;
+
+/// See the module.
+pub(crate) struct KeyAppender {
+    log: Arc<KeyLog>,
+    /// `None` until the next record begins one.
+    current: Option<Current>,
+    /// Segments that were rolled and not synced since.
+    unsynced: Vec<OpenSegment>,
+    /// Ordinals of segments that were rolled, and where they end, for as long as that does not count.
+    rolled: Vec<(u64, u64)>,
+    segment_bytes: u64,
+    /// So much is written at once.
+    flush_bytes: usize,
+    buffer: Vec<u8>,
+    /// Where what was written ends, once something was.
+    written: Option<Tail>,
+    appended_bytes: u64,
+}
+
+/// The segment that is appended to.
+struct Current {
+    segment: Arc<Segment>,
+    file: Arc<dyn File>,
+    /// Where the buffer goes.
+    offset: u64,
+}
+
+impl Current {
+    fn end(&self) -> Tail {
+        Tail { ordinal: self.segment.ordinal, offset: self.offset }
+    }
+}
+
+impl KeyAppender {
+    /// Goes on at the end of the last segment, if the superblock's key tail lies there. What an interrupted checkpoint has left after
+    /// that stays, for readers that were faster than the crash, and counts for nothing: another segment is begun.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn new(log: Arc<KeyLog>, limits: &Limits) -> Result<KeyAppender> {
+        let end = log.end();
+        let mut current = None;
+        if let Some(segment) = log.segments.all().last().filter(|s| s.ordinal == end.ordinal) {
+            let file = log.segments.writable(segment)?;
+            let len = file.len().map_err(|e| Error::io("measure", segment.name(), e))?;
+            if len <= end.offset || planted(Fault::LeftoversCounted) {
+                let offset = len.max(end.offset).next_multiple_of(UNIT_BYTES);
+                current = Some(Current { segment: Arc::clone(segment), file, offset });
+            }
+        }
+        let rolled = if current.is_none() { vec![(end.ordinal, end.offset)] } else { Vec::new() };
+        Ok(KeyAppender {
+            log,
+            current,
+            unsynced: Vec::new(),
+            rolled,
+            segment_bytes: limits.key_segment_bytes.min(MAX_SEGMENT_BYTES),
+            flush_bytes: limits.flush_key_bytes,
+            buffer: Vec::new(),
+            written: None,
+            appended_bytes: 0,
+        })
+    }
+
+    /// Appends a record to the buffer; its address, and the ordinal of its segment.
+    ///
+    /// # Errors
+    /// `Io` when a segment was to be begun; `Full` when all their numbers are in use.
+    pub(crate) fn append(&mut self, record: &KeyRecord, key: &[u8]) -> Result<(u64, u64)> {
+        let total = record.total_bytes();
+        let current = match self.current.take() {
+            Some(current) if self.has_room(&current, total) => current,
+            full => self.roll(full)?,
+        };
+        let offset = current.offset + self.buffer.len() as u64;
+        record.encode(key, current.segment.seed, offset, &mut self.buffer);
+        self.appended_bytes += total;
+        let place = (key::address(current.segment.id, offset), current.segment.ordinal);
+        self.current = Some(current);
+        if self.buffer.len() >= FLUSHES * self.flush_bytes {
+            // One key may have any number of records.
+            self.flush()?;
+        }
+        Ok(place)
+    }
+
+    /// Whether a record fits into a segment. No record crosses a segment's end; one that is longer than a segment has one of
+    /// its own.
+    fn has_room(&self, current: &Current, total: u64) -> bool {
+        let at = self.next(current);
+        at + total <= self.segment_bytes || at == FIRST_RECORD
+    }
+
+    fn next(&self, current: &Current) -> u64 {
+        current.offset + self.buffer.len() as u64
+    }
+
+    /// Closes a segment and begins the next one.
+    fn roll(&mut self, full: Option<Current>) -> Result<Current> {
+        if let Some(mut full) = full {
+            self.write(&mut full)?;
+            self.rolled.push((full.segment.ordinal, full.offset));
+            self.unsynced.push((full.segment, full.file));
+        }
+        let (segment, file) = self.log.segments.begin(0)?;
+        Ok(Current { segment, file, offset: FIRST_RECORD })
+    }
+
+    /// Begins another segment if the log ends in the one with a number: its records are to be moved out of it.
+    ///
+    /// # Errors
+    /// As [`KeyAppender::append`].
+    pub(crate) fn leave(&mut self, segment: u16) -> Result<()> {
+        let left = self.current.take_if(|c| c.segment.id == segment);
+        // Where an interrupted checkpoint has left something, nothing is appended to so far.
+        if left.is_some() || (self.current.is_none() && self.log.end().ordinal as u16 == segment) {
+            let next = self.roll(left)?;
+            self.written = Some(next.end());
+            self.current = Some(next);
+        }
+        Ok(())
+    }
+
+    /// As [`KeyLog::is_before`].
+    pub(crate) fn is_before(&self, address: u64, other: u64) -> bool {
+        self.log.is_before(address, other)
+    }
+
+    /// The record at an address, wherever it is by now.
+    pub(crate) fn read(&self, address: u64) -> Result<(KeyRecord, Vec<u8>)> {
+        let offset = key::offset_of(address);
+        match &self.current {
+            Some(c) if c.segment.id == key::segment_of(address) && offset >= c.offset => {
+                let bytes = self.buffer.get((offset - c.offset) as usize..).unwrap_or_default();
+                let (record, key) = self.log.decode(&c.segment, bytes, offset)?;
+                Ok((record, key.to_vec()))
+            }
+            _ => self.log.read(address),
+        }
+    }
+
+    /// Name and identity of the file that is appended to.
+    pub(crate) fn identity(&self) -> Option<(String, Option<Identity>)> {
+        self.current.as_ref().map(|c| (c.segment.name(), c.file.identity()))
+    }
+
+    /// Starts reading a record, without waiting.
+    pub(crate) fn will_need(&self, address: u64) {
+        self.log.will_need(address);
+    }
+
+    /// Whether enough is buffered to be worth a write.
+    pub(crate) fn wants_flush(&self) -> bool {
+        self.buffer.len() >= self.flush_bytes
+    }
+
+    /// Writes the buffer: readers may be led to its records now.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        if let Some(mut current) = self.current.take() {
+            self.write(&mut current)?;
+            self.current = Some(current);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, current: &mut Current) -> Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        if let Err(e) = current.file.write_at(&self.buffer, current.offset) {
+            // What fitted on a full disk gives its space back, or each new try would take more of what was freed for it. No
+            // reader knows of these bytes.
+            let _ = current.file.set_len(current.offset);
+            return Err(Error::io("write", current.segment.name(), e));
+        }
+        current.offset += self.buffer.len() as u64;
+        self.written = Some(current.end());
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// What was flushed counts from now on: the index leads to it.
+    pub(crate) fn publish(&mut self) {
+        if let Some(written) = self.written.take() {
+            let mut counted = lock(&self.log.counted);
+            counted.end = written;
+            counted.sealed.extend(self.rolled.drain(..));
+        }
+    }
+
+    /// Where the next record goes.
+    pub(crate) fn mark(&self) -> Tail {
+        let end = self.current.as_ref().map(|c| Tail { ordinal: c.segment.ordinal, offset: self.next(c) });
+        end.or(self.written).unwrap_or_else(|| self.log.end())
+    }
+
+    /// Sees to it that what was appended since a mark counts for nothing: it was left unfinished.
+    pub(crate) fn abandon(&mut self, since: Tail) {
+        match &self.current {
+            Some(c) if c.segment.ordinal == since.ordinal && c.offset <= since.offset => {
+                self.buffer.truncate((since.offset - c.offset) as usize);
+            }
+            _ => {
+                // Some of it is in the file.
+                self.buffer.clear();
+                if let Some(left) = self.current.take() {
+                    self.unsynced.push((left.segment, left.file));
+                }
+                self.rolled.retain(|(ordinal, _)| *ordinal < since.ordinal);
+                self.rolled.push((since.ordinal, since.offset));
+                self.written = Some(since);
+            }
+        }
+    }
+
+    /// Where the segment with an ordinal ends, if that is known and nothing is appended to it any more.
+    pub(crate) fn end_of(&self, ordinal: u64) -> Option<u64> {
+        if self.current.as_ref().is_some_and(|c| c.segment.ordinal == ordinal) {
+            return None;
+        }
+        let rolled = self.rolled.iter().find(|(rolled, _)| *rolled == ordinal).map(|(_, end)| *end);
+        rolled.or_else(|| lock(&self.log.counted).sealed.get(&ordinal).copied()).filter(|end| *end != u64::MAX)
+    }
+
+    /// Makes all that was flushed durable, the oldest first.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        let sync = |segment: &Segment, file: &dyn File| file.sync().map_err(|e| Error::io("sync", segment.name(), e));
+        if planted(Fault::KeysNotSynced) {
+            return Ok(());
+        }
+        for (segment, file) in self.unsynced.drain(..).filter(|_| !planted(Fault::RolledKeysNotSynced)) {
+            sync(&segment, &*file)?;
+        }
+        self.current.as_ref().map_or(Ok(()), |c| sync(&c.segment, &*c.file))
+    }
+
+    /// Bytes appended since the appender was made.
+    pub(crate) fn appended_bytes(&self) -> u64 {
+        self.appended_bytes
+    }
+}

@@ -1,0 +1,170 @@
+//! The end of the value log: places records, rolls segments. One appender, behind the append lock.
+
+use std::sync::Arc;
+
+use filemap_io::{File, Identity};
+
+use crate::error::{Error, Result};
+use crate::failpoint::{Fault, planted};
+use crate::format::location::{Extent, Location};
+use crate::format::superblock::Tail;
+use crate::format::value::{self, Header};
+use crate::logs::segments::{FIRST_RECORD, OpenSegment, Segment, Segments};
+
+/// A record that is ready but for its place and sequence.
+pub(crate) struct Draft {
+    pub(crate) header: Header,
+    /// Room for the fixed part, then key, meta, payload and padding: the whole record.
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Where a record was appended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Appended {
+    pub(crate) extent: Extent,
+}
+
+/// See the module.
+pub(crate) struct Appender {
+    segments: Arc<Segments>,
+    segment: Arc<Segment>,
+    file: Arc<dyn File>,
+    offset: u64,
+    segment_bytes: u64,
+    /// Segments that were rolled and not synced since.
+    unsynced: Vec<OpenSegment>,
+    appended_bytes: u64,
+}
+
+impl Appender {
+    /// Goes on at `offset` of the last segment of the log.
+    pub(crate) fn new(
+        segments: Arc<Segments>,
+        segment: Arc<Segment>,
+        offset: u64,
+        segment_bytes: u64,
+    ) -> Result<Appender> {
+        let file = segments.writable(&segment)?;
+        Ok(Appender { segments, segment, file, offset, segment_bytes, unsynced: Vec::new(), appended_bytes: 0 })
+    }
+
+    /// Where the next record goes.
+    pub(crate) fn tail(&self) -> Tail {
+        Tail { ordinal: self.segment.ordinal, offset: self.offset }
+    }
+
+    /// Name and identity of the file that is appended to.
+    pub(crate) fn identity(&self) -> (String, Option<Identity>) {
+        (self.segment.name(), self.file.identity())
+    }
+
+    /// Length at which a segment is closed.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.segment_bytes
+    }
+
+    /// Bytes appended since the appender was made: a position for group commit.
+    pub(crate) fn position(&self) -> u64 {
+        self.appended_bytes
+    }
+
+    /// Begins a new segment if the last one has no room for so many bytes, or for as many as a
+    /// segment holds. Whether it did.
+    ///
+    /// # Errors
+    /// Those of [`Segments::begin`]: nothing of the log has changed then.
+    pub(crate) fn make_room(&mut self, bytes: u64, sequence: u64) -> Result<bool> {
+        let is_full = self.offset + bytes.min(self.segment_bytes - FIRST_RECORD) > self.segment_bytes;
+        if is_full {
+            self.roll(sequence)?;
+        }
+        Ok(is_full)
+    }
+
+    /// Seals a draft with its place and writes it. Its sequence must be set.
+    ///
+    /// # Errors
+    /// `Io`: the log may then end in a part of the record, and nothing more may be appended through this handle.
+    pub(crate) fn append(&mut self, draft: &mut Draft) -> Result<Appended> {
+        let total = draft.header.total_bytes();
+        assert_eq!(total, draft.bytes.len() as u64, "a draft has its whole length");
+        self.make_room(total, draft.header.sequence)?;
+        value::seal_head(&draft.header, self.segment.seed, self.offset, &mut draft.bytes);
+        self.file.write_at(&draft.bytes, self.offset).map_err(|e| Error::io("write", self.segment.name(), e))?;
+        let location = Location::new(self.segment.id, self.offset);
+        self.offset += total;
+        self.appended_bytes += total;
+        Ok(Appended { extent: Extent::new(location, total) })
+    }
+
+    /// Begins a new segment unless the last one holds nothing.
+    pub(crate) fn roll_if_used(&mut self, sequence: u64) -> Result<()> {
+        if self.offset > FIRST_RECORD { self.roll(sequence) } else { Ok(()) }
+    }
+
+    fn roll(&mut self, sequence: u64) -> Result<()> {
+        let (next, file) = self.segments.begin(sequence)?;
+        let old = std::mem::replace(&mut self.segment, next);
+        old.seal(self.offset);
+        let old_file = std::mem::replace(&mut self.file, file);
+        if !planted(Fault::RolledSegmentForgotten) {
+            self.unsynced.push((old, old_file));
+        }
+        self.offset = FIRST_RECORD;
+        Ok(())
+    }
+
+    /// Whether the next segment should be created now, ahead of the next roll.
+    pub(crate) fn wants_prepared(&self) -> bool {
+        self.offset > self.segment_bytes / 2 && !self.segments.is_prepared()
+    }
+
+    /// What must be synced for all that was appended so far to be durable, oldest first, and up to which position.
+    pub(crate) fn to_sync(&self) -> (Vec<OpenSegment>, u64) {
+        let mut files = self.unsynced.clone();
+        files.push((Arc::clone(&self.segment), Arc::clone(&self.file)));
+        (files, self.appended_bytes)
+    }
+
+    /// The files of a `to_sync` were synced. The last of them was current when that began: if it was rolled since, its end is
+    /// not durable, and it stays listed.
+    pub(crate) fn synced(&mut self, files: &[OpenSegment]) {
+        let complete = &files[..files.len().saturating_sub(1)];
+        self.unsynced.retain(|(s, _)| complete.iter().all(|(f, _)| f.ordinal != s.ordinal));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logs::segments::Bounds;
+    use crate::logs::values::VALUES;
+    use filemap_io::{Access, OsDir};
+
+    #[test]
+    fn a_segment_that_was_rolled_while_it_was_synced_is_synced_again() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Arc::new(OsDir::open(temp.path()).unwrap());
+        let segments = Arc::new(
+            Segments::open(&VALUES, dir, [1; 16], Access::Write, Bounds { open_files: 8, numbers: 9 }).unwrap(),
+        );
+        let (first, _) = segments.begin(0).unwrap();
+        let mut appender = Appender::new(Arc::clone(&segments), first, FIRST_RECORD, 4096).unwrap();
+        let listed = |a: &Appender| a.to_sync().0.iter().map(|(s, _)| s.ordinal).collect::<Vec<_>>();
+        let put = |appender: &mut Appender| {
+            let header = Header::plain(value::Kind::Tombstone, 1);
+            let mut draft = Draft { bytes: vec![b'k'; header.total_bytes() as usize], header };
+            appender.append(&mut draft).unwrap();
+        };
+        put(&mut appender);
+        let (syncing, _) = appender.to_sync(); // segment 0 is current, and its sync takes a while
+        while listed(&appender).len() < 3 {
+            put(&mut appender); // until it is full, and the next one too
+        }
+        appender.synced(&syncing);
+        assert_eq!(listed(&appender), [0, 1, 2], "what was appended to segment 0 meanwhile is not durable");
+        let (syncing, _) = appender.to_sync();
+        appender.synced(&syncing);
+        assert_eq!(listed(&appender), [2]);
+    }
+}

@@ -1,0 +1,480 @@
+//! The dictionaries of a store: which there are, which one new records of a group are compressed with, and what zstd has
+//! digested of them, in bounded memory. Making them is in the files beside this one.
+//!
+//! Invariants:
+//! - a dictionary is durable, by content and name, and a superblock names it, before anything can be compressed with it; it is
+//!   never changed;
+//! - its file is read once for each digest; a digest that is in memory is found without a lock;
+//! - digests take no more than the bound in bytes, but for those that reads need at the moment.
+
+mod digests;
+pub(crate) mod make;
+mod named;
+mod retire;
+pub(crate) mod tally;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use filemap_io::{Access, Dir, File};
+use zstd::dict::{CDict, DDict};
+
+use crate::error::{Error, Result};
+use crate::failpoint::{Fault, planted};
+use crate::files::check_versions;
+use crate::format::dictionary::{self, CONTENT_AT, Facts, LONGEST_FILE, MAX_ID, Making};
+use crate::format::names;
+use crate::sync::{Ranked, lock, rank};
+
+use digests::{Dictionary, Digests};
+pub(crate) use digests::{Digest, Part};
+use named::Standing;
+
+/// What to do about a dictionary that cannot be read.
+const CURE: &str = "restore the file from a copy of the store, or fetch the pages again that need it";
+/// A store has at most this many dictionaries.
+const MOST: usize = 4096;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    dir: Arc<dyn Dir>,
+    store_id: [u8; 16],
+    access: Access,
+    /// By id.
+    list: ArcSwap<Vec<Arc<Dictionary>>>,
+    /// The newest whole dictionary of each group; the global one has no name.
+    current: ArcSwap<BTreeMap<Vec<u8>, u32>>,
+    digests: Digests,
+    /// Held while the list or the files change.
+    changing: Ranked<{ rank::DICTIONARIES }, ()>,
+    file_bytes: AtomicU64,
+    /// Highest id ever given. A record that names a dictionary whose file is gone must not be expanded with another.
+    last_id: AtomicU32,
+    standing: ArcSwap<Standing>,
+}
+
+/// A dictionary as [`Store::dictionaries`](crate::Store::dictionaries) lists it.
+#[derive(Clone, Debug)]
+pub struct DictionaryFacts {
+    /// Its number, which records name; the file is `dictN.zdict`.
+    pub id: u32,
+    /// The group of keys that it was made for, empty for all.
+    pub group: Vec<u8>,
+    /// When it was made, in ms since 1970.
+    pub created_ms: i64,
+    /// Of how many pages samples were taken for it.
+    pub pages: u32,
+    /// Length of the dictionary for bodies in bytes, 0 if there is none.
+    pub body_bytes: u32,
+    /// Length of the dictionary for metas in bytes, 0 if there is none.
+    pub meta_bytes: u32,
+    /// Compressed to uncompressed bytes of bodies that it was not made of, when it was made.
+    pub body_ratio: f64,
+    /// The same of metas.
+    pub meta_ratio: f64,
+    /// Whether new records of its group are compressed with it.
+    pub is_current: bool,
+    /// Why it cannot be used, if it cannot: then all but the id is empty.
+    pub problem: Option<Error>,
+}
+
+/// What reading a dictionary's file has shown.
+#[derive(Debug, Default)]
+pub(crate) struct Checked {
+    pub(crate) bytes: u64,
+    /// What is wrong, and at which offset.
+    pub(crate) problems: Vec<(u64, String)>,
+}
+
+impl Registry {
+    /// Finds the dictionaries of a directory. One that is damaged is found too: only what needs it will fail. A writer
+    /// removes what an interrupted creation has left.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn open(dir: Arc<dyn Dir>, store_id: [u8; 16], access: Access) -> Result<Registry> {
+        let this = Registry {
+            dir,
+            store_id,
+            access,
+            list: ArcSwap::from_pointee(Vec::new()),
+            current: ArcSwap::from_pointee(BTreeMap::new()),
+            digests: Digests::default(),
+            changing: Ranked::new(()),
+            file_bytes: AtomicU64::new(0),
+            last_id: AtomicU32::new(0),
+            standing: ArcSwap::from_pointee(Standing::default()),
+        };
+        if access == Access::Write {
+            for name in this.names()?.iter().filter(|n| names::parse_new_dictionary(n).is_some()) {
+                this.dir.remove(name).map_err(|e| Error::io("remove", name, e))?;
+            }
+        }
+        this.look()?;
+        Ok(this)
+    }
+
+    /// Sets the bound of what digests take.
+    pub(crate) fn set_memory(&self, bytes: usize) {
+        self.digests.set_bound(bytes);
+    }
+
+    /// Sets up to which id none is given any more.
+    pub(crate) fn pass_over(&self, id: u32) {
+        self.last_id.fetch_max(id, Ordering::Relaxed);
+    }
+
+    /// The highest id that was ever given; 0 for none.
+    pub(crate) fn last_id(&self) -> u32 {
+        self.last_id.load(Ordering::Relaxed)
+    }
+
+    fn names(&self) -> Result<Vec<String>> {
+        self.dir.list().map_err(|e| Error::io("list", self.dir.path().display().to_string(), e))
+    }
+
+    /// Looks for dictionaries that another process has added, and for those that could not be read before.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn look(&self) -> Result<()> {
+        let _held = lock(&self.changing);
+        let known = self.list.load_full();
+        let mut list = Vec::clone(&known);
+        let names = self.names()?;
+        // A damaged one that is not there any more was taken away; a whole one may still be needed by who has read of it.
+        list.retain(|d| d.facts.is_ok() || names.contains(&names::dictionary(d.id)));
+        for id in names.iter().filter_map(|n| names::parse_dictionary(n)) {
+            // One that could not be read before may have been restored.
+            let is_known = known.iter().any(|d| d.id == id && d.facts.is_ok());
+            if !is_known && let Some(facts) = self.read_facts(id) {
+                list.retain(|d| d.id != id);
+                list.push(Dictionary::new(id, facts));
+            }
+        }
+        self.replace(list);
+        Ok(())
+    }
+
+    fn replace(&self, mut list: Vec<Arc<Dictionary>>) {
+        list.sort_by_key(|d| d.id);
+        self.pass_over(list.last().map_or(0, |d| d.id));
+        let whole = list.iter().filter_map(|d| d.facts.as_ref().ok());
+        let bytes = whole.clone().map(|f| 2 * f.copy_bytes() as u64).sum();
+        self.file_bytes.store(bytes, Ordering::Relaxed);
+        let standing = self.standing.load();
+        let current = whole.filter(|f| standing.is_used(f.id));
+        self.current.store(Arc::new(current.map(|f| (f.group.clone(), f.id)).collect()));
+        self.list.store(Arc::new(list));
+    }
+
+    /// The facts of a dictionary's file, from the copy that is whole; `None` when it is gone.
+    fn read_facts(&self, id: u32) -> Option<Result<Facts>> {
+        let name = names::dictionary(id);
+        let file = match self.dir.open(&name, Access::Read) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return None,
+            Err(e) => return Some(Err(Error::io("open", name, e))),
+            Ok(file) => file,
+        };
+        Some(self.first_facts(id, &name, &*file))
+    }
+
+    fn first_facts(&self, id: u32, name: &str, file: &dyn File) -> Result<Facts> {
+        let len = file.len().map_err(|e| Error::io("measure", name, e))?;
+        let mut flaw = None;
+        for offset in [0, len / 2] {
+            let mut b = [0; CONTENT_AT];
+            let n = file.read_at(&mut b, offset).map_err(|e| Error::io("read", name, e))?;
+            match self.judge(id, name, &b[..n]) {
+                Err(e @ Error::NewerFormat { .. }) => return Err(e),
+                Err(e) => flaw = flaw.or(Some(e)),
+                Ok(facts) if facts.copy_bytes() as u64 > len - offset => {
+                    flaw = flaw.or_else(|| Some(damaged(name, "it is cut short")));
+                }
+                Ok(facts) => return Ok(facts),
+            }
+        }
+        Err(flaw.unwrap_or_else(|| damaged(name, "it is empty")))
+    }
+
+    fn judge(&self, id: u32, name: &str, copy: &[u8]) -> Result<Facts> {
+        let (header, facts) = dictionary::decode_facts(copy, &self.store_id).map_err(|what| damaged(name, what))?;
+        check_versions(name, header.read_version, header.write_version, self.access)?;
+        if facts.id != id {
+            return Err(damaged(name, "its header is that of another dictionary"));
+        }
+        Ok(facts)
+    }
+
+    /// Both copies of a dictionary's file, each as far as it is there, with its offset.
+    fn copies(&self, id: u32) -> Result<Vec<(u64, Vec<u8>)>> {
+        let name = names::dictionary(id);
+        let file = self.dir.open(&name, Access::Read).map_err(|e| match e.kind() {
+            ErrorKind::NotFound => damaged(&name, "the dictionary is missing"),
+            _ => Error::io("open", &name, e),
+        })?;
+        let len = file.len().map_err(|e| Error::io("measure", &name, e))?;
+        if len > LONGEST_FILE {
+            return Err(damaged(&name, "it is longer than a dictionary may be"));
+        }
+        let mut all = vec![0; len as usize];
+        let n = file.read_at(&mut all, 0).map_err(|e| Error::io("read", &name, e))?;
+        all.truncate(n);
+        // The first tells its length, whatever has become of the file's end.
+        let told = self.judge(id, &name, &all[..n.min(CONTENT_AT)]).map(|facts| facts.copy_bytes());
+        let half = told.unwrap_or(n / 2).min(n);
+        let second = all.split_off(half);
+        Ok(vec![(0, all), (half as u64, second)])
+    }
+
+    /// The content of a dictionary, from the copy that is whole: for bodies and for metas.
+    fn content(&self, id: u32) -> Result<(Vec<u8>, Vec<u8>)> {
+        let name = names::dictionary(id);
+        let mut flaw = None;
+        for (_, copy) in self.copies(id)? {
+            let whole = self.judge(id, &name, &copy).and_then(|facts| {
+                let content = dictionary::decode_content(&facts, &copy).map_err(|what| damaged(&name, what))?;
+                Ok((content.0.to_vec(), content.1.to_vec()))
+            });
+            match whole {
+                Ok(content) => return Ok(content),
+                Err(e) => flaw = flaw.or(Some(e)),
+            }
+        }
+        Err(flaw.unwrap_or_else(|| damaged(&name, "it is empty")))
+    }
+
+    /// The content of one of a file's two dictionaries.
+    ///
+    /// # Errors
+    /// As [`Registry::expander`].
+    pub(crate) fn part(&self, id: u32, part: Part) -> Result<Vec<u8>> {
+        self.content(id).map(|content| part.of(content))
+    }
+
+    /// Reads both copies of a dictionary.
+    ///
+    /// # Errors
+    /// `Corrupt` when the file is missing or far too long; `Io`.
+    pub(crate) fn check(&self, id: u32) -> Result<Checked> {
+        let name = names::dictionary(id);
+        let mut checked = Checked::default();
+        for (offset, copy) in self.copies(id)? {
+            checked.bytes += copy.len() as u64;
+            let whole = self.judge(id, &name, &copy).and_then(|facts| {
+                dictionary::decode_content(&facts, &copy).map(|_| ()).map_err(|what| damaged(&name, what))
+            });
+            match whole {
+                Err(Error::Corrupt { what, .. }) => checked.problems.push((offset, what)),
+                Err(e) => return Err(e),
+                Ok(()) => {}
+            }
+        }
+        Ok(checked)
+    }
+
+    /// Ids of all dictionaries that were found, damaged ones too.
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        self.list.load().iter().map(|d| d.id).collect()
+    }
+
+    /// How many whole dictionaries there are, and the bytes of their files.
+    pub(crate) fn size(&self) -> (u64, u64) {
+        let whole = self.list.load().iter().filter(|d| d.facts.is_ok()).count();
+        (whole as u64, self.file_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Whether one more may be made.
+    pub(crate) fn has_room(&self) -> bool {
+        self.list.load().len() < MOST
+    }
+
+    /// Memory that digests take now, in bytes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.digests.bytes()
+    }
+
+    /// The dictionary that new records of a group are compressed with: its own, or the global one; 0 for none.
+    pub(crate) fn choose(&self, group: &[u8]) -> u32 {
+        let current = self.current.load();
+        current.get(group).or_else(|| current.get(&b""[..])).copied().unwrap_or(0)
+    }
+
+    /// The current dictionary that was made for a group, and no other.
+    pub(crate) fn own(&self, group: &[u8]) -> Option<Facts> {
+        let id = *self.current.load().get(group)?;
+        self.find(id)?.facts.as_ref().ok().cloned()
+    }
+
+    /// Groups that have a dictionary of their own.
+    pub(crate) fn groups(&self) -> usize {
+        self.current.load().keys().filter(|name| !name.is_empty()).count()
+    }
+
+    /// What is known of each dictionary.
+    pub(crate) fn facts(&self) -> Vec<DictionaryFacts> {
+        let current = self.current.load();
+        let list = self.list.load();
+        list.iter().map(|d| facts_of(d, |f| current.get(&f.group) == Some(&f.id))).collect()
+    }
+
+    fn find(&self, id: u32) -> Option<Arc<Dictionary>> {
+        let list = self.list.load();
+        let at = list.binary_search_by_key(&id, |d| d.id).ok()?;
+        Some(Arc::clone(&list[at]))
+    }
+
+    /// What expands the bodies or metas of records that name a dictionary.
+    ///
+    /// # Errors
+    /// `Corrupt` when it is missing or both of its copies are damaged; `NewerFormat`; `Io`.
+    pub(crate) fn expander(&self, id: u32, part: Part) -> Result<Arc<Digest<DDict<'static>>>> {
+        let name = || names::dictionary(id);
+        let found = match self.find(id) {
+            Some(found) if found.facts.is_ok() => found,
+            // Another process may have made it since, or somebody has restored it.
+            _ => {
+                self.look()?;
+                self.find(id).ok_or_else(|| damaged(&name(), "the dictionary is missing"))?
+            }
+        };
+        if let Some(digest) = self.digests.expander(&found, part) {
+            return Ok(digest);
+        }
+        if let Err(e) = &found.facts {
+            return Err(e.clone());
+        }
+        let content = part.of(self.content(id)?);
+        if content.is_empty() {
+            return Err(damaged(&name(), "a record names it, but it has no dictionary for this part of a record"));
+        }
+        let digest = DDict::try_create(&content).ok_or_else(|| damaged(&name(), "zstd does not take it"))?;
+        Ok(self.digests.add_expander(&self.list.load(), &found, part, digest, content.len()))
+    }
+
+    /// What compresses bodies or metas at a level with a dictionary; `None` when it has none for them, cannot be read, or
+    /// there is no room in memory that others do not need more.
+    pub(crate) fn compressor(&self, id: u32, part: Part, level: i32) -> Option<Arc<Digest<CDict<'static>>>> {
+        let found = self.find(id)?;
+        if let Some(digest) = self.digests.compressor(&found, part, level) {
+            return Some(digest);
+        }
+        let facts = found.facts.as_ref().ok()?;
+        if part.of((facts.body_bytes, facts.meta_bytes)) == 0 || !self.digests.may_add(&self.list.load()) {
+            return None;
+        }
+        let content = part.of(self.content(id).ok()?);
+        let digest = CDict::try_create(&content, level)?;
+        Some(self.digests.add_compressor(&self.list.load(), &found, part, level, digest, content.len()))
+    }
+
+    /// Writes a new dictionary, which is durable when this returns. It is used for its group once a superblock [names
+    /// it](Registry::named).
+    ///
+    /// # Errors
+    /// `Io`, and then nothing has changed but that an unused file may be left; `Full`.
+    pub(crate) fn create(&self, making: &Making, body: &mut [u8], meta: &mut [u8]) -> Result<DictionaryFacts> {
+        let _held = lock(&self.changing);
+        let id = self.last_id().saturating_add(1);
+        if id > MAX_ID || self.list.load().len() >= MOST {
+            return Err(Error::full(names::dictionary(id), "there are as many dictionaries as there may be"));
+        }
+        // The frames then name it too, and zstd refuses another.
+        make::name(body, id);
+        make::name(meta, id);
+        let bytes = dictionary::encode(self.store_id, id, making, body, meta);
+        Ok(facts_of(&*self.keep(id, &bytes)?, |_| true))
+    }
+
+    /// Writes the file of a new dictionary, and adds it to the list.
+    fn keep(&self, id: u32, bytes: &[u8]) -> Result<Arc<Dictionary>> {
+        let written = self.write(id, bytes);
+        if written.is_err() {
+            let _ = self.dir.remove(&names::new_dictionary(id));
+        }
+        written?;
+        let (_, facts) = dictionary::decode_facts(bytes, &self.store_id).map_err(|what| damaged("", what))?;
+        let made = Dictionary::new(id, Ok(facts));
+        let mut list = Vec::clone(&self.list.load());
+        list.push(Arc::clone(&made));
+        self.replace(list);
+        Ok(made)
+    }
+
+    /// Ids under which this store and another have the same dictionaries. If this one has no others, those that it lacks are
+    /// taken over first, durably, but for ids that it has given out: records may name them. Damaged ones are passed over.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn adopt(&self, other: &Registry) -> Result<BTreeSet<u32>> {
+        let _held = lock(&self.changing);
+        let own = self.ids();
+        let is_same = |id: &u32| self.content(*id).is_ok_and(|own| other.content(*id).is_ok_and(|c| c == own));
+        let mut same: BTreeSet<u32> = own.iter().copied().filter(is_same).collect();
+        if same.len() < own.len() {
+            return Ok(same);
+        }
+        let given = self.last_id();
+        for theirs in other.list.load().iter().filter(|theirs| theirs.id > given) {
+            let (Ok(facts), Ok((body, meta))) = (&theirs.facts, other.content(theirs.id)) else { continue };
+            self.keep(theirs.id, &dictionary::encode(self.store_id, theirs.id, &facts.making(), &body, &meta))?;
+            same.insert(theirs.id);
+        }
+        Ok(same)
+    }
+
+    fn write(&self, id: u32, bytes: &[u8]) -> Result<()> {
+        let (new, name) = (names::new_dictionary(id), names::dictionary(id));
+        match self.dir.remove(&new) {
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(Error::io("remove", new, e)),
+            _ => {}
+        }
+        let file = self.dir.open(&new, Access::Create).map_err(|e| Error::io("create", &new, e))?;
+        file.write_at(bytes, 0).map_err(|e| Error::io("write", &new, e))?;
+        if !planted(Fault::DictionaryNotSynced) {
+            file.sync().map_err(|e| Error::io("sync", &new, e))?;
+        }
+        self.dir.rename(&new, &name).map_err(|e| Error::io("rename", &name, e))?;
+        if !planted(Fault::DictionaryNameNotSynced) {
+            self.dir.sync().map_err(|e| Error::io("sync", self.dir.path().display().to_string(), e))?;
+        }
+        Ok(())
+    }
+}
+
+fn damaged(name: &str, what: &str) -> Error {
+    Error::corrupt(name, 0, format!("{what}; {CURE}"))
+}
+
+fn facts_of(dictionary: &Dictionary, is_current: impl Fn(&Facts) -> bool) -> DictionaryFacts {
+    let none = DictionaryFacts {
+        id: dictionary.id,
+        group: Vec::new(),
+        created_ms: 0,
+        pages: 0,
+        body_bytes: 0,
+        meta_bytes: 0,
+        body_ratio: 0.0,
+        meta_ratio: 0.0,
+        is_current: false,
+        problem: None,
+    };
+    match &dictionary.facts {
+        Err(e) => DictionaryFacts { problem: Some(e.clone()), ..none },
+        Ok(f) => DictionaryFacts {
+            group: f.group.clone(),
+            created_ms: f.created_ms,
+            pages: f.pages,
+            body_bytes: f.body_bytes,
+            meta_bytes: f.meta_bytes,
+            body_ratio: f64::from(f.body_ppm) / 1e6,
+            meta_ratio: f64::from(f.meta_ppm) / 1e6,
+            is_current: is_current(f),
+            ..none
+        },
+    }
+}

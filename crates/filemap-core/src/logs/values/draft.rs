@@ -1,0 +1,195 @@
+//! Builds records: everything of them that can be done before their place in the log is known, on the caller's thread.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::error::{Error, Result};
+use crate::format::value::{ChunkEntry, Codec, Header, Kind};
+use crate::logs::values::append::Draft;
+use crate::logs::values::codec;
+use crate::logs::values::dictionaries::{Digest, Part, Registry};
+use crate::record::{MAX_KEY_BYTES, MAX_META_BYTES, Record};
+use zstd::dict::CDict;
+
+/// Metas from this length on are compressed without a dictionary, at a level that costs little.
+const META_BYTES: usize = 128;
+const META_LEVEL: i32 = 1;
+/// A thread keeps a buffer up to this size for its next record.
+const KEEP_BYTES: usize = 4 << 20;
+
+thread_local! {
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// XXH3-128 of a body, as heads show it.
+pub(crate) fn digest(body: &[u8]) -> [u8; 16] {
+    xxh3_128(body).to_be_bytes()
+}
+
+/// # Errors
+/// `KeyLength`, `MetaTooLarge`.
+pub(crate) fn check_limits(key: &[u8], meta: &[u8]) -> Result<()> {
+    if key.is_empty() || key.len() > MAX_KEY_BYTES {
+        return Err(Error::KeyLength { len: key.len() });
+    }
+    if meta.len() > MAX_META_BYTES {
+        return Err(Error::MetaTooLarge { len: meta.len() });
+    }
+    Ok(())
+}
+
+/// How the parts of one record are compressed.
+#[derive(Debug)]
+pub(crate) struct Packing {
+    level: i32,
+    dictionary: u32,
+    body: Option<Arc<Digest<CDict<'static>>>>,
+    meta: Option<Arc<Digest<CDict<'static>>>>,
+}
+
+impl Packing {
+    /// Without a dictionary.
+    pub(crate) fn plain(level: i32) -> Packing {
+        Packing { level, dictionary: 0, body: None, meta: None }
+    }
+
+    /// With a dictionary, as far as it can be used.
+    pub(crate) fn with(level: i32, dictionary: u32, registry: &Registry) -> Packing {
+        let digest = |part| registry.compressor(dictionary, part, level);
+        Packing { level, dictionary, body: digest(Part::Body), meta: digest(Part::Meta) }
+    }
+
+    /// Whether there is a digest for bodies.
+    pub(crate) fn has_body(&self) -> bool {
+        self.body.is_some()
+    }
+
+    /// Which dictionary that is, 0 for none.
+    pub(crate) fn dictionary(&self) -> u32 {
+        self.dictionary
+    }
+
+    /// Appends a body or a piece of one to `out`, compressed if that makes it shorter.
+    pub(crate) fn body(&self, raw: &[u8], out: &mut Vec<u8>) -> Codec {
+        match &self.body {
+            Some(digest) if codec::is_for(digest.dictionary_bytes, raw.len()) => {
+                codec::append_with(raw, &digest.form, out)
+            }
+            _ => codec::append(raw, self.level, out),
+        }
+    }
+
+    /// Appends a meta to `out`, compressed if that makes it shorter.
+    pub(crate) fn meta(&self, raw: &[u8], out: &mut Vec<u8>) -> Codec {
+        match &self.meta {
+            Some(digest) if codec::is_for(digest.dictionary_bytes, raw.len()) => {
+                codec::append_with(raw, &digest.form, out)
+            }
+            _ => codec::append(raw, if raw.len() >= META_BYTES { META_LEVEL } else { 0 }, out),
+        }
+    }
+}
+
+impl Draft {
+    /// A page whose body is stored in one piece.
+    pub(crate) fn page(record: &Record<'_>, digest: [u8; 16], packing: &Packing) -> Draft {
+        let header = Header {
+            time_ms: record.time_ms,
+            raw_bytes: record.body.len() as u64,
+            digest,
+            ..Header::plain(Kind::Page, record.key.len())
+        };
+        Draft::build(header, record.key, record.meta, packing, |out| packing.body(record.body, out))
+    }
+
+    /// A version whose body is that of another version of the same key.
+    pub(crate) fn reference(
+        record: &Record<'_>,
+        raw_bytes: u64,
+        digest: [u8; 16],
+        refers_to: u64,
+        packing: &Packing,
+    ) -> Draft {
+        let header =
+            Header { time_ms: record.time_ms, raw_bytes, digest, ..Header::plain(Kind::Reference, record.key.len()) };
+        Draft::build(header, record.key, record.meta, packing, |out| raw(&refers_to.to_le_bytes(), out))
+    }
+
+    /// A record as it lies in another store: what it holds is neither decompressed nor compressed.
+    pub(crate) fn again(header: Header, bytes: &[u8]) -> Draft {
+        let mut copy = BUFFER.take();
+        copy.clear();
+        copy.extend_from_slice(&bytes[..header.total_bytes() as usize]);
+        Draft { header, bytes: copy }
+    }
+
+    /// The removal of all earlier versions of a key.
+    pub(crate) fn tombstone(key: &[u8], time_ms: i64) -> Draft {
+        let header = Header { time_ms, ..Header::plain(Kind::Tombstone, key.len()) };
+        Draft::build(header, key, &[], &Packing::plain(0), |_| Codec::Raw)
+    }
+
+    /// One piece of a large body.
+    pub(crate) fn chunk(key: &[u8], time_ms: i64, piece: &[u8], packing: &Packing) -> Draft {
+        let header = Header { time_ms, raw_bytes: piece.len() as u64, ..Header::plain(Kind::Chunk, key.len()) };
+        Draft::build(header, key, &[], packing, |out| packing.body(piece, out))
+    }
+
+    /// The record that lists the pieces of a large body.
+    pub(crate) fn chunked(
+        key: &[u8],
+        meta: &[u8],
+        time_ms: i64,
+        raw_bytes: u64,
+        digest: [u8; 16],
+        chunks: &[ChunkEntry],
+        packing: &Packing,
+    ) -> Draft {
+        let header = Header { time_ms, raw_bytes, digest, ..Header::plain(Kind::Chunked, key.len()) };
+        Draft::build(header, key, meta, packing, |out| {
+            chunks.iter().for_each(|c| out.extend_from_slice(&c.encode()));
+            Codec::Raw
+        })
+    }
+
+    /// Lays out key, meta and payload behind room for the fixed part, and pads to whole units.
+    fn build(
+        mut header: Header,
+        key: &[u8],
+        meta: &[u8],
+        packing: &Packing,
+        payload: impl FnOnce(&mut Vec<u8>) -> Codec,
+    ) -> Draft {
+        let mut bytes = BUFFER.take();
+        bytes.clear();
+        bytes.resize(header.key_at(), 0);
+        bytes.extend_from_slice(key);
+        header.meta_raw_bytes = meta.len() as u32;
+        let before = bytes.len();
+        header.meta_codec = packing.meta(meta, &mut bytes);
+        header.meta_bytes = (bytes.len() - before) as u32;
+        let before = bytes.len();
+        header.codec = payload(&mut bytes);
+        if header.codec == Codec::Dictionary || header.meta_codec == Codec::Dictionary {
+            header.dictionary = packing.dictionary;
+        }
+        header.payload_bytes = (bytes.len() - before) as u32;
+        header.payload_crc = crc32fast::hash(&bytes[before..]);
+        bytes.resize(header.total_bytes() as usize, 0);
+        Draft { header, bytes }
+    }
+
+    /// Gives the buffer back to the thread.
+    pub(crate) fn recycle(self) {
+        if self.bytes.capacity() <= KEEP_BYTES {
+            BUFFER.set(self.bytes);
+        }
+    }
+}
+
+fn raw(bytes: &[u8], out: &mut Vec<u8>) -> Codec {
+    out.extend_from_slice(bytes);
+    Codec::Raw
+}

@@ -1,0 +1,105 @@
+//! The value log: rolled segments of self-describing records. It is the truth: every other file can be rebuilt from it.
+
+pub(crate) mod append;
+pub(crate) mod cache;
+pub(crate) mod codec;
+pub(crate) mod dictionaries;
+pub(crate) mod draft;
+pub(crate) mod read;
+
+use std::sync::Arc;
+
+use filemap_io::{Access, Dir, File};
+
+use crate::error::Result;
+use crate::format::value::{self, FIXED_BYTES, Kind};
+use crate::format::{Flaw, header, location, names, seed};
+use crate::logs::scan::{Extent, Framing, Scan};
+use crate::logs::segments::{Bounds, Family, Segment, Segments};
+use crate::options::Options;
+use cache::ValueCache;
+use dictionaries::Registry;
+
+/// The segments of the value log.
+pub(crate) static VALUES: Family =
+    Family { kind: header::Kind::Values, name: names::segment, parse: names::parse_segment, seed, longest: 1 << 30 };
+
+/// The framing of one segment.
+pub(crate) struct ValueFraming {
+    pub(crate) seed: u32,
+}
+
+impl Framing for ValueFraming {
+    const UNIT_BYTES: u64 = location::UNIT_BYTES;
+    const PEEK_BYTES: usize = FIXED_BYTES + 16;
+
+    fn peek(&self, b: &[u8]) -> std::result::Result<usize, Flaw> {
+        value::peek(b).map(|h| h.payload_at())
+    }
+
+    fn head(&self, b: &[u8], offset: u64) -> std::result::Result<Extent, Flaw> {
+        value::decode_head(b, self.seed, offset).map(|h| match h.kind {
+            Kind::Filler => Extent::Filler(h.total_bytes()),
+            _ => Extent::Record(h.total_bytes()),
+        })
+    }
+
+    fn check(&self, b: &[u8]) -> std::result::Result<(), Flaw> {
+        value::check_payload(&value::peek(b)?, b)
+    }
+}
+
+/// Records whose heads are whole, whatever has become of their payloads.
+pub(crate) struct HeadFraming(pub(crate) ValueFraming);
+
+impl Framing for HeadFraming {
+    const UNIT_BYTES: u64 = location::UNIT_BYTES;
+    const PEEK_BYTES: usize = ValueFraming::PEEK_BYTES;
+
+    fn peek(&self, b: &[u8]) -> std::result::Result<usize, Flaw> {
+        self.0.peek(b)
+    }
+
+    fn head(&self, b: &[u8], offset: u64) -> std::result::Result<Extent, Flaw> {
+        self.0.head(b, offset)
+    }
+
+    fn check(&self, _: &[u8]) -> std::result::Result<(), Flaw> {
+        Ok(())
+    }
+}
+
+/// The value log as its readers hold it.
+#[derive(Debug)]
+pub(crate) struct ValueLog {
+    /// Shared with the appender.
+    pub(crate) segments: Arc<Segments>,
+    /// What records may need to be expanded.
+    pub(crate) dictionaries: Registry,
+    /// Values that were read lately, if any are kept.
+    pub(crate) cache: Option<ValueCache>,
+}
+
+impl ValueLog {
+    /// Finds the segments and the dictionaries of a store's directory.
+    ///
+    /// # Errors
+    /// `Io`; `NewerFormat`.
+    pub(crate) fn open(dir: Arc<dyn Dir>, store_id: [u8; 16], access: Access, options: &Options) -> Result<ValueLog> {
+        let dictionaries = Registry::open(Arc::clone(&dir), store_id, access)?;
+        dictionaries.set_memory(options.dictionary_memory_bytes);
+        let segments = Segments::open(&VALUES, dir, store_id, access, Bounds::of_values(options))?;
+        Ok(ValueLog { segments: Arc::new(segments), dictionaries, cache: ValueCache::new(options.value_cache_bytes) })
+    }
+
+    /// A scan of a value segment's records between two offsets.
+    pub(crate) fn scan<'f>(
+        &self,
+        segment: &Segment,
+        file: &'f dyn File,
+        from: u64,
+        end: u64,
+    ) -> Result<Scan<'f, ValueFraming>> {
+        self.segments.scan_framed(segment, file, ValueFraming { seed: segment.seed }, from..end)
+    }
+}

@@ -1,0 +1,349 @@
+//! Dictionaries that are gone, empty or cut short: what is named, what is refused, what an accepted loss leaves.
+
+use std::fs::{self, OpenOptions};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::store::tests::trained::{check, create, key, make, open, options, put, temp, trained};
+use crate::sync::lock;
+use crate::sync::primitive::Ordering;
+use crate::{BackupOptions, CopyOptions, Erasure, Error, RepairTo, Store, VerifyOptions};
+
+const FILE: &str = "dict1.zdict";
+
+/// Ways in which a dictionary's file goes.
+const WAYS: [fn(&Path); 6] = [
+    |file| fs::remove_file(file).unwrap(),
+    |file| cut(file, 0),
+    |file| cut(file, 63),
+    |file| cut(file, 512),
+    // All but the last bytes of the first copy.
+    |file| cut(file, fs::metadata(file).unwrap().len() / 2 - 100),
+    |file| fs::write(file, vec![7; fs::metadata(file).unwrap().len() as usize]).unwrap(),
+];
+
+fn cut(file: &Path, len: u64) {
+    OpenOptions::new().write(true).open(file).unwrap().set_len(len).unwrap();
+}
+
+/// Ends a handle as a kill does.
+fn abandon(store: Store) {
+    store.shared.closed.store(true, Ordering::Release);
+}
+
+/// The names of absent files that are missed.
+fn missed(store: &Store) -> Vec<String> {
+    store.absent().into_iter().filter(|a| a.is_missed()).map(|a| a.file).collect()
+}
+
+fn names_it<T: std::fmt::Debug>(result: &crate::Result<T>) -> bool {
+    matches!(result, Err(Error::Corrupt { file, .. }) if file == FILE)
+}
+
+fn back_up(store: &Store, to: &Path) -> crate::Result<crate::BackedUp> {
+    store.backup(to, &BackupOptions::default(), &mut |_| ControlFlow::Continue(()))
+}
+
+fn read_only(path: &Path) -> Store {
+    Store::open_read_only(path, options()).unwrap()
+}
+
+/// Killed before a checkpoint has seen a record that names the dictionary.
+fn killed(path: &Path) -> PathBuf {
+    abandon(trained(path, options()));
+    path.join(FILE)
+}
+
+#[test]
+fn without_one_of_its_dictionaries_a_store_is_read_as_far_as_it_can_be_and_the_file_is_named() {
+    for way in WAYS {
+        let (temp, path) = temp();
+        let file = killed(&path);
+        let whole = fs::read(&file).unwrap();
+        way(&file);
+        let reader = read_only(&path);
+        assert_eq!(missed(&reader), [FILE]);
+        assert!(reader.absent()[0].is_dictionary());
+        check(&reader, "a", 0..50);
+        assert!(names_it(&reader.get(&key("a", 60))));
+        assert_eq!(reader.keys().map(Result::unwrap).count(), 100, "no key is lost");
+        assert_eq!(reader.pages().filter(Result::is_err).count(), 50, "each that needs it is told");
+        assert!(
+            !reader
+                .verify_with(&VerifyOptions::new().quick(true), &mut |_| ControlFlow::Continue(()))
+                .unwrap()
+                .problems
+                .is_empty()
+        );
+        assert!(names_it(&back_up(&reader, &temp.path().join("backup"))));
+        drop(reader);
+        assert!(names_it(&Store::open(&path, options())));
+        let store = open(&path, options().accept_loss(true));
+        assert!(store.absent()[0].is_accepted && missed(&store) == [FILE]);
+        check(&store, "a", 0..50);
+        put(&store, "a", 100..110);
+        store.close().unwrap();
+        // Known from then on.
+        let store = open(&path, options());
+        assert!(store.absent()[0].is_accepted && missed(&store) == [FILE]);
+        check(&store, "a", 100..110);
+        assert!(names_it(&store.get(&key("a", 60))));
+        back_up(&store, &temp.path().join("backup")).unwrap();
+        store.close().unwrap();
+        assert_eq!(read_only(&temp.path().join("backup")).absent().len(), 1);
+        // It comes back.
+        fs::write(&file, whole).unwrap();
+        back_up(&read_only(&path), &temp.path().join("whole")).unwrap();
+        check(&read_only(&temp.path().join("whole")), "a", 0..110);
+        let store = open(&path, options());
+        assert_eq!(store.absent(), []);
+        check(&store, "a", 0..110);
+        store.close().unwrap();
+        // And is missed again like any other.
+        way(&file);
+        assert!(names_it(&Store::open(&path, options())));
+    }
+}
+
+#[test]
+fn a_cut_that_leaves_one_copy_loses_nothing() {
+    let (_temp, path) = temp();
+    let file = killed(&path);
+    cut(&file, fs::metadata(&file).unwrap().len() / 2 + 700);
+    let store = open(&path, options());
+    assert_eq!(store.absent(), []);
+    check(&store, "a", 0..100);
+    assert_eq!(store.verify(&mut |_| {}).unwrap().problems.len(), 1);
+}
+
+#[test]
+fn a_dictionary_that_goes_while_its_store_is_open_is_missed_by_checkpoint_and_backup() {
+    let (temp, path) = temp();
+    let store = trained(&path, options());
+    let aside = temp.path().join("aside");
+    let reader = read_only(&path);
+    for (nth, handle) in [&reader, &store].into_iter().enumerate() {
+        fs::rename(path.join(FILE), &aside).unwrap();
+        assert!(names_it(&back_up(handle, &temp.path().join(format!("backup{nth}")))));
+        fs::rename(&aside, path.join(FILE)).unwrap();
+    }
+    drop(store);
+    let store = open(&path, options());
+    put(&store, "a", 100..101);
+    fs::rename(path.join(FILE), &aside).unwrap();
+    assert!(names_it(&store.checkpoint()));
+    assert!(names_it(&store.close()) || !path.join(FILE).exists());
+}
+
+#[test]
+fn a_copy_tells_of_every_version_that_it_cannot_expand() {
+    let (temp, path) = temp();
+    let file = killed(&path);
+    fs::remove_file(file).unwrap();
+    let to = create(&temp.path().join("to"), options());
+    let mut told = 0;
+    let copied = read_only(&path)
+        .copy_to(&to, CopyOptions::default(), &mut |event| {
+            told += u32::from(matches!(event, crate::CopyEvent::Damaged(_)));
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert_eq!(copied.versions, 50);
+    assert!(told >= 50 && copied.damaged == u64::from(told), "{told} {copied:?}");
+}
+
+#[test]
+fn what_adopts_dictionaries_names_them_before_it_uses_them() {
+    let (temp, path) = temp();
+    let from = trained(&path, options());
+    let other = temp.path().join("to");
+    let to = create(&other, options());
+    from.copy_to(&to, CopyOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
+    assert!(to.stats().dictionary_records > 0, "as this test takes for granted");
+    to.sync().unwrap();
+    abandon(to);
+    fs::remove_file(other.join(FILE)).unwrap();
+    assert_eq!(missed(&read_only(&other)), [FILE]);
+}
+
+#[test]
+fn a_repair_tells_of_a_dictionary_that_no_record_names() {
+    let (temp, path) = temp();
+    let store = create(&path, options());
+    make(&store, "b");
+    store.close().unwrap();
+    for in_place in [false, true] {
+        let _ = fs::remove_file(path.join(FILE));
+        let new = temp.path().join("new");
+        let to = if in_place { RepairTo::InPlace } else { RepairTo::New(&new) };
+        let report = Store::repair(&path, to, &options(), &mut |_| ControlFlow::Continue(())).unwrap();
+        assert_eq!(report.losses.iter().map(|l| l.file.as_str()).collect::<Vec<_>>(), [FILE]);
+        let repaired = open(if in_place { &path } else { &new }, options());
+        assert_eq!(repaired.absent(), []);
+        make(&repaired, "c");
+        assert_eq!(repaired.dictionaries()[0].id, 2, "its number is given to no other");
+    }
+}
+
+/// A store that has lost its dictionary, and that was opened accepting it; the file's bytes.
+fn accepted(path: &Path) -> (Store, Vec<u8>) {
+    let file = killed(path);
+    let whole = fs::read(&file).unwrap();
+    fs::remove_file(&file).unwrap();
+    (open(path, options().accept_loss(true)), whole)
+}
+
+#[test]
+fn a_dictionary_that_is_put_back_under_an_open_handle_is_missed_again_when_it_goes() {
+    let (_temp, path) = temp();
+    let (store, whole) = accepted(&path);
+    fs::write(path.join(FILE), whole).unwrap();
+    check(&store, "a", 0..100);
+    store.checkpoint().unwrap();
+    put(&store, "a", 100..110);
+    store.checkpoint().unwrap();
+    abandon(store);
+    fs::remove_file(path.join(FILE)).unwrap();
+    assert!(!read_only(&path).absent()[0].is_accepted);
+    assert!(names_it(&Store::open(&path, options())));
+}
+
+#[test]
+fn the_number_of_a_lost_dictionary_is_not_given_to_that_of_another_store() {
+    let (temp, path) = temp();
+    let (store, whole) = accepted(&path);
+    store.close().unwrap();
+    let new = temp.path().join("new");
+    Store::repair(&path, RepairTo::New(&new), &options(), &mut |_| ControlFlow::Continue(())).unwrap();
+    let other = create(&temp.path().join("other"), options());
+    put(&other, "b", 0..50);
+    make(&other, "b");
+    put(&other, "b", 50..100);
+    for path in [&path, &new] {
+        let store = open(path, options());
+        assert_eq!(missed(&store), [FILE]);
+        other.copy_to(&store, CopyOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
+        check(&store, "b", 0..100);
+        assert!((50..100).all(|i| names_it(&store.get(&key("a", i)))), "never another's text");
+        store.close().unwrap();
+        fs::write(path.join(FILE), &whole).unwrap();
+        let store = open(path, options());
+        check(&store, "a", 0..100);
+        check(&store, "b", 0..100);
+    }
+}
+
+fn erasure() -> Erasure {
+    Erasure {
+        keys: Arc::new(|found| found == key("a", 3)),
+        versions: Arc::new(|_, _| true),
+        groups: Arc::new(|_| true),
+    }
+}
+
+#[test]
+fn an_erasure_ends_beside_a_damaged_dictionary_that_nothing_needs() {
+    let (_temp, path) = temp();
+    let store = create(&path, options());
+    make(&store, "b");
+    store.close().unwrap();
+    cut(&path.join(FILE), 100);
+    let store = open(&path, options().accept_loss(true));
+    put(&store, "a", 0..20);
+    let erased = store.erase(&erasure(), &mut |_| ControlFlow::Continue(())).unwrap();
+    assert!(erased.is_complete() && erased.dictionaries == [1], "{erased:?}");
+    assert!(!path.join(FILE).exists());
+    store.close().unwrap();
+    assert_eq!(read_only(&path).absent(), []);
+}
+
+#[test]
+fn a_dictionary_that_was_erased_is_missed_by_no_reader_and_not_removed_under_a_backup() {
+    let (_temp, path) = temp();
+    let store = trained(&path, options());
+    let reader = read_only(&path);
+    check(&reader, "a", 0..100);
+    lock(&store.shared.write_side().unwrap().checkpointer).holds += 1;
+    assert!(!store.shared.remove_dictionaries(&[1].into()).unwrap() && path.join(FILE).exists());
+    lock(&store.shared.write_side().unwrap().checkpointer).holds -= 1;
+    let erased = store.erase(&erasure(), &mut |_| ControlFlow::Continue(())).unwrap();
+    assert!(erased.is_complete() && erased.dictionaries == [1], "{erased:?}");
+    assert_eq!(reader.verify(&mut |_| {}).unwrap().problems, []);
+    assert_eq!(reader.absent(), []);
+    check(&reader, "a", 4..100);
+}
+
+#[test]
+fn an_erasure_keeps_and_names_a_dictionary_that_records_need_which_cannot_be_read() {
+    let gone: fn(&Path) = |file| fs::remove_file(file).unwrap();
+    let cut_short: fn(&Path) = |file| cut(file, 100);
+    for way in [gone, cut_short] {
+        let (_temp, path) = temp();
+        let file = killed(&path);
+        let whole = fs::read(&file).unwrap();
+        way(&file);
+        let store = open(&path, options().accept_loss(true));
+        for _ in 0..2 {
+            let erased = store.erase(&erasure(), &mut |_| ControlFlow::Continue(())).unwrap();
+            assert!(!erased.is_complete() && erased.dictionaries.is_empty(), "{erased:?}");
+            assert_eq!(erased.left.iter().filter(|name| *name == FILE).count(), 1, "{erased:?}");
+        }
+        assert_eq!(missed(&store), [FILE]);
+        assert!(!store.verify(&mut |_| {}).unwrap().problems.is_empty());
+        store.close().unwrap();
+        // It comes back: then all can be read that needed it, and the erasure ends.
+        fs::write(&file, whole).unwrap();
+        let store = open(&path, options());
+        check(&store, "a", 50..100);
+        let erased = store.erase(&erasure(), &mut |_| ControlFlow::Continue(())).unwrap();
+        assert!(erased.is_complete() && erased.dictionaries.contains(&1), "{erased:?}");
+        assert!(!file.exists());
+        check(&store, "a", 50..100);
+        assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
+    }
+}
+
+#[test]
+fn a_dictionary_that_no_segment_table_names_is_missed_by_whoever_reads_what_needs_it() {
+    let (_temp, path) = temp();
+    let store = trained(&path, options());
+    // As an earlier build's erasure left it.
+    assert!(store.shared.remove_dictionaries(&[1].into()).unwrap());
+    let told = |store: &Store| {
+        let problems = store.verify(&mut |_| {}).unwrap().problems;
+        assert!(problems.iter().any(|p| p.file == FILE && p.what.contains("50 records")), "{problems:?}");
+    };
+    store.close().unwrap();
+    told(&read_only(&path));
+    told(&open(&path, options()));
+}
+
+#[test]
+fn a_dictionary_that_cannot_be_opened_is_absent_and_takes_back_no_accepted_loss() {
+    let (_temp, path) = temp();
+    let (store, _) = accepted(&path);
+    store.close().unwrap();
+    fs::create_dir(path.join(FILE)).unwrap();
+    assert_eq!(missed(&read_only(&path)), [FILE]);
+    let store = open(&path, options());
+    assert!(store.absent()[0].is_accepted && missed(&store) == [FILE]);
+    assert!(store.get(&key("a", 60)).is_err());
+    store.close().unwrap();
+    fs::remove_dir(path.join(FILE)).unwrap();
+    // The loss still is an accepted one.
+    assert!(open(&path, options()).absent()[0].is_accepted);
+}
+
+#[test]
+fn a_reader_knows_which_dictionaries_are_used() {
+    let (_temp, path) = temp();
+    let store = create(&path, options());
+    let early = read_only(&path);
+    put(&store, "a", 0..50);
+    make(&store, "a");
+    early.refresh().unwrap();
+    for reader in [early, read_only(&path)] {
+        assert_eq!(reader.dictionaries().iter().map(|d| d.is_current).collect::<Vec<_>>(), [true]);
+    }
+}

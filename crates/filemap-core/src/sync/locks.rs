@@ -1,0 +1,238 @@
+//! The engine's locks and their ranks. A thread that holds a lock takes only locks of higher rank, so no two threads can
+//! wait for each other. Debug builds assert it at every lock.
+//!
+//! Gets take none of the locks up to [`rank::APPEND`].
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{PoisonError, TryLockError};
+use std::time::Duration;
+
+use crate::sync::primitive::{Condvar, Mutex, MutexGuard};
+
+/// All locks of the engine, outermost first.
+pub(crate) mod rank {
+    /// `Workers::ended`: the first `close` does the work, others wait for its result.
+    pub(crate) const CLOSE: u8 = 0;
+    /// `Workers::threads`: handles of the background threads.
+    pub(crate) const THREADS: u8 = 1;
+    /// `Training::turn`: held while a dictionary is made.
+    pub(crate) const TRAIN: u8 = 2;
+    /// `WriteSide::rules`.
+    pub(crate) const RULES: u8 = 3;
+    /// `WriteSide::checkpointer`, held for a whole checkpoint.
+    pub(crate) const CHECKPOINT: u8 = 4;
+    /// `Follower::state`: held while a read-only handle follows its writer.
+    pub(crate) const FOLLOW: u8 = 5;
+    /// `Registry::changing`: the list of dictionaries and their files.
+    pub(crate) const DICTIONARIES: u8 = 6;
+    /// `WriteSide::compactor`: what compactions have learnt.
+    pub(crate) const COMPACTOR: u8 = 7;
+    /// `WriteSide::kept_keys`.
+    pub(crate) const KEPT_KEYS: u8 = 8;
+    /// `Cleaning::needed`.
+    pub(crate) const NEEDED: u8 = 9;
+    /// `WriteSide::log`: places records; the append lock.
+    pub(crate) const APPEND: u8 = 10;
+    /// `Segments::making`: which segments there are.
+    pub(crate) const SEGMENTS: u8 = 11;
+    /// `KeyLog::counted`: where the key log ends.
+    pub(crate) const KEY_END: u8 = 12;
+    /// `Segments::opened`: which of their files are open.
+    pub(crate) const OPENED: u8 = 13;
+    /// `Segments::leaving`: those that are being removed.
+    pub(crate) const LEAVING: u8 = 14;
+    /// `Segments::unusable`: files that are none.
+    pub(crate) const UNUSABLE: u8 = 15;
+    /// `GroupSync::waiting`.
+    pub(crate) const GROUP: u8 = 16;
+    /// `Turns::is_taken`.
+    pub(crate) const TURNS: u8 = 17;
+    /// `Bell::rung`.
+    pub(crate) const BELL: u8 = 18;
+    /// `Gate::left`.
+    pub(crate) const GATE: u8 = 19;
+    /// `Gate::held`: the store's lock file.
+    pub(crate) const LOCK_FILE: u8 = 20;
+    /// `Digests::changing`.
+    pub(crate) const DIGESTS: u8 = 21;
+    /// `Tally::counts`.
+    pub(crate) const TALLY: u8 = 22;
+    /// `Crew::work`: batches of a verification.
+    pub(crate) const CREW: u8 = 23;
+    /// `Aside::result`.
+    pub(crate) const ASIDE: u8 = 24;
+    /// `Places::failed`.
+    pub(crate) const FAILED: u8 = 25;
+    /// `Copying::unreadable`.
+    pub(crate) const UNREADABLE: u8 = 26;
+    /// `Counters::last_error`.
+    pub(crate) const LAST_ERROR: u8 = 27;
+}
+
+/// A mutex with its place in the order of all locks.
+#[derive(Debug, Default)]
+pub(crate) struct Ranked<const RANK: u8, T>(Mutex<T>);
+
+/// A lock that is held.
+#[derive(Debug)]
+pub(crate) struct Held<'a, T> {
+    guard: MutexGuard<'a, T>,
+    order: Order,
+}
+
+impl<const RANK: u8, T> Ranked<RANK, T> {
+    pub(crate) fn new(value: T) -> Ranked<RANK, T> {
+        Ranked(Mutex::new(value))
+    }
+
+    /// What it holds, which nobody else can any more.
+    pub(crate) fn into_inner(self) -> T {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lock, if nobody holds it. Whoever does not wait may take it in any order.
+    pub(crate) fn try_lock(&self) -> Option<Held<'_, T>> {
+        let guard = match self.0.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(Held { guard, order: Order::note(RANK) })
+    }
+}
+
+/// Takes a lock. A thread that panicked while holding it was our bug and has been reported as such; the state it left is
+/// no worse for the others than for recovery.
+///
+/// # Panics
+/// In debug builds, when this thread holds a lock of the same rank or a higher one.
+pub(crate) fn lock<const RANK: u8, T>(ranked: &Ranked<RANK, T>) -> Held<'_, T> {
+    let order = Order::take(RANK);
+    Held { guard: ranked.0.lock().unwrap_or_else(PoisonError::into_inner), order }
+}
+
+impl<'a, T> Held<'a, T> {
+    /// Gives the lock up until it is notified, and takes it again.
+    pub(crate) fn wait(self, changed: &Condvar) -> Held<'a, T> {
+        let Held { guard, order } = self;
+        Held { guard: changed.wait(guard).unwrap_or_else(PoisonError::into_inner), order }
+    }
+
+    /// As [`Held::wait`], for at most so long.
+    pub(crate) fn wait_timeout(self, changed: &Condvar, timeout: Duration) -> Held<'a, T> {
+        let Held { guard, order } = self;
+        Held { guard: changed.wait_timeout(guard, timeout).unwrap_or_else(PoisonError::into_inner).0, order }
+    }
+}
+
+impl<T> Deref for Held<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+impl<T> DerefMut for Held<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.guard
+    }
+}
+
+use order::Order;
+#[cfg(feature = "sim")]
+pub(crate) use order::as_another_thread;
+
+#[cfg(all(debug_assertions, not(any(filemap_loom, filemap_shuttle))))]
+mod order {
+    use std::cell::Cell;
+
+    thread_local! {
+        /// A bit for the rank of each lock that this thread holds.
+        static HELD: Cell<u32> = const { Cell::new(0) };
+    }
+
+    /// The rank of a lock that is held.
+    #[derive(Debug)]
+    pub(crate) struct Order(u8);
+
+    impl Order {
+        /// Before a lock is waited for.
+        pub(crate) fn take(rank: u8) -> Order {
+            let later = HELD.get() >> rank;
+            assert!(later == 0, "a lock of rank {rank} is taken under one of rank {}", rank + later.ilog2() as u8);
+            Order::note(rank)
+        }
+
+        /// After a lock was got without waiting.
+        pub(crate) fn note(rank: u8) -> Order {
+            HELD.set(HELD.get() | 1 << rank);
+            Order(rank)
+        }
+    }
+
+    impl Drop for Order {
+        fn drop(&mut self) {
+            HELD.set(HELD.get() & !(1 << self.0));
+        }
+    }
+
+    /// Does what the simulation has another thread do: the locks of this one are none of its.
+    #[cfg(feature = "sim")]
+    pub(crate) fn as_another_thread(work: impl FnOnce()) {
+        let held = HELD.replace(0);
+        work();
+        HELD.set(held);
+    }
+}
+
+/// Nothing is noted: in a release build, and under a model checker, which runs all threads on one.
+#[cfg(not(all(debug_assertions, not(any(filemap_loom, filemap_shuttle)))))]
+mod order {
+    #[derive(Debug)]
+    pub(crate) struct Order;
+
+    impl Order {
+        pub(crate) fn take(_: u8) -> Order {
+            Order
+        }
+
+        pub(crate) fn note(_: u8) -> Order {
+            Order
+        }
+    }
+
+    #[cfg(feature = "sim")]
+    pub(crate) fn as_another_thread(work: impl FnOnce()) {
+        work();
+    }
+}
+
+#[cfg(all(test, debug_assertions, not(any(filemap_loom, filemap_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_are_taken_in_the_order_of_their_ranks_only() {
+        let (outer, inner) = (Ranked::<{ rank::CHECKPOINT }, ()>::default(), Ranked::<{ rank::APPEND }, ()>::default());
+        for _ in 0..2 {
+            let held = (lock(&outer), lock(&inner));
+            drop(held);
+        }
+        let wrong = |take: &(dyn Fn() + std::panic::RefUnwindSafe)| std::panic::catch_unwind(take).is_err();
+        assert!(wrong(&|| {
+            let _inner = lock(&inner);
+            let _outer = lock(&outer);
+        }));
+        assert!(wrong(&|| {
+            let _once = lock(&outer);
+            let of_another_handle = Ranked::<{ rank::CHECKPOINT }, ()>::default();
+            let _again = lock(&of_another_handle);
+        }));
+        // Who does not wait cannot be waited for in a circle; but what is taken then counts.
+        let held = (lock(&inner), outer.try_lock());
+        assert!(held.1.is_some() && outer.try_lock().is_none());
+        drop(held);
+        lock(&outer);
+    }
+}

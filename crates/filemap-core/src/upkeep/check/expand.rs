@@ -1,0 +1,43 @@
+//! Whether what a whole record holds can be expanded.
+
+use crate::error::Error;
+use crate::format::value::{self, Kind};
+use crate::logs::values::dictionaries::{Part as RecordPart, Registry};
+use crate::logs::values::draft::digest;
+use crate::logs::values::read;
+
+/// Why a record cannot be expanded.
+#[derive(Debug)]
+pub(super) enum Flaw {
+    /// It is wrong itself.
+    Record(&'static str),
+    /// The dictionary of this id is.
+    Dictionary(u32, Error),
+}
+
+impl From<&'static str> for Flaw {
+    fn from(what: &'static str) -> Flaw {
+        Flaw::Record(what)
+    }
+}
+
+/// Checks that a record's parts decompress to their recorded lengths.
+pub(super) fn expand(dictionaries: &Registry, bytes: &[u8], out: &mut Vec<u8>) -> std::result::Result<(), Flaw> {
+    let header = value::peek(bytes)?;
+    let part = |part, stored: &[u8], raw_bytes, out: &mut Vec<u8>| -> std::result::Result<(), Flaw> {
+        out.clear();
+        let expanded = read::expand(dictionaries, &header, part, stored, raw_bytes, out);
+        Ok(expanded.map_err(|e| Flaw::Dictionary(header.dictionary, e))??)
+    };
+    let meta = &bytes[header.meta_at()..header.payload_at()];
+    let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
+    part(RecordPart::Meta, meta, header.meta_raw_bytes as usize, out)?;
+    if matches!(header.kind, Kind::Page | Kind::Chunk) {
+        part(RecordPart::Body, payload, header.raw_bytes as usize, out)?;
+    }
+    match header.kind {
+        Kind::Page if digest(out) != header.digest => Err("the body's digest does not match".into()),
+        Kind::Chunked => Ok(value::decode_chunks(payload, header.raw_bytes).map(|_| ())?),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,166 @@
+//! The key log: each record whole, each chain followed from the head that the index leads to.
+
+use std::collections::HashSet;
+
+use filemap_io::File;
+
+use crate::error::{Error, Result};
+use crate::format::key::{KeyRecord, UNIT_BYTES as KEY_UNIT, offset_of, segment_of};
+use crate::format::leaf::kept_bits;
+use crate::format::location::{Extent, Location};
+use crate::format::names;
+use crate::format::superblock::Tail;
+use crate::index::address::LastLeaf;
+use crate::logs::keys::KeyFile;
+use crate::logs::scan::Item;
+use crate::logs::segments::{FIRST_RECORD, Segment};
+use crate::upkeep::check::Check;
+use crate::upkeep::check::starts::Starts;
+
+impl Check<'_, '_> {
+    /// Scans the key log; how many of its records are the head of a key's chain, as the index says.
+    pub(super) fn keys(&mut self) -> Result<u64> {
+        let mut heads = 0;
+        // Each key is looked up, and each leaf checked after that.
+        self.shared.index.will_need_all();
+        for KeyFile { segment, file, end } in std::mem::take(&mut self.key_files) {
+            match file {
+                Some(file) => heads += self.key_segment(&segment, &*file, end)?,
+                None => self.problem(segment.name(), 0, "the segment is missing"),
+            }
+        }
+        let segment_table = self.shared.segment_table.load_full();
+        for (id, row) in &segment_table.keys {
+            let is_missing = row.live_units > 0 && row.ordinal <= self.key_end.ordinal;
+            if is_missing && !self.keys.contains_key(id) && !self.has_moved() {
+                self.problem(names::keys(*id), 0, "the segment is missing");
+            }
+        }
+        Ok(heads)
+    }
+
+    fn key_segment(&mut self, segment: &Segment, file: &dyn File, end: u64) -> Result<u64> {
+        let shared = self.shared;
+        let name = segment.name();
+        let (mut heads, mut read) = (0, 0);
+        // A checkpoint writes them in the order of their hashes.
+        let mut last = LastLeaf::default();
+        self.report.files += 1;
+        self.keys.insert(segment.id, Starts::default());
+        let mut scan = shared.keys.scan(segment, file, FIRST_RECORD..end)?.once();
+        while let Some(item) = scan.next()? {
+            match item {
+                // An interrupted checkpoint leaves such bytes behind. Damage it is only where something leads to it.
+                Item::Gap { bytes, .. } | Item::Filler { bytes } => {
+                    read += bytes;
+                    self.report.unused_key_bytes += bytes;
+                }
+                Item::Record { offset, bytes } => {
+                    read += bytes.len() as u64;
+                    self.report.key_records += 1;
+                    self.keys.entry(segment.id).or_default().add(offset / KEY_UNIT);
+                    let (record, key) = shared.keys.decode(segment, bytes, offset)?;
+                    let hash = shared.hash(key);
+                    let Ok(candidates) = shared.candidates_near(hash, &mut last) else { continue };
+                    let here = Tail { ordinal: segment.ordinal, offset };
+                    for slot in candidates.iter().filter(|s| shared.keys.position(s.key) == Some(here)) {
+                        heads += 1;
+                        if slot.location != record.extent.location || slot.hash != kept_bits(hash) {
+                            self.problem(&name, offset, "its slot in the index leads elsewhere");
+                        }
+                        self.chain(key, slot.key, &record)?;
+                    }
+                }
+            }
+            if read >= self.piece_bytes() {
+                self.read(&name, std::mem::take(&mut read))?;
+            }
+        }
+        self.read(&name, read)?;
+        Ok(heads)
+    }
+
+    /// Whether segments of the key log were removed since this began: a chain that ends where there is none is no damage then.
+    pub(super) fn has_moved(&self) -> bool {
+        self.shared.keys.removals() != self.removals
+    }
+
+    /// Follows a key's chain from its second record on: each must be whole, of the same key, and lead to a value; and what
+    /// versions refer to must be among them.
+    fn chain(&mut self, key: &[u8], first: u64, head: &KeyRecord) -> Result<()> {
+        let (mut last, mut address, mut chain) = (first, head.previous, head.chain);
+        let most = self.shared.options.limits.chain_count;
+        let ordinal = |address| self.shared.keys.position(address).map_or(0, |place| place.ordinal);
+        self.found.credit_key(first, ordinal(first), head.total_bytes());
+        self.version(head);
+        self.note_whose(key, head.extent.location);
+        let mut versions = HashSet::from([head.version.sequence]);
+        let mut holders = vec![(head.extent.location, head.refers_to)];
+        while address != 0 {
+            let (name, offset) = (names::keys(segment_of(address)), offset_of(address));
+            let record = match self.shared.keys.read(address) {
+                _ if self.has_moved() => return Ok(()),
+                Ok((_, found)) if found == key && !self.shared.keys.is_before(address, last) => {
+                    self.problem(name, offset, "the chain that leads here does not lead back");
+                    return Ok(());
+                }
+                Ok((record, found)) if found == key && (record.chain < chain || chain >= most) => record,
+                Ok((_, found)) if found == key => {
+                    self.problem(name, offset, "the chain that leads here does not grow shorter");
+                    return Ok(());
+                }
+                Ok(_) => {
+                    self.problem(name, offset, "the chain of another key leads here");
+                    return Ok(());
+                }
+                Err(Error::Corrupt { what, .. }) => {
+                    self.problem(name, offset, format!("a chain leads here, but {what}"));
+                    return Ok(());
+                }
+                Err(e) => return Err(e),
+            };
+            let location = record.extent.location;
+            self.note_whose(key, location);
+            if self.places.were_scanned(location) && !self.places.has(location) {
+                let what = "an earlier version should be here, but there is no whole record";
+                self.problem(names::segment(location.segment), location.offset(), what);
+            }
+            self.found.credit_key(address, ordinal(address), record.total_bytes());
+            if versions.insert(record.version.sequence) {
+                self.version(&record);
+            }
+            holders.push((location, record.refers_to));
+            (last, address, chain) = (address, record.previous, record.chain);
+        }
+        for (location, holder) in holders {
+            if holder != 0 && !versions.contains(&holder) {
+                let what = format!("it refers to version {holder}, which is not there");
+                self.problem(names::segment(location.segment), location.offset(), what);
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts what a version keeps alive, and whether all that a large body lists is there. Whose it is, and that it fits
+    /// together, each read finds out.
+    fn version(&mut self, record: &KeyRecord) {
+        let place = record.extent.location;
+        let chunks = if record.chunked { self.lists.get(&place) } else { None };
+        for extent in [record.extent].iter().chain(chunks.into_iter().flatten()) {
+            let ordinal = self.shared.values.segments.get(extent.location.segment).ok().map(|s| s.ordinal);
+            self.found.credit(*extent, ordinal);
+        }
+        let has = |l: Location| self.chunks.get(&l.segment).is_some_and(|s| s.has(u64::from(l.unit)));
+        let is_lost = |c: &Extent| self.places.were_scanned(c.location) && !has(c.location);
+        if chunks.is_some_and(|list| list.iter().any(is_lost)) {
+            self.problem(names::segment(place.segment), place.offset(), "it lists a chunk that is not there");
+        }
+    }
+
+    /// Whether a key record was met at an address, or could not be.
+    pub(super) fn has_key(&self, address: u64) -> bool {
+        let place = self.shared.keys.position(address);
+        let met = |address| self.keys.get(&segment_of(address)).is_some_and(|s| s.has(offset_of(address) / KEY_UNIT));
+        self.has_moved() || place.is_some_and(|place| place >= self.key_end) || met(address)
+    }
+}

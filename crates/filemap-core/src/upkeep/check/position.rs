@@ -1,0 +1,286 @@
+//! How far a resumable verification has come: the file VERIFYING, to which what was found in a segment is appended when all of it
+//! is whole. A segment in which anything is wrong is read again, since somebody may have mended it.
+//!
+//! Decoding is total: whatever the file holds, it tells of segments or ends. It is never synced, and damage in it costs only time.
+//!
+//! A head ([`UnderWay`]). Then for each segment: length of what
+//! follows the CRC-32, u32; CRC-32 of that, u32; numbers of seven bits a byte, the lowest first, the last byte with its highest bit
+//! clear.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use filemap_io::{Access, Dir, File};
+
+use crate::format::location::{Extent, Location};
+use crate::format::names;
+use crate::format::verified::{UNDER_WAY_BYTES, UnderWay};
+use crate::record::now_ms;
+use crate::upkeep::check::values::{Findings, List};
+
+/// What is older than this says little of what a disk holds today.
+const LONGEST_PASS_MS: i64 = 30 * 24 * 3600 * 1000;
+/// No segment has more to tell.
+const MOST_BYTES: usize = 256 << 20;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Position {
+    /// `None` until there is something to tell.
+    file: Option<Arc<dyn File>>,
+    end: u64,
+    store_id: [u8; 16],
+    pub(super) begun_ms: i64,
+}
+
+impl Position {
+    /// One at the beginning of a pass.
+    pub(super) fn new(store_id: [u8; 16]) -> Position {
+        Position { file: None, end: 0, store_id, begun_ms: now_ms() }
+    }
+
+    /// Goes on with the pass that a store's file tells of, and what was found in it by ordinals of segments; or with a new one.
+    pub(super) fn resume(dir: &dyn Dir, store_id: [u8; 16]) -> (Position, HashMap<u64, Findings>) {
+        let mut known = HashMap::new();
+        let mut resumed = || -> Option<Position> {
+            let file = dir.open(names::VERIFYING, Access::Write).ok()?;
+            let mut b = [0; UNDER_WAY_BYTES];
+            file.read_at(&mut b, 0).ok()?;
+            let UnderWay { store_id: found, begun_ms } = UnderWay::decode(&b).ok()?;
+            (found == store_id).then_some(())?;
+            (0..LONGEST_PASS_MS).contains(&(now_ms() - begun_ms)).then_some(())?;
+            let (mut end, len) = (UNDER_WAY_BYTES as u64, file.len().ok()?);
+            while let Some((findings, bytes)) = read(&*file, end, len) {
+                known.insert(findings.ordinal, findings);
+                end += bytes;
+            }
+            Some(Position { file: Some(file), end, store_id, begun_ms })
+        };
+        let position = resumed().unwrap_or_else(|| Position::new(store_id));
+        (position, known)
+    }
+
+    /// Whether a pass can go on from here.
+    pub(super) fn is_kept(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Adds what was found in a segment, all of which is whole.
+    pub(super) fn add(&mut self, dir: &dyn Dir, findings: &Findings) -> io::Result<()> {
+        let file = match &self.file {
+            Some(file) => Arc::clone(file),
+            None => {
+                remove(dir)?;
+                let file = dir.open(names::VERIFYING, Access::Create)?;
+                let head = UnderWay { store_id: self.store_id, begun_ms: self.begun_ms }.encode();
+                file.write_at(&head, 0)?;
+                self.end = head.len() as u64;
+                self.file = Some(Arc::clone(&file));
+                file
+            }
+        };
+        let frame = encode(findings);
+        file.write_at(&frame, self.end)?;
+        self.end += frame.len() as u64;
+        Ok(())
+    }
+}
+
+/// Removes the file, when a pass has come to its end.
+pub(super) fn remove(dir: &dyn Dir) -> io::Result<()> {
+    match dir.remove(names::VERIFYING) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// The findings at an offset, and how long they are there.
+fn read(file: &dyn File, offset: u64, len: u64) -> Option<(Findings, u64)> {
+    let mut head = [0; 8];
+    file.read_at(&mut head, offset).ok().filter(|n| *n == head.len())?;
+    let bytes = u64::from(u32::from_le_bytes(*head.first_chunk()?));
+    (bytes <= MOST_BYTES as u64 && offset + 8 + bytes <= len).then_some(())?;
+    let mut frame = vec![0; 8 + bytes as usize];
+    file.read_at(&mut frame, offset).ok()?;
+    Some((decode(&frame)?, 8 + bytes))
+}
+
+fn encode(f: &Findings) -> Vec<u8> {
+    let mut out = Writer(vec![0; 8]);
+    [u64::from(f.id), f.ordinal, f.end, f.records, f.tombstone_units].iter().for_each(|n| out.number(*n));
+    out.rising(&f.starts);
+    out.rising(&f.chunks);
+    out.number(f.lists.len() as u64);
+    for (unit, list) in &f.lists {
+        out.number(u64::from(*unit));
+        out.number(list.len() as u64);
+        for extent in list {
+            out.number(extent.location.pack());
+            out.number(u64::from(extent.units));
+        }
+    }
+    let (length, crc) = (out.0.len() as u32 - 8, crc32fast::hash(&out.0[8..]));
+    out.0[..4].copy_from_slice(&length.to_le_bytes());
+    out.0[4..8].copy_from_slice(&crc.to_le_bytes());
+    out.0
+}
+
+/// The findings in a frame of their length; `None` when it is none.
+fn decode(frame: &[u8]) -> Option<Findings> {
+    let (head, body) = frame.split_first_chunk::<8>()?;
+    let (length, crc) = (u32::from_le_bytes(*head.first_chunk()?), u32::from_le_bytes(*head.last_chunk()?));
+    (length as usize == body.len() && crc32fast::hash(body) == crc).then_some(())?;
+    let mut input = Reader(body);
+    input.findings().filter(|_| input.0.is_empty())
+}
+
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn number(&mut self, mut n: u64) {
+        while n >= 0x80 {
+            self.0.push(n as u8 | 0x80);
+            n >>= 7;
+        }
+        self.0.push(n as u8);
+    }
+
+    fn rising(&mut self, units: &[u32]) {
+        self.number(units.len() as u64);
+        let mut last = 0;
+        for unit in units {
+            self.number(u64::from(unit.wrapping_sub(std::mem::replace(&mut last, *unit))));
+        }
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn number(&mut self) -> Option<u64> {
+        let mut n = 0u64;
+        for shift in (0..64).step_by(7) {
+            let (byte, rest) = self.0.split_first()?;
+            self.0 = rest;
+            n |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(n);
+            }
+        }
+        None
+    }
+
+    /// A number of things of at least a byte each.
+    fn count(&mut self) -> Option<usize> {
+        let n = usize::try_from(self.number()?).ok()?;
+        (n <= self.0.len()).then_some(n)
+    }
+
+    fn small(&mut self) -> Option<u32> {
+        u32::try_from(self.number()?).ok()
+    }
+
+    fn rising(&mut self) -> Option<Vec<u32>> {
+        let (count, mut last) = (self.count()?, 0u32);
+        let one = |_| {
+            last = last.checked_add(self.small()?)?;
+            Some(last)
+        };
+        (0..count).map(one).collect()
+    }
+
+    fn findings(&mut self) -> Option<Findings> {
+        Some(Findings {
+            id: u16::try_from(self.number()?).ok()?,
+            ordinal: self.number()?,
+            end: self.number()?,
+            records: self.number()?,
+            tombstone_units: self.number()?,
+            starts: self.rising()?,
+            chunks: self.rising()?,
+            lists: (0..self.count()?).map(|_| self.list()).collect::<Option<_>>()?,
+        })
+    }
+
+    fn list(&mut self) -> Option<List> {
+        let (unit, count) = (self.small()?, self.count()?);
+        let extent = |_| {
+            let location = Location::unpack(self.number()?);
+            Some(Extent { location, units: self.small()? })
+        };
+        Some((unit, (0..count).map(extent).collect::<Option<_>>()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use filemap_io::OsDir;
+
+    use super::*;
+
+    fn example(ordinal: u64) -> Findings {
+        let extent = Extent { location: Location::new(7, 640), units: 9 };
+        Findings {
+            id: ordinal as u16,
+            ordinal,
+            end: 1 << 30,
+            records: 5,
+            starts: vec![1, 2, 9, 1 << 23],
+            chunks: vec![2],
+            lists: vec![(9, vec![extent, extent]), (10, vec![])],
+            tombstone_units: 4,
+        }
+    }
+
+    #[test]
+    fn findings_come_back_and_any_changed_byte_is_noticed() {
+        let bytes = encode(&example(65_539));
+        assert_eq!(decode(&bytes), Some(example(65_539)));
+        for at in 0..bytes.len() {
+            let mut bad = bytes.clone();
+            bad[at] ^= 4;
+            assert_eq!(decode(&bad), None, "byte {at}");
+            assert_eq!(decode(&bytes[..at]), None, "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn a_position_is_resumed_up_to_where_it_is_whole_and_only_in_its_store() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = OsDir::open(temp.path()).unwrap();
+        let path = temp.path().join(names::VERIFYING);
+        let (mut position, known) = Position::resume(&dir, [5; 16]);
+        assert!(known.is_empty() && !path.exists());
+        (0..3).for_each(|ordinal| position.add(&dir, &example(ordinal)).unwrap());
+        let whole = std::fs::read(&path).unwrap();
+        for cut in 0..=whole.len() {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            let (mut resumed, known) = Position::resume(&dir, [5; 16]);
+            let expected = cut.saturating_sub(UNDER_WAY_BYTES) / encode(&example(0)).len();
+            assert_eq!(known.len(), expected, "cut at {cut}");
+            assert!(cut < UNDER_WAY_BYTES || resumed.begun_ms == position.begun_ms);
+            // And it goes on behind what is whole.
+            resumed.add(&dir, &example(9)).unwrap();
+            let (_, known) = Position::resume(&dir, [5; 16]);
+            assert_eq!((known.len(), known.get(&9)), (expected + 1, Some(&example(9))));
+            assert!(Position::resume(&dir, [6; 16]).1.is_empty(), "another store's");
+        }
+        let mut old = Position { begun_ms: now_ms() - LONGEST_PASS_MS - 1, ..Position::new([5; 16]) };
+        old.add(&dir, &example(1)).unwrap();
+        assert!(Position::resume(&dir, [5; 16]).1.is_empty(), "it is too long ago");
+        remove(&dir).unwrap();
+        remove(&dir).unwrap();
+        assert!(!path.exists());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn forged_findings_are_refused_or_taken_and_never_panic(body in proptest::collection::vec(0u8.., 0..200)) {
+            let mut frame = (body.len() as u32).to_le_bytes().to_vec();
+            frame.extend_from_slice(&crc32fast::hash(&body).to_le_bytes());
+            frame.extend_from_slice(&body);
+            let _ = decode(&frame);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The quick way: what leads somewhere, and that there is something at the end of it. Of the values only those are read that no
+//! checkpoint has seen yet.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::format::key::{offset_of, segment_of};
+use crate::format::leaf::Slot;
+use crate::format::location::{Location, UNIT_BYTES};
+use crate::format::{PAGE_BYTES, names};
+use crate::index::segment_table::SegmentRow;
+use crate::logs::scan::Item;
+use crate::logs::segments::{FIRST_RECORD, Segment};
+use crate::upkeep::check::{Check, not_read};
+
+impl Check<'_, '_> {
+    /// Reads superblock, index, heads of segments and the end of the log.
+    pub(super) fn quick(&mut self) -> Result<()> {
+        let (settled, latest) = (self.shared.settled(), self.shared.latest.load_full());
+        self.total_bytes = latest.index.leaves * PAGE_BYTES as u64;
+        self.superblock()?;
+        self.rules()?;
+        self.dictionary_heads()?;
+        for segment in self.shared.values.segments.all().iter() {
+            self.head(segment)?;
+        }
+        self.bounds()?;
+        self.key_heads();
+        let keys = self.leaves()?;
+        let unchanged = settled.is_some() && self.shared.settled() == settled;
+        if unchanged && self.report.problems.is_empty() && keys != latest.index.keys {
+            let what = format!("the index has {keys} keys, the superblock says {}", latest.index.keys);
+            self.problem(names::INDEX, 0, what);
+        }
+        Ok(())
+    }
+
+    /// A segment's header, its length, and what of it no checkpoint has seen.
+    fn head(&mut self, segment: &Arc<Segment>) -> Result<()> {
+        let end = self.places.end;
+        if segment.is_output || segment.ordinal > end.ordinal {
+            return Ok(());
+        }
+        self.report.files += 1;
+        let name = segment.name();
+        let file = match self.shared.values.segments.file(segment) {
+            Err(e) if e.is_corrupt() => {
+                self.shared.catch_up()?;
+                if self.shared.values.segments.get(segment.id).is_ok_and(|s| s.ordinal == segment.ordinal) {
+                    self.problem(name, 0, e.to_string());
+                }
+                return Ok(());
+            }
+            file => file?,
+        };
+        if segment.ordinal < self.tail.ordinal {
+            return Ok(());
+        }
+        let from = if segment.ordinal == self.tail.ordinal { self.tail.offset } else { FIRST_RECORD };
+        let to = if segment.ordinal == end.ordinal { end.offset } else { u64::MAX };
+        let mut scan = self.shared.values.scan(segment, &*file, from, to)?;
+        let mut told = from;
+        while let Some(item) = scan.next()? {
+            match item {
+                Item::Gap { offset, bytes, what } => {
+                    self.problem(&name, offset, format!("{bytes} bytes belong to no whole record: {what}"));
+                }
+                Item::Record { .. } => self.report.value_records += 1,
+                Item::Filler { .. } => {}
+            }
+            let at = scan.offset();
+            if at - told >= self.piece_bytes() {
+                self.read(&name, at - std::mem::replace(&mut told, at))?;
+            }
+        }
+        self.read(&name, scan.offset().saturating_sub(told))
+    }
+
+    /// Whether each segment that the segment table names is there, and long enough for what is to live in it.
+    fn bounds(&mut self) -> Result<()> {
+        let segment_table = self.shared.segment_table.load_full();
+        for (id, row) in segment_table.values.iter().filter(|(_, a)| a.live_units > 0) {
+            let useful = (row.live_units + row.tombstone_units) * UNIT_BYTES + FIRST_RECORD;
+            let len = self.shared.values.segments.get(*id).and_then(|s| self.shared.values.segments.file(&s));
+            let len = len.and_then(|f| f.len().map_err(|e| Error::io("measure", names::segment(*id), e)));
+            match len {
+                Ok(len) if len >= useful => {}
+                _ if self.shared.segment_table.load().values.get(id) != Some(row) => {}
+                Ok(len) => {
+                    let what = format!("it has {len} bytes, the segment table says that {useful} are in use");
+                    self.problem(names::segment(*id), len, what);
+                }
+                Err(e) => self.judge(names::segment(*id), e)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks every leaf, and that its slots lead into files that are there. Returns how many keys there are.
+    fn leaves(&mut self) -> Result<u64> {
+        self.report.files += 1;
+        let lengths: HashMap<u64, u64> = self.shared.keys.lengths()?.into_iter().collect();
+        let (mut keys, mut bad, mut pages) = (0, Vec::new(), Vec::new());
+        let mut slots = |slots: &[Slot]| {
+            keys += slots.len() as u64;
+            for slot in slots {
+                if !self.may_be_value(slot.location)? {
+                    let name = names::segment(slot.location.segment);
+                    bad.push((name, slot.location.offset(), "the index leads here, where nothing is"));
+                }
+                if !self.may_be_key(slot.key, &lengths) {
+                    let (name, offset) = (names::keys(segment_of(slot.key)), offset_of(slot.key));
+                    bad.push((name, offset, "the index leads here, where nothing is"));
+                }
+            }
+            Ok(())
+        };
+        let mut follow = || self.shared.follow_writer();
+        let mut page = |page, what: &str| pages.push((page, what.to_owned()));
+        self.report.index_pages = self.shared.index.check(&mut follow, &mut slots, &mut page)?;
+        self.report.indexed_keys = keys;
+        self.read(names::INDEX, self.report.index_pages * PAGE_BYTES as u64)?;
+        for (page, what) in pages {
+            self.problem(names::INDEX, u64::from(page) * PAGE_BYTES as u64, what);
+        }
+        bad.into_iter().for_each(|(name, offset, what)| self.problem(name, offset, what));
+        Ok(keys)
+    }
+
+    /// Whether there are bytes at a place of the value log. What was written since, or moved, is not judged.
+    fn may_be_value(&self, place: Location) -> Result<bool> {
+        let segments = &self.shared.values.segments;
+        match segments.get(place.segment) {
+            Ok(s) if s.is_output || s.ordinal >= self.tail.ordinal => Ok(true),
+            Ok(s) => match segments.sealed_bytes(&s) {
+                Err(e) => not_read(&e).map(|()| false),
+                Ok(len) => Ok(place.offset() < len),
+            },
+            Err(_) => match self.shared.catch_up() {
+                Err(e) => not_read(&e).map(|()| false),
+                Ok(_) => Ok(segments.get(place.segment).is_ok()),
+            },
+        }
+    }
+
+    /// Whether there are bytes at an address of the key log, given the lengths of its segments by ordinal.
+    fn may_be_key(&self, address: u64, lengths: &HashMap<u64, u64>) -> bool {
+        self.has_moved()
+            || self.shared.keys.position(address).is_some_and(|place| {
+                place >= self.key_end || lengths.get(&place.ordinal).is_some_and(|len| place.offset < *len)
+            })
+    }
+
+    /// Whether each segment of the key log is there that the segment table names.
+    fn key_heads(&mut self) {
+        let missing: Vec<String> =
+            self.key_files.iter().filter(|f| f.file.is_none()).map(|f| f.segment.name()).collect();
+        self.report.files += self.key_files.len() as u64;
+        let segment_table = self.shared.segment_table.load_full();
+        let is_there = |ordinal: u64| self.key_files.iter().any(|f| f.segment.ordinal == ordinal);
+        let counts = |a: &SegmentRow| a.live_units > 0 && a.ordinal <= self.key_end.ordinal && !is_there(a.ordinal);
+        let named = segment_table.keys.iter().filter(|(_, a)| counts(a)).map(|(id, _)| names::keys(*id));
+        let all: Vec<String> = missing.into_iter().chain(named).collect();
+        if !self.has_moved() {
+            all.into_iter().for_each(|name| self.problem(name, 0, "the segment is missing"));
+        }
+    }
+
+    /// What was seen of the dictionaries when they were looked for.
+    fn dictionary_heads(&mut self) -> Result<()> {
+        for facts in self.shared.values.dictionaries.facts() {
+            self.report.files += 1;
+            match facts.problem {
+                // It could not be opened then.
+                Some(Error::Io { .. }) => {
+                    if let Err(e) = self.shared.values.dictionaries.check(facts.id) {
+                        self.judge(names::dictionary(facts.id), e)?;
+                    }
+                }
+                Some(e) => self.judge(names::dictionary(facts.id), e)?,
+                None => {}
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,206 @@
+//! The value log, segment by segment: what a verification finds in each stands by itself, so that a pass which was stopped can go
+//! on with the next one.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::format::location::{Extent, Location, UNIT_BYTES};
+use crate::format::names;
+use crate::format::superblock::Tail;
+use crate::format::value::{self, Kind};
+use crate::logs::scan::Item;
+use crate::logs::segments::{FIRST_RECORD, Segment};
+use crate::upkeep::check::crew::Filling;
+use crate::upkeep::check::expand::Flaw;
+use crate::upkeep::check::starts::Starts;
+use crate::upkeep::check::whose::{self, Whose};
+use crate::upkeep::check::{Check, not_read};
+
+/// A list of chunks: in which unit it starts, and what it lists.
+pub(super) type List = (u32, Vec<Extent>);
+
+/// What was found in one segment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Findings {
+    pub(super) id: u16,
+    pub(super) ordinal: u64,
+    /// How far it was read.
+    pub(super) end: u64,
+    pub(super) records: u64,
+    /// Units in which whole records start, rising; and those of them that are chunks.
+    pub(super) starts: Vec<u32>,
+    pub(super) chunks: Vec<u32>,
+    pub(super) lists: Vec<List>,
+    /// Of removals that the segment table counts.
+    pub(super) tombstone_units: u64,
+}
+
+/// What was read of one segment.
+#[derive(Debug, Default)]
+struct Scanned {
+    findings: Findings,
+    /// Offsets of what is wrong, and how many bytes belong to no whole record.
+    problems: Vec<(u64, u64, String)>,
+    whose: Whose,
+    /// Records that need a dictionary that cannot be read, by its id, and why.
+    unread: BTreeMap<u32, (u64, Error)>,
+}
+
+impl Scanned {
+    /// Takes over what came of expanding its records.
+    fn judge(&mut self, flaws: Vec<(u64, Flaw)>) {
+        let mut bad = HashSet::new();
+        for (offset, flaw) in flaws {
+            match flaw {
+                Flaw::Record(what) => {
+                    bad.insert((offset / UNIT_BYTES) as u32);
+                    self.problems.push((offset, 0, what.to_owned()));
+                }
+                Flaw::Dictionary(id, e) => self.unread.entry(id).or_insert((0, e)).0 += 1,
+            }
+        }
+        if !bad.is_empty() {
+            let findings = &mut self.findings;
+            findings.starts.retain(|unit| !bad.contains(unit));
+            findings.chunks.retain(|unit| !bad.contains(unit));
+            findings.lists.retain(|list| !bad.contains(&list.0));
+            self.problems.sort();
+        }
+    }
+}
+
+impl Check<'_, '_> {
+    /// Scans every segment up to the end of the log.
+    pub(super) fn values(&mut self) -> Result<()> {
+        let end = self.places.end;
+        let segment_table = self.shared.segment_table.load_full();
+        let counts = |s: &Segment| match s.is_output {
+            true => segment_table.names(s.id, s.ordinal),
+            false => s.ordinal <= end.ordinal,
+        };
+        for segment in self.shared.values.segments.all().iter().filter(|s| counts(s)) {
+            // What lies below the checkpoint does not change any more.
+            let is_settled = segment.is_output || segment.ordinal < self.tail.ordinal;
+            let known = self.known.remove(&segment.ordinal).filter(|f| is_settled && f.id == segment.id);
+            let known =
+                known.filter(|f| self.shared.values.segments.sealed_bytes(segment).is_ok_and(|len| len == f.end));
+            self.report.files += 1;
+            if let Some(known) = known {
+                self.report.resumed_bytes += known.end;
+                self.read(&segment.name(), known.end)?;
+                self.adopt(segment, known);
+                continue;
+            }
+            let Some(scanned) = self.segment(segment)? else { continue };
+            let is_whole = scanned.problems.is_empty() && scanned.unread.is_empty();
+            if is_settled && is_whole {
+                self.done(&scanned.findings);
+            }
+            self.tell(segment, scanned);
+        }
+        Ok(())
+    }
+
+    /// Notes that a segment need not be read again.
+    fn done(&mut self, findings: &Findings) {
+        let dir = &*self.shared.dir;
+        if let Some(position) = &mut self.position
+            && let Err(e) = position.add(dir, findings)
+        {
+            self.shared.counters.failed(&Error::io("write", names::VERIFYING, e));
+            self.position = None;
+        }
+    }
+
+    /// Takes over what was found in a segment.
+    fn tell(&mut self, segment: &Segment, scanned: Scanned) {
+        let file = segment.name();
+        for (offset, bytes, what) in scanned.problems {
+            self.problem_of(file.clone(), offset, bytes, what);
+        }
+        self.whose.extend(scanned.whose);
+        for (id, (records, error)) in scanned.unread {
+            self.unread.entry(id).or_insert((0, error)).0 += records;
+        }
+        self.adopt(segment, scanned.findings);
+    }
+
+    fn adopt(&mut self, segment: &Segment, findings: Findings) {
+        self.report.value_records += findings.records;
+        if findings.tombstone_units > 0 {
+            self.found.add_tombstones(segment.id, Some(segment.ordinal), findings.tombstone_units);
+        }
+        let place = |unit: u32| Location { segment: segment.id, unit };
+        self.lists.extend(findings.lists.into_iter().map(|(unit, list)| (place(unit), list)));
+        self.places.add(segment.id, Starts::of(&findings.starts));
+        self.chunks.insert(segment.id, Starts::of(&findings.chunks));
+    }
+
+    /// Reads one segment; nothing, if compaction has removed it since.
+    fn segment(&mut self, segment: &Arc<Segment>) -> Result<Option<Scanned>> {
+        let name = segment.name();
+        let mut scanned = Scanned::default();
+        let findings = &mut scanned.findings;
+        (findings.id, findings.ordinal) = (segment.id, segment.ordinal);
+        let file = match self.shared.values.segments.file(segment) {
+            Ok(file) => file,
+            Err(e) => {
+                not_read(&e)?;
+                // What lived in it is checked at its new place, if that counts.
+                self.shared.catch_up()?;
+                if self.shared.values.segments.get(segment.id).is_ok_and(|s| s.ordinal == segment.ordinal) {
+                    self.problem(name, 0, e.to_string());
+                }
+                return Ok(None);
+            }
+        };
+        let is_last = !segment.is_output && segment.ordinal == self.places.end.ordinal;
+        let to = if is_last { self.places.end.offset } else { u64::MAX };
+        let mut scan = self.shared.values.scan(segment, &*file, FIRST_RECORD, to)?.once();
+        let (mut filling, mut told) = (Filling::default(), 0);
+        while let Some(item) = scan.next()? {
+            match item {
+                Item::Filler { .. } => {}
+                Item::Gap { offset, bytes, what } => {
+                    let what = format!("{bytes} bytes belong to no whole record: {what}");
+                    scanned.problems.push((offset, bytes, what));
+                    scanned.whose.extend(whose::of_gap(segment, &*file, offset, bytes)?);
+                }
+                Item::Record { offset, bytes } => {
+                    self.record(segment, offset, bytes, &mut scanned.findings);
+                    self.crew.add(&mut filling, offset, bytes);
+                }
+            }
+            let at = scan.offset();
+            if at - told >= self.piece_bytes() {
+                self.read_but(&name, at - std::mem::replace(&mut told, at), scanned.problems.len())?;
+            }
+        }
+        scanned.findings.end = scan.offset().max(FIRST_RECORD);
+        scanned.judge(self.crew.finish(&mut filling));
+        self.read_but(&name, scanned.findings.end.saturating_sub(told), scanned.problems.len())?;
+        Ok(Some(scanned))
+    }
+
+    /// Notes what a record is; that it can be expanded is found out meanwhile.
+    fn record(&self, segment: &Segment, offset: u64, bytes: &[u8], findings: &mut Findings) {
+        findings.records += 1;
+        let Ok(header) = value::peek(bytes) else { return };
+        let unit = (offset / UNIT_BYTES) as u32;
+        match header.kind {
+            Kind::Chunk => findings.chunks.push(unit),
+            Kind::Chunked => {
+                let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
+                let list = value::decode_chunks(payload, header.raw_bytes).unwrap_or_default();
+                let extent = |c: &value::ChunkEntry| Extent { location: c.location, units: c.units };
+                findings.lists.push((unit, list.iter().map(extent).collect()));
+            }
+            Kind::Tombstone if segment.is_output || (Tail { ordinal: segment.ordinal, offset }) < self.tail => {
+                findings.tombstone_units += bytes.len() as u64 / UNIT_BYTES;
+            }
+            _ => {}
+        }
+        findings.starts.push(unit);
+    }
+}

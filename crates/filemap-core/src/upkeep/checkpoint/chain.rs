@@ -1,0 +1,87 @@
+//! A chain of key records as a merge reads it: which records it has, and which versions they tell of.
+//!
+//! Takes 56 bytes of memory for each record of one chain; nothing here takes more than a sort of time.
+
+use crate::format::key::KeyRecord;
+use crate::handle::{Spot, sort_versions};
+
+/// A chain as far as it can be read.
+#[derive(Debug, Default)]
+pub(super) struct Chain {
+    /// Address and length of each record, from the head on. Address 0: the head is damaged, and was made up.
+    records: Vec<(u64, u32)>,
+    /// The versions, newest first, each once.
+    spots: Vec<Spot>,
+    /// Where it goes on: a damaged record's address and what its length should be. (0, 0) at its end.
+    pub(super) behind: (u64, u32),
+}
+
+impl Chain {
+    /// Adds the next record from the head on.
+    pub(super) fn push(&mut self, address: u64, record: &KeyRecord) {
+        self.records.push((address, record.total_bytes() as u32));
+        self.spots.push(Spot::from(record));
+    }
+
+    /// The same, once all records were added.
+    pub(super) fn ended(mut self, behind: (u64, u32)) -> Chain {
+        sort_versions(&mut self.spots);
+        self.behind = behind;
+        self
+    }
+
+    /// The versions, newest first, each once.
+    pub(super) fn spots(&self) -> &[Spot] {
+        &self.spots
+    }
+
+    /// Addresses and lengths of the records that are there.
+    pub(super) fn records(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.records.iter().filter(|r| r.0 != 0).map(|r| (r.0, u64::from(r.1)))
+    }
+
+    /// Whether it has a version with this sequence and time.
+    pub(super) fn has(&self, spot: &Spot) -> bool {
+        self.spots.binary_search_by(|s| spot.version.cmp(&s.version)).is_ok()
+    }
+}
+
+/// Those of a list of versions that another has not: both newest first, each version once. `is_same` says what of two spots of
+/// one version is to be equal.
+pub(super) fn without<'a>(
+    these: &'a [Spot],
+    others: &'a [Spot],
+    is_same: impl Fn(&Spot, &Spot) -> bool + 'a,
+) -> impl Iterator<Item = &'a Spot> {
+    let mut others = others.iter().peekable();
+    these.iter().filter(move |spot| {
+        while others.next_if(|o| o.version > spot.version).is_some() {}
+        others.peek().is_none_or(|o| o.version != spot.version || !is_same(o, spot))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::location::{Extent, Location};
+    use crate::record::Version;
+
+    fn spot(time_ms: i64, sequence: u64, offset: u64) -> Spot {
+        let extent = Extent { location: Location::new(0, 64 * offset), units: 1 };
+        Spot { version: Version { time_ms, sequence }, extent, refers_to: 0, chunked: false }
+    }
+
+    #[test]
+    fn lists_of_versions_are_compared_by_version_and_by_place() {
+        let (a, b, c) = (spot(3, 1, 1), spot(2, 9, 2), spot(2, 4, 3));
+        let moved = spot(2, 9, 7);
+        let gone = |these: &[Spot], others: &[Spot]| without(these, others, |_, _| true).copied().collect::<Vec<_>>();
+        let changed = |these: &[Spot], others: &[Spot]| without(these, others, Spot::eq).copied().collect::<Vec<_>>();
+        assert_eq!(gone(&[a, b, c], &[a, moved]), [c]);
+        assert_eq!(gone(&[a, b, c], &[]), [a, b, c]);
+        assert_eq!(gone(&[b], &[a, b, c]), []);
+        assert_eq!(changed(&[a, b, c], &[a, moved, c]), [b]);
+        assert_eq!(changed(&[a, moved, c], &[a, b]), [moved, c]);
+        assert_eq!(changed(&[], &[a]), []);
+    }
+}

@@ -1,0 +1,418 @@
+//! What the versions of one key in the memtable, and the moves of compaction, make of its slot and its chain of key
+//! records; and what that does to the segment_table of the segments.
+//!
+//! The head of a chain is its newest version; the rest may be in any order, and a version may stand in it twice (readers
+//! drop the second). So a put of an older time is chained behind a restated head, and nothing written is ever changed.
+
+use crate::error::Result;
+use crate::failpoint::{Fault, planted};
+use crate::format::key::KeyRecord;
+use crate::format::leaf::Slot;
+use crate::format::location::Extent;
+use crate::format::value::Kind;
+use crate::handle::{Dropped, Retention, Spot, sort_versions};
+use crate::index::memtable::{Entry, Found};
+use crate::index::segment_table::SegmentTable;
+use crate::logs::keys::KeyAppender;
+use crate::logs::values::ValueLog;
+use crate::logs::values::read::Want;
+use crate::sync::primitive::{AtomicBool, Ordering};
+use crate::upkeep::checkpoint::chain::{Chain, without};
+use crate::upkeep::checkpoint::work::{Op, Task, moved};
+
+pub(super) struct Merge<'a> {
+    pub(super) keys: &'a mut KeyAppender,
+    pub(super) values: &'a ValueLog,
+    pub(super) segment_table: &'a mut SegmentTable,
+    pub(super) retention: Retention,
+    pub(super) dropped: &'a mut Dropped,
+    pub(super) replayed_below: u64,
+    /// See [`Limits::chain_count`](crate::limits::Limits::chain_count).
+    pub(super) chain_count: u32,
+    /// Set when the handle is being closed, which waits for this: what a task asks for is left undone then.
+    pub(super) closed: &'a AtomicBool,
+    /// Whether something was.
+    pub(super) is_cut: &'a mut bool,
+}
+
+/// So many key records are read or written in less than a tenth of a millisecond, or so.
+const SOME_RECORDS: usize = 256;
+
+/// Whether a chain may be left as it is when the handle is being closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Duty {
+    /// It is to be merged.
+    Must,
+    /// It may wait.
+    May,
+}
+
+/// A key's place among a leaf's slots.
+struct Existing {
+    at: usize,
+    head: KeyRecord,
+    /// Of its key record; 0 when that is damaged, and was made up from the value record.
+    address: u64,
+}
+
+impl Merge<'_> {
+    /// Asks for the key records that merging keys with these hash bits will read.
+    pub(super) fn read_ahead(&self, slots: &[Slot], hashes: impl Iterator<Item = u64>) {
+        for hash in hashes {
+            let first = slots.partition_point(|s| s.hash < hash);
+            slots[first..].iter().take_while(|s| s.hash == hash).for_each(|s| self.keys.will_need(s.key));
+        }
+    }
+
+    /// Merges one key: `found` and `versions` are what the memtable knows of it, `slots` those of its leaf.
+    pub(super) fn key(
+        &mut self,
+        slots: &mut Vec<Slot>,
+        hash: u64,
+        key: &[u8],
+        found: &Found,
+        versions: Vec<Entry>,
+    ) -> Result<()> {
+        let existing = self.find(slots, hash, key)?;
+        let mut new: Vec<Spot> = versions.into_iter().map(Spot::from).collect();
+        sort_versions(&mut new);
+        let Some(existing) = existing else {
+            let kept = self.retention.kept(new);
+            return self.rewrite(slots, hash, key, (None, Chain::default()), &kept, Duty::Must);
+        };
+        let floor = if planted(Fault::TombstonesNotMerged) { 0 } else { found.floor };
+        let replayed = new.iter().any(|s| s.version.sequence < self.replayed_below);
+        let length = match existing.head.chain {
+            // It may be any more.
+            counted if counted >= self.chain_count => usize::MAX,
+            counted => counted as usize + new.len(),
+        };
+        if floor > 0 || existing.address == 0 || replayed || self.retention.may_drop(length) {
+            let Some(mut chain) = self.chain(&existing, Duty::Must)? else { return Ok(()) };
+            let is_news = floor > 0 || new.iter().any(|s| !chain.has(s));
+            if !is_news && existing.address != 0 {
+                return Ok(());
+            }
+            if floor == 0 && existing.address != 0 && self.retention.keeps_all() {
+                new.retain(|s| !chain.has(s));
+                return self.extend(slots, hash, key, &existing, new);
+            }
+            if floor > 0 {
+                // What lies behind damage was put before the removal.
+                chain.behind = (0, 0);
+            }
+            // In this order, so that of two places of one version the index's is kept: its row knows that one.
+            let mut all = chain.spots().to_vec();
+            all.extend(new);
+            all.retain(|s| s.version.sequence > floor);
+            let kept = self.retention.kept(all);
+            return self.rewrite(slots, hash, key, (Some(existing.at), chain), &kept, Duty::Must);
+        }
+        if new.is_empty() { Ok(()) } else { self.extend(slots, hash, key, &existing, new) }
+    }
+
+    /// Applies what was asked for the keys with these hash bits, whichever they are: moves of their versions, and what the
+    /// whole chain is looked through for.
+    pub(super) fn restate(&mut self, slots: &mut Vec<Slot>, hash: u64, ops: &[Op], task: &Task) -> Result<()> {
+        let first = slots.partition_point(|s| s.hash < hash);
+        let mut at = first;
+        while slots.get(at).is_some_and(|s| s.hash == hash) {
+            let len = slots.len();
+            match self.at(slots, at)? {
+                Some((existing, key)) => self.restate_key(slots, hash, (&existing, &key), ops, task)?,
+                None => self.dropped.hidden += 1,
+            }
+            at += usize::from(slots.len() == len);
+        }
+        Ok(())
+    }
+
+    fn restate_key(
+        &mut self,
+        slots: &mut Vec<Slot>,
+        hash: u64,
+        (existing, key): (&Existing, &[u8]),
+        ops: &[Op],
+        task: &Task,
+    ) -> Result<()> {
+        let Some(chain) = self.chain(existing, Duty::May)? else { return Ok(()) };
+        let mut all = chain.spots().to_vec();
+        for spot in &mut all {
+            spot.extent = moved(ops, spot);
+        }
+        let kept = task.without_erased(task.retention.kept_with(self.retention.kept(all), &task.needed));
+        let mut dropped = self.dropped_from(chain.spots(), &kept)?;
+        dropped.hidden = u64::from(chain.behind != (0, 0) || existing.address == 0);
+        if kept != chain.spots() || chain.records().any(|(address, _)| task.evacuates(address)) {
+            self.rewrite(slots, hash, key, (Some(existing.at), chain), &kept, Duty::May)?;
+        }
+        if !*self.is_cut {
+            self.dropped.add(dropped);
+        }
+        Ok(())
+    }
+
+    /// What goes with the versions of a chain that are not kept.
+    fn dropped_from(&self, before: &[Spot], kept: &[Spot]) -> Result<Dropped> {
+        let mut dropped = Dropped::default();
+        if kept.len() == before.len() {
+            return Ok(dropped);
+        }
+        for spot in without(before, kept, |_, _| true) {
+            dropped.versions += 1;
+            dropped.bytes += self.extents(spot)?.iter().map(|e| e.bytes()).sum::<u64>();
+        }
+        dropped.keys += u64::from(kept.is_empty());
+        Ok(dropped)
+    }
+
+    /// The key whose slot stands at a place.
+    fn at(&self, slots: &[Slot], at: usize) -> Result<Option<(Existing, Vec<u8>)>> {
+        let slot = &slots[at];
+        match self.keys.read(slot.key) {
+            Ok((head, key)) => Ok(Some((Existing { at, head, address: slot.key }, key))),
+            Err(e) if e.is_corrupt() => {
+                let found = self.record_by_value(slot)?;
+                Ok(found.map(|(head, key)| (Existing { at, head, address: 0 }, key)))
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The slot of a key among those of its leaf. Its identity is the key in its key record or, when that is damaged, in its
+    /// value record; when both are, the slot is left alone.
+    fn find(&self, slots: &[Slot], hash: u64, key: &[u8]) -> Result<Option<Existing>> {
+        let first = slots.partition_point(|s| s.hash < hash);
+        for (at, _) in slots.iter().enumerate().skip(first).take_while(|(_, s)| s.hash == hash) {
+            if let Some((existing, _)) = self.at(slots, at)?.filter(|(_, k)| k == key) {
+                return Ok(Some(existing));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A key record as the value record tells it, for when the key record is lost: the chain behind it is lost too.
+    fn record_by_value(&self, slot: &Slot) -> Result<Option<(KeyRecord, Vec<u8>)>> {
+        let read = self.values.with_record(slot.location, slot.size, Want::Head, |raw| {
+            let refers_to = if raw.header.kind == Kind::Reference { raw.refers_to() } else { 0 };
+            let record = KeyRecord {
+                key_bytes: raw.key().len() as u32,
+                version: raw.version(),
+                extent: Extent::new(slot.location, raw.header.total_bytes()),
+                chunked: raw.header.kind == Kind::Chunked,
+                previous: 0,
+                chain: 1,
+                refers_to,
+                holder: 0,
+            };
+            Ok(Some((record, raw.key().to_vec())))
+        });
+        match read {
+            Err(e) if e.is_corrupt() => Ok(None),
+            read => read,
+        }
+    }
+
+    /// All records of a chain. `None` when it may wait, and the handle is being closed.
+    fn chain(&mut self, existing: &Existing, duty: Duty) -> Result<Option<Chain>> {
+        let mut chain = Chain::default();
+        chain.push(existing.address, &existing.head);
+        let (mut address, mut last) = (existing.address, existing.head);
+        for nth in 1.. {
+            if self.stops(nth, duty) {
+                return Ok(None);
+            }
+            let behind = (last.previous, last.chain.saturating_sub(1));
+            if last.previous == 0 {
+                return Ok(Some(chain.ended((0, 0))));
+            }
+            match self.keys.read(last.previous) {
+                Ok((record, _)) if self.keys.is_before(last.previous, address) => {
+                    chain.push(last.previous, &record);
+                    (address, last) = (last.previous, record);
+                }
+                Ok(_) => return Ok(Some(chain.ended(behind))),
+                // What lies behind a damaged record is lost to readers, who are told; it must not keep the rest from being
+                // merged.
+                Err(e) if e.is_corrupt() => return Ok(Some(chain.ended(behind))),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the rest of a task is to be left undone.
+    pub(super) fn stops_task(&mut self) -> bool {
+        self.stops(0, Duty::May)
+    }
+
+    /// Whether what may wait is to end here, at the nth of many records.
+    fn stops(&mut self, nth: usize, duty: Duty) -> bool {
+        let stops = duty == Duty::May && nth.is_multiple_of(SOME_RECORDS) && self.closed.load(Ordering::Acquire);
+        *self.is_cut |= stops;
+        stops
+    }
+
+    /// Puts a chain of the versions that are kept, newest first, in place of a key's old one and its slot, if it had any.
+    fn rewrite(
+        &mut self,
+        slots: &mut Vec<Slot>,
+        hash: u64,
+        key: &[u8],
+        (at, chain): (Option<usize>, Chain),
+        kept: &[Spot],
+        duty: Duty,
+    ) -> Result<()> {
+        // What lies behind damage is told to readers, unless it would not be kept.
+        let behind = if self.retention.is_satisfied(kept.len()) { (0, 0) } else { chain.behind };
+        let Some(address) = self.append(key, behind, kept, Holders::default(), duty)? else { return Ok(()) };
+        for spot in without(chain.spots(), kept, Spot::eq) {
+            self.leave(spot)?;
+        }
+        for spot in without(kept, chain.spots(), Spot::eq) {
+            self.enter(spot)?;
+        }
+        for (address, bytes) in chain.records() {
+            self.segment_table.debit_key(address, bytes);
+        }
+        match (kept.first(), at) {
+            (Some(newest), at) => self.set(slots, at, slot(hash, address, newest)),
+            (None, Some(at)) => {
+                slots.remove(at);
+            }
+            (None, None) => {}
+        }
+        Ok(())
+    }
+
+    /// Appends the new versions, newest first, to a chain.
+    fn extend(
+        &mut self,
+        slots: &mut Vec<Slot>,
+        hash: u64,
+        key: &[u8],
+        existing: &Existing,
+        new: Vec<Spot>,
+    ) -> Result<()> {
+        let head = Spot::from(&existing.head);
+        for spot in &new {
+            self.enter(spot)?;
+        }
+        let mut records = new;
+        if records.iter().any(|s| s.version < head.version) {
+            records.push(head);
+        }
+        sort_versions(&mut records);
+        let behind = (existing.address, existing.head.chain);
+        if let Some(address) = self.append(key, behind, &records, Holders::of(existing), Duty::Must)? {
+            self.set(slots, Some(existing.at), slot(hash, address, &records[0]));
+        }
+        Ok(())
+    }
+
+    fn set(&self, slots: &mut Vec<Slot>, at: Option<usize>, slot: Slot) {
+        match at {
+            Some(at) => slots[at] = slot,
+            None => slots.insert(slots.partition_point(|s| s.hash < slot.hash), slot),
+        }
+    }
+
+    /// Appends key records for versions that are given newest first, the oldest first, behind a chain: its address and length.
+    /// Returns the newest one's address; `None` when it may wait, and the handle is being closed: nothing leads to what was
+    /// appended then.
+    fn append(
+        &mut self,
+        key: &[u8],
+        behind: (u64, u32),
+        versions: &[Spot],
+        mut holders: Holders,
+        duty: Duty,
+    ) -> Result<Option<u64>> {
+        let (mut address, mut chain) = behind;
+        let (mut live, mark) = (SegmentTable::default(), self.keys.mark());
+        for (nth, spot) in versions.iter().rev().enumerate() {
+            if self.stops(nth, duty) {
+                self.keys.abandon(mark);
+                return Ok(None);
+            }
+            chain = (chain + 1).min(self.chain_count);
+            let record = KeyRecord {
+                key_bytes: key.len() as u32,
+                version: spot.version,
+                extent: spot.extent,
+                chunked: spot.chunked,
+                previous: address,
+                chain,
+                refers_to: spot.refers_to,
+                holder: holders.find(spot.refers_to),
+            };
+            let ordinal;
+            (address, ordinal) = self.keys.append(&record, key)?;
+            live.credit_key(address, ordinal, record.total_bytes());
+            holders.add(spot.version.sequence, address);
+        }
+        self.segment_table.add_keys(&live);
+        Ok(Some(address))
+    }
+
+    /// A version became reachable through the index.
+    fn enter(&mut self, spot: &Spot) -> Result<()> {
+        for extent in self.extents(spot)? {
+            let ordinal = self.values.segments.get(extent.location.segment).ok().map(|s| s.ordinal);
+            self.segment_table.credit(extent, ordinal);
+        }
+        Ok(())
+    }
+
+    /// A version is no more.
+    fn leave(&mut self, spot: &Spot) -> Result<()> {
+        self.extents(spot)?.into_iter().for_each(|extent| self.segment_table.debit(extent));
+        Ok(())
+    }
+
+    /// The records that make up a version: its own, and its chunks. Of a damaged list the chunks are not known.
+    fn extents(&self, spot: &Spot) -> Result<Vec<Extent>> {
+        let mut extents = vec![spot.extent];
+        if spot.chunked {
+            let (location, size) = (spot.extent.location, spot.extent.size());
+            match self.values.with_record(location, size, Want::Whole, |raw| raw.chunks()) {
+                Ok(chunks) => extents.extend(chunks.iter().map(|c| Extent { location: c.location, units: c.units })),
+                Err(e) if e.is_corrupt() => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(extents)
+    }
+}
+
+fn slot(hash: u64, address: u64, newest: &Spot) -> Slot {
+    Slot { hash, key: address, location: newest.extent.location, size: newest.extent.size() }
+}
+
+/// Addresses of the versions that hold bodies, as far as they are at hand: those just appended, the former head, and the one
+/// that the former head named.
+#[derive(Default)]
+struct Holders {
+    known: Vec<(u64, u64)>,
+}
+
+impl Holders {
+    fn of(existing: &Existing) -> Holders {
+        let head = &existing.head;
+        Holders { known: vec![(head.refers_to, head.holder), (head.version.sequence, existing.address)] }
+    }
+
+    fn add(&mut self, sequence: u64, address: u64) {
+        // Only the latest are worth remembering: a reader that finds none walks the chain.
+        if self.known.len() >= 64 {
+            self.known.remove(0);
+        }
+        self.known.push((sequence, address));
+    }
+
+    /// The address of the version with a sequence; 0 when it is not known, or for no version.
+    fn find(&self, sequence: u64) -> u64 {
+        let found = self.known.iter().rev().find(|k| sequence != 0 && k.0 == sequence);
+        found.map_or(0, |k| k.1)
+    }
+}

@@ -1,0 +1,77 @@
+//! Whether the files that a writer has open are still those under their names: whoever removes or replaces one takes the store
+//! away under it, and what is written then is lost when the handle is closed.
+
+use std::collections::HashSet;
+use std::io::ErrorKind;
+
+use filemap_io::Identity;
+
+use crate::error::{Error, Result};
+use crate::format::names;
+use crate::handle::{Checkpointer, Shared};
+use crate::logs::segments::Segments;
+use crate::sync::lock;
+
+impl Shared {
+    /// Compares the names of the store's files with what is open. No file is opened for it. What the system does not say is taken for
+    /// unchanged.
+    ///
+    /// # Errors
+    /// `Corrupt` when a file that is open has no name any more, or another file has its name.
+    pub(super) fn check_names(&self, c: &Checkpointer) -> Result<()> {
+        let writer = self.write_side()?;
+        let mut open = vec![
+            (names::LOCK.to_owned(), writer.gate.identity()),
+            (names::SUPERBLOCK.to_owned(), self.superblock.file().identity()),
+            (names::INDEX.to_owned(), self.index.identity()),
+            lock(&writer.log).appender.identity(),
+        ];
+        open.extend(c.keys.identity());
+        // A repair's superblock has its name only at the end.
+        open.retain(|(name, _)| name != names::SUPERBLOCK || !self.is_unnamed());
+        for (name, identity) in open {
+            self.check_name(&name, identity)?;
+        }
+        // Listing takes a descriptor, asking for one name takes none.
+        let listed: HashSet<String> = self.dir.list().unwrap_or_default().into_iter().collect();
+        self.check_segments(&self.values.segments, &listed)?;
+        self.check_segments(self.keys.segments(), &listed)?;
+        self.check_dictionaries(c, &listed)
+    }
+
+    /// Whether all dictionaries are there that the last superblock names.
+    fn check_dictionaries(&self, c: &Checkpointer, listed: &HashSet<String>) -> Result<()> {
+        let names = c.segment_table.kept_dictionaries().map(names::dictionary);
+        names.filter(|name| !listed.contains(name)).try_for_each(|name| self.check_name(&name, None))
+    }
+
+    /// Whether the superblock still has its temporary name.
+    fn is_unnamed(&self) -> bool {
+        let has = |name| self.dir.identity_of(name).is_ok();
+        has(names::NEW_SUPERBLOCK) && !has(names::SUPERBLOCK)
+    }
+
+    fn check_name(&self, name: &str, identity: Option<Identity>) -> Result<()> {
+        let what = match self.dir.identity_of(name) {
+            Ok(found) if identity.is_none() || found.is_none() || found == identity => return Ok(()),
+            Ok(_) => "another file has taken its name while the store was open",
+            Err(e) if e.kind() == ErrorKind::NotFound => "its name was removed while the store was open",
+            Err(e) if e.kind() == ErrorKind::InvalidInput => "what has its name now is no file of a store",
+            Err(_) => return Ok(()),
+        };
+        Err(Error::corrupt(name, 0, what))
+    }
+
+    /// Whether all segments are there that are known.
+    fn check_segments(&self, segments: &Segments, listed: &HashSet<String>) -> Result<()> {
+        for segment in segments.all().iter().filter(|s| !listed.contains(&s.name())) {
+            // It may have been begun since the names were listed, or removed.
+            let is_known = || segments.get(segment.id).is_ok_and(|s| s.ordinal == segment.ordinal);
+            match self.check_name(&segment.name(), None) {
+                Err(e) if is_known() => return Err(e),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,220 @@
+//! Erasure, the part that rewrites: every segment of either log that may hold bytes of what was erased is emptied, and its file
+//! removed.
+//!
+//! A segment of values may hold some if anything in it is dead, if a record names a retired dictionary, or if a removal names a
+//! key that is erased. A segment of keys may if anything in it is dead; the last one may behind its end. What is all live has
+//! been found to be something else.
+//!
+//! Invariant: removals of erased keys go in a second pass only, when nothing is dead any more that they hide: a repair in between
+//! brings nothing back.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::event::{Compacted, Reason};
+use crate::failpoint::{Fault, planted};
+use crate::format::names;
+use crate::format::value::{self, Kind};
+use crate::handle::{Cleaning, Compactor, KeyFilter, Shared, WriteSide};
+use crate::logs::scan::Item;
+use crate::logs::segments::{FIRST_RECORD, Segment};
+use crate::sync::{Ranked, lock};
+use crate::upkeep::compact::Goal;
+use crate::upkeep::compact::keys;
+use crate::upkeep::compact::plan::{Candidate, Plan};
+use crate::upkeep::compact::run::Watch;
+
+/// A log is looked through so often at most with nothing gained: damage may keep a segment, and what others put meanwhile makes new
+/// garbage.
+const ROUNDS: u32 = 6;
+
+/// Counts the rounds that have gained nothing.
+struct Gain {
+    live: u64,
+    idle: u32,
+}
+
+impl Gain {
+    fn new() -> Gain {
+        Gain { live: u64::MAX, idle: 0 }
+    }
+
+    /// Whether to go on, when so much lives in what is still to be emptied. A run that ends before a segment does has gained
+    /// something, too.
+    fn goes_on(&mut self, live: u64) -> bool {
+        self.idle = if live < self.live { 0 } else { self.idle + 1 };
+        self.live = live;
+        self.idle < ROUNDS
+    }
+
+    /// Files are gone.
+    fn removed(&mut self) {
+        self.live = u64::MAX;
+    }
+}
+
+/// Ends the cleaning of a handle, however it ends.
+struct Ended<'a>(&'a WriteSide);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.compactor).cleaning = None;
+    }
+}
+
+/// Which segments of values are looked at.
+#[derive(Clone, Copy)]
+struct Limit {
+    /// The last ordinal.
+    last: u64,
+    /// The log's segments from this one on are not.
+    tail: u64,
+}
+
+impl Shared {
+    /// Empties every segment of values that may hold something of what was erased. Names of the files that could not be, and of the
+    /// dictionaries that records need which cannot be compressed anew.
+    ///
+    /// # Errors
+    /// `Stopped`; those of compaction.
+    pub(crate) fn clean_values(
+        &self,
+        retired: &BTreeSet<u32>,
+        is_erased: &KeyFilter,
+        done: &mut Compacted,
+        watch: Watch<'_>,
+    ) -> Result<Vec<String>> {
+        let writer = self.write_side()?;
+        let below = lock(&writer.log).next_sequence;
+        // What could not be emptied before, for puts that came between perhaps, is tried again.
+        lock(&writer.compactor).stuck.clear();
+        self.roll_garbage(Goal::Level(0, 0))?;
+        // What is put from here on is none of it.
+        let tail = self.log_end().0.ordinal;
+        let _ended = Ended(writer);
+        let removals = Some((Arc::clone(is_erased), below));
+        let first = removals.clone().filter(|_| planted(Fault::RemovalsErasedAtOnce));
+        for removals in [first, removals] {
+            let last = self.values.segments.all().last().map_or(0, |s| s.ordinal);
+            let needed = Ranked::default();
+            let cleaning = Arc::new(Cleaning { retired: retired.clone(), removals, needed });
+            let mut left = self.clean_with(writer, &cleaning, Limit { last, tail }, done, watch)?;
+            left.extend(lock(&cleaning.needed).iter().map(|id| names::dictionary(*id)));
+            if !left.is_empty() {
+                return Ok(left);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// One pass: runs of compaction until nothing is to be emptied any more.
+    fn clean_with(
+        &self,
+        writer: &WriteSide,
+        cleaning: &Arc<Cleaning>,
+        limit: Limit,
+        done: &mut Compacted,
+        watch: Watch<'_>,
+    ) -> Result<Vec<String>> {
+        let (mut clean, mut gain) = (BTreeSet::new(), Gain::new());
+        loop {
+            let turn = self.turn_to_compact(writer)?;
+            let mut compactor = turn.known();
+            let removed = self.remove_emptied(writer, &mut compactor, done);
+            turn.learn(compactor.clone());
+            removed?;
+            compactor.cleaning = Some(Arc::clone(cleaning));
+            lock(&writer.compactor).cleaning.clone_from(&compactor.cleaning);
+            let tainted = self.tainted(&compactor, cleaning, limit, &mut clean)?;
+            let (mut plan, mut copied) = (Plan { victims: Vec::new(), reason: Reason::Garbage }, 0);
+            let level = tainted.iter().find(|c| c.is_eligible).map_or(0, |c| c.level);
+            for candidate in tainted.iter().filter(|c| c.is_eligible && c.level == level) {
+                let bytes = candidate.live_bytes + candidate.tombstone_bytes;
+                if plan.victims.is_empty() || copied + bytes <= u64::from(self.birth.segment_bytes) {
+                    copied += bytes;
+                    plan.victims.push(candidate.id);
+                }
+            }
+            let goes_on = gain.goes_on(tainted.iter().map(|c| c.live_bytes).sum());
+            if plan.victims.is_empty() || !goes_on {
+                let name = |c: &Candidate| self.values.segments.get(c.id).ok().map(|s| s.name());
+                let mut left: Vec<String> = tainted.iter().filter_map(name).collect();
+                left.extend(compactor.emptied.iter().map(|s| s.name()));
+                return Ok(left);
+            }
+            let run = self.run(writer, &mut compactor, &plan, Goal::Level(level, 0), false, watch);
+            turn.learn(compactor);
+            let run = run?;
+            if run.removed_segments > 0 {
+                gain.removed();
+            }
+            done.add(&run);
+        }
+    }
+
+    /// The segments that are to be emptied. `clean` has those that were looked through.
+    fn tainted(
+        &self,
+        compactor: &Compactor,
+        cleaning: &Cleaning,
+        limit: Limit,
+        clean: &mut BTreeSet<u64>,
+    ) -> Result<Vec<Candidate>> {
+        let mut tainted = Vec::new();
+        for candidate in self.view(compactor, u64::MAX)?.segments {
+            let Ok(segment) = self.values.segments.get(candidate.id) else { continue };
+            if segment.ordinal > limit.last || (!segment.is_output && segment.ordinal >= limit.tail) {
+                continue;
+            }
+            if candidate.dead_bytes() == 0 {
+                if clean.contains(&segment.ordinal) {
+                    continue;
+                }
+                if !self.names_erased(&segment, cleaning)? {
+                    clean.insert(segment.ordinal);
+                    continue;
+                }
+            }
+            tainted.push(candidate);
+        }
+        Ok(tainted)
+    }
+
+    /// Whether a record of a segment is to be compressed anew, or to go.
+    fn names_erased(&self, segment: &Arc<Segment>, cleaning: &Cleaning) -> Result<bool> {
+        let file = self.values.segments.file(segment)?;
+        let mut scan = self.values.scan(segment, &*file, FIRST_RECORD, u64::MAX)?.once();
+        while let Some(item) = scan.next()? {
+            let Item::Record { bytes, .. } = item else { continue };
+            let Ok(header) = value::peek(bytes) else { continue };
+            let key = &bytes[header.key_at()..header.meta_at()];
+            let is_removal = header.kind == Kind::Tombstone && cleaning.drops(key, header.sequence);
+            if is_removal || cleaning.retired.contains(&header.dictionary) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Empties every segment of the key log that may hold an erased key. Names of the files that could not be.
+    ///
+    /// # Errors
+    /// As of a checkpoint.
+    pub(crate) fn clean_keys(&self) -> Result<Vec<String>> {
+        let writer = self.write_side()?;
+        let (until, mut gain) = (self.keys.end().ordinal, Gain::new());
+        loop {
+            let tainted: Vec<(u64, String)> = keys::tainted(self, until)?;
+            let segment_table = self.segment_table.load_full();
+            let goes_on = gain.goes_on(tainted.iter().map(|(ordinal, _)| segment_table.live_key_bytes(*ordinal)).sum());
+            if tainted.is_empty() || !goes_on {
+                return Ok(tainted.into_iter().map(|(_, name)| name).collect());
+            }
+            for (ordinal, _) in &tainted {
+                self.check_open()?;
+                keys::empty_one(self, writer, *ordinal)?;
+            }
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Copies what lives in the victims to the output, and notes for each version where the index is to lead.
+//!
+//! A version moves whole: a list of chunks that is live takes those of its chunks with it that lie in victims, and names their new
+//! places, wherever the list itself lies. Its sequence, its time and its body stay what they were.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::failpoint::{Fault, planted};
+use crate::format::location::{Extent, Location, SizeClass, UNIT_BYTES};
+use crate::format::value::{self, ChunkEntry, Header, Kind};
+use crate::handle::{Cleaning, Recompressed, Retention, Shared, Spot};
+use crate::logs::scan::Item;
+use crate::logs::segments::{FIRST_RECORD, Segment};
+use crate::logs::values::read::Want;
+use crate::sync::{lock, make_way};
+use crate::upkeep::checkpoint::{Op, Task};
+use crate::upkeep::compact::chains::Chains;
+use crate::upkeep::compact::judge::Verdict;
+use crate::upkeep::compact::output::Output;
+
+/// To copy so much takes about a tenth of a millisecond.
+const MAKE_WAY_BYTES: u64 = 32 << 10;
+
+/// See the module.
+pub(super) struct Copier<'s> {
+    shared: &'s Shared,
+    pub(super) output: Output<'s>,
+    pub(super) task: Task,
+    /// Old and new places of what was copied as it is, for the value cache, if there is one. What is compressed anew is another
+    /// record: a get tells its length.
+    pub(super) unchanged: Vec<(Location, Location)>,
+    retention: Retention,
+    chains: Chains,
+    /// Level at which pages are compressed anew, 0 for as they are.
+    level: u8,
+    most_ops: usize,
+    victims: HashSet<u16>,
+    /// The two segments with the least floors: their floors and ordinals.
+    least: [(u64, u64); 2],
+    /// Sequences of lists that were moved, and the old places of their chunks.
+    lists: HashSet<u64>,
+    chunks: HashSet<Location>,
+    /// Called with the bytes that were read; breaks off by an error.
+    pause: &'s dyn Fn(u64) -> Result<()>,
+    /// What is being erased.
+    pub(super) cleaning: Option<Arc<Cleaning>>,
+    /// Whether damage kept something from being copied.
+    pub(super) met_damage: bool,
+    /// Records that were to be compressed anew and cannot be expanded.
+    pub(super) unexpanded: u64,
+}
+
+impl<'s> Copier<'s> {
+    /// A copier of everything that lives in the victims, whose output has `floor` and `level`.
+    pub(super) fn new(
+        shared: &'s Shared,
+        victims: &[Arc<Segment>],
+        floor: u64,
+        level: u8,
+        pause: &'s dyn Fn(u64) -> Result<()>,
+    ) -> Copier<'s> {
+        let mut floors: Vec<(u64, u64)> = shared.values.segments.all().iter().map(|s| (s.floor, s.ordinal)).collect();
+        floors.sort_unstable();
+        floors.resize(floors.len().max(2), (u64::MAX, u64::MAX));
+        Copier {
+            shared,
+            output: Output::new(&shared.values.segments, floor, level, u64::from(shared.birth.segment_bytes)),
+            task: Task::default(),
+            unchanged: Vec::new(),
+            retention: Retention::of(&shared.options),
+            chains: Chains::default(),
+            level,
+            // To compress takes a hundred times as long as to copy.
+            most_ops: shared.options.limits.compact_ops / if level == 0 { 1 } else { 64 } + 1,
+            victims: victims.iter().map(|s| s.id).collect(),
+            least: [floors[0], floors[1]],
+            lists: HashSet::new(),
+            chunks: HashSet::new(),
+            pause,
+            cleaning: None,
+            met_damage: false,
+            unexpanded: 0,
+        }
+    }
+
+    /// Copies what lives in one victim; whether it came to the end. It does not when there is more than one checkpoint should
+    /// be asked to do.
+    pub(super) fn segment(&mut self, segment: &Arc<Segment>) -> Result<bool> {
+        let file = self.shared.values.segments.file(segment)?;
+        let mut scan = self.shared.values.scan(segment, &*file, FIRST_RECORD, u64::MAX)?.once();
+        let (mut at, mut read) = (FIRST_RECORD, 0);
+        while let Some(item) = scan.next()? {
+            match item {
+                Item::Record { offset, bytes } => self.record(segment, offset, bytes)?,
+                // What is damaged stays behind: if the index leads there, the victim is not removed.
+                Item::Gap { .. } => self.met_damage = true,
+                Item::Filler { .. } => {}
+            }
+            if self.task.ops.len() + self.task.chains.len() >= self.most_ops {
+                return Ok(false);
+            }
+            read += scan.offset() - at;
+            if at / MAKE_WAY_BYTES != scan.offset() / MAKE_WAY_BYTES {
+                make_way();
+            }
+            at = scan.offset();
+            if read >= 256 << 10 {
+                (self.pause)(std::mem::take(&mut read))?;
+            }
+        }
+        (self.pause)(read)?;
+        Ok(true)
+    }
+
+    fn record(&mut self, segment: &Segment, offset: u64, bytes: &[u8]) -> Result<()> {
+        let Ok(header) = value::peek(bytes) else { return Ok(()) };
+        let key = &bytes[header.key_at()..header.meta_at()];
+        let at = Location::new(segment.id, offset);
+        match header.kind {
+            Kind::Filler => {}
+            Kind::Tombstone => {
+                let is_erased = self.cleaning.as_ref().is_some_and(|c| c.drops(key, header.sequence));
+                if !is_erased && !self.is_obsolete(header.sequence, segment) {
+                    self.output.append(&header, bytes)?;
+                }
+            }
+            Kind::Chunk => {
+                if !self.chunks.contains(&at) {
+                    self.chunk(key, at)?;
+                }
+            }
+            Kind::Page | Kind::Reference | Kind::Chunked => {
+                match self.shared.judge(key, &header, at, self.retention, &mut self.chains)? {
+                    Verdict::Live if header.kind == Kind::Chunked => {
+                        let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
+                        // The scan has checked the record; a list that does not add up can be read by nobody.
+                        if let Ok(list) = value::decode_chunks(payload, header.raw_bytes) {
+                            self.list(key, at, &header, bytes, list)?;
+                        }
+                    }
+                    Verdict::Live => {
+                        let to = self.append(at, &header, bytes)?;
+                        let hash = self.shared.hash(key);
+                        self.task.ops.push(Op { hash, sequence: header.sequence, from: at, to });
+                    }
+                    Verdict::Expired => self.expired(key),
+                    Verdict::Dead => {}
+                    Verdict::Unknown => self.met_damage = true,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends a record from a place, compressed anew if that is wanted and makes it shorter, or if its dictionary is to go.
+    fn append(&mut self, at: Location, header: &Header, bytes: &[u8]) -> Result<Extent> {
+        let must = self.must_repack(header);
+        if (self.level > 0 || must)
+            && let Some(new) = self.repacked(at, header, bytes)?
+            && (must || new.header.total_bytes() < header.total_bytes())
+        {
+            let key = &bytes[header.key_at()..header.meta_at()];
+            return self.output.append(&new.header, &new.record(key));
+        }
+        let to = self.output.append(header, bytes)?;
+        if self.shared.values.cache.is_some() {
+            self.unchanged.push((at, to.location));
+        }
+        Ok(to)
+    }
+
+    /// Whether a record names a dictionary that is to go.
+    fn must_repack(&self, header: &Header) -> bool {
+        let is_retired = self.cleaning.as_ref().is_some_and(|c| c.retired.contains(&header.dictionary));
+        is_retired && !planted(Fault::RetiredDictionariesNamed)
+    }
+
+    /// A record compressed anew. `None` for what cannot be expanded, for want of its dictionary perhaps: it moves as it is, and is
+    /// counted.
+    fn repacked(&mut self, at: Location, header: &Header, bytes: &[u8]) -> Result<Option<Recompressed>> {
+        let level = if self.level > 0 { i32::from(self.level) } else { self.shared.options.compression_level };
+        let (key, meta) = (&bytes[header.key_at()..header.meta_at()], &bytes[header.meta_at()..header.payload_at()]);
+        let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
+        match self.shared.repack(at, key, header, (meta, payload), level) {
+            Err(e) if e.is_corrupt() => {
+                self.unexpanded += 1;
+                Ok(None)
+            }
+            new => new,
+        }
+        .inspect(|new| self.note_need(header, new.is_none()))
+    }
+
+    /// Notes that the dictionary of a record cannot go, if the record moves as it is.
+    fn note_need(&self, header: &Header, moves_as_it_is: bool) {
+        if let Some(cleaning) = self.cleaning.as_ref().filter(|_| moves_as_it_is && self.must_repack(header)) {
+            lock(&cleaning.needed).insert(header.dictionary);
+        }
+    }
+
+    /// Whether no earlier version of a removed key can be left outside of the removal's own segment: every other one holds
+    /// nothing from before. A victim counts for as long as its file is there.
+    fn is_obsolete(&self, sequence: u64, own: &Segment) -> bool {
+        if planted(Fault::RemovalsDropped) {
+            return true;
+        }
+        let others = if self.least[0].1 == own.ordinal { self.least[1] } else { self.least[0] };
+        others.0 > sequence
+    }
+
+    /// A key's chain names a version that is not kept.
+    fn expired(&mut self, key: &[u8]) {
+        let hash = self.shared.hash(key);
+        // Of a key that was put often there are many in a row.
+        if self.task.chains.last() != Some(&hash) {
+            self.task.chains.push(hash);
+        }
+    }
+
+    /// A chunk: if a version lists it, that moves.
+    fn chunk(&mut self, key: &[u8], at: Location) -> Result<()> {
+        let known = (&self.victims, &mut self.chains);
+        let Some(owners) = self.shared.owners(key, at, self.retention, known)? else {
+            self.met_damage = true;
+            return Ok(());
+        };
+        for owner in owners {
+            if owner.is_kept {
+                let (header, bytes) = self.whole(key, &owner.spot)?;
+                let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
+                if let Ok(list) = value::decode_chunks(payload, header.raw_bytes) {
+                    self.list(key, owner.spot.extent.location, &header, &bytes, list)?;
+                }
+            } else {
+                self.expired(key);
+            }
+        }
+        Ok(())
+    }
+
+    fn whole(&self, key: &[u8], spot: &Spot) -> Result<(Header, Vec<u8>)> {
+        self.shared.with_spot(key, spot, Want::Whole, |raw| {
+            Ok((raw.header, raw.bytes[..raw.header.total_bytes() as usize].to_vec()))
+        })
+    }
+
+    /// Moves a list of chunks from a place, with its chunks that lie in victims.
+    fn list(&mut self, key: &[u8], from: Location, header: &Header, bytes: &[u8], list: Vec<ChunkEntry>) -> Result<()> {
+        if !self.lists.insert(header.sequence) {
+            return Ok(());
+        }
+        let mut record = bytes.to_vec();
+        let mut at = header.payload_at();
+        for mut entry in list {
+            if self.victims.contains(&entry.location.segment) {
+                let (chunk, bytes) = match self.read_chunk(key, &entry) {
+                    // Without one of its chunks the version is damaged, and stays where it is.
+                    Err(e) if e.is_corrupt() => {
+                        self.met_damage = true;
+                        return Ok(());
+                    }
+                    read => read?,
+                };
+                let to = self.append(entry.location, &chunk, &bytes)?;
+                self.chunks.insert(entry.location);
+                (entry.location, entry.units) = (to.location, to.units);
+            }
+            record[at..at + value::CHUNK_ENTRY_BYTES].copy_from_slice(&entry.encode());
+            at += value::CHUNK_ENTRY_BYTES;
+        }
+        let payload_crc = crc32fast::hash(&record[header.payload_at()..at]);
+        let header = &Header { payload_crc, ..*header };
+        let repacked = if self.must_repack(header) { self.repacked(from, header, &record)? } else { None };
+        let to = match repacked {
+            Some(new) => self.output.append(&new.header, &new.record(key))?,
+            None => self.output.append(header, &record)?,
+        };
+        self.task.ops.push(Op { hash: self.shared.hash(key), sequence: header.sequence, from, to });
+        Ok(())
+    }
+
+    fn read_chunk(&self, key: &[u8], entry: &ChunkEntry) -> Result<(Header, Vec<u8>)> {
+        let size = SizeClass::of(u64::from(entry.units) * UNIT_BYTES);
+        self.shared.values.with_record(entry.location, size, Want::Whole, |raw| {
+            if raw.header.kind != Kind::Chunk || raw.key() != key {
+                return Err(raw.flaw("it is not the chunk that its list names"));
+            }
+            Ok((raw.header, raw.bytes[..raw.header.total_bytes() as usize].to_vec()))
+        })
+    }
+}
+
+/// What `pause` returns to break off.
+pub(super) fn stopped() -> Error {
+    Error::Closed
+}

@@ -1,0 +1,273 @@
+//! Which segments are compacted, and why none are: a pure function of the segment_table.
+//!
+//! Greedy cleaning: the segment with the least that lives costs the least to move for each byte that it gives back.
+//! (M. Rosenblum and J. K. Ousterhout, The Design and Implementation of a Log-Structured File System, ACM TOCS 10(1), 1992.)
+
+use crate::event::Reason;
+
+/// One segment, as the plan sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub(crate) id: u16,
+    pub(crate) floor: u64,
+    /// Bytes of records, its header left out.
+    pub(crate) bytes: u64,
+    pub(crate) live_bytes: u64,
+    pub(crate) tombstone_bytes: u64,
+    /// Level at which its pages were compressed anew, 0 for as they came.
+    pub(crate) level: u8,
+    pub(crate) created_ms: i64,
+    /// Whether it may be taken: it lies below the last checkpoint, and nobody is about to refer to what it holds.
+    pub(crate) is_eligible: bool,
+}
+
+impl Candidate {
+    pub(crate) fn dead_bytes(&self) -> u64 {
+        self.bytes.saturating_sub(self.live_bytes + self.tombstone_bytes)
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        self.live_bytes + self.tombstone_bytes
+    }
+}
+
+/// All that a plan depends on.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    /// In the order in which they were begun.
+    pub(crate) segments: Vec<Candidate>,
+    /// Bytes of the log that no checkpoint has seen yet: what lives there is not known.
+    pub(crate) unindexed_bytes: u64,
+    /// Bytes that may lie dead beyond the bound before it is worth doing anything, so that small stores are left in peace.
+    pub(crate) slack_bytes: u64,
+    /// So much is copied in one run at most.
+    pub(crate) run_bytes: u64,
+}
+
+impl View {
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.segments.iter().map(|s| s.live_bytes).sum()
+    }
+
+    /// What the bound allows, less room for what is copied and put while a run is under way.
+    pub(crate) fn target_bytes(&self, bound: f64) -> u64 {
+        let live = self.live_bytes();
+        let garbage = (live as f64 * bound) as u64 - live.min((live as f64 * bound) as u64);
+        live.saturating_add(garbage - (self.run_bytes / 2).min(garbage / 3))
+    }
+
+    /// Bytes of records, those that no checkpoint has seen yet with them.
+    pub(crate) fn total_bytes(&self) -> u64 {
+        self.segments.iter().map(|s| s.bytes).sum::<u64>() + self.unindexed_bytes
+    }
+}
+
+/// What is wanted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Want {
+    /// All bytes are at most this many times the live ones.
+    Bound(f64),
+    /// Nothing that is dead.
+    NoGarbage,
+    /// All pages compressed at least at this level, in segments that were begun before this time.
+    Level(u8, i64),
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Plan {
+    /// Numbers of the segments to be emptied, none when nothing is to be done.
+    pub(crate) victims: Vec<u16>,
+    pub(crate) reason: Reason,
+}
+
+/// Chooses the victims of one run.
+pub(crate) fn plan(view: &View, want: Want) -> Plan {
+    let nothing = |reason| Plan { victims: Vec::new(), reason };
+    let sum = |of: fn(&Candidate) -> u64| view.segments.iter().map(of).sum::<u64>();
+    let (live, dead) = (view.live_bytes(), sum(Candidate::dead_bytes));
+    let tombstones = sum(|s| s.tombstone_bytes);
+    // What no checkpoint has seen may have replaced as much.
+    let excess = match want {
+        Want::Level(level, before_ms) => return recompression(view, level, before_ms),
+        Want::NoGarbage => dead,
+        Want::Bound(bound) => view.total_bytes().saturating_sub(view.target_bytes(bound)),
+    };
+    let mut eligible: Vec<&Candidate> = view.segments.iter().filter(|s| s.is_eligible).collect();
+    // Those without anything to keep cost nothing.
+    let empty: Vec<u16> = eligible.iter().filter(|s| s.bytes > 0 && s.kept_bytes() == 0).map(|s| s.id).collect();
+    if !empty.is_empty() {
+        return Plan { victims: empty, reason: Reason::Garbage };
+    }
+    if dead == 0 && tombstones == 0 {
+        return nothing(Reason::AllLive);
+    }
+    let reason = match want {
+        Want::NoGarbage | Want::Level(..) => Reason::Garbage,
+        Want::Bound(_) if excess <= view.slack_bytes => return nothing(Reason::WithinBound),
+        Want::Bound(_) => Reason::OverBound,
+    };
+    // A victim must be worth it: at least a twentieth of it is dead.
+    eligible.retain(|s| s.dead_bytes() > 0 && (want == Want::NoGarbage || s.dead_bytes() >= s.bytes / 20));
+    eligible.sort_by(|a, b| (a.kept_bytes() * b.bytes.max(1)).cmp(&(b.kept_bytes() * a.bytes.max(1))));
+    let (mut victims, mut copied, mut freed) = (Vec::new(), 0, 0);
+    for segment in eligible {
+        if !victims.is_empty() && (copied + segment.kept_bytes() > view.run_bytes || freed >= excess) {
+            break;
+        }
+        copied += segment.kept_bytes();
+        freed += segment.dead_bytes();
+        victims.push(segment.id);
+    }
+    if !victims.is_empty() {
+        return Plan { victims, reason };
+    }
+    if tombstones > dead.max(live / 16)
+        && let Some(oldest) = view.segments.iter().filter(|s| s.is_eligible).min_by_key(|s| s.floor)
+    {
+        return Plan { victims: vec![oldest.id], reason: Reason::Removals };
+    }
+    nothing(if dead == 0 { Reason::AllLive } else { Reason::NotYet })
+}
+
+/// The oldest segments whose pages are to be compressed anew.
+fn recompression(view: &View, level: u8, before_ms: i64) -> Plan {
+    let due = |s: &&Candidate| s.is_eligible && s.level < level && s.created_ms < before_ms && s.live_bytes > 0;
+    let (mut victims, mut copied) = (Vec::new(), 0);
+    for segment in view.segments.iter().filter(due) {
+        if !victims.is_empty() && copied + segment.kept_bytes() > view.run_bytes {
+            break;
+        }
+        copied += segment.kept_bytes();
+        victims.push(segment.id);
+    }
+    let reason = if victims.is_empty() { Reason::WithinBound } else { Reason::Recompression };
+    Plan { victims, reason }
+}
+
+/// Chooses the victims of all runs, one after the other, as if nothing changed meanwhile.
+pub(crate) fn whole(view: &View, want: Want) -> Plan {
+    let mut view = view.clone();
+    let mut all = plan(&view, want);
+    let mut next = all.clone();
+    while !next.victims.is_empty() {
+        let (chosen, others): (Vec<_>, Vec<_>) = view.segments.iter().partition(|s| next.victims.contains(&s.id));
+        let sum = |of: fn(&Candidate) -> u64| chosen.iter().copied().map(of).sum::<u64>();
+        let (live_bytes, tombstone_bytes) = (sum(|s| s.live_bytes), sum(|s| s.tombstone_bytes));
+        // What they leave is taken by no later run.
+        let output = Candidate {
+            floor: u64::MAX,
+            bytes: live_bytes + tombstone_bytes,
+            live_bytes,
+            tombstone_bytes,
+            is_eligible: false,
+            ..*chosen[0]
+        };
+        view.segments = others.into_iter().copied().chain([output]).collect();
+        if next.reason == Reason::Removals {
+            // Which of them can be dropped is found out only by doing it.
+            break;
+        }
+        next = plan(&view, want);
+        all.victims.extend(&next.victims);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_compressed_anew_once_the_oldest_first() {
+        let mut some = view(vec![segment(0, 600, 0), segment(1, 600, 0), segment(2, 300, 0), segment(3, 0, 0)]);
+        some.segments[1].level = 9;
+        some.segments[2].created_ms = 50;
+        let level = |level, before_ms| plan(&some, Want::Level(level, before_ms)).victims;
+        assert_eq!(level(9, 10), [0]);
+        assert_eq!(level(9, 100), [0, 2]);
+        assert_eq!(level(12, 10), [0], "a run copies about a segment");
+        assert_eq!(level(9, 0), [] as [u16; 0]);
+    }
+
+    fn segment(id: u16, live_bytes: u64, tombstone_bytes: u64) -> Candidate {
+        let (level, created_ms, bytes, floor) = (0, 1, 1000, u64::from(id));
+        Candidate { id, floor, bytes, live_bytes, tombstone_bytes, level, created_ms, is_eligible: true }
+    }
+
+    fn view(segments: Vec<Candidate>) -> View {
+        View { segments, unindexed_bytes: 0, slack_bytes: 0, run_bytes: 1000 }
+    }
+
+    #[test]
+    fn a_store_in_which_all_is_live_is_left_alone() {
+        let all = view((0..9).map(|id| segment(id, 1000, 0)).collect());
+        for want in [Want::Bound(1.25), Want::Bound(1.01), Want::NoGarbage] {
+            assert_eq!(plan(&all, want), Plan { victims: vec![], reason: Reason::AllLive });
+        }
+    }
+
+    #[test]
+    fn the_emptiest_segments_are_taken_until_the_bound_holds() {
+        let mut some = view(vec![segment(0, 900, 0), segment(1, 300, 0), segment(2, 500, 0), segment(3, 1000, 0)]);
+        // 4000 bytes for 2700 live ones: 625 too many, and 225 as room for the run, which the second and third give back.
+        assert_eq!(plan(&some, Want::Bound(1.25)), Plan { victims: vec![1, 2], reason: Reason::OverBound });
+        assert_eq!(plan(&some, Want::NoGarbage).victims, [1, 2], "what one run copies is bounded");
+        assert_eq!(plan(&some, Want::Bound(1.4)).victims, [1]);
+        assert_eq!(plan(&some, Want::Bound(1.8)).reason, Reason::WithinBound);
+        some.unindexed_bytes = 400;
+        assert_eq!(plan(&some, Want::Bound(1.25)).victims, [1, 2], "what is not known yet may have replaced as much");
+        some.slack_bytes = 2000;
+        assert_eq!(plan(&some, Want::Bound(1.25)).reason, Reason::WithinBound);
+    }
+
+    #[test]
+    fn all_runs_together_leave_no_garbage_that_can_be_had() {
+        let mut some = view((0..9).map(|id| segment(id, 100 * u64::from(id), 0)).collect());
+        assert!(plan(&some, Want::NoGarbage).victims.len() < 9);
+        let mut victims = whole(&some, Want::NoGarbage).victims;
+        victims.sort_unstable();
+        assert_eq!(victims, (0..9).collect::<Vec<u16>>());
+        some.segments[3].is_eligible = false;
+        assert_eq!(whole(&some, Want::NoGarbage).victims.len(), 8);
+        assert_eq!(whole(&some, Want::Bound(100.0)).victims, [0], "what is wholly dead goes in any case");
+    }
+
+    #[test]
+    fn what_is_in_use_is_not_taken_and_what_is_empty_always_is() {
+        let mut some = view(vec![segment(0, 100, 0), segment(1, 1000, 0), segment(2, 0, 0)]);
+        some.segments[0].is_eligible = false;
+        assert_eq!(plan(&some, Want::Bound(9.0)).victims, [2]);
+        some.segments.truncate(2);
+        assert_eq!(plan(&some, Want::NoGarbage), Plan { victims: vec![], reason: Reason::NotYet });
+    }
+
+    #[test]
+    fn the_oldest_segment_goes_when_it_keeps_too_many_removals_alive() {
+        let some = view(vec![segment(0, 1000, 0), segment(1, 0, 1000), segment(2, 100, 900)]);
+        assert_eq!(plan(&some, Want::Bound(1.25)), Plan { victims: vec![0], reason: Reason::Removals });
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_plan_takes_only_what_it_may_and_what_gives_something_back(
+            segments in proptest::collection::vec((0u64..=1000, 0u64..=1000, proptest::bool::ANY), 0..12),
+            bound in 1.0f64..3.0,
+        ) {
+            let all: Vec<Candidate> = segments.iter().enumerate().map(|(id, &(live, tombstones, eligible))| {
+                Candidate { is_eligible: eligible, ..segment(id as u16, live, tombstones.min(1000 - live)) }
+            }).collect();
+            let made = plan(&view(all.clone()), Want::Bound(bound));
+            for id in &made.victims {
+                let victim = all[usize::from(*id)];
+                proptest::prop_assert!(victim.is_eligible);
+                proptest::prop_assert!(victim.dead_bytes() > 0 || made.reason == Reason::Removals);
+            }
+            let (live, total) = (all.iter().map(|s| s.live_bytes).sum::<u64>(), all.len() as u64 * 1000);
+            let can = all.iter().any(|s| s.is_eligible && s.dead_bytes() >= 50);
+            if total as f64 > live as f64 * bound + 1.0 && can {
+                proptest::prop_assert!(!made.victims.is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Pruning: looks through the key log for versions that a rule does not keep, and has checkpoints drop them from their chains.
+//!
+//! One sequential pass over the key log finds the keys that may lose something, a bounded number of hashes at a time; what each
+//! really loses is decided in the checkpoint, which sees its whole chain. What was put since the pass began is left alone, unless
+//! it is a version of such a key. Nothing here frees space: compaction does, once the segment_table tell what is dead.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::failpoint::step;
+use crate::format::key::KeyRecord;
+use crate::format::superblock::Tail;
+use crate::handle::{Dropped, Needed, Retention, Shared};
+use crate::logs::keys::KeyFile;
+use crate::logs::scan::Item;
+use crate::logs::segments::FIRST_RECORD;
+use crate::sync::primitive::Ordering;
+use crate::upkeep::checkpoint::Task;
+
+/// So many bytes of key log are read between two looks at whether to go on.
+const LOOK_UP_BYTES: u64 = 1 << 20;
+
+/// A hash takes so much less memory than a move of compaction that so many more are gathered for one checkpoint.
+const HASHES_PER_OP: usize = 4;
+
+/// How far a pass is: bytes of the key log that were read, and all of them.
+pub(crate) type Watch<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
+
+impl Shared {
+    /// Drops what neither a rule nor the store's own options keep, and nobody needs. Whatever was dropped stays so when it fails or
+    /// is told to stop.
+    ///
+    /// # Errors
+    /// `Stopped`; those of a checkpoint.
+    pub(crate) fn prune(
+        &self,
+        rule: Retention,
+        needed: &Arc<Needed>,
+        watch: Watch<'_>,
+        dropped: &mut Dropped,
+    ) -> Result<()> {
+        // What is in memory only is met in the key log then.
+        self.checkpoint()?;
+        let mut hashes = Vec::new();
+        // They stay readable when compaction of the key log removes them. What it writes anew was met before.
+        let (files, end) = self.key_files()?;
+        let mut gaps = self.missing_keys(&files, end);
+        let total = self.keys.bytes().0;
+        let (mut done, mut told) = (0, 0);
+        for KeyFile { segment, file, end } in &files {
+            let Some(file) = file else { continue };
+            let mut scan = self.keys.scan(segment, &**file, FIRST_RECORD..*end)?;
+            while let Some(item) = scan.next()? {
+                match item {
+                    Item::Record { offset, bytes } => {
+                        let (record, key) = self.keys.decode(segment, bytes, offset)?;
+                        let hash = self.may_lose(rule, &record, key, dropped)?;
+                        // Of a key that was put often there are many in a row.
+                        if hash != hashes.last().copied() {
+                            hashes.extend(hash);
+                        }
+                    }
+                    Item::Gap { offset, bytes, .. } => {
+                        let at = |offset| Tail { ordinal: segment.ordinal, offset };
+                        gaps.push(at(offset)..at(offset + bytes));
+                    }
+                    Item::Filler { .. } => {}
+                }
+                if hashes.len() >= HASHES_PER_OP * self.options.limits.compact_ops {
+                    dropped.add(self.drop_from(std::mem::take(&mut hashes), rule, needed)?);
+                }
+                if done + scan.offset() >= told + LOOK_UP_BYTES {
+                    told = done + scan.offset();
+                    self.check_open()?;
+                    if watch(told, total.max(told)).is_break() {
+                        return Err(Error::Stopped);
+                    }
+                }
+            }
+            done += scan.offset();
+        }
+        dropped.hidden += self.slots_in(gaps)?.len() as u64;
+        if !hashes.is_empty() {
+            dropped.add(self.drop_from(hashes, rule, needed)?);
+        }
+        Ok(())
+    }
+
+    fn drop_from(&self, chains: Vec<u64>, retention: Retention, needed: &Arc<Needed>) -> Result<Dropped> {
+        step();
+        self.checkpoint_with(Task { chains, retention, needed: Arc::clone(needed), ..Task::default() })
+    }
+
+    /// The hash of a key that may lose a version, by one of its records. Records that nothing leads to any more may tell of keys
+    /// that lose nothing: looking through their chains is all that it costs.
+    fn may_lose(&self, rule: Retention, record: &KeyRecord, key: &[u8], dropped: &mut Dropped) -> Result<Option<u64>> {
+        let is_old = rule.is_old(record.version);
+        // A chain's length stands in its head, the newest version, which may well be young.
+        let is_longer = |n| record.chain > n || record.chain >= self.options.limits.chain_count;
+        let is_long = rule.since_ms.is_some() || rule.versions.is_none_or(is_longer);
+        if !(is_old && is_long) {
+            return Ok(None);
+        }
+        let hash = self.hash(key);
+        match self.candidates(hash) {
+            Ok(slots) => Ok(slots.iter().next().map(|_| hash)),
+            // With a damaged page of the index its keys are left alone.
+            Err(e) if e.is_corrupt() => {
+                dropped.hidden += 1;
+                Ok(None)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Drops what the store's own options keep no longer, by age. Whether there was anything.
+    ///
+    /// # Errors
+    /// As [`Shared::prune`].
+    pub(crate) fn prune_expired(&self) -> Result<bool> {
+        let mut dropped = Dropped::default();
+        let mut watch = |_, _| match self.closed.load(Ordering::Acquire) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        self.prune(Retention::of(&self.options), &Arc::default(), &mut watch, &mut dropped)?;
+        Ok(dropped.versions > 0)
+    }
+}

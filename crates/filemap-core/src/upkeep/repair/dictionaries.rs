@@ -1,0 +1,87 @@
+//! The dictionaries of a store that is repaired: carried along, and made whole where one of the two copies in a file is.
+//!
+//! Invariant: what has a dictionary's name in a repaired store can be used. A file that cannot is set aside in place, and not copied
+//! elsewhere; put back whole, it is found again, since its number is given to no other.
+
+use filemap_io::{Access, Dir};
+
+use crate::error::{Error, Result};
+use crate::files::check_versions;
+use crate::format::dictionary::{self, CONTENT_AT, LONGEST_FILE};
+use crate::format::{Flaw, names};
+use crate::handle::recover::{remove_if_there, sync_dir};
+
+/// Brings a dictionary's file to where it belongs, which may be where it is. Whether it is whole there.
+///
+/// # Errors
+/// `NewerFormat`; `Io`. What the device does not give is damage if it is copied.
+pub(crate) fn carry(from: &dyn Dir, to: Option<&dyn Dir>, id: u32, store_id: &[u8; 16]) -> Result<bool> {
+    let name = names::dictionary(id);
+    let found = read(from, &name, to.is_none())?;
+    let (first, second) = found.split_at(found.len() / 2);
+    // The first tells its length, whatever has become of the file's end.
+    let whole = match judge(&name, id, store_id, &found)? {
+        Some(whole) => Some(whole),
+        None => judge(&name, id, store_id, second)?,
+    };
+    let Some(copy) = whole else {
+        if to.is_none() {
+            set_aside(from, &name)?;
+        }
+        return Ok(false);
+    };
+    if to.is_some() || first != copy || second != copy {
+        write(to.unwrap_or(from), id, &copy.repeat(2))?;
+    }
+    Ok(true)
+}
+
+/// Gives a file that is no dictionary another name, durably.
+fn set_aside(dir: &dyn Dir, name: &str) -> Result<()> {
+    let listed = dir.list().map_err(|e| Error::io("list", dir.path().display().to_string(), e))?;
+    dir.rename(name, &names::next_set_aside(name, &listed)).map_err(|e| Error::io("rename", name, e))?;
+    sync_dir(dir)
+}
+
+/// The copy that some bytes begin with, if it is whole.
+fn judge<'b>(name: &str, id: u32, store_id: &[u8; 16], bytes: &'b [u8]) -> Result<Option<&'b [u8]>> {
+    let whole = || -> std::result::Result<_, Flaw> {
+        let (header, facts) = dictionary::decode_facts(&bytes[..bytes.len().min(CONTENT_AT)], store_id)?;
+        let copy = bytes.get(..facts.copy_bytes()).ok_or("shorter than its content")?;
+        dictionary::decode_content(&facts, copy)?;
+        Ok((header, facts, copy))
+    };
+    let Ok((header, facts, copy)) = whole() else { return Ok(None) };
+    check_versions(name, header.read_version, header.write_version, Access::Write)?;
+    Ok((facts.id == id).then_some(copy))
+}
+
+/// All of a file; what cannot be read is zeros, or an error if `is_strict`.
+fn read(dir: &dyn Dir, name: &str, is_strict: bool) -> Result<Vec<u8>> {
+    let file = match dir.open(name, Access::Read) {
+        Err(_) if !is_strict => return Ok(Vec::new()),
+        opened => opened.map_err(|e| Error::io("open", name, e))?,
+    };
+    let len = file.len().map_err(|e| Error::io("measure", name, e))?.min(LONGEST_FILE) as usize;
+    let mut bytes = vec![0; len];
+    let (first, second) = bytes.split_at_mut(len / 2);
+    for (part, offset) in [(first, 0), (second, len / 2)] {
+        match file.read_at(part, offset as u64) {
+            Err(e) if is_strict => return Err(Error::io("read", name, e)),
+            Err(_) => part.fill(0),
+            Ok(_) => {}
+        }
+    }
+    Ok(bytes)
+}
+
+/// Puts a file in a dictionary's place, durable when this returns.
+fn write(dir: &dyn Dir, id: u32, bytes: &[u8]) -> Result<()> {
+    let (new, name) = (names::new_dictionary(id), names::dictionary(id));
+    remove_if_there(dir, &new)?;
+    let file = dir.open(&new, Access::Create).map_err(|e| Error::io("create", &new, e))?;
+    file.write_at(bytes, 0).map_err(|e| Error::io("write", &new, e))?;
+    file.sync().map_err(|e| Error::io("sync", &new, e))?;
+    dir.rename(&new, &name).map_err(|e| Error::io("rename", &name, e))?;
+    sync_dir(dir)
+}

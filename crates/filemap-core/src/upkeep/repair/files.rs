@@ -1,0 +1,217 @@
+//! The files of a repair: segments are copied while they are read, or mended where they lie; derived files are removed and made
+//! anew; and the superblock gets its name when all else is durable.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+use filemap_io::{Access, Advice, Dir, File, Map};
+
+use crate::error::{Error, Result};
+use crate::format::header::FileHeader;
+use crate::format::names;
+use crate::format::rolls::Rolls;
+use crate::format::superblock::Superblock;
+use crate::handle::recover::{create_index, fill, remove_if_there, sync_dir};
+use crate::index::superblock::SuperblockFile;
+use crate::logs::keys::KeyLog;
+use crate::logs::segments::{FIRST_RECORD, Segment};
+use crate::sync::{Ranked, lock, rank};
+use crate::upkeep::repair::survey::Survey;
+
+/// What is tried again by itself when a larger read fails.
+const SECTOR_BYTES: usize = 4096;
+const COPY_BYTES: usize = 1 << 20;
+
+/// A source whose bytes go into a copy as they are read, from front to end. What the device does not give is zeros in both.
+#[derive(Debug)]
+pub(crate) struct Copying {
+    source: Arc<dyn File>,
+    copy: Arc<dyn File>,
+    /// Offsets and lengths of what could not be read.
+    unreadable: Ranked<{ rank::UNREADABLE }, Vec<(u64, u64)>>,
+}
+
+impl Copying {
+    pub(crate) fn new(source: Arc<dyn File>, copy: Arc<dyn File>) -> Copying {
+        Copying { source, copy, unreadable: Ranked::default() }
+    }
+
+    /// Offsets and lengths of what could not be read.
+    pub(crate) fn unreadable(self) -> Vec<(u64, u64)> {
+        self.unreadable.into_inner()
+    }
+
+    fn read_sector(&self, buf: &mut [u8], offset: u64) -> std::io::Result<usize> {
+        match self.source.read_at(buf, offset) {
+            Err(_) => {
+                let n = (self.source.len()?.saturating_sub(offset) as usize).min(buf.len());
+                buf[..n].fill(0);
+                let mut list = lock(&self.unreadable);
+                match list.last_mut() {
+                    Some(last) if last.0 + last.1 == offset => last.1 += n as u64,
+                    _ => list.push((offset, n as u64)),
+                }
+                Ok(n)
+            }
+            read => read,
+        }
+    }
+}
+
+impl File for Copying {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> std::io::Result<usize> {
+        let n = match self.source.read_once_at(buf, offset) {
+            Err(_) => {
+                let mut done = 0;
+                for sector in buf.chunks_mut(SECTOR_BYTES) {
+                    done += self.read_sector(sector, offset + done as u64)?;
+                }
+                done
+            }
+            Ok(n) => n,
+        };
+        self.copy.write_at(&buf[..n], offset)?;
+        // It is not wanted again, and memory that is used over and over is the fastest.
+        self.source.advise(Advice::DropCache, offset, n as u64);
+        Ok(n)
+    }
+
+    fn len(&self) -> std::io::Result<u64> {
+        self.source.len()
+    }
+
+    fn advise(&self, advice: Advice, offset: u64, len: u64) {
+        self.source.advise(advice, offset, len);
+    }
+
+    fn write_at(&self, _: &[u8], _: u64) -> std::io::Result<()> {
+        Err(ErrorKind::Unsupported.into())
+    }
+
+    fn allocated_bytes(&self) -> std::io::Result<u64> {
+        Err(ErrorKind::Unsupported.into())
+    }
+
+    fn set_len(&self, _: u64) -> std::io::Result<()> {
+        Err(ErrorKind::Unsupported.into())
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        Err(ErrorKind::Unsupported.into())
+    }
+
+    fn map(&self, _: u64, _: usize) -> std::io::Result<Arc<dyn Map>> {
+        Err(ErrorKind::Unsupported.into())
+    }
+}
+
+/// A file opened for writing that has no other name; one that has gets a copy of its own in its place.
+///
+/// # Errors
+/// `Io`, for instance when it belongs to somebody else.
+pub(crate) fn own(dir: &dyn Dir, name: &str) -> Result<Arc<dyn File>> {
+    match dir.open(name, Access::Write) {
+        Err(e) if e.kind() == ErrorKind::InvalidInput => {}
+        opened => return opened.map_err(|e| Error::io("open", name, e)),
+    }
+    let copy = names::copy_of(name);
+    remove_if_there(dir, &copy)?;
+    copy_file(dir, name, dir, &copy)?;
+    dir.rename(&copy, name).map_err(|e| Error::io("rename", &copy, e))?;
+    sync_dir(dir)?;
+    dir.open(name, Access::Write).map_err(|e| Error::io("open", name, e))
+}
+
+/// Copies a file byte for byte to another name or directory, and syncs the copy.
+pub(crate) fn copy_file(from: &dyn Dir, name: &str, to: &dyn Dir, as_name: &str) -> Result<()> {
+    let source = from.open(name, Access::Read).map_err(|e| Error::io("open", name, e))?;
+    let copy = to.open(as_name, Access::Create).map_err(|e| Error::io("create", as_name, e))?;
+    let (mut buffer, mut at) = (vec![0; COPY_BYTES], 0);
+    loop {
+        let n = source.read_once_at(&mut buffer, at).map_err(|e| Error::io("read", name, e))?;
+        if n == 0 {
+            return copy.sync().map_err(|e| Error::io("sync", as_name, e));
+        }
+        copy.write_at(&buffer[..n], at).map_err(|e| Error::io("write", as_name, e))?;
+        at += n as u64;
+    }
+}
+
+/// Takes the store in a directory apart for its repair: from here on it is none until [`finish`], and this may be done again
+/// whenever it is cut short. Segments get their names, and headers where they have none.
+pub(crate) fn begin_in_place(dir: &dyn Dir, survey: &Survey) -> Result<()> {
+    // First of all, so that nobody opens what is half done. What it tells is needed if this must be done again.
+    match dir.rename(names::SUPERBLOCK, names::OLD_SUPERBLOCK) {
+        Err(e) if e.kind() != ErrorKind::NotFound => return Err(Error::io("rename", names::SUPERBLOCK, e)),
+        _ => sync_dir(dir)?,
+    }
+    remove_if_there(dir, names::NEW_SUPERBLOCK)?;
+    remove_if_there(dir, names::INDEX)?;
+    // What was found then says nothing of what is made now.
+    remove_if_there(dir, names::VERIFIED)?;
+    remove_if_there(dir, names::VERIFYING)?;
+    KeyLog::remove(dir)?;
+    let rename = |from: &str, to: &str| dir.rename(from, to).map_err(|e| Error::io("rename", from, e));
+    let listed = dir.list().map_err(|e| Error::io("list", dir.path().display().to_string(), e))?;
+    for ignored in &survey.ignored {
+        rename(&ignored.file, &names::next_set_aside(&ignored.file, &listed))?;
+    }
+    // In two steps, since one may stand where another belongs.
+    let strayed = || survey.segments.iter().filter(|f| f.name != f.proper_name());
+    for found in strayed() {
+        let moved = names::moved_segment(found.header.ordinal as u16);
+        if found.name != moved {
+            rename(&found.name, &moved)?;
+        }
+    }
+    sync_dir(dir)?;
+    for found in strayed() {
+        rename(&names::moved_segment(found.header.ordinal as u16), &found.proper_name())?;
+    }
+    for found in survey.segments.iter().filter(|f| f.is_guessed) {
+        let name = found.proper_name();
+        let file = own(dir, &name)?;
+        file.write_at(&found.header.encode(), 0).map_err(|e| Error::io("write", &name, e))?;
+        file.sync().map_err(|e| Error::io("sync", &name, e))?;
+    }
+    sync_dir(dir)
+}
+
+/// Creates a segment with its header, and syncs it.
+pub(crate) fn create_segment(dir: &dyn Dir, header: &FileHeader) -> Result<()> {
+    let name = names::segment(header.ordinal as u16);
+    // What is there without a record was never whole.
+    remove_if_there(dir, &name)?;
+    let file = dir.open(&name, Access::Create).map_err(|e| Error::io("create", &name, e))?;
+    file.write_at(&header.encode(), 0).map_err(|e| Error::io("write", &name, e))?;
+    file.sync().map_err(|e| Error::io("sync", &name, e))
+}
+
+/// Creates superblock, key log and index of a store without keys. The superblock has its temporary name.
+pub(crate) fn create_derived(dir: &dyn Dir, first: &Superblock) -> Result<()> {
+    SuperblockFile::create(dir, first, &Rolls::none(first.store_id))?;
+    sync_dir(dir)?;
+    KeyLog::create(dir, first.store_id, first.created_ms)?;
+    create_index(dir, first.store_id, first.created_ms)
+}
+
+/// Gives the superblock its name: from here on there is a store.
+pub(crate) fn finish(dir: &dyn Dir) -> Result<()> {
+    sync_dir(dir)?;
+    dir.rename(names::NEW_SUPERBLOCK, names::SUPERBLOCK).map_err(|e| Error::io("rename", names::SUPERBLOCK, e))?;
+    sync_dir(dir)?;
+    remove_if_there(dir, names::OLD_SUPERBLOCK)?;
+    sync_dir(dir)
+}
+
+/// Covers gaps of a segment with fillers and cuts it at its end, if that is needed; and syncs it.
+pub(crate) fn mend(file: &dyn File, segment: &Segment, gaps: &[(u64, u64)], end: u64) -> Result<()> {
+    for (offset, bytes) in gaps {
+        fill(file, segment, *offset, *bytes)?;
+    }
+    let end = end.max(FIRST_RECORD);
+    if file.len().map_err(|e| Error::io("measure", segment.name(), e))? != end {
+        file.set_len(end).map_err(|e| Error::io("truncate", segment.name(), e))?;
+    }
+    file.sync().map_err(|e| Error::io("sync", segment.name(), e))
+}

@@ -1,0 +1,319 @@
+//! What of a store is there: which files are its segments, whatever they are called and whatever has become of their headers; and
+//! what the superblock can still tell. Changes nothing.
+
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+use filemap_io::{Access, Dir, File};
+
+use crate::error::{Error, Result};
+use crate::files::check_versions;
+use crate::format::header::{self, FileHeader, Kind};
+use crate::format::superblock::{BYTES, COPIES, Superblock};
+use crate::format::{names, seed};
+use crate::limits::Limits;
+use crate::logs::scan::{Item, Scan};
+use crate::logs::segments::FIRST_RECORD;
+use crate::logs::values::ValueFraming;
+use crate::record::now_ms;
+use crate::upkeep::repair::known::Known;
+use crate::upkeep::repair::{Ignored, Loss};
+
+/// A segment that was found.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    /// The file's name, which may not be the segment's.
+    pub(crate) name: String,
+    pub(crate) bytes: u64,
+    pub(crate) header: FileHeader,
+    /// Whether the header was damaged. Of what it said only the ordinal is known: a record's checksum tells.
+    pub(crate) is_guessed: bool,
+}
+
+impl Found {
+    /// The name that the segment should have.
+    pub(crate) fn proper_name(&self) -> String {
+        names::segment(self.header.ordinal as u16)
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    pub(crate) store_id: [u8; 16],
+    /// The newest whole copy of the superblock.
+    pub(crate) superblock: Option<Superblock>,
+    /// Whether it is certainly the last that was written: its log's tail and its segment table count.
+    pub(crate) is_last: bool,
+    /// Those that are not in the log's order first, then the log.
+    pub(crate) segments: Vec<Found>,
+    /// Ids of the dictionaries of which there are files.
+    pub(crate) dictionaries: Vec<u32>,
+    /// Ids of those that were there by the last superblock.
+    pub(crate) named_dictionaries: Vec<u32>,
+    /// Files that bear a segment's name and are none of the store's.
+    pub(crate) ignored: Vec<Ignored>,
+    /// Segments that were there by the last superblock, and are not.
+    pub(crate) missing: Vec<Loss>,
+    /// What nothing is left to tell.
+    pub(crate) unwitnessed: Vec<String>,
+    /// No segment had this ordinal or a greater one, and its number is free.
+    pub(crate) next_ordinal: u64,
+}
+
+/// A file with a segment's name.
+struct Candidate {
+    name: String,
+    id: u16,
+    bytes: u64,
+    file: Arc<dyn File>,
+    header: std::result::Result<FileHeader, &'static str>,
+}
+
+/// Looks at all files of a directory. What the device does not give is damage, or an error if `is_strict`.
+///
+/// # Errors
+/// `NotAStore` when nothing there is a store's; `NewerFormat`; `Io`.
+pub(crate) fn survey(dir: &dyn Dir, is_strict: bool, limits: &Limits) -> Result<Survey> {
+    let mut listed = dir.list().map_err(|e| Error::io("list", dir.path().display().to_string(), e))?;
+    listed.sort();
+    let mut ignored = Vec::new();
+    let mut candidates = Vec::new();
+    for name in &listed {
+        if let Some(id) = segment_id(name) {
+            candidates.extend(candidate(dir, name, id, is_strict, &mut ignored)?);
+        }
+    }
+    let superblocks = superblocks(dir, is_strict)?;
+    let not =
+        || Error::NotAStore { path: dir.path().to_owned(), why: "no file in it is a whole one of FileMap".into() };
+    let store_id = owner(dir, &listed, &candidates, &superblocks).ok_or_else(not)?;
+    let found = superblocks.into_iter().find(|s| s.0.store_id == store_id);
+    let is_whole = found.as_ref().is_some_and(|f| f.1);
+    let superblock = found.map(|f| f.0);
+    let segments =
+        Sorting { store_id, is_strict, ignored: &mut ignored, taken: HashMap::new() }.segments(candidates)?;
+    let greatest = segments.iter().map(|s| s.header.ordinal + 1).max().unwrap_or(0);
+    let known = Known::look(dir, superblock.as_ref(), is_whole, &segments, limits);
+    let is_last = known.is_last();
+    let named_dictionaries = known.dictionaries();
+    let (missing, told) = (known.missing(&segments), known.next_ordinal());
+    let unwitnessed = known.unwitnessed(&segments);
+    let is_free = |ordinal: &u64| segments.iter().all(|s| s.header.ordinal as u16 != *ordinal as u16);
+    let next = greatest.max(told);
+    let next_ordinal = (next..next + (1 << 16)).find(is_free).unwrap_or(next);
+    Ok(Survey {
+        store_id,
+        superblock,
+        is_last,
+        segments,
+        dictionaries: listed.iter().filter_map(|name| names::parse_dictionary(name)).collect(),
+        named_dictionaries,
+        ignored,
+        missing,
+        unwitnessed,
+        next_ordinal,
+    })
+}
+
+/// The number in the name of a segment, be it one that a repair was about to rename.
+fn segment_id(name: &str) -> Option<u16> {
+    let moved = || names::parse_segment(name.strip_suffix(".moved")?);
+    names::parse_segment(name).or_else(moved)
+}
+
+/// What was read, or nothing where that failed and is not to be an error.
+fn given(read: std::io::Result<usize>, name: &str, is_strict: bool) -> Result<usize> {
+    match read {
+        Err(_) if !is_strict => Ok(0),
+        read => read.map_err(|e| Error::io("read", name, e)),
+    }
+}
+
+fn candidate(
+    dir: &dyn Dir,
+    name: &str,
+    id: u16,
+    is_strict: bool,
+    ignored: &mut Vec<Ignored>,
+) -> Result<Option<Candidate>> {
+    let file = match dir.open(name, Access::Read) {
+        Ok(file) => file,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(e) if is_strict && e.kind() != ErrorKind::InvalidInput => return Err(Error::io("open", name, e)),
+        Err(e) => {
+            ignored.push(Ignored { file: name.to_owned(), why: format!("it cannot be opened: {e}") });
+            return Ok(None);
+        }
+    };
+    let bytes = file.len().map_err(|e| Error::io("measure", name, e))?;
+    let mut b = [0; header::BYTES];
+    let n = given(file.read_at(&mut b, 0), name, is_strict)?;
+    let header = match FileHeader::decode(&b[..n]) {
+        Ok(h) => {
+            check_versions(name, h.read_version, h.write_version, Access::Write)?;
+            // A power loss may leave another segment's header in one that was created ahead. It is not that one, cut short.
+            if bytes <= FIRST_RECORD && h.ordinal as u16 != id {
+                return Ok(None);
+            }
+            if h.kind == Kind::Values { Ok(h) } else { Err("it is a file of another kind") }
+        }
+        // Without a record it is none yet, and nothing is lost.
+        Err(_) if bytes <= FIRST_RECORD => return Ok(None),
+        Err(what) => Err(what),
+    };
+    Ok(Some(Candidate { name: name.to_owned(), id, bytes, file, header }))
+}
+
+/// All whole copies of superblocks, the one that counts first, and whether each is certainly the last.
+fn superblocks(dir: &dyn Dir, is_strict: bool) -> Result<Vec<(Superblock, bool)>> {
+    let mut all = Vec::new();
+    // The last is that of an earlier repair which was cut short. It has the facts of the store, too.
+    for name in [names::SUPERBLOCK, names::OLD_SUPERBLOCK, names::NEW_SUPERBLOCK] {
+        let file = match dir.open(name, Access::Read) {
+            Err(e) if is_strict && !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {
+                return Err(Error::io("open", name, e));
+            }
+            Err(_) => continue,
+            Ok(file) => file,
+        };
+        let mut whole = Vec::new();
+        for offset in COPIES {
+            let mut b = [0; BYTES];
+            let n = given(file.read_at(&mut b, offset), name, is_strict)?;
+            if let Ok(found) = Superblock::decode(&b[..n])
+                && COPIES[(found.epoch % 2) as usize] == offset
+            {
+                check_versions(name, found.read_version, found.write_version, Access::Write)?;
+                whole.push(found);
+            }
+        }
+        whole.sort_by_key(|s| std::cmp::Reverse(s.epoch));
+        // A copy that is not whole may have been the later one.
+        let is_certain = whole.len() == COPIES.len() && name != names::NEW_SUPERBLOCK;
+        all.extend(whole.into_iter().enumerate().map(|(nth, s)| (s, is_certain && nth == 0)));
+    }
+    Ok(all)
+}
+
+/// Whose the store is: the id that most of its files have; of those that as many have the superblock's, then that of more bytes of
+/// segments.
+fn owner(
+    dir: &dyn Dir,
+    listed: &[String],
+    candidates: &[Candidate],
+    superblocks: &[(Superblock, bool)],
+) -> Option<[u8; 16]> {
+    let mut votes: HashMap<[u8; 16], (u64, bool, u64)> = HashMap::new();
+    for (header, bytes) in candidates.iter().filter_map(|c| c.header.ok().map(|h| (h, c.bytes))) {
+        let vote = votes.entry(header.store_id).or_default();
+        (vote.0, vote.2) = (vote.0 + 1, vote.2 + bytes);
+    }
+    for header in listed.iter().filter_map(|name| other_header(dir, name)) {
+        votes.entry(header.store_id).or_default().0 += 1;
+    }
+    let mut ids: Vec<[u8; 16]> = superblocks.iter().map(|s| s.0.store_id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    for id in ids {
+        let vote = votes.entry(id).or_default();
+        (vote.0, vote.1) = (vote.0 + 1, true);
+    }
+    votes.into_iter().max_by_key(|(id, vote)| (*vote, *id)).map(|(id, _)| id)
+}
+
+/// The header of a file that is neither a segment of values nor a superblock.
+fn other_header(dir: &dyn Dir, name: &str) -> Option<FileHeader> {
+    let is_ours = name == names::INDEX || names::parse_keys(name).is_some() || names::parse_dictionary(name).is_some();
+    let file = is_ours.then(|| dir.open(name, Access::Read).ok()).flatten()?;
+    let mut b = [0; header::BYTES];
+    let n = file.read_at(&mut b, 0).ok()?;
+    FileHeader::decode(&b[..n]).ok()
+}
+
+/// Finds out which segment each file is.
+struct Sorting<'a> {
+    store_id: [u8; 16],
+    is_strict: bool,
+    ignored: &'a mut Vec<Ignored>,
+    /// By number: whose it is.
+    taken: HashMap<u16, String>,
+}
+
+impl Sorting<'_> {
+    fn segments(mut self, candidates: Vec<Candidate>) -> Result<Vec<Found>> {
+        let greatest = candidates.iter().filter_map(|c| c.header.ok()).map(|h| h.ordinal).max().unwrap_or(0);
+        let (mut found, mut rest) = (Vec::new(), Vec::new());
+        for candidate in candidates {
+            match candidate.header {
+                Ok(header) if header.store_id != self.store_id => {
+                    self.ignore(&candidate.name, "it belongs to another store");
+                }
+                Ok(header)
+                    if header.ordinal as u16 == candidate.id && names::parse_segment(&candidate.name).is_some() =>
+                {
+                    self.take(&mut found, candidate, header, false);
+                }
+                _ => rest.push(candidate),
+            }
+        }
+        // Those that are in their places come first, then those that have only strayed, then those that must be guessed.
+        rest.sort_by_key(|c| c.header.is_err());
+        for candidate in rest {
+            let header = match candidate.header {
+                Ok(header) => Some(header),
+                Err(_) => self.guess(&candidate, greatest)?,
+            };
+            match (header, candidate.header) {
+                (Some(header), was) => self.take(&mut found, candidate, header, was.is_err()),
+                (None, Err(what)) => self.ignore(&candidate.name, &format!("{what}, and no record in it is whole")),
+                (None, Ok(_)) => {}
+            }
+        }
+        found.sort_by_key(|f| (!f.header.is_output, f.header.ordinal));
+        Ok(found)
+    }
+
+    fn ignore(&mut self, file: &str, why: &str) {
+        self.ignored.push(Ignored { file: file.to_owned(), why: why.to_owned() });
+    }
+
+    fn take(&mut self, found: &mut Vec<Found>, candidate: Candidate, header: FileHeader, is_guessed: bool) {
+        let id = header.ordinal as u16;
+        if let Some(other) = self.taken.get(&id) {
+            let why = format!("{other} is the segment of number {id}");
+            return self.ignore(&candidate.name, &why);
+        }
+        self.taken.insert(id, candidate.name.clone());
+        found.push(Found { name: candidate.name, bytes: candidate.bytes, header, is_guessed });
+    }
+
+    /// A header for a segment that has none any more: its number is in its name, and a whole record fits only the right ordinal.
+    /// It is taken out of the log's order, in which nobody can tell its place, and may hold versions from before any removal.
+    fn guess(&self, candidate: &Candidate, greatest: u64) -> Result<Option<FileHeader>> {
+        for life in 0..=(greatest >> 16) + 1 {
+            let ordinal = u64::from(candidate.id) | life << 16;
+            let framing = ValueFraming { seed: seed(&self.store_id, ordinal) };
+            let mut scan = Scan::new(&*candidate.file, candidate.name.clone(), framing, FIRST_RECORD, u64::MAX)?;
+            let mut is_it = false;
+            loop {
+                match scan.next() {
+                    Ok(Some(Item::Gap { .. })) => {}
+                    Ok(Some(_)) => {
+                        is_it = true;
+                        break;
+                    }
+                    Err(e) if self.is_strict => return Err(e),
+                    // What cannot be read proves nothing.
+                    Ok(None) | Err(_) => break,
+                }
+            }
+            if is_it {
+                let header = FileHeader::new(Kind::Values, self.store_id, ordinal, now_ms());
+                return Ok(Some(FileHeader { is_output: true, ..header }));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,314 @@
+//! The background threads of a handle that writes: one syncs the log and prepares segments, one checkpoints, one gives space
+//! back, one makes dictionaries. Nothing else in the crate starts a thread.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+#[cfg(not(filemap_shuttle))]
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+#[cfg(filemap_shuttle)]
+use shuttle::thread::Builder;
+
+use crate::error::{Error, Result};
+use crate::event::Compacted;
+use crate::handle::{Shared, WriteSide};
+use crate::options::Durability;
+use crate::sync::lock;
+use crate::sync::primitive::Ordering;
+use crate::upkeep::compact::Goal;
+use crate::upkeep::compact::index::shrink_index;
+use crate::upkeep::compact::keys::compact_keys;
+
+/// How long a thread with nothing to do sleeps.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// How often upkeep looks for something to do when nothing is put; the store is looked through for versions that are too old no
+/// more often than this.
+const UPKEEP: Duration = Duration::from_secs(60);
+
+/// After a dictionary the thread that makes them rests so many times as long as that took. zstd's trainer is one call of some tenths of a
+/// second that cannot make way ([`crate::sync::make_way`]), and in a store of many groups another is always due.
+const TRAINING_REST: u32 = 8;
+
+/// More threads than this do not make a verification faster: one reads.
+const MOST_HELPERS: usize = 7;
+
+type Job = fn(&Shared);
+
+#[cfg(filemap_shuttle)]
+pub(crate) type JoinHandle = shuttle::thread::JoinHandle<()>;
+#[cfg(not(filemap_shuttle))]
+pub(crate) type JoinHandle = std::thread::JoinHandle<()>;
+
+/// Starts the threads; they end when their bells are stopped.
+///
+/// # Errors
+/// `Io` when the system gives no thread.
+pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle>> {
+    let mut jobs: Vec<(&str, Job)> = vec![
+        ("filemap-sync", keep_synced),
+        ("filemap-checkpoint", keep_checkpointed),
+        ("filemap-compact", keep_compacted),
+    ];
+    if shared.options.makes_dictionaries() {
+        jobs.push(("filemap-train", keep_trained));
+    }
+    start_some(shared, &jobs)
+}
+
+/// As [`start`], only the thread that runs checkpoints: for a store that is being made from its log.
+pub(crate) fn start_checkpoints(shared: &Arc<Shared>) -> Result<Vec<JoinHandle>> {
+    start_some(shared, &[("filemap-checkpoint", keep_checkpointed)])
+}
+
+pub(crate) fn start_some(shared: &Arc<Shared>, jobs: &[(&'static str, Job)]) -> Result<Vec<JoinHandle>> {
+    let mut threads = Vec::new();
+    for (name, job) in jobs {
+        let (mine, job) = (Arc::clone(shared), *job);
+        let name = *name;
+        let work = move || {
+            let _guard = PoisonOnPanic { shared: &mine, name };
+            job(&mine);
+        };
+        match Builder::new().name(name.into()).spawn(work) {
+            Ok(thread) => threads.push(thread),
+            Err(e) => {
+                shared.stop_bells();
+                return Err(Error::io("start of a thread", shared.dir.path().display().to_string(), e));
+            }
+        }
+    }
+    Ok(threads)
+}
+
+/// A thread that panics does its work no more: nothing may go on as if it did.
+struct PoisonOnPanic<'a> {
+    shared: &'a Shared,
+    name: &'static str,
+}
+
+impl Drop for PoisonOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.shared.poison_because(format!("the background thread {} panicked", self.name));
+        }
+    }
+}
+
+/// Runs `work`, which mostly waits for the device, while threads run `help`, as many as there are processors; `end` tells them that
+/// it is over. If the system gives no thread, `work` has no help.
+pub(crate) fn with_help<T>(help: &(dyn Fn() + Sync), end: &dyn Fn(), work: impl FnOnce() -> T) -> T {
+    /// Even if the work panics: the threads are waited for.
+    struct Ending<'a>(&'a dyn Fn());
+    impl Drop for Ending<'_> {
+        fn drop(&mut self) {
+            (self.0)();
+        }
+    }
+    // A model checker knows nothing of these.
+    let most = if cfg!(filemap_shuttle) { 0 } else { MOST_HELPERS };
+    let helpers = processors().min(most);
+    std::thread::scope(|scope| {
+        let ending = Ending(end);
+        let start = |_| std::thread::Builder::new().name("filemap-help".into()).spawn_scoped(scope, help).ok();
+        let started: Vec<_> = (0..helpers).filter_map(start).collect();
+        let done = work();
+        drop(ending);
+        for thread in started {
+            // The scope would wait, too, but by a counter that ThreadSanitizer does not see.
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+        done
+    })
+}
+
+/// What each part of a list comes to, in their order: a thread works on each, the caller on the first, and on those for which the system
+/// gives no thread.
+pub(crate) fn side_by_side<P: Copy + Send, T: Send>(parts: &[P], work: &(dyn Fn(P) -> T + Sync)) -> Vec<T> {
+    let Some((first, others)) = parts.split_first() else { return Vec::new() };
+    std::thread::scope(|scope| {
+        let start = |part: &P| {
+            let part = *part;
+            let name = "filemap-help".into();
+            (part, std::thread::Builder::new().name(name).spawn_scoped(scope, move || work(part)).ok())
+        };
+        let started: Vec<_> = others.iter().map(start).collect();
+        let mut done = vec![work(*first)];
+        for (part, thread) in started {
+            done.push(match thread.map(std::thread::ScopedJoinHandle::join) {
+                Some(Ok(done)) => done,
+                Some(Err(panic)) => std::panic::resume_unwind(panic),
+                None => work(part),
+            });
+        }
+        done
+    })
+}
+
+/// How many threads can run at once, at most: asked once, since the system reads files to answer.
+pub(crate) fn processors() -> usize {
+    static PROCESSORS: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+    // A model checker knows nothing of threads that it has not made.
+    let count = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if cfg!(filemap_shuttle) { 1 } else { *PROCESSORS.get_or_init(count) }
+}
+
+/// Syncs the log in time, keeps the kernel's dirty pages few, and has the next segment ready.
+fn keep_synced(shared: &Shared) {
+    let Some(writer) = &shared.writer else { return };
+    let interval = match shared.options.durability {
+        Durability::Interval(interval) => interval,
+        Durability::Buffered | Durability::Sync => IDLE,
+    };
+    let mut last = Instant::now();
+    while !writer.sync_bell.is_stopped() {
+        writer.sync_bell.wait(interval.saturating_sub(last.elapsed()));
+        if writer.poison.cause().is_some() {
+            // Nothing is written any more: there is nothing to do but to end when told.
+            writer.sync_bell.wait(IDLE);
+            continue;
+        }
+        let is_due = last.elapsed() >= interval;
+        write_back(shared, writer, is_due);
+        if is_due {
+            last = Instant::now();
+        }
+    }
+}
+
+/// Syncs the log when that is due or much of it is unwritten, and creates the next segment when the last one fills.
+pub(crate) fn write_back(shared: &Shared, writer: &WriteSide, is_due: bool) {
+    let (position, floor) = {
+        let log = lock(&writer.log);
+        (log.appender.position(), log.appender.wants_prepared().then_some(log.next_sequence))
+    };
+    // Another thread may have appended and synced since the position was taken.
+    let unwritten = position.saturating_sub(writer.group.synced());
+    if (is_due && unwritten > 0) || unwritten >= shared.options.writeback_bytes {
+        // The error has poisoned the handle, which is how the caller learns of it.
+        let _ = shared.sync_to(position);
+    }
+    if let Some(floor) = floor {
+        match shared.values.segments.prepare(floor) {
+            // Never sync again what failed to: the second time may wrongly succeed.
+            Err(e @ Error::Io { op: "sync", .. }) => shared.poison(&e),
+            // The roll itself will try again, and then it matters.
+            Err(e) => shared.counters.failed(&e),
+            Ok(()) => {}
+        }
+    }
+}
+
+/// Runs checkpoints when they are due.
+fn keep_checkpointed(shared: &Shared) {
+    let Some(writer) = &shared.writer else { return };
+    while !writer.checkpoint_bell.is_stopped() {
+        writer.checkpoint_bell.wait(IDLE);
+        if !writer.checkpoint_bell.is_stopped() {
+            checkpoint_if_due(shared, writer);
+        }
+    }
+}
+
+/// Makes dictionaries when they are due.
+fn keep_trained(shared: &Shared) {
+    let Some(writer) = &shared.writer else { return };
+    let bell = &writer.training.bell;
+    while !bell.is_stopped() {
+        bell.wait(IDLE);
+        let mut start = Instant::now();
+        while train_next(shared, writer) {
+            let until = Instant::now() + TRAINING_REST * start.elapsed();
+            while !bell.is_stopped() && Instant::now() < until {
+                bell.wait(until.saturating_duration_since(Instant::now()));
+            }
+            start = Instant::now();
+        }
+    }
+}
+
+/// Makes the next dictionary that is due; whether one was. What fails is tried again much later.
+pub(crate) fn train_next(shared: &Shared, writer: &WriteSide) -> bool {
+    if writer.training.bell.is_stopped() || writer.poison.cause().is_some() {
+        return false;
+    }
+    let Some(job) = writer.training.tally.job(shared.firsts()) else { return false };
+    if let Err(e) = shared.train_group(writer, &job) {
+        shared.counters.failed(&e);
+    }
+    true
+}
+
+/// Runs the checkpoint that was asked for, if one was.
+pub(crate) fn checkpoint_if_due(shared: &Shared, writer: &WriteSide) {
+    if writer.checkpoint_due.load(Ordering::Acquire)
+        && let Err(e) = shared.checkpoint()
+    {
+        shared.counters.failed(&e);
+    }
+}
+
+/// Compacts when that is due, which it may be whenever something was put.
+fn keep_compacted(shared: &Shared) {
+    let Some(writer) = &shared.writer else { return };
+    let look = shared.options.keep_age.map(|age| (age / 16).max(UPKEEP));
+    let mut last = Instant::now();
+    while !writer.compact_bell.is_stopped() {
+        // Pages come of age without anything being put.
+        writer.compact_bell.wait(UPKEEP);
+        if writer.poison.cause().is_some() {
+            // Nothing is written any more: there is nothing to do but to end when told.
+            writer.compact_bell.wait(IDLE);
+            continue;
+        }
+        if look.is_some_and(|look| last.elapsed() >= look) && !writer.compact_bell.is_stopped() {
+            if let Err(e) = shared.prune_expired() {
+                shared.counters.failed(&e);
+            }
+            last = Instant::now();
+        }
+        let mut failed = false;
+        while !writer.compact_bell.is_stopped() && !failed {
+            match compact_if_due(shared) {
+                Ok(true) => {}
+                Ok(false) => break,
+                // What is wrong may be gone when it is next tried: a full disk for instance.
+                Err(_) => failed = true,
+            }
+        }
+    }
+}
+
+/// One run of compaction, if the bound asks for it. Whether it did something.
+pub(crate) fn compact_if_due(shared: &Shared) -> Result<bool> {
+    let result = shared.compact_once(Goal::Bound, u64::MAX, &|_| ControlFlow::Continue(()));
+    if let Err(e) = &result
+        && !matches!(e, Error::Closed)
+    {
+        shared.counters.failed(e);
+    }
+    let did = |done: Compacted| done.removed_segments > 0 || done.copied_bytes > 0;
+    if result.map(did)? {
+        return Ok(true);
+    }
+    let Some(writer) = &shared.writer else { return Ok(false) };
+    if shared.options.space_bound.is_none() {
+        return Ok(false);
+    }
+    if compact_keys(shared, writer)? {
+        return Ok(true);
+    }
+    shrink_index(shared, writer)?;
+    // Nothing is urgent: what has been there for long may become smaller.
+    let Some(level) = shared.options.recompression_level else { return Ok(false) };
+    shared
+        .compact_once(
+            Goal::Level(level, shared.options.recompresses_before()),
+            u64::MAX,
+            &|_| ControlFlow::Continue(()),
+        )
+        .map(did)
+}

@@ -1,0 +1,170 @@
+//! The page cache: what it answers without a look at the file, what it passes by, and that it stays within its bytes.
+
+use filemap_core::{Options, Record, Stats, Store};
+
+fn options() -> Options {
+    Options::new().segment_bytes(1 << 20).large_value_bytes(64 << 10).free_space_floor(0).value_cache_bytes(8 << 20)
+}
+
+fn key(i: u64) -> Vec<u8> {
+    format!("http://host.example/{i}").into_bytes()
+}
+
+/// Text that hardly shrinks, so that files are about as long as what was put.
+fn body(i: u64, bytes: usize) -> Vec<u8> {
+    let mut x = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        (x >> 32) as u8
+    };
+    (0..bytes).map(|_| next()).collect()
+}
+
+fn put(store: &Store, i: u64, version: u64, bytes: usize) {
+    let body = body(i + 1000 * version, bytes);
+    store.put(&Record::new(&key(i), &body).meta(b"kind: text").time(version as i64)).unwrap();
+}
+
+#[track_caller]
+fn has(store: &Store, i: u64, version: u64, bytes: usize) {
+    let value = store.get(&key(i)).unwrap().unwrap();
+    assert!(value.body == body(i + 1000 * version, bytes), "key {i}");
+    assert_eq!((&value.head.meta[..], value.head.version.time_ms), (&b"kind: text"[..], version as i64));
+    assert_eq!(Some(value.head), store.head(&key(i)).unwrap());
+}
+
+fn uses(store: &Store) -> (u64, u64) {
+    let Stats { value_cache_hits, value_cache_misses, .. } = store.stats();
+    (value_cache_hits, value_cache_misses)
+}
+
+#[test]
+fn a_page_that_was_read_is_not_read_again_even_when_its_file_is_damaged() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a");
+    let store = Store::create(&path, options().compression_level(0)).unwrap();
+    (0..40).for_each(|i| put(&store, i, 1, 2000));
+    store.checkpoint().unwrap();
+    (0..20).for_each(|i| has(&store, i, 1, 2000));
+    assert_eq!(uses(&store), (0, 20));
+    let file = path.join("value0.dat");
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[64..].fill(7);
+    std::fs::write(&file, bytes).unwrap();
+    for i in 0..20 {
+        let value = store.get(&key(i)).unwrap().unwrap();
+        assert!(value.body == body(i + 1000, 2000) && value.head.meta == b"kind: text", "key {i}");
+        assert!(store.get_range(&key(i), 10..20).unwrap().unwrap() == value.body[10..20]);
+    }
+    assert_eq!(uses(&store), (40, 20));
+    assert!((20..40).all(|i| store.get(&key(i)).unwrap_err().is_corrupt()), "what was not read lies in the file only");
+    assert!((0..20).all(|i| store.get_at(&key(i), 9).unwrap_err().is_corrupt()), "versions are read from the file");
+    assert!(!store.verify(&mut |_| {}).unwrap().problems.is_empty(), "and so is what verify looks at");
+}
+
+#[test]
+fn a_new_version_shows_and_a_removed_page_does_not() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::create(temp.path().join("a"), options()).unwrap();
+    for version in 1..4 {
+        (0..30).for_each(|i| put(&store, i, version, 3000));
+        (0..30).for_each(|i| has(&store, i, version, 3000));
+        if version == 2 {
+            store.checkpoint().unwrap();
+        }
+        (0..30).for_each(|i| has(&store, i, version, 3000));
+    }
+    // The same body again is a reference, whose page is there already.
+    let same = body(3 + 3000, 3000);
+    store.put_if_changed(&Record::new(&key(3), &same).meta(b"kind: text").time(4)).unwrap();
+    let before = uses(&store);
+    let value = store.get(&key(3)).unwrap().unwrap();
+    assert!(value.body == same && value.head.version.time_ms == 4 && value.head.unchanged_since.is_some());
+    assert_eq!(uses(&store).0, before.0 + 1);
+    store.remove(&key(5)).unwrap();
+    assert!(store.get(&key(5)).unwrap().is_none());
+    store.compact(false).unwrap();
+    for i in (0..30).filter(|i| ![3, 5].contains(i)) {
+        has(&store, i, 3, 3000);
+    }
+    assert!(store.get(&key(5)).unwrap().is_none());
+}
+
+#[test]
+fn compaction_moves_pages_within_it_unless_it_compresses_them_anew() {
+    let temp = tempfile::tempdir().unwrap();
+    // What is put uncompressed can be made shorter later, but for the half that is noise. Without a bound nothing is moved but by
+    // the calls below.
+    let options = options().compression_level(0).space_bound(None);
+    let store = Store::create(temp.path().join("a"), options).unwrap();
+    let page = |i: u64| {
+        if i.is_multiple_of(4) { body(i, 2000) } else { format!("the same words {i}, ").repeat(100).into_bytes() }
+    };
+    for i in 0..800 {
+        store.put(&Record::new(&key(i), &page(i))).unwrap();
+    }
+    (0..800).filter(|i| i % 2 == 1).for_each(|i| assert!(store.remove(&key(i)).unwrap()));
+    store.checkpoint().unwrap();
+    let look = || {
+        for i in (0..800).filter(|i| i % 2 == 0) {
+            let value = store.get(&key(i)).unwrap().unwrap();
+            assert!(value.body == page(i), "key {i}");
+            assert_eq!(Some(value.head), store.head(&key(i)).unwrap());
+        }
+        uses(&store)
+    };
+    let place = || store.head(&key(0)).unwrap().unwrap().place;
+    assert_eq!(look(), (0, 400));
+    let (first, taken) = (place(), store.stats().value_cache_bytes);
+    store.compact(false).unwrap();
+    assert_ne!(place(), first);
+    assert_eq!(look(), (400, 400), "all of them were there, each at its new place");
+    assert_eq!(store.stats().value_cache_bytes, taken, "and no more at the old one");
+    let second = place();
+    store.recompress(9).unwrap();
+    assert_ne!(place(), second);
+    assert_eq!(look(), (600, 600), "those were that it left as they are");
+}
+
+#[test]
+fn it_stays_within_its_bytes_and_takes_no_large_page() {
+    let temp = tempfile::tempdir().unwrap();
+    let bytes = 1 << 20;
+    let store = Store::create(temp.path().join("a"), options().value_cache_bytes(bytes)).unwrap();
+    // Beyond a 64th of the cache, and one of chunks.
+    let sizes = |i: u64| if i == 0 { (bytes / 64) + 1 } else { 100 + (i as usize * 37) % 15_000 };
+    (0..500).for_each(|i| put(&store, i, 1, sizes(i)));
+    put(&store, 500, 1, 200_000);
+    for _ in 0..3 {
+        (0..500).for_each(|i| has(&store, i, 1, sizes(i)));
+        has(&store, 500, 1, 200_000);
+        let taken = store.stats().value_cache_bytes;
+        assert!((1..=bytes as u64).contains(&taken), "{taken}");
+    }
+    let before = uses(&store);
+    (0..5).for_each(|_| has(&store, 0, 1, sizes(0)));
+    (0..5).for_each(|_| has(&store, 500, 1, 200_000));
+    assert_eq!(uses(&store).0, before.0, "large pages are not kept");
+    let without = Store::create(temp.path().join("b"), options().value_cache_bytes(0)).unwrap();
+    put(&without, 1, 1, 100);
+    (0..3).for_each(|_| has(&without, 1, 1, 100));
+    assert_eq!((uses(&without), without.stats().value_cache_bytes), ((0, 0), 0));
+}
+
+#[test]
+fn listings_leave_it_alone_and_many_gets_use_it() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::create(temp.path().join("a"), options()).unwrap();
+    (0..50).for_each(|i| put(&store, i, 1, 500));
+    assert_eq!(store.pages().map(Result::unwrap).count(), 50);
+    assert_eq!(uses(&store), (0, 0));
+    let keys: Vec<Vec<u8>> = (0..50).map(key).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    for round in 0..2 {
+        let values = store.get_many(&keys).unwrap();
+        assert!(values.into_iter().zip(0..).all(|(v, i)| v.unwrap().body == body(i + 1000, 500)));
+        assert_eq!(uses(&store), (50 * round, 50));
+    }
+}
