@@ -14,7 +14,7 @@ use filemap_io::Dir;
 use crate::error::Result;
 use crate::options::Options;
 use crate::store::{Store, Threads, repair_in};
-use crate::upkeep::backup::{BackedUp, Order};
+use crate::upkeep::backup::{self, BackedUp, Order};
 use crate::upkeep::compact;
 use crate::upkeep::repair::RepairReport;
 use crate::upkeep::worker;
@@ -68,13 +68,12 @@ pub fn repair(source: Arc<dyn Dir>, target: Option<Arc<dyn Dir>>, options: &Opti
 /// Does what the threads of a store would do now: writes back, prepares a segment, runs a checkpoint that is due, makes
 /// dictionaries that are, and runs compaction once. An error has poisoned the store, or is one of compaction, and harmless.
 pub fn work(store: &Store) {
-    if let Some(writer) = &store.shared.writer {
-        worker::write_back(&store.shared, writer, false);
-        worker::checkpoint_if_due(&store.shared, writer);
-        while worker::train_next(&store.shared, writer) {}
-        if writer.poison.cause().is_none() {
-            let _ = worker::compact_if_due(&store.shared);
-        }
+    let Ok(upkeep) = store.upkeep() else { return };
+    worker::write_back(upkeep, false);
+    worker::checkpoint_if_due(upkeep);
+    while worker::train_next(upkeep) {}
+    if upkeep.writing().poisoned().cause().is_none() {
+        let _ = worker::compact_if_due(upkeep);
     }
 }
 
@@ -83,8 +82,8 @@ pub fn work(store: &Store) {
 /// # Errors
 /// As of [`Store::checkpoint`].
 pub fn compact_keys(store: &Store) -> Result<bool> {
-    store.shared.check_open()?;
-    compact::keys::compact_keys(&store.shared, store.shared.write_side()?)
+    store.reading.check_open()?;
+    compact::keys::compact_keys(store.upkeep()?)
 }
 
 /// Empties one segment of the key log, whether that is worth it or not: `pick` says which.
@@ -92,8 +91,8 @@ pub fn compact_keys(store: &Store) -> Result<bool> {
 /// # Errors
 /// As of [`Store::checkpoint`].
 pub fn empty_keys(store: &Store, pick: usize) -> Result<()> {
-    store.shared.check_open()?;
-    compact::keys::empty_any(&store.shared, store.shared.write_side()?, pick)
+    store.reading.check_open()?;
+    compact::keys::empty_any(store.upkeep()?, pick)
 }
 
 /// Gives back free pages of the index, whether that is worth it or not.
@@ -101,19 +100,18 @@ pub fn empty_keys(store: &Store, pick: usize) -> Result<()> {
 /// # Errors
 /// As of [`Store::checkpoint`].
 pub fn shrink_index(store: &Store) -> Result<()> {
-    store.shared.check_open()?;
-    compact::index::sweep(&store.shared, store.shared.write_side()?)
+    store.reading.check_open()?;
+    compact::index::sweep(store.upkeep()?)
 }
 
 /// Whether neither a checkpoint nor a compaction of a store is under way, on whatever thread.
 pub fn is_idle(store: &Store) -> bool {
-    let Some(writer) = &store.shared.writer else { return false };
-    writer.compacting.is_free() && writer.checkpointer.try_lock().is_some()
+    store.upkeep().is_ok_and(|upkeep| !upkeep.is_compacting() && !upkeep.is_in_checkpoint())
 }
 
 /// Whether a clone of a handle may be closed now by the thread that is in the middle of something: no checkpoint is under way.
 pub fn may_close(store: &Store) -> bool {
-    store.shared.writer.as_ref().is_some_and(|writer| writer.checkpointer.try_lock().is_some())
+    store.upkeep().is_ok_and(|upkeep| !upkeep.is_in_checkpoint())
 }
 
 /// As [`Store::backup`], into any empty directory; nothing is shared.
@@ -122,23 +120,24 @@ pub fn may_close(store: &Store) -> bool {
 /// As there.
 pub fn back_up(store: &Store, to: &dyn Dir) -> Result<BackedUp> {
     let watch = &mut |_: &_| std::ops::ControlFlow::Continue(());
-    store.shared.back_up(&mut Order { to, base: None, links: false, watch })
+    let order = &mut Order { to, base: None, links: false, watch };
+    backup::back_up(&store.reading, store.upkeep().ok(), order)
 }
 
 /// Lets go of a store without closing it, as when its process ends: nothing more is written. Its lock is given up.
 pub fn abandon(store: Store) {
-    store.shared.closed.store(true, Ordering::Release);
-    if let Some(writer) = &store.shared.writer {
-        writer.gate.shut();
+    store.reading.closed().store(true, Ordering::Release);
+    if let Ok(writing) = store.writing() {
+        writing.gate().shut();
     }
 }
 
 /// Whether a file is a segment of values that a store knows. The log's own are; what a compaction has given up is not.
 pub fn has_segment(store: &Store, file: &str) -> bool {
-    store.shared.values.segments.all().iter().any(|segment| segment.name() == file)
+    store.reading.values().segments.all().iter().any(|segment| segment.name() == file)
 }
 
 /// The hash by which the store's index finds a key: lets a test choose keys that share a leaf.
 pub fn hash(store: &Store, key: &[u8]) -> u64 {
-    store.shared.hash(key)
+    store.reading.hash(key)
 }

@@ -161,6 +161,11 @@ pub(crate) fn decode_content<'b>(facts: &Facts, copy: &'b [u8]) -> Result<(&'b [
     Ok((body, meta))
 }
 
+/// Parts per million as a ratio.
+pub(crate) fn ratio(ppm: u32) -> f64 {
+    f64::from(ppm) / 1e6
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

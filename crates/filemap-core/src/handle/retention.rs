@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use crate::handle::{Spot, sort_versions};
+use crate::handle::spot::Spot;
+use crate::handle::spot::sort_versions;
 use crate::options::Options;
 use crate::record::{Version, now_ms};
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use crate::handle::Dropped;
+use crate::handle::retention::Dropped;
 use crate::record::Version;
 
 /// Ages are told apart in at most so many steps.

@@ -3,14 +3,16 @@
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwapOption;
 use filemap_io::{Access, Dir};
 
 use crate::error::Result;
 use crate::format::rules::Rules;
 use crate::format::superblock::Superblock;
+use crate::handle::log::Log;
+use crate::handle::reading::Reading;
+use crate::handle::reading::{End, Opened};
 use crate::handle::recover::{self, Absent, Witness};
-use crate::handle::{Checkpointer, Compactor, FreeSpace, Log, Shared, Tables, Training, WriteSide};
+use crate::handle::writing::Writing;
 use crate::index::address::{IndexWriter, Loaded, Owner, load};
 use crate::index::memtable::Memtable;
 use crate::index::segment_table::SegmentTable;
@@ -19,10 +21,10 @@ use crate::logs::keys::{KeyAppender, KeyLog};
 use crate::logs::segments::{Begun, Bounds};
 use crate::logs::values::ValueLog;
 use crate::options::Options;
-use crate::stats::Counters;
+use crate::sync::Ranked;
 use crate::sync::gate::Gate;
-use crate::sync::primitive::{ArcSwap, AtomicBool, AtomicI64, AtomicU64};
-use crate::sync::{Bell, GroupSync, Ranked, Turns};
+use crate::upkeep::Upkeep;
+use crate::upkeep::state::Checkpointer;
 
 /// The files that a superblock names, opened to be written.
 pub(super) struct Files {
@@ -110,55 +112,27 @@ pub(super) struct Parts {
 impl Parts {
     /// # Errors
     /// `Io`.
-    pub(super) fn assemble(self, options: Options) -> Result<Shared> {
-        let Parts { dir, superblock, current, files, segment_table, active, .. } = self;
+    pub(super) fn assemble(self, options: Options) -> Result<Upkeep> {
+        let Parts { current, files, segment_table, .. } = self;
         let index = Arc::clone(&files.loaded.index);
         let writer = IndexWriter::new(files.loaded, current.index, self.next_epoch, options.limits);
         let keys = KeyAppender::new(Arc::clone(&files.keys), &options.limits)?;
         let checkpointer = Checkpointer::new(writer, keys, segment_table.clone(), current.clone(), self.replayed_below);
-        Ok(Shared {
-            dir,
+        let log = Arc::new(Ranked::new(self.log));
+        let reading = Arc::new(Reading::new(Opened {
+            dir: self.dir,
+            options,
+            current,
             values: files.values,
             keys: files.keys,
             index,
-            superblock,
-            latest: ArcSwap::from_pointee(current.clone()),
-            segment_table: ArcSwap::from_pointee(segment_table),
-            tables: ArcSwap::from_pointee(Tables { active, frozen: None }),
-            indexed_time_ms: AtomicI64::new(current.max_time_ms),
-            expiring_ms: AtomicI64::new(i64::MIN),
-            absent: ArcSwap::from_pointee(self.absent),
-            counters: Counters::default(),
-            writer: Some(write_side(self.log, checkpointer, self.gate, self.rules)),
-            follower: None,
-            closed: AtomicBool::new(false),
-            birth: current,
-            options,
-        })
-    }
-}
-
-/// What only the writer has, as it is when a store was just opened.
-fn write_side(log: Log, checkpointer: Checkpointer, gate: Arc<Gate>, rules: Rules) -> WriteSide {
-    WriteSide {
-        log: Ranked::new(log),
-        compacting: Turns::default(),
-        compactor: Ranked::new(Compactor::default()),
-        checkpointer: Ranked::new(checkpointer),
-        group: GroupSync::default(),
-        poison: Arc::clone(&gate.poison),
-        gate,
-        sync_bell: Bell::default(),
-        checkpoint_bell: Bell::default(),
-        compact_bell: Bell::default(),
-        looked_at: AtomicU64::new(0),
-        space_limit: AtomicU64::new(u64::MAX),
-        training: Training::default(),
-        checkpoint_due: AtomicBool::new(false),
-        slow_freezes: AtomicU64::new(0),
-        free_space: FreeSpace::default(),
-        kept_keys: Ranked::default(),
-        rules: Ranked::new(rules),
-        admission: ArcSwapOption::empty(),
+            superblock: self.superblock,
+            segment_table,
+            active: self.active,
+            absent: self.absent,
+            end: End::Writer(Arc::clone(&log)),
+        }));
+        let writing = Writing::new(Arc::clone(&reading), log, self.gate);
+        Ok(Upkeep::new(writing, reading, checkpointer, self.rules))
     }
 }

@@ -9,7 +9,7 @@ use filemap_io::{Access, Dir, OsDir};
 use crate::error::{Error, Result};
 use crate::format::names;
 use crate::store::{Store, open_dir, open_store_dir, take_lock};
-use crate::upkeep::backup::{BackedUp, BackupProgress, Order};
+use crate::upkeep::backup::{self, BackedUp, BackupProgress, Order};
 
 /// How a backup is made; see [`Store::backup`].
 #[derive(Clone, Debug, Default)]
@@ -45,7 +45,7 @@ impl Store {
         options: &BackupOptions,
         watch: &mut dyn FnMut(&BackupProgress) -> ControlFlow<()>,
     ) -> Result<BackedUp> {
-        self.shared.check_open()?;
+        self.reading.check_open()?;
         let path = path.as_ref();
         check_vacant(path)?;
         let base = options.base.as_deref().map(open_store_dir).transpose()?;
@@ -55,7 +55,7 @@ impl Store {
         let mark = |_| to.open(names::PARTIAL, Access::Create).map_err(|e| Error::io("create", names::PARTIAL, e));
         let done = cleared.and_then(mark).and_then(|_| {
             let mut order = Order { to: &*to, base: base.as_deref(), links: !options.copy_all, watch };
-            let done = self.shared.back_up(&mut order)?;
+            let done = backup::back_up(&self.reading, self.upkeep.as_deref(), &mut order)?;
             filemap_io::rename_dir(&partial, path)
                 .map_err(|e| Error::io("rename", partial.display().to_string(), e))?;
             Ok(done)

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::event::{Compacted, Reason};
 use crate::logs::segments::{FIRST_RECORD, Segment};
 use crate::store::Store;
-use crate::upkeep::compact::Goal;
+use crate::upkeep::compact::{self, Goal};
 
 /// What compaction would do now; see [`Store::compaction_plan`].
 #[derive(Clone, Debug, PartialEq)]
@@ -68,7 +68,7 @@ impl Store {
         to_bound: bool,
         watch: &mut dyn FnMut(&Compacted) -> ControlFlow<()>,
     ) -> Result<Compacted> {
-        self.unless_closed(self.upkeep(if to_bound { Goal::Bound } else { Goal::NoGarbage }, watch))
+        self.unless_closed(self.give_back(if to_bound { Goal::Bound } else { Goal::NoGarbage }, watch))
     }
 
     /// Compresses all pages again that lie in the store when this is called, at a level and with the best dictionaries that there
@@ -81,24 +81,24 @@ impl Store {
         let why = || "must be 1 to 19".to_owned();
         let level = u8::try_from(level).ok().filter(|l| (1..=19).contains(l));
         let level = level.ok_or_else(|| Error::InvalidOption { name: "level", why: why() })?;
-        self.unless_closed(self.upkeep(Goal::Level(level, i64::MAX), &mut |_| ControlFlow::Continue(())))
+        self.unless_closed(self.give_back(Goal::Level(level, i64::MAX), &mut |_| ControlFlow::Continue(())))
     }
 
     /// What work through a handle came to that may have been closed meanwhile: then another writer may have removed what it
     /// was about to read, and `Closed` says why.
     fn unless_closed<T>(&self, done: Result<T>) -> Result<T> {
         match done {
-            Err(e) => Err(self.shared.check_open().err().unwrap_or(e)),
+            Err(e) => Err(self.reading.check_open().err().unwrap_or(e)),
             done => done,
         }
     }
 
-    fn upkeep(&self, goal: Goal, watch: &mut dyn FnMut(&Compacted) -> ControlFlow<()>) -> Result<Compacted> {
-        self.shared.check_open()?;
-        self.shared.checkpoint()?;
-        self.shared.roll_garbage(goal)?;
+    fn give_back(&self, goal: Goal, watch: &mut dyn FnMut(&Compacted) -> ControlFlow<()>) -> Result<Compacted> {
+        self.reading.check_open()?;
+        self.upkeep()?.checkpoint()?;
+        self.upkeep()?.roll_garbage(goal)?;
         // What dies while this runs is left to the next time, or it might never end.
-        let newest = || self.shared.values.segments.all().last().map_or(0, |s| s.ordinal);
+        let newest = || self.reading.values().segments.all().last().map_or(0, |s| s.ordinal);
         let (mut last, mut again) = (newest(), 2);
         let mut all: Option<Compacted> = None;
         let watch = RefCell::new(watch);
@@ -111,7 +111,7 @@ impl Store {
                 }
                 (watch.borrow_mut())(&sum)
             };
-            let run = match self.shared.compact_once(goal, last, &told) {
+            let run = match self.upkeep()?.compact_once(goal, last, &told) {
                 Err(Error::Stopped) => {
                     let done = all.unwrap_or_else(|| Compacted::nothing(Reason::Stopped));
                     return Ok(Compacted { reason: Reason::Stopped, ..done });
@@ -123,7 +123,7 @@ impl Store {
                 None => all = Some(run),
                 Some(all) => all.add(&run),
             }
-            let space = self.shared.space();
+            let space = self.reading.space();
             if is_done && again > 0 && space.removal_bytes > 0 && space.live_bytes == 0 {
                 // Removals that were copied because what they removed was still there.
                 (last, again) = (newest(), again - 1);
@@ -141,9 +141,9 @@ impl Store {
     /// # Errors
     /// [`Error::Io`] when a segment cannot be measured.
     pub fn compaction_plan(&self, to_bound: bool) -> Result<CompactionPlan> {
-        self.shared.check_open()?;
+        self.reading.check_open()?;
         let goal = if to_bound { Goal::Bound } else { Goal::NoGarbage };
-        let (view, plan) = self.shared.compaction_plan(goal)?;
+        let (view, plan) = compact::planned(&self.reading, self.upkeep.as_deref(), goal)?;
         let chosen = || view.segments.iter().filter(|s| plan.victims.contains(&s.id));
         Ok(CompactionPlan {
             copied_bytes: chosen().map(|s| s.live_bytes + s.tombstone_bytes).sum(),
@@ -155,9 +155,9 @@ impl Store {
 
     /// The segments of the value log, in the order in which they were begun.
     pub fn segments(&self) -> Vec<SegmentInfo> {
-        let all = self.shared.values.segments.all();
+        let all = self.reading.values().segments.all();
         let info = |s: &std::sync::Arc<Segment>| {
-            let space = self.shared.space_of(s)?;
+            let space = self.reading.space_of(s)?;
             Some(SegmentInfo {
                 id: s.id,
                 bytes: FIRST_RECORD + space.live_bytes + space.removal_bytes + space.dead_bytes + space.unindexed_bytes,

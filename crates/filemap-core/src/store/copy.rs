@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::error::{Error, Result};
 use crate::format::value::Kind;
-use crate::handle::Spot;
+use crate::handle::spot::Spot;
 use crate::logs::segments::FIRST_RECORD;
 use crate::logs::values::append::Draft;
 use crate::logs::values::read::{Body, Reader, Want};
@@ -77,13 +77,13 @@ impl Store {
         if stored != wanted {
             return Err(Error::Canonicalizer { stored: stored.to_string(), wanted: wanted.to_string() });
         }
-        let fresh = to.shared.log_end().1 == 1;
+        let fresh = to.reading.log_end().1 == 1;
         let dictionaries = match options.recompress {
             true => BTreeSet::new(),
-            false => to.shared.adopt_dictionaries(&self.shared)?,
+            false => to.upkeep()?.adopt_dictionaries(&self.reading)?,
         };
         let mut copy = Copy { from: self, to, options, fresh, dictionaries, sum: Copied::default(), absent: None };
-        let mut pages = Pages::new(std::sync::Arc::clone(&self.shared), true);
+        let mut pages = Pages::new(std::sync::Arc::clone(&self.reading), true);
         let before = pages.before();
         let met = |pages: &mut Pages, key: Vec<u8>, spot: &Spot| {
             Ok(pages.met(&key, spot, |_, now| Ok(*now))?.map(|now| (key, now)))
@@ -148,7 +148,7 @@ impl Copy<'_> {
         self.absent = Some(self.from.absent().into_iter().map(|a| a.file).collect());
         for key in self.from.keys() {
             let copied = key.and_then(|key| {
-                let spots = self.from.shared.looking_again(|| self.from.shared.spots(&key))?;
+                let spots = self.from.reading.looking_again(|| self.from.reading.spots(&key))?;
                 let newest = spots.iter().map(|s| s.version.sequence).find(|s| *s < before);
                 if newest.is_none_or(|sequence| met.has_met(sequence)) {
                     return Ok(());
@@ -176,7 +176,7 @@ impl Copy<'_> {
         before: u64,
         watch: &mut dyn FnMut(CopyEvent<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let mut spots = match (self.from.shared.looking_again(|| self.from.shared.spots(key)), met) {
+        let mut spots = match (self.from.reading.looking_again(|| self.from.reading.spots(key)), met) {
             (Err(e), Some(met)) if e.is_corrupt() => {
                 if self.pass_over(&e, watch).is_break() {
                     return Err(Error::Stopped);
@@ -192,7 +192,7 @@ impl Copy<'_> {
         self.sum.keys += u64::from(!spots.is_empty());
         let there = if self.fresh { There::new() } else { self.there(key)? };
         for spot in &spots {
-            let copied = self.from.shared.looking_again(|| self.version(key, spot, &there));
+            let copied = self.from.reading.looking_again(|| self.version(key, spot, &there));
             match copied {
                 Err(e) if e.is_corrupt() => {
                     if self.is_news(&e) && self.pass_over(&e, watch).is_break() {
@@ -237,7 +237,7 @@ impl Copy<'_> {
     fn version(&self, key: &[u8], spot: &Spot, there: &There) -> Result<Copied> {
         match self.version_at(key, spot, there) {
             Err(e) if e.is_corrupt() => {
-                let from = &self.from.shared;
+                let from = &self.from.reading;
                 let all = from.all_spots(key, from.hash(key))?;
                 let now = all.into_iter().find(|s| s.version == spot.version);
                 now.map_or(Ok(Copied::default()), |now| self.version_at(key, &now, there))
@@ -247,7 +247,7 @@ impl Copy<'_> {
     }
 
     fn version_at(&self, key: &[u8], spot: &Spot, there: &There) -> Result<Copied> {
-        let from = &self.from.shared;
+        let from = &self.from.reading;
         let head = from.with_spot(key, spot, Want::Head, |raw| raw.head())?;
         let same = there.get(&print(&head));
         if same.map_or(Ok(false), |same| self.to.can_read(key, *same))? {
@@ -267,11 +267,11 @@ impl Copy<'_> {
         let loaded = from.load(key, spot)?;
         match loaded.body {
             Some(Body::Whole(body)) => {
-                self.to.shared.check_put(key, &head.meta, body.len() as u64)?;
+                self.to.writing()?.check_put(key, &head.meta, body.len() as u64)?;
                 self.to.put_checked(&Record { body: &body, ..record }, Some(head.digest))?;
             }
             Some(chunks) => {
-                let mut reader = Reader::new(std::sync::Arc::clone(&from.values), loaded.head, chunks)?;
+                let mut reader = Reader::new(std::sync::Arc::clone(from.values()), loaded.head, chunks)?;
                 self.stream(&record, &mut reader)?;
             }
             None => return Err(Error::Closed),
@@ -282,9 +282,9 @@ impl Copy<'_> {
     /// # Errors
     /// `Refused` when the other store's rules say so.
     fn check_admission(&self, key: &[u8], spot: &Spot, record: &Record<'_>) -> Result<()> {
-        match self.to.shared.admission() {
+        match self.to.writing()?.admission() {
             Some(admission) if admission.wants_bodies() => {
-                let value = self.from.shared.value_at(key, spot)?;
+                let value = self.from.reading.value_at(key, spot)?;
                 self.to.check_admission(&Record { body: &value.body, ..*record })
             }
             _ => self.to.check_admission(record),
@@ -293,18 +293,18 @@ impl Copy<'_> {
 
     /// Stores a page as it lies in the log, neither decompressed nor compressed. Whether that could be.
     fn take_over(&self, key: &[u8], spot: &Spot) -> Result<bool> {
-        let to = &self.to.shared;
-        if spot.extent.bytes() + FIRST_RECORD > u64::from(to.birth.segment_bytes) {
+        let to = &self.to.reading;
+        if spot.extent.bytes() + FIRST_RECORD > u64::from(to.birth().segment_bytes) {
             return Ok(false);
         }
-        let draft = self.from.shared.with_spot(key, spot, Want::Whole, |raw| {
+        let draft = self.from.reading.with_spot(key, spot, Want::Whole, |raw| {
             let dictionary = raw.header.dictionary;
             let can_be_read = dictionary == 0 || self.dictionaries.contains(&dictionary);
             let is_page = raw.header.kind == Kind::Page && can_be_read;
             Ok(is_page.then(|| (Draft::again(raw.header, raw.bytes), raw.header.raw_bytes)))
         })?;
         let Some((draft, body_bytes)) = draft else { return Ok(false) };
-        to.check_put(key, &[], body_bytes)?;
+        self.to.writing()?.check_put(key, &[], body_bytes)?;
         self.to.put_draft(draft, key, body_bytes)?;
         Ok(true)
     }

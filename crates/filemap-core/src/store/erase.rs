@@ -8,12 +8,13 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::event::{Compacted, Reason};
 use crate::format::names;
-use crate::handle::{KeyFilter, Spot};
+use crate::handle::spot::Spot;
 use crate::logs::values::dictionaries::DictionaryFacts;
 use crate::record::{Record, Version};
 use crate::store::Store;
 use crate::sync::lock;
 use crate::upkeep::checkpoint::Task;
+use crate::upkeep::state::KeyFilter;
 
 /// Says of a version of a key whether it is meant.
 pub type VersionFilter = Arc<dyn Fn(&[u8], Version) -> bool + Send + Sync>;
@@ -107,29 +108,28 @@ impl Store {
     /// [`Error::Stopped`] when `watch` breaks it off; [`Error::InvalidOption`] while a backup is being made through this handle;
     /// those of [`Store::compact`].
     pub fn erase(&self, what: &Erasure, watch: Watch<'_>) -> Result<Erased> {
-        self.shared.check_open()?;
-        let writer = self.shared.write_side()?;
-        if lock(&writer.checkpointer).holds > 0 {
+        self.reading.check_open()?;
+        if self.upkeep()?.is_held() {
             let why = "a backup is being made through this handle; erase when it is done".to_owned();
             return Err(Error::InvalidOption { name: "erase", why });
         }
         let mut done = Erased::default();
         self.drop_meant(what, watch, &mut done)?;
         let retired = self.retire(what)?;
-        if !retired.is_empty() && self.shared.options.makes_dictionaries() {
+        if !retired.is_empty() && self.reading.options().makes_dictionaries() {
             go_on(watch(ErasureStep::Training))?;
-            done.made_dictionaries = self.shared.train()?.len() as u64;
+            done.made_dictionaries = self.upkeep()?.train()?.len() as u64;
         }
         done.versions -= done.promoted.min(done.versions);
         self.rewrite(what, &retired, watch, &mut done)?;
-        if done.left.is_empty() && self.shared.remove_dictionaries(&retired)? {
+        if done.left.is_empty() && self.upkeep()?.remove_dictionaries(&retired)? {
             done.dictionaries = retired.into_iter().collect();
         } else {
             let all: Vec<String> = retired.iter().map(|id| names::dictionary(*id)).collect();
             done.left.retain(|name| !all.contains(name));
             done.left.extend(all);
         }
-        if let Some(pages) = &self.shared.values.cache {
+        if let Some(pages) = &self.reading.values().cache {
             pages.forget();
         }
         Ok(done)
@@ -157,21 +157,21 @@ impl Store {
     /// # Errors
     /// As [`Store::prune`].
     pub fn drop_versions<'a>(&self, versions: impl IntoIterator<Item = (&'a [u8], Version)>) -> Result<u64> {
-        self.shared.check_open()?;
-        self.shared.write_side()?;
+        self.reading.check_open()?;
+        self.upkeep()?;
         let mut dropped = 0;
         let mut batch = Task::default();
         // What is in memory only is met in its chain then.
-        self.shared.checkpoint()?;
+        self.upkeep()?.checkpoint()?;
         for (key, version) in versions {
-            batch.chains.push(self.shared.hash(key));
+            batch.chains.push(self.reading.hash(key));
             batch.erased.insert(version.sequence);
             if batch.erased.len() >= VERSIONS_AT_ONCE {
-                dropped += self.shared.checkpoint_with(std::mem::take(&mut batch))?.versions;
+                dropped += self.upkeep()?.checkpoint_with(std::mem::take(&mut batch))?.versions;
             }
         }
         if !batch.erased.is_empty() {
-            dropped += self.shared.checkpoint_with(batch)?.versions;
+            dropped += self.upkeep()?.checkpoint_with(batch)?.versions;
         }
         Ok(dropped)
     }
@@ -179,13 +179,13 @@ impl Store {
     /// Takes what is meant out of the index, durably.
     fn drop_meant(&self, what: &Erasure, watch: Watch<'_>, done: &mut Erased) -> Result<()> {
         for pass in 0..=PASSES {
-            self.shared.checkpoint()?;
+            self.upkeep()?.checkpoint()?;
             let mut batch = Task::default();
             let mut found = false;
             done.unreadable_keys = 0;
             self.each_key(what, watch, done, &mut |key, goes, stays, done| {
                 found = true;
-                batch.chains.push(self.shared.hash(&key));
+                batch.chains.push(self.reading.hash(&key));
                 for spot in stays.iter().filter(|s| refers_into(s, &goes)) {
                     match self.promote(&key, spot) {
                         // It stays damaged, and what it refers to stays with it.
@@ -218,7 +218,7 @@ impl Store {
         if batch.erased.is_empty() {
             return Ok(());
         }
-        let dropped = self.shared.checkpoint_with(batch)?;
+        let dropped = self.upkeep()?.checkpoint_with(batch)?;
         done.versions += dropped.versions;
         done.keys += dropped.keys;
         Ok(())
@@ -227,13 +227,13 @@ impl Store {
     /// Hands every key of which something goes to `f`, with what goes and what stays.
     fn each_key(&self, what: &Erasure, watch: Watch<'_>, done: &mut Erased, f: EachKey<'_>) -> Result<()> {
         let is_meant = Arc::clone(&what.keys);
-        let shared = &self.shared;
+        let reading = &*self.reading;
         for (nth, key) in (0u64..).zip(self.keys_where(move |key| is_meant(key))) {
             if nth % KEYS_AT_ONCE == 0 {
                 go_on(watch(ErasureStep::Dropping(nth)))?;
             }
             let looked = key.and_then(|key| {
-                let spots = shared.looking_again(|| shared.all_spots(&key, shared.hash(&key)))?;
+                let spots = reading.looking_again(|| reading.all_spots(&key, reading.hash(&key)))?;
                 let (goes, stays): (Vec<_>, Vec<_>) =
                     spots.into_iter().partition(|spot| (what.versions)(&key, spot.version));
                 if goes.is_empty() { Ok(()) } else { f(key, goes, stays, done) }
@@ -251,7 +251,7 @@ impl Store {
 
     /// Puts a version again with a body of its own.
     fn promote(&self, key: &[u8], spot: &Spot) -> Result<()> {
-        let value = self.shared.looking_again(|| self.shared.value_at(key, spot))?;
+        let value = self.reading.looking_again(|| self.reading.value_at(key, spot))?;
         let record = Record { key, meta: &value.head.meta, body: &value.body, time_ms: spot.version.time_ms };
         self.put_checked(&record, Some(value.head.digest)).map(|_| ())
     }
@@ -266,13 +266,13 @@ impl Store {
 
     /// Sees to it that nothing is compressed any more with a dictionary that may hold text of what went.
     fn retire(&self, what: &Erasure) -> Result<BTreeSet<u32>> {
-        let writer = self.shared.write_side()?;
+        let writing = self.writing()?;
         // One that is being made may be of pages that were there before. What is made from now on is of pages that stay.
-        writer.training.wait();
+        drop(writing.training().turn());
         let suspects = self.suspects(what);
-        self.shared.values.dictionaries.retire(&suspects);
+        self.reading.values().dictionaries.retire(&suspects);
         // Whoever appends from now on knows.
-        drop(lock(&writer.log));
+        drop(lock(writing.log()));
         Ok(suspects)
     }
 
@@ -281,13 +281,12 @@ impl Store {
         let mut sum = Compacted::nothing(Reason::Garbage);
         let cell = RefCell::new(watch);
         let told = |run: &Compacted| (cell.borrow_mut())(ErasureStep::Values(run.read_bytes));
-        done.left = self.shared.clean_values(retired, &what.keys, &mut sum, &told)?;
+        done.left = self.upkeep()?.clean_values(retired, &what.keys, &mut sum, &told)?;
         (done.segments, done.segment_bytes) = (sum.removed_segments, sum.removed_bytes);
         go_on((cell.borrow_mut())(ErasureStep::Keys))?;
-        done.left.extend(self.shared.clean_keys()?);
+        done.left.extend(self.upkeep()?.clean_keys()?);
         done.left.extend(self.out_of_reach(retired)?);
-        let writer = self.shared.write_side()?;
-        lock(&writer.checkpointer).index.punch_all().inspect_err(|e| self.shared.poison(e))
+        self.upkeep()?.punch_index()
     }
 }
 
@@ -298,7 +297,7 @@ impl Store {
         let goes = |file: &str| names::parse_dictionary(file).is_some_and(|id| retired.contains(&id));
         let lost = self.absent().into_iter().map(|absent| absent.file);
         let lost: BTreeSet<String> = lost.filter(|file| !goes(file)).collect();
-        let names = self.shared.names()?;
+        let names = self.reading.names()?;
         Ok(names.into_iter().filter(|name| lost.contains(name) || names::is_set_aside(name)).collect())
     }
 }

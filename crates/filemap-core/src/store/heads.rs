@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::handle::Spot;
+use crate::handle::spot::Spot;
 use crate::record::Head;
 use crate::store::Pages;
 use crate::store::Store;
@@ -30,19 +30,19 @@ impl Store {
     /// As [`Store::pages`], without the bodies: a sequential read of the whole value log, in which nothing but metas is
     /// decompressed.
     pub fn heads(&self) -> Heads {
-        Heads(Pages::new(Arc::clone(&self.shared), true))
+        Heads(Pages::new(Arc::clone(&self.reading), true))
     }
 
     /// As [`Store::heads`], with every live version of each key. An earlier version costs the reads of its key's records
     /// in the key log besides.
     pub fn version_heads(&self) -> Heads {
-        Heads(Pages::new(Arc::clone(&self.shared), false))
+        Heads(Pages::new(Arc::clone(&self.reading), false))
     }
 }
 
 fn head(pages: &mut Pages, key: Vec<u8>, spot: &Spot) -> Result<Option<Listed>> {
-    let shared = pages.shared();
-    let met = pages.met(&key, spot, |rank, now| Ok((rank, Pages::read_head(&shared, &key, now)?)))?;
+    let reading = pages.reading();
+    let met = pages.met(&key, spot, |rank, now| Ok((rank, Pages::read_head(&reading, &key, now)?)))?;
     Ok(met.map(|(rank, head)| Listed { key, head, is_newest: rank == 0 }))
 }
 

@@ -12,7 +12,9 @@ use std::vec::IntoIter;
 use crate::error::Result;
 use crate::format::key::KeyRecord;
 use crate::format::leaf::Slot;
-use crate::handle::{Retention, Shared, Spot};
+use crate::handle::reading::Reading;
+use crate::handle::retention::Retention;
+use crate::handle::spot::Spot;
 use crate::logs::values::read::Want;
 use crate::record::{Head, Version};
 use crate::store::Store;
@@ -29,7 +31,7 @@ impl Store {
     /// What is put meanwhile may or may not be met; what is removed or dropped meanwhile may be missed. A damaged version comes as
     /// an error, and the iteration goes on after it; after damage in the key log it ends.
     pub fn history_iter(&self, key: &[u8]) -> History {
-        History::new(Arc::clone(&self.shared), key, None, PAGE)
+        History::new(Arc::clone(&self.reading), key, None, PAGE)
     }
 
     /// At most `limit` versions of a key, newest first, that are older than `before`, if that is given: the last one of a page is
@@ -38,13 +40,13 @@ impl Store {
     /// # Errors
     /// As [`Store::get`].
     pub fn history_page(&self, key: &[u8], before: Option<Version>, limit: usize) -> Result<Vec<Head>> {
-        History::new(Arc::clone(&self.shared), key, before, limit.min(PAGE)).take(limit).collect()
+        History::new(Arc::clone(&self.reading), key, before, limit.min(PAGE)).take(limit).collect()
     }
 }
 
 /// Iterates over the versions of a key; see [`Store::history_iter`].
 pub struct History {
-    shared: Arc<Shared>,
+    reading: Arc<Reading>,
     key: Vec<u8>,
     hash: u64,
     /// The last version that was handed out.
@@ -132,11 +134,11 @@ impl std::fmt::Debug for History {
 }
 
 impl History {
-    pub(super) fn new(shared: Arc<Shared>, key: &[u8], before: Option<Version>, most: usize) -> History {
-        shared.follow_if_due();
-        let hash = shared.hash(key);
+    pub(super) fn new(reading: Arc<Reading>, key: &[u8], before: Option<Version>, most: usize) -> History {
+        reading.follow_if_due();
+        let hash = reading.hash(key);
         History {
-            shared,
+            reading,
             key: key.to_vec(),
             hash,
             before,
@@ -156,11 +158,11 @@ impl History {
 
     /// Gathers the next page.
     fn gather(&mut self) -> Result<()> {
-        let shared = Arc::clone(&self.shared);
-        shared.check_open()?;
-        self.as_of = (shared.values.segments.changes(), shared.index.epoch());
+        let reading = Arc::clone(&self.reading);
+        reading.check_open()?;
+        self.as_of = (reading.values().segments.changes(), reading.index().epoch());
         let mut greatest = Greatest { most: self.most, before: self.before, floor: 0, heap: BinaryHeap::new() };
-        let tables = shared.tables.load_full();
+        let tables = Arc::clone(&reading.tables());
         let tables = [Some(&tables.active), tables.frozen.as_ref()];
         for table in tables.into_iter().flatten() {
             if let Some(found) = table.find(self.hash, &self.key) {
@@ -170,7 +172,7 @@ impl History {
         }
         if greatest.floor == 0 {
             let in_memory = greatest.heap.clone();
-            let (heap, resume) = shared.steady(|| {
+            let (heap, resume) = reading.steady(|| {
                 let mut greatest = Greatest { heap: in_memory.clone(), ..greatest };
                 let resume = self.gather_indexed(&mut greatest)?;
                 Ok((greatest.heap, resume))
@@ -183,7 +185,7 @@ impl History {
             resume.at = last.address;
         }
         met.dedup_by_key(|met| met.spot.version.sequence);
-        let retention = Retention::of(&shared.options);
+        let retention = Retention::of(reading.options());
         self.page = self.shown(&retention, met.into_iter().map(|met| met.spot).collect())?.into_iter();
         Ok(())
     }
@@ -192,7 +194,7 @@ impl History {
     fn shown(&self, retention: &Retention, mut spots: Vec<Spot>) -> Result<Vec<Spot>> {
         if retention.versions.is_some() {
             // There are few more than are shown.
-            let all = self.shared.all_spots(&self.key, self.hash)?;
+            let all = self.reading.all_spots(&self.key, self.hash)?;
             let place = |spot: &Spot| all.partition_point(|s| s.version > spot.version);
             spots.retain(|spot| retention.shows(place(spot), spot));
         }
@@ -201,7 +203,7 @@ impl History {
 
     /// Adds what the index leads to; where the next page may go on.
     fn gather_indexed(&self, greatest: &mut Greatest) -> Result<Option<Place>> {
-        let Some(head) = self.shared.indexed_now(&self.key, self.hash)? else { return Ok(None) };
+        let Some(head) = self.reading.indexed_now(&self.key, self.hash)? else { return Ok(None) };
         let (mut address, mut record, mut in_order) = (head.0.key, head.1, true);
         let resumed = self.resume.map_or(Ok(None), |place| self.go_to(head, place))?;
         if let Some((at, found)) = resumed {
@@ -209,14 +211,14 @@ impl History {
         }
         for nth in 1usize.. {
             if nth.is_multiple_of(SOME_RECORDS) {
-                self.shared.check_open()?;
+                self.reading.check_open()?;
             }
             greatest.add(Spot::from(&record), address);
             if resumed.is_some() && greatest.has_no_room_for(record.version) {
                 // It is in order: what follows is less.
                 break;
             }
-            let Some(earlier) = self.shared.earlier(address, &record)? else { break };
+            let Some(earlier) = self.reading.earlier(address, &record)? else { break };
             in_order &= earlier.version <= record.version;
             (address, record) = (record.previous, earlier);
         }
@@ -231,27 +233,27 @@ impl History {
     fn go_to(&self, (slot, head): (Slot, KeyRecord), place: Place) -> Result<Option<(u64, KeyRecord)>> {
         let (mut address, mut record) = (slot.key, head);
         while address != place.head {
-            let Some(earlier) = self.shared.earlier(address, &record)? else { return Ok(None) };
+            let Some(earlier) = self.reading.earlier(address, &record)? else { return Ok(None) };
             (address, record) = (record.previous, earlier);
-            if address != place.head && self.shared.keys.is_before(address, place.head) {
+            if address != place.head && self.reading.keys().is_before(address, place.head) {
                 return Ok(None);
             }
         }
-        let (found, _) = self.shared.keys.read(place.at)?;
+        let (found, _) = self.reading.keys().read(place.at)?;
         Ok(Some((place.at, found)))
     }
 
     /// What is known of the version that comes next; `None` when it is to be looked for again.
     fn head(&mut self, spot: &Spot) -> Option<Result<Head>> {
-        let read = self.shared.with_spot(&self.key, spot, Want::Head, |raw| raw.head());
+        let read = self.reading.with_spot(&self.key, spot, Want::Head, |raw| raw.head());
         if !matches!(&read, Err(e) if e.is_corrupt()) {
             return Some(read);
         }
         // It lies elsewhere by now, or is gone, or it is damaged.
         let now = self
-            .shared
+            .reading
             .catch_up()
-            .map(|begun| (begun, self.shared.values.segments.changes(), self.shared.index.epoch()));
+            .map(|begun| (begun, self.reading.values().segments.changes(), self.reading.index().epoch()));
         match now {
             Err(e) => Some(Err(e)),
             Ok((false, changes, epoch)) if (changes, epoch) == self.as_of => Some(read),

@@ -7,7 +7,7 @@ use std::vec::IntoIter;
 
 use crate::error::{Error, Result};
 use crate::format::superblock::Tail;
-use crate::handle::Shared;
+use crate::handle::reading::Reading;
 use crate::index::memtable::{Found, Memtable};
 use crate::logs::keys::KeyFile;
 use crate::logs::scan::Item;
@@ -32,7 +32,7 @@ impl Store {
 
     /// The live keys that `filter` accepts; costs as much as [`Store::keys`].
     pub fn keys_where(&self, filter: impl Fn(&[u8]) -> bool + Send + 'static) -> Keys {
-        Keys::new(Arc::clone(&self.shared), Box::new(filter))
+        Keys::new(Arc::clone(&self.reading), Box::new(filter))
     }
 }
 
@@ -50,7 +50,7 @@ impl Known {
 
 /// Iterates over keys; see [`Store::keys`].
 pub struct Keys {
-    shared: Arc<Shared>,
+    reading: Arc<Reading>,
     filter: Filter,
     /// Newest first.
     known: Vec<Known>,
@@ -80,9 +80,9 @@ impl std::fmt::Debug for Keys {
 }
 
 impl Keys {
-    fn new(shared: Arc<Shared>, filter: Filter) -> Keys {
-        shared.follow_if_due();
-        let tables = shared.tables.load_full();
+    fn new(reading: Arc<Reading>, filter: Filter) -> Keys {
+        reading.follow_if_due();
+        let tables = Arc::clone(&reading.tables());
         // The active table goes on to grow: only what it knows now is met in memory, the rest in the index.
         let known: Vec<Known> = [Some(&tables.active), tables.frozen.as_ref()]
             .into_iter()
@@ -94,13 +94,13 @@ impl Keys {
             let keys = k.table.keys().filter(|(_, f)| f.best.is_some() && k.table.knew(f, k.mark));
             in_memory.extend(keys.map(|(hash, found)| (nth, hash, found)));
         }
-        let (files, end, failed) = match shared.key_files() {
+        let (files, end, failed) = match reading.key_files() {
             Ok((files, end)) => (files, end, Vec::new()),
             Err(e) => (Vec::new(), Tail { ordinal: 0, offset: 0 }, vec![Err(e)]),
         };
-        let gaps = shared.missing_keys(&files, end);
+        let gaps = reading.missing_keys(&files, end);
         Keys {
-            shared,
+            reading,
             filter,
             known,
             in_memory: in_memory.into_iter(),
@@ -141,10 +141,10 @@ impl Keys {
             return Ok(self.batch.len() > 0);
         };
         let Some(file) = &key_file.file else { return Ok(true) };
-        let (shared, segment) = (Arc::clone(&self.shared), &key_file.segment);
-        let mut scan = shared.keys.scan(segment, &**file, from..key_file.end)?;
+        let (reading, segment) = (Arc::clone(&self.reading), &key_file.segment);
+        let mut scan = reading.keys().scan(segment, &**file, from..key_file.end)?;
         let mut batch = Vec::new();
-        while scan.offset() < from + shared.options.limits.list_bytes {
+        while scan.offset() < from + reading.options().limits.list_bytes {
             let Some(item) = scan.next()? else { break };
             let here = |offset| Tail { ordinal: segment.ordinal, offset };
             let (offset, bytes) = match item {
@@ -155,7 +155,7 @@ impl Keys {
                 }
                 Item::Filler { .. } => continue,
             };
-            let (_, key) = shared.keys.decode(segment, bytes, offset)?;
+            let (_, key) = reading.keys().decode(segment, bytes, offset)?;
             if !(self.filter)(key) {
                 continue;
             }
@@ -180,13 +180,13 @@ impl Keys {
     /// Keys whose record lies in a gap of the key log: their value records tell them. A gap to which no slot leads is what an
     /// interrupted checkpoint left.
     fn lost(&mut self) -> Result<Vec<Result<Vec<u8>>>> {
-        let shared = Arc::clone(&self.shared);
-        let lost = shared.slots_in(std::mem::take(&mut self.gaps))?;
+        let reading = Arc::clone(&self.reading);
+        let lost = reading.slots_in(std::mem::take(&mut self.gaps))?;
         let mut keys = Vec::new();
         for slot in lost {
-            match shared.values.with_record(slot.location, slot.size, Want::Head, |raw| Ok(raw.key().to_vec())) {
+            match reading.values().with_record(slot.location, slot.size, Want::Head, |raw| Ok(raw.key().to_vec())) {
                 Ok(key) => {
-                    let hash = shared.hash(&key);
+                    let hash = reading.hash(&key);
                     if (self.filter)(&key) && !self.known.iter().any(|k| k.knew(hash, &key)) {
                         keys.push(Ok(key));
                     }
@@ -199,16 +199,16 @@ impl Keys {
 
     /// Whether the record at a place is its key's newest in the index, and no table in memory knows better.
     fn is_head(&mut self, key: &[u8], here: Tail) -> Result<bool> {
-        let shared = &self.shared;
-        let hash = shared.hash(key);
+        let reading = &*self.reading;
+        let hash = reading.hash(key);
         if self.known.iter().any(|k| k.knew(hash, key)) {
             return Ok(false);
         }
-        let leads_to = shared.steady(|| {
+        let leads_to = reading.steady(|| {
             let mut newer = false;
-            for slot in shared.candidates(hash)?.iter() {
-                let place = shared.keys.position(slot.key);
-                let place = place.ok_or_else(|| shared.keys.corrupt(slot.key, "the segment is missing"))?;
+            for slot in reading.candidates(hash)?.iter() {
+                let place = reading.keys().position(slot.key);
+                let place = place.ok_or_else(|| reading.keys().corrupt(slot.key, "the segment is missing"))?;
                 if place == here {
                     return Ok(Some(here));
                 }
@@ -218,7 +218,7 @@ impl Keys {
         })?;
         match leads_to {
             Some(place) if place == here => Ok(!self.moved.contains(key)),
-            Some(_) => Ok(shared.indexed(key, hash)?.is_some() && self.moved.insert(key.to_vec())),
+            Some(_) => Ok(reading.indexed(key, hash)?.is_some() && self.moved.insert(key.to_vec())),
             None => Ok(false),
         }
     }
@@ -228,7 +228,7 @@ impl Iterator for Keys {
     type Item = Result<Vec<u8>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Err(e) = self.shared.check_open() {
+        if let Err(e) = self.reading.check_open() {
             // Once, and then nothing more.
             return (!std::mem::replace(&mut self.is_ended, true)).then_some(Err(e));
         }
@@ -242,7 +242,7 @@ impl Iterator for Keys {
             match self.fill() {
                 Ok(true) => {}
                 Ok(false) => {
-                    let missed = || self.shared.missed().into_iter();
+                    let missed = || self.reading.missed().into_iter();
                     return self.missed.get_or_insert_with(missed).next().map(Err);
                 }
                 Err(e) => {

@@ -61,12 +61,12 @@ impl Store {
 
     /// Asks for a value record, if the index page that leads to it can be read: whoever gets it will meet the error.
     fn will_need_value(&self, key: &[u8], hash: u64) {
-        let values = &self.shared.values;
-        match self.shared.in_memtables(key, hash) {
+        let values = &self.reading.values();
+        match self.reading.in_memtables(key, hash) {
             (Some(entry), _) => values.will_need(entry.extent.location, entry.extent.size()),
             (None, floor) if floor > 0 => {}
             (None, _) => {
-                let candidates = self.shared.candidates(hash);
+                let candidates = self.reading.candidates(hash);
                 candidates.iter().flat_map(|c| c.iter()).for_each(|slot| values.will_need(slot.location, slot.size));
             }
         }
@@ -91,8 +91,8 @@ impl<I: Iterator<Item: AsRef<[u8]>>> GetAhead<'_, I> {
             while self.sought.len() < self.depth
                 && let Some(key) = self.keys.next()
             {
-                let hash = self.store.shared.hash(key.as_ref());
-                self.store.shared.index.will_look(hash);
+                let hash = self.store.reading.hash(key.as_ref());
+                self.store.reading.index().will_look(hash);
                 self.sought.push_back((key, hash));
             }
             if self.read.len() >= self.depth {

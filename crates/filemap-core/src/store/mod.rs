@@ -33,9 +33,14 @@ use filemap_io::{Access, Dir, Lock, Locking, OsDir};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::format::names;
+use crate::handle::log::Log;
+use crate::handle::log::Pins;
+use crate::handle::reading::Reading;
+use crate::handle::reading::follow;
 use crate::handle::recover;
 use crate::handle::recover::Absent;
-use crate::handle::{Log, Pins, Shared, check_canonicalizer, follow};
+use crate::handle::recover::check_canonicalizer;
+use crate::handle::writing::Writing;
 use crate::index::memtable::Memtable;
 use crate::index::superblock::SuperblockFile;
 use crate::logs::values::append::Appender;
@@ -45,7 +50,8 @@ use crate::sync::gate::{Gate, Guarded};
 use crate::sync::lock;
 use crate::sync::primitive::Ordering;
 use crate::sync::{Ranked, gate, rank};
-use crate::upkeep::check::{Crew, VerifyOptions, VerifyProgress, VerifyReport};
+use crate::upkeep::Upkeep;
+use crate::upkeep::check::{self, Crew, VerifyOptions, VerifyProgress, VerifyReport};
 use crate::upkeep::checkpoint::Task;
 use crate::upkeep::worker;
 use assemble::{Files, Parts, Roster};
@@ -81,7 +87,9 @@ pub use stream::Writer;
 /// ```
 #[derive(Clone)]
 pub struct Store {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) reading: Arc<Reading>,
+    /// What only the writer has.
+    upkeep: Option<Arc<Upkeep>>,
     /// The last clone to go closes the store.
     workers: Arc<Workers>,
 }
@@ -102,7 +110,8 @@ pub(crate) enum Threads {
 }
 
 struct Workers {
-    shared: Arc<Shared>,
+    reading: Arc<Reading>,
+    upkeep: Option<Arc<Upkeep>>,
     threads: Ranked<{ rank::THREADS }, Vec<worker::JoinHandle>>,
     /// What closing has come to, once it has.
     ended: Ranked<{ rank::CLOSE }, Option<Result<()>>>,
@@ -117,8 +126,15 @@ impl Drop for Workers {
 }
 
 impl Workers {
-    fn new(shared: &Arc<Shared>, threads: Vec<worker::JoinHandle>, may_help: bool) -> Workers {
-        Workers { shared: Arc::clone(shared), threads: Ranked::new(threads), ended: Ranked::default(), may_help }
+    /// Of a handle that reads only.
+    fn none(reading: &Arc<Reading>, may_help: bool) -> Workers {
+        let (reading, upkeep) = (Arc::clone(reading), None);
+        Workers { reading, upkeep, threads: Ranked::default(), ended: Ranked::default(), may_help }
+    }
+
+    fn new(upkeep: &Arc<Upkeep>, threads: Vec<worker::JoinHandle>, may_help: bool) -> Workers {
+        let (reading, upkeep) = (Arc::clone(upkeep.reading()), Some(Arc::clone(upkeep)));
+        Workers { reading, upkeep, threads: Ranked::new(threads), ended: Ranked::default(), may_help }
     }
 
     /// Stops the threads, checkpoints, shuts the gate and with it gives up the lock. Only the first call does anything; another one
@@ -128,12 +144,12 @@ impl Workers {
         if let Some(result) = &*ended {
             return result.clone();
         }
-        self.shared.closed.store(true, Ordering::Release);
-        self.shared.stop_bells();
+        self.reading.closed().store(true, Ordering::Release);
+        self.upkeep.iter().for_each(|upkeep| upkeep.stop());
         for thread in lock(&self.threads).drain(..) {
             let _ = thread.join();
         }
-        let result = self.shared.end();
+        let result = self.upkeep.as_ref().map_or(Ok(()), |upkeep| upkeep.end());
         *ended = Some(result.clone());
         result
     }
@@ -205,10 +221,9 @@ impl Store {
     }
 
     pub(crate) fn open_read_only_in(dir: Arc<dyn Dir>, options: Options, threads: Threads) -> Result<Store> {
-        let shared = Arc::new(follow::open(dir, options)?);
-        let may_help = threads == Threads::Started;
-        let workers = Arc::new(Workers::new(&shared, Vec::new(), may_help));
-        let store = Store { shared, workers };
+        let reading = Arc::new(follow::open(dir, options)?);
+        let workers = Arc::new(Workers::none(&reading, threads == Threads::Started));
+        let store = Store { reading, upkeep: None, workers };
         store.refresh()?;
         Ok(store)
     }
@@ -266,21 +281,36 @@ impl Store {
             replayed_below,
             rules,
         };
-        let shared = Arc::new(parts.assemble(options)?);
+        let upkeep = Arc::new(parts.assemble(options)?);
         if is_news {
             // From here on the store knows what it has lost, and what is there again.
-            shared.checkpoint_with(Task { is_due: true, ..Task::default() })?;
+            upkeep.checkpoint_with(Task { is_due: true, ..Task::default() })?;
         } else {
             // A writer may have ended between making a dictionary and naming it.
-            shared.name_dictionaries()?;
+            upkeep.name_dictionaries()?;
         }
-        shared.measure_free_space();
-        shared.emit(&Event::Recovered(replay.report));
-        shared.tell_unfinished();
+        upkeep.writing().measure_free_space();
+        upkeep.reading().emit(&Event::Recovered(replay.report));
+        upkeep.tell_unfinished();
         let may_help = threads == Threads::Started;
-        let threads = if may_help { worker::start(&shared)? } else { Vec::new() };
-        let workers = Arc::new(Workers::new(&shared, threads, may_help));
-        Ok(Store { shared, workers })
+        let threads = if may_help { worker::start(&upkeep)? } else { Vec::new() };
+        let workers = Arc::new(Workers::new(&upkeep, threads, may_help));
+        Ok(Store { reading: Arc::clone(upkeep.reading()), upkeep: Some(upkeep), workers })
+    }
+
+    /// # Errors
+    /// `ReadOnly` for a handle that was opened so; `Closed`, if it is.
+    pub(crate) fn upkeep(&self) -> Result<&Upkeep> {
+        match &self.upkeep {
+            Some(upkeep) => Ok(upkeep),
+            None => Err(self.reading.check_open().err().unwrap_or(Error::ReadOnly)),
+        }
+    }
+
+    /// # Errors
+    /// As [`Store::upkeep`].
+    pub(crate) fn writing(&self) -> Result<&Writing> {
+        self.upkeep().map(|upkeep| &**upkeep.writing())
     }
 
     /// Makes everything durable, merges the memtable into the index and closes the store, so that opening it again
@@ -301,12 +331,12 @@ impl Store {
     /// [`Error::Io`] when the sync failed, which stops all further writes; [`Error::Poisoned`] after any failed write or sync;
     /// [`Error::ReadOnly`].
     pub fn sync(&self) -> Result<()> {
-        self.shared.check_open()?;
-        let writer = self.shared.write_side()?;
+        self.reading.check_open()?;
+        let writing = self.writing()?;
         // Even with nothing left to sync: whoever missed the error of a put learns of it here.
-        writer.poison.check()?;
-        let position = lock(&writer.log).appender.position();
-        self.shared.sync_to(position)
+        writing.poisoned().check()?;
+        let position = lock(writing.log()).appender.position();
+        writing.sync_to(position)
     }
 
     /// Merges everything that was put before the call into the index now, and makes it durable.
@@ -314,8 +344,8 @@ impl Store {
     /// # Errors
     /// As [`Store::sync`].
     pub fn checkpoint(&self) -> Result<()> {
-        self.shared.check_open()?;
-        self.shared.checkpoint()
+        self.reading.check_open()?;
+        self.upkeep()?.checkpoint()
     }
 
     /// Follows the writer now: what it has put before the call is seen by reads after it. Does nothing on a handle that
@@ -324,30 +354,30 @@ impl Store {
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
     pub fn refresh(&self) -> Result<()> {
-        self.shared.check_open()?;
-        self.shared.follow_writer()
+        self.reading.check_open()?;
+        self.reading.follow_writer()
     }
 
     /// Files of the store that are gone or cut short, as far as superblock, index and names tell: as of when the handle was
     /// opened or, if it was opened read-only, last followed the writer. Reads give what lies elsewhere, and `Corrupt` where they
     /// are led there; lists end with an error for each that is missed. Costs nothing.
     pub fn absent(&self) -> Vec<Absent> {
-        Vec::clone(&self.shared.absent.load())
+        Vec::clone(&self.reading.absent())
     }
 
     /// The store's directory.
     pub fn path(&self) -> &Path {
-        self.shared.dir.path()
+        self.reading.dir().path()
     }
 
     /// Whether the handle was opened read-only.
     pub fn is_read_only(&self) -> bool {
-        self.shared.writer.is_none()
+        self.upkeep.is_none()
     }
 
     /// The rule by which the store's keys were made.
     pub fn canonicalizer(&self) -> Canonicalizer {
-        self.shared.birth.canonicalizer.clone()
+        self.reading.birth().canonicalizer.clone()
     }
 
     /// Reads all files of the store, checks every record and every link between them, and reports all damage: bytes that
@@ -373,8 +403,8 @@ impl Store {
         options: &VerifyOptions,
         progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
     ) -> Result<VerifyReport> {
-        let crew = Crew::new(&self.shared.values.dictionaries);
-        let mut work = || self.shared.verify(options, &crew, progress);
+        let crew = Crew::new(&self.reading.values().dictionaries);
+        let mut work = || check::verify(&self.reading, self.upkeep.as_deref(), options, &crew, progress);
         match self.workers.may_help {
             true => worker::with_help(&|| crew.help(), &|| crew.end(), work),
             false => work(),
@@ -383,7 +413,7 @@ impl Store {
 
     /// Counters and sizes now. Measures the files: some system calls for each segment.
     pub fn stats(&self) -> Stats {
-        self.shared.stats()
+        self.reading.stats()
     }
 }
 

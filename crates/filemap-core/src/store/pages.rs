@@ -12,7 +12,8 @@ use crate::error::{Error, Result};
 use crate::format::location::{Extent, Location};
 use crate::format::superblock::Tail;
 use crate::format::value::{self, Kind};
-use crate::handle::{Shared, Spot};
+use crate::handle::reading::Reading;
+use crate::handle::spot::Spot;
 use crate::logs::scan::Item;
 use crate::logs::segments::{FIRST_RECORD, Segment};
 use crate::logs::values::read::Want;
@@ -26,12 +27,12 @@ impl Store {
     /// versions are not kept and compaction has been there first; no page is met twice. Damaged records come as errors, and iteration goes on after
     /// them; at the end so does each file that is absent ([`Store::absent`]). Takes one bit of memory for each version.
     pub fn pages(&self) -> Pages {
-        Pages::new(Arc::clone(&self.shared), true)
+        Pages::new(Arc::clone(&self.reading), true)
     }
 
     /// As [`Store::pages`], with every live version of each key.
     pub fn versions(&self) -> Pages {
-        Pages::new(Arc::clone(&self.shared), false)
+        Pages::new(Arc::clone(&self.reading), false)
     }
 }
 
@@ -59,7 +60,7 @@ impl Sequences {
 
 /// Iterates over pages; see [`Store::pages`].
 pub struct Pages {
-    shared: Arc<Shared>,
+    reading: Arc<Reading>,
     newest_only: bool,
     /// Where the log ended when the iteration began, and the next sequence there: what is later does not count.
     end: Tail,
@@ -93,11 +94,12 @@ impl std::fmt::Debug for Pages {
 const BATCH_BYTES: u64 = 1 << 20;
 
 impl Pages {
-    pub(super) fn new(shared: Arc<Shared>, newest_only: bool) -> Pages {
-        let changes = shared.values.segments.changes();
-        let (end, before) = shared.log_end();
+    pub(super) fn new(reading: Arc<Reading>, newest_only: bool) -> Pages {
+        let changes = reading.values().segments.changes();
+        let (end, before) = reading.log_end();
         let is_old = |s: &&Arc<Segment>| s.is_output || s.ordinal <= end.ordinal;
-        let segments: Vec<Arc<Segment>> = shared.values.segments.all().iter().filter(is_old).map(Arc::clone).collect();
+        let segments: Vec<Arc<Segment>> =
+            reading.values().segments.all().iter().filter(is_old).map(Arc::clone).collect();
         Pages {
             newest_only,
             end,
@@ -112,7 +114,7 @@ impl Pages {
             batch: Vec::new().into_iter(),
             is_ended: false,
             missed: None,
-            shared,
+            reading,
         }
     }
 
@@ -134,21 +136,21 @@ impl Pages {
         loop {
             if let Some(segment) = self.segments.next() {
                 // Of what compaction has written only what a superblock names is known to be whole.
-                if !segment.is_output || self.shared.segment_table.load().names(segment.id, segment.ordinal) {
+                if !segment.is_output || self.reading.segment_table().names(segment.id, segment.ordinal) {
                     return Ok(Some((segment, FIRST_RECORD)));
                 }
                 self.met.remove(&segment.ordinal);
                 continue;
             }
             self.is_ended = true;
-            self.shared.catch_up()?;
+            self.reading.catch_up()?;
             self.is_ended = false;
-            let changes = self.shared.values.segments.changes();
+            let changes = self.reading.values().segments.changes();
             if changes == self.changes {
                 return Ok(None);
             }
             self.changes = changes;
-            let all = self.shared.values.segments.all();
+            let all = self.reading.values().segments.all();
             let more: Vec<_> =
                 all.iter().filter(|s| s.is_output && self.met.insert(s.ordinal)).map(Arc::clone).collect();
             self.segments = more.into_iter();
@@ -161,14 +163,14 @@ impl Pages {
             return Ok(false);
         }
         let Some((segment, from)) = self.next_segment()? else { return Ok(false) };
-        let file = match self.shared.values.segments.file(&segment) {
+        let file = match self.reading.values().segments.file(&segment) {
             // Compaction has removed it: what lived in it is met elsewhere.
             Err(e) if e.is_corrupt() && self.is_gone(&segment)? => return Ok(true),
             file => file?,
         };
         let is_last = !segment.is_output && segment.ordinal == self.end.ordinal;
         let end = if is_last { self.end.offset } else { u64::MAX };
-        let mut scan = self.shared.values.scan(&segment, &*file, from, end)?.once();
+        let mut scan = self.reading.values().scan(&segment, &*file, from, end)?.once();
         let mut batch = Vec::new();
         while scan.offset() < from + BATCH_BYTES {
             match scan.next()? {
@@ -199,14 +201,14 @@ impl Pages {
     }
 
     fn is_gone(&self, segment: &Segment) -> Result<bool> {
-        self.shared.catch_up()?;
-        Ok(!self.shared.values.segments.get(segment.id).is_ok_and(|s| s.ordinal == segment.ordinal))
+        self.reading.catch_up()?;
+        Ok(!self.reading.values().segments.get(segment.id).is_ok_and(|s| s.ordinal == segment.ordinal))
     }
 
     /// The page of a version that was found, if it is one to be met.
     fn judge(&mut self, key: Vec<u8>, spot: &Spot) -> Result<Option<(Vec<u8>, Value)>> {
-        let shared = Arc::clone(&self.shared);
-        let value = self.met(&key, spot, |_, now| shared.value_at(&key, now))?;
+        let reading = Arc::clone(&self.reading);
+        let value = self.met(&key, spot, |_, now| reading.value_at(&key, now))?;
         Ok(value.map(|v| (key, v)))
     }
 
@@ -221,12 +223,12 @@ impl Pages {
         if sequence >= self.before || self.handed_out.contains(sequence) {
             return Ok(None);
         }
-        let shared = Arc::clone(&self.shared);
-        let found = shared.looking_again(|| {
+        let reading = Arc::clone(&self.reading);
+        let found = reading.looking_again(|| {
             let Some((rank, now)) = self.rank(key, spot)? else { return Ok(None) };
             let read = read(rank, &now);
             if matches!(&read, Err(e) if e.is_corrupt()) {
-                self.ranks.forget(shared.hash(key));
+                self.ranks.forget(reading.hash(key));
                 if self.rank(key, spot)?.is_none() {
                     // Removed since it was judged.
                     return Ok(None);
@@ -236,26 +238,26 @@ impl Pages {
         });
         let Some((read, now)) = found? else { return Ok(None) };
         self.handed_out.insert(sequence);
-        let is_again = now >= self.before && !self.replaced.insert(self.shared.hash(key));
+        let is_again = now >= self.before && !self.replaced.insert(self.reading.hash(key));
         Ok((!is_again).then_some(read))
     }
 
     /// Which of its key's live versions a found one is, the newest being 0, and where it lies now; `None` when it is not one
     /// to be met.
     fn rank(&mut self, key: &[u8], spot: &Spot) -> Result<Option<(usize, Spot)>> {
-        let hash = self.shared.hash(key);
-        let (in_memory, floor) = self.shared.in_memtables(key, hash);
+        let hash = self.reading.hash(key);
+        let (in_memory, floor) = self.reading.in_memtables(key, hash);
         if floor > spot.version.sequence {
             return Ok(None);
         }
-        let changes = self.shared.values.segments.changes();
+        let changes = self.reading.values().segments.changes();
         if let Some(rank) = self.ranks.get(hash, key, spot.version.sequence, changes) {
             return Ok(rank.map(|rank| (rank, *spot)));
         }
         if (in_memory, floor) == (None, 0) {
             // The common cases need no read: a slot that leads to this very record is this key's; one that leads elsewhere
             // in the part of the log that counts is newer, if it is the only one with these bits of hash.
-            let candidates = self.shared.candidates(hash)?;
+            let candidates = self.reading.candidates(hash)?;
             if candidates.iter().any(|s| s.location == spot.extent.location) {
                 return Ok(Some((0, *spot)));
             }
@@ -267,7 +269,7 @@ impl Pages {
                 return Ok(None);
             }
         }
-        let mut spots = self.shared.spots(key)?;
+        let mut spots = self.reading.spots(key)?;
         if spots.iter().any(|s| s.version.sequence < self.before) {
             spots.retain(|s| s.version.sequence < self.before);
             self.ranks.note(hash, key, &spots, self.newest_only, changes);
@@ -285,13 +287,13 @@ impl Pages {
     }
 
     /// The head of a version that was found.
-    pub(super) fn read_head(shared: &Shared, key: &[u8], spot: &Spot) -> Result<Head> {
-        shared.with_spot(key, spot, Want::Head, |raw| raw.head())
+    pub(super) fn read_head(reading: &Reading, key: &[u8], spot: &Spot) -> Result<Head> {
+        reading.with_spot(key, spot, Want::Head, |raw| raw.head())
     }
 
     /// Whether a place is another one in the part of the log that is looked through in any case.
     fn is_met_later(&self, place: Location, other: Location) -> bool {
-        let segment = self.shared.values.segments.get(place.segment);
+        let segment = self.reading.values().segments.get(place.segment);
         segment.is_ok_and(|s| {
             let at = Tail { ordinal: s.ordinal, offset: place.offset() };
             place != other && !s.is_output && at < self.end
@@ -306,7 +308,7 @@ impl Pages {
         judge: impl Fn(&mut Pages, Vec<u8>, &Spot) -> Result<Option<T>>,
     ) -> Option<Result<T>> {
         loop {
-            if let Err(e) = self.shared.check_open() {
+            if let Err(e) = self.reading.check_open() {
                 // Once, and then nothing more.
                 self.batch = Vec::new().into_iter();
                 return (!std::mem::replace(&mut self.is_ended, true)).then_some(Err(e));
@@ -321,7 +323,7 @@ impl Pages {
                 None => match self.fill() {
                     Ok(true) => {}
                     Ok(false) => {
-                        let missed = || self.shared.missed().into_iter();
+                        let missed = || self.reading.missed().into_iter();
                         return self.missed.get_or_insert_with(missed).next().map(Err);
                     }
                     Err(e) => return Some(Err(e)),
@@ -330,8 +332,8 @@ impl Pages {
         }
     }
 
-    pub(super) fn shared(&self) -> Arc<Shared> {
-        Arc::clone(&self.shared)
+    pub(super) fn reading(&self) -> Arc<Reading> {
+        Arc::clone(&self.reading)
     }
 }
 

@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::handle::recover::Absent;
-use crate::handle::{Dropped, Needed, Retention, Spot};
+use crate::handle::retention::Dropped;
+use crate::handle::retention::Needed;
+use crate::handle::retention::Retention;
+use crate::handle::spot::Spot;
 use crate::logs::values::read::Want;
 use crate::record::Version;
 use crate::store::Store;
@@ -88,27 +91,32 @@ impl Store {
     /// As [`Store::prune`].
     pub fn prune_with(&self, rule: PruneRule, needed: &Arc<Needed>, watch: Watch<'_>) -> Result<Pruned> {
         rule.check()?;
-        self.shared.check_open()?;
-        self.shared.write_side()?;
+        self.reading.check_open()?;
+        self.upkeep()?;
         let mut dropped = Dropped::default();
         let ended = self.prune_into(rule, needed, watch, &mut dropped);
         let is_stopped = matches!(ended, Err(Error::Stopped));
         if !is_stopped {
             ended?;
         }
-        let live_bytes = self.shared.space().live_bytes;
+        let live_bytes = self.reading.space().live_bytes;
         Ok(Pruned { live_bytes, is_stopped, ..Pruned::from(dropped) })
     }
 
     fn prune_into(&self, rule: PruneRule, needed: &Arc<Needed>, watch: Watch<'_>, dropped: &mut Dropped) -> Result<()> {
         if let Some(retention) = rule.retention() {
-            self.shared.prune(retention, needed, &mut |done, total| watch(PruneProgress { done, total }), dropped)?;
+            self.upkeep()?.prune(
+                retention,
+                needed,
+                &mut |done, total| watch(PruneProgress { done, total }),
+                dropped,
+            )?;
         }
         let Some(max_bytes) = rule.max_live_bytes else { return Ok(()) };
-        self.shared.checkpoint()?;
+        self.upkeep()?.checkpoint()?;
         let mut hidden = 0;
         for _ in 0..TRIES {
-            let live_bytes = self.shared.space().live_bytes;
+            let live_bytes = self.reading.space().live_bytes;
             if live_bytes <= max_bytes {
                 break;
             }
@@ -118,7 +126,7 @@ impl Store {
             let cut = step.map_or(Version { time_ms: i64::MAX, sequence: u64::MAX }, |step| step.cut());
             let so_far = dropped.versions;
             let mut watch = |done, total| watch(PruneProgress { done, total });
-            self.shared.prune(Retention::since(cut), needed, &mut watch, dropped)?;
+            self.upkeep()?.prune(Retention::since(cut), needed, &mut watch, dropped)?;
             if dropped.versions == so_far {
                 break;
             }
@@ -141,7 +149,7 @@ impl Store {
     /// As [`Store::prune_plan`].
     pub fn prune_plan_with(&self, rule: PruneRule, needed: &Needed, watch: Watch<'_>) -> Result<Pruned> {
         rule.check()?;
-        self.shared.check_open()?;
+        self.reading.check_open()?;
         let survey = self.survey(rule.retention(), needed, Ages::new(), watch)?;
         let mut gone = survey.dropped;
         let live_bytes = survey.ages.all().bytes;
@@ -161,7 +169,7 @@ impl Store {
     /// # Errors
     /// Those of [`Store::versions_of`].
     pub fn kept_by(&self, rule: PruneRule, key: &[u8]) -> Result<Vec<Version>> {
-        let all = self.shared.looking_again(|| self.shared.all_spots(key, self.shared.hash(key)))?;
+        let all = self.reading.looking_again(|| self.reading.all_spots(key, self.reading.hash(key)))?;
         Ok(rule.retention().unwrap_or_default().kept(all).iter().map(|spot| spot.version).collect())
     }
 
@@ -187,7 +195,7 @@ impl Store {
     /// Looks at all versions of all keys: what a rule would drop, and how old the rest is.
     fn survey(&self, rule: Option<Retention>, needed: &Needed, ages: Ages, watch: Watch<'_>) -> Result<Survey> {
         let mut survey = Survey { dropped: Dropped::default(), ages };
-        let total = self.shared.latest.load().index.keys;
+        let total = self.reading.latest().index.keys;
         let no_keys: HashSet<String> = self.absent().into_iter().filter(Absent::is_value).map(|a| a.file).collect();
         for (done, key) in (0u64..).zip(self.keys()) {
             if done % KEYS_AT_ONCE == 0 && watch(PruneProgress { done, total: total.max(done) }).is_break() {
@@ -198,7 +206,7 @@ impl Store {
                 continue;
             }
             let looked = key.and_then(|key| {
-                let all = self.shared.looking_again(|| self.shared.all_spots(&key, self.shared.hash(&key)))?;
+                let all = self.reading.looking_again(|| self.reading.all_spots(&key, self.reading.hash(&key)))?;
                 self.add(&mut survey, rule.unwrap_or_default(), needed, &key, all)
             });
             match looked {
@@ -242,7 +250,7 @@ impl Store {
         if !spot.chunked {
             return Ok(spot.extent.bytes());
         }
-        self.shared.with_spot(key, spot, Want::Head, |raw| raw.head().map(|h| h.stored_bytes))
+        self.reading.with_spot(key, spot, Want::Head, |raw| raw.head().map(|h| h.stored_bytes))
     }
 }
 

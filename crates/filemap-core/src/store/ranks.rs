@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::handle::Spot;
+use crate::handle::spot::Spot;
 
 /// Chains of so many versions are walked each time.
 const FEW: usize = 8;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::handle::Spot;
+use crate::handle::spot::Spot;
 use crate::logs::values::read::{Body, Reader, Want};
 use crate::record::{Head, Place, Value, Version};
 use crate::store::Store;
@@ -16,10 +16,10 @@ impl Store {
     /// # Errors
     /// [`Error::Corrupt`](crate::Error::Corrupt) when the bytes on disk are damaged: never a wrong page. [`Error::Io`](crate::Error::Io).
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
-        self.shared.looking_again(|| {
+        self.reading.looking_again(|| {
             let mut body = Vec::new();
-            let Some(loaded) = self.shared.newest(key, &mut body)? else { return Ok(None) };
-            self.shared.value(loaded, body).map(Some)
+            let Some(loaded) = self.reading.newest(key, &mut body)? else { return Ok(None) };
+            self.reading.value(loaded, body).map(Some)
         })
     }
 
@@ -28,10 +28,10 @@ impl Store {
     /// # Errors
     /// As [`Store::get`].
     pub fn get_into(&self, key: &[u8], body: &mut Vec<u8>) -> Result<Option<Head>> {
-        self.shared.looking_again(|| {
+        self.reading.looking_again(|| {
             body.clear();
-            let Some(loaded) = self.shared.newest(key, body)? else { return Ok(None) };
-            let value = self.shared.value(loaded, std::mem::take(body))?;
+            let Some(loaded) = self.reading.newest(key, body)? else { return Ok(None) };
+            let value = self.reading.value(loaded, std::mem::take(body))?;
             *body = value.body;
             Ok(Some(value.head))
         })
@@ -59,13 +59,13 @@ impl Store {
     /// # Errors
     /// As [`Store::get`], but for damage.
     pub fn can_read(&self, key: &[u8], version: Version) -> Result<bool> {
-        let read = self.shared.looking_again(|| {
-            let Some(spot) = self.shared.spots(key)?.into_iter().find(|s| s.version == version) else {
+        let read = self.reading.looking_again(|| {
+            let Some(spot) = self.reading.spots(key)?.into_iter().find(|s| s.version == version) else {
                 return Ok(false);
             };
-            let loaded = self.shared.load(key, &spot)?;
+            let loaded = self.reading.load(key, &spot)?;
             let Some(chunks @ Body::Chunks(..)) = loaded.body else { return Ok(true) };
-            let mut reader = Reader::new(Arc::clone(&self.shared.values), loaded.head, chunks)?;
+            let mut reader = Reader::new(Arc::clone(self.reading.values()), loaded.head, chunks)?;
             match io::copy(&mut reader, &mut io::sink()) {
                 Ok(_) => Ok(true),
                 Err(e) => Err(e.downcast::<Error>().unwrap_or_else(|e| Error::Source(Arc::new(e)))),
@@ -79,9 +79,9 @@ impl Store {
 
     /// The first version from the newest on that is wanted.
     fn value_where(&self, key: &[u8], is_wanted: impl Fn(&Spot) -> bool) -> Result<Option<Value>> {
-        self.shared.looking_again(|| {
-            let spot = self.shared.spots(key)?.into_iter().find(&is_wanted);
-            spot.map(|s| self.shared.value(self.shared.load(key, &s)?, Vec::new())).transpose()
+        self.reading.looking_again(|| {
+            let spot = self.reading.spots(key)?.into_iter().find(&is_wanted);
+            spot.map(|s| self.reading.value(self.reading.load(key, &s)?, Vec::new())).transpose()
         })
     }
 
@@ -90,10 +90,10 @@ impl Store {
     /// # Errors
     /// As [`Store::get`].
     pub fn get_range(&self, key: &[u8], range: Range<u64>) -> Result<Option<Vec<u8>>> {
-        self.shared.looking_again(|| {
-            let Some(loaded) = self.shared.newest(key, &mut Vec::new())? else { return Ok(None) };
+        self.reading.looking_again(|| {
+            let Some(loaded) = self.reading.newest(key, &mut Vec::new())? else { return Ok(None) };
             let mut out = Vec::new();
-            self.shared.body(&loaded)?.range(&self.shared.values, range.clone(), &mut out)?;
+            self.reading.body(&loaded)?.range(self.reading.values(), range.clone(), &mut out)?;
             Ok(Some(out))
         })
     }
@@ -103,13 +103,13 @@ impl Store {
     /// # Errors
     /// As [`Store::get`]; damage further on comes when it is reached.
     pub fn get_reader(&self, key: &[u8]) -> Result<Option<Reader>> {
-        self.shared.looking_again(|| {
-            let Some(mut loaded) = self.shared.newest(key, &mut Vec::new())? else { return Ok(None) };
+        self.reading.looking_again(|| {
+            let Some(mut loaded) = self.reading.newest(key, &mut Vec::new())? else { return Ok(None) };
             let body = match loaded.body.take() {
                 Some(body) => body,
-                None => self.shared.body_of(key, &loaded.head, Want::Cached, &mut Vec::new())?,
+                None => self.reading.body_of(key, &loaded.head, Want::Cached, &mut Vec::new())?,
             };
-            Reader::new(Arc::clone(&self.shared.values), loaded.head, body).map(Some)
+            Reader::new(Arc::clone(self.reading.values()), loaded.head, body).map(Some)
         })
     }
 
@@ -118,9 +118,9 @@ impl Store {
     /// # Errors
     /// As [`Store::get`].
     pub fn head(&self, key: &[u8]) -> Result<Option<Head>> {
-        self.shared.check_open()?;
-        let head = self.shared.looking_again(|| self.shared.with_newest(key, Want::Head, |raw| raw.head()))?;
-        self.shared.counted(head)
+        self.reading.check_open()?;
+        let head = self.reading.looking_again(|| self.reading.with_newest(key, Want::Head, |raw| raw.head()))?;
+        self.reading.counted(head)
     }
 
     /// As [`Store::head`], of the version with the greatest time that is not after `time_ms`.
@@ -128,9 +128,9 @@ impl Store {
     /// # Errors
     /// As [`Store::get`].
     pub fn head_at(&self, key: &[u8], time_ms: i64) -> Result<Option<Head>> {
-        self.shared.looking_again(|| {
-            let spot = self.shared.spots(key)?.into_iter().find(|s| s.version.time_ms <= time_ms);
-            spot.map(|s| self.shared.with_spot(key, &s, Want::Head, |raw| raw.head())).transpose()
+        self.reading.looking_again(|| {
+            let spot = self.reading.spots(key)?.into_iter().find(|s| s.version.time_ms <= time_ms);
+            spot.map(|s| self.reading.with_spot(key, &s, Want::Head, |raw| raw.head())).transpose()
         })
     }
 
@@ -139,9 +139,9 @@ impl Store {
     /// # Errors
     /// As [`Store::get`].
     pub fn history(&self, key: &[u8]) -> Result<Vec<Head>> {
-        self.shared.looking_again(|| {
-            let spots = self.shared.spots(key)?;
-            spots.iter().map(|s| self.shared.with_spot(key, s, Want::Head, |raw| raw.head())).collect()
+        self.reading.looking_again(|| {
+            let spots = self.reading.spots(key)?;
+            spots.iter().map(|s| self.reading.with_spot(key, s, Want::Head, |raw| raw.head())).collect()
         })
     }
 
@@ -150,7 +150,7 @@ impl Store {
     /// # Errors
     /// As [`Store::get`].
     pub fn versions_of(&self, key: &[u8]) -> Result<Vec<Version>> {
-        Ok(self.shared.spots(key)?.into_iter().map(|s| s.version).collect())
+        Ok(self.reading.spots(key)?.into_iter().map(|s| s.version).collect())
     }
 
     /// Whether a key has a version. Reads no value.
@@ -158,18 +158,18 @@ impl Store {
     /// # Errors
     /// As [`Store::get`].
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
-        self.shared.check_open()?;
-        self.shared.follow_if_due();
-        let hash = self.shared.hash(key);
-        let (best, floor) = self.shared.in_memtables(key, hash);
+        self.reading.check_open()?;
+        self.reading.follow_if_due();
+        let hash = self.reading.hash(key);
+        let (best, floor) = self.reading.in_memtables(key, hash);
         let found = if best.is_some() {
             true
         } else if floor > 0 {
             false
         } else {
-            self.shared.indexed(key, hash)?.is_some()
+            self.reading.indexed(key, hash)?.is_some()
         };
-        Ok(self.shared.counted(found.then_some(()))?.is_some())
+        Ok(self.reading.counted(found.then_some(()))?.is_some())
     }
 
     /// Where the newest version of a key should lie, by memory and one page of the index alone. Not confirmed: for a key
@@ -178,12 +178,12 @@ impl Store {
     /// # Errors
     /// [`Error::Corrupt`](crate::Error::Corrupt) when the index page is damaged.
     pub fn locate(&self, key: &[u8]) -> Result<Option<Place>> {
-        let hash = self.shared.hash(key);
-        let (best, floor) = self.shared.in_memtables(key, hash);
+        let hash = self.reading.hash(key);
+        let (best, floor) = self.reading.in_memtables(key, hash);
         let location = match best {
             Some(entry) => Some(entry.extent.location),
             None if floor > 0 => None,
-            None => self.shared.candidates(hash)?.iter().next().map(|s| s.location),
+            None => self.reading.candidates(hash)?.iter().next().map(|s| s.location),
         };
         Ok(location.map(|l| Place { segment: l.segment, offset: l.offset() }))
     }

@@ -15,9 +15,12 @@ use crate::format::header::{FileHeader, Kind};
 use crate::format::rules::Rules;
 use crate::format::superblock::{IndexRoot, Superblock, Tail};
 use crate::format::{FORMAT_VERSION, names};
+use crate::handle::log::Log;
+use crate::handle::log::Pins;
+use crate::handle::reading::Reading;
 use crate::handle::recover;
+use crate::handle::recover::check_canonicalizer;
 use crate::handle::rules;
-use crate::handle::{Log, Pins, Shared, check_canonicalizer};
 use crate::index::memtable::Memtable;
 use crate::index::segment_table::SegmentTable;
 use crate::index::superblock::SuperblockFile;
@@ -28,7 +31,8 @@ use crate::record::now_ms;
 use crate::store::assemble::{Files, Parts};
 use crate::store::{Store, Threads, Workers, open_dir, open_store_dir, take_lock, witness};
 use crate::sync::gate;
-use crate::sync::primitive::{Ordering, sleep};
+use crate::sync::primitive::sleep;
+use crate::upkeep::Upkeep;
 use crate::upkeep::repair::dictionaries;
 use crate::upkeep::repair::files::{self, Copying};
 use crate::upkeep::repair::rebuild::{Found, Living, Rebuild, Scanned};
@@ -275,50 +279,51 @@ impl Job<'_> {
         progress: &mut Progress<'_>,
     ) -> Result<()> {
         let damaged = self.carry_dictionaries()?;
-        let shared = Arc::new(self.handle(&first, held)?);
+        let upkeep = Arc::new(self.handle(&first, held)?);
+        let reading = upkeep.reading();
         let known = self.survey.dictionaries.iter().chain(&self.survey.named_dictionaries).max();
-        shared.values.dictionaries.pass_over(known.copied().unwrap_or(0));
+        reading.values().dictionaries.pass_over(known.copied().unwrap_or(0));
         let started = match threads {
-            Threads::Started => worker::start_checkpoints(&shared)?,
+            Threads::Started => worker::start_checkpoints(&upkeep)?,
             Threads::None => Vec::new(),
         };
         // Ends the thread and gives up the lock, whatever comes.
-        let workers = Workers::new(&shared, started, false);
+        let workers = Workers::new(&upkeep, started, false);
         let vouched = self.survey.superblock.as_ref().filter(|_| self.survey.is_last).map(|s| s.tail);
         let total_bytes = self.survey.segments.iter().map(|f| f.bytes).sum();
-        let make_room: fn(&Shared) -> Result<()> = match threads {
+        let make_room: fn(&Upkeep) -> Result<()> = match threads {
             Threads::Started => wait_for_room,
-            Threads::None => Shared::checkpoint,
+            Threads::None => Upkeep::checkpoint,
         };
         let living = self.living.take();
         let result = (|| {
-            let mut rebuild = Rebuild::new(&shared, &make_room, progress, total_bytes, vouched);
+            let mut rebuild = Rebuild::new(&upkeep, &make_room, progress, total_bytes, vouched);
             rebuild.believe(living);
             let mut end = FIRST_RECORD;
             for segment in &self.survey.segments {
-                let scanned = self.segment(&shared, &mut rebuild, segment)?;
+                let scanned = self.segment(reading, &mut rebuild, segment)?;
                 if !segment.header.is_output {
                     end = scanned.end;
                 }
             }
-            let last = shared.values.segments.get(first.tail.ordinal as u16)?;
+            let last = reading.values().segments.get(first.tail.ordinal as u16)?;
             files::own(&*self.dir, &last.name())?;
             let segment_bytes = u64::from(first.segment_bytes);
-            let appender = Appender::new(Arc::clone(&shared.values.segments), last, end, segment_bytes)?;
+            let appender = Appender::new(Arc::clone(&reading.values().segments), last, end, segment_bytes)?;
             rebuild.finish(appender)
         })();
         if result.is_err() {
             // So that closing it makes nothing durable.
-            shared.write_side()?.poison.set(&Error::Interrupted);
+            upkeep.writing().poisoned().set(&Error::Interrupted);
         }
         let mut found = result?;
         found.losses.extend(self.judge_dictionaries(&found.dictionaries, &damaged));
-        self.found = Some((found, Superblock::clone(&shared.latest.load())));
+        self.found = Some((found, Superblock::clone(&reading.latest())));
         workers.close()
     }
 
     /// A handle on the store as it is without anything entered.
-    fn handle(&self, first: &Superblock, held: Box<dyn Lock>) -> Result<Shared> {
+    fn handle(&self, first: &Superblock, held: Box<dyn Lock>) -> Result<Upkeep> {
         let options = self.options.clone();
         let (dir, gate) = gate::guard(Arc::clone(&self.dir), held);
         let files = Files::open(&dir, first, &options)?;
@@ -347,8 +352,8 @@ impl Job<'_> {
     }
 
     /// Reads one segment, copies it if that is wanted, and mends what is left.
-    fn segment(&self, shared: &Shared, rebuild: &mut Rebuild<'_>, found: &Segment) -> Result<Scanned> {
-        let segment = shared.values.segments.get(found.header.ordinal as u16)?;
+    fn segment(&self, reading: &Reading, rebuild: &mut Rebuild<'_>, found: &Segment) -> Result<Scanned> {
+        let segment = reading.values().segments.get(found.header.ordinal as u16)?;
         let name = segment.name();
         if found.is_guessed {
             rebuild.lost(loss(&found.name, 0, FIRST_RECORD, "its header is damaged; it has a new one"));
@@ -362,7 +367,7 @@ impl Job<'_> {
             return Ok(scanned);
         }
         let source = self.source.open(&found.name, Access::Read).map_err(|e| Error::io("open", &found.name, e))?;
-        let copy = shared.values.segments.writable(&segment)?;
+        let copy = reading.values().segments.writable(&segment)?;
         let copying = Copying::new(source, Arc::clone(&copy));
         let scanned = rebuild.segment(&segment, &copying, &*copy, &found.name)?;
         for (offset, bytes) in copying.unreadable() {
@@ -399,17 +404,16 @@ fn loss(file: &str, offset: u64, bytes: u64, what: &str) -> Loss {
 }
 
 /// Waits until the thread that runs checkpoints has taken the full table; it merges that while the next one fills.
-fn wait_for_room(shared: &Shared) -> Result<()> {
-    let writer = shared.write_side()?;
+fn wait_for_room(upkeep: &Upkeep) -> Result<()> {
+    let (reading, writing) = (upkeep.reading(), upkeep.writing());
     loop {
-        writer.poison.check()?;
-        let tables = shared.tables.load();
-        if tables.active.bytes() < shared.options.memtable_bytes && !tables.active.is_exhausted() {
+        writing.poisoned().check()?;
+        let tables = reading.tables();
+        if tables.active.bytes() < reading.options().memtable_bytes && !tables.active.is_exhausted() {
             return Ok(());
         }
         if tables.frozen.is_none() {
-            writer.checkpoint_due.store(true, Ordering::Release);
-            writer.checkpoint_bell.ring();
+            writing.ask_for_checkpoint();
         }
         drop(tables);
         sleep(Duration::from_millis(1));

@@ -6,12 +6,10 @@ use filemap_io::Access;
 
 use crate::error::{Error, Result};
 use crate::format::rules::{Rule, RuleState, Rules};
-use crate::handle::Admission;
 use crate::handle::rules;
+use crate::handle::writing::Admission;
 use crate::record::{Record, now_ms};
 use crate::store::Store;
-use crate::sync::lock;
-use crate::upkeep::checkpoint::Task;
 
 impl Store {
     /// The rules of the store's erasures, in the order in which they were made, those that were lifted too.
@@ -19,11 +17,11 @@ impl Store {
     /// # Errors
     /// [`Error::Corrupt`] when the file is missing or damaged; [`Error::Io`].
     pub fn rules(&self) -> Result<Vec<Rule>> {
-        if let Some(writer) = &self.shared.writer {
-            return Ok(lock(&writer.rules).list.clone());
+        if let Some(upkeep) = &self.upkeep {
+            return Ok(upkeep.rules());
         }
-        let vouched = self.shared.latest.load().rules;
-        Ok(rules::read(&*self.shared.dir, &self.shared.birth.store_id, vouched, Access::Read)?.list)
+        let vouched = self.reading.latest().rules;
+        Ok(rules::read(self.reading.dir(), &self.reading.birth().store_id, vouched, Access::Read)?.list)
     }
 
     /// Makes a rule, whose erasure is [unfinished](RuleState::Unfinished). It is durable when this returns.
@@ -77,40 +75,22 @@ impl Store {
         .map(|_| ())
     }
 
-    /// Writes what `change` makes of the rules, unless it says that there is nothing to write.
     fn change_rules(&self, change: impl FnOnce(&mut Rules) -> bool) -> Result<bool> {
-        self.shared.check_open()?;
-        let writer = self.shared.write_side()?;
-        let mut held = lock(&writer.rules);
-        writer.poison.check()?;
-        let mut rules = held.clone();
-        if !change(&mut rules) {
-            return Ok(false);
-        }
-        rules.generation += 1;
-        // A sync that failed must not be tried again as if nothing had happened.
-        rules::write(&*self.shared.dir, &self.shared.birth.store_id, &rules).inspect_err(|e| match e {
-            Error::Full { .. } => {}
-            e => self.shared.poison(e),
-        })?;
-        // The file first: what a superblock vouches for is there.
-        lock(&writer.checkpointer).current.rules = rules.generation;
-        *held = rules;
-        self.shared.checkpoint_with(Task { is_due: true, ..Task::default() })?;
-        Ok(true)
+        self.reading.check_open()?;
+        self.upkeep()?.change_rules(change)
     }
 
     /// Who is asked about everything that is put through this handle and its clones, from now on; `None` for nobody.
     pub fn set_admission(&self, admission: Option<Arc<dyn Admission>>) {
-        if let Some(writer) = &self.shared.writer {
-            writer.admission.store(admission.map(Arc::new));
+        if let Some(upkeep) = &self.upkeep {
+            upkeep.writing().set_admission(admission);
         }
     }
 
     /// # Errors
     /// `Refused`.
     pub(super) fn check_admission(&self, record: &Record<'_>) -> Result<()> {
-        let Some(admission) = self.shared.admission() else { return Ok(()) };
+        let Some(admission) = self.writing()?.admission() else { return Ok(()) };
         let by_name = admission.refuses(record.key, record.time_ms);
         let by_body = || admission.refuses_body(record).filter(|_| admission.wants_bodies());
         by_name.or_else(by_body).map_or(Ok(()), |rule| Err(Error::Refused { rule }))

@@ -104,8 +104,8 @@ impl Store {
     /// # Errors
     /// [`Error::Io`].
     pub fn shared_files(&self) -> Result<Vec<String>> {
-        let mut shared = self.shared.names()?;
-        shared.retain(|name| names::is_ours(name) && self.shared.dir.links(name).is_ok_and(|links| links > 1));
+        let mut shared = self.reading.names()?;
+        shared.retain(|name| names::is_ours(name) && self.reading.dir().links(name).is_ok_and(|links| links > 1));
         shared.sort();
         Ok(shared)
     }
@@ -116,7 +116,7 @@ impl Store {
     /// [`Error::Io`].
     pub fn random_bytes(&self, count: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; count];
-        self.shared.dir.random(&mut bytes).map_err(|e| Error::io("read", "the system's random numbers", e))?;
+        self.reading.dir().random(&mut bytes).map_err(|e| Error::io("read", "the system's random numbers", e))?;
         Ok(bytes)
     }
 }
@@ -162,16 +162,16 @@ impl Run<'_, '_> {
     }
 
     fn values(&mut self) -> Result<()> {
-        let shared = &self.store.shared;
-        for segment in shared.values.segments.all().iter() {
+        let reading = &*self.store.reading;
+        for segment in reading.values().segments.all().iter() {
             let name = segment.name();
-            let file = match shared.values.segments.open_anew(segment) {
+            let file = match reading.values().segments.open_anew(segment) {
                 // It has been compacted since.
-                Err(e) if e.is_corrupt() && shared.values.segments.get(segment.id).is_err() => continue,
+                Err(e) if e.is_corrupt() && reading.values().segments.get(segment.id).is_err() => continue,
                 file => file?,
             };
             let mut hits = self.raw(&name, &*file)?.into_iter().peekable();
-            let mut scan = shared.values.scan(segment, &*file, FIRST_RECORD, u64::MAX)?.once();
+            let mut scan = reading.values().scan(segment, &*file, FIRST_RECORD, u64::MAX)?.once();
             while let Some(item) = scan.next()? {
                 let Item::Record { offset, bytes } = item else { continue };
                 self.between(&name, &mut hits, offset);
@@ -220,7 +220,7 @@ impl Run<'_, '_> {
 
     /// Meta and body of a record.
     fn expanded(&self, header: &Header, bytes: &[u8]) -> Result<[Vec<u8>; 2]> {
-        let registry = &self.store.shared.values.dictionaries;
+        let registry = &self.store.reading.values().dictionaries;
         let flaw = |what| Error::corrupt("", 0, what);
         let mut parts = [Vec::new(), Vec::new()];
         if header.kind == Kind::Filler {
@@ -238,17 +238,17 @@ impl Run<'_, '_> {
     }
 
     fn keys(&mut self) -> Result<()> {
-        let shared = &self.store.shared;
-        let (files, _) = shared.keys.files()?;
+        let reading = &*self.store.reading;
+        let (files, _) = reading.keys().files()?;
         for KeyFile { segment, file, end } in &files {
             let Some(file) = file else { continue };
             let name = segment.name();
             let mut hits = self.raw(&name, &**file)?.into_iter().peekable();
-            let mut scan = shared.keys.scan(segment, &**file, FIRST_RECORD..*end)?;
+            let mut scan = reading.keys().scan(segment, &**file, FIRST_RECORD..*end)?;
             while let Some(item) = scan.next()? {
                 let Item::Record { offset, bytes } = item else { continue };
                 self.between(&name, &mut hits, offset);
-                let Ok((record, key)) = shared.keys.decode(segment, bytes, offset) else { continue };
+                let Ok((record, key)) = reading.keys().decode(segment, bytes, offset) else { continue };
                 if (self.search.what.keys)(key) && (self.search.what.versions)(key, record.version) {
                     self.left(&name, offset, "a key record of what was erased");
                 }
@@ -263,8 +263,8 @@ impl Run<'_, '_> {
 
     /// Dictionaries, whose text stands in pages that stay, and what holds no text at all.
     fn others(&mut self) -> Result<()> {
-        let shared = &self.store.shared;
-        for name in shared.names()? {
+        let reading = &*self.store.reading;
+        for name in reading.names()? {
             if names::parse_segment(&name).is_some() || names::parse_keys(&name).is_some() {
                 continue;
             }
@@ -272,7 +272,7 @@ impl Run<'_, '_> {
                 self.found.strangers.push(name);
                 continue;
             }
-            let file = match shared.dir.open(&name, Access::Read) {
+            let file = match reading.dir().open(&name, Access::Read) {
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
                 file => file.map_err(|e| Error::io("open", &name, e))?,
             };

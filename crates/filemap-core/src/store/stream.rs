@@ -43,9 +43,9 @@ impl Store {
     /// # Errors
     /// As [`Store::put`].
     pub fn put_stream(&self, key: &[u8], meta: &[u8], time_ms: i64) -> Result<Writer> {
-        self.shared.check_put(key, meta, 0)?;
+        self.writing()?.check_put(key, meta, 0)?;
         check_limits(key, meta)?;
-        if let Some(rule) = self.shared.admission().and_then(|a| a.refuses(key, time_ms)) {
+        if let Some(rule) = self.writing()?.admission().and_then(|a| a.refuses(key, time_ms)) {
             return Err(Error::Refused { rule });
         }
         Ok(Writer {
@@ -98,7 +98,7 @@ impl Writer {
     }
 
     fn push_whole(&mut self, mut bytes: &[u8]) -> Result<()> {
-        let bound = self.store.shared.options.large_value_bytes as usize;
+        let bound = self.store.reading.options().large_value_bytes as usize;
         self.body_bytes += bytes.len() as u64;
         if self.body_bytes > MAX_VALUE_BYTES {
             return Err(Error::ValueTooLarge { len: self.body_bytes });
@@ -117,9 +117,9 @@ impl Writer {
 
     fn write_chunk(&mut self) -> Result<()> {
         self.hasher.update(&self.piece);
-        let shared = &self.store.shared;
-        let draft = Draft::chunk(&self.key, self.time_ms, &self.piece, &shared.packing(&self.key));
-        self.chunks.push(shared.append_chunk(draft, &mut self.stream)?);
+        let reading = &*self.store.reading;
+        let draft = Draft::chunk(&self.key, self.time_ms, &self.piece, &reading.packing(&self.key));
+        self.chunks.push(self.store.writing()?.append_chunk(draft, &mut self.stream)?);
         self.piece.clear();
         Ok(())
     }
@@ -130,15 +130,15 @@ impl Writer {
     /// As [`Store::put`].
     pub fn finish(mut self) -> Result<Version> {
         self.check_whole()?;
-        let store = Arc::clone(&self.store.shared);
-        let _inside = store.enter();
+        let store = self.store.clone();
+        let _inside = store.writing()?.enter();
         let draft = self.draft()?;
         self.append(draft)
     }
 
     /// Writes the last chunk: the record that makes the version visible once it is appended.
     pub(super) fn draft(&mut self) -> Result<Draft> {
-        let packing = self.store.shared.packing(&self.key);
+        let packing = self.store.reading.packing(&self.key);
         if self.chunks.is_empty() {
             let record = Record { key: &self.key, meta: &self.meta, body: &self.piece, time_ms: self.time_ms };
             return Ok(Draft::page(&record, digest(&self.piece), &packing));
@@ -149,18 +149,18 @@ impl Writer {
     }
 
     fn append(&self, draft: Draft) -> Result<Version> {
-        let shared = &self.store.shared;
-        let version = shared.append_if(draft, &self.key, 0, |_| true)?;
-        Counters::add(&shared.counters.puts, 1);
-        Counters::add(&shared.counters.raw_bytes, self.body_bytes);
+        let reading = &*self.store.reading;
+        let version = self.store.writing()?.append_if(draft, &self.key, 0, |_| true)?;
+        Counters::add(&reading.counters().puts, 1);
+        Counters::add(&reading.counters().raw_bytes, self.body_bytes);
         version.ok_or(Error::Closed)
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        if let (Some(stream), Some(writer)) = (self.stream, &self.store.shared.writer) {
-            lock(&writer.log).pins.end(stream);
+        if let (Some(stream), Ok(writing)) = (self.stream, self.store.writing()) {
+            lock(writing.log()).pins.end(stream);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Dictionaries by hand: made now, tried, listed; what is done in the background is not here.
 
 use crate::error::{Error, Result};
-use crate::handle::RecompressionEstimate;
+use crate::handle::reading::RecompressionEstimate;
 use crate::logs::values::dictionaries::DictionaryFacts;
 use crate::store::Store;
 
@@ -15,7 +15,7 @@ impl Store {
     /// [`Error::InvalidOption`](crate::Error::InvalidOption) when dictionaries are off; `Io`, and then those made before it
     /// stay; `ReadOnly`, `Closed`, `Poisoned`.
     pub fn train(&self) -> Result<Vec<DictionaryFacts>> {
-        self.shared.train()
+        self.upkeep()?.train()
     }
 
     /// Says what it would gain to compress all records anew, at a level from 1 to 19 and with the dictionaries that there are
@@ -28,11 +28,11 @@ impl Store {
         if !(1..=19).contains(&level) {
             return Err(Error::InvalidOption { name: "level", why: "must be 1 to 19".to_owned() });
         }
-        self.shared.try_recompression(level)
+        self.reading.try_recompression(level)
     }
 
     /// All dictionaries of the store, those that no new page uses and those that cannot be read too.
     pub fn dictionaries(&self) -> Vec<DictionaryFacts> {
-        self.shared.values.dictionaries.facts()
+        self.reading.values().dictionaries.facts()
     }
 }

@@ -41,7 +41,7 @@ fn look(source: &Arc<dyn Dir>, options: &Options) -> Result<Sequences> {
             Err(Error::Corrupt { file, .. }) if names::parse_segment(&file).is_some() => continue,
             key => key?,
         };
-        let spots = store.shared.all_spots(&key, store.shared.hash(&key))?;
+        let spots = store.reading.all_spots(&key, store.reading.hash(&key))?;
         spots.iter().for_each(|s| sequences.add(s.version.sequence));
     }
     Ok(sequences)

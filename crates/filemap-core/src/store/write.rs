@@ -3,14 +3,13 @@
 use crate::error::{Error, Result};
 use crate::failpoint::{Fault, planted};
 use crate::format::value::Kind;
-use crate::handle::Shared;
+use crate::handle::reading::Reading;
 use crate::logs::values::append::Draft;
 use crate::logs::values::draft::digest;
 use crate::logs::values::read::Want;
 use crate::record::{Put, Record, Version, now_ms};
 use crate::stats::Counters;
 use crate::store::Store;
-use crate::sync::primitive::Ordering;
 
 impl Store {
     /// Stores a version of a key. With [`Durability::Sync`](crate::Durability::Sync) it is on the device when this
@@ -21,7 +20,7 @@ impl Store {
     /// [`Error::KeyLength`], [`Error::MetaTooLarge`], [`Error::ValueTooLarge`], [`Error::Refused`] and [`Error::NoSpace`], with
     /// nothing written; [`Error::Io`] and, from then on, [`Error::Poisoned`]; [`Error::ReadOnly`], [`Error::Closed`].
     pub fn put(&self, record: &Record<'_>) -> Result<Version> {
-        self.shared.check_put(record.key, record.meta, record.body.len() as u64)?;
+        self.writing()?.check_put(record.key, record.meta, record.body.len() as u64)?;
         self.check_admission(record)?;
         self.put_checked(record, None)
     }
@@ -32,7 +31,7 @@ impl Store {
     /// # Errors
     /// As [`Store::put`], and those of reading.
     pub fn put_if_changed(&self, record: &Record<'_>) -> Result<Put> {
-        self.shared.check_put(record.key, record.meta, record.body.len() as u64)?;
+        self.writing()?.check_put(record.key, record.meta, record.body.len() as u64)?;
         self.check_admission(record)?;
         let digest = digest(record.body);
         match self.put_reference(record, digest, record.body.len() as u64)? {
@@ -49,14 +48,14 @@ impl Store {
         digest: [u8; 16],
         body_bytes: u64,
     ) -> Result<Option<Version>> {
-        let _inside = self.shared.enter();
+        let _inside = self.writing()?.enter();
         loop {
-            let checkpoints = Counters::get(&self.shared.counters.checkpoints);
-            let expiring_ms = self.shared.expiring_ms.load(Ordering::Acquire);
-            let hash = self.shared.hash(record.key);
-            let before = self.shared.in_memtables(record.key, hash);
-            let newest = self.shared.looking_again(|| {
-                self.shared.with_newest(record.key, Want::Head, |raw| {
+            let checkpoints = Counters::get(&self.reading.counters().checkpoints);
+            let expiring_ms = self.reading.expiring_ms();
+            let hash = self.reading.hash(record.key);
+            let before = self.reading.in_memtables(record.key, hash);
+            let newest = self.reading.looking_again(|| {
+                self.reading.with_newest(record.key, Want::Head, |raw| {
                     let same = raw.header.digest == digest && raw.header.raw_bytes == body_bytes;
                     let stays = raw.header.time_ms >= expiring_ms || planted(Fault::ExpiringReferredTo);
                     let holder = if raw.header.kind == Kind::Reference { raw.refers_to() } else { raw.header.sequence };
@@ -69,16 +68,16 @@ impl Store {
                 newest => newest?.flatten(),
             };
             let Some(holder) = newest else { return Ok(None) };
-            let draft = Draft::reference(record, body_bytes, digest, holder, &self.shared.packing(record.key));
+            let draft = Draft::reference(record, body_bytes, digest, holder, &self.reading.packing(record.key));
             // The body referred to must not have been removed, or gone with old versions, since it was looked at; nor be about
             // to go.
-            let still_there = |shared: &Shared| {
-                shared.in_memtables(record.key, hash) == before
-                    && Counters::get(&shared.counters.checkpoints) == checkpoints
-                    && (shared.expiring_ms.load(Ordering::Acquire) <= expiring_ms || planted(Fault::ExpiringReferredTo))
+            let still_there = |reading: &Reading| {
+                reading.in_memtables(record.key, hash) == before
+                    && Counters::get(&reading.counters().checkpoints) == checkpoints
+                    && (reading.expiring_ms() <= expiring_ms || planted(Fault::ExpiringReferredTo))
             };
-            if let Some(version) = self.shared.append_if(draft, record.key, holder, still_there)? {
-                Counters::add(&self.shared.counters.unchanged_puts, 1);
+            if let Some(version) = self.writing()?.append_if(draft, record.key, holder, still_there)? {
+                Counters::add(&self.reading.counters().unchanged_puts, 1);
                 return Ok(Some(version));
             }
         }
@@ -93,17 +92,16 @@ impl Store {
     /// longer than a segment could not be continued in the next one, those before it may be.
     pub fn put_batch(&self, records: &[Record<'_>]) -> Result<Vec<Version>> {
         for r in records {
-            self.shared.check_put(r.key, r.meta, r.body.len() as u64)?;
+            self.writing()?.check_put(r.key, r.meta, r.body.len() as u64)?;
             self.check_admission(r)?;
         }
-        let shared = &*self.shared;
-        let _inside = shared.enter();
-        let writer = shared.write_side()?;
-        let piece = shared.options.large_value_bytes;
+        let (reading, writing) = (&*self.reading, self.writing()?);
+        let _inside = writing.enter();
+        let piece = reading.options().large_value_bytes;
         // Alive until the lists of their chunks are in the log: compaction leaves the chunks alone.
         let mut streams = Vec::new();
         let mut draft = |r: &Record<'_>| match r.body.len() as u64 > piece {
-            false => Ok(Draft::page(r, digest(r.body), &shared.packing(r.key))),
+            false => Ok(Draft::page(r, digest(r.body), &reading.packing(r.key))),
             true => {
                 let mut stream = self.put_stream(r.key, r.meta, r.time_ms)?;
                 stream.push(r.body)?;
@@ -114,19 +112,19 @@ impl Store {
         };
         let drafts: Vec<Draft> = records.iter().map(&mut draft).collect::<Result<_>>()?;
         let mut versions = Vec::with_capacity(records.len());
-        let (mut log, _) = shared.lock_log(writer, true)?;
-        shared.make_room(&mut log, drafts.iter().map(|d| d.header.total_bytes()).sum())?;
+        let (mut log, _) = writing.lock_log(true)?;
+        writing.make_room(&mut log, drafts.iter().map(|d| d.header.total_bytes()).sum())?;
         for (mut draft, record) in drafts.into_iter().zip(records) {
-            if shared.tables.load().active.is_exhausted() {
+            if reading.tables().active.is_exhausted() {
                 drop(log);
-                (log, _) = shared.lock_log(writer, true)?;
+                (log, _) = writing.lock_log(true)?;
             }
-            versions.push(shared.append_locked(writer, &mut log, &mut draft, record.key, 0)?);
+            versions.push(writing.append_locked(&mut log, &mut draft, record.key, 0)?);
             draft.recycle();
-            Counters::add(&shared.counters.raw_bytes, record.body.len() as u64);
+            Counters::add(&reading.counters().raw_bytes, record.body.len() as u64);
         }
-        shared.after_append(writer, log)?;
-        Counters::add(&shared.counters.puts, records.len() as u64);
+        writing.after_append(log)?;
+        Counters::add(&reading.counters().puts, records.len() as u64);
         Ok(versions)
     }
 
@@ -136,38 +134,38 @@ impl Store {
     /// # Errors
     /// As [`Store::put`]; not `NoSpace`.
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
-        self.shared.check_open()?;
-        self.shared.write_side()?.poison.check()?;
+        self.reading.check_open()?;
+        self.writing()?.poisoned().check()?;
         match self.contains(key) {
             Ok(false) => return Ok(false),
             // A page that cannot be read can be removed.
             Err(e) if !e.is_corrupt() => return Err(e),
             _ => {}
         }
-        let _inside = self.shared.enter();
-        self.shared.append_if(Draft::tombstone(key, now_ms()), key, 0, |_| true)?;
-        Counters::add(&self.shared.counters.removes, 1);
+        let _inside = self.writing()?.enter();
+        self.writing()?.append_if(Draft::tombstone(key, now_ms()), key, 0, |_| true)?;
+        Counters::add(&self.reading.counters().removes, 1);
         Ok(true)
     }
 
     pub(super) fn put_checked(&self, record: &Record<'_>, known: Option<[u8; 16]>) -> Result<Version> {
-        let shared = &*self.shared;
-        if record.body.len() as u64 > shared.options.large_value_bytes {
+        let reading = &*self.reading;
+        if record.body.len() as u64 > reading.options().large_value_bytes {
             let mut writer = self.put_stream(record.key, record.meta, record.time_ms)?;
             writer.push(record.body)?;
             return writer.finish();
         }
-        let _inside = shared.enter();
+        let _inside = self.writing()?.enter();
         let digest = known.unwrap_or_else(|| digest(record.body));
-        let draft = Draft::page(record, digest, &shared.packing(record.key));
+        let draft = Draft::page(record, digest, &reading.packing(record.key));
         self.put_draft(draft, record.key, record.body.len() as u64)
     }
 
     pub(super) fn put_draft(&self, draft: Draft, key: &[u8], body_bytes: u64) -> Result<Version> {
-        let shared = &*self.shared;
-        let version = shared.append_if(draft, key, 0, |_| true)?;
-        Counters::add(&shared.counters.puts, 1);
-        Counters::add(&shared.counters.raw_bytes, body_bytes);
+        let reading = &*self.reading;
+        let version = self.writing()?.append_if(draft, key, 0, |_| true)?;
+        Counters::add(&reading.counters().puts, 1);
+        Counters::add(&reading.counters().raw_bytes, body_bytes);
         version.ok_or(Error::Closed)
     }
 }

@@ -17,21 +17,21 @@ pub(crate) mod rank {
     pub(crate) const THREADS: u8 = 1;
     /// `Training::turn`: held while a dictionary is made.
     pub(crate) const TRAIN: u8 = 2;
-    /// `WriteSide::rules`.
+    /// `Upkeep::rules`.
     pub(crate) const RULES: u8 = 3;
-    /// `WriteSide::checkpointer`, held for a whole checkpoint.
+    /// `Upkeep::checkpointer`, held for a whole checkpoint.
     pub(crate) const CHECKPOINT: u8 = 4;
     /// `Follower::state`: held while a read-only handle follows its writer.
     pub(crate) const FOLLOW: u8 = 5;
     /// `Registry::changing`: the list of dictionaries and their files.
     pub(crate) const DICTIONARIES: u8 = 6;
-    /// `WriteSide::compactor`: what compactions have learnt.
+    /// `Upkeep::compactor`: what compactions have learnt.
     pub(crate) const COMPACTOR: u8 = 7;
-    /// `WriteSide::kept_keys`.
+    /// `Upkeep::kept_keys`.
     pub(crate) const KEPT_KEYS: u8 = 8;
     /// `Cleaning::needed`.
     pub(crate) const NEEDED: u8 = 9;
-    /// `WriteSide::log`: places records; the append lock.
+    /// `Writing::log`: places records; the append lock.
     pub(crate) const APPEND: u8 = 10;
     /// `Segments::making`: which segments there are.
     pub(crate) const SEGMENTS: u8 = 11;

@@ -1,5 +1,5 @@
-//! What keeps a store in shape beside puts and gets: checkpoints, compaction, pruning, verification, repair, backups, and the
-//! threads that run them.
+//! What keeps a store in shape beside puts and gets: checkpoints, compaction, pruning, dictionaries, verification, repair, backups,
+//! and the threads that run them. What only the writer may do hangs on [`Upkeep`]; the rest needs a [`Reading`].
 //!
 //! Only `store` (and the simulation, `sim`) calls this.
 
@@ -8,6 +8,87 @@ pub(crate) mod check;
 pub(crate) mod checkpoint;
 pub(crate) mod compact;
 pub(crate) mod inspect;
-pub(crate) mod prune;
+mod prune;
 pub(crate) mod repair;
+mod rules;
+pub(crate) mod state;
+mod train;
 pub(crate) mod worker;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::format::rules::Rules;
+use crate::handle::reading::Reading;
+use crate::handle::writing::Writing;
+use crate::sync::{Ranked, Turns, rank};
+use state::{Checkpointer, Compactor};
+
+/// What only the writer does beside puts.
+pub(crate) struct Upkeep {
+    reading: Arc<Reading>,
+    writing: Arc<Writing>,
+    checkpointer: Ranked<{ rank::CHECKPOINT }, Checkpointer>,
+    /// One compaction runs at a time, of values, of keys or of the index.
+    compacting: Turns,
+    compactor: Ranked<{ rank::COMPACTOR }, Compactor>,
+    /// Ordinals of segments of the key log that compaction could not empty.
+    kept_keys: Ranked<{ rank::KEPT_KEYS }, BTreeSet<u64>>,
+    /// As in the file RULES.
+    rules: Ranked<{ rank::RULES }, Rules>,
+}
+
+impl Upkeep {
+    pub(crate) fn new(writing: Writing, reading: Arc<Reading>, checkpointer: Checkpointer, rules: Rules) -> Upkeep {
+        Upkeep {
+            reading,
+            writing: Arc::new(writing),
+            checkpointer: Ranked::new(checkpointer),
+            compacting: Turns::default(),
+            compactor: Ranked::default(),
+            kept_keys: Ranked::default(),
+            rules: Ranked::new(rules),
+        }
+    }
+
+    pub(crate) fn reading(&self) -> &Arc<Reading> {
+        &self.reading
+    }
+
+    pub(crate) fn writing(&self) -> &Arc<Writing> {
+        &self.writing
+    }
+
+    /// Tells the background threads to end.
+    pub(crate) fn stop(&self) {
+        self.compacting.wake();
+        let bells = self.writing.bells();
+        bells.compact.stop();
+        self.writing.training().bell.stop();
+        bells.checkpoint.stop();
+        bells.sync.stop();
+    }
+
+    /// Whether a compaction is under way.
+    #[cfg(feature = "sim")]
+    pub(crate) fn is_compacting(&self) -> bool {
+        !self.compacting.is_free()
+    }
+
+    /// Whether a checkpoint is under way.
+    #[cfg(feature = "sim")]
+    pub(crate) fn is_in_checkpoint(&self) -> bool {
+        self.checkpointer.try_lock().is_none()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn checkpointer(&self) -> &Ranked<{ rank::CHECKPOINT }, Checkpointer> {
+        &self.checkpointer
+    }
+
+    /// How many segments of the key log cannot be emptied.
+    #[cfg(test)]
+    pub(crate) fn kept_keys(&self) -> usize {
+        crate::sync::lock(&self.kept_keys).len()
+    }
+}

@@ -11,11 +11,14 @@ use crate::error::{Error, Result};
 use crate::failpoint::step;
 use crate::format::key::KeyRecord;
 use crate::format::superblock::Tail;
-use crate::handle::{Dropped, Needed, Retention, Shared};
+use crate::handle::retention::Dropped;
+use crate::handle::retention::Needed;
+use crate::handle::retention::Retention;
 use crate::logs::keys::KeyFile;
 use crate::logs::scan::Item;
 use crate::logs::segments::FIRST_RECORD;
 use crate::sync::primitive::Ordering;
+use crate::upkeep::Upkeep;
 use crate::upkeep::checkpoint::Task;
 
 /// So many bytes of key log are read between two looks at whether to go on.
@@ -27,7 +30,7 @@ const HASHES_PER_OP: usize = 4;
 /// How far a pass is: bytes of the key log that were read, and all of them.
 pub(crate) type Watch<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
 
-impl Shared {
+impl Upkeep {
     /// Drops what neither a rule nor the store's own options keep, and nobody needs. Whatever was dropped stays so when it fails or
     /// is told to stop.
     ///
@@ -44,17 +47,17 @@ impl Shared {
         self.checkpoint()?;
         let mut hashes = Vec::new();
         // They stay readable when compaction of the key log removes them. What it writes anew was met before.
-        let (files, end) = self.key_files()?;
-        let mut gaps = self.missing_keys(&files, end);
-        let total = self.keys.bytes().0;
+        let (files, end) = self.reading.key_files()?;
+        let mut gaps = self.reading.missing_keys(&files, end);
+        let total = self.reading.keys().bytes().0;
         let (mut done, mut told) = (0, 0);
         for KeyFile { segment, file, end } in &files {
             let Some(file) = file else { continue };
-            let mut scan = self.keys.scan(segment, &**file, FIRST_RECORD..*end)?;
+            let mut scan = self.reading.keys().scan(segment, &**file, FIRST_RECORD..*end)?;
             while let Some(item) = scan.next()? {
                 match item {
                     Item::Record { offset, bytes } => {
-                        let (record, key) = self.keys.decode(segment, bytes, offset)?;
+                        let (record, key) = self.reading.keys().decode(segment, bytes, offset)?;
                         let hash = self.may_lose(rule, &record, key, dropped)?;
                         // Of a key that was put often there are many in a row.
                         if hash != hashes.last().copied() {
@@ -67,12 +70,12 @@ impl Shared {
                     }
                     Item::Filler { .. } => {}
                 }
-                if hashes.len() >= HASHES_PER_OP * self.options.limits.compact_ops {
+                if hashes.len() >= HASHES_PER_OP * self.reading.options().limits.compact_ops {
                     dropped.add(self.drop_from(std::mem::take(&mut hashes), rule, needed)?);
                 }
                 if done + scan.offset() >= told + LOOK_UP_BYTES {
                     told = done + scan.offset();
-                    self.check_open()?;
+                    self.reading.check_open()?;
                     if watch(told, total.max(told)).is_break() {
                         return Err(Error::Stopped);
                     }
@@ -80,7 +83,7 @@ impl Shared {
             }
             done += scan.offset();
         }
-        dropped.hidden += self.slots_in(gaps)?.len() as u64;
+        dropped.hidden += self.reading.slots_in(gaps)?.len() as u64;
         if !hashes.is_empty() {
             dropped.add(self.drop_from(hashes, rule, needed)?);
         }
@@ -97,13 +100,13 @@ impl Shared {
     fn may_lose(&self, rule: Retention, record: &KeyRecord, key: &[u8], dropped: &mut Dropped) -> Result<Option<u64>> {
         let is_old = rule.is_old(record.version);
         // A chain's length stands in its head, the newest version, which may well be young.
-        let is_longer = |n| record.chain > n || record.chain >= self.options.limits.chain_count;
+        let is_longer = |n| record.chain > n || record.chain >= self.reading.options().limits.chain_count;
         let is_long = rule.since_ms.is_some() || rule.versions.is_none_or(is_longer);
         if !(is_old && is_long) {
             return Ok(None);
         }
-        let hash = self.hash(key);
-        match self.candidates(hash) {
+        let hash = self.reading.hash(key);
+        match self.reading.candidates(hash) {
             Ok(slots) => Ok(slots.iter().next().map(|_| hash)),
             // With a damaged page of the index its keys are left alone.
             Err(e) if e.is_corrupt() => {
@@ -117,14 +120,14 @@ impl Shared {
     /// Drops what the store's own options keep no longer, by age. Whether there was anything.
     ///
     /// # Errors
-    /// As [`Shared::prune`].
+    /// As [`Upkeep::prune`].
     pub(crate) fn prune_expired(&self) -> Result<bool> {
         let mut dropped = Dropped::default();
-        let mut watch = |_, _| match self.closed.load(Ordering::Acquire) {
+        let mut watch = |_, _| match self.reading.closed().load(Ordering::Acquire) {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         };
-        self.prune(Retention::of(&self.options), &Arc::default(), &mut watch, &mut dropped)?;
+        self.prune(Retention::of(self.reading.options()), &Arc::default(), &mut watch, &mut dropped)?;
         Ok(dropped.versions > 0)
     }
 }

@@ -12,10 +12,9 @@ use shuttle::thread::Builder;
 
 use crate::error::{Error, Result};
 use crate::event::Compacted;
-use crate::handle::{Shared, WriteSide};
 use crate::options::Durability;
 use crate::sync::lock;
-use crate::sync::primitive::Ordering;
+use crate::upkeep::Upkeep;
 use crate::upkeep::compact::Goal;
 use crate::upkeep::compact::index::shrink_index;
 use crate::upkeep::compact::keys::compact_keys;
@@ -34,7 +33,7 @@ const TRAINING_REST: u32 = 8;
 /// More threads than this do not make a verification faster: one reads.
 const MOST_HELPERS: usize = 7;
 
-type Job = fn(&Shared);
+type Job = fn(&Upkeep);
 
 #[cfg(filemap_shuttle)]
 pub(crate) type JoinHandle = shuttle::thread::JoinHandle<()>;
@@ -45,37 +44,37 @@ pub(crate) type JoinHandle = std::thread::JoinHandle<()>;
 ///
 /// # Errors
 /// `Io` when the system gives no thread.
-pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle>> {
+pub(crate) fn start(upkeep: &Arc<Upkeep>) -> Result<Vec<JoinHandle>> {
     let mut jobs: Vec<(&str, Job)> = vec![
         ("filemap-sync", keep_synced),
         ("filemap-checkpoint", keep_checkpointed),
         ("filemap-compact", keep_compacted),
     ];
-    if shared.options.makes_dictionaries() {
+    if upkeep.reading.options().makes_dictionaries() {
         jobs.push(("filemap-train", keep_trained));
     }
-    start_some(shared, &jobs)
+    start_some(upkeep, &jobs)
 }
 
 /// As [`start`], only the thread that runs checkpoints: for a store that is being made from its log.
-pub(crate) fn start_checkpoints(shared: &Arc<Shared>) -> Result<Vec<JoinHandle>> {
-    start_some(shared, &[("filemap-checkpoint", keep_checkpointed)])
+pub(crate) fn start_checkpoints(upkeep: &Arc<Upkeep>) -> Result<Vec<JoinHandle>> {
+    start_some(upkeep, &[("filemap-checkpoint", keep_checkpointed)])
 }
 
-pub(crate) fn start_some(shared: &Arc<Shared>, jobs: &[(&'static str, Job)]) -> Result<Vec<JoinHandle>> {
+pub(crate) fn start_some(upkeep: &Arc<Upkeep>, jobs: &[(&'static str, Job)]) -> Result<Vec<JoinHandle>> {
     let mut threads = Vec::new();
     for (name, job) in jobs {
-        let (mine, job) = (Arc::clone(shared), *job);
+        let (mine, job) = (Arc::clone(upkeep), *job);
         let name = *name;
         let work = move || {
-            let _guard = PoisonOnPanic { shared: &mine, name };
+            let _guard = PoisonOnPanic { upkeep: &mine, name };
             job(&mine);
         };
         match Builder::new().name(name.into()).spawn(work) {
             Ok(thread) => threads.push(thread),
             Err(e) => {
-                shared.stop_bells();
-                return Err(Error::io("start of a thread", shared.dir.path().display().to_string(), e));
+                upkeep.stop();
+                return Err(Error::io("start of a thread", upkeep.reading.dir().path().display().to_string(), e));
             }
         }
     }
@@ -84,14 +83,14 @@ pub(crate) fn start_some(shared: &Arc<Shared>, jobs: &[(&'static str, Job)]) -> 
 
 /// A thread that panics does its work no more: nothing may go on as if it did.
 struct PoisonOnPanic<'a> {
-    shared: &'a Shared,
+    upkeep: &'a Upkeep,
     name: &'static str,
 }
 
 impl Drop for PoisonOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.shared.poison_because(format!("the background thread {} panicked", self.name));
+            self.upkeep.writing.poison_because(format!("the background thread {} panicked", self.name));
         }
     }
 }
@@ -157,22 +156,21 @@ pub(crate) fn processors() -> usize {
 }
 
 /// Syncs the log in time, keeps the kernel's dirty pages few, and has the next segment ready.
-fn keep_synced(shared: &Shared) {
-    let Some(writer) = &shared.writer else { return };
-    let interval = match shared.options.durability {
+fn keep_synced(upkeep: &Upkeep) {
+    let interval = match upkeep.reading.options().durability {
         Durability::Interval(interval) => interval,
         Durability::Buffered | Durability::Sync => IDLE,
     };
     let mut last = Instant::now();
-    while !writer.sync_bell.is_stopped() {
-        writer.sync_bell.wait(interval.saturating_sub(last.elapsed()));
-        if writer.poison.cause().is_some() {
+    while !upkeep.writing.bells().sync.is_stopped() {
+        upkeep.writing.bells().sync.wait(interval.saturating_sub(last.elapsed()));
+        if upkeep.writing.poisoned().cause().is_some() {
             // Nothing is written any more: there is nothing to do but to end when told.
-            writer.sync_bell.wait(IDLE);
+            upkeep.writing.bells().sync.wait(IDLE);
             continue;
         }
         let is_due = last.elapsed() >= interval;
-        write_back(shared, writer, is_due);
+        write_back(upkeep, is_due);
         if is_due {
             last = Instant::now();
         }
@@ -180,47 +178,45 @@ fn keep_synced(shared: &Shared) {
 }
 
 /// Syncs the log when that is due or much of it is unwritten, and creates the next segment when the last one fills.
-pub(crate) fn write_back(shared: &Shared, writer: &WriteSide, is_due: bool) {
+pub(crate) fn write_back(upkeep: &Upkeep, is_due: bool) {
     let (position, floor) = {
-        let log = lock(&writer.log);
+        let log = lock(upkeep.writing.log());
         (log.appender.position(), log.appender.wants_prepared().then_some(log.next_sequence))
     };
     // Another thread may have appended and synced since the position was taken.
-    let unwritten = position.saturating_sub(writer.group.synced());
-    if (is_due && unwritten > 0) || unwritten >= shared.options.writeback_bytes {
+    let unwritten = position.saturating_sub(upkeep.writing.synced());
+    if (is_due && unwritten > 0) || unwritten >= upkeep.reading.options().writeback_bytes {
         // The error has poisoned the handle, which is how the caller learns of it.
-        let _ = shared.sync_to(position);
+        let _ = upkeep.writing.sync_to(position);
     }
     if let Some(floor) = floor {
-        match shared.values.segments.prepare(floor) {
+        match upkeep.reading.values().segments.prepare(floor) {
             // Never sync again what failed to: the second time may wrongly succeed.
-            Err(e @ Error::Io { op: "sync", .. }) => shared.poison(&e),
+            Err(e @ Error::Io { op: "sync", .. }) => upkeep.writing.poison(&e),
             // The roll itself will try again, and then it matters.
-            Err(e) => shared.counters.failed(&e),
+            Err(e) => upkeep.reading.counters().failed(&e),
             Ok(()) => {}
         }
     }
 }
 
 /// Runs checkpoints when they are due.
-fn keep_checkpointed(shared: &Shared) {
-    let Some(writer) = &shared.writer else { return };
-    while !writer.checkpoint_bell.is_stopped() {
-        writer.checkpoint_bell.wait(IDLE);
-        if !writer.checkpoint_bell.is_stopped() {
-            checkpoint_if_due(shared, writer);
+fn keep_checkpointed(upkeep: &Upkeep) {
+    while !upkeep.writing.bells().checkpoint.is_stopped() {
+        upkeep.writing.bells().checkpoint.wait(IDLE);
+        if !upkeep.writing.bells().checkpoint.is_stopped() {
+            checkpoint_if_due(upkeep);
         }
     }
 }
 
 /// Makes dictionaries when they are due.
-fn keep_trained(shared: &Shared) {
-    let Some(writer) = &shared.writer else { return };
-    let bell = &writer.training.bell;
+fn keep_trained(upkeep: &Upkeep) {
+    let bell = &upkeep.writing.training().bell;
     while !bell.is_stopped() {
         bell.wait(IDLE);
         let mut start = Instant::now();
-        while train_next(shared, writer) {
+        while train_next(upkeep) {
             let until = Instant::now() + TRAINING_REST * start.elapsed();
             while !bell.is_stopped() && Instant::now() < until {
                 bell.wait(until.saturating_duration_since(Instant::now()));
@@ -231,48 +227,47 @@ fn keep_trained(shared: &Shared) {
 }
 
 /// Makes the next dictionary that is due; whether one was. What fails is tried again much later.
-pub(crate) fn train_next(shared: &Shared, writer: &WriteSide) -> bool {
-    if writer.training.bell.is_stopped() || writer.poison.cause().is_some() {
+pub(crate) fn train_next(upkeep: &Upkeep) -> bool {
+    if upkeep.writing.training().bell.is_stopped() || upkeep.writing.poisoned().cause().is_some() {
         return false;
     }
-    let Some(job) = writer.training.tally.job(shared.firsts()) else { return false };
-    if let Err(e) = shared.train_group(writer, &job) {
-        shared.counters.failed(&e);
+    let Some(job) = upkeep.writing.training().tally.job(upkeep.writing.firsts()) else { return false };
+    if let Err(e) = upkeep.train_group(&job) {
+        upkeep.reading.counters().failed(&e);
     }
     true
 }
 
 /// Runs the checkpoint that was asked for, if one was.
-pub(crate) fn checkpoint_if_due(shared: &Shared, writer: &WriteSide) {
-    if writer.checkpoint_due.load(Ordering::Acquire)
-        && let Err(e) = shared.checkpoint()
+pub(crate) fn checkpoint_if_due(upkeep: &Upkeep) {
+    if upkeep.writing.is_checkpoint_due()
+        && let Err(e) = upkeep.checkpoint()
     {
-        shared.counters.failed(&e);
+        upkeep.reading.counters().failed(&e);
     }
 }
 
 /// Compacts when that is due, which it may be whenever something was put.
-fn keep_compacted(shared: &Shared) {
-    let Some(writer) = &shared.writer else { return };
-    let look = shared.options.keep_age.map(|age| (age / 16).max(UPKEEP));
+fn keep_compacted(upkeep: &Upkeep) {
+    let look = upkeep.reading.options().keep_age.map(|age| (age / 16).max(UPKEEP));
     let mut last = Instant::now();
-    while !writer.compact_bell.is_stopped() {
+    while !upkeep.writing.bells().compact.is_stopped() {
         // Pages come of age without anything being put.
-        writer.compact_bell.wait(UPKEEP);
-        if writer.poison.cause().is_some() {
+        upkeep.writing.bells().compact.wait(UPKEEP);
+        if upkeep.writing.poisoned().cause().is_some() {
             // Nothing is written any more: there is nothing to do but to end when told.
-            writer.compact_bell.wait(IDLE);
+            upkeep.writing.bells().compact.wait(IDLE);
             continue;
         }
-        if look.is_some_and(|look| last.elapsed() >= look) && !writer.compact_bell.is_stopped() {
-            if let Err(e) = shared.prune_expired() {
-                shared.counters.failed(&e);
+        if look.is_some_and(|look| last.elapsed() >= look) && !upkeep.writing.bells().compact.is_stopped() {
+            if let Err(e) = upkeep.prune_expired() {
+                upkeep.reading.counters().failed(&e);
             }
             last = Instant::now();
         }
         let mut failed = false;
-        while !writer.compact_bell.is_stopped() && !failed {
-            match compact_if_due(shared) {
+        while !upkeep.writing.bells().compact.is_stopped() && !failed {
+            match compact_if_due(upkeep) {
                 Ok(true) => {}
                 Ok(false) => break,
                 // What is wrong may be gone when it is next tried: a full disk for instance.
@@ -283,32 +278,29 @@ fn keep_compacted(shared: &Shared) {
 }
 
 /// One run of compaction, if the bound asks for it. Whether it did something.
-pub(crate) fn compact_if_due(shared: &Shared) -> Result<bool> {
-    let result = shared.compact_once(Goal::Bound, u64::MAX, &|_| ControlFlow::Continue(()));
+pub(crate) fn compact_if_due(upkeep: &Upkeep) -> Result<bool> {
+    let result = upkeep.compact_once(Goal::Bound, u64::MAX, &|_| ControlFlow::Continue(()));
     if let Err(e) = &result
         && !matches!(e, Error::Closed)
     {
-        shared.counters.failed(e);
+        upkeep.reading.counters().failed(e);
     }
     let did = |done: Compacted| done.removed_segments > 0 || done.copied_bytes > 0;
     if result.map(did)? {
         return Ok(true);
     }
-    let Some(writer) = &shared.writer else { return Ok(false) };
-    if shared.options.space_bound.is_none() {
+    if upkeep.reading.options().space_bound.is_none() {
         return Ok(false);
     }
-    if compact_keys(shared, writer)? {
+    if compact_keys(upkeep)? {
         return Ok(true);
     }
-    shrink_index(shared, writer)?;
+    shrink_index(upkeep)?;
     // Nothing is urgent: what has been there for long may become smaller.
-    let Some(level) = shared.options.recompression_level else { return Ok(false) };
-    shared
-        .compact_once(
-            Goal::Level(level, shared.options.recompresses_before()),
-            u64::MAX,
-            &|_| ControlFlow::Continue(()),
-        )
+    let Some(level) = upkeep.reading.options().recompression_level else { return Ok(false) };
+    upkeep
+        .compact_once(Goal::Level(level, upkeep.reading.options().recompresses_before()), u64::MAX, &|_| {
+            ControlFlow::Continue(())
+        })
         .map(did)
 }

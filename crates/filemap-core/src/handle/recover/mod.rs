@@ -289,3 +289,14 @@ pub(crate) fn remove_spares(
     }
     Ok(())
 }
+
+/// # Errors
+/// `Canonicalizer` when another rule is wanted than the store's.
+pub(crate) fn check_canonicalizer(current: &Superblock, options: &Options) -> Result<()> {
+    match &options.canonicalizer {
+        Some(wanted) if *wanted != current.canonicalizer => {
+            Err(Error::Canonicalizer { stored: current.canonicalizer.to_string(), wanted: wanted.to_string() })
+        }
+        _ => Ok(()),
+    }
+}

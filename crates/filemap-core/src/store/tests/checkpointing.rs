@@ -11,22 +11,22 @@ fn verify_finds_nothing_wrong_in_the_middle_of_a_checkpoint() {
     let store = Store::create(temp.path().join("a"), Options::new().free_space_floor(0)).unwrap();
     let put = |keys: std::ops::Range<u8>| keys.for_each(|i| assert!(store.put(&Record::new(&[i], b"v")).is_ok()));
     put(0..100);
-    let shared = &store.shared;
+    let upkeep = store.upkeep().unwrap();
     let mut begun = false;
     let report = store.verify(&mut |progress| {
         // Before the index is looked at: its leaves are replaced, and the superblock is not written yet.
         if progress.file == names::keys(0) && !std::mem::replace(&mut begun, true) {
             put(100..200);
-            let mut c = lock(&shared.writer.as_ref().unwrap().checkpointer);
-            let frozen = shared.freeze(&c, &Task::default()).unwrap().unwrap();
-            shared.apply(&mut c, &frozen.table, Task::default()).unwrap();
+            let mut c = lock(upkeep.checkpointer());
+            let frozen = upkeep.freeze(&c, &Task::default()).unwrap().unwrap();
+            upkeep.apply(&mut c, &frozen.table, Task::default()).unwrap();
             c.keys.flush().unwrap();
             c.index.flush().unwrap();
             c.keys.publish();
         }
     });
     // Nothing ends this checkpoint: the store must not be closed as if all were well.
-    shared.poison_because("a test".into());
+    store.writing().unwrap().poison_because("a test".into());
     assert!(begun);
     assert_eq!(report.unwrap().problems, []);
 }

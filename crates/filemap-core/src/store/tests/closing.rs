@@ -236,19 +236,20 @@ fn nothing_passes_the_gate_of_a_handle_that_was_closed() {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("a");
     let store = create(&path);
-    let shared = Arc::clone(&store.shared);
+    let upkeep = Arc::clone(store.upkeep.as_ref().unwrap());
+    let reading = upkeep.reading();
     store.close().unwrap();
     let before = files(&path);
     let is_closed =
         |what: &str, result: Result<()>| assert!(matches!(result, Err(Error::Closed)), "{what}: {result:?}");
-    is_closed("a checkpoint", shared.checkpoint());
-    is_closed("a task", shared.checkpoint_with(Task { is_due: true, ..Task::default() }).map(|_| ()));
-    is_closed("a sync of values", shared.sync_to(u64::MAX));
-    is_closed("an output", shared.values.segments.begin_output(0, 0).map(|_| ()));
-    is_closed("a removal", shared.values.segments.remove(&shared.values.segments.all()));
-    is_closed("the superblock", shared.superblock.write(&shared.latest.load()));
+    is_closed("a checkpoint", upkeep.checkpoint());
+    is_closed("a task", upkeep.checkpoint_with(Task { is_due: true, ..Task::default() }).map(|_| ()));
+    is_closed("a sync of values", upkeep.writing().sync_to(u64::MAX));
+    is_closed("an output", reading.values().segments.begin_output(0, 0).map(|_| ()));
+    is_closed("a removal", reading.values().segments.remove(&reading.values().segments.all()));
+    is_closed("the superblock", reading.superblock().write(&reading.latest()));
     let making = Making { created_ms: 1, group: vec![], pages: 1, body_ppm: 1, meta_ppm: 1, level: 1 };
-    let made = shared.values.dictionaries.create(&making, &mut [7; 4096], &mut []);
+    let made = reading.values().dictionaries.create(&making, &mut [7; 4096], &mut []);
     is_closed("a dictionary", made.map(|_| ()));
     assert!(files(&path) == before);
 }
@@ -270,7 +271,7 @@ fn a_second_close_waits_for_the_first_and_returns_the_same() {
         put(&store, 0..10, 1);
         if fails {
             // The superblock cannot be written: its checkpoint is one that no page of the index can be written for.
-            store.shared.poison(&Error::full("value0.dat", "a test"));
+            store.writing().unwrap().poison(&Error::full("value0.dat", "a test"));
         }
         let result = std::thread::scope(|s| {
             let clone = store.clone();
@@ -299,7 +300,7 @@ fn a_callback_of_a_compaction_may_ask_for_a_plan_and_may_close_the_handle() {
         assert!(!store.compaction_plan(false).unwrap().segments.is_empty());
         plans += 1;
         // The thread in the background waits for its turn by now.
-        store.shared.writer.as_ref().unwrap().compact_bell.ring();
+        store.writing().unwrap().bells().compact.ring();
         std::thread::sleep(Duration::from_millis(50));
         store.clone().close().unwrap();
         ControlFlow::Continue(())

@@ -1,8 +1,7 @@
 //! Compaction through a store: erasures that take many runs, and how far puts may go ahead of it.
 
-use crate::handle::late_bytes;
+use crate::handle::writing::late_bytes;
 use crate::sync::lock;
-use crate::sync::primitive::Ordering;
 use crate::upkeep::worker::compact_if_due;
 use crate::{Erasure, Options, Record, Store};
 use std::ops::ControlFlow;
@@ -33,10 +32,11 @@ fn what_a_backup_has_kept_goes_when_that_is_done() {
     store.put(&Record::new(b"a", &[1; 100])).unwrap();
     store.put(&Record::new(b"b", &[2; 100])).unwrap();
     store.remove(b"a").unwrap();
-    let hold = |holds| lock(&store.shared.write_side().unwrap().checkpointer).holds = holds;
-    hold(1);
+    let (held, ..) = store.upkeep().unwrap().hold().unwrap();
     store.compact(false).unwrap();
-    hold(0);
+    // As the hold ends, but for the bell: nothing is to be done in the background.
+    std::mem::forget(held);
+    lock(store.upkeep().unwrap().checkpointer()).holds = 0;
     assert!(store.path().join("value0.dat").exists(), "as this test takes for granted");
     let what =
         Erasure { keys: Arc::new(|key| key == b"a"), versions: Arc::new(|_, _| true), groups: Arc::new(|_| true) };
@@ -57,7 +57,7 @@ fn a_key_segment_is_emptied_though_puts_wait_for_the_value_log() {
         store.put(&Record::new(&[i % 4], &[i; 100]).time(i64::from(i))).unwrap();
         store.checkpoint().unwrap();
     }
-    store.shared.write_side().unwrap().space_limit.store(0, crate::sync::primitive::Ordering::Relaxed);
+    store.writing().unwrap().limit_space(0);
     let what =
         Erasure { keys: Arc::new(|key| key == [1]), versions: Arc::new(|_, _| true), groups: Arc::new(|_| true) };
     let erased = store.erase(&what, &mut |_| ControlFlow::Continue(())).unwrap();
@@ -74,15 +74,15 @@ fn puts_know_their_limit_before_there_is_anything_to_compact() {
     let put = |i: u8| assert!(store.put(&Record::new(&[i], &[i; 10_000])).is_ok());
     let limit = || {
         store.checkpoint().unwrap();
-        compact_if_due(&store.shared).unwrap();
-        store.shared.write_side().unwrap().space_limit.load(Ordering::Relaxed)
+        compact_if_due(store.upkeep().unwrap()).unwrap();
+        store.writing().unwrap().space_limit()
     };
     (0..100).for_each(put);
     assert_eq!(limit(), u64::MAX, "nothing is dead, and a load waits for nobody");
     (0..3).for_each(put);
     // Of 103 records of 10 KB 100 live: a sixth of the garbage that the bound allows is kept free.
-    let late = late_bytes(u64::from(store.shared.birth.segment_bytes));
-    let room = limit() - late - lock(&store.shared.write_side().unwrap().log).appender.position();
+    let late = late_bytes(u64::from(store.reading.birth().segment_bytes));
+    let room = limit() - late - lock(store.writing().unwrap().log()).appender.position();
     assert!((17 * 10_000..19 * 10_100).contains(&room), "{room}");
     assert_eq!(store.stats().compactions, 0);
 }

@@ -33,7 +33,7 @@ impl Drop for Stops<'_> {
 }
 
 fn shrink(store: &Store) -> bool {
-    shrink_index(&store.shared, store.shared.write_side().unwrap()).unwrap()
+    shrink_index(store.upkeep().unwrap()).unwrap()
 }
 
 fn has_all(store: &Store, keys: std::ops::Range<u32>) {

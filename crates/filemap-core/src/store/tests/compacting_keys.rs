@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::limits::Limits;
-use crate::sync::lock;
 use crate::upkeep::compact::keys::compact_keys;
 use crate::{Options, Record, Store};
 
@@ -38,8 +37,8 @@ fn body(i: u32, round: u32) -> Vec<u8> {
 
 /// Compacts until there is nothing worth it; how many segments.
 fn compact(store: &Store) -> usize {
-    let shared = &store.shared;
-    (0..).take_while(|_| compact_keys(shared, shared.write_side().unwrap()).unwrap()).count()
+    let upkeep = store.upkeep().unwrap();
+    (0..).take_while(|_| compact_keys(upkeep).unwrap()).count()
 }
 
 fn is_sound(store: &Store) {
@@ -66,7 +65,7 @@ fn a_store_that_is_overwritten_again_and_again_keeps_its_key_log_bounded() {
         longest = longest.max(key_bytes(store.path()));
         assert_eq!(store.stats().key_bytes, key_bytes(store.path()));
     }
-    let live: u64 = store.shared.segment_table.load().keys.values().map(|a| a.live_units * 16).sum();
+    let live: u64 = store.reading.segment_table().keys.values().map(|a| a.live_units * 16).sum();
     assert!(longest < 2 * live, "{longest} bytes for {live} that are live");
     is_sound(&store);
     assert_eq!(store.keys().map(Result::unwrap).count(), KEYS as usize);
@@ -140,14 +139,14 @@ fn a_segment_into_which_a_damaged_chain_leads_is_kept_and_not_tried_again() {
     (0..100).filter(|i| i % 20 != 3).for_each(|i| put(&store, i, 1));
     store.checkpoint().unwrap();
     // The record of a key that is still there.
-    let slot = *store.shared.candidates(store.shared.hash(&key(3))).unwrap().iter().next().unwrap();
-    let place = store.shared.keys.position(slot.key).unwrap();
+    let slot = *store.reading.candidates(store.reading.hash(&key(3))).unwrap().iter().next().unwrap();
+    let place = store.reading.keys().position(slot.key).unwrap();
     let name = store.path().join(crate::format::names::keys(place.ordinal as u16));
     let file = std::fs::OpenOptions::new().write(true).open(&name).unwrap();
     file.write_all_at(b"rot", place.offset + 20).unwrap();
     assert!(compact(&store) > 1);
     assert!(name.exists(), "what is left of the chain may be of use to somebody");
-    assert_eq!(lock(&store.shared.write_side().unwrap().kept_keys).len(), 1);
+    assert_eq!(store.upkeep().unwrap().kept_keys(), 1);
     assert_eq!(store.get(&key(3)).unwrap().unwrap().body, body(3, 0), "its value is whole");
     for i in (0..100).filter(|i| *i != 3) {
         assert_eq!(store.history(&key(i)).unwrap().len(), 1);
@@ -220,7 +219,7 @@ fn readers_in_this_handle_and_in_others_read_and_list_all_while_the_key_log_is_c
             assert!(reader.join().unwrap() >= 3);
         }
     });
-    let last = store.shared.keys.end().ordinal;
+    let last = store.reading.keys().end().ordinal;
     assert!(last > 65_536, "numbers were used again: {last}");
     is_sound(&store);
 }

@@ -2,16 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::handle::Tables;
 use crate::index::memtable::Memtable;
 use crate::{Options, Record, Store};
 
 /// A store as it is while a checkpoint merges what was put so far.
 fn frozen(store: &Store) {
-    let tables = store.shared.tables.load();
-    let fresh = Arc::new(Memtable::new(1 << 20, 0));
-    let frozen = Some(Arc::clone(&tables.active));
-    store.shared.tables.store(Arc::new(Tables { active: fresh, frozen }));
+    store.reading.freeze(Arc::new(Memtable::new(1 << 20, 0)));
 }
 
 #[test]
@@ -34,5 +30,5 @@ fn an_older_time_put_after_a_removal_is_the_newest() {
     assert!(store.remove(b"k").unwrap());
     assert_eq!(store.keys().map(Result::unwrap).collect::<Vec<_>>(), [b"other"]);
     // Nothing merges this frozen table: the store must not be closed as if all were well.
-    store.shared.poison_because("a test".into());
+    store.writing().unwrap().poison_because("a test".into());
 }

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::store::tests::trained::{check, create, key, make, open, options, put, temp, trained};
-use crate::sync::lock;
 use crate::sync::primitive::Ordering;
 use crate::{BackupOptions, CopyOptions, Erasure, Error, RepairTo, Store, VerifyOptions};
 
@@ -29,7 +28,7 @@ fn cut(file: &Path, len: u64) {
 
 /// Ends a handle as a kill does.
 fn abandon(store: Store) {
-    store.shared.closed.store(true, Ordering::Release);
+    store.reading.closed().store(true, Ordering::Release);
 }
 
 /// The names of absent files that are missed.
@@ -264,9 +263,9 @@ fn a_dictionary_that_was_erased_is_missed_by_no_reader_and_not_removed_under_a_b
     let store = trained(&path, options());
     let reader = read_only(&path);
     check(&reader, "a", 0..100);
-    lock(&store.shared.write_side().unwrap().checkpointer).holds += 1;
-    assert!(!store.shared.remove_dictionaries(&[1].into()).unwrap() && path.join(FILE).exists());
-    lock(&store.shared.write_side().unwrap().checkpointer).holds -= 1;
+    let (held, ..) = store.upkeep().unwrap().hold().unwrap();
+    assert!(!store.upkeep().unwrap().remove_dictionaries(&[1].into()).unwrap() && path.join(FILE).exists());
+    drop(held);
     let erased = store.erase(&erasure(), &mut |_| ControlFlow::Continue(())).unwrap();
     assert!(erased.is_complete() && erased.dictionaries == [1], "{erased:?}");
     assert_eq!(reader.verify(&mut |_| {}).unwrap().problems, []);
@@ -309,7 +308,7 @@ fn a_dictionary_that_no_segment_table_names_is_missed_by_whoever_reads_what_need
     let (_temp, path) = temp();
     let store = trained(&path, options());
     // As an earlier build's erasure left it.
-    assert!(store.shared.remove_dictionaries(&[1].into()).unwrap());
+    assert!(store.upkeep().unwrap().remove_dictionaries(&[1].into()).unwrap());
     let told = |store: &Store| {
         let problems = store.verify(&mut |_| {}).unwrap().problems;
         assert!(problems.iter().any(|p| p.file == FILE && p.what.contains("50 records")), "{problems:?}");

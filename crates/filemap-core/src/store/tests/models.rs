@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use shuttle::scheduler::RandomScheduler;
 use shuttle::thread;
 
-use crate::handle::Tables;
+use crate::handle::reading::Tables;
 use crate::index::memtable::Memtable;
 use crate::sync::primitive::OnceLock;
 use crate::{Durability, Error, Options, Record, Store};
@@ -103,14 +103,13 @@ fn a_table_that_is_dropped_before_it_is_merged_is_noticed() {
     // One schedule in 55 notices it.
     check(3000, || {
         readers_beside(|store| {
-            let shared = &store.shared;
-            let tables = shared.tables.load_full();
+            let tables = Arc::clone(&store.reading.tables());
             let fresh = || Arc::new(Memtable::new(256 << 10, 0));
-            shared.tables.store(Arc::new(Tables { active: fresh(), frozen: None }));
+            store.reading.replace_tables(Arc::new(Tables { active: fresh(), frozen: None }));
             // Long enough for a put or a get to fall between.
             thread::yield_now();
             thread::yield_now();
-            shared.tables.store(tables);
+            store.reading.replace_tables(tables);
         });
     });
 }

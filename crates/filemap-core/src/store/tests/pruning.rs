@@ -21,11 +21,11 @@ fn what_has_come_of_age_goes_when_upkeep_looks_and_its_space_comes_back() {
     (10_000..10_100).for_each(|i| put(i, now_ms()));
     store.checkpoint().unwrap();
     let before = store.stats().value_bytes;
-    assert!(store.shared.prune_expired().unwrap());
+    assert!(store.upkeep().unwrap().prune_expired().unwrap());
     assert_eq!(store.keys().count(), 100);
-    while crate::upkeep::worker::compact_if_due(&store.shared).unwrap() {}
+    while crate::upkeep::worker::compact_if_due(store.upkeep().unwrap()).unwrap() {}
     let after = store.stats().value_bytes;
     assert!(before > 2_000_000 && after < before / 4, "{before} {after}");
-    assert!(!store.shared.prune_expired().unwrap(), "a second time there is nothing");
+    assert!(!store.upkeep().unwrap().prune_expired().unwrap(), "a second time there is nothing");
     assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
 }

@@ -36,7 +36,7 @@ fn a_whole_record_that_was_there_before_the_log_was_is_none() {
     store.put(&Record::new(b"a", b"long gone")).unwrap();
     store.remove(b"a").unwrap();
     store.put(&Record::new(b"b", b"here")).unwrap();
-    let seed = store.shared.values.segments.log()[0].seed;
+    let seed = store.reading.values().segments.log()[0].seed;
     store.close().unwrap();
     // What a power loss leaves of another file that had this number: whole, at its place, and with a sequence of its time.
     let log = std::fs::File::options().read(true).write(true).open(path.join("value0.dat")).unwrap();
@@ -69,7 +69,7 @@ fn a_reader_does_not_follow_into_a_segment_that_recovery_removes() {
     let options = || Options::new().segment_bytes(1 << 20).large_value_bytes(256 << 10).free_space_floor(0);
     let store = Store::create(&path, options()).unwrap();
     store.put(&Record::new(b"first", b"v")).unwrap();
-    let store_id = store.shared.birth.store_id;
+    let store_id = store.reading.birth().store_id;
     store.close().unwrap();
     // What a writer leaves that is killed in the middle of the first write to a new segment.
     let torn = [&FileHeader::new(Kind::Values, store_id, 1, 0).encode()[..], &[7; 5000]].concat();

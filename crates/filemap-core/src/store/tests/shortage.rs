@@ -268,7 +268,7 @@ fn the_longest_interval_of_syncs_is_as_good_as_none() {
     for i in 0..20 {
         put(&store, i).unwrap();
     }
-    let prepared = || store.shared.values.segments.is_prepared();
+    let prepared = || store.reading.values().segments.is_prepared();
     for _ in 0..1000 {
         if prepared() {
             break;
@@ -276,7 +276,7 @@ fn the_longest_interval_of_syncs_is_as_good_as_none() {
         std::thread::sleep(Duration::from_millis(5));
     }
     assert!(prepared());
-    assert!(store.shared.writer.as_ref().unwrap().poison.cause().is_none());
+    assert!(store.upkeep().unwrap().writing().poisoned().cause().is_none());
     store.close().unwrap();
 }
 
@@ -289,9 +289,7 @@ fn a_background_thread_that_panics_poisons_the_handle_and_is_named() {
     });
     let store = Store::create(temp.path().join("a"), options).unwrap();
     put(&store, 1).unwrap();
-    let writer = store.shared.writer.as_ref().unwrap();
-    writer.checkpoint_due.store(true, Ordering::SeqCst);
-    writer.checkpoint_bell.ring();
+    store.writing().unwrap().ask_for_checkpoint();
     let error = loop {
         match put(&store, 2) {
             Ok(()) => std::thread::sleep(Duration::from_millis(5)),
@@ -302,7 +300,9 @@ fn a_background_thread_that_panics_poisons_the_handle_and_is_named() {
     assert!(matches!(store.close(), Err(Error::Poisoned { .. })));
     // A thread that holds nothing, too.
     let store = Store::create(temp.path().join("b"), calm).unwrap();
-    let threads = crate::upkeep::worker::start_some(&store.shared, &[("filemap-sync", |_| panic!("a bug"))]).unwrap();
+    let threads =
+        crate::upkeep::worker::start_some(store.upkeep.as_ref().unwrap(), &[("filemap-sync", |_| panic!("a bug"))])
+            .unwrap();
     threads.into_iter().for_each(|t| assert!(t.join().is_err()));
     let error = put(&store, 1).unwrap_err();
     assert!(matches!(error, Error::Poisoned { .. }) && error.to_string().contains("filemap-sync"), "{error}");
@@ -313,11 +313,11 @@ fn what_was_synced_since_its_position_was_taken_is_no_reason_to_sync() {
     let temp = tempfile::tempdir().unwrap();
     let store = Store::create_in(Arc::new(OsDir::open(temp.path()).unwrap()), options(), Threads::None).unwrap();
     put(&store, 1).unwrap();
-    let writer = store.shared.writer.as_ref().unwrap();
+    let writing = store.writing().unwrap();
     // As if another thread had put more and synced it: further than the position that this one takes.
-    writer.group.wait_for(u64::MAX / 2, false, || Ok(u64::MAX / 2)).unwrap();
+    writing.take_for_synced(u64::MAX / 2);
     let syncs = store.stats().syncs;
-    crate::upkeep::worker::write_back(&store.shared, writer, true);
+    crate::upkeep::worker::write_back(store.upkeep().unwrap(), true);
     assert_eq!(store.stats().syncs, syncs);
     put(&store, 2).unwrap();
 }

@@ -42,7 +42,7 @@ pub(super) fn open(path: &Path, options: Options) -> Store {
 
 /// Does what the background thread would do now.
 pub(super) fn work(store: &Store) {
-    while worker::train_next(&store.shared, store.shared.writer.as_ref().unwrap()) {}
+    while worker::train_next(store.upkeep().unwrap()) {}
 }
 
 pub(super) fn key(host: &str, i: u32) -> Vec<u8> {
@@ -96,8 +96,8 @@ pub(super) fn make(store: &Store, host: &str) {
     (0..40).for_each(|i| samples.add(body(host, i)));
     let mut made = samples.dictionary(8 << 10, 3).unwrap();
     let making = Making { group: host.as_bytes().to_vec(), pages: 40, ..Making::default() };
-    store.shared.values.dictionaries.create(&making, &mut made.content, &mut []).unwrap();
-    store.shared.name_dictionaries().unwrap();
+    store.reading.values().dictionaries.create(&making, &mut made.content, &mut []).unwrap();
+    store.upkeep().unwrap().name_dictionaries().unwrap();
 }
 
 pub(super) fn temp() -> (tempfile::TempDir, PathBuf) {
@@ -286,7 +286,7 @@ fn groups_get_a_dictionary_of_their_own_where_it_pays() {
     let of_hosts = made[1..].iter().filter(|d| d.group.starts_with(b"large")).count();
     assert!(of_hosts >= 6, "{made:?}");
     assert_eq!(of_hosts, made.len() - 1, "{made:?}");
-    let ids = |name: &[u8]| store.shared.values.dictionaries.choose(name);
+    let ids = |name: &[u8]| store.reading.values().dictionaries.choose(name);
     assert_eq!(ids(&made[1].group), made[1].id);
     assert_eq!(ids(b"small0"), made[0].id);
     for host in &large {
@@ -408,19 +408,19 @@ fn recompression_gives_a_shorter_record_that_expands_to_the_same() {
     let store = trained(&path, options());
     let mut shorter = 0;
     store
-        .shared
+        .reading
         .sample_log(&mut |met| {
             let (h, key) = (&met.header, met.key());
             let payload = &met.bytes[h.payload_at()..][..h.payload_bytes as usize];
             let meta = &met.bytes[h.meta_at()..h.payload_at()];
-            let new = store.shared.recompress(met.location, key, h, (meta, payload), 9)?;
+            let new = store.reading.recompress(met.location, key, h, (meta, payload), 9)?;
             let Some(new) = new else { return Ok(()) };
             shorter += 1;
             assert_eq!((h.kind, new.header.codec, new.header.dictionary), (Kind::Page, Codec::Dictionary, 1));
             assert!(new.header.total_bytes() < h.total_bytes());
             assert_eq!(crc32fast::hash(&new.payload), new.header.payload_crc);
             assert_eq!(new.meta.len(), new.header.meta_bytes as usize);
-            let again = store.shared.recompress(met.location, key, &new.header, (&new.meta, &new.payload), 9)?;
+            let again = store.reading.recompress(met.location, key, &new.header, (&new.meta, &new.payload), 9)?;
             assert!(again.is_none(), "it is not done twice");
             Ok(())
         })

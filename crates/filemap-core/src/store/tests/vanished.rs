@@ -43,7 +43,7 @@ fn put(store: &Store, keys: std::ops::Range<u32>, version: i64) {
 
 /// Ends a handle as a kill does.
 fn abandon(store: Store) {
-    store.shared.closed.store(true, Ordering::Release);
+    store.reading.closed().store(true, Ordering::Release);
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -146,7 +146,7 @@ fn accepted(path: &Path, name: &str, readable: usize) {
     assert_eq!(pages.len(), readable + 200);
     // The lost file's number is given to no other.
     assert!(
-        store.shared.values.segments.get(crate::format::names::parse_segment(name).unwrap()).is_err()
+        store.reading.values().segments.get(crate::format::names::parse_segment(name).unwrap()).is_err()
             || absent[0].why.contains("short")
     );
     put(&store, 0..300, 2);

@@ -22,7 +22,7 @@ use crate::failpoint::{Fault, planted, step};
 use crate::format::rolls::Rolls;
 use crate::format::superblock::Superblock;
 use crate::format::{PAGE_BYTES, header, names};
-use crate::handle::Shared;
+use crate::handle::reading::Reading;
 use crate::handle::recover;
 use crate::handle::rules;
 use crate::index::address::{Owner, load};
@@ -30,6 +30,7 @@ use crate::index::segment_table::SegmentTable;
 use crate::index::superblock::SuperblockFile;
 use crate::sync::lock;
 use crate::sync::primitive::sleep;
+use crate::upkeep::Upkeep;
 use files::{copy_range, is_same, length, missing, open, read};
 
 /// How often a reader tries to be faster than the writer's checkpoints.
@@ -68,7 +69,7 @@ pub(crate) struct Order<'a> {
     pub(crate) to: &'a dyn Dir,
     /// An earlier backup.
     pub(crate) base: Option<&'a dyn Dir>,
-    /// Whether files may be shared.
+    /// Whether files may be reading.
     pub(crate) links: bool,
     pub(crate) watch: &'a mut dyn FnMut(&BackupProgress) -> ControlFlow<()>,
 }
@@ -87,84 +88,108 @@ struct Inventory {
 }
 
 /// Keeps what a superblock names from being removed and written over.
-struct Hold<'a>(&'a Shared);
+pub(crate) struct Hold<'a>(&'a Upkeep);
 
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
-        let Some(writer) = &self.0.writer else { return };
-        let mut c = lock(&writer.checkpointer);
+        let Hold(upkeep) = self;
+        let mut c = lock(&upkeep.checkpointer);
         c.holds -= 1;
-        // A checkpoint that failed leaves segment_table that are ahead of what the superblock leads to: by them nothing may go.
-        if c.holds == 0 && writer.poison.check().is_ok() {
+        // A checkpoint that failed leaves a segment table that is ahead of what the superblock leads to: by it nothing may go.
+        if c.holds == 0 && upkeep.writing.poisoned().check().is_ok() {
             c.index.release();
-            if let Err(e) = self.0.remove_dead_keys(&c) {
-                self.0.poison(&e);
+            if let Err(e) = upkeep.remove_dead_keys(&c) {
+                upkeep.writing.poison(&e);
             }
         }
         drop(c);
         // What it has kept from being removed.
-        writer.compact_bell.ring();
+        upkeep.writing.bells().compact.ring();
     }
 }
 
-impl Shared {
-    /// Brings everything that makes up the store into an empty directory, and makes it durable there, its name too.
+impl Upkeep {
+    /// Keeps what the last superblock names; and that superblock, with its segment table.
     ///
     /// # Errors
-    /// `Stopped`; those of a checkpoint, and of reading and writing. The source is as it was.
-    pub(crate) fn back_up(&self, order: &mut Order<'_>) -> Result<BackedUp> {
-        self.follow_writer()?;
-        recover::refuse(&self.absent.load(), false)?;
-        let base = order.base.map(|dir| self.superblock_of(dir)).transpose()?;
-        let mut run = Run {
-            shared: self,
-            order,
-            base,
-            sum: BackedUp::default(),
-            brought: BTreeMap::new(),
-            dictionaries: BTreeSet::new(),
-            total_bytes: 0,
-        };
-        if self.writer.is_some() { run.as_writer() } else { run.as_reader() }
+    /// `Poisoned`.
+    pub(crate) fn hold(&self) -> Result<(Hold<'_>, Superblock, SegmentTable)> {
+        let mut c = lock(&self.checkpointer);
+        self.writing.poisoned().check()?;
+        c.holds += 1;
+        Ok((Hold(self), c.current.clone(), c.segment_table.clone()))
     }
 
-    /// The superblock of an earlier backup.
-    fn superblock_of(&self, dir: &dyn Dir) -> Result<Superblock> {
-        let found = SuperblockFile::open(dir, Access::Read)?.newest_whole(dir)?;
-        if found.store_id == self.birth.store_id {
-            return Ok(found);
-        }
-        let why = format!("{} is no backup of this store", dir.path().display());
-        Err(Error::InvalidOption { name: "base", why })
+    /// Whether something is held.
+    pub(crate) fn is_held(&self) -> bool {
+        lock(&self.checkpointer).holds > 0
     }
+}
 
-    /// The files of a superblock. Bytes after its tail count only if `beyond`.
-    fn inventory(&self, superblock: Superblock, segment_table: &SegmentTable, beyond: bool) -> Result<Inventory> {
-        let (mut sealed, mut growing) = (Vec::new(), Vec::new());
-        let tail = superblock.tail;
-        let mut rolls = Rolls::none(superblock.store_id);
-        for segment in self.values.segments.all().iter() {
-            let row = segment_table.values.get(&segment.id).filter(|a| a.ordinal == segment.ordinal);
-            if segment.is_output || segment.ordinal < tail.ordinal {
-                // Those in which nothing lives, too: the segment table has them. Those that leave may go before they are brought.
-                if row.is_some_and(|a| !a.is_leaving) {
-                    sealed.push(segment.name());
-                }
-            } else if segment.ordinal == tail.ordinal || beyond {
-                rolls.add(segment.ordinal);
-                growing.push((segment.name(), if beyond { u64::MAX } else { tail.offset }));
+/// Brings everything that makes up the store into an empty directory, and makes it durable there, its name too.
+///
+/// # Errors
+/// `Stopped`; those of a checkpoint, and of reading and writing. The source is as it was.
+pub(crate) fn back_up(reading: &Reading, upkeep: Option<&Upkeep>, order: &mut Order<'_>) -> Result<BackedUp> {
+    reading.follow_writer()?;
+    recover::refuse(&reading.absent(), false)?;
+    let base = order.base.map(|dir| superblock_of(reading, dir)).transpose()?;
+    let mut run = Run {
+        reading,
+        order,
+        base,
+        sum: BackedUp::default(),
+        brought: BTreeMap::new(),
+        dictionaries: BTreeSet::new(),
+        total_bytes: 0,
+    };
+    match upkeep {
+        Some(upkeep) => run.as_writer(upkeep),
+        None => run.as_reader(),
+    }
+}
+
+/// The superblock of an earlier backup.
+fn superblock_of(reading: &Reading, dir: &dyn Dir) -> Result<Superblock> {
+    let found = SuperblockFile::open(dir, Access::Read)?.newest_whole(dir)?;
+    if found.store_id == reading.birth().store_id {
+        return Ok(found);
+    }
+    let why = format!("{} is no backup of this store", dir.path().display());
+    Err(Error::InvalidOption { name: "base", why })
+}
+
+/// The files of a superblock. Bytes after its tail count only if `beyond`.
+fn inventory(
+    reading: &Reading,
+    superblock: Superblock,
+    segment_table: &SegmentTable,
+    beyond: bool,
+) -> Result<Inventory> {
+    let (mut sealed, mut growing) = (Vec::new(), Vec::new());
+    let tail = superblock.tail;
+    let mut rolls = Rolls::none(superblock.store_id);
+    for segment in reading.values().segments.all().iter() {
+        let row = segment_table.values.get(&segment.id).filter(|a| a.ordinal == segment.ordinal);
+        if segment.is_output || segment.ordinal < tail.ordinal {
+            // Those in which nothing lives, too: the segment table has them. Those that leave may go before they are brought.
+            if row.is_some_and(|a| !a.is_leaving) {
+                sealed.push(segment.name());
             }
+        } else if segment.ordinal == tail.ordinal || beyond {
+            rolls.add(segment.ordinal);
+            growing.push((segment.name(), if beyond { u64::MAX } else { tail.offset }));
         }
-        let end = superblock.key_tail;
-        let live = segment_table.keys.iter().filter(|(_, a)| a.live_units > 0 && a.ordinal < end.ordinal);
-        sealed.extend(live.map(|(id, _)| names::keys(*id)));
-        growing.push((names::keys(end.ordinal as u16), end.offset));
-        Ok(Inventory { superblock, rolls, sealed, growing, dictionaries: segment_table.dictionaries.clone() })
     }
+    let end = superblock.key_tail;
+    let live = segment_table.keys.iter().filter(|(_, a)| a.live_units > 0 && a.ordinal < end.ordinal);
+    sealed.extend(live.map(|(id, _)| names::keys(*id)));
+    growing.push((names::keys(end.ordinal as u16), end.offset));
+    Ok(Inventory { superblock, rolls, sealed, growing, dictionaries: segment_table.dictionaries.clone() })
 }
 
 struct Run<'a, 'o> {
-    shared: &'a Shared,
+    reading: &'a Reading,
     order: &'a mut Order<'o>,
     base: Option<Superblock>,
     sum: BackedUp,
@@ -184,32 +209,26 @@ enum How {
 }
 
 impl Run<'_, '_> {
-    fn as_writer(&mut self) -> Result<BackedUp> {
-        let shared = self.shared;
-        let writer = shared.write_side()?;
-        shared.checkpoint()?;
-        let (hold, superblock, segment_table) = {
-            let mut c = lock(&writer.checkpointer);
-            writer.poison.check()?;
-            c.holds += 1;
-            (Hold(shared), c.current.clone(), c.segment_table.clone())
-        };
-        let inventory = shared.inventory(superblock, &segment_table, false)?;
+    fn as_writer(&mut self, upkeep: &Upkeep) -> Result<BackedUp> {
+        let reading = self.reading;
+        upkeep.checkpoint()?;
+        let (hold, superblock, segment_table) = upkeep.hold()?;
+        let inventory = inventory(reading, superblock, &segment_table, false)?;
         self.measure(&inventory)?;
         self.files(&inventory)?;
         self.index(&inventory.superblock)?;
         // A handle that was closed meanwhile has held nothing since: another writer may have changed what was copied.
-        shared.check_open()?;
+        reading.check_open()?;
         drop(hold);
         self.finish(&inventory)
     }
 
     /// Again and again, until no newer superblock has come while the last files were copied.
     fn as_reader(&mut self) -> Result<BackedUp> {
-        let shared = self.shared;
+        let reading = self.reading;
         let mut dropped_epoch = None;
         for attempt in 1..=TRIES {
-            let superblock = shared.superblock.newest_whole(&*shared.dir)?;
+            let superblock = reading.superblock().newest_whole(reading.dir())?;
             if dropped_epoch.replace(superblock.dropped_epoch).is_some_and(|r| r != superblock.dropped_epoch) {
                 // What was copied of the log may not be there any more.
                 self.remove_where(|name| !self.is_sealed_here(name))?;
@@ -218,7 +237,7 @@ impl Run<'_, '_> {
             match self.try_as_reader(superblock) {
                 Err(e) if e.is_corrupt() => {
                     // Of the files that the last superblock names none goes: if there is no newer one, it is damage.
-                    if shared.superblock.newest_whole(&*shared.dir)?.epoch == epoch {
+                    if reading.superblock().newest_whole(reading.dir())?.epoch == epoch {
                         return Err(e);
                     }
                 }
@@ -233,18 +252,18 @@ impl Run<'_, '_> {
     }
 
     fn try_as_reader(&mut self, superblock: Superblock) -> Result<Option<Inventory>> {
-        let shared = self.shared;
+        let reading = self.reading;
         let epoch = superblock.epoch;
-        let is_newest = || Ok(shared.superblock.newest_whole(&*shared.dir)?.epoch == epoch);
-        let file = recover::open_index(&*shared.dir, Access::Read, &superblock)?;
+        let is_newest = || Ok(reading.superblock().newest_whole(reading.dir())?.epoch == epoch);
+        let file = recover::open_index(reading.dir(), Access::Read, &superblock)?;
         let seed = recover::index_seed(&superblock);
-        let loaded = load(file, seed, Owner::Other, superblock.index, epoch, &shared.options.limits)?;
+        let loaded = load(file, seed, Owner::Other, superblock.index, epoch, &reading.options().limits)?;
         let segment_table = recover::segment_table(&loaded, superblock.index)?;
         drop(loaded);
         // What this handle once saw may be gone.
-        let Some(absent) = shared.absent_values(&superblock, &segment_table)? else { return Ok(None) };
+        let Some(absent) = reading.absent_values(&superblock, &segment_table)? else { return Ok(None) };
         recover::refuse(&absent, false)?;
-        let inventory = shared.inventory(superblock, &segment_table, true)?;
+        let inventory = inventory(reading, superblock, &segment_table, true)?;
         self.measure(&inventory)?;
         self.files(&inventory)?;
         if !is_newest()? {
@@ -265,19 +284,19 @@ impl Run<'_, '_> {
         self.total_bytes = inventory.superblock.index.pages * PAGE_BYTES as u64;
         let sealed = inventory.sealed.iter().map(|name| (name, u64::MAX));
         for (id, is_vouched) in self.dictionaries(inventory)? {
-            match open(&*self.shared.dir, &names::dictionary(id)) {
+            match open(self.reading.dir(), &names::dictionary(id)) {
                 Err(e) if e.is_corrupt() && !is_vouched => {}
                 file => self.total_bytes += length(&*file?, &names::dictionary(id))?,
             }
         }
         for (name, most) in sealed.chain(inventory.growing.iter().map(|(name, most)| (name, *most))) {
-            self.total_bytes += length(&*open(&*self.shared.dir, name)?, name)?.min(most);
+            self.total_bytes += length(&*open(self.reading.dir(), name)?, name)?.min(most);
         }
         Ok(())
     }
 
     fn tell(&mut self, file: &str, done_bytes: u64) -> Result<()> {
-        self.shared.check_open()?;
+        self.reading.check_open()?;
         let done_bytes = self.sum.bytes + done_bytes;
         let progress = BackupProgress { done_bytes, total_bytes: self.total_bytes, file: file.into() };
         if (self.order.watch)(&progress).is_break() { Err(Error::Stopped) } else { Ok(()) }
@@ -293,7 +312,7 @@ impl Run<'_, '_> {
         for (name, most) in &inventory.growing {
             step();
             self.tell(name, 0)?;
-            let from = open(&*self.shared.dir, name)?;
+            let from = open(self.reading.dir(), name)?;
             let end = length(&*from, name)?.min(*most);
             if *most != u64::MAX && end < *most {
                 return Err(Error::corrupt(name, end, "the file is shorter than the superblock says"));
@@ -307,8 +326,8 @@ impl Run<'_, '_> {
 
     /// Copies the rules of erasures, which are at least those that the superblock vouches for: they are replaced before it.
     fn rules(&mut self, vouched: u64) -> Result<()> {
-        let (dir, store_id) = (&self.shared.dir, &self.shared.birth.store_id);
-        let rules = rules::read(&**dir, store_id, vouched, Access::Read)?;
+        let (dir, store_id) = (self.reading.dir(), &self.reading.birth().store_id);
+        let rules = rules::read(dir, store_id, vouched, Access::Read)?;
         if rules.generation > 0 {
             rules::write(self.order.to, store_id, &rules)?;
             self.add(rules.encode(store_id).len() as u64, How::Copied);
@@ -319,7 +338,7 @@ impl Run<'_, '_> {
     /// Ids of the dictionaries to bring, and whether the superblock vouches for each: all that it names, and what else is there and whole
     /// (made since, or put back after its loss was accepted).
     fn dictionaries(&self, inventory: &Inventory) -> Result<Vec<(u32, bool)>> {
-        let dir = &self.shared.dir;
+        let dir = &self.reading.dir();
         let listed = dir.list().map_err(|e| Error::io("list", dir.path().display().to_string(), e))?;
         let is_vouched = |id: u32| inventory.dictionaries.get(&id) == Some(&false);
         let vouched = inventory.dictionaries.keys().copied().filter(|id| is_vouched(*id));
@@ -327,7 +346,7 @@ impl Run<'_, '_> {
             listed.iter().filter_map(|name| names::parse_dictionary(name)).chain(vouched).collect();
         let mut ids = Vec::new();
         for id in all {
-            match self.shared.values.dictionaries.check_head(id) {
+            match self.reading.values().dictionaries.check_head(id) {
                 Err(e) if e.is_corrupt() && !is_vouched(id) => {}
                 checked => checked.map(|()| ids.push((id, is_vouched(id))))?,
             }
@@ -353,8 +372,8 @@ impl Run<'_, '_> {
 
     /// Brings a file that is never written to again: shares it if that can be.
     fn sealed(&mut self, name: &str) -> Result<()> {
-        let (shared, to) = (self.shared, self.order.to);
-        let from = open(&*shared.dir, name)?;
+        let (reading, to) = (self.reading, self.order.to);
+        let from = open(reading.dir(), name)?;
         let bytes = length(&*from, name)?;
         if let Ok(there) = to.open(name, Access::Read) {
             // Brought by an earlier try of this backup.
@@ -365,7 +384,7 @@ impl Run<'_, '_> {
             }
             to.remove(name).map_err(|e| Error::io("remove", name, e))?;
         }
-        let how = if self.order.links && self.has_linked(&*shared.dir, name)? {
+        let how = if self.order.links && self.has_linked(reading.dir(), name)? {
             How::Linked
         } else if self.order.links && self.base_has(name, &*from)? {
             How::Reused
@@ -387,7 +406,7 @@ impl Run<'_, '_> {
         } += bytes;
     }
 
-    /// Whether a file of another directory could be shared.
+    /// Whether a file of another directory could be reading.
     fn has_linked(&self, from: &dyn Dir, name: &str) -> Result<bool> {
         match self.order.to.link_from(from, name) {
             Ok(()) => Ok(true),
@@ -397,7 +416,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Whether the earlier backup had this very file, sealed, and it could be shared.
+    /// Whether the earlier backup had this very file, sealed, and it could be reading.
     fn base_has(&self, name: &str, wanted: &dyn File) -> Result<bool> {
         let (Some(dir), Some(superblock)) = (self.order.base, &self.base) else { return Ok(false) };
         // Somebody may have gone on writing to the backup, and its last segments are its own.
@@ -443,7 +462,7 @@ impl Run<'_, '_> {
                 to.open(name, Access::Write).map_err(|e| Error::io("open", name, e))
             }
             Ok(_) => {
-                // Its number is used again, by a file that is another's by now; what was brought may be shared.
+                // Its number is used again, by a file that is another's by now; what was brought may be reading.
                 to.remove(name).map_err(|e| Error::io("remove", name, e))?;
                 create()
             }
@@ -452,7 +471,7 @@ impl Run<'_, '_> {
 
     fn index(&mut self, superblock: &Superblock) -> Result<()> {
         self.tell(names::INDEX, 0)?;
-        let from = open(&*self.shared.dir, names::INDEX)?;
+        let from = open(self.reading.dir(), names::INDEX)?;
         self.copy(&*from, names::INDEX, superblock.index.pages * PAGE_BYTES as u64)
     }
 

@@ -16,20 +16,21 @@ use crate::logs::scan::Item;
 use crate::logs::segments::{FIRST_RECORD, Segment};
 use crate::upkeep::check::Check;
 use crate::upkeep::check::starts::Starts;
+use std::sync::Arc;
 
 impl Check<'_, '_> {
     /// Scans the key log; how many of its records are the head of a key's chain, as the index says.
     pub(super) fn keys(&mut self) -> Result<u64> {
         let mut heads = 0;
         // Each key is looked up, and each leaf checked after that.
-        self.shared.index.will_need_all();
+        self.reading.index().will_need_all();
         for KeyFile { segment, file, end } in std::mem::take(&mut self.key_files) {
             match file {
                 Some(file) => heads += self.key_segment(&segment, &*file, end)?,
                 None => self.problem(segment.name(), 0, "the segment is missing"),
             }
         }
-        let segment_table = self.shared.segment_table.load_full();
+        let segment_table = Arc::clone(&self.reading.segment_table());
         for (id, row) in &segment_table.keys {
             let is_missing = row.live_units > 0 && row.ordinal <= self.key_end.ordinal;
             if is_missing && !self.keys.contains_key(id) && !self.has_moved() {
@@ -40,14 +41,14 @@ impl Check<'_, '_> {
     }
 
     fn key_segment(&mut self, segment: &Segment, file: &dyn File, end: u64) -> Result<u64> {
-        let shared = self.shared;
+        let reading = self.reading;
         let name = segment.name();
         let (mut heads, mut read) = (0, 0);
         // A checkpoint writes them in the order of their hashes.
         let mut last = LastLeaf::default();
         self.report.files += 1;
         self.keys.insert(segment.id, Starts::default());
-        let mut scan = shared.keys.scan(segment, file, FIRST_RECORD..end)?.once();
+        let mut scan = reading.keys().scan(segment, file, FIRST_RECORD..end)?.once();
         while let Some(item) = scan.next()? {
             match item {
                 // An interrupted checkpoint leaves such bytes behind. Damage it is only where something leads to it.
@@ -59,11 +60,11 @@ impl Check<'_, '_> {
                     read += bytes.len() as u64;
                     self.report.key_records += 1;
                     self.keys.entry(segment.id).or_default().add(offset / KEY_UNIT);
-                    let (record, key) = shared.keys.decode(segment, bytes, offset)?;
-                    let hash = shared.hash(key);
-                    let Ok(candidates) = shared.candidates_near(hash, &mut last) else { continue };
+                    let (record, key) = reading.keys().decode(segment, bytes, offset)?;
+                    let hash = reading.hash(key);
+                    let Ok(candidates) = reading.candidates_near(hash, &mut last) else { continue };
                     let here = Tail { ordinal: segment.ordinal, offset };
-                    for slot in candidates.iter().filter(|s| shared.keys.position(s.key) == Some(here)) {
+                    for slot in candidates.iter().filter(|s| reading.keys().position(s.key) == Some(here)) {
                         heads += 1;
                         if slot.location != record.extent.location || slot.hash != kept_bits(hash) {
                             self.problem(&name, offset, "its slot in the index leads elsewhere");
@@ -82,15 +83,15 @@ impl Check<'_, '_> {
 
     /// Whether segments of the key log were removed since this began: a chain that ends where there is none is no damage then.
     pub(super) fn has_moved(&self) -> bool {
-        self.shared.keys.removals() != self.removals
+        self.reading.keys().removals() != self.removals
     }
 
     /// Follows a key's chain from its second record on: each must be whole, of the same key, and lead to a value; and what
     /// versions refer to must be among them.
     fn chain(&mut self, key: &[u8], first: u64, head: &KeyRecord) -> Result<()> {
         let (mut last, mut address, mut chain) = (first, head.previous, head.chain);
-        let most = self.shared.options.limits.chain_count;
-        let ordinal = |address| self.shared.keys.position(address).map_or(0, |place| place.ordinal);
+        let most = self.reading.options().limits.chain_count;
+        let ordinal = |address| self.reading.keys().position(address).map_or(0, |place| place.ordinal);
         self.found.credit_key(first, ordinal(first), head.total_bytes());
         self.version(head);
         self.note_whose(key, head.extent.location);
@@ -98,9 +99,9 @@ impl Check<'_, '_> {
         let mut holders = vec![(head.extent.location, head.refers_to)];
         while address != 0 {
             let (name, offset) = (names::keys(segment_of(address)), offset_of(address));
-            let record = match self.shared.keys.read(address) {
+            let record = match self.reading.keys().read(address) {
                 _ if self.has_moved() => return Ok(()),
-                Ok((_, found)) if found == key && !self.shared.keys.is_before(address, last) => {
+                Ok((_, found)) if found == key && !self.reading.keys().is_before(address, last) => {
                     self.problem(name, offset, "the chain that leads here does not lead back");
                     return Ok(());
                 }
@@ -147,7 +148,7 @@ impl Check<'_, '_> {
         let place = record.extent.location;
         let chunks = if record.chunked { self.lists.get(&place) } else { None };
         for extent in [record.extent].iter().chain(chunks.into_iter().flatten()) {
-            let ordinal = self.shared.values.segments.get(extent.location.segment).ok().map(|s| s.ordinal);
+            let ordinal = self.reading.values().segments.get(extent.location.segment).ok().map(|s| s.ordinal);
             self.found.credit(*extent, ordinal);
         }
         let has = |l: Location| self.chunks.get(&l.segment).is_some_and(|s| s.has(u64::from(l.unit)));
@@ -159,7 +160,7 @@ impl Check<'_, '_> {
 
     /// Whether a key record was met at an address, or could not be.
     pub(super) fn has_key(&self, address: u64) -> bool {
-        let place = self.shared.keys.position(address);
+        let place = self.reading.keys().position(address);
         let met = |address| self.keys.get(&segment_of(address)).is_some_and(|s| s.has(offset_of(address) / KEY_UNIT));
         self.has_moved() || place.is_some_and(|place| place >= self.key_end) || met(address)
     }

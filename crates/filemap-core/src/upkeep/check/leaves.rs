@@ -5,10 +5,10 @@ use crate::format::PAGE_BYTES;
 use crate::format::key::{offset_of, segment_of};
 use crate::format::leaf::Slot;
 use crate::format::names;
-use crate::handle::Shared;
-use crate::upkeep::check::Check;
+use crate::handle::reading::Reading;
 use crate::upkeep::check::crew::Aside;
 use crate::upkeep::check::places::Places;
+use crate::upkeep::check::{Check, stamp};
 
 /// After so many leaves the caller is told.
 const LEAVES: u64 = 256;
@@ -28,7 +28,7 @@ pub(super) struct Leaves {
 
 /// Walks over all leaves, and asks `lead` of each slot for the places that it wrongly leads to. `tell` hears of pages, and may end it.
 fn walk(
-    shared: &Shared,
+    reading: &Reading,
     lead: &mut dyn FnMut(&Slot, &mut Bad),
     tell: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<Leaves> {
@@ -39,22 +39,22 @@ fn walk(
         untold += 1;
         if untold < LEAVES { Ok(()) } else { tell(std::mem::take(&mut untold)) }
     };
-    let mut follow = || shared.follow_writer();
+    let mut follow = || reading.follow_writer();
     let mut flaw = |page, what: &str| flawed.push((page, what.to_owned()));
-    let pages = shared.index.check(&mut follow, &mut slots, &mut flaw)?;
+    let pages = reading.index().check(&mut follow, &mut slots, &mut flaw)?;
     tell(untold)?;
     Ok(Leaves { pages, keys, bad, flawed })
 }
 
 /// The walk that looks after the values.
-fn walk_to_values(shared: &Shared, places: &Places, tell: &mut dyn FnMut(u64) -> Result<()>) -> Result<Leaves> {
+fn walk_to_values(reading: &Reading, places: &Places, tell: &mut dyn FnMut(u64) -> Result<()>) -> Result<Leaves> {
     let mut lead = |slot: &Slot, bad: &mut Bad| {
         if places.were_scanned(slot.location) && !places.has(slot.location) {
             let name = names::segment(slot.location.segment);
             bad.push((name, slot.location.offset(), "the index leads here, but there is no whole record"));
         }
     };
-    walk(shared, &mut lead, tell)
+    walk(reading, &mut lead, tell)
 }
 
 impl Check<'_, '_> {
@@ -63,10 +63,10 @@ impl Check<'_, '_> {
         if self.options.rate.is_some() {
             return None;
         }
-        let (shared, places) = (self.shared, self.places.clone());
+        let (reading, places) = (self.reading, self.places.clone());
         Some(self.crew.aside(move |is_unwanted| {
             let mut tell = |_| if is_unwanted() { Err(Error::Interrupted) } else { Ok(()) };
-            walk_to_values(shared, &places, &mut tell)
+            walk_to_values(reading, &places, &mut tell)
         }))
     }
 
@@ -86,8 +86,8 @@ impl Check<'_, '_> {
                 leaves
             }
             None => {
-                let (shared, places) = (self.shared, self.places.clone());
-                walk_to_values(shared, &places, &mut |pages| self.read(names::INDEX, pages * PAGE_BYTES as u64))?
+                let (reading, places) = (self.reading, self.places.clone());
+                walk_to_values(reading, &places, &mut |pages| self.read(names::INDEX, pages * PAGE_BYTES as u64))?
             }
         };
         let Leaves { pages, keys, mut bad, flawed } = leaves;
@@ -99,7 +99,7 @@ impl Check<'_, '_> {
                     bad.push((name, offset, "the index leads here, but there is no whole key record"));
                 }
             };
-            bad.extend(walk(self.shared, &mut lead, &mut |_| Ok(()))?.bad);
+            bad.extend(walk(self.reading, &mut lead, &mut |_| Ok(()))?.bad);
         }
         (self.report.index_pages, self.report.indexed_keys) = (pages, keys);
         for (page, what) in flawed {
@@ -108,9 +108,9 @@ impl Check<'_, '_> {
         for (name, offset, what) in bad {
             self.problem(name, offset, what);
         }
-        let expected = self.shared.latest.load().index.keys;
+        let expected = self.reading.latest().index.keys;
         // Counts can be compared only if no checkpoint changed them meanwhile, not even one that is still under way.
-        let unchanged = settled.is_some() && self.shared.settled() == settled;
+        let unchanged = settled.is_some() && stamp(self.reading) == settled;
         if unchanged && self.report.problems.is_empty() && (keys != expected || heads != keys) {
             let what =
                 format!("the index has {keys} keys, the superblock says {expected}, the key log has {heads} heads");

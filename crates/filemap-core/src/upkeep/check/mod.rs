@@ -25,12 +25,13 @@ use crate::format::location::{Extent, Location};
 use crate::format::superblock::{COPIES, Tail};
 use crate::format::verified::Verified;
 use crate::format::{PAGE_BYTES, names};
-use crate::handle::Shared;
+use crate::handle::reading::Reading;
 use crate::handle::rules;
 use crate::index::segment_table::SegmentTable;
 use crate::logs::keys::KeyFile;
 use crate::record::now_ms;
 use crate::sync::primitive::sleep;
+use crate::upkeep::Upkeep;
 use places::Places;
 use position::Position;
 use starts::Starts;
@@ -44,7 +45,7 @@ pub use report::{Problem, VerifyOptions, VerifyProgress, VerifyReport};
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
 struct Check<'a, 's> {
-    shared: &'s Shared,
+    reading: &'s Reading,
     report: VerifyReport,
     total_bytes: u64,
     /// The whole records of the value log.
@@ -82,129 +83,127 @@ struct Check<'a, 's> {
 
 type Progress<'a> = dyn FnMut(VerifyProgress) -> ControlFlow<()> + 'a;
 
-impl Shared {
-    /// See [`Store::verify_with`](crate::Store::verify_with). Whoever helps, helps with `crew`.
-    pub(crate) fn verify<'a, 's>(
-        &'s self,
-        options: &'a VerifyOptions,
-        crew: &'a Crew<'s>,
-        progress: &'a mut Progress<'a>,
-    ) -> Result<VerifyReport> {
-        self.check_open()?;
-        if self.writer.is_some() {
-            // The tables then hold only what is put while this runs.
-            self.checkpoint()?;
-        } else {
-            self.follow_writer()?;
+/// See [`Store::verify_with`](crate::Store::verify_with). Whoever helps, helps with `crew`. The writer gives its `upkeep`.
+pub(crate) fn verify<'a, 's>(
+    reading: &'s Reading,
+    upkeep: Option<&Upkeep>,
+    options: &'a VerifyOptions,
+    crew: &'a Crew<'s>,
+    progress: &'a mut Progress<'a>,
+) -> Result<VerifyReport> {
+    reading.check_open()?;
+    match upkeep {
+        // The memtables then hold only what is put while this runs.
+        Some(upkeep) => upkeep.checkpoint()?,
+        None => reading.follow_writer()?,
+    }
+    let begun_ms = now_ms();
+    let mut check = check(reading, options, crew, progress)?;
+    let done = if options.is_quick { check.quick() } else { check.full() };
+    check.absent();
+    check.name_problems();
+    let Check { mut report, position, places, .. } = check;
+    // What it has found since the handle was closed may be another writer's.
+    reading.check_open()?;
+    if let Some(e) = places.failed() {
+        return Err(e);
+    }
+    match done {
+        Err(Error::Interrupted) => {
+            report.is_resumable = position.is_some_and(|p| p.is_kept());
+            Ok(report)
         }
-        let begun_ms = now_ms();
-        let mut check = self.check(options, crew, progress)?;
-        let done = if options.is_quick { check.quick() } else { check.full() };
-        check.absent();
-        check.name_problems();
-        let Check { mut report, position, places, .. } = check;
-        // What it has found since the handle was closed may be another writer's.
-        self.check_open()?;
-        if let Some(e) = places.failed() {
-            return Err(e);
-        }
-        match done {
-            Err(Error::Interrupted) => {
-                report.is_resumable = position.is_some_and(|p| p.is_kept());
-                Ok(report)
+        Err(e) => Err(e),
+        Ok(()) => {
+            report.is_complete = true;
+            if !options.is_quick {
+                note_verified(reading, &report, position.map_or(begun_ms, |p| p.begun_ms), options);
             }
-            Err(e) => Err(e),
-            Ok(()) => {
-                report.is_complete = true;
-                if !options.is_quick {
-                    self.note_verified(&report, position.map_or(begun_ms, |p| p.begun_ms), options);
-                }
-                Ok(report)
-            }
+            Ok(report)
         }
     }
+}
 
-    /// A pass at its beginning, or where it is to go on.
-    fn check<'a, 's>(
-        &'s self,
-        options: &'a VerifyOptions,
-        crew: &'a Crew<'s>,
-        progress: &'a mut Progress<'a>,
-    ) -> Result<Check<'a, 's>> {
-        let stats = self.stats();
-        let there = self.values.dictionaries.ids().into_iter();
-        let named = self.segment_table.load().dictionaries.keys().copied().chain(there).collect();
-        let removals = self.keys.removals();
-        let (key_files, key_end) = self.key_files()?;
-        let store_id = self.birth.store_id;
-        let (position, known) = match options.is_resumable && !options.is_quick {
-            true if options.is_anew => (Some(Position::new(store_id)), HashMap::new()),
-            true => {
-                let (position, known) = Position::resume(&*self.dir, store_id);
-                (Some(position), known)
-            }
-            false => (None, HashMap::new()),
-        };
-        Ok(Check {
-            shared: self,
-            report: VerifyReport::default(),
-            total_bytes: stats.value_bytes
-                + stats.dictionary_bytes
-                + stats.key_bytes
-                + stats.index_leaves * PAGE_BYTES as u64,
-            places: Places::new(self, self.log_end().0),
-            chunks: HashMap::new(),
-            lists: HashMap::new(),
-            found: SegmentTable::default(),
-            tail: self.latest.load().tail,
-            unread: BTreeMap::new(),
-            named,
-            last_dictionary: self.values.dictionaries.last_id(),
-            keys: HashMap::new(),
-            whose: Whose::new(),
-            key_end,
-            key_files,
-            removals,
-            options,
-            crew,
-            begun: Instant::now(),
-            known,
-            position,
-            progress,
-        })
-    }
-
-    /// Notes that a full pass came to its end. Advice only: if it cannot be written, nobody is the worse for it.
-    fn note_verified(&self, report: &VerifyReport, begun_ms: i64, options: &VerifyOptions) {
-        let (store_id, problems) = (self.birth.store_id, report.problems.len() as u64);
-        let note = Verified { store_id, ended_ms: now_ms(), bytes: report.bytes, problems, begun_ms };
-        let write = || -> std::io::Result<()> {
-            if options.is_resumable {
-                position::remove(&*self.dir)?;
-            }
-            if !options.is_noted && self.writer.is_none() {
-                return Ok(());
-            }
-            match self.dir.remove(names::NEW_VERIFIED) {
-                Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
-                _ => {}
-            }
-            let file = self.dir.open(names::NEW_VERIFIED, Access::Create)?;
-            file.write_at(&note.encode(), 0)?;
-            file.sync()?;
-            self.dir.rename(names::NEW_VERIFIED, names::VERIFIED)
-        };
-        if let Err(e) = write() {
-            self.counters.failed(&Error::io("write", names::VERIFIED, e));
+/// A pass at its beginning, or where it is to go on.
+fn check<'a, 's>(
+    reading: &'s Reading,
+    options: &'a VerifyOptions,
+    crew: &'a Crew<'s>,
+    progress: &'a mut Progress<'a>,
+) -> Result<Check<'a, 's>> {
+    let stats = reading.stats();
+    let there = reading.values().dictionaries.ids().into_iter();
+    let named = reading.segment_table().dictionaries.keys().copied().chain(there).collect();
+    let removals = reading.keys().removals();
+    let (key_files, key_end) = reading.key_files()?;
+    let store_id = reading.birth().store_id;
+    let (position, known) = match options.is_resumable && !options.is_quick {
+        true if options.is_anew => (Some(Position::new(store_id)), HashMap::new()),
+        true => {
+            let (position, known) = Position::resume(reading.dir(), store_id);
+            (Some(position), known)
         }
-    }
+        false => (None, HashMap::new()),
+    };
+    Ok(Check {
+        reading,
+        report: VerifyReport::default(),
+        total_bytes: stats.value_bytes
+            + stats.dictionary_bytes
+            + stats.key_bytes
+            + stats.index_leaves * PAGE_BYTES as u64,
+        places: Places::new(reading, reading.log_end().0),
+        chunks: HashMap::new(),
+        lists: HashMap::new(),
+        found: SegmentTable::default(),
+        tail: reading.latest().tail,
+        unread: BTreeMap::new(),
+        named,
+        last_dictionary: reading.values().dictionaries.last_id(),
+        keys: HashMap::new(),
+        whose: Whose::new(),
+        key_end,
+        key_files,
+        removals,
+        options,
+        crew,
+        begun: Instant::now(),
+        known,
+        position,
+        progress,
+    })
+}
 
-    /// Something that stays the same for as long as the index is that of the latest superblock; `None` while it is not.
-    fn settled(&self) -> Option<(u64, u64)> {
-        let epoch = self.latest.load().epoch;
-        let settled = self.index.settled()?;
-        (self.writer.is_some() || settled == epoch).then_some((settled, epoch))
+/// Notes that a full pass came to its end. Advice only: if it cannot be written, nobody is the worse for it.
+fn note_verified(reading: &Reading, report: &VerifyReport, begun_ms: i64, options: &VerifyOptions) {
+    let (store_id, problems) = (reading.birth().store_id, report.problems.len() as u64);
+    let note = Verified { store_id, ended_ms: now_ms(), bytes: report.bytes, problems, begun_ms };
+    let write = || -> std::io::Result<()> {
+        if options.is_resumable {
+            position::remove(reading.dir())?;
+        }
+        if !options.is_noted && !reading.is_writer() {
+            return Ok(());
+        }
+        match reading.dir().remove(names::NEW_VERIFIED) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let file = reading.dir().open(names::NEW_VERIFIED, Access::Create)?;
+        file.write_at(&note.encode(), 0)?;
+        file.sync()?;
+        reading.dir().rename(names::NEW_VERIFIED, names::VERIFIED)
+    };
+    if let Err(e) = write() {
+        reading.counters().failed(&Error::io("write", names::VERIFIED, e));
     }
+}
+
+/// Something that stays the same for as long as the index is that of the latest superblock; `None` while it is not.
+fn stamp(reading: &Reading) -> Option<(u64, u64)> {
+    let epoch = reading.latest().epoch;
+    let settled = reading.index().settled()?;
+    (reading.is_writer() || settled == epoch).then_some((settled, epoch))
 }
 
 /// What the system refuses (to open one more file, say) is no damage: nothing is known of what was to be read.
@@ -235,7 +234,7 @@ impl Check<'_, '_> {
     }
 
     fn full(&mut self) -> Result<()> {
-        let settled = self.shared.settled();
+        let settled = stamp(self.reading);
         self.superblock()?;
         self.dictionaries()?;
         self.rules()?;
@@ -260,7 +259,7 @@ impl Check<'_, '_> {
         self.report.bytes += bytes;
         let read = self.report.bytes - self.report.resumed_bytes;
         loop {
-            self.shared.check_open()?;
+            self.reading.check_open()?;
             let told = (self.progress)(VerifyProgress {
                 file: file.to_owned(),
                 done_bytes: self.report.bytes.min(self.total_bytes),
@@ -281,7 +280,7 @@ impl Check<'_, '_> {
 
     fn superblock(&mut self) -> Result<()> {
         self.report.files += 1;
-        for (copy, offset) in self.shared.superblock.copies()?.iter().zip(COPIES) {
+        for (copy, offset) in self.reading.superblock().copies()?.iter().zip(COPIES) {
             if let Err(what) = copy {
                 self.problem(names::SUPERBLOCK, offset, *what);
             }
@@ -292,7 +291,7 @@ impl Check<'_, '_> {
     /// Files that are missed and that nothing has led to.
     fn absent(&mut self) {
         let told = |report: &VerifyReport, file: &str| report.problems.iter().any(|p| p.file == file);
-        for absent in self.shared.absent.load().iter().filter(|a| a.is_missed()) {
+        for absent in self.reading.absent().iter().filter(|a| a.is_missed()) {
             if !told(&self.report, &absent.file) {
                 self.problem(&absent.file, 0, &absent.why);
             }
@@ -301,10 +300,10 @@ impl Check<'_, '_> {
 
     /// Reads both copies of every dictionary.
     fn dictionaries(&mut self) -> Result<()> {
-        for id in self.shared.values.dictionaries.ids() {
+        for id in self.reading.values().dictionaries.ids() {
             let name = names::dictionary(id);
             self.report.files += 1;
-            match self.shared.values.dictionaries.check(id) {
+            match self.reading.values().dictionaries.check(id) {
                 Err(e) if e.is_corrupt() && self.has_gone(id)? => {}
                 Err(e) => self.judge(name, e)?,
                 Ok(checked) => {
@@ -320,8 +319,8 @@ impl Check<'_, '_> {
 
     /// Reads the rules of erasures.
     pub(super) fn rules(&mut self) -> Result<()> {
-        let (dir, vouched) = (&self.shared.dir, self.shared.latest.load().rules);
-        match rules::read(&**dir, &self.shared.birth.store_id, vouched, Access::Read) {
+        let (dir, vouched) = (self.reading.dir(), self.reading.latest().rules);
+        match rules::read(dir, &self.reading.birth().store_id, vouched, Access::Read) {
             Err(Error::Corrupt { what, .. }) => self.problem(names::RULES, 0, what),
             Err(e) => return Err(e),
             Ok(rules) => self.report.files += u64::from(rules.generation > 0),
@@ -335,9 +334,9 @@ impl Check<'_, '_> {
         if id <= self.last_dictionary && !self.named.contains(&id) {
             return Ok(false);
         }
-        self.shared.follow_writer()?;
-        let is_named = self.shared.segment_table.load().dictionaries.contains_key(&id);
-        Ok(!is_named && !self.shared.values.dictionaries.is_listed(id))
+        self.reading.follow_writer()?;
+        let is_named = self.reading.segment_table().dictionaries.contains_key(&id);
+        Ok(!is_named && !self.reading.values().dictionaries.is_listed(id))
     }
 
     /// Reports dictionaries that are missing or damaged once each, however many records need them.

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::format::location::Location;
 use crate::format::superblock::Tail;
-use crate::handle::Shared;
+use crate::handle::reading::Reading;
 use crate::sync::{Ranked, lock, rank};
 use crate::upkeep::check::starts::Starts;
 
 /// The places of whole records, by segment.
 #[derive(Clone)]
 pub(super) struct Places<'a> {
-    shared: &'a Shared,
+    reading: &'a Reading,
     segments: Arc<HashMap<u16, Starts>>,
     /// Where the scan ends: what the index leads to beyond was written since.
     pub(super) end: Tail,
@@ -22,8 +22,8 @@ pub(super) struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    pub(super) fn new(shared: &'a Shared, end: Tail) -> Places<'a> {
-        Places { shared, segments: Arc::default(), end, failed: Arc::default() }
+    pub(super) fn new(reading: &'a Reading, end: Tail) -> Places<'a> {
+        Places { reading, segments: Arc::default(), end, failed: Arc::default() }
     }
 
     /// Why it could not be told of some place what is there, if so.
@@ -43,9 +43,9 @@ impl<'a> Places<'a> {
 
     /// Whether a place was scanned.
     pub(super) fn were_scanned(&self, place: Location) -> bool {
-        let found = self.shared.values.segments.get(place.segment).or_else(|_| {
+        let found = self.reading.values().segments.get(place.segment).or_else(|_| {
             // A reader may not have heard of what was written since.
-            self.shared.catch_up().and_then(|_| self.shared.values.segments.get(place.segment))
+            self.reading.catch_up().and_then(|_| self.reading.values().segments.get(place.segment))
         });
         match found {
             // What compaction has written since was not.

@@ -12,23 +12,24 @@ use crate::format::{PAGE_BYTES, names};
 use crate::index::segment_table::SegmentRow;
 use crate::logs::scan::Item;
 use crate::logs::segments::{FIRST_RECORD, Segment};
+use crate::upkeep::check::stamp;
 use crate::upkeep::check::{Check, not_read};
 
 impl Check<'_, '_> {
     /// Reads superblock, index, heads of segments and the end of the log.
     pub(super) fn quick(&mut self) -> Result<()> {
-        let (settled, latest) = (self.shared.settled(), self.shared.latest.load_full());
+        let (settled, latest) = (stamp(self.reading), Arc::clone(&self.reading.latest()));
         self.total_bytes = latest.index.leaves * PAGE_BYTES as u64;
         self.superblock()?;
         self.rules()?;
         self.dictionary_heads()?;
-        for segment in self.shared.values.segments.all().iter() {
+        for segment in self.reading.values().segments.all().iter() {
             self.head(segment)?;
         }
         self.bounds()?;
         self.key_heads();
         let keys = self.leaves()?;
-        let unchanged = settled.is_some() && self.shared.settled() == settled;
+        let unchanged = settled.is_some() && stamp(self.reading) == settled;
         if unchanged && self.report.problems.is_empty() && keys != latest.index.keys {
             let what = format!("the index has {keys} keys, the superblock says {}", latest.index.keys);
             self.problem(names::INDEX, 0, what);
@@ -44,10 +45,10 @@ impl Check<'_, '_> {
         }
         self.report.files += 1;
         let name = segment.name();
-        let file = match self.shared.values.segments.file(segment) {
+        let file = match self.reading.values().segments.file(segment) {
             Err(e) if e.is_corrupt() => {
-                self.shared.catch_up()?;
-                if self.shared.values.segments.get(segment.id).is_ok_and(|s| s.ordinal == segment.ordinal) {
+                self.reading.catch_up()?;
+                if self.reading.values().segments.get(segment.id).is_ok_and(|s| s.ordinal == segment.ordinal) {
                     self.problem(name, 0, e.to_string());
                 }
                 return Ok(());
@@ -59,7 +60,7 @@ impl Check<'_, '_> {
         }
         let from = if segment.ordinal == self.tail.ordinal { self.tail.offset } else { FIRST_RECORD };
         let to = if segment.ordinal == end.ordinal { end.offset } else { u64::MAX };
-        let mut scan = self.shared.values.scan(segment, &*file, from, to)?;
+        let mut scan = self.reading.values().scan(segment, &*file, from, to)?;
         let mut told = from;
         while let Some(item) = scan.next()? {
             match item {
@@ -79,14 +80,14 @@ impl Check<'_, '_> {
 
     /// Whether each segment that the segment table names is there, and long enough for what is to live in it.
     fn bounds(&mut self) -> Result<()> {
-        let segment_table = self.shared.segment_table.load_full();
+        let segment_table = Arc::clone(&self.reading.segment_table());
         for (id, row) in segment_table.values.iter().filter(|(_, a)| a.live_units > 0) {
             let useful = (row.live_units + row.tombstone_units) * UNIT_BYTES + FIRST_RECORD;
-            let len = self.shared.values.segments.get(*id).and_then(|s| self.shared.values.segments.file(&s));
+            let len = self.reading.values().segments.get(*id).and_then(|s| self.reading.values().segments.file(&s));
             let len = len.and_then(|f| f.len().map_err(|e| Error::io("measure", names::segment(*id), e)));
             match len {
                 Ok(len) if len >= useful => {}
-                _ if self.shared.segment_table.load().values.get(id) != Some(row) => {}
+                _ if self.reading.segment_table().values.get(id) != Some(row) => {}
                 Ok(len) => {
                     let what = format!("it has {len} bytes, the segment table says that {useful} are in use");
                     self.problem(names::segment(*id), len, what);
@@ -100,7 +101,7 @@ impl Check<'_, '_> {
     /// Checks every leaf, and that its slots lead into files that are there. Returns how many keys there are.
     fn leaves(&mut self) -> Result<u64> {
         self.report.files += 1;
-        let lengths: HashMap<u64, u64> = self.shared.keys.lengths()?.into_iter().collect();
+        let lengths: HashMap<u64, u64> = self.reading.keys().lengths()?.into_iter().collect();
         let (mut keys, mut bad, mut pages) = (0, Vec::new(), Vec::new());
         let mut slots = |slots: &[Slot]| {
             keys += slots.len() as u64;
@@ -116,9 +117,9 @@ impl Check<'_, '_> {
             }
             Ok(())
         };
-        let mut follow = || self.shared.follow_writer();
+        let mut follow = || self.reading.follow_writer();
         let mut page = |page, what: &str| pages.push((page, what.to_owned()));
-        self.report.index_pages = self.shared.index.check(&mut follow, &mut slots, &mut page)?;
+        self.report.index_pages = self.reading.index().check(&mut follow, &mut slots, &mut page)?;
         self.report.indexed_keys = keys;
         self.read(names::INDEX, self.report.index_pages * PAGE_BYTES as u64)?;
         for (page, what) in pages {
@@ -130,14 +131,14 @@ impl Check<'_, '_> {
 
     /// Whether there are bytes at a place of the value log. What was written since, or moved, is not judged.
     fn may_be_value(&self, place: Location) -> Result<bool> {
-        let segments = &self.shared.values.segments;
+        let segments = &self.reading.values().segments;
         match segments.get(place.segment) {
             Ok(s) if s.is_output || s.ordinal >= self.tail.ordinal => Ok(true),
             Ok(s) => match segments.sealed_bytes(&s) {
                 Err(e) => not_read(&e).map(|()| false),
                 Ok(len) => Ok(place.offset() < len),
             },
-            Err(_) => match self.shared.catch_up() {
+            Err(_) => match self.reading.catch_up() {
                 Err(e) => not_read(&e).map(|()| false),
                 Ok(_) => Ok(segments.get(place.segment).is_ok()),
             },
@@ -147,7 +148,7 @@ impl Check<'_, '_> {
     /// Whether there are bytes at an address of the key log, given the lengths of its segments by ordinal.
     fn may_be_key(&self, address: u64, lengths: &HashMap<u64, u64>) -> bool {
         self.has_moved()
-            || self.shared.keys.position(address).is_some_and(|place| {
+            || self.reading.keys().position(address).is_some_and(|place| {
                 place >= self.key_end || lengths.get(&place.ordinal).is_some_and(|len| place.offset < *len)
             })
     }
@@ -157,7 +158,7 @@ impl Check<'_, '_> {
         let missing: Vec<String> =
             self.key_files.iter().filter(|f| f.file.is_none()).map(|f| f.segment.name()).collect();
         self.report.files += self.key_files.len() as u64;
-        let segment_table = self.shared.segment_table.load_full();
+        let segment_table = Arc::clone(&self.reading.segment_table());
         let is_there = |ordinal: u64| self.key_files.iter().any(|f| f.segment.ordinal == ordinal);
         let counts = |a: &SegmentRow| a.live_units > 0 && a.ordinal <= self.key_end.ordinal && !is_there(a.ordinal);
         let named = segment_table.keys.iter().filter(|(_, a)| counts(a)).map(|(id, _)| names::keys(*id));
@@ -169,12 +170,12 @@ impl Check<'_, '_> {
 
     /// What was seen of the dictionaries when they were looked for.
     fn dictionary_heads(&mut self) -> Result<()> {
-        for facts in self.shared.values.dictionaries.facts() {
+        for facts in self.reading.values().dictionaries.facts() {
             self.report.files += 1;
             match facts.problem {
                 // It could not be opened then.
                 Some(Error::Io { .. }) => {
-                    if let Err(e) = self.shared.values.dictionaries.check(facts.id) {
+                    if let Err(e) = self.reading.values().dictionaries.check(facts.id) {
                         self.judge(names::dictionary(facts.id), e)?;
                     }
                 }

@@ -11,9 +11,9 @@ use crate::upkeep::check::Check;
 impl Check<'_, '_> {
     /// Compares the segment table with what was found.
     pub(super) fn segment_table(&mut self) {
-        let told = SegmentTable::clone(&self.shared.segment_table.load());
+        let told = SegmentTable::clone(&self.reading.segment_table());
         let found = std::mem::take(&mut self.found);
-        let there = self.shared.values.segments.all().iter().map(|s| (s.id, s.ordinal)).collect();
+        let there = self.reading.values().segments.all().iter().map(|s| (s.id, s.ordinal)).collect();
         for (name, what) in disagreements(told, found, &there) {
             self.problem(name, 0, what);
         }

@@ -74,17 +74,17 @@ impl Check<'_, '_> {
     /// Scans every segment up to the end of the log.
     pub(super) fn values(&mut self) -> Result<()> {
         let end = self.places.end;
-        let segment_table = self.shared.segment_table.load_full();
+        let segment_table = Arc::clone(&self.reading.segment_table());
         let counts = |s: &Segment| match s.is_output {
             true => segment_table.names(s.id, s.ordinal),
             false => s.ordinal <= end.ordinal,
         };
-        for segment in self.shared.values.segments.all().iter().filter(|s| counts(s)) {
+        for segment in self.reading.values().segments.all().iter().filter(|s| counts(s)) {
             // What lies below the checkpoint does not change any more.
             let is_settled = segment.is_output || segment.ordinal < self.tail.ordinal;
             let known = self.known.remove(&segment.ordinal).filter(|f| is_settled && f.id == segment.id);
             let known =
-                known.filter(|f| self.shared.values.segments.sealed_bytes(segment).is_ok_and(|len| len == f.end));
+                known.filter(|f| self.reading.values().segments.sealed_bytes(segment).is_ok_and(|len| len == f.end));
             self.report.files += 1;
             if let Some(known) = known {
                 self.report.resumed_bytes += known.end;
@@ -104,11 +104,11 @@ impl Check<'_, '_> {
 
     /// Notes that a segment need not be read again.
     fn done(&mut self, findings: &Findings) {
-        let dir = &*self.shared.dir;
+        let dir = self.reading.dir();
         if let Some(position) = &mut self.position
             && let Err(e) = position.add(dir, findings)
         {
-            self.shared.counters.failed(&Error::io("write", names::VERIFYING, e));
+            self.reading.counters().failed(&Error::io("write", names::VERIFYING, e));
             self.position = None;
         }
     }
@@ -143,13 +143,13 @@ impl Check<'_, '_> {
         let mut scanned = Scanned::default();
         let findings = &mut scanned.findings;
         (findings.id, findings.ordinal) = (segment.id, segment.ordinal);
-        let file = match self.shared.values.segments.file(segment) {
+        let file = match self.reading.values().segments.file(segment) {
             Ok(file) => file,
             Err(e) => {
                 not_read(&e)?;
                 // What lived in it is checked at its new place, if that counts.
-                self.shared.catch_up()?;
-                if self.shared.values.segments.get(segment.id).is_ok_and(|s| s.ordinal == segment.ordinal) {
+                self.reading.catch_up()?;
+                if self.reading.values().segments.get(segment.id).is_ok_and(|s| s.ordinal == segment.ordinal) {
                     self.problem(name, 0, e.to_string());
                 }
                 return Ok(None);
@@ -157,7 +157,7 @@ impl Check<'_, '_> {
         };
         let is_last = !segment.is_output && segment.ordinal == self.places.end.ordinal;
         let to = if is_last { self.places.end.offset } else { u64::MAX };
-        let mut scan = self.shared.values.scan(segment, &*file, FIRST_RECORD, to)?.once();
+        let mut scan = self.reading.values().scan(segment, &*file, FIRST_RECORD, to)?.once();
         let (mut filling, mut told) = (Filling::default(), 0);
         while let Some(item) = scan.next()? {
             match item {

@@ -3,7 +3,8 @@
 //! Takes 56 bytes of memory for each record of one chain; nothing here takes more than a sort of time.
 
 use crate::format::key::KeyRecord;
-use crate::handle::{Spot, sort_versions};
+use crate::handle::spot::Spot;
+use crate::handle::spot::sort_versions;
 
 /// A chain as far as it can be read.
 #[derive(Debug, Default)]

@@ -22,12 +22,14 @@ use crate::failpoint::{Fault, planted, step};
 use crate::format::leaf::{Slot, kept_bits};
 use crate::format::location::UNIT_BYTES;
 use crate::format::superblock::Tail;
-use crate::handle::{Checkpointer, Dropped, Retention, Shared, Tables};
+use crate::handle::retention::Dropped;
+use crate::handle::retention::Retention;
 use crate::index::address::Index;
 use crate::index::memtable::{Found, Memtable};
 use crate::stats::Counters;
-use crate::sync::primitive::Ordering;
 use crate::sync::{Poison, lock, make_way};
+use crate::upkeep::Upkeep;
+use crate::upkeep::state::Checkpointer;
 use merge::Merge;
 
 pub(crate) use work::{Op, Task};
@@ -49,7 +51,7 @@ pub(crate) struct Frozen {
     tombstones: BTreeMap<u16, u64>,
 }
 
-impl Shared {
+impl Upkeep {
     /// Runs a checkpoint now; waits for one that is running.
     ///
     /// # Errors
@@ -61,10 +63,9 @@ impl Shared {
     /// As `checkpoint`, and does a task with it; what its retention has dropped. What the task leads to is synced. When the handle is
     /// closed meanwhile, what is left of the task is left undone, and the error is `Closed`.
     pub(crate) fn checkpoint_with(&self, task: Task) -> Result<Dropped> {
-        let writer = self.write_side()?;
-        let mut c = lock(&writer.checkpointer);
+        let mut c = lock(&self.checkpointer);
         if !planted(Fault::GateNotShut) {
-            self.check_open()?;
+            self.reading.check_open()?;
         }
         self.checkpoint_held(&mut c, task)
     }
@@ -73,15 +74,14 @@ impl Shared {
     /// no other one is in the middle of writing then.
     ///
     /// # Errors
-    /// As [`Shared::checkpoint`]. The gate is shut and the lock given up in any case.
+    /// As [`Upkeep::checkpoint`]. The gate is shut and the lock given up in any case.
     pub(crate) fn end(&self) -> Result<()> {
-        let Some(writer) = &self.writer else { return Ok(()) };
-        let mut c = lock(&writer.checkpointer);
-        if writer.gate.is_shut() {
+        let mut c = lock(&self.checkpointer);
+        if self.writing.gate().is_shut() {
             return Ok(());
         }
         let result = self.checkpoint_held(&mut c, Task::default());
-        writer.gate.shut();
+        self.writing.gate().shut();
         result.map(|_| ())
     }
 
@@ -89,37 +89,35 @@ impl Shared {
     /// in the index; costs a superblock and the segment table, unless nothing has changed.
     ///
     /// # Errors
-    /// As [`Shared::checkpoint`].
+    /// As [`Upkeep::checkpoint`].
     pub(crate) fn name_dictionaries(&self) -> Result<()> {
-        let writer = self.write_side()?;
-        let mut c = lock(&writer.checkpointer);
-        self.check_open()?;
-        writer.poison.check()?;
-        if self.values.dictionaries.are_named() || planted(Fault::DictionaryUsedUnnamed) {
+        let mut c = lock(&self.checkpointer);
+        self.reading.check_open()?;
+        self.writing.poisoned().check()?;
+        if self.reading.values().dictionaries.are_named() || planted(Fault::DictionaryUsedUnnamed) {
             return Ok(());
         }
-        let _guard = PoisonOnUnwind(&writer.poison);
-        self.commit(&mut c).inspect_err(|e| self.poison(e))
+        let _guard = PoisonOnUnwind(self.writing.poisoned());
+        self.commit(&mut c).inspect_err(|e| self.writing.poison(e))
     }
 
     /// Removes the files of dictionaries that no record names any more, durably, after a superblock that does not name them; does nothing
     /// while a backup holds on to an older one. Whether they went.
     ///
     /// # Errors
-    /// As [`Shared::checkpoint`].
+    /// As [`Upkeep::checkpoint`].
     pub(crate) fn remove_dictionaries(&self, ids: &BTreeSet<u32>) -> Result<bool> {
         if ids.is_empty() {
             return Ok(true);
         }
-        let writer = self.write_side()?;
-        let mut c = lock(&writer.checkpointer);
-        self.check_open()?;
-        writer.poison.check()?;
+        let mut c = lock(&self.checkpointer);
+        self.reading.check_open()?;
+        self.writing.poisoned().check()?;
         if c.holds > 0 {
             return Ok(false);
         }
-        let _guard = PoisonOnUnwind(&writer.poison);
-        let registry = &self.values.dictionaries;
+        let _guard = PoisonOnUnwind(self.writing.poisoned());
+        let registry = &self.reading.values().dictionaries;
         let mut run = || {
             if !planted(Fault::DictionaryRemovedNamed) {
                 registry.let_go(ids);
@@ -127,15 +125,14 @@ impl Shared {
             }
             registry.remove(ids)
         };
-        run().inspect_err(|e| self.poison(e)).map(|()| true)
+        run().inspect_err(|e| self.writing.poison(e)).map(|()| true)
     }
 
     fn checkpoint_held(&self, c: &mut Checkpointer, mut task: Task) -> Result<Dropped> {
-        let writer = self.write_side()?;
-        writer.poison.check()?;
-        let _guard = PoisonOnUnwind(&writer.poison);
+        self.writing.poisoned().check()?;
+        let _guard = PoisonOnUnwind(self.writing.poisoned());
         let first = c.current.next_sequence;
-        let own = Retention::of(&self.options);
+        let own = Retention::of(self.reading.options());
         // Of more versions than are kept readers are not shown the rest, unless what hides it is dropped at the same time.
         let drops_more = !task.retention.keeps_all() || !task.erased.is_empty();
         c.retention = own.entering(first, own.versions.is_none() || drops_more);
@@ -147,11 +144,11 @@ impl Shared {
         // Before the table is frozen: a put that comes later must see it.
         let horizon = c.retention.horizon_ms().max(task.retention.horizon_ms());
         let horizon = if task.erased.is_empty() { horizon } else { i64::MAX };
-        self.expiring_ms.store(horizon, Ordering::Release);
+        self.reading.expire_before(horizon);
         let result = self.checkpoint_locked(c, task);
-        self.expiring_ms.store(i64::MIN, Ordering::Release);
-        writer.checkpoint_due.store(false, Ordering::Release);
-        result.inspect_err(|e| self.poison(e))?;
+        self.reading.expire_before(i64::MIN);
+        self.writing.checkpoint_done();
+        result.inspect_err(|e| self.writing.poison(e))?;
         if c.is_cut { Err(Error::Closed) } else { Ok(c.dropped) }
     }
 
@@ -159,15 +156,15 @@ impl Shared {
         let start = Instant::now();
         self.check_names(c)?;
         let Some(frozen) = self.freeze(c, &task)? else { return Ok(()) };
-        self.emit(&Event::CheckpointStarted { entries: frozen.table.entries() });
+        self.reading.emit(&Event::CheckpointStarted { entries: frozen.table.entries() });
         let (pages, key_bytes) = (c.index.written_pages(), c.keys.appended_bytes());
         step();
         if !planted(Fault::LogNotSyncedBeforeCheckpoint) {
-            self.sync_to(frozen.position)?;
+            self.writing.sync_to(frozen.position)?;
         }
         step();
         // From here on the index may hold versions as late as this: reads of recent entries must look there too.
-        self.indexed_time_ms.fetch_max(frozen.table.max_time_ms(), Ordering::AcqRel);
+        self.reading.will_index(frozen.table.max_time_ms());
         if planted(Fault::TailWithTheFirstStage) {
             c.current.tail = frozen.tail;
         }
@@ -180,10 +177,10 @@ impl Shared {
             self.commit(c)?;
             c.index.sweep()?;
         }
-        c.current.tail = if planted(Fault::TailTakenAtTheEnd) { self.log_end().0 } else { frozen.tail };
+        c.current.tail = if planted(Fault::TailTakenAtTheEnd) { self.reading.log_end().0 } else { frozen.tail };
         c.current.next_sequence = frozen.next_sequence;
         for (segment, units) in frozen.tombstones {
-            let ordinal = self.values.segments.get(segment).ok().map(|s| s.ordinal);
+            let ordinal = self.reading.values().segments.get(segment).ok().map(|s| s.ordinal);
             c.segment_table.add_tombstones(segment, ordinal, units);
         }
         if !planted(Fault::EmptiedNotMarked) {
@@ -193,42 +190,37 @@ impl Shared {
         c.index.punch();
         step();
         // Counted before the frozen table goes: a put that has looked at it must notice.
-        Counters::add(&self.counters.checkpoints, 1);
-        let tables = self.tables.load();
-        self.tables.store(Arc::new(Tables { active: Arc::clone(&tables.active), frozen: None }));
-        let writer = self.write_side()?;
-        lock(&writer.log).pins.merged();
-        writer.compact_bell.ring();
+        Counters::add(&self.reading.counters().checkpoints, 1);
+        self.reading.merged();
+        lock(self.writing.log()).pins.merged();
+        self.writing.bells().compact.ring();
         let elapsed = start.elapsed();
         let (index_pages, key_bytes) = (c.index.written_pages() - pages, c.keys.appended_bytes() - key_bytes);
-        let counters = &self.counters;
+        let counters = &self.reading.counters();
         Counters::add(&counters.checkpoint_us, elapsed.as_micros() as u64);
         Counters::add(&counters.index_pages_written, index_pages);
         Counters::add(&counters.key_bytes_written, key_bytes);
-        self.emit(&Event::CheckpointFinished { elapsed, index_pages, key_bytes });
+        self.reading.emit(&Event::CheckpointFinished { elapsed, index_pages, key_bytes });
         Ok(())
     }
 
     /// Puts a fresh table in place of the active one, and notes where the log stands, in one step. `None` when nothing was
     /// logged since the last checkpoint, and there is nothing else to do.
     pub(crate) fn freeze(&self, c: &Checkpointer, task: &Task) -> Result<Option<Frozen>> {
-        let writer = self.write_side()?;
-        let fresh = Arc::new(Memtable::new(self.options.memtable_bytes, 0));
-        let mut log = lock(&writer.log);
+        let fresh = Arc::new(Memtable::new(self.reading.options().memtable_bytes, 0));
+        let mut log = lock(self.writing.log());
         let start = Instant::now();
         let tail = log.appender.tail();
-        if task.is_empty() && tail == c.current.tail && self.tables.load().active.entries() == 0 {
+        if task.is_empty() && tail == c.current.tail && self.reading.tables().active.entries() == 0 {
             return Ok(None);
         }
-        assert!(self.tables.load().frozen.is_none(), "a checkpoint that did not finish has poisoned the handle");
-        let table = Arc::clone(&self.tables.load().active);
-        self.tables.store(Arc::new(Tables { active: fresh, frozen: Some(Arc::clone(&table)) }));
+        let table = self.reading.freeze(fresh);
         let position = log.appender.position();
         log.frozen_at = position;
         let tombstones = std::mem::take(&mut log.tombstones);
         log.pins.freeze();
         if start.elapsed() >= SLOW_FREEZE {
-            writer.slow_freezes.fetch_add(1, Ordering::Relaxed);
+            self.writing.note_slow_freeze();
         }
         Ok(Some(Frozen { table, tail, next_sequence: log.next_sequence, position, tombstones }))
     }
@@ -250,7 +242,7 @@ impl Shared {
         let (mut rest, mut mine) = (&hashes[..], &keys[..]);
         let mut ahead = ReadAhead { hashes: &hashes, covered: 0, leaves: 0 };
         while let Some(first) = rest.first() {
-            ahead.go(&self.index);
+            ahead.go(self.reading.index());
             let old = c.index.leaf(*first)?;
             let (touched, others) = rest.split_at(rest.partition_point(|h| old.covers(*h)));
             let (these, later) = mine.split_at(mine.partition_point(|k| old.covers(k.0)));
@@ -288,13 +280,13 @@ impl Shared {
     ) -> Result<()> {
         let mut merge = Merge {
             keys: &mut c.keys,
-            values: &self.values,
+            values: self.reading.values(),
             segment_table: &mut c.segment_table,
             retention: c.retention,
             dropped: &mut c.dropped,
             replayed_below: c.replayed_below,
-            chain_count: self.options.limits.chain_count,
-            closed: &self.closed,
+            chain_count: self.reading.options().limits.chain_count,
+            closed: self.reading.closed(),
             is_cut: &mut c.is_cut,
         };
         merge.read_ahead(slots, touched.iter().map(|h| kept_bits(*h)));
@@ -322,39 +314,38 @@ impl Shared {
         if planted(Fault::SuperblockBeforeIndex) {
             c.current.index = c.index.root();
             c.current.epoch = c.index.epoch();
-            self.superblock.write(&c.current)?;
+            self.reading.superblock().write(&c.current)?;
         }
         c.segment_table.forget_dead_keys();
         self.name_segments(c);
         c.segment_table.seal_keys(|ordinal| c.keys.end_of(ordinal));
-        let dictionaries = self.values.dictionaries.to_name();
-        c.segment_table.name_dictionaries(&dictionaries, &self.values.dictionaries.leaving());
+        let dictionaries = self.reading.values().dictionaries.to_name();
+        c.segment_table.name_dictionaries(&dictionaries, &self.reading.values().dictionaries.leaving());
         c.current.index = c.index.commit(&c.segment_table.encode())?;
         c.keys.publish();
         c.current.epoch = c.index.epoch();
-        c.current.key_tail = self.keys.end();
+        c.current.key_tail = self.reading.keys().end();
         if c.dropped.versions > c.told_versions {
             // Readers may have followed what is gone. If this superblock is lost, and a reader has seen it, the recovery's is another.
             c.current.dropped_epoch = c.current.epoch;
             c.told_versions = c.dropped.versions;
         }
-        c.current.last_dictionary = self.values.dictionaries.last_id();
-        c.current.max_time_ms = self.indexed_time_ms.load(Ordering::Acquire);
+        c.current.last_dictionary = self.reading.values().dictionaries.last_id();
+        c.current.max_time_ms = self.reading.indexed_time_ms();
         if planted(Fault::KeysRemovedEarly) {
             self.remove_dead_keys(c)?;
         }
-        self.superblock.write(&c.current)?;
-        self.latest.store(Arc::new(c.current.clone()));
-        self.segment_table.store(Arc::new(c.segment_table.clone()));
+        self.reading.superblock().write(&c.current)?;
+        self.reading.publish(&c.current, &c.segment_table);
         c.index.committed(c.holds > 0);
-        self.values.dictionaries.named(dictionaries);
+        self.reading.values().dictionaries.named(dictionaries);
         // From here on nothing durable leads to what is dead in them.
         self.remove_dead_keys(c)
     }
 
     /// Sees to it that the segment table has every value segment on which the superblock counts, live or not.
     fn name_segments(&self, c: &mut Checkpointer) {
-        for segment in self.values.segments.all().iter() {
+        for segment in self.reading.values().segments.all().iter() {
             let (id, ordinal) = (segment.id, segment.ordinal);
             let is_named = c.segment_table.names(id, ordinal);
             if !is_named && (segment.is_output || ordinal > c.current.tail.ordinal) {
@@ -362,7 +353,7 @@ impl Shared {
             }
             let is_sealed = segment.is_output || ordinal < c.current.tail.ordinal;
             // That of one which cannot be measured now is not known before the next checkpoint.
-            let measure = || self.values.segments.sealed_bytes(segment).ok().map(|bytes| bytes / UNIT_BYTES);
+            let measure = || self.reading.values().segments.sealed_bytes(segment).ok().map(|bytes| bytes / UNIT_BYTES);
             let is_open = is_sealed && !c.segment_table.has_end(id) && !c.segment_table.is_lost(id);
             let end_units = if is_open { measure() } else { None };
             c.segment_table.name(id, ordinal, segment.is_output, end_units);
@@ -374,7 +365,7 @@ impl Shared {
         if c.holds > 0 && !planted(Fault::BackupNotHeld) {
             return Ok(());
         }
-        self.keys.remove_dead(c.current.key_tail, |ordinal| c.segment_table.live_key_bytes(ordinal))
+        self.reading.keys().remove_dead(c.current.key_tail, |ordinal| c.segment_table.live_key_bytes(ordinal))
     }
 }
 

@@ -8,23 +8,23 @@ use filemap_io::Identity;
 
 use crate::error::{Error, Result};
 use crate::format::names;
-use crate::handle::{Checkpointer, Shared};
 use crate::logs::segments::Segments;
 use crate::sync::lock;
+use crate::upkeep::Upkeep;
+use crate::upkeep::state::Checkpointer;
 
-impl Shared {
+impl Upkeep {
     /// Compares the names of the store's files with what is open. No file is opened for it. What the system does not say is taken for
     /// unchanged.
     ///
     /// # Errors
     /// `Corrupt` when a file that is open has no name any more, or another file has its name.
     pub(super) fn check_names(&self, c: &Checkpointer) -> Result<()> {
-        let writer = self.write_side()?;
         let mut open = vec![
-            (names::LOCK.to_owned(), writer.gate.identity()),
-            (names::SUPERBLOCK.to_owned(), self.superblock.file().identity()),
-            (names::INDEX.to_owned(), self.index.identity()),
-            lock(&writer.log).appender.identity(),
+            (names::LOCK.to_owned(), self.writing.gate().identity()),
+            (names::SUPERBLOCK.to_owned(), self.reading.superblock().file().identity()),
+            (names::INDEX.to_owned(), self.reading.index().identity()),
+            lock(self.writing.log()).appender.identity(),
         ];
         open.extend(c.keys.identity());
         // A repair's superblock has its name only at the end.
@@ -33,9 +33,9 @@ impl Shared {
             self.check_name(&name, identity)?;
         }
         // Listing takes a descriptor, asking for one name takes none.
-        let listed: HashSet<String> = self.dir.list().unwrap_or_default().into_iter().collect();
-        self.check_segments(&self.values.segments, &listed)?;
-        self.check_segments(self.keys.segments(), &listed)?;
+        let listed: HashSet<String> = self.reading.dir().list().unwrap_or_default().into_iter().collect();
+        self.check_segments(&self.reading.values().segments, &listed)?;
+        self.check_segments(self.reading.keys().segments(), &listed)?;
         self.check_dictionaries(c, &listed)
     }
 
@@ -47,12 +47,12 @@ impl Shared {
 
     /// Whether the superblock still has its temporary name.
     fn is_unnamed(&self) -> bool {
-        let has = |name| self.dir.identity_of(name).is_ok();
+        let has = |name| self.reading.dir().identity_of(name).is_ok();
         has(names::NEW_SUPERBLOCK) && !has(names::SUPERBLOCK)
     }
 
     fn check_name(&self, name: &str, identity: Option<Identity>) -> Result<()> {
-        let what = match self.dir.identity_of(name) {
+        let what = match self.reading.dir().identity_of(name) {
             Ok(found) if identity.is_none() || found.is_none() || found == identity => return Ok(()),
             Ok(_) => "another file has taken its name while the store was open",
             Err(e) if e.kind() == ErrorKind::NotFound => "its name was removed while the store was open",

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use crate::format::key;
 use crate::format::leaf::MAX_DEPTH;
 use crate::format::location::{Extent, Location};
-use crate::handle::{Needed, Retention, Spot};
+use crate::handle::retention::Needed;
+use crate::handle::retention::Retention;
+use crate::handle::spot::Spot;
 
 /// A version that has another place now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::format::location::Location;
-use crate::handle::Spot;
+use crate::handle::spot::Spot;
 use crate::upkeep::compact::judge::Verdict;
 
 /// Chains of so many versions are walked each time.

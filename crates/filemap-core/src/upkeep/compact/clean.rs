@@ -16,14 +16,15 @@ use crate::event::{Compacted, Reason};
 use crate::failpoint::{Fault, planted};
 use crate::format::names;
 use crate::format::value::{self, Kind};
-use crate::handle::{Cleaning, Compactor, KeyFilter, Shared, WriteSide};
 use crate::logs::scan::Item;
 use crate::logs::segments::{FIRST_RECORD, Segment};
 use crate::sync::{Ranked, lock};
+use crate::upkeep::Upkeep;
 use crate::upkeep::compact::Goal;
 use crate::upkeep::compact::keys;
 use crate::upkeep::compact::plan::{Candidate, Plan};
 use crate::upkeep::compact::run::Watch;
+use crate::upkeep::state::{Cleaning, Compactor, KeyFilter};
 
 /// A log is looked through so often at most with nothing gained: damage may keep a segment, and what others put meanwhile makes new
 /// garbage.
@@ -55,7 +56,7 @@ impl Gain {
 }
 
 /// Ends the cleaning of a handle, however it ends.
-struct Ended<'a>(&'a WriteSide);
+struct Ended<'a>(&'a Upkeep);
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
@@ -72,7 +73,7 @@ struct Limit {
     tail: u64,
 }
 
-impl Shared {
+impl Upkeep {
     /// Empties every segment of values that may hold something of what was erased. Names of the files that could not be, and of the
     /// dictionaries that records need which cannot be compressed anew.
     ///
@@ -85,21 +86,20 @@ impl Shared {
         done: &mut Compacted,
         watch: Watch<'_>,
     ) -> Result<Vec<String>> {
-        let writer = self.write_side()?;
-        let below = lock(&writer.log).next_sequence;
+        let below = lock(self.writing.log()).next_sequence;
         // What could not be emptied before, for puts that came between perhaps, is tried again.
-        lock(&writer.compactor).stuck.clear();
+        lock(&self.compactor).stuck.clear();
         self.roll_garbage(Goal::Level(0, 0))?;
         // What is put from here on is none of it.
-        let tail = self.log_end().0.ordinal;
-        let _ended = Ended(writer);
+        let tail = self.reading.log_end().0.ordinal;
+        let _ended = Ended(self);
         let removals = Some((Arc::clone(is_erased), below));
         let first = removals.clone().filter(|_| planted(Fault::RemovalsErasedAtOnce));
         for removals in [first, removals] {
-            let last = self.values.segments.all().last().map_or(0, |s| s.ordinal);
+            let last = self.reading.values().segments.all().last().map_or(0, |s| s.ordinal);
             let needed = Ranked::default();
             let cleaning = Arc::new(Cleaning { retired: retired.clone(), removals, needed });
-            let mut left = self.clean_with(writer, &cleaning, Limit { last, tail }, done, watch)?;
+            let mut left = self.clean_with(&cleaning, Limit { last, tail }, done, watch)?;
             left.extend(lock(&cleaning.needed).iter().map(|id| names::dictionary(*id)));
             if !left.is_empty() {
                 return Ok(left);
@@ -111,7 +111,6 @@ impl Shared {
     /// One pass: runs of compaction until nothing is to be emptied any more.
     fn clean_with(
         &self,
-        writer: &WriteSide,
         cleaning: &Arc<Cleaning>,
         limit: Limit,
         done: &mut Compacted,
@@ -119,31 +118,31 @@ impl Shared {
     ) -> Result<Vec<String>> {
         let (mut clean, mut gain) = (BTreeSet::new(), Gain::new());
         loop {
-            let turn = self.turn_to_compact(writer)?;
+            let turn = self.turn_to_compact()?;
             let mut compactor = turn.known();
-            let removed = self.remove_emptied(writer, &mut compactor, done);
+            let removed = self.remove_emptied(&mut compactor, done);
             turn.learn(compactor.clone());
             removed?;
             compactor.cleaning = Some(Arc::clone(cleaning));
-            lock(&writer.compactor).cleaning.clone_from(&compactor.cleaning);
+            lock(&self.compactor).cleaning.clone_from(&compactor.cleaning);
             let tainted = self.tainted(&compactor, cleaning, limit, &mut clean)?;
             let (mut plan, mut copied) = (Plan { victims: Vec::new(), reason: Reason::Garbage }, 0);
             let level = tainted.iter().find(|c| c.is_eligible).map_or(0, |c| c.level);
             for candidate in tainted.iter().filter(|c| c.is_eligible && c.level == level) {
                 let bytes = candidate.live_bytes + candidate.tombstone_bytes;
-                if plan.victims.is_empty() || copied + bytes <= u64::from(self.birth.segment_bytes) {
+                if plan.victims.is_empty() || copied + bytes <= u64::from(self.reading.birth().segment_bytes) {
                     copied += bytes;
                     plan.victims.push(candidate.id);
                 }
             }
             let goes_on = gain.goes_on(tainted.iter().map(|c| c.live_bytes).sum());
             if plan.victims.is_empty() || !goes_on {
-                let name = |c: &Candidate| self.values.segments.get(c.id).ok().map(|s| s.name());
+                let name = |c: &Candidate| self.reading.values().segments.get(c.id).ok().map(|s| s.name());
                 let mut left: Vec<String> = tainted.iter().filter_map(name).collect();
                 left.extend(compactor.emptied.iter().map(|s| s.name()));
                 return Ok(left);
             }
-            let run = self.run(writer, &mut compactor, &plan, Goal::Level(level, 0), false, watch);
+            let run = self.run(&mut compactor, &plan, Goal::Level(level, 0), false, watch);
             turn.learn(compactor);
             let run = run?;
             if run.removed_segments > 0 {
@@ -163,7 +162,7 @@ impl Shared {
     ) -> Result<Vec<Candidate>> {
         let mut tainted = Vec::new();
         for candidate in self.view(compactor, u64::MAX)?.segments {
-            let Ok(segment) = self.values.segments.get(candidate.id) else { continue };
+            let Ok(segment) = self.reading.values().segments.get(candidate.id) else { continue };
             if segment.ordinal > limit.last || (!segment.is_output && segment.ordinal >= limit.tail) {
                 continue;
             }
@@ -183,8 +182,8 @@ impl Shared {
 
     /// Whether a record of a segment is to be compressed anew, or to go.
     fn names_erased(&self, segment: &Arc<Segment>, cleaning: &Cleaning) -> Result<bool> {
-        let file = self.values.segments.file(segment)?;
-        let mut scan = self.values.scan(segment, &*file, FIRST_RECORD, u64::MAX)?.once();
+        let file = self.reading.values().segments.file(segment)?;
+        let mut scan = self.reading.values().scan(segment, &*file, FIRST_RECORD, u64::MAX)?.once();
         while let Some(item) = scan.next()? {
             let Item::Record { bytes, .. } = item else { continue };
             let Ok(header) = value::peek(bytes) else { continue };
@@ -202,18 +201,17 @@ impl Shared {
     /// # Errors
     /// As of a checkpoint.
     pub(crate) fn clean_keys(&self) -> Result<Vec<String>> {
-        let writer = self.write_side()?;
-        let (until, mut gain) = (self.keys.end().ordinal, Gain::new());
+        let (until, mut gain) = (self.reading.keys().end().ordinal, Gain::new());
         loop {
             let tainted: Vec<(u64, String)> = keys::tainted(self, until)?;
-            let segment_table = self.segment_table.load_full();
+            let segment_table = Arc::clone(&self.reading.segment_table());
             let goes_on = gain.goes_on(tainted.iter().map(|(ordinal, _)| segment_table.live_key_bytes(*ordinal)).sum());
             if tainted.is_empty() || !goes_on {
                 return Ok(tainted.into_iter().map(|(_, name)| name).collect());
             }
             for (ordinal, _) in &tainted {
-                self.check_open()?;
-                keys::empty_one(self, writer, *ordinal)?;
+                self.reading.check_open()?;
+                keys::empty_one(self, *ordinal)?;
             }
         }
     }

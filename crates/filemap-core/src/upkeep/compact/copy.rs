@@ -10,22 +10,26 @@ use crate::error::{Error, Result};
 use crate::failpoint::{Fault, planted};
 use crate::format::location::{Extent, Location, SizeClass, UNIT_BYTES};
 use crate::format::value::{self, ChunkEntry, Header, Kind};
-use crate::handle::{Cleaning, Recompressed, Retention, Shared, Spot};
+use crate::handle::reading::Reading;
+use crate::handle::reading::Recompressed;
+use crate::handle::retention::Retention;
+use crate::handle::spot::Spot;
 use crate::logs::scan::Item;
 use crate::logs::segments::{FIRST_RECORD, Segment};
 use crate::logs::values::read::Want;
 use crate::sync::{lock, make_way};
 use crate::upkeep::checkpoint::{Op, Task};
 use crate::upkeep::compact::chains::Chains;
-use crate::upkeep::compact::judge::Verdict;
+use crate::upkeep::compact::judge::{Verdict, judge, owners};
 use crate::upkeep::compact::output::Output;
+use crate::upkeep::state::Cleaning;
 
 /// To copy so much takes about a tenth of a millisecond.
 const MAKE_WAY_BYTES: u64 = 32 << 10;
 
 /// See the module.
 pub(super) struct Copier<'s> {
-    shared: &'s Shared,
+    reading: &'s Reading,
     pub(super) output: Output<'s>,
     pub(super) task: Task,
     /// Old and new places of what was copied as it is, for the value cache, if there is one. What is compressed anew is another
@@ -55,25 +59,26 @@ pub(super) struct Copier<'s> {
 impl<'s> Copier<'s> {
     /// A copier of everything that lives in the victims, whose output has `floor` and `level`.
     pub(super) fn new(
-        shared: &'s Shared,
+        reading: &'s Reading,
         victims: &[Arc<Segment>],
         floor: u64,
         level: u8,
         pause: &'s dyn Fn(u64) -> Result<()>,
     ) -> Copier<'s> {
-        let mut floors: Vec<(u64, u64)> = shared.values.segments.all().iter().map(|s| (s.floor, s.ordinal)).collect();
+        let mut floors: Vec<(u64, u64)> =
+            reading.values().segments.all().iter().map(|s| (s.floor, s.ordinal)).collect();
         floors.sort_unstable();
         floors.resize(floors.len().max(2), (u64::MAX, u64::MAX));
         Copier {
-            shared,
-            output: Output::new(&shared.values.segments, floor, level, u64::from(shared.birth.segment_bytes)),
+            reading,
+            output: Output::new(&reading.values().segments, floor, level, u64::from(reading.birth().segment_bytes)),
             task: Task::default(),
             unchanged: Vec::new(),
-            retention: Retention::of(&shared.options),
+            retention: Retention::of(reading.options()),
             chains: Chains::default(),
             level,
             // To compress takes a hundred times as long as to copy.
-            most_ops: shared.options.limits.compact_ops / if level == 0 { 1 } else { 64 } + 1,
+            most_ops: reading.options().limits.compact_ops / if level == 0 { 1 } else { 64 } + 1,
             victims: victims.iter().map(|s| s.id).collect(),
             least: [floors[0], floors[1]],
             lists: HashSet::new(),
@@ -88,8 +93,8 @@ impl<'s> Copier<'s> {
     /// Copies what lives in one victim; whether it came to the end. It does not when there is more than one checkpoint should
     /// be asked to do.
     pub(super) fn segment(&mut self, segment: &Arc<Segment>) -> Result<bool> {
-        let file = self.shared.values.segments.file(segment)?;
-        let mut scan = self.shared.values.scan(segment, &*file, FIRST_RECORD, u64::MAX)?.once();
+        let file = self.reading.values().segments.file(segment)?;
+        let mut scan = self.reading.values().scan(segment, &*file, FIRST_RECORD, u64::MAX)?.once();
         let (mut at, mut read) = (FIRST_RECORD, 0);
         while let Some(item) = scan.next()? {
             match item {
@@ -132,7 +137,7 @@ impl<'s> Copier<'s> {
                 }
             }
             Kind::Page | Kind::Reference | Kind::Chunked => {
-                match self.shared.judge(key, &header, at, self.retention, &mut self.chains)? {
+                match judge(self.reading, key, &header, at, self.retention, &mut self.chains)? {
                     Verdict::Live if header.kind == Kind::Chunked => {
                         let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
                         // The scan has checked the record; a list that does not add up can be read by nobody.
@@ -142,7 +147,7 @@ impl<'s> Copier<'s> {
                     }
                     Verdict::Live => {
                         let to = self.append(at, &header, bytes)?;
-                        let hash = self.shared.hash(key);
+                        let hash = self.reading.hash(key);
                         self.task.ops.push(Op { hash, sequence: header.sequence, from: at, to });
                     }
                     Verdict::Expired => self.expired(key),
@@ -165,7 +170,7 @@ impl<'s> Copier<'s> {
             return self.output.append(&new.header, &new.record(key));
         }
         let to = self.output.append(header, bytes)?;
-        if self.shared.values.cache.is_some() {
+        if self.reading.values().cache.is_some() {
             self.unchanged.push((at, to.location));
         }
         Ok(to)
@@ -180,10 +185,10 @@ impl<'s> Copier<'s> {
     /// A record compressed anew. `None` for what cannot be expanded, for want of its dictionary perhaps: it moves as it is, and is
     /// counted.
     fn repacked(&mut self, at: Location, header: &Header, bytes: &[u8]) -> Result<Option<Recompressed>> {
-        let level = if self.level > 0 { i32::from(self.level) } else { self.shared.options.compression_level };
+        let level = if self.level > 0 { i32::from(self.level) } else { self.reading.options().compression_level };
         let (key, meta) = (&bytes[header.key_at()..header.meta_at()], &bytes[header.meta_at()..header.payload_at()]);
         let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
-        match self.shared.repack(at, key, header, (meta, payload), level) {
+        match self.reading.repack(at, key, header, (meta, payload), level) {
             Err(e) if e.is_corrupt() => {
                 self.unexpanded += 1;
                 Ok(None)
@@ -212,7 +217,7 @@ impl<'s> Copier<'s> {
 
     /// A key's chain names a version that is not kept.
     fn expired(&mut self, key: &[u8]) {
-        let hash = self.shared.hash(key);
+        let hash = self.reading.hash(key);
         // Of a key that was put often there are many in a row.
         if self.task.chains.last() != Some(&hash) {
             self.task.chains.push(hash);
@@ -222,7 +227,7 @@ impl<'s> Copier<'s> {
     /// A chunk: if a version lists it, that moves.
     fn chunk(&mut self, key: &[u8], at: Location) -> Result<()> {
         let known = (&self.victims, &mut self.chains);
-        let Some(owners) = self.shared.owners(key, at, self.retention, known)? else {
+        let Some(owners) = owners(self.reading, key, at, self.retention, known)? else {
             self.met_damage = true;
             return Ok(());
         };
@@ -241,7 +246,7 @@ impl<'s> Copier<'s> {
     }
 
     fn whole(&self, key: &[u8], spot: &Spot) -> Result<(Header, Vec<u8>)> {
-        self.shared.with_spot(key, spot, Want::Whole, |raw| {
+        self.reading.with_spot(key, spot, Want::Whole, |raw| {
             Ok((raw.header, raw.bytes[..raw.header.total_bytes() as usize].to_vec()))
         })
     }
@@ -277,13 +282,13 @@ impl<'s> Copier<'s> {
             Some(new) => self.output.append(&new.header, &new.record(key))?,
             None => self.output.append(header, &record)?,
         };
-        self.task.ops.push(Op { hash: self.shared.hash(key), sequence: header.sequence, from, to });
+        self.task.ops.push(Op { hash: self.reading.hash(key), sequence: header.sequence, from, to });
         Ok(())
     }
 
     fn read_chunk(&self, key: &[u8], entry: &ChunkEntry) -> Result<(Header, Vec<u8>)> {
         let size = SizeClass::of(u64::from(entry.units) * UNIT_BYTES);
-        self.shared.values.with_record(entry.location, size, Want::Whole, |raw| {
+        self.reading.values().with_record(entry.location, size, Want::Whole, |raw| {
             if raw.header.kind != Kind::Chunk || raw.key() != key {
                 return Err(raw.flaw("it is not the chunk that its list names"));
             }

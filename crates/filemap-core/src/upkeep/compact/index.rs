@@ -3,8 +3,8 @@
 
 use crate::error::Result;
 use crate::failpoint::step;
-use crate::handle::{Shared, WriteSide};
 use crate::sync::lock;
+use crate::upkeep::Upkeep;
 use crate::upkeep::checkpoint::Task;
 
 /// Moves leaves to the front of address.idx, a stage of a checkpoint at a time, and gives back what is free behind them, if much
@@ -12,14 +12,14 @@ use crate::upkeep::checkpoint::Task;
 ///
 /// # Errors
 /// As of a checkpoint.
-pub(crate) fn shrink_index(shared: &Shared, writer: &WriteSide) -> Result<bool> {
+pub(crate) fn shrink_index(upkeep: &Upkeep) -> Result<bool> {
     let is_worth_it = {
-        let c = lock(&writer.checkpointer);
+        let c = lock(&upkeep.checkpointer);
         // A backup keeps the pages that would be given back.
         c.holds == 0 && c.index.wants_sweep()
     };
     if is_worth_it {
-        sweep(shared, writer)?;
+        sweep(upkeep)?;
     }
     Ok(is_worth_it)
 }
@@ -28,13 +28,23 @@ pub(crate) fn shrink_index(shared: &Shared, writer: &WriteSide) -> Result<bool> 
 ///
 /// # Errors
 /// As of a checkpoint.
-pub(crate) fn sweep(shared: &Shared, writer: &WriteSide) -> Result<()> {
-    let _turn = shared.turn_to_compact(writer)?;
+pub(crate) fn sweep(upkeep: &Upkeep) -> Result<()> {
+    let _turn = upkeep.turn_to_compact()?;
     let mut goes_on = true;
-    while goes_on && !writer.checkpoint_bell.is_stopped() {
+    while goes_on && !upkeep.writing.bells().checkpoint.is_stopped() {
         step();
-        shared.checkpoint_with(Task { sweep: true, ..Task::default() })?;
-        goes_on = lock(&writer.checkpointer).index.is_sweeping();
+        upkeep.checkpoint_with(Task { sweep: true, ..Task::default() })?;
+        goes_on = lock(&upkeep.checkpointer).index.is_sweeping();
     }
     Ok(())
+}
+
+impl Upkeep {
+    /// Empties the free pages of the index.
+    ///
+    /// # Errors
+    /// `Io`, which stops further writes.
+    pub(crate) fn punch_index(&self) -> Result<()> {
+        lock(&self.checkpointer).index.punch_all().inspect_err(|e| self.writing.poison(e))
+    }
 }

@@ -8,7 +8,9 @@ use std::collections::HashSet;
 use crate::error::Result;
 use crate::format::location::Location;
 use crate::format::value::Header;
-use crate::handle::{Retention, Shared, Spot};
+use crate::handle::reading::Reading;
+use crate::handle::retention::Retention;
+use crate::handle::spot::Spot;
 use crate::logs::values::read::Want;
 use crate::upkeep::compact::chains::{Chains, FEW, Owner};
 
@@ -25,104 +27,108 @@ pub(super) enum Verdict {
     Unknown,
 }
 
-impl Shared {
-    /// Judges a page, a reference or a list of chunks at a place. What is found out about a key with many versions is noted.
-    pub(super) fn judge(
-        &self,
-        key: &[u8],
-        header: &Header,
-        at: Location,
-        retention: Retention,
-        chains: &mut Chains,
-    ) -> Result<Verdict> {
-        let hash = self.hash(key);
-        let (in_memory, floor) = self.in_memtables(key, hash);
-        if floor > header.sequence {
-            return Ok(Verdict::Dead);
-        }
-        if let Some(verdict) = chains.verdict(hash, key, header.sequence, at) {
-            return Ok(verdict);
-        }
-        if retention.since_ms.is_none() && in_memory.is_none() && floor == 0 {
-            // The common case needs no key record: the slot leads here.
-            match self.candidates(hash) {
-                Ok(found) if found.iter().any(|s| s.location == at) => return Ok(Verdict::Live),
-                Ok(found) if found.iter().next().is_none() => return Ok(Verdict::Dead),
-                Ok(_) => {}
-                Err(e) if e.is_corrupt() => return Ok(Verdict::Unknown),
-                Err(e) => return Err(e),
-            }
-        }
-        let is_it = |s: &Spot| s.version.sequence == header.sequence && s.extent.location == at;
-        if in_memory.is_some() && self.is_before_memtables(header.sequence) {
-            // A key that was put often has many records here, and many entries in memory, none of which leads to these.
-            match self.indexed_chain(key, hash) {
-                Ok(chain) if chain.as_ref().is_some_and(|c| c.len() > FEW) => {}
-                Ok(chain) if !chain.iter().flatten().any(is_it) => return Ok(Verdict::Dead),
-                Ok(_) if retention.keeps_all() => return Ok(Verdict::Live),
-                Ok(_) => {}
-                Err(e) if e.is_corrupt() => return Ok(Verdict::Unknown),
-                Err(e) => return Err(e),
-            }
-        }
-        let spots = match self.all_spots(key, hash) {
-            Err(e) if e.is_corrupt() => {
-                chains.note(hash, key, at, None);
-                return Ok(Verdict::Unknown);
-            }
-            spots => spots?,
-        };
-        if spots.len() > FEW {
-            chains.note(hash, key, at, Some((&spots, &retention.kept(spots.clone()))));
-        }
-        if !spots.iter().any(is_it) {
-            return Ok(Verdict::Dead);
-        }
-        Ok(if retention.kept(spots).iter().any(is_it) { Verdict::Live } else { Verdict::Expired })
+/// Judges a page, a reference or a list of chunks at a place. What is found out about a key with many versions is noted.
+pub(super) fn judge(
+    reading: &Reading,
+    key: &[u8],
+    header: &Header,
+    at: Location,
+    retention: Retention,
+    chains: &mut Chains,
+) -> Result<Verdict> {
+    let hash = reading.hash(key);
+    let (in_memory, floor) = reading.in_memtables(key, hash);
+    if floor > header.sequence {
+        return Ok(Verdict::Dead);
     }
+    if let Some(verdict) = chains.verdict(hash, key, header.sequence, at) {
+        return Ok(verdict);
+    }
+    if retention.since_ms.is_none() && in_memory.is_none() && floor == 0 {
+        // The common case needs no key record: the slot leads here.
+        match reading.candidates(hash) {
+            Ok(found) if found.iter().any(|s| s.location == at) => return Ok(Verdict::Live),
+            Ok(found) if found.iter().next().is_none() => return Ok(Verdict::Dead),
+            Ok(_) => {}
+            Err(e) if e.is_corrupt() => return Ok(Verdict::Unknown),
+            Err(e) => return Err(e),
+        }
+    }
+    let is_it = |s: &Spot| s.version.sequence == header.sequence && s.extent.location == at;
+    if in_memory.is_some() && is_before_memtables(reading, header.sequence) {
+        // A key that was put often has many records here, and many entries in memory, none of which leads to these.
+        match reading.indexed_chain(key, hash) {
+            Ok(chain) if chain.as_ref().is_some_and(|c| c.len() > FEW) => {}
+            Ok(chain) if !chain.iter().flatten().any(is_it) => return Ok(Verdict::Dead),
+            Ok(_) if retention.keeps_all() => return Ok(Verdict::Live),
+            Ok(_) => {}
+            Err(e) if e.is_corrupt() => return Ok(Verdict::Unknown),
+            Err(e) => return Err(e),
+        }
+    }
+    let spots = match reading.all_spots(key, hash) {
+        Err(e) if e.is_corrupt() => {
+            chains.note(hash, key, at, None);
+            return Ok(Verdict::Unknown);
+        }
+        spots => spots?,
+    };
+    if spots.len() > FEW {
+        chains.note(hash, key, at, Some((&spots, &retention.kept(spots.clone()))));
+    }
+    if !spots.iter().any(is_it) {
+        return Ok(Verdict::Dead);
+    }
+    Ok(if retention.kept(spots).iter().any(is_it) { Verdict::Live } else { Verdict::Expired })
+}
 
-    /// Whether a record with this sequence cannot be in memory, so that whoever looks at the index from now on finds it, if it is
-    /// anywhere.
-    fn is_before_memtables(&self, sequence: u64) -> bool {
-        let tables = self.tables.load();
-        let both = [Some(&tables.active), tables.frozen.as_ref()];
-        both.into_iter().flatten().all(|table| sequence < table.least_sequence())
-    }
+/// Whether a record with this sequence cannot be in memory, so that whoever looks at the index from now on finds it, if it is
+/// anywhere.
+fn is_before_memtables(reading: &Reading, sequence: u64) -> bool {
+    let tables = reading.tables();
+    let both = [Some(&tables.active), tables.frozen.as_ref()];
+    both.into_iter().flatten().all(|table| sequence < table.least_sequence())
+}
 
-    /// The versions of a key whose bodies have a chunk at a place in one of the victims. `None` when damage keeps from knowing.
-    pub(super) fn owners(
-        &self,
-        key: &[u8],
-        chunk: Location,
-        retention: Retention,
-        (victims, chains): (&HashSet<u16>, &mut Chains),
-    ) -> Result<Option<Vec<Owner>>> {
-        let hash = self.hash(key);
-        if let Some(owners) = chains.owners(hash, key, chunk) {
-            return Ok(owners);
-        }
-        let all = match self.all_owners(key, hash, retention, victims) {
-            Err(e) if e.is_corrupt() => None,
-            all => Some(all?),
-        };
-        let is_it = |o: &&Owner| o.chunk == chunk;
-        let owners = all.as_ref().map(|all| all.iter().filter(is_it).copied().collect());
-        chains.note_owners(hash, key, all);
-        Ok(owners)
+/// The versions of a key whose bodies have a chunk at a place in one of the victims. `None` when damage keeps from knowing.
+pub(super) fn owners(
+    reading: &Reading,
+    key: &[u8],
+    chunk: Location,
+    retention: Retention,
+    (victims, chains): (&HashSet<u16>, &mut Chains),
+) -> Result<Option<Vec<Owner>>> {
+    let hash = reading.hash(key);
+    if let Some(owners) = chains.owners(hash, key, chunk) {
+        return Ok(owners);
     }
+    let all = match all_owners(reading, key, hash, retention, victims) {
+        Err(e) if e.is_corrupt() => None,
+        all => Some(all?),
+    };
+    let is_it = |o: &&Owner| o.chunk == chunk;
+    let owners = all.as_ref().map(|all| all.iter().filter(is_it).copied().collect());
+    chains.note_owners(hash, key, all);
+    Ok(owners)
+}
 
-    /// All chunks in victims that versions of a key have.
-    fn all_owners(&self, key: &[u8], hash: u64, retention: Retention, victims: &HashSet<u16>) -> Result<Vec<Owner>> {
-        let spots = self.all_spots(key, hash)?;
-        let kept = retention.kept(spots.clone());
-        let mut owners = Vec::new();
-        for spot in spots.into_iter().filter(|s| s.chunked) {
-            self.check_open()?;
-            let is_kept = kept.binary_search_by(|k| spot.version.cmp(&k.version)).is_ok();
-            let list = self.with_spot(key, &spot, Want::Whole, |raw| raw.chunks())?;
-            let here = list.iter().map(|c| c.location).filter(|l| victims.contains(&l.segment));
-            owners.extend(here.map(|chunk| Owner { chunk, spot, is_kept }));
-        }
-        Ok(owners)
+/// All chunks in victims that versions of a key have.
+fn all_owners(
+    reading: &Reading,
+    key: &[u8],
+    hash: u64,
+    retention: Retention,
+    victims: &HashSet<u16>,
+) -> Result<Vec<Owner>> {
+    let spots = reading.all_spots(key, hash)?;
+    let kept = retention.kept(spots.clone());
+    let mut owners = Vec::new();
+    for spot in spots.into_iter().filter(|s| s.chunked) {
+        reading.check_open()?;
+        let is_kept = kept.binary_search_by(|k| spot.version.cmp(&k.version)).is_ok();
+        let list = reading.with_spot(key, &spot, Want::Whole, |raw| raw.chunks())?;
+        let here = list.iter().map(|c| c.location).filter(|l| victims.contains(&l.segment));
+        owners.extend(here.map(|chunk| Owner { chunk, spot, is_kept }));
     }
+    Ok(owners)
 }

@@ -5,16 +5,17 @@
 //! since its live bytes never come to nothing, and not tried again through the same handle.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::error::Result;
 use crate::failpoint::step;
 use crate::format::names;
 use crate::format::superblock::Tail;
-use crate::handle::{Shared, WriteSide};
 use crate::limits::Limits;
 use crate::logs::scan::Item;
 use crate::logs::segments::FIRST_RECORD;
 use crate::sync::lock;
+use crate::upkeep::Upkeep;
 use crate::upkeep::checkpoint::Task;
 
 /// What a plan needs to know of a segment of the key log.
@@ -50,15 +51,15 @@ fn plan(segments: &[Candidate], limits: &Limits) -> Option<Candidate> {
 ///
 /// # Errors
 /// As of a checkpoint.
-pub(crate) fn compact_keys(shared: &Shared, writer: &WriteSide) -> Result<bool> {
-    let _turn = shared.turn_to_compact(writer)?;
-    if lock(&writer.checkpointer).holds > 0 {
+pub(crate) fn compact_keys(upkeep: &Upkeep) -> Result<bool> {
+    let _turn = upkeep.turn_to_compact()?;
+    if lock(&upkeep.checkpointer).holds > 0 {
         // A backup keeps what would be removed.
         return Ok(false);
     }
-    let all = candidates(shared, &lock(&writer.kept_keys))?;
-    let Some(victim) = plan(&all, &shared.options.limits) else { return Ok(false) };
-    empty(shared, writer, victim.ordinal, Way::Make).map(|()| true)
+    let all = candidates(upkeep, &lock(&upkeep.kept_keys))?;
+    let Some(victim) = plan(&all, &upkeep.reading.options().limits) else { return Ok(false) };
+    empty(upkeep, victim.ordinal, Way::Make).map(|()| true)
 }
 
 /// Empties one segment of the key log, whichever the caller picks of so many, however little it gives back: for tests.
@@ -66,10 +67,10 @@ pub(crate) fn compact_keys(shared: &Shared, writer: &WriteSide) -> Result<bool> 
 /// # Errors
 /// As of a checkpoint.
 #[cfg(feature = "sim")]
-pub(crate) fn empty_any(shared: &Shared, writer: &WriteSide, pick: usize) -> Result<()> {
-    let _turn = shared.turn_to_compact(writer)?;
-    let all = candidates(shared, &lock(&writer.kept_keys))?;
-    all.get(pick % all.len().max(1)).map_or(Ok(()), |victim| empty(shared, writer, victim.ordinal, Way::Make))
+pub(crate) fn empty_any(upkeep: &Upkeep, pick: usize) -> Result<()> {
+    let _turn = upkeep.turn_to_compact()?;
+    let all = candidates(upkeep, &lock(&upkeep.kept_keys))?;
+    all.get(pick % all.len().max(1)).map_or(Ok(()), |victim| empty(upkeep, victim.ordinal, Way::Make))
 }
 
 /// Segments that may hold bytes of keys that are no more, by ordinal and name: those in which anything is dead, and all that
@@ -77,8 +78,8 @@ pub(crate) fn empty_any(shared: &Shared, writer: &WriteSide, pick: usize) -> Res
 ///
 /// # Errors
 /// `Io`.
-pub(super) fn tainted(shared: &Shared, last: u64) -> Result<Vec<(u64, String)>> {
-    let all = candidates(shared, &BTreeSet::new())?;
+pub(super) fn tainted(upkeep: &Upkeep, last: u64) -> Result<Vec<(u64, String)>> {
+    let all = candidates(upkeep, &BTreeSet::new())?;
     let is_tainted = |c: &&Candidate| c.ordinal <= last && (c.dead_bytes() > 0 || c.ordinal == last);
     Ok(all.iter().filter(is_tainted).map(|c| (c.ordinal, names::keys(c.ordinal as u16))).collect())
 }
@@ -87,9 +88,9 @@ pub(super) fn tainted(shared: &Shared, last: u64) -> Result<Vec<(u64, String)>> 
 ///
 /// # Errors
 /// As of a checkpoint.
-pub(super) fn empty_one(shared: &Shared, writer: &WriteSide, ordinal: u64) -> Result<()> {
-    let _turn = shared.turn_to_compact(writer)?;
-    empty(shared, writer, ordinal, Way::Keep)
+pub(super) fn empty_one(upkeep: &Upkeep, ordinal: u64) -> Result<()> {
+    let _turn = upkeep.turn_to_compact()?;
+    empty(upkeep, ordinal, Way::Keep)
 }
 
 /// Whether compaction of the key log ends early where puts wait for that of the value log. What was done need not be done again.
@@ -101,34 +102,34 @@ enum Way {
 }
 
 /// Writes anew all chains that have a record in a segment.
-fn empty(shared: &Shared, writer: &WriteSide, ordinal: u64, way: Way) -> Result<()> {
-    let is_live = || shared.segment_table.load().live_key_bytes(ordinal) > 0;
+fn empty(upkeep: &Upkeep, ordinal: u64, way: Way) -> Result<()> {
+    let is_live = || upkeep.reading.segment_table().live_key_bytes(ordinal) > 0;
     for want in [Want::Heads, Want::All] {
         let mut from = Some(FIRST_RECORD);
         // Once at least, even if nothing is live: the segment may be the one that is appended to.
         while let Some(at) = from.filter(|at| is_live() || (want == Want::Heads && *at == FIRST_RECORD)) {
-            if writer.checkpoint_bell.is_stopped() {
+            if upkeep.writing.bells().checkpoint.is_stopped() {
                 return Ok(());
             }
-            let (chains, next) = gather(shared, ordinal, want, at)?;
+            let (chains, next) = gather(upkeep, ordinal, want, at)?;
             step();
-            shared.checkpoint_with(Task { chains, evacuated: Some(ordinal as u16), ..Task::default() })?;
-            if way == Way::Make && shared.is_over_space(writer) {
+            upkeep.checkpoint_with(Task { chains, evacuated: Some(ordinal as u16), ..Task::default() })?;
+            if way == Way::Make && upkeep.writing.is_over_space() {
                 return Ok(());
             }
             from = next;
         }
     }
     if is_live() {
-        lock(&writer.kept_keys).insert(ordinal);
+        lock(&upkeep.kept_keys).insert(ordinal);
     }
     Ok(())
 }
 
 /// The segments of the key log, but those that cannot be emptied.
-fn candidates(shared: &Shared, kept: &BTreeSet<u64>) -> Result<Vec<Candidate>> {
-    let segment_table = shared.segment_table.load_full();
-    let lengths = shared.keys.lengths()?.into_iter().filter(|(ordinal, _)| !kept.contains(ordinal));
+fn candidates(upkeep: &Upkeep, kept: &BTreeSet<u64>) -> Result<Vec<Candidate>> {
+    let segment_table = Arc::clone(&upkeep.reading.segment_table());
+    let lengths = upkeep.reading.keys().lengths()?.into_iter().filter(|(ordinal, _)| !kept.contains(ordinal));
     let candidate = |(ordinal, len): (u64, u64)| {
         let bytes = len.saturating_sub(FIRST_RECORD);
         Candidate { ordinal, live_bytes: segment_table.live_key_bytes(ordinal), bytes }
@@ -147,25 +148,25 @@ enum Want {
 
 /// Hashes of keys whose chains may have a record in a segment, from an offset on, and where to go on: as many as are looked
 /// at in one checkpoint.
-fn gather(shared: &Shared, ordinal: u64, want: Want, from: u64) -> Result<(Vec<u64>, Option<u64>)> {
+fn gather(upkeep: &Upkeep, ordinal: u64, want: Want, from: u64) -> Result<(Vec<u64>, Option<u64>)> {
     let mut hashes = Vec::new();
-    let Some((segment, file)) = shared.keys.file(ordinal)? else { return Ok((hashes, None)) };
-    let mut scan = shared.keys.scan(&segment, &*file, from..shared.keys.until(ordinal))?;
+    let Some((segment, file)) = upkeep.reading.keys().file(ordinal)? else { return Ok((hashes, None)) };
+    let mut scan = upkeep.reading.keys().scan(&segment, &*file, from..upkeep.reading.keys().until(ordinal))?;
     while let Some(item) = scan.next()? {
         let Item::Record { offset, bytes } = item else { continue };
-        let (_, key) = shared.keys.decode(&segment, bytes, offset)?;
-        let hash = shared.hash(key);
+        let (_, key) = upkeep.reading.keys().decode(&segment, bytes, offset)?;
+        let hash = upkeep.reading.hash(key);
         // With a page of the index that is damaged the chain is left alone, and so the segment stays.
-        let Ok(slots) = shared.candidates(hash) else { continue };
+        let Ok(slots) = upkeep.reading.candidates(hash) else { continue };
         let here = Some(Tail { ordinal, offset });
         let is_wanted = match want {
-            Want::Heads => slots.iter().any(|s| shared.keys.position(s.key) == here),
+            Want::Heads => slots.iter().any(|s| upkeep.reading.keys().position(s.key) == here),
             Want::All => slots.iter().next().is_some(),
         };
         if is_wanted {
             hashes.push(hash);
         }
-        if hashes.len() >= shared.options.limits.key_round {
+        if hashes.len() >= upkeep.reading.options().limits.key_round {
             return Ok((hashes, Some(scan.offset())));
         }
     }

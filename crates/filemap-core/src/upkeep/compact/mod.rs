@@ -13,5 +13,6 @@ pub(crate) mod keys;
 mod output;
 pub(crate) mod plan;
 mod run;
+mod turn;
 
-pub(crate) use run::Goal;
+pub(crate) use run::{Goal, planned};

@@ -9,15 +9,19 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::event::{Compacted, Event, Reason};
 use crate::failpoint::{Fault, planted, step};
-use crate::handle::{Compactor, Shared, WriteSide, late_bytes};
+use crate::format::superblock::Tail;
+use crate::handle::reading::Reading;
+use crate::handle::writing::late_bytes;
 use crate::index::segment_table::SegmentTable;
 use crate::logs::segments::Segment;
 use crate::stats::Counters;
 use crate::sync::primitive::{Ordering, sleep};
 use crate::sync::{lock, make_way};
+use crate::upkeep::Upkeep;
 use crate::upkeep::compact::copy::{Copier, stopped};
 use crate::upkeep::compact::output::Written;
 use crate::upkeep::compact::plan::{self, Candidate, Plan, View};
+use crate::upkeep::state::Compactor;
 
 /// To tell the value cache of so many moves takes less than a tenth of a millisecond.
 const MAKE_WAY_MOVES: usize = 256;
@@ -36,43 +40,15 @@ pub(crate) enum Goal {
 /// Is told what a run has done so far, and may break it off.
 pub(crate) type Watch<'a> = &'a dyn Fn(&Compacted) -> ControlFlow<()>;
 
-impl Shared {
+impl Upkeep {
     /// Whether the bound does not hold if all that no checkpoint has seen has replaced something.
     fn may_be_over(&self, view: &View, goal: Goal) -> bool {
-        match (goal, self.options.space_bound) {
+        match (goal, self.reading.options().space_bound) {
             (Goal::Bound, Some(bound)) => {
                 view.total_bytes() > view.target_bytes(bound).saturating_add(view.slack_bytes)
             }
             (Goal::NoGarbage, _) => true,
             _ => false,
-        }
-    }
-
-    /// What runs with this goal would do, one after the other.
-    pub(crate) fn compaction_plan(&self, goal: Goal) -> Result<(View, Plan)> {
-        let mut view = match &self.writer {
-            Some(writer) => {
-                let compactor = Compactor::clone(&lock(&writer.compactor));
-                self.view(&compactor, u64::MAX)?
-            }
-            None => self.view(&Compactor::default(), u64::MAX)?,
-        };
-        let last = self.log_end().0.ordinal as u16;
-        // The log is rolled for what is dead at its end.
-        if let Some(last) = view.segments.iter_mut().find(|s| s.id == last) {
-            last.is_eligible |= goal == Goal::NoGarbage || last.dead_bytes() >= view.slack_bytes / 2;
-        }
-        let plan = plan::whole(&view, self.want(goal));
-        Ok((view, plan))
-    }
-
-    fn want(&self, goal: Goal) -> plan::Want {
-        match (goal, self.options.space_bound) {
-            (Goal::Bound, Some(bound)) => plan::Want::Bound(bound),
-            // Without a bound only what is wholly dead is given back.
-            (Goal::Bound, None) => plan::Want::Bound(f64::MAX),
-            (Goal::NoGarbage, _) => plan::Want::NoGarbage,
-            (Goal::Level(level, before_ms), _) => plan::Want::Level(level, before_ms),
         }
     }
 
@@ -84,15 +60,14 @@ impl Shared {
     /// `Closed` when the handle is being closed; `Stopped` when it was broken off; those of reading and writing. Nothing is lost by any, and only a failed
     /// checkpoint or a failed sync of the directory stops further writes.
     pub(crate) fn compact_once(&self, goal: Goal, last: u64, watch: Watch<'_>) -> Result<Compacted> {
-        let writer = self.write_side()?;
-        let turn = self.turn_to_compact(writer)?;
+        let turn = self.turn_to_compact()?;
         let mut compactor = turn.known();
-        let segment_table = self.segment_table.load_full();
+        let segment_table = Arc::clone(&self.reading.segment_table());
         let lives = |ordinal: u64| {
             segment_table.values.get(&(ordinal as u16)).is_some_and(|a| a.ordinal == ordinal && a.live_units > 0)
         };
         compactor.stuck.retain(|ordinal, _| lives(*ordinal));
-        let done = self.compact_in_turn(writer, &mut compactor, (goal, last), watch);
+        let done = self.compact_in_turn(&mut compactor, (goal, last), watch);
         let stuck_segments = compactor.stuck.values().filter(|is_damaged| **is_damaged).count() as u64;
         turn.learn(compactor);
         done.map(|done| Compacted { stuck_segments, ..done })
@@ -100,24 +75,23 @@ impl Shared {
 
     fn compact_in_turn(
         &self,
-        writer: &WriteSide,
         compactor: &mut Compactor,
         (goal, last): (Goal, u64),
         watch: Watch<'_>,
     ) -> Result<Compacted> {
         let mut freed = Compacted::nothing(Reason::Garbage);
-        self.remove_emptied(writer, compactor, &mut freed)?;
+        self.remove_emptied(compactor, &mut freed)?;
         let mut view = self.view(compactor, last)?;
-        let mut plan = plan::plan(&view, self.want(goal));
+        let mut plan = plan::plan(&view, want(&self.reading, goal));
         if view.unindexed_bytes > view.live_bytes() / 32 && self.may_be_over(&view, goal) {
             // The segment_table are those of the last checkpoint: better know what has died since.
             self.checkpoint()?;
             view = self.view(compactor, last)?;
-            plan = plan::plan(&view, self.want(goal));
+            plan = plan::plan(&view, want(&self.reading, goal));
         }
         if plan.reason == Reason::NotYet && last == u64::MAX && self.roll_garbage(goal)? {
             view = self.view(compactor, last)?;
-            plan = plan::plan(&view, self.want(goal));
+            plan = plan::plan(&view, want(&self.reading, goal));
         }
         if plan.reason == Reason::Removals && !compactor.emptied.is_empty() {
             // What they remove is still there, for a backup.
@@ -126,20 +100,23 @@ impl Shared {
         // Within the bound, too: this thread may be about something else when that is passed, recompression for instance.
         let sets_limit = !matches!(goal, Goal::Level(..));
         if sets_limit {
-            self.hold_back(writer, &view, !plan.victims.is_empty() || plan.reason == Reason::WithinBound);
+            self.hold_back(&view, !plan.victims.is_empty() || plan.reason == Reason::WithinBound);
         }
         if plan.victims.is_empty() {
             return Ok(Compacted { reason: plan.reason, ..freed });
         }
-        let mut done = self.run(writer, compactor, &plan, goal, last == u64::MAX, watch)?;
+        let mut done = self.run(compactor, &plan, goal, last == u64::MAX, watch)?;
         done.add(&freed);
         if sets_limit {
-            self.hold_back(writer, &self.view(compactor, last)?, true);
+            self.hold_back(&self.view(compactor, last)?, true);
         }
-        Counters::add(&self.counters.compactions, 1);
-        Counters::add(&self.counters.compaction_copied_bytes, done.copied_bytes);
-        Counters::add(&self.counters.compaction_freed_bytes, done.removed_bytes.saturating_sub(done.copied_bytes));
-        self.emit(&Event::Compacted(done));
+        Counters::add(&self.reading.counters().compactions, 1);
+        Counters::add(&self.reading.counters().compaction_copied_bytes, done.copied_bytes);
+        Counters::add(
+            &self.reading.counters().compaction_freed_bytes,
+            done.removed_bytes.saturating_sub(done.copied_bytes),
+        );
+        self.reading.emit(&Event::Compacted(done));
         Ok(done)
     }
 
@@ -149,60 +126,29 @@ impl Shared {
         if let Goal::Level(level, _) = goal {
             return level;
         }
-        let Some(level) = self.options.recompression_level else { return 0 };
-        let before_ms = self.options.recompresses_before();
-        let all = self.values.segments.all();
+        let Some(level) = self.reading.options().recompression_level else { return 0 };
+        let before_ms = self.reading.options().recompresses_before();
+        let all = self.reading.values().segments.all();
         let is_old = |id: &u16| all.iter().any(|s| s.id == *id && s.created_ms < before_ms);
         if plan.victims.iter().all(is_old) { level } else { 0 }
     }
 
     /// All segments as the plan needs to see them.
     pub(super) fn view(&self, compactor: &Compactor, last: u64) -> Result<View> {
-        let (tail, segment_table, pinned) = match &self.writer {
-            Some(writer) => {
-                let c = lock(&writer.checkpointer);
-                let known = (c.current.tail, c.segment_table.clone());
-                drop(c);
-                let pinned = lock(&writer.log).pins.least();
-                (known.0, known.1, if planted(Fault::StreamsNotPinned) { u64::MAX } else { pinned })
-            }
-            None => (self.latest.load().tail, SegmentTable::clone(&self.segment_table.load()), u64::MAX),
+        let (tail, segment_table) = {
+            let c = lock(&self.checkpointer);
+            (c.current.tail, c.segment_table.clone())
         };
-        let end = self.log_end().0;
-        let mut view = View {
-            segments: Vec::new(),
-            unindexed_bytes: 0,
-            slack_bytes: self.options.limits.slack_bytes.min(u64::from(self.birth.segment_bytes) / 8),
-            run_bytes: u64::from(self.birth.segment_bytes),
-        };
-        for segment in self.values.segments.all().iter() {
-            let Some(space) = self.space_in(segment, tail, &segment_table, end)? else { continue };
-            view.unindexed_bytes += space.unindexed_bytes;
-            let is_below = segment.is_output || segment.ordinal < tail.ordinal.min(pinned);
-            let is_below = is_below && segment.ordinal <= last;
-            if compactor.emptied.iter().any(|e| e.ordinal == segment.ordinal) {
-                continue;
-            }
-            view.segments.push(Candidate {
-                id: segment.id,
-                floor: segment.floor,
-                bytes: space.live_bytes + space.removal_bytes + space.dead_bytes,
-                live_bytes: space.live_bytes,
-                tombstone_bytes: space.removal_bytes,
-                level: segment.level,
-                created_ms: segment.created_ms,
-                is_eligible: is_below && !compactor.stuck.contains_key(&segment.ordinal),
-            });
-        }
-        Ok(view)
+        let pinned = lock(self.writing.log()).pins.least();
+        let pinned = if planted(Fault::StreamsNotPinned) { u64::MAX } else { pinned };
+        view(&self.reading, (tail, &segment_table, pinned), compactor, last)
     }
 
     /// Begins a new segment when much of what is dead, or only keeps removals, lies in the one that is being written. Whether it did.
     pub(crate) fn roll_garbage(&self, goal: Goal) -> Result<bool> {
-        let writer = self.write_side()?;
         let view = self.view(&Compactor::default(), u64::MAX)?;
         let (current, floor) = {
-            let log = lock(&writer.log);
+            let log = lock(self.writing.log());
             (log.appender.tail().ordinal as u16, log.next_sequence)
         };
         let Some(last) = view.segments.iter().find(|s| s.id == current) else { return Ok(false) };
@@ -216,11 +162,11 @@ impl Shared {
         if !is_worth_it {
             return Ok(false);
         }
-        self.values.segments.prepare(floor)?;
+        self.reading.values().segments.prepare(floor)?;
         {
-            let mut log = lock(&writer.log);
+            let mut log = lock(self.writing.log());
             let sequence = log.next_sequence;
-            log.appender.roll_if_used(sequence).inspect_err(|e| self.roll_failed(e))?;
+            log.appender.roll_if_used(sequence).inspect_err(|e| self.writing.roll_failed(e))?;
         }
         self.checkpoint()?;
         Ok(true)
@@ -229,7 +175,6 @@ impl Shared {
     /// Copies, has a checkpoint lead the index to the copies, removes what is empty then.
     pub(super) fn run(
         &self,
-        writer: &WriteSide,
         compactor: &mut Compactor,
         plan: &Plan,
         goal: Goal,
@@ -238,13 +183,13 @@ impl Shared {
     ) -> Result<Compacted> {
         let level = self.level(plan, goal);
         let start = Instant::now();
-        let all = self.values.segments.all();
+        let all = self.reading.values().segments.all();
         let victims: Vec<Arc<Segment>> = all.iter().filter(|s| plan.victims.contains(&s.id)).map(Arc::clone).collect();
         let mut done = Compacted::nothing(plan.reason);
-        let pace = Pace { shared: self, writer, reason: plan.reason, in_background, watch, start, read: Cell::new(0) };
+        let pace = Pace { upkeep: self, reason: plan.reason, in_background, watch, start, read: Cell::new(0) };
         let pause = |read: u64| pace.pause(read);
         let kept = |id: u16| {
-            let segment_table = self.segment_table.load();
+            let segment_table = self.reading.segment_table();
             segment_table.values.get(&id).is_some_and(|a| a.live_units + a.tombstone_units > 0)
         };
         // Ordinals of those that were not copied to their ends: the next run goes on.
@@ -253,9 +198,9 @@ impl Shared {
         let full: Vec<&Arc<Segment>> = victims.iter().filter(|s| kept(s.id)).collect();
         if !full.is_empty() {
             // Before the first look: whatever was removed with a lower sequence is known to be dead.
-            let floor = lock(&writer.log).next_sequence;
+            let floor = lock(self.writing.log()).next_sequence;
             step();
-            let mut copier = Copier::new(self, &victims, floor, level, &pause);
+            let mut copier = Copier::new(&self.reading, &victims, floor, level, &pause);
             copier.cleaning.clone_from(&compactor.cleaning);
             for victim in full {
                 copier.met_damage = false;
@@ -273,24 +218,24 @@ impl Shared {
             let mut task = std::mem::take(&mut copier.task);
             step();
             if planted(Fault::VictimsRemovedEarly) {
-                self.remove(writer, compactor, &victims, &mut done, &|_, _| true)?;
+                self.remove(compactor, &victims, &mut done, &|_, _| true)?;
             }
             task.leaving = victims.iter().map(|s| s.ordinal).filter(|o| !cut.contains(o)).collect();
-            let result = self.lead_to(writer, &written, task);
+            let result = self.lead_to(&written, task);
             if result.is_err() {
                 // Whether the superblock that names them is there is not known: the next recovery finds out.
                 return result.map(|()| done);
             }
             for moves in copier.unchanged.chunks(MAKE_WAY_MOVES) {
-                self.values.follow(moves);
+                self.reading.values().follow(moves);
                 make_way();
             }
         } else {
             let leaving = victims.iter().map(|s| s.ordinal).collect();
-            self.lead_to(writer, &[], crate::upkeep::checkpoint::Task { leaving, ..Default::default() })?;
+            self.lead_to(&[], crate::upkeep::checkpoint::Task { leaving, ..Default::default() })?;
         }
         let is_empty = |s: &Segment, live_units: u64| live_units == 0 && !cut.contains(&s.ordinal);
-        let left = self.remove(writer, compactor, &victims, &mut done, &is_empty)?;
+        let left = self.remove(compactor, &victims, &mut done, &is_empty)?;
         let stuck = left.into_iter().filter(|ordinal| !cut.contains(ordinal));
         compactor.stuck.extend(stuck.map(|ordinal| (ordinal, damaged.contains(&ordinal))));
         done.elapsed = start.elapsed();
@@ -298,9 +243,9 @@ impl Shared {
     }
 
     /// Has a checkpoint name the output, with its removals, and lead the index there.
-    fn lead_to(&self, writer: &WriteSide, written: &[Written], task: crate::upkeep::checkpoint::Task) -> Result<()> {
+    fn lead_to(&self, written: &[Written], task: crate::upkeep::checkpoint::Task) -> Result<()> {
         {
-            let mut checkpointer = lock(&writer.checkpointer);
+            let mut checkpointer = lock(&self.checkpointer);
             for w in written {
                 checkpointer.segment_table.add_tombstones(w.segment.id, Some(w.segment.ordinal), w.tombstone_units);
             }
@@ -310,30 +255,24 @@ impl Shared {
     }
 
     /// Removes the victims of earlier runs that a backup has kept, unless one still does.
-    pub(super) fn remove_emptied(
-        &self,
-        writer: &WriteSide,
-        compactor: &mut Compactor,
-        done: &mut Compacted,
-    ) -> Result<()> {
+    pub(super) fn remove_emptied(&self, compactor: &mut Compactor, done: &mut Compacted) -> Result<()> {
         let emptied = std::mem::take(&mut compactor.emptied);
         if emptied.is_empty() {
             return Ok(());
         }
-        self.remove(writer, compactor, &emptied, done, &|_, live_units| live_units == 0).map(|_| ())
+        self.remove(compactor, &emptied, done, &|_, live_units| live_units == 0).map(|_| ())
     }
 
     /// Removes those victims that `is_empty`, given the units that live there; the ordinals of the others.
     fn remove(
         &self,
-        writer: &WriteSide,
         compactor: &mut Compactor,
         victims: &[Arc<Segment>],
         done: &mut Compacted,
         is_empty: &dyn Fn(&Segment, u64) -> bool,
     ) -> Result<Vec<u64>> {
         // Held while they go, so that nobody who counts on the files of the last checkpoint finds one missing.
-        let mut checkpointer = lock(&writer.checkpointer);
+        let mut checkpointer = lock(&self.checkpointer);
         let live = |id: u16| checkpointer.segment_table.values.get(&id).map_or(0, |a| a.live_units);
         // Without the mark of a durable superblock its absence would be a loss.
         let unmarked = [Fault::EmptiedNotMarked, Fault::VictimsRemovedEarly].into_iter().any(planted);
@@ -347,42 +286,106 @@ impl Shared {
             return Ok(left);
         }
         for segment in &gone {
-            done.removed_bytes += self.values.segments.sealed_bytes(segment).unwrap_or(0);
+            done.removed_bytes += self.reading.values().segments.sealed_bytes(segment).unwrap_or(0);
             done.removed_segments += 1;
             checkpointer.segment_table.values.remove(&segment.id);
         }
         // A failed sync of the directory must not be tried again as if nothing had happened.
-        self.values.segments.remove(&gone).inspect_err(|e| self.poison(e))?;
-        self.segment_table.store(Arc::new(checkpointer.segment_table.clone()));
+        self.reading.values().segments.remove(&gone).inspect_err(|e| self.writing.poison(e))?;
+        self.reading.publish_table(&checkpointer.segment_table);
         Ok(left)
-    }
-
-    /// Whether puts are held back until the value log is compacted.
-    pub(crate) fn is_over_space(&self, writer: &WriteSide) -> bool {
-        lock(&writer.log).appender.position() > writer.space_limit.load(Ordering::Relaxed)
     }
 
     /// Lets puts go on at full speed up to half way between where compaction begins and the bound, and more slowly beyond that:
     /// what a run copies comes on top of it until its victims go. Not before compaction has looked again, or they would wait for
     /// nothing.
-    fn hold_back(&self, writer: &WriteSide, view: &View, can_help: bool) {
-        let limit = match self.options.space_bound {
+    fn hold_back(&self, view: &View, can_help: bool) {
+        let limit = match self.reading.options().space_bound {
             Some(bound) if can_help => {
                 let most = (view.live_bytes() as f64 * bound) as u64;
-                let late = late_bytes(u64::from(self.birth.segment_bytes));
+                let late = late_bytes(u64::from(self.reading.birth().segment_bytes));
                 let allowed = most.midpoint(view.target_bytes(bound)) + view.slack_bytes + late;
-                lock(&writer.log).appender.position() + allowed.saturating_sub(view.total_bytes())
+                lock(self.writing.log()).appender.position() + allowed.saturating_sub(view.total_bytes())
             }
             _ => u64::MAX,
         };
-        writer.space_limit.store(limit, Ordering::Relaxed);
+        self.writing.limit_space(limit);
     }
+}
+
+/// What runs of compaction with this goal would do, one after the other, as any handle can tell.
+///
+/// # Errors
+/// `Io` when a segment cannot be measured.
+pub(crate) fn planned(reading: &Reading, upkeep: Option<&Upkeep>, goal: Goal) -> Result<(View, Plan)> {
+    let mut view = match upkeep {
+        Some(upkeep) => {
+            let compactor = Compactor::clone(&lock(&upkeep.compactor));
+            upkeep.view(&compactor, u64::MAX)?
+        }
+        None => {
+            let (tail, segment_table) = (reading.latest().tail, SegmentTable::clone(&reading.segment_table()));
+            view(reading, (tail, &segment_table, u64::MAX), &Compactor::default(), u64::MAX)?
+        }
+    };
+    let last = reading.log_end().0.ordinal as u16;
+    // The log is rolled for what is dead at its end.
+    if let Some(last) = view.segments.iter_mut().find(|s| s.id == last) {
+        last.is_eligible |= goal == Goal::NoGarbage || last.dead_bytes() >= view.slack_bytes / 2;
+    }
+    let plan = plan::whole(&view, want(reading, goal));
+    Ok((view, plan))
+}
+
+fn want(reading: &Reading, goal: Goal) -> plan::Want {
+    match (goal, reading.options().space_bound) {
+        (Goal::Bound, Some(bound)) => plan::Want::Bound(bound),
+        // Without a bound only what is wholly dead is given back.
+        (Goal::Bound, None) => plan::Want::Bound(f64::MAX),
+        (Goal::NoGarbage, _) => plan::Want::NoGarbage,
+        (Goal::Level(level, before_ms), _) => plan::Want::Level(level, before_ms),
+    }
+}
+
+/// All segments, as of a tail and a segment table; of the log only those below the ordinal `pinned` are eligible.
+fn view(
+    reading: &Reading,
+    (tail, segment_table, pinned): (Tail, &SegmentTable, u64),
+    compactor: &Compactor,
+    last: u64,
+) -> Result<View> {
+    let end = reading.log_end().0;
+    let mut view = View {
+        segments: Vec::new(),
+        unindexed_bytes: 0,
+        slack_bytes: reading.options().limits.slack_bytes.min(u64::from(reading.birth().segment_bytes) / 8),
+        run_bytes: u64::from(reading.birth().segment_bytes),
+    };
+    for segment in reading.values().segments.all().iter() {
+        let Some(space) = reading.space_in(segment, tail, segment_table, end)? else { continue };
+        view.unindexed_bytes += space.unindexed_bytes;
+        let is_below = segment.is_output || segment.ordinal < tail.ordinal.min(pinned);
+        let is_below = is_below && segment.ordinal <= last;
+        if compactor.emptied.iter().any(|e| e.ordinal == segment.ordinal) {
+            continue;
+        }
+        view.segments.push(Candidate {
+            id: segment.id,
+            floor: segment.floor,
+            bytes: space.live_bytes + space.removal_bytes + space.dead_bytes,
+            live_bytes: space.live_bytes,
+            tombstone_bytes: space.removal_bytes,
+            level: segment.level,
+            created_ms: segment.created_ms,
+            is_eligible: is_below && !compactor.stuck.contains_key(&segment.ordinal),
+        });
+    }
+    Ok(view)
 }
 
 /// Keeps the reading of a run to a rate, and breaks it off.
 struct Pace<'a> {
-    shared: &'a Shared,
-    writer: &'a WriteSide,
+    upkeep: &'a Upkeep,
     reason: Reason,
     in_background: bool,
     watch: Watch<'a>,
@@ -393,8 +396,8 @@ struct Pace<'a> {
 impl Pace<'_> {
     /// So many bytes more were read.
     fn pause(&self, read: u64) -> Result<()> {
-        let is_closed = || self.shared.closed.load(Ordering::Acquire);
-        if is_closed() || self.writer.poison.cause().is_some() || self.makes_way() {
+        let is_closed = || self.upkeep.reading.closed().load(Ordering::Acquire);
+        if is_closed() || self.upkeep.writing.poisoned().cause().is_some() || self.makes_way() {
             return Err(stopped());
         }
         self.read.set(self.read.get() + read);
@@ -408,12 +411,12 @@ impl Pace<'_> {
 
     /// What is not urgent makes way for what is.
     fn makes_way(&self) -> bool {
-        self.in_background && self.reason == Reason::Recompression && self.shared.is_over_space(self.writer)
+        self.in_background && self.reason == Reason::Recompression && self.upkeep.writing.is_over_space()
     }
 
     /// How long to wait before more is read.
     fn wait(&self) -> Duration {
         let due = |rate| Duration::from_secs_f64(self.read.get() as f64 / rate as f64);
-        self.shared.options.compaction_rate.map_or(Duration::ZERO, due).saturating_sub(self.start.elapsed())
+        self.upkeep.reading.options().compaction_rate.map_or(Duration::ZERO, due).saturating_sub(self.start.elapsed())
     }
 }

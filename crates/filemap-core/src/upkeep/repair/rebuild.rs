@@ -21,7 +21,6 @@ use crate::format::location::{Extent, Location};
 use crate::format::names;
 use crate::format::superblock::Tail;
 use crate::format::value::{self, Header, Kind};
-use crate::handle::Shared;
 use crate::handle::recover;
 use crate::logs::scan::{Item, Scan};
 use crate::logs::segments::{FIRST_RECORD, Segment};
@@ -30,6 +29,7 @@ use crate::logs::values::read::{Raw, Want};
 use crate::logs::values::{HeadFraming, ValueFraming};
 use crate::record::{MAX_SEQUENCE, Version};
 use crate::sync::lock;
+use crate::upkeep::Upkeep;
 use crate::upkeep::checkpoint::Task;
 use crate::upkeep::repair::sequences::Sequences;
 use crate::upkeep::repair::{Loss, RepairProgress};
@@ -73,9 +73,9 @@ struct Waiting {
 
 /// See the module.
 pub(crate) struct Rebuild<'a> {
-    shared: &'a Shared,
+    upkeep: &'a Upkeep,
     /// Called when the active table is full; returns when there is room.
-    make_room: &'a dyn Fn(&Shared) -> Result<()>,
+    make_room: &'a dyn Fn(&Upkeep) -> Result<()>,
     progress: &'a mut Progress<'a>,
     total_bytes: u64,
     /// What lies after it may never have been written to the end.
@@ -113,14 +113,14 @@ impl Living {
 
 impl<'a> Rebuild<'a> {
     pub(crate) fn new(
-        shared: &'a Shared,
-        make_room: &'a dyn Fn(&Shared) -> Result<()>,
+        upkeep: &'a Upkeep,
+        make_room: &'a dyn Fn(&Upkeep) -> Result<()>,
         progress: &'a mut Progress<'a>,
         total_bytes: u64,
         vouched: Option<Tail>,
     ) -> Rebuild<'a> {
         Rebuild {
-            shared,
+            upkeep,
             make_room,
             progress,
             total_bytes,
@@ -154,7 +154,7 @@ impl<'a> Rebuild<'a> {
         again: &dyn File,
         name: &str,
     ) -> Result<Scanned> {
-        let mut scan = self.shared.values.scan(segment, file, FIRST_RECORD, u64::MAX)?.once();
+        let mut scan = self.upkeep.reading.values().scan(segment, file, FIRST_RECORD, u64::MAX)?.once();
         let mut scanned = Scanned { gaps: Vec::new(), end: FIRST_RECORD };
         let mut told = 0;
         self.found.segments += 1;
@@ -245,7 +245,7 @@ impl<'a> Rebuild<'a> {
         let whole = match header.kind {
             Kind::Filler => return Ok(()),
             Kind::Chunk => {
-                self.chunks.insert(extent.location, self.shared.hash(key));
+                self.chunks.insert(extent.location, self.upkeep.reading.hash(key));
                 return Ok(());
             }
             Kind::Tombstone => {
@@ -284,7 +284,7 @@ impl<'a> Rebuild<'a> {
     /// Counts a removal, and remembers it if something that it hides may follow.
     fn removal(&mut self, segment: &Segment, key: &[u8], header: &Header, extent: Extent) -> Result<()> {
         self.found.removals += 1;
-        let mut log = lock(&self.shared.write_side()?.log);
+        let mut log = lock(self.upkeep.writing.log());
         *log.tombstones.entry(segment.id).or_default() += u64::from(extent.units);
         drop(log);
         let hash = self.hash128(key);
@@ -298,11 +298,11 @@ impl<'a> Rebuild<'a> {
     }
 
     fn hash128(&self, key: &[u8]) -> u128 {
-        xxh3_128_with_seed(key, self.shared.birth.hash_seed)
+        xxh3_128_with_seed(key, self.upkeep.reading.birth().hash_seed)
     }
 
     fn has_chunks(&self, key: &[u8], header: &Header, payload: &[u8]) -> bool {
-        let hash = self.shared.hash(key);
+        let hash = self.upkeep.reading.hash(key);
         let chunks = value::decode_chunks(payload, header.raw_bytes);
         chunks.is_ok_and(|list| list.iter().all(|c| self.chunks.get(&c.location) == Some(&hash)))
     }
@@ -319,13 +319,13 @@ impl<'a> Rebuild<'a> {
         if header.kind != Kind::Tombstone && self.is_removed(key, header.sequence) {
             return Ok(());
         }
-        let shared = self.shared;
-        let log = lock(&shared.write_side()?.log);
-        let table = Arc::clone(&shared.tables.load().active);
-        recover::enter(&table, segment.id, offset, bytes, |key| shared.hash(key));
+        let reading = &self.upkeep.reading;
+        let log = lock(self.upkeep.writing.log());
+        let table = Arc::clone(&reading.tables().active);
+        recover::enter(&table, segment.id, offset, bytes, |key| reading.hash(key));
         drop(log);
-        if table.bytes() >= shared.options.memtable_bytes || table.is_exhausted() {
-            (self.make_room)(shared)?;
+        if table.bytes() >= reading.options().memtable_bytes || table.is_exhausted() {
+            (self.make_room)(self.upkeep)?;
         }
         Ok(())
     }
@@ -336,20 +336,20 @@ impl<'a> Rebuild<'a> {
     /// As [`Rebuild::segment`].
     pub(crate) fn finish(mut self, appender: Appender) -> Result<Found> {
         self.enter_late()?;
-        let shared = self.shared;
+        let reading = &self.upkeep.reading;
         {
-            let mut log = lock(&shared.write_side()?.log);
+            let mut log = lock(self.upkeep.writing.log());
             log.appender = appender;
             log.next_sequence = self.next_sequence;
         }
-        let registry = &shared.values.dictionaries;
+        let registry = &reading.values().dictionaries;
         // The number of one that is gone is given to no other, and it is missed.
         registry.pass_over(self.found.dictionaries.last().copied().unwrap_or(0));
         let gone = self.found.dictionaries.iter().filter(|id| registry.flaw(**id).is_some());
-        lock(&shared.write_side()?.checkpointer).segment_table.dictionaries.extend(gone.map(|id| (*id, true)));
-        shared.checkpoint_with(Task { is_due: true, ..Task::default() })?;
+        lock(&self.upkeep.checkpointer).segment_table.dictionaries.extend(gone.map(|id| (*id, true)));
+        self.upkeep.checkpoint_with(Task { is_due: true, ..Task::default() })?;
         self.judge_unwhole()?;
-        recover::remove_orphans(&shared.values.segments, &shared.segment_table.load(), true)?;
+        recover::remove_orphans(&reading.values().segments, &reading.segment_table(), true)?;
         Ok(self.found)
     }
 
@@ -358,7 +358,7 @@ impl<'a> Rebuild<'a> {
         // In the order of their places, and what may hold a body before what refers to it.
         waiting.sort_unstable_by_key(|w| (w.holder != 0, w.extent.location));
         for one in waiting {
-            let segment = self.shared.values.segments.get(one.extent.location.segment)?;
+            let segment = self.upkeep.reading.values().segments.get(one.extent.location.segment)?;
             let offset = one.extent.location.offset();
             let record = self.with_record(one.extent, |raw| Ok(raw.bytes[..one.extent.bytes() as usize].to_vec()))?;
             let Ok(header) = value::peek(&record) else { continue };
@@ -379,7 +379,7 @@ impl<'a> Rebuild<'a> {
     }
 
     fn with_record<T>(&self, extent: Extent, f: impl FnOnce(&Raw<'_>) -> Result<T>) -> Result<T> {
-        self.shared.values.with_record(extent.location, extent.size(), Want::Whole, f)
+        self.upkeep.reading.values().with_record(extent.location, extent.size(), Want::Whole, f)
     }
 
     /// Says of each version that is not whole whether it is lost, or nobody would read it any more.
@@ -389,7 +389,7 @@ impl<'a> Rebuild<'a> {
             let (key, version, kind) =
                 self.with_record(extent, |raw| Ok((raw.key().to_vec(), raw.version(), raw.header.kind)))?;
             let is_removed = self.is_removed(&key, version.sequence);
-            let kept = self.shared.all_spots(&key, self.shared.hash(&key))?;
+            let kept = self.upkeep.reading.all_spots(&key, self.upkeep.reading.hash(&key))?;
             // The same one may have come from elsewhere, whole.
             if is_removed || kept.first().is_some_and(|s| s.version >= version) {
                 self.found.outdated += 1;

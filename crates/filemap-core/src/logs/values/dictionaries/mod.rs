@@ -471,8 +471,8 @@ fn facts_of(dictionary: &Dictionary, is_current: impl Fn(&Facts) -> bool) -> Dic
             pages: f.pages,
             body_bytes: f.body_bytes,
             meta_bytes: f.meta_bytes,
-            body_ratio: f64::from(f.body_ppm) / 1e6,
-            meta_ratio: f64::from(f.meta_ppm) / 1e6,
+            body_ratio: dictionary::ratio(f.body_ppm),
+            meta_ratio: dictionary::ratio(f.meta_ppm),
             is_current: is_current(f),
             ..none
         },

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::format::dictionary::{Facts, ratio};
 use crate::format::location::{Location, SizeClass};
 use crate::limits::Limits;
 use crate::sync::primitive::{AtomicBool, Ordering};
@@ -40,6 +41,12 @@ pub(crate) struct Noted {
 pub(crate) struct Trained {
     pub(crate) pages: u64,
     pub(crate) ratio: f64,
+}
+
+impl From<&Facts> for Trained {
+    fn from(facts: &Facts) -> Trained {
+        Trained { pages: u64::from(facts.pages), ratio: ratio(facts.body_ppm) }
+    }
 }
 
 /// What came of an attempt to make a dictionary.

@@ -12,8 +12,8 @@ use crate::format::leaf::Slot;
 use crate::format::names;
 use crate::format::rolls::Rolls;
 use crate::format::superblock::{Superblock, Tail};
-use crate::handle::Shared;
-use crate::handle::follow::READS;
+use crate::handle::reading::Reading;
+use crate::handle::reading::follow::READS;
 use crate::handle::recover::{Absent, Witness};
 use crate::index::segment_table::SegmentTable;
 use crate::index::superblock::SuperblockFile;
@@ -63,7 +63,7 @@ fn whole(ordinal: u64) -> Range<Tail> {
     Tail { ordinal, offset: 0 }..Tail { ordinal: ordinal + 1, offset: 0 }
 }
 
-impl Shared {
+impl Reading {
     /// Looks what is absent as of a superblock; what was known before stays where the writer has moved on meanwhile.
     pub(super) fn look_for_absent(&self, newest: &Superblock, segment_table: &SegmentTable) -> Result<()> {
         let there = (&*self.values, &*self.keys);

@@ -8,7 +8,9 @@ use crate::format::location::Extent;
 use crate::format::superblock::Tail;
 use crate::format::value::Kind;
 use crate::format::{PAGE_BYTES, names};
-use crate::handle::{Retention, Shared};
+use crate::handle::reading::Reading;
+use crate::handle::retention::Retention;
+use crate::handle::spot::{Spot, sort_versions};
 use crate::index::address::{Candidates, LastLeaf, Lookup};
 use crate::index::memtable::Entry;
 use crate::logs::keys::KeyFile;
@@ -23,35 +25,13 @@ const MISLED: &str = "the index leads here for a key of another hash: address.id
 /// So many key records are read between two looks at whether the handle was closed.
 const SOME_RECORDS: usize = 256;
 
-/// A version of a key, by what index, key log and memtable say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Spot {
-    pub(crate) version: Version,
-    pub(crate) extent: Extent,
-    pub(crate) refers_to: u64,
-    /// Whether its record lists the chunks of a large body.
-    pub(crate) chunked: bool,
-}
-
-impl From<&KeyRecord> for Spot {
-    fn from(r: &KeyRecord) -> Spot {
-        Spot { version: r.version, extent: r.extent, refers_to: r.refers_to, chunked: r.chunked }
-    }
-}
-
-impl From<Entry> for Spot {
-    fn from(e: Entry) -> Spot {
-        Spot { version: e.version, extent: e.extent, refers_to: e.refers_to, chunked: e.chunked }
-    }
-}
-
 /// A version that was read: its body, or which version holds it.
 pub(crate) struct Loaded {
     pub(crate) head: Head,
     pub(crate) body: Option<Body>,
 }
 
-impl Shared {
+impl Reading {
     /// Calls `read` again when it failed because a segment was removed under it, or a version on its way there: what it was led
     /// to lies elsewhere by now, or is gone. What fails twice in the same way, and nothing has changed meanwhile, is damaged.
     pub(crate) fn looking_again<T>(&self, mut read: impl FnMut() -> Result<T>) -> Result<T> {
@@ -133,7 +113,7 @@ impl Shared {
                 continue;
             }
             match result {
-                Err(e) if e.is_corrupt() && self.follower.is_some() => {
+                Err(e) if e.is_corrupt() && self.follower().is_some() => {
                     self.follow_writer()?;
                     if (self.keys.removals(), self.index.epoch()) == before {
                         return Err(e);
@@ -176,7 +156,7 @@ impl Shared {
         self.steady(|| self.indexed_now(key, hash)?.map(|head| self.chain(head)).transpose())
     }
 
-    /// As [`Shared::indexed`], unless a segment of the key log is removed meanwhile.
+    /// As [`Reading::indexed`], unless a segment of the key log is removed meanwhile.
     pub(crate) fn indexed_now(&self, key: &[u8], hash: u64) -> Result<Option<(Slot, KeyRecord)>> {
         let mut damage = None;
         for slot in self.candidates(hash)?.iter() {
@@ -212,7 +192,7 @@ impl Shared {
         }
     }
 
-    /// As [`Shared::with_newest`]; `None` when what memory had was removed before the index was looked at: what is newest by both
+    /// As [`Reading::with_newest`]; `None` when what memory had was removed before the index was looked at: what is newest by both
     /// may never have been.
     fn newest_now<T>(
         &self,
@@ -462,10 +442,4 @@ fn loaded(raw: &Raw<'_>, spare: &mut Vec<u8>) -> Result<Loaded> {
         raw.keep(&head.meta, body);
     }
     Ok(Loaded { head, body })
-}
-
-/// Newest first, each sequence once: an interrupted checkpoint's key records are written again.
-pub(crate) fn sort_versions(spots: &mut Vec<Spot>) {
-    spots.sort_by_key(|s| std::cmp::Reverse(s.version));
-    spots.dedup_by_key(|s| s.version.sequence);
 }

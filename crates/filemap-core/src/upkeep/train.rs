@@ -10,20 +10,17 @@ use std::time::Instant;
 use crate::error::{Error, Result};
 use crate::event::{DictionaryMade, Event};
 use crate::failpoint::step;
-use crate::format::dictionary::{Facts, Making};
+use crate::format::dictionary::{Making, ratio};
 use crate::format::location::{Location, SizeClass};
-use crate::format::names;
-use crate::format::value::{Codec, Header, Kind};
-use crate::handle::{Shared, WriteSide};
-use crate::logs::values::append::Draft;
+use crate::format::value::Kind;
+use crate::handle::reading::Reading;
+use crate::handle::writing::LONGEST_SAMPLE;
 use crate::logs::values::dictionaries::make::{Candidate, Samples};
-use crate::logs::values::dictionaries::tally::{Attempt, FEW_PAGES, Firsts, Job, Noted, Tally, Trained};
+use crate::logs::values::dictionaries::tally::{Attempt, FEW_PAGES, Job, Tally, Trained};
 use crate::logs::values::dictionaries::{DictionaryFacts, Part, Registry};
-use crate::logs::values::draft::Packing;
-use crate::logs::values::read::{self, Want};
+use crate::logs::values::read::Want;
 use crate::record::now_ms;
-use crate::stats::Counters;
-use crate::sync::{Bell, Ranked, lock, rank};
+use crate::upkeep::Upkeep;
 
 /// A dictionary has at most one byte for so many bytes of bodies that it is for: its file is written twice over.
 const BODIES_TO_DICTIONARY: u64 = 32;
@@ -38,8 +35,6 @@ const META_BYTES: usize = 8 << 10;
 /// Samples taken, in times of the dictionary's length, and at most in bytes.
 const SAMPLES_TO_DICTIONARY: usize = 16;
 const MOST_SAMPLE_BYTES: usize = 16 << 20;
-/// Longer bodies are no samples.
-const LONGEST_SAMPLE: u64 = 256 << 10;
 /// A group, and the whole store, is expected to get so many times the bytes that it has had: what its dictionary must save
 /// over is its own file.
 const EXPECTED: f64 = 4.0;
@@ -49,64 +44,17 @@ const LEAST_GAIN: f64 = 0.03;
 /// Memory that a digested dictionary takes when it compresses, in times of its length.
 const DIGESTED: usize = 5;
 
-/// What the making of dictionaries needs of a handle that writes.
-#[derive(Debug, Default)]
-pub(crate) struct Training {
-    /// Rung when one is due.
-    pub(crate) bell: Bell,
-    /// What was put, as far as dictionaries are made of it.
-    pub(crate) tally: Tally,
-    /// Held while one is made.
-    turn: Ranked<{ rank::TRAIN }, ()>,
-}
-
-impl Training {
-    /// Returns when no dictionary is being made.
-    pub(crate) fn wait(&self) {
-        drop(lock(&self.turn));
-    }
-}
-
-/// What a record's parts become when they are compressed anew.
-#[derive(Debug)]
-pub(crate) struct Recompressed {
-    /// As before but for codecs, dictionary, lengths and the payload's checksum.
-    pub(crate) header: Header,
-    pub(crate) meta: Vec<u8>,
-    pub(crate) payload: Vec<u8>,
-}
-
-impl Shared {
-    /// How a new record of a key is compressed.
-    pub(crate) fn packing(&self, key: &[u8]) -> Packing {
-        self.packing_at(key, self.options.compression_level)
-    }
-
-    /// How a record of a key is compressed at a level.
-    fn packing_at(&self, key: &[u8], level: i32) -> Packing {
-        if !self.options.makes_dictionaries() {
-            return Packing::plain(level);
-        }
-        let registry = &self.values.dictionaries;
-        let own = registry.choose(self.options.group(key));
-        let packing = if own == 0 { Packing::plain(level) } else { Packing::with(level, own, registry) };
-        // With too many groups for the memory there may be room for the global one only.
-        match registry.choose(&[]) {
-            global if global != own && global != 0 && !packing.has_body() => Packing::with(level, global, registry),
-            _ => packing,
-        }
-    }
-
+impl Upkeep {
     /// Takes over another store's dictionaries; see [`Registry::adopt`].
     ///
     /// # Errors
-    /// `ReadOnly`, `Poisoned`, `Closed`, `Io`.
-    pub(crate) fn adopt_dictionaries(&self, other: &Shared) -> Result<BTreeSet<u32>> {
-        self.write_side()?.poison.check()?;
-        let adopted = self.values.dictionaries.adopt(&other.values.dictionaries);
+    /// `Poisoned`, `Closed`, `Io`.
+    pub(crate) fn adopt_dictionaries(&self, other: &Reading) -> Result<BTreeSet<u32>> {
+        self.writing.poisoned().check()?;
+        let adopted = self.reading.values().dictionaries.adopt(&other.values().dictionaries);
         // As with one that is made.
         if let Err(e @ Error::Io { op: "sync", .. }) = &adopted {
-            self.poison(e);
+            self.writing.poison(e);
         }
         let adopted = adopted?;
         // Before a record names them.
@@ -114,58 +62,17 @@ impl Shared {
         Ok(adopted)
     }
 
-    pub(crate) fn firsts(&self) -> Firsts {
-        Firsts::of(&self.options.limits)
-    }
-
-    /// Counts what compression made of a record that was appended.
-    pub(crate) fn count_packed(&self, header: &Header) {
-        if matches!(header.kind, Kind::Page | Kind::Chunk) {
-            Counters::add(&self.counters.body_bytes, header.raw_bytes);
-            Counters::add(&self.counters.payload_bytes, u64::from(header.payload_bytes));
-        }
-        if header.dictionary != 0 {
-            Counters::add(&self.counters.dictionary_records, 1);
-        }
-    }
-
-    /// Counts a record that was appended, and remembers where it lies, as far as dictionaries are made of such.
-    pub(crate) fn note_put(
-        &self,
-        writer: &WriteSide,
-        key: &[u8],
-        header: &Header,
-        location: Location,
-        size: SizeClass,
-    ) {
-        self.count_packed(header);
-        if self.options.makes_dictionaries() && self.note(&writer.training.tally, key, header, location, size) {
-            writer.training.bell.ring();
-        }
-    }
-
-    fn note(&self, tally: &Tally, key: &[u8], header: &Header, location: Location, size: SizeClass) -> bool {
-        if header.kind != Kind::Page || header.raw_bytes == 0 || header.raw_bytes > LONGEST_SAMPLE {
-            return false;
-        }
-        let name = self.options.group(key);
-        let stored_bytes = u64::from(header.payload_bytes);
-        let page = Noted { location, size, raw_bytes: header.raw_bytes, stored_bytes };
-        let trained = |name: &[u8]| self.values.dictionaries.own(name).map(|facts| trained(&facts));
-        tally.note((name, self.hash(name)), &page, self.firsts(), trained)
-    }
-
     /// Makes a dictionary for a group, if it pays.
     ///
     /// # Errors
     /// `Io`; those of a checkpoint. Then none is used that was not before.
-    pub(crate) fn train_group(&self, writer: &WriteSide, job: &Job) -> Result<Option<DictionaryFacts>> {
-        let held = lock(&writer.training.turn);
+    pub(crate) fn train_group(&self, job: &Job) -> Result<Option<DictionaryFacts>> {
+        let held = self.writing.training().turn();
         let made = self.make(job);
         drop(held);
         // Never sync again what failed to: the directory may hold names that other files depend on.
         if let Err(e @ Error::Io { op: "sync", .. }) = &made {
-            self.poison(e);
+            self.writing.poison(e);
         }
         let of = |ratio| Trained { pages: job.pages, ratio };
         let (attempt, facts) = match made {
@@ -174,14 +81,14 @@ impl Shared {
             Ok(Outcome::Nothing) => (Attempt::Nothing, Ok(None)),
             Err(e) => (Attempt::Nothing, Err(e)),
         };
-        writer.training.tally.done((&job.group, self.hash(&job.group)), attempt);
+        self.writing.training().tally.done((&job.group, self.reading.hash(&job.group)), attempt);
         facts
     }
 
     fn make(&self, job: &Job) -> Result<Outcome> {
         let start = Instant::now();
-        let registry = &self.values.dictionaries;
-        let always = self.options.limits.always_train;
+        let registry = &self.reading.values().dictionaries;
+        let always = self.reading.options().limits.always_train;
         let own = registry.own(&job.group);
         if !registry.has_room() || (own.is_none() && !job.group.is_empty() && !self.has_memory()) {
             return Ok(Outcome::Nothing);
@@ -189,7 +96,7 @@ impl Shared {
         let longest = self.longest(&job.group);
         let bytes = (job.raw_bytes / BODIES_TO_DICTIONARY).clamp(SHORTEST.min(longest as u64), longest as u64) as usize;
         let (bodies, metas) = self.gather(&job.spots, (bytes * SAMPLES_TO_DICTIONARY).min(MOST_SAMPLE_BYTES));
-        let level = self.options.compression_level;
+        let level = self.reading.options().compression_level;
         let before = registry.choose(&job.group);
         let judged_at = if before == 0 && job.pages < FEW_PAGES { level } else { self.stays_at() };
         let body = trial(&bodies, bytes, judged_at, registry, before, Part::Body);
@@ -220,7 +127,7 @@ impl Shared {
         };
         let facts = registry.create(&making, &mut body.made.content, &mut meta)?;
         self.name_dictionaries()?;
-        self.emit(&Event::DictionaryMade(DictionaryMade {
+        self.reading.emit(&Event::DictionaryMade(DictionaryMade {
             id: facts.id,
             group: facts.group.clone(),
             pages: facts.pages,
@@ -234,23 +141,23 @@ impl Shared {
     /// The level at which pages are in the end, by which a dictionary is judged: but for the first one of few pages, which is
     /// wanted soon.
     fn stays_at(&self) -> i32 {
-        let level = self.options.compression_level;
+        let level = self.reading.options().compression_level;
         // Without a bound nothing is compressed again in the background.
-        let again = self.options.recompression_level.filter(|_| self.options.space_bound.is_some());
+        let again = self.reading.options().recompression_level.filter(|_| self.reading.options().space_bound.is_some());
         again.map_or(level, |again| level.max(i32::from(again)))
     }
 
     /// Length of a group's dictionary in bytes, at most.
     fn longest(&self, group: &[u8]) -> usize {
-        let bytes = self.options.dictionary_bytes;
+        let bytes = self.reading.options().dictionary_bytes;
         if group.is_empty() { bytes } else { bytes / GROUP_PART - bytes / GROUP_PART / LITTLE_LESS }
     }
 
     /// Whether the digest of one more group's dictionary would fit into half of the memory for them: the other half is for
     /// reads, and for other levels.
     fn has_memory(&self) -> bool {
-        let one = DIGESTED * self.options.dictionary_bytes / GROUP_PART;
-        (self.values.dictionaries.groups() + 1) * one <= self.options.dictionary_memory_bytes / 2
+        let one = DIGESTED * self.reading.options().dictionary_bytes / GROUP_PART;
+        (self.reading.values().dictionaries.groups() + 1) * one <= self.reading.options().dictionary_memory_bytes / 2
     }
 
     /// Reads sample pages: bodies and metas. What cannot be read, or was moved, is left out; and so is what is no key's newest
@@ -258,7 +165,7 @@ impl Shared {
     fn gather(&self, spots: &[(Location, SizeClass)], most_bytes: usize) -> (Samples, Samples) {
         let (mut bodies, mut metas) = (Samples::default(), Samples::default());
         for (location, size) in spots {
-            let read = self.values.with_record(*location, *size, Want::Whole, |raw| {
+            let read = self.reading.values().with_record(*location, *size, Want::Whole, |raw| {
                 if !self.is_newest_at(raw.key(), *location)? {
                     return Ok(None);
                 }
@@ -280,134 +187,42 @@ impl Shared {
 
     /// Whether the newest version of a key lies at a place.
     fn is_newest_at(&self, key: &[u8], at: Location) -> Result<bool> {
-        let hash = self.hash(key);
-        let (in_memory, floor) = self.in_memtables(key, hash);
+        let hash = self.reading.hash(key);
+        let (in_memory, floor) = self.reading.in_memtables(key, hash);
         match in_memory {
             Some(entry) => Ok(entry.extent.location == at),
             None if floor > 0 => Ok(false),
-            None => Ok(self.candidates(hash)?.iter().any(|slot| slot.location == at)),
+            None => Ok(self.reading.candidates(hash)?.iter().any(|slot| slot.location == at)),
         }
     }
 
     /// Makes dictionaries now, of pages that are sampled over the whole log: see [`Store::train`](crate::Store::train).
     pub(crate) fn train(&self) -> Result<Vec<DictionaryFacts>> {
-        self.check_open()?;
-        let writer = self.write_side()?;
-        writer.poison.check()?;
-        if !self.options.makes_dictionaries() {
+        self.reading.check_open()?;
+        self.writing.poisoned().check()?;
+        if !self.reading.options().makes_dictionaries() {
             let why = "no dictionaries are made while they are off or pages are stored raw".to_owned();
             return Err(Error::InvalidOption { name: "dictionaries", why });
         }
         let tally = Tally::default();
-        let scale = self.sample_log(&mut |met| {
-            self.note(&tally, met.key(), &met.header, met.location, met.size);
+        let scale = self.reading.sample_log(&mut |met| {
+            self.writing.note(&tally, met.key(), &met.header, met.location, met.size);
             Ok(())
         })?;
         let mut made = Vec::new();
-        for mut job in tally.all_jobs(self.firsts()) {
+        for mut job in tally.all_jobs(self.writing.firsts()) {
             // Only a part of the log was looked at.
             job.raw_bytes = (job.raw_bytes as f64 * scale) as u64;
             job.pages = (job.pages as f64 * scale) as u64;
             step();
-            match self.train_group(writer, &job)? {
+            match self.train_group(&job)? {
                 Some(facts) => made.push(facts),
                 // Samples cannot be read through a handle that was closed meanwhile.
-                None => self.check_open()?,
+                None => self.reading.check_open()?,
             }
         }
         Ok(made)
     }
-
-    /// Compresses the meta and payload of the record at a place anew, at a level and with the best dictionary that there is now
-    /// for its key; `None` when the record does not get shorter, in whole units. `meta` and `payload` are as they are stored.
-    ///
-    /// # Errors
-    /// `Corrupt` when they cannot be expanded.
-    pub(crate) fn recompress(
-        &self,
-        place: Location,
-        key: &[u8],
-        header: &Header,
-        parts: (&[u8], &[u8]),
-        level: i32,
-    ) -> Result<Option<Recompressed>> {
-        let new = self.repack(place, key, header, parts, level)?;
-        Ok(new.filter(|new| new.header.total_bytes() < header.total_bytes()))
-    }
-
-    /// As [`Shared::recompress`], whatever becomes of the length; `None` for records that nothing is compressed in.
-    ///
-    /// # Errors
-    /// As there.
-    pub(crate) fn repack(
-        &self,
-        place: Location,
-        key: &[u8],
-        header: &Header,
-        (meta, payload): (&[u8], &[u8]),
-        level: i32,
-    ) -> Result<Option<Recompressed>> {
-        if !matches!(header.kind, Kind::Page | Kind::Chunk | Kind::Reference | Kind::Chunked) {
-            return Ok(None);
-        }
-        let packing = self.packing_at(key, level);
-        let mut new =
-            Recompressed { header: Header { dictionary: 0, ..*header }, meta: Vec::new(), payload: Vec::new() };
-        let mut raw = Vec::new();
-        let expand = |part, stored: &[u8], raw_bytes, out: &mut Vec<u8>| -> Result<()> {
-            let flaw = |what| Error::corrupt(names::segment(place.segment), place.offset(), what);
-            read::expand(&self.values.dictionaries, header, part, stored, raw_bytes, out)?.map_err(flaw)
-        };
-        expand(Part::Meta, meta, header.meta_raw_bytes as usize, &mut raw)?;
-        new.header.meta_codec = packing.meta(&raw, &mut new.meta);
-        if matches!(header.kind, Kind::Page | Kind::Chunk) {
-            raw.clear();
-            expand(Part::Body, payload, header.raw_bytes as usize, &mut raw)?;
-            new.header.codec = packing.body(&raw, &mut new.payload);
-        } else {
-            new.payload.extend_from_slice(payload);
-        }
-        if new.header.codec == Codec::Dictionary || new.header.meta_codec == Codec::Dictionary {
-            new.header.dictionary = packing.dictionary();
-        }
-        new.header.meta_bytes = new.meta.len() as u32;
-        new.header.payload_bytes = new.payload.len() as u32;
-        new.header.payload_crc = crc32fast::hash(&new.payload);
-        Ok(Some(new))
-    }
-
-    /// A record that was drafted before its dictionary was retired is compressed anew, under the append lock: seldom.
-    ///
-    /// # Errors
-    /// `Corrupt` when it cannot be expanded.
-    pub(crate) fn without_retired(&self, draft: &mut Draft) -> Result<()> {
-        if !self.values.dictionaries.is_retired(draft.header.dictionary) {
-            return Ok(());
-        }
-        let header = draft.header;
-        let key = draft.bytes[header.key_at()..header.meta_at()].to_vec();
-        let meta = &draft.bytes[header.meta_at()..header.payload_at()];
-        let payload = &draft.bytes[header.payload_at()..][..header.payload_bytes as usize];
-        let level = self.options.compression_level;
-        if let Some(new) = self.repack(Location::new(0, 0), &key, &header, (meta, payload), level)? {
-            *draft = Draft { bytes: new.record(&key), header: new.header };
-        }
-        Ok(())
-    }
-}
-
-impl Recompressed {
-    /// The whole record, but for its sealed head.
-    pub(crate) fn record(&self, key: &[u8]) -> Vec<u8> {
-        let mut record = vec![0; self.header.key_at()];
-        [key, &self.meta, &self.payload].iter().for_each(|part| record.extend_from_slice(part));
-        record.resize(self.header.total_bytes() as usize, 0);
-        record
-    }
-}
-
-fn trained(facts: &Facts) -> Trained {
-    Trained { pages: u64::from(facts.pages), ratio: ratio(facts.body_ppm) }
 }
 
 /// What came of a job.
@@ -446,8 +261,4 @@ fn trial(samples: &Samples, bytes: usize, level: i32, registry: &Registry, befor
 
 fn ppm(part: u64, whole: u64) -> u32 {
     (part as f64 / whole.max(1) as f64 * 1e6) as u32
-}
-
-fn ratio(ppm: u32) -> f64 {
-    f64::from(ppm) / 1e6
 }

@@ -2,11 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::event::Event;
-use crate::format::rules::RuleState;
-use crate::handle::Shared;
+use crate::handle::writing::Writing;
 use crate::record::Record;
-use crate::sync::lock;
 
 /// Is asked about everything that is put through a handle; see [`Store::set_admission`](crate::Store::set_admission). It is
 /// called on every put: it should take no lock, and little time.
@@ -26,20 +23,13 @@ pub trait Admission: Send + Sync {
     }
 }
 
-impl Shared {
+impl Writing {
+    /// Who is asked about everything that is put.
     pub(crate) fn admission(&self) -> Option<Arc<dyn Admission>> {
-        let admission = self.writer.as_ref()?.admission.load();
-        admission.as_deref().map(Arc::clone)
+        self.admission.load().as_deref().map(Arc::clone)
     }
 
-    /// Tells of erasures that were begun and did not end.
-    pub(crate) fn tell_unfinished(&self) {
-        let Some(writer) = &self.writer else { return };
-        let rules = lock(&writer.rules);
-        let unfinished = rules.list.iter().filter(|r| r.state == RuleState::Unfinished);
-        let rules: Vec<u32> = unfinished.map(|r| r.id).collect();
-        if !rules.is_empty() {
-            self.emit(&Event::ErasureUnfinished { rules });
-        }
+    pub(crate) fn set_admission(&self, admission: Option<Arc<dyn Admission>>) {
+        self.admission.store(admission.map(Arc::new));
     }
 }

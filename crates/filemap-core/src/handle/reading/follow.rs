@@ -12,9 +12,10 @@ use filemap_io::{Access, Dir, File};
 use crate::error::{Error, Result};
 use crate::failpoint::{Fault, planted};
 use crate::format::superblock::{Superblock, Tail};
-use crate::handle::lost::absent;
+use crate::handle::reading::lost::absent;
+use crate::handle::reading::{End, Opened, Reading, Tables};
+use crate::handle::recover::check_canonicalizer;
 use crate::handle::recover::{self, Met};
-use crate::handle::{Shared, Tables, check_canonicalizer};
 use crate::index::address::{Owner, load};
 use crate::index::memtable::Memtable;
 use crate::index::superblock::SuperblockFile;
@@ -24,7 +25,7 @@ use crate::logs::segments::{Bounds, FIRST_RECORD, Segment, Segments};
 use crate::logs::values::ValueLog;
 use crate::options::Options;
 use crate::stats::Counters;
-use crate::sync::primitive::{ArcSwap, AtomicBool, AtomicI64, AtomicU64, Ordering, sleep};
+use crate::sync::primitive::{AtomicU64, Ordering, sleep};
 use crate::sync::{Ranked, lock, rank};
 
 /// A handle that is used follows the writer at least this often.
@@ -72,14 +73,10 @@ impl Follower {
         let state = lock(&self.state);
         (state.position, state.next_sequence)
     }
-
-    pub(crate) fn last_sequence(&self) -> u64 {
-        lock(&self.state).next_sequence.saturating_sub(1)
-    }
 }
 
 /// Opens the parts of a store for reading, as of its last checkpoint.
-pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
+pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Reading> {
     let access = Access::Read;
     let superblock = SuperblockFile::open(&*dir, access)?;
     let mut failed = None;
@@ -120,25 +117,19 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Shared> {
             opened: Instant::now(),
             last_ms: AtomicU64::new(0),
         };
-        return Ok(Shared {
+        return Ok(Reading::new(Opened {
             dir,
+            options,
+            current,
             values: Arc::new(values),
             keys,
             index: loaded.index,
             superblock,
-            latest: ArcSwap::from_pointee(current.clone()),
-            segment_table: ArcSwap::from_pointee(segment_table),
-            tables: ArcSwap::from_pointee(Tables { active, frozen: None }),
-            indexed_time_ms: AtomicI64::new(current.max_time_ms),
-            expiring_ms: AtomicI64::new(i64::MIN),
-            counters: Counters::default(),
-            absent: ArcSwap::from_pointee(absent),
-            writer: None,
-            follower: Some(follower),
-            closed: AtomicBool::new(false),
-            birth: current,
-            options,
-        });
+            segment_table,
+            active,
+            absent,
+            end: End::Follower(follower),
+        }));
     }
 }
 
@@ -156,11 +147,11 @@ fn read_superblock(file: &SuperblockFile, dir: &dyn Dir) -> Result<Superblock> {
     }
 }
 
-impl Shared {
+impl Reading {
     /// Follows the writer if that was not done lately and no other thread is about it. An error is remembered for
     /// `stats`: the handle goes on with what it has.
     pub(crate) fn follow_if_due(&self) {
-        let Some(follower) = &self.follower else { return };
+        let Some(follower) = self.follower() else { return };
         let now = follower.opened.elapsed();
         let last = Duration::from_millis(follower.last_ms.load(Ordering::Relaxed));
         if now < last + EVERY {
@@ -176,7 +167,7 @@ impl Shared {
 
     /// Follows the writer now.
     pub(crate) fn follow_writer(&self) -> Result<()> {
-        let Some(follower) = &self.follower else { return Ok(()) };
+        let Some(follower) = self.follower() else { return Ok(()) };
         let mut state = lock(&follower.state);
         let result = self.follow_locked(&mut state);
         follower.last_ms.store(follower.opened.elapsed().as_millis() as u64, Ordering::Relaxed);
@@ -186,7 +177,7 @@ impl Shared {
     /// After something was not where it should be: follows the writer, looks which segments there are, and begins the table
     /// anew if some have gone since it was begun, for it may lead there. Whether it did the last.
     pub(crate) fn catch_up(&self) -> Result<bool> {
-        let Some(follower) = &self.follower else { return Ok(false) };
+        let Some(follower) = self.follower() else { return Ok(false) };
         let mut state = lock(&follower.state);
         self.follow_locked(&mut state)?;
         self.values.segments.look_anew()?;

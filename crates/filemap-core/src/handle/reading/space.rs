@@ -7,7 +7,7 @@ use std::cmp::Ordering as Order;
 use crate::error::Result;
 use crate::format::location::UNIT_BYTES;
 use crate::format::superblock::Tail;
-use crate::handle::Shared;
+use crate::handle::reading::Reading;
 use crate::index::segment_table::SegmentTable;
 use crate::logs::segments::{FIRST_RECORD, Segment};
 
@@ -36,7 +36,7 @@ impl Space {
     }
 }
 
-impl Shared {
+impl Reading {
     /// Of all segments together.
     pub(crate) fn space(&self) -> Space {
         let mut all = Space::default();

@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::format::location::{Location, SizeClass};
 use crate::format::value::{self, Header, Kind};
-use crate::handle::Shared;
+use crate::handle::reading::Reading;
 use crate::logs::scan::Item;
 use crate::logs::segments::FIRST_RECORD;
 
@@ -46,7 +46,7 @@ impl Met<'_> {
     }
 }
 
-impl Shared {
+impl Reading {
     /// Hands whole records to `f`: all of a small log, else those of evenly spread stretches. Returns by how much the log is
     /// longer than what was looked at.
     ///

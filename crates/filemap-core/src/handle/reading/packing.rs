@@ -1,0 +1,109 @@
+//! How records are compressed: with which dictionary, at which level; and anew, when better ones are there.
+
+use crate::error::{Error, Result};
+use crate::format::location::Location;
+use crate::format::names;
+use crate::format::value::{Codec, Header, Kind};
+use crate::handle::reading::Reading;
+use crate::logs::values::dictionaries::Part;
+use crate::logs::values::draft::Packing;
+use crate::logs::values::read;
+
+/// What a record's parts become when they are compressed anew.
+#[derive(Debug)]
+pub(crate) struct Recompressed {
+    /// As before but for codecs, dictionary, lengths and the payload's checksum.
+    pub(crate) header: Header,
+    pub(crate) meta: Vec<u8>,
+    pub(crate) payload: Vec<u8>,
+}
+
+impl Reading {
+    /// How a new record of a key is compressed.
+    pub(crate) fn packing(&self, key: &[u8]) -> Packing {
+        self.packing_at(key, self.options.compression_level)
+    }
+
+    /// How a record of a key is compressed at a level.
+    fn packing_at(&self, key: &[u8], level: i32) -> Packing {
+        if !self.options.makes_dictionaries() {
+            return Packing::plain(level);
+        }
+        let registry = &self.values.dictionaries;
+        let own = registry.choose(self.options.group(key));
+        let packing = if own == 0 { Packing::plain(level) } else { Packing::with(level, own, registry) };
+        // With too many groups for the memory there may be room for the global one only.
+        match registry.choose(&[]) {
+            global if global != own && global != 0 && !packing.has_body() => Packing::with(level, global, registry),
+            _ => packing,
+        }
+    }
+
+    /// Compresses the meta and payload of the record at a place anew, at a level and with the best dictionary that there is now
+    /// for its key; `None` when the record does not get shorter, in whole units. `meta` and `payload` are as they are stored.
+    ///
+    /// # Errors
+    /// `Corrupt` when they cannot be expanded.
+    pub(crate) fn recompress(
+        &self,
+        place: Location,
+        key: &[u8],
+        header: &Header,
+        parts: (&[u8], &[u8]),
+        level: i32,
+    ) -> Result<Option<Recompressed>> {
+        let new = self.repack(place, key, header, parts, level)?;
+        Ok(new.filter(|new| new.header.total_bytes() < header.total_bytes()))
+    }
+
+    /// As [`Reading::recompress`], whatever becomes of the length; `None` for records that nothing is compressed in.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn repack(
+        &self,
+        place: Location,
+        key: &[u8],
+        header: &Header,
+        (meta, payload): (&[u8], &[u8]),
+        level: i32,
+    ) -> Result<Option<Recompressed>> {
+        if !matches!(header.kind, Kind::Page | Kind::Chunk | Kind::Reference | Kind::Chunked) {
+            return Ok(None);
+        }
+        let packing = self.packing_at(key, level);
+        let mut new =
+            Recompressed { header: Header { dictionary: 0, ..*header }, meta: Vec::new(), payload: Vec::new() };
+        let mut raw = Vec::new();
+        let expand = |part, stored: &[u8], raw_bytes, out: &mut Vec<u8>| -> Result<()> {
+            let flaw = |what| Error::corrupt(names::segment(place.segment), place.offset(), what);
+            read::expand(&self.values.dictionaries, header, part, stored, raw_bytes, out)?.map_err(flaw)
+        };
+        expand(Part::Meta, meta, header.meta_raw_bytes as usize, &mut raw)?;
+        new.header.meta_codec = packing.meta(&raw, &mut new.meta);
+        if matches!(header.kind, Kind::Page | Kind::Chunk) {
+            raw.clear();
+            expand(Part::Body, payload, header.raw_bytes as usize, &mut raw)?;
+            new.header.codec = packing.body(&raw, &mut new.payload);
+        } else {
+            new.payload.extend_from_slice(payload);
+        }
+        if new.header.codec == Codec::Dictionary || new.header.meta_codec == Codec::Dictionary {
+            new.header.dictionary = packing.dictionary();
+        }
+        new.header.meta_bytes = new.meta.len() as u32;
+        new.header.payload_bytes = new.payload.len() as u32;
+        new.header.payload_crc = crc32fast::hash(&new.payload);
+        Ok(Some(new))
+    }
+}
+
+impl Recompressed {
+    /// The whole record, but for its sealed head.
+    pub(crate) fn record(&self, key: &[u8]) -> Vec<u8> {
+        let mut record = vec![0; self.header.key_at()];
+        [key, &self.meta, &self.payload].iter().for_each(|part| record.extend_from_slice(part));
+        record.resize(self.header.total_bytes() as usize, 0);
+        record
+    }
+}

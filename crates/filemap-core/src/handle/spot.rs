@@ -1,0 +1,34 @@
+//! Where a version of a key lies.
+
+use crate::format::key::KeyRecord;
+use crate::format::location::Extent;
+use crate::index::memtable::Entry;
+use crate::record::Version;
+
+/// A version of a key, by what index, key log and memtable say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spot {
+    pub(crate) version: Version,
+    pub(crate) extent: Extent,
+    pub(crate) refers_to: u64,
+    /// Whether its record lists the chunks of a large body.
+    pub(crate) chunked: bool,
+}
+
+impl From<&KeyRecord> for Spot {
+    fn from(r: &KeyRecord) -> Spot {
+        Spot { version: r.version, extent: r.extent, refers_to: r.refers_to, chunked: r.chunked }
+    }
+}
+
+impl From<Entry> for Spot {
+    fn from(e: Entry) -> Spot {
+        Spot { version: e.version, extent: e.extent, refers_to: e.refers_to, chunked: e.chunked }
+    }
+}
+
+/// Newest first, each sequence once: an interrupted checkpoint's key records are written again.
+pub(crate) fn sort_versions(spots: &mut Vec<Spot>) {
+    spots.sort_by_key(|s| std::cmp::Reverse(s.version));
+    spots.dedup_by_key(|s| s.version.sequence);
+}

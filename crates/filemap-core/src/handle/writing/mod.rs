@@ -1,0 +1,166 @@
+//! What only the writer has: the end of the log, where puts are appended; the sync that they share; what holds them back; who
+//! may refuse them; the bells that wake the background threads.
+
+mod admission;
+mod append;
+mod pace;
+mod training;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::failpoint::{Fault, planted};
+use crate::handle::log::Log;
+use crate::handle::reading::Reading;
+use crate::options::Durability;
+use crate::stats::Counters;
+use crate::sync::gate::Gate;
+use crate::sync::primitive::{AtomicBool, Ordering};
+use crate::sync::{Bell, GroupSync, Poison, Ranked, lock, rank};
+
+pub use admission::Admission;
+pub(crate) use pace::late_bytes;
+pub(crate) use training::{LONGEST_SAMPLE, Training};
+
+/// Wake the background threads, and stop them.
+#[derive(Debug, Default)]
+pub(crate) struct Bells {
+    pub(crate) sync: Bell,
+    pub(crate) checkpoint: Bell,
+    pub(crate) compact: Bell,
+}
+
+/// See the module.
+pub(crate) struct Writing {
+    reading: Arc<Reading>,
+    log: Arc<Ranked<{ rank::APPEND }, Log>>,
+    group: GroupSync,
+    poison: Arc<Poison>,
+    gate: Arc<Gate>,
+    bells: Bells,
+    checkpoint_due: AtomicBool,
+    pace: pace::Pace,
+    training: Training,
+    /// Who is asked about everything that is put.
+    admission: ArcSwapOption<Arc<dyn Admission>>,
+}
+
+impl Writing {
+    /// `log` is the one by which `reading` knows its end.
+    pub(crate) fn new(reading: Arc<Reading>, log: Arc<Ranked<{ rank::APPEND }, Log>>, gate: Arc<Gate>) -> Writing {
+        Writing {
+            reading,
+            log,
+            group: GroupSync::default(),
+            poison: Arc::clone(&gate.poison),
+            gate,
+            bells: Bells::default(),
+            checkpoint_due: AtomicBool::new(false),
+            pace: pace::Pace::default(),
+            training: Training::default(),
+            admission: ArcSwapOption::empty(),
+        }
+    }
+
+    /// The append lock.
+    pub(crate) fn log(&self) -> &Ranked<{ rank::APPEND }, Log> {
+        &self.log
+    }
+
+    pub(crate) fn poisoned(&self) -> &Poison {
+        &self.poison
+    }
+
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    pub(crate) fn bells(&self) -> &Bells {
+        &self.bells
+    }
+
+    pub(crate) fn training(&self) -> &Training {
+        &self.training
+    }
+
+    /// Asks for a checkpoint, unless one is asked for already.
+    pub(crate) fn ask_for_checkpoint(&self) {
+        if !self.checkpoint_due.swap(true, Ordering::AcqRel) {
+            self.bells.checkpoint.ring();
+        }
+    }
+
+    pub(crate) fn is_checkpoint_due(&self) -> bool {
+        self.checkpoint_due.load(Ordering::Acquire)
+    }
+
+    /// A checkpoint has ended.
+    pub(crate) fn checkpoint_done(&self) {
+        self.checkpoint_due.store(false, Ordering::Release);
+    }
+
+    /// After a failed write or sync: no more writes through this handle. What the gate has refused because the handle is closed is
+    /// no failure.
+    pub(crate) fn poison(&self, error: &Error) {
+        if matches!(error, Error::Closed) {
+            return;
+        }
+        self.reading.counters().failed(error);
+        self.poison_because(error.to_string());
+    }
+
+    /// No more writes through this handle, for a reason that is no error.
+    pub(crate) fn poison_because(&self, cause: String) {
+        if self.poison.set_cause(cause.clone()) {
+            self.reading.emit(&Event::Poisoned { cause });
+        }
+    }
+
+    /// Whether every put must be on the device before it returns.
+    pub(crate) fn is_sync(&self) -> bool {
+        self.reading.options().durability == Durability::Sync
+    }
+
+    /// Returns when the log is durable up to a position of the appender. Threads that wait together share a sync.
+    pub(crate) fn sync_to(&self, position: u64) -> Result<()> {
+        self.sync_group(position, false)
+    }
+
+    /// As [`Writing::sync_to`], by a thread that has entered the group.
+    pub(crate) fn sync_with_others(&self, position: u64) -> Result<()> {
+        self.sync_group(position, true)
+    }
+
+    fn sync_group(&self, position: u64, gathers: bool) -> Result<()> {
+        self.group.wait_for(position, gathers, || {
+            self.poison.check()?;
+            let (files, to) = lock(&self.log).appender.to_sync();
+            for (segment, file) in files.iter().filter(|_| !planted(Fault::SyncSkipped)) {
+                if let Err(e) = file.sync() {
+                    let error = Error::io("sync", segment.name(), e);
+                    if !planted(Fault::FailedSyncRetried) {
+                        self.poison(&error);
+                    }
+                    return Err(error);
+                }
+            }
+            lock(&self.log).appender.synced(&files);
+            Counters::add(&self.reading.counters().syncs, 1);
+            Ok(to)
+        })
+    }
+
+    /// Position of the appender up to which the log is durable.
+    pub(crate) fn synced(&self) -> u64 {
+        self.group.synced()
+    }
+
+    /// As if another thread had synced so far.
+    #[cfg(test)]
+    pub(crate) fn take_for_synced(&self, position: u64) {
+        assert!(self.group.wait_for(position, false, || Ok(position)).is_ok());
+    }
+}

@@ -1,0 +1,50 @@
+//! The rules of erasures of a handle that writes: kept in the file RULES, vouched for by the superblock.
+
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::format::rules::{Rule, RuleState, Rules};
+use crate::handle::rules;
+use crate::sync::lock;
+use crate::upkeep::Upkeep;
+use crate::upkeep::checkpoint::Task;
+
+impl Upkeep {
+    /// All rules, in the order in which they were made.
+    pub(crate) fn rules(&self) -> Vec<Rule> {
+        lock(&self.rules).list.clone()
+    }
+
+    /// Writes what `change` makes of the rules, durably, unless it says that there is nothing to write; whether it did.
+    ///
+    /// # Errors
+    /// `Full` when they are too long, with nothing changed; those of a checkpoint.
+    pub(crate) fn change_rules(&self, change: impl FnOnce(&mut Rules) -> bool) -> Result<bool> {
+        let mut held = lock(&self.rules);
+        self.writing.poisoned().check()?;
+        let mut rules = held.clone();
+        if !change(&mut rules) {
+            return Ok(false);
+        }
+        rules.generation += 1;
+        // A sync that failed must not be tried again as if nothing had happened.
+        rules::write(self.reading.dir(), &self.reading.birth().store_id, &rules).inspect_err(|e| match e {
+            Error::Full { .. } => {}
+            e => self.writing.poison(e),
+        })?;
+        // The file first: what a superblock vouches for is there.
+        lock(&self.checkpointer).current.rules = rules.generation;
+        *held = rules;
+        self.checkpoint_with(Task { is_due: true, ..Task::default() })?;
+        Ok(true)
+    }
+
+    /// Tells of erasures that were begun and did not end.
+    pub(crate) fn tell_unfinished(&self) {
+        let rules = lock(&self.rules);
+        let unfinished = rules.list.iter().filter(|r| r.state == RuleState::Unfinished);
+        let rules: Vec<u32> = unfinished.map(|r| r.id).collect();
+        if !rules.is_empty() {
+            self.reading.emit(&Event::ErasureUnfinished { rules });
+        }
+    }
+}
