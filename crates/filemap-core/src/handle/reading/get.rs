@@ -4,7 +4,6 @@ use crate::error::{Error, Result};
 use crate::failpoint::{Fault, planted, step};
 use crate::format::key::KeyRecord;
 use crate::format::leaf::{Slot, kept_bits};
-use crate::format::location::Extent;
 use crate::format::superblock::Tail;
 use crate::format::value::Kind;
 use crate::format::{PAGE_BYTES, names};
@@ -15,7 +14,7 @@ use crate::index::address::{Candidates, LastLeaf, Lookup};
 use crate::index::memtable::Entry;
 use crate::logs::keys::KeyFile;
 use crate::logs::values::read::{Body, Raw, Want};
-use crate::record::{Head, Value, Version};
+use crate::record::{Head, Value};
 use crate::stats::Counters;
 use crate::sync::primitive::Ordering;
 
