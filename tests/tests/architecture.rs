@@ -134,7 +134,7 @@ fn planted_upward_imports_are_found_however_they_are_written() {
         ("logs/scan.rs", "fn f(x: &[crate::store::Store; 3]) {}"),
         ("index/memtable.rs", "use crate::index::address::Index;"),
         ("logs/segments/make.rs", "use crate::logs::values::VALUES;"),
-        ("handle/recover/replay.rs", "use crate::handle::Shared;"),
+        ("handle/recover/replay.rs", "use crate::handle::reading::Reading;"),
         ("error.rs", "pub use crate::store::{self as s};"),
         ("logs/scan.rs", "#[cfg(test)] mod tests { use crate::Store; }"),
         ("logs/scan/tests.rs", "use crate::Store;"),

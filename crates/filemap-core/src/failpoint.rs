@@ -67,7 +67,7 @@ mod on {
     use std::cell::{Cell, RefCell};
 
     use super::Fault;
-    use crate::sync::as_another_thread;
+    use crate::sync::order::as_another_thread;
 
     type Work = Box<dyn FnMut()>;
 

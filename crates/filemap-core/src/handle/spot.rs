@@ -1,4 +1,4 @@
-//! Where a version of a key lies.
+//! Where a version of a key lies, by what the index, the key log or a memtable say of it; and the order of versions.
 
 use crate::format::key::KeyRecord;
 use crate::format::location::Extent;

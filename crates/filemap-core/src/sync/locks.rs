@@ -7,6 +7,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{PoisonError, TryLockError};
 use std::time::Duration;
 
+use crate::sync::order::Order;
 use crate::sync::primitive::{Condvar, Mutex, MutexGuard};
 
 /// All locks of the engine, outermost first.
@@ -136,75 +137,6 @@ impl<T> Deref for Held<'_, T> {
 impl<T> DerefMut for Held<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.guard
-    }
-}
-
-use order::Order;
-#[cfg(feature = "sim")]
-pub(crate) use order::as_another_thread;
-
-#[cfg(all(debug_assertions, not(any(filemap_loom, filemap_shuttle))))]
-mod order {
-    use std::cell::Cell;
-
-    thread_local! {
-        /// A bit for the rank of each lock that this thread holds.
-        static HELD: Cell<u32> = const { Cell::new(0) };
-    }
-
-    /// The rank of a lock that is held.
-    #[derive(Debug)]
-    pub(crate) struct Order(u8);
-
-    impl Order {
-        /// Before a lock is waited for.
-        pub(crate) fn take(rank: u8) -> Order {
-            let later = HELD.get() >> rank;
-            assert!(later == 0, "a lock of rank {rank} is taken under one of rank {}", rank + later.ilog2() as u8);
-            Order::note(rank)
-        }
-
-        /// After a lock was got without waiting.
-        pub(crate) fn note(rank: u8) -> Order {
-            HELD.set(HELD.get() | 1 << rank);
-            Order(rank)
-        }
-    }
-
-    impl Drop for Order {
-        fn drop(&mut self) {
-            HELD.set(HELD.get() & !(1 << self.0));
-        }
-    }
-
-    /// Does what the simulation has another thread do: the locks of this one are none of its.
-    #[cfg(feature = "sim")]
-    pub(crate) fn as_another_thread(work: impl FnOnce()) {
-        let held = HELD.replace(0);
-        work();
-        HELD.set(held);
-    }
-}
-
-/// Nothing is noted: in a release build, and under a model checker, which runs all threads on one.
-#[cfg(not(all(debug_assertions, not(any(filemap_loom, filemap_shuttle)))))]
-mod order {
-    #[derive(Debug)]
-    pub(crate) struct Order;
-
-    impl Order {
-        pub(crate) fn take(_: u8) -> Order {
-            Order
-        }
-
-        pub(crate) fn note(_: u8) -> Order {
-            Order
-        }
-    }
-
-    #[cfg(feature = "sim")]
-    pub(crate) fn as_another_thread(work: impl FnOnce()) {
-        work();
     }
 }
 

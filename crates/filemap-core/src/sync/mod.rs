@@ -6,14 +6,13 @@ mod group;
 mod locks;
 #[cfg(all(test, filemap_loom))]
 mod models;
+pub(crate) mod order;
 mod poison;
 pub(crate) mod primitive;
 mod turn;
 
 pub(crate) use bell::Bell;
 pub(crate) use group::{GroupSync, Inside};
-#[cfg(feature = "sim")]
-pub(crate) use locks::as_another_thread;
 pub(crate) use locks::{Held, Ranked, lock, rank};
 pub(crate) use poison::Poison;
 pub(crate) use turn::{Turn, Turns};

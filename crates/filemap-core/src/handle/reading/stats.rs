@@ -1,4 +1,4 @@
-//! Counters and sizes of a handle.
+//! Counters and sizes of a handle, gathered for `Store::stats`; nothing here is kept, all of it is read where it is.
 
 use filemap_io::Access;
 

@@ -9,6 +9,7 @@
 //! afterwards, and neither ever changes a byte that the other has. The superblock is the last file to get its name.
 
 mod files;
+mod hold;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -28,7 +29,6 @@ use crate::handle::rules;
 use crate::index::address::{Owner, load};
 use crate::index::segment_table::SegmentTable;
 use crate::index::superblock::SuperblockFile;
-use crate::sync::lock;
 use crate::sync::primitive::sleep;
 use crate::upkeep::Upkeep;
 use files::{copy_range, is_same, length, missing, open, read};
@@ -85,45 +85,6 @@ struct Inventory {
     growing: Vec<(String, u64)>,
     /// The dictionaries that it names, and whether each counts as lost.
     dictionaries: BTreeMap<u32, bool>,
-}
-
-/// Keeps what a superblock names from being removed and written over.
-pub(crate) struct Hold<'a>(&'a Upkeep);
-
-impl Drop for Hold<'_> {
-    fn drop(&mut self) {
-        let Hold(upkeep) = self;
-        let mut c = lock(&upkeep.checkpointer);
-        c.holds -= 1;
-        // A checkpoint that failed leaves a segment table that is ahead of what the superblock leads to: by it nothing may go.
-        if c.holds == 0 && upkeep.writing.poisoned().check().is_ok() {
-            c.index.release();
-            if let Err(e) = upkeep.remove_dead_keys(&c) {
-                upkeep.writing.poison(&e);
-            }
-        }
-        drop(c);
-        // What it has kept from being removed.
-        upkeep.writing.bells().compact.ring();
-    }
-}
-
-impl Upkeep {
-    /// Keeps what the last superblock names; and that superblock, with its segment table.
-    ///
-    /// # Errors
-    /// `Poisoned`.
-    pub(crate) fn hold(&self) -> Result<(Hold<'_>, Superblock, SegmentTable)> {
-        let mut c = lock(&self.checkpointer);
-        self.writing.poisoned().check()?;
-        c.holds += 1;
-        Ok((Hold(self), c.current.clone(), c.segment_table.clone()))
-    }
-
-    /// Whether something is held.
-    pub(crate) fn is_held(&self) -> bool {
-        lock(&self.checkpointer).holds > 0
-    }
 }
 
 /// Brings everything that makes up the store into an empty directory, and makes it durable there, its name too.
