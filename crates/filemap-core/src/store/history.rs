@@ -172,7 +172,7 @@ impl History {
         }
         if greatest.floor == 0 {
             let in_memory = greatest.heap.clone();
-            let (heap, resume) = reading.steady(|| {
+            let (heap, resume) = reading.looking_again(|| {
                 let mut greatest = Greatest { heap: in_memory.clone(), ..greatest };
                 let resume = self.gather_indexed(&mut greatest)?;
                 Ok((greatest.heap, resume))

@@ -204,7 +204,7 @@ impl Keys {
         if self.known.iter().any(|k| k.knew(hash, key)) {
             return Ok(false);
         }
-        let leads_to = reading.steady(|| {
+        let leads_to = reading.looking_again(|| {
             let mut newer = false;
             for slot in reading.candidates(hash)?.iter() {
                 let place = reading.keys().position(slot.key);

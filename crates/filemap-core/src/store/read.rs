@@ -183,7 +183,7 @@ impl Store {
         let location = match best {
             Some(entry) => Some(entry.extent.location),
             None if floor > 0 => None,
-            None => self.reading.candidates(hash)?.iter().next().map(|s| s.location),
+            None => self.reading.looking_again(|| self.reading.candidates(hash))?.iter().next().map(|s| s.location),
         };
         Ok(location.map(|l| Place { segment: l.segment, offset: l.offset() }))
     }

@@ -24,6 +24,17 @@ const MISLED: &str = "the index leads here for a key of another hash: address.id
 /// So many key records are read between two looks at whether the handle was closed.
 const SOME_RECORDS: usize = 256;
 
+/// Counts of what a read may be led by. While they stay the same, it finds what it is led to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Moment {
+    /// Segments of values that came or went.
+    segment_changes: u64,
+    /// Of the index.
+    epoch: u64,
+    /// Segments of keys that went.
+    key_removals: u64,
+}
+
 /// A version that was read: its body, or which version holds it.
 pub(crate) struct Loaded {
     pub(crate) head: Head,
@@ -31,24 +42,37 @@ pub(crate) struct Loaded {
 }
 
 impl Reading {
-    /// Calls `read` again when it failed because a segment was removed under it, or a version on its way there: what it was led
-    /// to lies elsewhere by now, or is gone. What fails twice in the same way, and nothing has changed meanwhile, is damaged.
+    /// Calls `read` until nothing that it is led by has changed under it: a segment that was removed, a newer index. What fails
+    /// twice in the same way, and nothing has changed meanwhile, is damaged.
+    ///
+    /// # Errors
+    /// Those of `read`; `Closed` when the handle was closed meanwhile.
     pub(crate) fn looking_again<T>(&self, mut read: impl FnMut() -> Result<T>) -> Result<T> {
         let mut last = None;
         loop {
-            let before = (self.values.segments.changes(), self.index.epoch());
+            let before = self.moment();
             match read() {
                 Err(e) if e.is_corrupt() => {
                     self.check_open()?;
                     let is_begun_anew = self.catch_up()?;
-                    let is_same = (self.values.segments.changes(), self.index.epoch()) == before;
+                    let is_same = self.moment() == before;
                     let what = e.to_string();
                     if !is_begun_anew && is_same && last.replace(what.clone()) == Some(what) {
                         return Err(e);
                     }
                 }
+                // The index led into a segment of the key log that went: to another key's record, perhaps.
+                Ok(_) if self.keys.removals() != before.key_removals && !planted(Fault::StaleKeysBelieved) => {}
                 result => return result,
             }
+        }
+    }
+
+    fn moment(&self) -> Moment {
+        Moment {
+            segment_changes: self.values.segments.changes(),
+            epoch: self.index.epoch(),
+            key_removals: self.keys.removals(),
         }
     }
 
@@ -77,55 +101,31 @@ impl Reading {
         (best, floor)
     }
 
-    /// The index's slots with a hash, following the writer if it is another process.
+    /// The index's slots with a hash.
+    ///
+    /// # Errors
+    /// `Corrupt` when the page is damaged or, in a handle that follows another process, was written anew.
     pub(crate) fn candidates(&self, hash: u64) -> Result<Candidates> {
         self.candidates_near(hash, &mut LastLeaf::default())
     }
 
     /// As `candidates`, for many hashes about in their order.
+    ///
+    /// # Errors
+    /// As there.
     pub(crate) fn candidates_near(&self, hash: u64, last: &mut LastLeaf) -> Result<Candidates> {
-        loop {
-            let epoch = self.index.epoch();
-            let page = match self.index.lookup(hash, last)? {
-                Lookup::Found(found) => return Ok(found),
-                Lookup::Stale(page) => page,
-            };
-            self.follow_writer()?;
-            // The pages of the last superblock are not written to: if there is no newer one, this is no race.
-            if self.index.epoch() == epoch {
+        match self.index.lookup(hash, last)? {
+            Lookup::Found(found) => Ok(found),
+            Lookup::Stale(page) => {
                 let what = "the page does not match its directory";
-                return Err(Error::corrupt(names::INDEX, u64::from(page) * PAGE_BYTES as u64, what));
-            }
-        }
-    }
-
-    /// Repeats a look through the index into the key log when a segment of that was removed meanwhile: the index then
-    /// leads elsewhere. A handle that follows another process learns of it only when it follows.
-    pub(crate) fn steady<T>(&self, look: impl Fn() -> Result<T>) -> Result<T> {
-        loop {
-            let before = (self.keys.removals(), self.index.epoch());
-            let result = look();
-            if planted(Fault::StaleKeysBelieved) {
-                return result;
-            }
-            if self.keys.removals() != before.0 {
-                continue;
-            }
-            match result {
-                Err(e) if e.is_corrupt() && self.follower().is_some() => {
-                    self.follow_writer()?;
-                    if (self.keys.removals(), self.index.epoch()) == before {
-                        return Err(e);
-                    }
-                }
-                result => return result,
+                Err(Error::corrupt(names::INDEX, u64::from(page) * PAGE_BYTES as u64, what))
             }
         }
     }
 
     /// The slot of a key and its newest key record, if the key is in the index. Confirmed by the key record.
     pub(crate) fn indexed(&self, key: &[u8], hash: u64) -> Result<Option<(Slot, KeyRecord)>> {
-        self.steady(|| self.indexed_now(key, hash))
+        self.looking_again(|| self.indexed_now(key, hash))
     }
 
     /// The segments of the key log, opened, and where it ends: nothing that the index leads to before that end is missing
@@ -134,7 +134,7 @@ impl Reading {
     /// # Errors
     /// `Io`.
     pub(crate) fn key_files(&self) -> Result<(Vec<KeyFile>, Tail)> {
-        let complete = self.steady(|| {
+        let complete = self.looking_again(|| {
             let (files, end) = self.keys.files()?;
             let segment_table = self.segment_table.load();
             let live = segment_table.keys.values().filter(|a| a.live_units > 0 && a.ordinal <= end.ordinal);
@@ -152,7 +152,7 @@ impl Reading {
 
     /// All versions of a key that the index leads to.
     pub(crate) fn indexed_chain(&self, key: &[u8], hash: u64) -> Result<Option<Vec<Spot>>> {
-        self.steady(|| self.indexed_now(key, hash)?.map(|head| self.chain(head)).transpose())
+        self.looking_again(|| self.indexed_now(key, hash)?.map(|head| self.chain(head)).transpose())
     }
 
     /// As [`Reading::indexed`], unless a segment of the key log is removed meanwhile.
@@ -307,25 +307,18 @@ impl Reading {
     }
 
     /// The newest version; its body in the memory of `spare`, if it is one page.
+    ///
+    /// # Errors
+    /// `Corrupt`, also when the key was removed while the version was read that holds the body.
     pub(crate) fn newest(&self, key: &[u8], spare: &mut Vec<u8>) -> Result<Option<Loaded>> {
         self.check_open()?;
-        let mut last = None;
-        loop {
-            let loaded = self.with_newest(key, Want::Cached, |raw| loaded(raw, spare))?;
-            let Some(mut l) = loaded else { return self.counted(None) };
-            if l.body.is_none() {
-                match self.body_of(key, &l.head, Want::Cached, spare) {
-                    Ok(body) => l.body = Some(body),
-                    // The key may have been removed in between; if it was not, the same version comes again.
-                    Err(e) if e.is_corrupt() && last != Some(l.head.version) => {
-                        last = Some(l.head.version);
-                        continue;
-                    }
-                    Err(e) => return Err(e),
-                }
-            }
-            return self.counted(Some(l));
+        let Some(mut loaded) = self.with_newest(key, Want::Cached, |raw| loaded(raw, spare))? else {
+            return self.counted(None);
+        };
+        if loaded.body.is_none() {
+            loaded.body = Some(self.body_of(key, &loaded.head, Want::Cached, spare)?);
         }
+        self.counted(Some(loaded))
     }
 
     pub(crate) fn load(&self, key: &[u8], spot: &Spot) -> Result<Loaded> {
@@ -365,7 +358,7 @@ impl Reading {
                 return Ok(None);
             }
         }
-        self.steady(|| self.indexed_holder(key, hash, sequence))
+        self.looking_again(|| self.indexed_holder(key, hash, sequence))
     }
 
     fn indexed_holder(&self, key: &[u8], hash: u64, sequence: u64) -> Result<Option<Spot>> {

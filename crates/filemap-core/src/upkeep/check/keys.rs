@@ -62,7 +62,8 @@ impl Check<'_, '_> {
                     self.keys.entry(segment.id).or_default().add(offset / KEY_UNIT);
                     let (record, key) = reading.keys().decode(segment, bytes, offset)?;
                     let hash = reading.hash(key);
-                    let Ok(candidates) = reading.candidates_near(hash, &mut last) else { continue };
+                    let found = reading.looking_again(|| reading.candidates_near(hash, &mut last));
+                    let Ok(candidates) = found else { continue };
                     let here = Tail { ordinal: segment.ordinal, offset };
                     for slot in candidates.iter().filter(|s| reading.keys().position(s.key) == Some(here)) {
                         heads += 1;
