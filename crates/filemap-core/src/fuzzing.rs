@@ -13,7 +13,7 @@ use crate::format::names;
 use crate::format::node;
 use crate::format::superblock::{self, Superblock};
 use crate::format::value::{self, Kind};
-use crate::format::{FORMAT_VERSION, PAGE_BYTES, get_u16, header, seed};
+use crate::format::{FORMAT_VERSION, PAGE_BYTES, header, seed};
 use crate::logs::keys::KeyFraming;
 use crate::logs::scan::{Framing, Item, Scan};
 use crate::logs::values::ValueFraming;
@@ -69,7 +69,8 @@ pub fn decode(form: Form, bytes: &[u8]) -> bool {
 
 /// Whether a decoded version is one that this program writes: only then is its encoding known.
 fn is_ours(bytes: &[u8]) -> bool {
-    get_u16(bytes, 12) == FORMAT_VERSION && get_u16(bytes, 14) == FORMAT_VERSION
+    header::Layout::READ_VERSION.get(bytes) == FORMAT_VERSION
+        && header::Layout::WRITE_VERSION.get(bytes) == FORMAT_VERSION
 }
 
 fn file_header(bytes: &[u8]) -> bool {

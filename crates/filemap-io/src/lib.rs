@@ -12,6 +12,7 @@
 //! - nothing is durable before [`File::sync`] (its bytes and length) and [`Dir::sync`] (its name) returned `Ok`.
 
 mod guard;
+pub mod layout;
 mod map;
 mod memory;
 mod os;

@@ -2,29 +2,34 @@
 //! rotten copy costs nothing.
 //!
 //! The file is two equal copies, each half of it, a multiple of 512 bytes:
-//!
-//! | offset | size | field |
-//! |---|---|---|
-//! | 0 | 64 | file header; its ordinal is the dictionary's id |
-//! | 64 | 4 | CRC-32 of bytes 68..512, seeded with store id and id |
-//! | 68 | 4 | length of the dictionary of bodies, 0 for none |
-//! | 72 | 4 | its CRC-32 |
-//! | 76 | 4 | length of the dictionary of metas, 0 for none |
-//! | 80 | 4 | its CRC-32 |
-//! | 84 | 4 | of how many pages samples were taken for both |
-//! | 88 | 4 | what it made of other bodies: compressed bytes in a million |
-//! | 92 | 4 | what it made of other metas: compressed bytes in a million |
-//! | 96 | 2 | zstd level of those trials |
-//! | 98 | 2 | length of the group's name, 0 for all keys |
-//! | 100 | 255 | the group's name, zeros after it |
-//! | 355 | 157 | reserved, zero |
-//! | 512 | | dictionary of bodies, dictionary of metas; then zeros to a multiple of 512 |
 
-use super::header::{self, FileHeader, Kind};
-use super::{Flaw, all_zero, get_u16, get_u32, put, seed, seeded_crc};
+use filemap_io::layout::Zeros;
+
+use super::header::{FileHeader, Kind};
+use super::{Flaw, all_zero, seed, seeded_crc};
+
+filemap_io::layout! {
+    /// The head of one copy.
+    pub(crate) struct Layout {
+        0 HEADER: [u8; 64] = "file header; its ordinal is the dictionary's id";
+        64 CRC: u32 = "CRC-32 of bytes 68..512, seeded with store id and id";
+        68 BODY_BYTES: u32 = "length of the dictionary of bodies, 0 for none";
+        72 BODY_CRC: u32 = "its CRC-32";
+        76 META_BYTES: u32 = "length of the dictionary of metas, 0 for none";
+        80 META_CRC: u32 = "its CRC-32";
+        84 PAGES: u32 = "of how many pages samples were taken for both";
+        88 BODY_PPM: u32 = "what it made of other bodies: compressed bytes in a million";
+        92 META_PPM: u32 = "what it made of other metas: compressed bytes in a million";
+        96 LEVEL: u16 = "zstd level of those trials";
+        98 GROUP_BYTES: u16 = "length of the group's name, 0 for all keys";
+        100 GROUP: [u8; 255] = "the group's name, zeros after it";
+        355 RESERVED: Zeros<157> = "reserved, zero";
+        .. "512", "" = "dictionary of bodies, dictionary of metas; then zeros to a multiple of 512";
+    }
+}
 
 /// Where a copy's dictionaries start.
-pub(crate) const CONTENT_AT: usize = 512;
+pub(crate) const CONTENT_AT: usize = Layout::BYTES;
 /// Longest dictionary, in bytes.
 pub(crate) const MAX_BYTES: usize = 16 << 20;
 /// Longest name of a group, in bytes.
@@ -34,8 +39,8 @@ pub(crate) const MAX_ID: u32 = u32::MAX - 1;
 /// Longest file of a dictionary.
 pub(crate) const LONGEST_FILE: u64 = 2 * (2 * MAX_BYTES + 2 * CONTENT_AT) as u64;
 
-const FACTS_AT: usize = header::BYTES;
-const GROUP_AT: usize = 100;
+const FACTS_AT: usize = Layout::CRC.at;
+const GROUP_AT: usize = Layout::GROUP.at;
 
 /// What a dictionary is for and how it was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,19 +92,20 @@ impl Facts {
 pub(crate) fn encode(store_id: [u8; 16], id: u32, making: &Making, body: &[u8], meta: &[u8]) -> Vec<u8> {
     assert!(body.len() <= MAX_BYTES && meta.len() <= MAX_BYTES && making.group.len() <= MAX_GROUP_BYTES);
     let mut copy = vec![0; CONTENT_AT];
-    put(&mut copy, 0, &FileHeader::new(Kind::Dictionary, store_id, u64::from(id), making.created_ms).encode());
-    put(&mut copy, 68, &(body.len() as u32).to_le_bytes());
-    put(&mut copy, 72, &crc32fast::hash(body).to_le_bytes());
-    put(&mut copy, 76, &(meta.len() as u32).to_le_bytes());
-    put(&mut copy, 80, &crc32fast::hash(meta).to_le_bytes());
-    put(&mut copy, 84, &making.pages.to_le_bytes());
-    put(&mut copy, 88, &making.body_ppm.to_le_bytes());
-    put(&mut copy, 92, &making.meta_ppm.to_le_bytes());
-    put(&mut copy, 96, &making.level.to_le_bytes());
-    put(&mut copy, 98, &(making.group.len() as u16).to_le_bytes());
-    put(&mut copy, GROUP_AT, &making.group);
-    let crc = seeded_crc(seed(&store_id, u64::from(id)), FACTS_AT as u64, &copy[68..CONTENT_AT]);
-    put(&mut copy, FACTS_AT, &crc.to_le_bytes());
+    Layout::HEADER
+        .put(&mut copy, FileHeader::new(Kind::Dictionary, store_id, u64::from(id), making.created_ms).encode());
+    Layout::BODY_BYTES.put(&mut copy, body.len() as u32);
+    Layout::BODY_CRC.put(&mut copy, crc32fast::hash(body));
+    Layout::META_BYTES.put(&mut copy, meta.len() as u32);
+    Layout::META_CRC.put(&mut copy, crc32fast::hash(meta));
+    Layout::PAGES.put(&mut copy, making.pages);
+    Layout::BODY_PPM.put(&mut copy, making.body_ppm);
+    Layout::META_PPM.put(&mut copy, making.meta_ppm);
+    Layout::LEVEL.put(&mut copy, making.level);
+    Layout::GROUP_BYTES.put(&mut copy, making.group.len() as u16);
+    copy[GROUP_AT..][..making.group.len()].copy_from_slice(&making.group);
+    let crc = seeded_crc(seed(&store_id, u64::from(id)), FACTS_AT as u64, &copy[Layout::CRC.end()..CONTENT_AT]);
+    Layout::CRC.put(&mut copy, crc);
     copy.extend_from_slice(body);
     copy.extend_from_slice(meta);
     copy.resize(copy.len().next_multiple_of(CONTENT_AT), 0);
@@ -119,10 +125,12 @@ pub(crate) fn decode_facts(b: &[u8], store_id: &[u8; 16]) -> Result<(FileHeader,
         return Err("shorter than its facts");
     }
     let id = u32::try_from(header.ordinal).ok().filter(|id| (1..=MAX_ID).contains(id)).ok_or("id is out of range")?;
-    if seeded_crc(seed(store_id, header.ordinal), FACTS_AT as u64, &b[68..CONTENT_AT]) != get_u32(b, FACTS_AT) {
+    if seeded_crc(seed(store_id, header.ordinal), FACTS_AT as u64, &b[Layout::CRC.end()..CONTENT_AT])
+        != Layout::CRC.get(b)
+    {
         return Err("checksum of the facts does not match");
     }
-    let group_bytes = usize::from(get_u16(b, 98));
+    let group_bytes = usize::from(Layout::GROUP_BYTES.get(b));
     if group_bytes > MAX_GROUP_BYTES || !all_zero(&b[GROUP_AT + group_bytes..CONTENT_AT]) {
         return Err("bytes after the group's name are not zero");
     }
@@ -130,14 +138,14 @@ pub(crate) fn decode_facts(b: &[u8], store_id: &[u8; 16]) -> Result<(FileHeader,
         id,
         created_ms: header.created_ms,
         group: b[GROUP_AT..GROUP_AT + group_bytes].to_vec(),
-        pages: get_u32(b, 84),
-        body_ppm: get_u32(b, 88),
-        meta_ppm: get_u32(b, 92),
-        level: get_u16(b, 96),
-        body_bytes: get_u32(b, 68),
-        meta_bytes: get_u32(b, 76),
-        body_crc: get_u32(b, 72),
-        meta_crc: get_u32(b, 80),
+        pages: Layout::PAGES.get(b),
+        body_ppm: Layout::BODY_PPM.get(b),
+        meta_ppm: Layout::META_PPM.get(b),
+        level: Layout::LEVEL.get(b),
+        body_bytes: Layout::BODY_BYTES.get(b),
+        meta_bytes: Layout::META_BYTES.get(b),
+        body_crc: Layout::BODY_CRC.get(b),
+        meta_crc: Layout::META_CRC.get(b),
     };
     if facts.body_bytes as usize > MAX_BYTES || facts.meta_bytes as usize > MAX_BYTES {
         return Err("dictionary length is out of range");

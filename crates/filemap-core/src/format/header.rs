@@ -1,23 +1,28 @@
 //! The header of every file but the superblock: 64 bytes that say whose it is, of what kind and of which format.
-//!
-//! | offset | size | field |
-//! |---|---|---|
-//! | 0 | 8 | magic: `FMVALUE\0`, `FMKEYS\0\0`, `FMINDEX\0` or `FMDICT\0\0` |
-//! | 8 | 4 | CRC-32 of bytes 12..64 |
-//! | 12 | 2 | format version that a reader must know |
-//! | 14 | 2 | format version that a writer must know |
-//! | 16 | 16 | store id |
-//! | 32 | 8 | segment of values or keys: ordinal, its place in the order of its log; dictionary: its id; 0 in the index |
-//! | 40 | 8 | time of creation, ms since 1970 |
-//! | 48 | 8 | value segment: floor, no record in it is an earlier version of a removal with a lower sequence; 0 elsewhere |
-//! | 56 | 1 | value segment: 0 = part of the log, 1 = written by compaction; 0 elsewhere |
-//! | 57 | 1 | value segment: level at which compaction compressed its pages anew, 0 = as they came; 0 elsewhere |
-//! | 58 | 6 | reserved, zero |
 
-use super::{FORMAT_VERSION, Flaw, all_zero, get_16, get_u16, get_u32, get_u64, put};
+use filemap_io::layout::{Zeros, is_reserved_zero};
+
+use super::{FORMAT_VERSION, Flaw, all_zero};
 use crate::record::MAX_SEQUENCE;
 
-pub(crate) const BYTES: usize = 64;
+filemap_io::layout! {
+    /// The header of a file.
+    pub(crate) struct Layout {
+        0 MAGIC: [u8; 8] = "magic: `FMVALUE\\0`, `FMKEYS\\0\\0`, `FMINDEX\\0` or `FMDICT\\0\\0`";
+        8 CRC: u32 = "CRC-32 of bytes 12..64";
+        12 READ_VERSION: u16 = "format version that a reader must know";
+        14 WRITE_VERSION: u16 = "format version that a writer must know";
+        16 STORE_ID: [u8; 16] = "store id";
+        32 ORDINAL: u64 = "segment of values or keys: ordinal, its place in the order of its log; dictionary: its id; 0 in the index";
+        40 CREATED_MS: i64 = "time of creation, ms since 1970";
+        48 FLOOR: u64 = "value segment: floor, no record in it is an earlier version of a removal with a lower sequence; 0 elsewhere";
+        56 IS_OUTPUT: u8 = "value segment: 0 = part of the log, 1 = written by compaction; 0 elsewhere";
+        57 LEVEL: u8 = "value segment: level at which compaction compressed its pages anew, 0 = as they came; 0 elsewhere";
+        58 RESERVED: Zeros<6> = "reserved, zero";
+    }
+}
+
+pub(crate) const BYTES: usize = Layout::BYTES;
 /// Greatest ordinal of a segment: no log comes near it, and counting on from it must not overflow.
 pub(crate) const MAX_ORDINAL: u64 = 1 << 48;
 
@@ -32,6 +37,10 @@ pub(crate) enum Kind {
 
 impl Kind {
     pub(crate) const ALL: [Kind; 4] = [Kind::Values, Kind::Keys, Kind::Index, Kind::Dictionary];
+
+    fn of_magic(magic: [u8; 8]) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| *kind.magic() == magic)
+    }
 
     pub(crate) fn magic(self) -> &'static [u8; 8] {
         match self {
@@ -76,17 +85,17 @@ impl FileHeader {
 
     pub(crate) fn encode(&self) -> [u8; BYTES] {
         let mut b = [0; BYTES];
-        put(&mut b, 0, self.kind.magic());
-        put(&mut b, 12, &self.read_version.to_le_bytes());
-        put(&mut b, 14, &self.write_version.to_le_bytes());
-        put(&mut b, 16, &self.store_id);
-        put(&mut b, 32, &self.ordinal.to_le_bytes());
-        put(&mut b, 40, &self.created_ms.to_le_bytes());
-        put(&mut b, 48, &self.floor.to_le_bytes());
-        b[56] = u8::from(self.is_output);
-        b[57] = self.level;
-        let crc = crc32fast::hash(&b[12..]);
-        put(&mut b, 8, &crc.to_le_bytes());
+        Layout::MAGIC.put(&mut b, *self.kind.magic());
+        Layout::READ_VERSION.put(&mut b, self.read_version);
+        Layout::WRITE_VERSION.put(&mut b, self.write_version);
+        Layout::STORE_ID.put(&mut b, self.store_id);
+        Layout::ORDINAL.put(&mut b, self.ordinal);
+        Layout::CREATED_MS.put(&mut b, self.created_ms);
+        Layout::FLOOR.put(&mut b, self.floor);
+        Layout::IS_OUTPUT.put(&mut b, u8::from(self.is_output));
+        Layout::LEVEL.put(&mut b, self.level);
+        let crc = crc32fast::hash(&b[Layout::CRC.end()..]);
+        Layout::CRC.put(&mut b, crc);
         b
     }
 
@@ -95,34 +104,37 @@ impl FileHeader {
         if b.len() < BYTES {
             return Err("shorter than its header");
         }
-        let kind = Kind::ALL.into_iter().find(|k| b[..8] == k.magic()[..]).ok_or("unknown magic")?;
-        if crc32fast::hash(&b[12..BYTES]) != get_u32(b, 8) {
+        let kind = Kind::of_magic(Layout::MAGIC.get(b)).ok_or("unknown magic")?;
+        if crc32fast::hash(&b[Layout::CRC.end()..BYTES]) != Layout::CRC.get(b) {
             return Err("header checksum does not match");
         }
-        let read_version = get_u16(b, 12);
-        if read_version == 0 {
+        let header = FileHeader {
+            kind,
+            read_version: Layout::READ_VERSION.get(b),
+            write_version: Layout::WRITE_VERSION.get(b),
+            store_id: Layout::STORE_ID.get(b),
+            ordinal: Layout::ORDINAL.get(b),
+            created_ms: Layout::CREATED_MS.get(b),
+            floor: Layout::FLOOR.get(b),
+            is_output: Layout::IS_OUTPUT.get(b) == 1,
+            level: Layout::LEVEL.get(b),
+        };
+        if header.read_version == 0 {
             return Err("format version 0");
         }
-        if read_version <= FORMAT_VERSION && (b[56] > 1 || !all_zero(&b[58..BYTES])) {
-            return Err("reserved header bytes are not zero");
+        // What a newer format means by the rest is not known here.
+        if header.read_version <= FORMAT_VERSION {
+            if Layout::IS_OUTPUT.get(b) > 1 || !is_reserved_zero(Layout::ROWS, b) {
+                return Err("reserved header bytes are not zero");
+            }
+            if header.ordinal > MAX_ORDINAL || header.floor > MAX_SEQUENCE {
+                return Err("ordinal or floor is out of range");
+            }
         }
-        if read_version <= FORMAT_VERSION && (get_u64(b, 32) > MAX_ORDINAL || get_u64(b, 48) > MAX_SEQUENCE) {
-            return Err("ordinal or floor is out of range");
-        }
-        if kind != Kind::Values && !all_zero(&b[48..58]) {
+        if kind != Kind::Values && !all_zero(&b[Layout::FLOOR.at..Layout::LEVEL.end()]) {
             return Err("only value segments have a floor and an origin");
         }
-        Ok(FileHeader {
-            kind,
-            read_version,
-            write_version: get_u16(b, 14),
-            store_id: get_16(b, 16),
-            ordinal: get_u64(b, 32),
-            created_ms: get_u64(b, 40).cast_signed(),
-            floor: get_u64(b, 48),
-            is_output: b[56] == 1,
-            level: b[57],
-        })
+        Ok(header)
     }
 }
 

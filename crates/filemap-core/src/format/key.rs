@@ -1,31 +1,33 @@
 //! A record of the key log: a version of a key, chained to the version before it.
 //!
-//! | offset | size | field |
-//! |---|---|---|
-//! | 0 | 4 | CRC-32 of bytes 4 to the end of the key, seeded with store id and record offset |
-//! | 4 | 4 | 24 bits length of the key; bit 24: the value is a list of chunks; bit 25: the value is a reference; 6 bits zero |
-//! | 8 | 8 | sequence |
-//! | 16 | 8 | time, ms since 1970 |
-//! | 24 | 8 | 40 bits location of the value record, 24 bits its length in units of 64 bytes |
-//! | 32 | 8 | 40 bits address of the previous record of the chain, 0 for none; 24 bits length of the chain, this record included; 2^24 - 1 stands for all more |
-//! | 40 | 8 | only in a reference: sequence of the version that holds the body |
-//! | 48 | 8 | only in a reference: address of the key record of that version, 0 when it is not known |
-//! | 40 or 56 | | key; then zeros to a multiple of 16 |
-//!
 //! An address is {16 bits segment number, 24 bits offset in that segment in units of 16 bytes}; 0 is none, since no record
 //! lies at the start of a file.
 
 use super::location::Extent;
-use super::{Flaw, get_u32, get_u64, put, seeded_crc};
+use super::{Flaw, seeded_crc};
 use crate::record::{MAX_KEY_BYTES, MAX_SEQUENCE, Version};
+
+filemap_io::layout! {
+    /// The fixed part of a record.
+    pub(crate) struct Layout {
+        0 CRC: u32 = "CRC-32 of bytes 4 to the end of the key, seeded with store id and record offset";
+        4 KEY_BYTES: u32 = "24 bits length of the key; bit 24: the value is a list of chunks; bit 25: the value is a reference; 6 bits zero";
+        8 SEQUENCE: u64 = "sequence";
+        16 TIME_MS: i64 = "time, ms since 1970";
+        24 EXTENT: u64 = "40 bits location of the value record, 24 bits its length in units of 64 bytes";
+        32 PREVIOUS: u64 = "40 bits address of the previous record of the chain, 0 for none; 24 bits length of the chain, this record included; 2^24 - 1 stands for all more";
+        40 REFERS_TO: u64 = "only in a reference: sequence of the version that holds the body";
+        48 HOLDER: u64 = "only in a reference: address of the key record of that version, 0 when it is not known";
+        .. "40 or 56", "" = "key; then zeros to a multiple of 16";
+    }
+}
 
 /// Records start at multiples of this many bytes, which addresses count.
 pub(crate) const UNIT_BYTES: u64 = 16;
 /// Length of the fixed part, but for a reference's.
-const FIXED_BYTES: usize = 40;
-const REFERENCE_BYTES: usize = 16;
+const FIXED_BYTES: usize = Layout::REFERS_TO.at;
 /// What `peek` needs at most.
-pub(crate) const PEEK_BYTES: usize = FIXED_BYTES + REFERENCE_BYTES;
+pub(crate) const PEEK_BYTES: usize = Layout::BYTES;
 /// The length of a chain is not counted further than this, which stands for all more.
 pub(crate) const MAX_CHAIN: u32 = (1 << 24) - 1;
 const ADDRESS_MASK: u64 = (1 << 40) - 1;
@@ -78,7 +80,7 @@ pub(crate) struct KeyRecord {
 impl KeyRecord {
     /// Where the key starts.
     pub(crate) fn key_at(&self) -> usize {
-        FIXED_BYTES + if self.refers_to == 0 { 0 } else { REFERENCE_BYTES }
+        if self.refers_to == 0 { FIXED_BYTES } else { Layout::BYTES }
     }
 
     /// Length of the whole record, a multiple of 16.
@@ -94,18 +96,18 @@ impl KeyRecord {
         let b = &mut out[start..];
         let chunked = if self.chunked { CHUNKED } else { 0 };
         let reference = if self.refers_to == 0 { 0 } else { REFERENCE };
-        put(b, 4, &(self.key_bytes | chunked | reference).to_le_bytes());
-        put(b, 8, &self.version.sequence.to_le_bytes());
-        put(b, 16, &self.version.time_ms.to_le_bytes());
-        put(b, 24, &self.extent.pack().to_le_bytes());
-        put(b, 32, &(self.previous | u64::from(self.chain.min(MAX_CHAIN)) << 40).to_le_bytes());
+        Layout::KEY_BYTES.put(b, self.key_bytes | chunked | reference);
+        Layout::SEQUENCE.put(b, self.version.sequence);
+        Layout::TIME_MS.put(b, self.version.time_ms);
+        Layout::EXTENT.put(b, self.extent.pack());
+        Layout::PREVIOUS.put(b, self.previous | u64::from(self.chain.min(MAX_CHAIN)) << 40);
         if self.refers_to != 0 {
-            put(b, 40, &self.refers_to.to_le_bytes());
-            put(b, 48, &self.holder.to_le_bytes());
+            Layout::REFERS_TO.put(b, self.refers_to);
+            Layout::HOLDER.put(b, self.holder);
         }
-        put(b, self.key_at(), key);
-        let crc = seeded_crc(seed, offset, &b[4..self.key_at() + key.len()]);
-        put(b, 0, &crc.to_le_bytes());
+        b[self.key_at()..][..key.len()].copy_from_slice(key);
+        let crc = seeded_crc(seed, offset, &b[Layout::CRC.end()..self.key_at() + key.len()]);
+        Layout::CRC.put(b, crc);
     }
 
     /// Decodes the fixed part at the front of `b` without its checksum, so that the caller knows how much to read.
@@ -113,7 +115,7 @@ impl KeyRecord {
         if b.len() < FIXED_BYTES {
             return Err("key record is cut off");
         }
-        let word = get_u32(b, 4);
+        let word = Layout::KEY_BYTES.get(b);
         let (key_bytes, is_reference) = (word & (CHUNKED - 1), word & REFERENCE != 0);
         if key_bytes == 0 || key_bytes as usize > MAX_KEY_BYTES {
             return Err("key length is out of range");
@@ -124,17 +126,17 @@ impl KeyRecord {
         if is_reference && b.len() < PEEK_BYTES {
             return Err("key record is cut off");
         }
-        let (refers_to, holder) = if is_reference { (get_u64(b, 40), get_u64(b, 48)) } else { (0, 0) };
+        let (refers_to, holder) = if is_reference { (Layout::REFERS_TO.get(b), Layout::HOLDER.get(b)) } else { (0, 0) };
         if is_reference && !(1..=MAX_SEQUENCE).contains(&refers_to) || holder > ADDRESS_MASK {
             return Err("what a key record refers to is out of range");
         }
         Ok(KeyRecord {
             key_bytes,
-            version: Version { time_ms: get_u64(b, 16).cast_signed(), sequence: get_u64(b, 8) },
-            extent: Extent::unpack(get_u64(b, 24)),
+            version: Version { time_ms: Layout::TIME_MS.get(b), sequence: Layout::SEQUENCE.get(b) },
+            extent: Extent::unpack(Layout::EXTENT.get(b)),
             chunked: word & CHUNKED != 0,
-            previous: get_u64(b, 32) & ADDRESS_MASK,
-            chain: (get_u64(b, 32) >> 40) as u32,
+            previous: Layout::PREVIOUS.get(b) & ADDRESS_MASK,
+            chain: (Layout::PREVIOUS.get(b) >> 40) as u32,
             refers_to,
             holder,
         })
@@ -147,7 +149,7 @@ impl KeyRecord {
         if b.len() < end {
             return Err("key record is cut off");
         }
-        if seeded_crc(seed, offset, &b[4..end]) != get_u32(b, 0) {
+        if seeded_crc(seed, offset, &b[Layout::CRC.end()..end]) != Layout::CRC.get(b) {
             return Err("key record checksum does not match");
         }
         Ok((record, &b[record.key_at()..end]))

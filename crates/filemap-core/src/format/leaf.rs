@@ -1,22 +1,27 @@
 //! A leaf page of address.idx: the slots of all keys whose hash starts with the leaf's prefix, sorted by hash.
 //!
-//! | offset | size | field |
-//! |---|---|---|
-//! | 0 | 4 | CRC-32 of bytes 4..4096, seeded with store id and page number |
-//! | 4 | 1 | 1 = leaf |
-//! | 5 | 1 | depth: length of the prefix in bits, 7 to 47 |
-//! | 6 | 2 | number of slots, up to 254 |
-//! | 8 | 8 | epoch of the superblock that first names the page |
-//! | 16 | 8 | prefix, in the low `depth` bits |
-//! | 24 | 8 | reserved, zero |
-//! | 32 | 16 each | slots |
-//!
 //! A slot is two words: {40 hash bits, upper 24 bits of the key record's address} and {lower 16 bits of that address, 40
 //! bits of location, 8 bits of size class}. The 40 hash bits follow the hash's first 7, which the directory always
 //! resolves. A page is never changed once a superblock names it.
 
+use filemap_io::layout::{Wire, Zeros, is_reserved_zero};
+
 use super::location::{Location, SizeClass};
-use super::{Flaw, PAGE_BYTES, all_zero, get_u16, get_u32, get_u64, put, seeded_crc};
+use super::{Flaw, PAGE_BYTES, all_zero, seeded_crc};
+
+filemap_io::layout! {
+    /// The head of a leaf.
+    pub(crate) struct Layout {
+        0 CRC: u32 = "CRC-32 of bytes 4..4096, seeded with store id and page number";
+        4 KIND: u8 = "1 = leaf";
+        5 DEPTH: u8 = "depth: length of the prefix in bits, 7 to 47";
+        6 COUNT: u16 = "number of slots, up to 254";
+        8 EPOCH: u64 = "epoch of the superblock that first names the page";
+        16 PREFIX: u64 = "prefix, in the low `depth` bits";
+        24 RESERVED: Zeros<8> = "reserved, zero";
+        .. "32", "16 each" = "slots";
+    }
+}
 
 /// Slots of a full leaf.
 pub(crate) const CAPACITY: usize = (PAGE_BYTES - HEADER_BYTES) / SLOT_BYTES;
@@ -24,7 +29,7 @@ pub(crate) const CAPACITY: usize = (PAGE_BYTES - HEADER_BYTES) / SLOT_BYTES;
 pub(crate) const MIN_DEPTH: u8 = if cfg!(filemap_loom) { 1 } else { 7 };
 /// A leaf at this depth cannot be split: its slots have no further bits.
 pub(crate) const MAX_DEPTH: u8 = MIN_DEPTH + HASH_BITS;
-pub(crate) const HEADER_BYTES: usize = 32;
+pub(crate) const HEADER_BYTES: usize = Layout::BYTES;
 const SLOT_BYTES: usize = 16;
 const HASH_BITS: u8 = 40;
 const KIND: u8 = 1;
@@ -81,25 +86,25 @@ pub(crate) fn encode(seed: u32, page: u32, depth: u8, prefix: u64, epoch: u64, s
     assert!(slots.len() <= CAPACITY);
     debug_assert!(slots.is_sorted_by_key(|s| s.hash));
     let mut b = [0; PAGE_BYTES];
-    b[4] = KIND;
-    b[5] = depth;
-    put(&mut b, 6, &(slots.len() as u16).to_le_bytes());
-    put(&mut b, 8, &epoch.to_le_bytes());
-    put(&mut b, 16, &prefix.to_le_bytes());
+    Layout::KIND.put(&mut b, KIND);
+    Layout::DEPTH.put(&mut b, depth);
+    Layout::COUNT.put(&mut b, slots.len() as u16);
+    Layout::EPOCH.put(&mut b, epoch);
+    Layout::PREFIX.put(&mut b, prefix);
     for (slot, out) in slots.iter().zip(b[HEADER_BYTES..].chunks_exact_mut(SLOT_BYTES)) {
         let [first, second] = slot.pack();
-        out[..8].copy_from_slice(&first.to_le_bytes());
-        out[8..].copy_from_slice(&second.to_le_bytes());
+        first.write(out);
+        second.write(&mut out[8..]);
     }
-    let crc = seeded_crc(seed, u64::from(page), &b[4..]);
-    put(&mut b, 0, &crc.to_le_bytes());
+    let crc = seeded_crc(seed, u64::from(page), &b[Layout::CRC.end()..]);
+    Layout::CRC.put(&mut b, crc);
     b
 }
 
 /// The hash bits of all slots of a leaf that was encoded here.
 pub(crate) fn hashes(b: &[u8; PAGE_BYTES]) -> impl Iterator<Item = u64> + '_ {
-    let count = usize::from(get_u16(b, 6));
-    b[HEADER_BYTES..].chunks_exact(SLOT_BYTES).take(count).map(|slot| hash_of_word(get_u64(slot, 0)))
+    let count = usize::from(Layout::COUNT.get(b));
+    b[HEADER_BYTES..].chunks_exact(SLOT_BYTES).take(count).map(|slot| hash_of_word(u64::read(slot)))
 }
 
 /// Decodes a leaf that was read from page number `page`.
@@ -107,26 +112,28 @@ pub(crate) fn decode(seed: u32, page: u32, b: &[u8]) -> Result<Leaf, Flaw> {
     if b.len() != PAGE_BYTES {
         return Err("leaf page is cut off");
     }
-    if seeded_crc(seed, u64::from(page), &b[4..]) != get_u32(b, 0) {
+    if seeded_crc(seed, u64::from(page), &b[Layout::CRC.end()..]) != Layout::CRC.get(b) {
         return Err("leaf page checksum does not match");
     }
-    let (depth, count) = (b[5], usize::from(get_u16(b, 6)));
-    if b[4] != KIND {
+    let (depth, count) = (Layout::DEPTH.get(b), usize::from(Layout::COUNT.get(b)));
+    if Layout::KIND.get(b) != KIND {
         return Err("not a leaf page");
     }
     if !(MIN_DEPTH..=MAX_DEPTH).contains(&depth) || count > CAPACITY {
         return Err("leaf page header is out of range");
     }
     let used = HEADER_BYTES + count * SLOT_BYTES;
-    if !all_zero(&b[24..32]) || !all_zero(&b[used..]) {
+    if !is_reserved_zero(Layout::ROWS, b) || !all_zero(&b[used..]) {
         return Err("reserved bytes of a leaf page are not zero");
     }
-    let slots: Vec<Slot> =
-        b[HEADER_BYTES..used].chunks_exact(SLOT_BYTES).map(|s| Slot::unpack([get_u64(s, 0), get_u64(s, 8)])).collect();
+    let slots: Vec<Slot> = b[HEADER_BYTES..used]
+        .chunks_exact(SLOT_BYTES)
+        .map(|s| Slot::unpack([u64::read(s), u64::read(&s[8..])]))
+        .collect();
     if !slots.is_sorted_by_key(|s| s.hash) {
         return Err("slots of a leaf page are not in order");
     }
-    Ok(Leaf { depth, prefix: get_u64(b, 16), epoch: get_u64(b, 8), slots })
+    Ok(Leaf { depth, prefix: Layout::PREFIX.get(b), epoch: Layout::EPOCH.get(b), slots })
 }
 
 #[cfg(test)]

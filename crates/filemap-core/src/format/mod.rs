@@ -1,5 +1,5 @@
-//! The on-disk format: one file per record or header, with encode beside decode. docs/FORMAT.md describes it, and a test
-//! holds the two equal.
+//! The on-disk format: one file per record or header, with encode beside decode. Each layout is declared once, by
+//! [`layout!`](filemap_io::layout!); docs/FORMAT.md has the same tables, and a test holds the two equal.
 //!
 //! Invariants: little-endian, fixed width, no padding that is not written; reserved bytes are zero and checked; tag 0
 //! is invalid; `decode` is total over any bytes and never allocates by a length that it has not checked.
@@ -31,28 +31,6 @@ pub(crate) const PAGE_BYTES: usize = 64;
 
 /// Why bytes are not what they should be.
 pub(crate) type Flaw = &'static str;
-
-pub(crate) fn get_u16(b: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes([b[at], b[at + 1]])
-}
-
-pub(crate) fn get_u32(b: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]])
-}
-
-pub(crate) fn get_u64(b: &[u8], at: usize) -> u64 {
-    u64::from(get_u32(b, at)) | u64::from(get_u32(b, at + 4)) << 32
-}
-
-pub(crate) fn get_16(b: &[u8], at: usize) -> [u8; 16] {
-    let mut out = [0; 16];
-    out.copy_from_slice(&b[at..at + 16]);
-    out
-}
-
-pub(crate) fn put(b: &mut [u8], at: usize, bytes: &[u8]) {
-    b[at..at + bytes.len()].copy_from_slice(bytes);
-}
 
 pub(crate) fn all_zero(b: &[u8]) -> bool {
     b.iter().all(|&x| x == 0)

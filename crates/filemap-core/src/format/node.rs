@@ -1,29 +1,34 @@
 //! A node page of address.idx: a stretch of the directory, or of the page numbers of the nodes one level below.
 //!
-//! | offset | size | field |
-//! |---|---|---|
-//! | 0 | 4 | CRC-32 of bytes 4..4096, seeded with store id and page number |
-//! | 4 | 1 | 2 = node |
-//! | 5 | 1 | level: 0 holds directory entries, 64 words of the segment table, n > 0 or n > 64 the page numbers of nodes of level n - 1 |
-//! | 6 | 2 | number of entries, up to 508 |
-//! | 8 | 8 | epoch of the superblock that first names the page |
-//! | 16 | 8 | index of the first entry in its level |
-//! | 24 | 8 | reserved, zero |
-//! | 32 | 8 each | entries |
-//!
 //! The segment table has three words for each segment with an entry: {56 bits ordinal, 8 bits 1 = value log, 2 = key
 //! log}, live units, units of removals.
 //!
 //! A directory entry is {32 bits page, 16 bits number of slots, 8 bits depth, 8 bits zero}; page 0 stands for a leaf
 //! without slots, which needs no page.
 
-use super::{Flaw, PAGE_BYTES, all_zero, get_u16, get_u32, get_u64, put, seeded_crc};
+use filemap_io::layout::{Wire, Zeros, is_reserved_zero};
+
+use super::{Flaw, PAGE_BYTES, all_zero, seeded_crc};
+
+filemap_io::layout! {
+    /// The head of a node.
+    pub(crate) struct Layout {
+        0 CRC: u32 = "CRC-32 of bytes 4..4096, seeded with store id and page number";
+        4 KIND: u8 = "2 = node";
+        5 LEVEL: u8 = "level: 0 holds directory entries, 64 words of the segment table, n > 0 or n > 64 the page numbers of nodes of level n - 1";
+        6 COUNT: u16 = "number of entries, up to 508";
+        8 EPOCH: u64 = "epoch of the superblock that first names the page";
+        16 FIRST: u64 = "index of the first entry in its level";
+        24 RESERVED: Zeros<8> = "reserved, zero";
+        .. "32", "8 each" = "entries";
+    }
+}
 
 /// Entries of a full node.
 pub(crate) const CAPACITY: usize = (PAGE_BYTES - HEADER_BYTES) / 8;
 /// Lowest level of the tree that holds the segment table.
 pub(crate) const TABLE_LEVEL: u8 = 64;
-const HEADER_BYTES: usize = 32;
+const HEADER_BYTES: usize = Layout::BYTES;
 const KIND: u8 = 2;
 
 /// One directory entry: which leaf serves a stretch of hashes.
@@ -58,16 +63,16 @@ pub(crate) struct Node {
 pub(crate) fn encode(seed: u32, page: u32, level: u8, epoch: u64, first: u64, entries: &[u64]) -> [u8; PAGE_BYTES] {
     assert!(entries.len() <= CAPACITY);
     let mut b = [0; PAGE_BYTES];
-    b[4] = KIND;
-    b[5] = level;
-    put(&mut b, 6, &(entries.len() as u16).to_le_bytes());
-    put(&mut b, 8, &epoch.to_le_bytes());
-    put(&mut b, 16, &first.to_le_bytes());
+    Layout::KIND.put(&mut b, KIND);
+    Layout::LEVEL.put(&mut b, level);
+    Layout::COUNT.put(&mut b, entries.len() as u16);
+    Layout::EPOCH.put(&mut b, epoch);
+    Layout::FIRST.put(&mut b, first);
     for (entry, out) in entries.iter().zip(b[HEADER_BYTES..].chunks_exact_mut(8)) {
-        out.copy_from_slice(&entry.to_le_bytes());
+        entry.write(out);
     }
-    let crc = seeded_crc(seed, u64::from(page), &b[4..]);
-    put(&mut b, 0, &crc.to_le_bytes());
+    let crc = seeded_crc(seed, u64::from(page), &b[Layout::CRC.end()..]);
+    Layout::CRC.put(&mut b, crc);
     b
 }
 
@@ -76,25 +81,25 @@ pub(crate) fn decode(seed: u32, page: u32, b: &[u8]) -> Result<Node, Flaw> {
     if b.len() != PAGE_BYTES {
         return Err("node page is cut off");
     }
-    if seeded_crc(seed, u64::from(page), &b[4..]) != get_u32(b, 0) {
+    if seeded_crc(seed, u64::from(page), &b[Layout::CRC.end()..]) != Layout::CRC.get(b) {
         return Err("node page checksum does not match");
     }
-    let count = usize::from(get_u16(b, 6));
-    if b[4] != KIND {
+    let count = usize::from(Layout::COUNT.get(b));
+    if Layout::KIND.get(b) != KIND {
         return Err("not a node page");
     }
     if count > CAPACITY {
         return Err("node page header is out of range");
     }
     let used = HEADER_BYTES + 8 * count;
-    if !all_zero(&b[24..32]) || !all_zero(&b[used..]) {
+    if !is_reserved_zero(Layout::ROWS, b) || !all_zero(&b[used..]) {
         return Err("reserved bytes of a node page are not zero");
     }
     Ok(Node {
-        level: b[5],
-        epoch: get_u64(b, 8),
-        first: get_u64(b, 16),
-        entries: b[HEADER_BYTES..used].chunks_exact(8).map(|e| get_u64(e, 0)).collect(),
+        level: Layout::LEVEL.get(b),
+        epoch: Layout::EPOCH.get(b),
+        first: Layout::FIRST.get(b),
+        entries: b[HEADER_BYTES..used].chunks_exact(8).map(u64::read).collect(),
     })
 }
 

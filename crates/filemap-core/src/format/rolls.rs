@@ -3,23 +3,28 @@
 //! durable, before anything is appended to it, and until its file is about to be removed.
 //!
 //! The sector lies at byte 8192. It reaches the disk whole or not at all, so one that does not verify is damage.
-//!
-//! | offset | size | field |
-//! |---|---|---|
-//! | 0 | 8 | magic `FMROLLS\0` |
-//! | 8 | 4 | CRC-32 of bytes 12..512 |
-//! | 12 | 4 | reserved, zero |
-//! | 16 | 16 | store id |
-//! | 32 | 8 | ordinal of the first bit |
-//! | 40 | 472 | bits, the lowest of each byte first: the segment of that ordinal was begun |
 
-use super::{Flaw, all_zero, get_16, get_u32, get_u64, header, put};
+use filemap_io::layout::{Zeros, is_reserved_zero};
 
-pub(crate) const BYTES: usize = 512;
+use super::{Flaw, header};
+
+filemap_io::layout! {
+    /// The list of begun segments.
+    pub(crate) struct Layout {
+        0 MAGIC: [u8; 8] = "magic `FMROLLS\\0`";
+        8 CRC: u32 = "CRC-32 of bytes 12..512";
+        12 RESERVED: Zeros<4> = "reserved, zero";
+        16 STORE_ID: [u8; 16] = "store id";
+        32 FIRST: u64 = "ordinal of the first bit";
+        40 BITS: [u8; 472] = "bits, the lowest of each byte first: the segment of that ordinal was begun";
+    }
+}
+
+pub(crate) const BYTES: usize = Layout::BYTES;
 /// Byte offset in SUPERBLOCK.
 pub(crate) const AT: u64 = 8192;
 const MAGIC: &[u8; 8] = b"FMROLLS\0";
-const BITS_AT: usize = 40;
+const BITS_AT: usize = Layout::BITS.at;
 /// How many ordinals there is room for.
 const CAPACITY: u64 = 8 * (BYTES - BITS_AT) as u64;
 
@@ -98,12 +103,12 @@ impl Rolls {
 
     pub(crate) fn encode(&self) -> [u8; BYTES] {
         let mut b = [0; BYTES];
-        put(&mut b, 0, MAGIC);
-        put(&mut b, 16, &self.store_id);
-        put(&mut b, 32, &self.first.to_le_bytes());
-        put(&mut b, BITS_AT, &self.bits);
-        let crc = crc32fast::hash(&b[12..]);
-        put(&mut b, 8, &crc.to_le_bytes());
+        Layout::MAGIC.put(&mut b, *MAGIC);
+        Layout::STORE_ID.put(&mut b, self.store_id);
+        Layout::FIRST.put(&mut b, self.first);
+        Layout::BITS.put(&mut b, self.bits);
+        let crc = crc32fast::hash(&b[Layout::CRC.end()..]);
+        Layout::CRC.put(&mut b, crc);
         b
     }
 
@@ -111,16 +116,14 @@ impl Rolls {
         if b.len() < BYTES {
             return Err("the list of begun segments is cut off");
         }
-        if &b[..8] != MAGIC || crc32fast::hash(&b[12..BYTES]) != get_u32(b, 8) {
+        if Layout::MAGIC.get(b) != *MAGIC || crc32fast::hash(&b[Layout::CRC.end()..BYTES]) != Layout::CRC.get(b) {
             return Err("checksum mismatch in the list of begun segments");
         }
-        let first = get_u64(b, 32);
-        if !all_zero(&b[12..16]) || first > header::MAX_ORDINAL {
+        let first = Layout::FIRST.get(b);
+        if !is_reserved_zero(Layout::ROWS, b) || first > header::MAX_ORDINAL {
             return Err("the list of begun segments is out of range");
         }
-        let mut bits = [0; BYTES - BITS_AT];
-        bits.copy_from_slice(&b[BITS_AT..BYTES]);
-        Ok(Rolls { store_id: get_16(b, 16), first, bits })
+        Ok(Rolls { store_id: Layout::STORE_ID.get(b), first, bits: Layout::BITS.get(b) })
     }
 }
 

@@ -1,36 +1,43 @@
 //! The file RULES: what was erased, and is not to come back. Written whole under the name RULES.new, synced, renamed.
 //!
-//! | offset | size | field |
-//! |---|---|---|
-//! | 0 | 8 | magic `FMRULES\0` |
-//! | 8 | 4 | CRC-32 of bytes 12 to the end of the file |
-//! | 12 | 2 | format version that a reader must know |
-//! | 14 | 2 | format version that a writer must know |
-//! | 16 | 16 | store id |
-//! | 32 | 8 | generation: one more with every change, from 1 on; the superblock names one that is not greater |
-//! | 40 | 4 | id of the next rule: none is given again |
-//! | 44 | 4 | number of rules, which follow one after the other |
-//! | 48 | 8 | length of the file |
-//! | 56 | 8 | reserved, zero |
-//!
-//! A rule:
-//!
-//! | offset | size | field |
-//! |---|---|---|
-//! | 0 | 4 | its id, from 1 on |
-//! | 4 | 1 | 1 = made, and the erasure is not finished; 2 = in force; 3 = lifted |
-//! | 5 | 3 | zeros |
-//! | 8 | 8 | when it was made, ms since 1970 |
-//! | 16 | 8 | when its state last changed, ms since 1970 |
-//! | 24 | 4 | length of the reason |
-//! | 28 | 4 | length of what it is about |
-//! | 32 | | reason, as UTF-8; what it is about, in the terms of the program that stores pages |
 
-use super::{FORMAT_VERSION, Flaw, all_zero, get_16, get_u16, get_u32, get_u64, put};
+use filemap_io::layout::{Zeros, is_reserved_zero};
+
+use super::{FORMAT_VERSION, Flaw};
+
+filemap_io::layout! {
+    /// The head of the file.
+    pub(crate) struct Layout {
+        0 MAGIC: [u8; 8] = "magic `FMRULES\\0`";
+        8 CRC: u32 = "CRC-32 of bytes 12 to the end of the file";
+        12 READ_VERSION: u16 = "format version that a reader must know";
+        14 WRITE_VERSION: u16 = "format version that a writer must know";
+        16 STORE_ID: [u8; 16] = "store id";
+        32 GENERATION: u64 = "generation: one more with every change, from 1 on; the superblock names one that is not greater";
+        40 NEXT_ID: u32 = "id of the next rule: none is given again";
+        44 COUNT: u32 = "number of rules, which follow one after the other";
+        48 FILE_BYTES: u64 = "length of the file";
+        56 RESERVED: Zeros<8> = "reserved, zero";
+    }
+}
+
+filemap_io::layout! {
+    /// The fixed part of a rule.
+    pub(crate) struct RuleLayout {
+        0 ID: u32 = "its id, from 1 on";
+        4 STATE: u8 = "1 = made, and the erasure is not finished; 2 = in force; 3 = lifted";
+        5 RESERVED: Zeros<3> = "zeros";
+        8 MADE_MS: i64 = "when it was made, ms since 1970";
+        16 CHANGED_MS: i64 = "when its state last changed, ms since 1970";
+        24 REASON_BYTES: u32 = "length of the reason";
+        28 WHAT_BYTES: u32 = "length of what it is about";
+        .. "32", "" = "reason, as UTF-8; what it is about, in the terms of the program that stores pages";
+    }
+}
 
 const MAGIC: &[u8; 8] = b"FMRULES\0";
-const HEAD_BYTES: usize = 64;
-const RULE_BYTES: usize = 32;
+const HEAD_BYTES: usize = Layout::BYTES;
+const RULE_BYTES: usize = RuleLayout::BYTES;
 /// The longest file that is written or read, in bytes.
 pub(crate) const LONGEST: u64 = 64 << 20;
 
@@ -43,6 +50,18 @@ pub enum RuleState {
     InForce,
     /// The rule was taken back: it holds no more, and is kept as a note.
     Lifted,
+}
+
+impl RuleState {
+    const ALL: [RuleState; 3] = [RuleState::Unfinished, RuleState::InForce, RuleState::Lifted];
+
+    fn tag(self) -> u8 {
+        match self {
+            RuleState::Unfinished => 1,
+            RuleState::InForce => 2,
+            RuleState::Lifted => 3,
+        }
+    }
 }
 
 /// Something that was erased and is not to come back.
@@ -80,56 +99,55 @@ pub(crate) struct Rules {
 impl Rules {
     pub(crate) fn encode(&self, store_id: &[u8; 16]) -> Vec<u8> {
         let mut b = vec![0; HEAD_BYTES];
-        put(&mut b, 0, MAGIC);
-        put(&mut b, 12, &FORMAT_VERSION.to_le_bytes());
-        put(&mut b, 14, &FORMAT_VERSION.to_le_bytes());
-        put(&mut b, 16, store_id);
-        put(&mut b, 32, &self.generation.to_le_bytes());
-        put(&mut b, 40, &self.next_id.to_le_bytes());
-        put(&mut b, 44, &(self.list.len() as u32).to_le_bytes());
+        Layout::MAGIC.put(&mut b, *MAGIC);
+        Layout::READ_VERSION.put(&mut b, FORMAT_VERSION);
+        Layout::WRITE_VERSION.put(&mut b, FORMAT_VERSION);
+        Layout::STORE_ID.put(&mut b, *store_id);
+        Layout::GENERATION.put(&mut b, self.generation);
+        Layout::NEXT_ID.put(&mut b, self.next_id);
+        Layout::COUNT.put(&mut b, self.list.len() as u32);
         for rule in &self.list {
-            let state: u8 = match rule.state {
-                RuleState::Unfinished => 1,
-                RuleState::InForce => 2,
-                RuleState::Lifted => 3,
-            };
-            b.extend_from_slice(&rule.id.to_le_bytes());
-            b.extend_from_slice(&[state, 0, 0, 0]);
-            b.extend_from_slice(&rule.made_ms.to_le_bytes());
-            b.extend_from_slice(&rule.changed_ms.to_le_bytes());
-            b.extend_from_slice(&(rule.reason.len() as u32).to_le_bytes());
-            b.extend_from_slice(&(rule.what.len() as u32).to_le_bytes());
+            let mut head = [0; RULE_BYTES];
+            RuleLayout::ID.put(&mut head, rule.id);
+            RuleLayout::STATE.put(&mut head, rule.state.tag());
+            RuleLayout::MADE_MS.put(&mut head, rule.made_ms);
+            RuleLayout::CHANGED_MS.put(&mut head, rule.changed_ms);
+            RuleLayout::REASON_BYTES.put(&mut head, rule.reason.len() as u32);
+            RuleLayout::WHAT_BYTES.put(&mut head, rule.what.len() as u32);
+            b.extend_from_slice(&head);
             b.extend_from_slice(rule.reason.as_bytes());
             b.extend_from_slice(&rule.what);
         }
         let len = b.len() as u64;
-        put(&mut b, 48, &len.to_le_bytes());
-        let crc = crc32fast::hash(&b[12..]);
-        put(&mut b, 8, &crc.to_le_bytes());
+        Layout::FILE_BYTES.put(&mut b, len);
+        let crc = crc32fast::hash(&b[Layout::CRC.end()..]);
+        Layout::CRC.put(&mut b, crc);
         b
     }
 
     /// What the file's bytes say, and the versions that its readers and writers must know.
     pub(crate) fn decode(b: &[u8], store_id: &[u8; 16]) -> Result<(Rules, u16, u16), Flaw> {
-        if b.len() < HEAD_BYTES || &b[..8] != MAGIC {
+        if b.len() < HEAD_BYTES || Layout::MAGIC.get(b) != *MAGIC {
             return Err("unknown magic");
         }
-        if get_u64(b, 48) != b.len() as u64 || crc32fast::hash(&b[12..]) != get_u32(b, 8) {
+        if Layout::FILE_BYTES.get(b) != b.len() as u64 || crc32fast::hash(&b[Layout::CRC.end()..]) != Layout::CRC.get(b)
+        {
             return Err("checksum does not match");
         }
-        if get_16(b, 16) != *store_id {
+        if Layout::STORE_ID.get(b) != *store_id {
             return Err("it is another store's");
         }
-        let versions = (get_u16(b, 12), get_u16(b, 14));
-        let mut rules = Rules { generation: get_u64(b, 32), next_id: get_u32(b, 40), list: Vec::new() };
+        let versions = (Layout::READ_VERSION.get(b), Layout::WRITE_VERSION.get(b));
+        let mut rules =
+            Rules { generation: Layout::GENERATION.get(b), next_id: Layout::NEXT_ID.get(b), list: Vec::new() };
         if versions.0 > FORMAT_VERSION {
             return Ok((rules, versions.0, versions.1));
         }
-        if !all_zero(&b[56..64]) || versions.0 == 0 || rules.generation == 0 {
+        if !is_reserved_zero(Layout::ROWS, b) || versions.0 == 0 || rules.generation == 0 {
             return Err("its head says what cannot be");
         }
         let mut rest = &b[HEAD_BYTES..];
-        for _ in 0..get_u32(b, 44) {
+        for _ in 0..Layout::COUNT.get(b) {
             let (rule, more) = decode_rule(rest)?;
             if rule.id == 0 || rule.id >= rules.next_id {
                 return Err("a rule has an id that was not given");
@@ -146,17 +164,14 @@ fn decode_rule(b: &[u8]) -> Result<(Rule, &[u8]), Flaw> {
     if b.len() < RULE_BYTES {
         return Err(CUT);
     }
-    let state = match (b[4], all_zero(&b[5..8])) {
-        (1, true) => RuleState::Unfinished,
-        (2, true) => RuleState::InForce,
-        (3, true) => RuleState::Lifted,
-        _ => return Err("a rule has an unknown state"),
-    };
-    let (reason, rest) = b[RULE_BYTES..].split_at_checked(get_u32(b, 24) as usize).ok_or(CUT)?;
-    let (what, rest) = rest.split_at_checked(get_u32(b, 28) as usize).ok_or(CUT)?;
+    let tag = RuleLayout::STATE.get(b);
+    let state = RuleState::ALL.into_iter().find(|s| s.tag() == tag && is_reserved_zero(RuleLayout::ROWS, b));
+    let state = state.ok_or("a rule has an unknown state")?;
+    let (reason, rest) = b[RULE_BYTES..].split_at_checked(RuleLayout::REASON_BYTES.get(b) as usize).ok_or(CUT)?;
+    let (what, rest) = rest.split_at_checked(RuleLayout::WHAT_BYTES.get(b) as usize).ok_or(CUT)?;
     let reason = str::from_utf8(reason).map_err(|_| "a rule's reason is no text")?.to_owned();
-    let (made_ms, changed_ms) = (get_u64(b, 8).cast_signed(), get_u64(b, 16).cast_signed());
-    Ok((Rule { id: get_u32(b, 0), state, made_ms, changed_ms, reason, what: what.to_vec() }, rest))
+    let (made_ms, changed_ms) = (RuleLayout::MADE_MS.get(b), RuleLayout::CHANGED_MS.get(b));
+    Ok((Rule { id: RuleLayout::ID.get(b), state, made_ms, changed_ms, reason, what: what.to_vec() }, rest))
 }
 
 #[cfg(test)]

@@ -1,46 +1,51 @@
 //! The superblock: what the store is, and its last checkpoint. Two copies, written in turn, 4096 bytes apart; each is one
 //! sector of 512 bytes, which reaches the disk whole or not at all.
-//!
-//! | offset | size | field |
-//! |---|---|---|
-//! | 0 | 8 | magic `FILEMAP\0` |
-//! | 8 | 4 | CRC-32 of bytes 12..512 |
-//! | 12 | 2 | format version that a reader must know |
-//! | 14 | 2 | format version that a writer must know |
-//! | 16 | 16 | store id |
-//! | 32 | 8 | seed of the key hash |
-//! | 40 | 4 | segment size in bytes |
-//! | 44 | 4 | canonicaliser version |
-//! | 48 | 32 | canonicaliser name, NUL-padded |
-//! | 80 | 8 | time of creation, ms since 1970 |
-//! | 88 | 8 | epoch: 1 at creation, one more with every write of the superblock; copy 0 has even ones, copy 1 odd ones |
-//! | 96 | 8 | tail: ordinal of the segment up to which the value log is in the index |
-//! | 104 | 8 | tail: byte offset in that segment |
-//! | 112 | 8 | next sequence at the tail |
-//! | 120 | 8 | key tail: ordinal of the last segment of the key log that the index leads to |
-//! | 128 | 8 | length of address.idx in pages |
-//! | 136 | 4 | root node page of the directory, 0 for none |
-//! | 140 | 1 | directory depth: it has 2^depth entries |
-//! | 141 | 3 | reserved, zero |
-//! | 144 | 8 | leaf pages in use |
-//! | 152 | 8 | keys in the index |
-//! | 160 | 8 | versions in the index, as they were put |
-//! | 168 | 8 | greatest time of any version in the index |
-//! | 176 | 8 | epoch at which something was last dropped that a reader may have seen, by a recovery or a prune; 0 if never |
-//! | 184 | 4 | root page of the segment table, 0 for none |
-//! | 188 | 4 | number of its words |
-//! | 192 | 8 | key tail: byte offset in that segment |
-//! | 200 | 4 | highest id of a dictionary up to then, 0 for none: it is not given again, whatever becomes of the file |
-//! | 204 | 4 | reserved, zero |
-//! | 208 | 8 | generation of the file RULES that is there at least, 0 for none |
-//! | 216 | 288 | reserved, zero: a write that ends in the middle of the sector leaves a whole superblock |
-//! | 504 | 8 | zero; earlier builds wrote the generation of RULES here, and the greater of the two counts |
 
-use super::{FORMAT_VERSION, Flaw, PAGE_BYTES, all_zero, get_16, get_u16, get_u32, get_u64, header, key, leaf, put};
+use filemap_io::layout::{Zeros, is_reserved_zero};
+
+use super::{FORMAT_VERSION, Flaw, PAGE_BYTES, all_zero, header, key, leaf};
 use crate::options::Canonicalizer;
 use crate::record::MAX_SEQUENCE;
 
-pub(crate) const BYTES: usize = 512;
+filemap_io::layout! {
+    /// One copy of the superblock.
+    pub(crate) struct Layout {
+        0 MAGIC: [u8; 8] = "magic `FILEMAP\\0`";
+        8 CRC: u32 = "CRC-32 of bytes 12..512";
+        12 READ_VERSION: u16 = "format version that a reader must know";
+        14 WRITE_VERSION: u16 = "format version that a writer must know";
+        16 STORE_ID: [u8; 16] = "store id";
+        32 HASH_SEED: u64 = "seed of the key hash";
+        40 SEGMENT_BYTES: u32 = "segment size in bytes";
+        44 RULE_VERSION: u32 = "canonicaliser version";
+        48 RULE_NAME: [u8; 32] = "canonicaliser name, NUL-padded";
+        80 CREATED_MS: i64 = "time of creation, ms since 1970";
+        88 EPOCH: u64 = "epoch: 1 at creation, one more with every write of the superblock; copy 0 has even ones, copy 1 odd ones";
+        96 TAIL_ORDINAL: u64 = "tail: ordinal of the segment up to which the value log is in the index";
+        104 TAIL_OFFSET: u64 = "tail: byte offset in that segment";
+        112 NEXT_SEQUENCE: u64 = "next sequence at the tail";
+        120 KEY_TAIL_ORDINAL: u64 = "key tail: ordinal of the last segment of the key log that the index leads to";
+        128 PAGES: u64 = "length of address.idx in pages";
+        136 ROOT: u32 = "root node page of the directory, 0 for none";
+        140 DEPTH: u8 = "directory depth: it has 2^depth entries";
+        141 RESERVED_1: Zeros<3> = "reserved, zero";
+        144 LEAVES: u64 = "leaf pages in use";
+        152 KEYS: u64 = "keys in the index";
+        160 VERSIONS: u64 = "versions in the index, as they were put";
+        168 MAX_TIME_MS: i64 = "greatest time of any version in the index";
+        176 DROPPED_EPOCH: u64 = "epoch at which something was last dropped that a reader may have seen, by a recovery or a prune; 0 if never";
+        184 TABLE: u32 = "root page of the segment table, 0 for none";
+        188 TABLE_WORDS: u32 = "number of its words";
+        192 KEY_TAIL_OFFSET: u64 = "key tail: byte offset in that segment";
+        200 LAST_DICTIONARY: u32 = "highest id of a dictionary up to then, 0 for none: it is not given again, whatever becomes of the file";
+        204 RESERVED_2: Zeros<4> = "reserved, zero";
+        208 RULES: u64 = "generation of the file RULES that is there at least, 0 for none";
+        216 RESERVED_3: Zeros<288> = "reserved, zero: a write that ends in the middle of the sector leaves a whole superblock";
+        504 OLD_RULES: u64 = "zero; earlier builds wrote the generation of RULES here, and the greater of the two counts";
+    }
+}
+
+pub(crate) const BYTES: usize = Layout::BYTES;
 /// Byte offsets of the two copies.
 pub(crate) const COPIES: [u64; 2] = [0, PAGE_BYTES as u64];
 const MAGIC: &[u8; 8] = b"FILEMAP\0";
@@ -73,6 +78,28 @@ impl IndexRoot {
     pub(crate) fn empty() -> IndexRoot {
         IndexRoot { pages: 1, root: 0, depth: leaf::MIN_DEPTH, leaves: 0, keys: 0, table: 0, table_words: 0 }
     }
+
+    fn encode(&self, b: &mut [u8]) {
+        Layout::PAGES.put(b, self.pages);
+        Layout::ROOT.put(b, self.root);
+        Layout::DEPTH.put(b, self.depth);
+        Layout::LEAVES.put(b, self.leaves);
+        Layout::KEYS.put(b, self.keys);
+        Layout::TABLE.put(b, self.table);
+        Layout::TABLE_WORDS.put(b, self.table_words);
+    }
+
+    fn decode(b: &[u8]) -> IndexRoot {
+        IndexRoot {
+            pages: Layout::PAGES.get(b),
+            root: Layout::ROOT.get(b),
+            depth: Layout::DEPTH.get(b),
+            leaves: Layout::LEAVES.get(b),
+            keys: Layout::KEYS.get(b),
+            table: Layout::TABLE.get(b),
+            table_words: Layout::TABLE_WORDS.get(b),
+        }
+    }
 }
 
 /// A decoded superblock.
@@ -102,38 +129,30 @@ pub(crate) struct Superblock {
 impl Superblock {
     pub(crate) fn encode(&self) -> [u8; BYTES] {
         let mut b = [0; BYTES];
-        put(&mut b, 0, MAGIC);
-        put(&mut b, 12, &self.read_version.to_le_bytes());
-        put(&mut b, 14, &FORMAT_VERSION.to_le_bytes());
-        put(&mut b, 16, &self.store_id);
-        put(&mut b, 32, &self.hash_seed.to_le_bytes());
-        put(&mut b, 40, &self.segment_bytes.to_le_bytes());
-        put(&mut b, 44, &self.canonicalizer.version.to_le_bytes());
-        put(&mut b, 48, self.canonicalizer.name.as_bytes());
-        put(&mut b, 80, &self.created_ms.to_le_bytes());
-        let words = [
-            self.epoch,
-            self.tail.ordinal,
-            self.tail.offset,
-            self.next_sequence,
-            self.key_tail.ordinal,
-            self.index.pages,
-            u64::from(self.index.root) | u64::from(self.index.depth) << 32,
-            self.index.leaves,
-            self.index.keys,
-            self.versions,
-            self.max_time_ms.cast_unsigned(),
-            self.dropped_epoch,
-            u64::from(self.index.table) | u64::from(self.index.table_words) << 32,
-            self.key_tail.offset,
-            u64::from(self.last_dictionary),
-            self.rules,
-        ];
-        for (i, word) in words.iter().enumerate() {
-            put(&mut b, 88 + 8 * i, &word.to_le_bytes());
-        }
-        let crc = crc32fast::hash(&b[12..]);
-        put(&mut b, 8, &crc.to_le_bytes());
+        Layout::MAGIC.put(&mut b, *MAGIC);
+        Layout::READ_VERSION.put(&mut b, self.read_version);
+        Layout::WRITE_VERSION.put(&mut b, FORMAT_VERSION);
+        Layout::STORE_ID.put(&mut b, self.store_id);
+        Layout::HASH_SEED.put(&mut b, self.hash_seed);
+        Layout::SEGMENT_BYTES.put(&mut b, self.segment_bytes);
+        Layout::RULE_VERSION.put(&mut b, self.canonicalizer.version);
+        let name = self.canonicalizer.name.as_bytes();
+        b[Layout::RULE_NAME.at..][..name.len()].copy_from_slice(name);
+        Layout::CREATED_MS.put(&mut b, self.created_ms);
+        Layout::EPOCH.put(&mut b, self.epoch);
+        Layout::TAIL_ORDINAL.put(&mut b, self.tail.ordinal);
+        Layout::TAIL_OFFSET.put(&mut b, self.tail.offset);
+        Layout::NEXT_SEQUENCE.put(&mut b, self.next_sequence);
+        Layout::KEY_TAIL_ORDINAL.put(&mut b, self.key_tail.ordinal);
+        Layout::KEY_TAIL_OFFSET.put(&mut b, self.key_tail.offset);
+        self.index.encode(&mut b);
+        Layout::VERSIONS.put(&mut b, self.versions);
+        Layout::MAX_TIME_MS.put(&mut b, self.max_time_ms);
+        Layout::DROPPED_EPOCH.put(&mut b, self.dropped_epoch);
+        Layout::LAST_DICTIONARY.put(&mut b, self.last_dictionary);
+        Layout::RULES.put(&mut b, self.rules);
+        let crc = crc32fast::hash(&b[Layout::CRC.end()..]);
+        Layout::CRC.put(&mut b, crc);
         b
     }
 
@@ -141,85 +160,87 @@ impl Superblock {
         if b.len() < BYTES {
             return Err("superblock is cut off");
         }
-        if &b[..8] != MAGIC {
+        if Layout::MAGIC.get(b) != *MAGIC {
             return Err("unknown magic");
         }
-        if crc32fast::hash(&b[12..BYTES]) != get_u32(b, 8) {
+        if crc32fast::hash(&b[Layout::CRC.end()..BYTES]) != Layout::CRC.get(b) {
             return Err("superblock checksum does not match");
         }
-        let read_version = get_u16(b, 12);
-        if read_version == 0 {
+        let name = Layout::RULE_NAME.get(b);
+        let name = name.split(|&c| c == 0).next().unwrap_or_default();
+        let superblock = Superblock {
+            read_version: Layout::READ_VERSION.get(b),
+            write_version: Layout::WRITE_VERSION.get(b),
+            store_id: Layout::STORE_ID.get(b),
+            hash_seed: Layout::HASH_SEED.get(b),
+            segment_bytes: Layout::SEGMENT_BYTES.get(b),
+            canonicalizer: Canonicalizer {
+                name: String::from_utf8_lossy(name).into_owned(),
+                version: Layout::RULE_VERSION.get(b),
+            },
+            created_ms: Layout::CREATED_MS.get(b),
+            epoch: Layout::EPOCH.get(b),
+            tail: Tail { ordinal: Layout::TAIL_ORDINAL.get(b), offset: Layout::TAIL_OFFSET.get(b) },
+            next_sequence: Layout::NEXT_SEQUENCE.get(b),
+            key_tail: Tail { ordinal: Layout::KEY_TAIL_ORDINAL.get(b), offset: Layout::KEY_TAIL_OFFSET.get(b) },
+            index: IndexRoot::decode(b),
+            versions: Layout::VERSIONS.get(b),
+            max_time_ms: Layout::MAX_TIME_MS.get(b),
+            dropped_epoch: Layout::DROPPED_EPOCH.get(b),
+            last_dictionary: Layout::LAST_DICTIONARY.get(b),
+            rules: Layout::RULES.get(b).max(Layout::OLD_RULES.get(b)),
+        };
+        if superblock.read_version == 0 {
             return Err("format version 0");
         }
         // What a newer format means by the rest is not known here: its version is what matters.
-        if read_version <= FORMAT_VERSION {
-            check_ranges(b)?;
+        if superblock.read_version <= FORMAT_VERSION {
+            if !is_reserved_zero(Layout::ROWS, b) {
+                return Err("reserved superblock bytes are not zero");
+            }
+            superblock.check_ranges()?;
+            check_name(&Layout::RULE_NAME.get(b))?;
         }
-        let name = b[48..80].split(|&c| c == 0).next().unwrap_or_default();
-        let word = |i: usize| get_u64(b, 88 + 8 * i);
-        Ok(Superblock {
-            read_version,
-            write_version: get_u16(b, 14),
-            store_id: get_16(b, 16),
-            hash_seed: get_u64(b, 32),
-            segment_bytes: get_u32(b, 40),
-            canonicalizer: Canonicalizer { name: String::from_utf8_lossy(name).into_owned(), version: get_u32(b, 44) },
-            created_ms: get_u64(b, 80).cast_signed(),
-            epoch: word(0),
-            tail: Tail { ordinal: word(1), offset: word(2) },
-            next_sequence: word(3),
-            key_tail: Tail { ordinal: word(4), offset: word(13) },
-            index: IndexRoot {
-                pages: word(5),
-                root: get_u32(b, 136),
-                depth: b[140],
-                leaves: word(7),
-                keys: word(8),
-                table: get_u32(b, 184),
-                table_words: get_u32(b, 188),
-            },
-            versions: word(9),
-            max_time_ms: word(10).cast_signed(),
-            dropped_epoch: word(11),
-            last_dictionary: get_u32(b, 200),
-            // Earlier builds wrote it at the end.
-            rules: word(15).max(get_u64(b, 504)),
-        })
+        Ok(superblock)
+    }
+
+    /// Whether the fields of a superblock of this format say what can be.
+    fn check_ranges(&self) -> Result<(), Flaw> {
+        if !(4096..=1 << 30).contains(&self.segment_bytes) {
+            return Err("segment size is out of range");
+        }
+        let offset = self.tail.offset;
+        if !(header::BYTES as u64..=1 << 30).contains(&offset) || !offset.is_multiple_of(64) {
+            return Err("tail is out of range");
+        }
+        let offset = self.key_tail.offset;
+        let key_bytes = header::BYTES as u64..=key::MAX_SEGMENT_BYTES;
+        if !key_bytes.contains(&offset) || !offset.is_multiple_of(key::UNIT_BYTES) {
+            return Err("key tail is out of range");
+        }
+        if self.next_sequence > MAX_SEQUENCE {
+            return Err("sequence is out of range");
+        }
+        // What counts up by one never comes near this, and must not overflow.
+        let ordinal = self.tail.ordinal.max(self.key_tail.ordinal);
+        if self.epoch.max(self.versions) > MAX_SEQUENCE || ordinal > header::MAX_ORDINAL {
+            return Err("epoch, ordinal or number of versions is out of range");
+        }
+        let index = &self.index;
+        let has_room = index.leaves <= index.pages && index.keys <= index.leaves * leaf::CAPACITY as u64;
+        if index.pages > u64::from(u32::MAX) || !has_room {
+            return Err("size of the index is out of range");
+        }
+        // Four words for each of 65,536 segments of either log, and for no more dictionaries than that.
+        if index.table_words > 12 << 16 || (index.table == 0) != (index.table_words == 0) {
+            return Err("segment table is out of range");
+        }
+        Ok(())
     }
 }
 
-/// Whether the fields of a superblock of this format say what can be.
-fn check_ranges(b: &[u8]) -> Result<(), Flaw> {
-    if !(all_zero(&b[141..144]) && all_zero(&b[204..208]) && all_zero(&b[216..504])) {
-        return Err("reserved superblock bytes are not zero");
-    }
-    if !(4096..=1 << 30).contains(&get_u32(b, 40)) {
-        return Err("segment size is out of range");
-    }
-    let word = |i: usize| get_u64(b, 88 + 8 * i);
-    let offset = word(2);
-    if !(header::BYTES as u64..=1 << 30).contains(&offset) || !offset.is_multiple_of(64) {
-        return Err("tail is out of range");
-    }
-    let offset = word(13);
-    if !(header::BYTES as u64..=key::MAX_SEGMENT_BYTES).contains(&offset) || !offset.is_multiple_of(key::UNIT_BYTES) {
-        return Err("key tail is out of range");
-    }
-    if word(3) > MAX_SEQUENCE {
-        return Err("sequence is out of range");
-    }
-    // What counts up by one never comes near this, and must not overflow.
-    if word(0) > MAX_SEQUENCE || word(1).max(word(4)) > header::MAX_ORDINAL || word(9) > MAX_SEQUENCE {
-        return Err("epoch, ordinal or number of versions is out of range");
-    }
-    if word(5) > u64::from(u32::MAX) || word(7) > word(5) || word(8) > word(7) * leaf::CAPACITY as u64 {
-        return Err("size of the index is out of range");
-    }
-    // Four words for each of 65,536 segments of either log, and for no more dictionaries than that.
-    if get_u32(b, 188) > 12 << 16 || (get_u32(b, 184) == 0) != (get_u32(b, 188) == 0) {
-        return Err("segment table is out of range");
-    }
-    let (name, padding) = b[48..80].split_at(b[48..80].iter().position(|&c| c == 0).unwrap_or(0));
+fn check_name(name: &[u8; 32]) -> Result<(), Flaw> {
+    let (name, padding) = name.split_at(name.iter().position(|&c| c == 0).unwrap_or(0));
     if name.is_empty() || !all_zero(padding) || str::from_utf8(name).is_err() {
         return Err("canonicaliser name is empty, not padded or not text");
     }
@@ -276,9 +297,9 @@ mod tests {
     #[test]
     fn the_generation_of_the_rules_is_read_from_its_old_place_too() {
         let mut bytes = Superblock { rules: 0, ..example() }.encode();
-        put(&mut bytes, 504, &13u64.to_le_bytes());
+        Layout::OLD_RULES.put(&mut bytes, 13);
         let crc = crc32fast::hash(&bytes[12..]);
-        put(&mut bytes, 8, &crc.to_le_bytes());
+        Layout::CRC.put(&mut bytes, crc);
         assert_eq!(Superblock::decode(&bytes).unwrap(), example());
     }
 
@@ -306,7 +327,7 @@ mod tests {
             let mut bytes = example().encode();
             bytes[at] = 0xff;
             let crc = crc32fast::hash(&bytes[12..]);
-            put(&mut bytes, 8, &crc.to_le_bytes());
+            Layout::CRC.put(&mut bytes, crc);
             assert!(Superblock::decode(&bytes).is_err(), "byte {at} of the name");
         }
     }

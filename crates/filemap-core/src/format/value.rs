@@ -1,39 +1,52 @@
 //! A record of the value log. It describes itself: every other file can be rebuilt from these.
 //!
-//! | offset | size | field |
-//! |---|---|---|
-//! | 0 | 4 | head CRC-32 of bytes 4 to the end of the meta, seeded with store id, segment ordinal and record offset |
-//! | 4 | 4 | CRC-32 of the payload, not seeded; 0 for a filler |
-//! | 8 | 1 | kind: 1 page, 2 reference, 3 tombstone, 4 chunk, 5 chunked, 6 filler |
-//! | 9 | 1 | codec of the payload: 0 raw, 1 zstd, 2 zstd with the dictionary |
-//! | 10 | 1 | codec of the meta: 0 raw, 1 zstd, 2 zstd with the dictionary |
-//! | 11 | 1 | reserved, zero |
-//! | 12 | 4 | id of the dictionary of payload and meta, 0 if neither needs one |
-//! | 16 | 8 | sequence |
-//! | 24 | 8 | time, ms since 1970 |
-//! | 32 | 8 | length of the body, uncompressed; of a chunk, of that chunk |
-//! | 40 | 4 | length of the payload as stored |
-//! | 44 | 4 | length of the meta, uncompressed |
-//! | 48 | 4 | length of the meta as stored |
-//! | 52 | 4 | length of the key |
-//! | 56 | 16 | XXH3-128 of the body; only in a page, a reference and a chunked record |
-//! | 56 or 72 | | key, meta, payload; then zeros to a multiple of 64 |
-//!
 //! The payload of a page or chunk is its body; of a reference, the sequence (8 bytes) of the version of the same key
 //! that holds the body; of a chunked record, 16 bytes a chunk: {8 location, 4 uncompressed length, 4 units of 64 bytes
 //! that its record takes}. A filler covers bytes that never held a whole record; what its payload holds is arbitrary.
 
+use filemap_io::layout::Zeros;
+
 use super::location::{Location, UNIT_BYTES};
-use super::{Flaw, all_zero, get_16, get_u32, get_u64, put, seeded_crc};
+use super::{Flaw, all_zero, seeded_crc};
 use crate::record::{MAX_KEY_BYTES, MAX_META_BYTES, MAX_SEQUENCE, MAX_VALUE_BYTES};
 
-/// Length of the fixed part.
-pub(crate) const FIXED_BYTES: usize = 56;
-const DIGEST_BYTES: usize = 16;
+filemap_io::layout! {
+    /// The fixed part of a record.
+    pub(crate) struct Layout {
+        0 HEAD_CRC: u32 = "head CRC-32 of bytes 4 to the end of the meta, seeded with store id, segment ordinal and record offset";
+        4 PAYLOAD_CRC: u32 = "CRC-32 of the payload, not seeded; 0 for a filler";
+        8 KIND: u8 = "kind: 1 page, 2 reference, 3 tombstone, 4 chunk, 5 chunked, 6 filler";
+        9 CODEC: u8 = "codec of the payload: 0 raw, 1 zstd, 2 zstd with the dictionary";
+        10 META_CODEC: u8 = "codec of the meta: 0 raw, 1 zstd, 2 zstd with the dictionary";
+        11 RESERVED: Zeros<1> = "reserved, zero";
+        12 DICTIONARY: u32 = "id of the dictionary of payload and meta, 0 if neither needs one";
+        16 SEQUENCE: u64 = "sequence";
+        24 TIME_MS: i64 = "time, ms since 1970";
+        32 RAW_BYTES: u64 = "length of the body, uncompressed; of a chunk, of that chunk";
+        40 PAYLOAD_BYTES: u32 = "length of the payload as stored";
+        44 META_RAW_BYTES: u32 = "length of the meta, uncompressed";
+        48 META_BYTES: u32 = "length of the meta as stored";
+        52 KEY_BYTES: u32 = "length of the key";
+        56 DIGEST: [u8; 16] = "XXH3-128 of the body; only in a page, a reference and a chunked record";
+        .. "56 or 72", "" = "key, meta, payload; then zeros to a multiple of 64";
+    }
+}
+
+filemap_io::layout! {
+    /// One entry of a chunked record's payload.
+    pub(crate) struct ChunkLayout {
+        0 LOCATION: u64 = "location: 24 bits offset in units of 64 bytes, 16 bits segment, 24 bits zero";
+        8 RAW_BYTES: u32 = "length, uncompressed";
+        12 UNITS: u32 = "length of its record in units of 64 bytes";
+    }
+}
+
+/// Length of the fixed part, without a digest.
+pub(crate) const FIXED_BYTES: usize = Layout::DIGEST.at;
 /// Longest body that is compressed in one piece, in bytes: what a reader must be ready to allocate for one record.
 pub(crate) const MAX_PIECE_BYTES: u64 = 64 << 20;
 /// Bytes of one entry of a chunked record's payload.
-pub(crate) const CHUNK_ENTRY_BYTES: usize = 16;
+pub(crate) const CHUNK_ENTRY_BYTES: usize = ChunkLayout::BYTES;
 
 /// What a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +128,7 @@ pub(crate) struct Header {
 
 impl Header {
     fn fixed_bytes(&self) -> usize {
-        FIXED_BYTES + if self.kind.is_version() { DIGEST_BYTES } else { 0 }
+        if self.kind.is_version() { Layout::DIGEST.end() } else { FIXED_BYTES }
     }
 
     /// Where the key starts, from the start of the record.
@@ -167,21 +180,24 @@ impl Header {
 /// Writes the head (fixed part, key, meta) of a record to the front of `out`, which already has key and meta in their
 /// places, and seals it with its checksum. `seed` is the segment's, `offset` the record's place in it.
 pub(crate) fn seal_head(header: &Header, seed: u32, offset: u64, out: &mut [u8]) {
-    put(out, 4, &header.payload_crc.to_le_bytes());
-    out[8..12].copy_from_slice(&[header.kind.tag(), header.codec.tag(), header.meta_codec.tag(), 0]);
-    put(out, 12, &header.dictionary.to_le_bytes());
-    put(out, 16, &header.sequence.to_le_bytes());
-    put(out, 24, &header.time_ms.to_le_bytes());
-    put(out, 32, &header.raw_bytes.to_le_bytes());
-    put(out, 40, &header.payload_bytes.to_le_bytes());
-    put(out, 44, &header.meta_raw_bytes.to_le_bytes());
-    put(out, 48, &header.meta_bytes.to_le_bytes());
-    put(out, 52, &header.key_bytes.to_le_bytes());
+    Layout::PAYLOAD_CRC.put(out, header.payload_crc);
+    Layout::KIND.put(out, header.kind.tag());
+    Layout::CODEC.put(out, header.codec.tag());
+    Layout::META_CODEC.put(out, header.meta_codec.tag());
+    Layout::RESERVED.put(out, Zeros);
+    Layout::DICTIONARY.put(out, header.dictionary);
+    Layout::SEQUENCE.put(out, header.sequence);
+    Layout::TIME_MS.put(out, header.time_ms);
+    Layout::RAW_BYTES.put(out, header.raw_bytes);
+    Layout::PAYLOAD_BYTES.put(out, header.payload_bytes);
+    Layout::META_RAW_BYTES.put(out, header.meta_raw_bytes);
+    Layout::META_BYTES.put(out, header.meta_bytes);
+    Layout::KEY_BYTES.put(out, header.key_bytes);
     if header.kind.is_version() {
-        put(out, 56, &header.digest);
+        Layout::DIGEST.put(out, header.digest);
     }
-    let crc = seeded_crc(seed, offset, &out[4..header.payload_at()]);
-    put(out, 0, &crc.to_le_bytes());
+    let crc = seeded_crc(seed, offset, &out[Layout::HEAD_CRC.end()..header.payload_at()]);
+    Layout::HEAD_CRC.put(out, crc);
 }
 
 /// Decodes the fixed part at the front of `b` (at least 56 bytes, 72 for a version) without its checksum: lengths are
@@ -190,29 +206,29 @@ pub(crate) fn peek(b: &[u8]) -> Result<Header, Flaw> {
     if b.len() < FIXED_BYTES {
         return Err("record is cut off");
     }
-    let kind = Kind::of_tag(b[8]).ok_or("unknown record kind")?;
-    let codec = Codec::of_tag(b[9]).ok_or("unknown codec")?;
-    let meta_codec = Codec::of_tag(b[10]).ok_or("unknown codec of the meta")?;
-    if b[11] != 0 {
+    let kind = Kind::of_tag(Layout::KIND.get(b)).ok_or("unknown record kind")?;
+    let codec = Codec::of_tag(Layout::CODEC.get(b)).ok_or("unknown codec")?;
+    let meta_codec = Codec::of_tag(Layout::META_CODEC.get(b)).ok_or("unknown codec of the meta")?;
+    if b[Layout::RESERVED.at] != 0 {
         return Err("reserved byte of a record is not zero");
     }
-    if kind.is_version() && b.len() < FIXED_BYTES + DIGEST_BYTES {
+    if kind.is_version() && b.len() < Layout::DIGEST.end() {
         return Err("record is cut off");
     }
     let header = Header {
         kind,
         codec,
         meta_codec,
-        dictionary: get_u32(b, 12),
-        sequence: get_u64(b, 16),
-        time_ms: get_u64(b, 24).cast_signed(),
-        raw_bytes: get_u64(b, 32),
-        payload_bytes: get_u32(b, 40),
-        meta_raw_bytes: get_u32(b, 44),
-        meta_bytes: get_u32(b, 48),
-        key_bytes: get_u32(b, 52),
-        payload_crc: get_u32(b, 4),
-        digest: if kind.is_version() { get_16(b, FIXED_BYTES) } else { [0; 16] },
+        dictionary: Layout::DICTIONARY.get(b),
+        sequence: Layout::SEQUENCE.get(b),
+        time_ms: Layout::TIME_MS.get(b),
+        raw_bytes: Layout::RAW_BYTES.get(b),
+        payload_bytes: Layout::PAYLOAD_BYTES.get(b),
+        meta_raw_bytes: Layout::META_RAW_BYTES.get(b),
+        meta_bytes: Layout::META_BYTES.get(b),
+        key_bytes: Layout::KEY_BYTES.get(b),
+        payload_crc: Layout::PAYLOAD_CRC.get(b),
+        digest: if kind.is_version() { Layout::DIGEST.get(b) } else { [0; 16] },
     };
     check_limits(&header)?;
     Ok(header)
@@ -259,7 +275,7 @@ pub(crate) fn decode_head(b: &[u8], seed: u32, offset: u64) -> Result<Header, Fl
     if b.len() < header.payload_at() {
         return Err("record is cut off");
     }
-    if seeded_crc(seed, offset, &b[4..header.payload_at()]) != get_u32(b, 0) {
+    if seeded_crc(seed, offset, &b[Layout::HEAD_CRC.end()..header.payload_at()]) != Layout::HEAD_CRC.get(b) {
         return Err("head checksum does not match");
     }
     Ok(header)
@@ -294,9 +310,9 @@ pub(crate) struct ChunkEntry {
 impl ChunkEntry {
     pub(crate) fn encode(&self) -> [u8; CHUNK_ENTRY_BYTES] {
         let mut b = [0; CHUNK_ENTRY_BYTES];
-        put(&mut b, 0, &self.location.pack().to_le_bytes());
-        put(&mut b, 8, &self.raw_bytes.to_le_bytes());
-        put(&mut b, 12, &self.units.to_le_bytes());
+        ChunkLayout::LOCATION.put(&mut b, self.location.pack());
+        ChunkLayout::RAW_BYTES.put(&mut b, self.raw_bytes);
+        ChunkLayout::UNITS.put(&mut b, self.units);
         b
     }
 }
@@ -306,9 +322,9 @@ pub(crate) fn decode_chunks(payload: &[u8], raw_bytes: u64) -> Result<Vec<ChunkE
     let chunks: Vec<ChunkEntry> = payload
         .chunks_exact(CHUNK_ENTRY_BYTES)
         .map(|e| ChunkEntry {
-            location: Location::unpack(get_u64(e, 0)),
-            raw_bytes: get_u32(e, 8),
-            units: get_u32(e, 12),
+            location: Location::unpack(ChunkLayout::LOCATION.get(e)),
+            raw_bytes: ChunkLayout::RAW_BYTES.get(e),
+            units: ChunkLayout::UNITS.get(e),
         })
         .collect();
     let sum: u64 = chunks.iter().map(|c| u64::from(c.raw_bytes)).sum();
@@ -338,9 +354,9 @@ mod tests {
             digest: [9; 16],
         };
         let mut b = vec![0; header.total_bytes() as usize];
-        put(&mut b, header.key_at(), key);
-        put(&mut b, header.meta_at(), meta);
-        put(&mut b, header.payload_at(), payload);
+        b[header.key_at()..][..key.len()].copy_from_slice(key);
+        b[header.meta_at()..][..meta.len()].copy_from_slice(meta);
+        b[header.payload_at()..][..payload.len()].copy_from_slice(payload);
         seal_head(&header, 11, 640, &mut b);
         (header, b)
     }

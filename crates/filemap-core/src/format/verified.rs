@@ -1,31 +1,39 @@
 //! The file VERIFIED: when the store was last read in full, and how that ended. Advice for people, and believed by nothing.
 //!
-//! | offset | size | field |
-//! |---|---|---|
-//! | 0 | 8 | magic `FMSEEN\0\0` |
-//! | 8 | 4 | CRC-32 of bytes 12..64 |
-//! | 12 | 4 | reserved, zero |
-//! | 16 | 16 | store id |
-//! | 32 | 8 | time at which the last full verification ended, ms since 1970 |
-//! | 40 | 8 | bytes that it read |
-//! | 48 | 8 | damaged places that it found |
-//! | 56 | 8 | time at which it began, ms since 1970 |
-//!
 //! And the head of the file VERIFYING, which says how far a resumable one has come:
-//!
-//! | offset | size | field |
-//! |---|---|---|
-//! | 0 | 8 | magic `FMCHECK1` |
-//! | 8 | 16 | store id |
-//! | 24 | 8 | time at which it began, ms since 1970 |
-//! | 32 | 4 | CRC-32 of bytes 0..32 |
 
-use super::{Flaw, all_zero, get_16, get_u32, get_u64, put};
+use filemap_io::layout::{Zeros, is_reserved_zero};
 
-pub(crate) const BYTES: usize = 64;
+use super::Flaw;
+
+filemap_io::layout! {
+    /// The file VERIFIED.
+    pub(crate) struct Layout {
+        0 MAGIC: [u8; 8] = "magic `FMSEEN\\0\\0`";
+        8 CRC: u32 = "CRC-32 of bytes 12..64";
+        12 RESERVED: Zeros<4> = "reserved, zero";
+        16 STORE_ID: [u8; 16] = "store id";
+        32 ENDED_MS: i64 = "time at which the last full verification ended, ms since 1970";
+        40 READ_BYTES: u64 = "bytes that it read";
+        48 PROBLEMS: u64 = "damaged places that it found";
+        56 BEGUN_MS: i64 = "time at which it began, ms since 1970";
+    }
+}
+
+filemap_io::layout! {
+    /// The head of the file VERIFYING.
+    pub(crate) struct UnderWayLayout {
+        0 MAGIC: [u8; 8] = "magic `FMCHECK1`";
+        8 STORE_ID: [u8; 16] = "store id";
+        24 BEGUN_MS: i64 = "time at which it began, ms since 1970";
+        32 CRC: u32 = "CRC-32 of bytes 0..32";
+    }
+}
+
+pub(crate) const BYTES: usize = Layout::BYTES;
 pub(crate) const MAGIC: &[u8; 8] = b"FMSEEN\0\0";
 /// Of VERIFYING.
-pub(crate) const UNDER_WAY_BYTES: usize = 36;
+pub(crate) const UNDER_WAY_BYTES: usize = UnderWayLayout::BYTES;
 pub(crate) const UNDER_WAY_MAGIC: &[u8; 8] = b"FMCHECK1";
 
 /// A full verification that came to its end.
@@ -41,33 +49,33 @@ pub(crate) struct Verified {
 impl Verified {
     pub(crate) fn encode(&self) -> [u8; BYTES] {
         let mut b = [0; BYTES];
-        put(&mut b, 0, MAGIC);
-        put(&mut b, 16, &self.store_id);
-        put(&mut b, 32, &self.ended_ms.to_le_bytes());
-        put(&mut b, 40, &self.bytes.to_le_bytes());
-        put(&mut b, 48, &self.problems.to_le_bytes());
-        put(&mut b, 56, &self.begun_ms.to_le_bytes());
-        let crc = crc32fast::hash(&b[12..]);
-        put(&mut b, 8, &crc.to_le_bytes());
+        Layout::MAGIC.put(&mut b, *MAGIC);
+        Layout::STORE_ID.put(&mut b, self.store_id);
+        Layout::ENDED_MS.put(&mut b, self.ended_ms);
+        Layout::READ_BYTES.put(&mut b, self.bytes);
+        Layout::PROBLEMS.put(&mut b, self.problems);
+        Layout::BEGUN_MS.put(&mut b, self.begun_ms);
+        let crc = crc32fast::hash(&b[Layout::CRC.end()..]);
+        Layout::CRC.put(&mut b, crc);
         b
     }
 
     pub(crate) fn decode(b: &[u8]) -> Result<Verified, Flaw> {
-        if b.len() < BYTES || &b[..8] != MAGIC {
+        if b.len() < BYTES || Layout::MAGIC.get(b) != *MAGIC {
             return Err("unknown magic");
         }
-        if crc32fast::hash(&b[12..BYTES]) != get_u32(b, 8) {
+        if crc32fast::hash(&b[Layout::CRC.end()..BYTES]) != Layout::CRC.get(b) {
             return Err("checksum does not match");
         }
-        if !all_zero(&b[12..16]) {
+        if !is_reserved_zero(Layout::ROWS, b) {
             return Err("reserved bytes are not zero");
         }
         Ok(Verified {
-            store_id: get_16(b, 16),
-            ended_ms: get_u64(b, 32).cast_signed(),
-            bytes: get_u64(b, 40),
-            problems: get_u64(b, 48),
-            begun_ms: get_u64(b, 56).cast_signed(),
+            store_id: Layout::STORE_ID.get(b),
+            ended_ms: Layout::ENDED_MS.get(b),
+            bytes: Layout::READ_BYTES.get(b),
+            problems: Layout::PROBLEMS.get(b),
+            begun_ms: Layout::BEGUN_MS.get(b),
         })
     }
 }
@@ -82,22 +90,22 @@ pub(crate) struct UnderWay {
 impl UnderWay {
     pub(crate) fn encode(&self) -> [u8; UNDER_WAY_BYTES] {
         let mut b = [0; UNDER_WAY_BYTES];
-        put(&mut b, 0, UNDER_WAY_MAGIC);
-        put(&mut b, 8, &self.store_id);
-        put(&mut b, 24, &self.begun_ms.to_le_bytes());
-        let crc = crc32fast::hash(&b[..32]);
-        put(&mut b, 32, &crc.to_le_bytes());
+        UnderWayLayout::MAGIC.put(&mut b, *UNDER_WAY_MAGIC);
+        UnderWayLayout::STORE_ID.put(&mut b, self.store_id);
+        UnderWayLayout::BEGUN_MS.put(&mut b, self.begun_ms);
+        let crc = crc32fast::hash(&b[..UnderWayLayout::CRC.at]);
+        UnderWayLayout::CRC.put(&mut b, crc);
         b
     }
 
     pub(crate) fn decode(b: &[u8]) -> Result<UnderWay, Flaw> {
-        if b.len() < UNDER_WAY_BYTES || &b[..8] != UNDER_WAY_MAGIC {
+        if b.len() < UNDER_WAY_BYTES || UnderWayLayout::MAGIC.get(b) != *UNDER_WAY_MAGIC {
             return Err("unknown magic");
         }
-        if crc32fast::hash(&b[..32]) != get_u32(b, 32) {
+        if crc32fast::hash(&b[..UnderWayLayout::CRC.at]) != UnderWayLayout::CRC.get(b) {
             return Err("checksum does not match");
         }
-        Ok(UnderWay { store_id: get_16(b, 8), begun_ms: get_u64(b, 24).cast_signed() })
+        Ok(UnderWay { store_id: UnderWayLayout::STORE_ID.get(b), begun_ms: UnderWayLayout::BEGUN_MS.get(b) })
     }
 }
 

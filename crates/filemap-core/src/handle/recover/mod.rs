@@ -12,7 +12,7 @@ use filemap_io::{Access, Dir, File};
 use crate::error::{Error, Result};
 use crate::failpoint::{Fault, planted};
 use crate::files::check_header;
-use crate::format::header::{FileHeader, Kind as FileKind};
+use crate::format::header::{self, FileHeader, Kind as FileKind};
 use crate::format::location::{Extent, Location};
 use crate::format::rolls::{self, Rolls};
 use crate::format::superblock::{IndexRoot, Superblock, Tail};
@@ -156,7 +156,7 @@ pub(crate) fn value_of(bytes: &[u8]) -> u64 {
 pub(crate) fn create_index(dir: &dyn Dir, store_id: [u8; 16], created_ms: i64) -> Result<()> {
     let file = dir.open(names::INDEX, Access::Create).map_err(|e| Error::io("create", names::INDEX, e))?;
     let mut page = [0; PAGE_BYTES];
-    crate::format::put(&mut page, 0, &FileHeader::new(FileKind::Index, store_id, 0, created_ms).encode());
+    page[..header::BYTES].copy_from_slice(&FileHeader::new(FileKind::Index, store_id, 0, created_ms).encode());
     file.write_at(&page, 0).map_err(|e| Error::io("write", names::INDEX, e))?;
     file.sync().map_err(|e| Error::io("sync", names::INDEX, e))
 }

@@ -25,7 +25,8 @@ fn file() -> (tempfile::TempDir, Arc<dyn File>) {
     let temp = tempfile::tempdir().unwrap();
     let file = OsDir::open(temp.path()).unwrap().open("address.idx", Access::Create).unwrap();
     let mut page = [0; PAGE_BYTES];
-    crate::format::put(&mut page, 0, &FileHeader::new(Kind::Index, [0; 16], 0, 0).encode());
+    let header = FileHeader::new(Kind::Index, [0; 16], 0, 0).encode();
+    page[..header.len()].copy_from_slice(&header);
     file.write_at(&page, 0).unwrap();
     (temp, file)
 }

@@ -1,0 +1,226 @@
+//! Layouts of records on disk: each field's offset, type, name and meaning are declared once, by [`layout!`](crate::layout!).
+//! Encoding, decoding, checks of reserved bytes and the tables of the format's documentation come from that.
+//!
+//! Invariants: integers are little-endian; the fields of a layout follow each other without a gap, which the compiler checks.
+
+use std::marker::PhantomData;
+
+use byteorder::{ByteOrder, LittleEndian};
+
+/// A type of a field.
+pub trait Wire: Copy {
+    /// Length of a field in bytes.
+    const BYTES: usize;
+    /// Whether the bytes mean nothing yet, and are zero.
+    const IS_RESERVED: bool = false;
+
+    /// The value at the front of `b`, which is long enough.
+    fn read(b: &[u8]) -> Self;
+
+    /// Writes the value to the front of `b`, which is long enough.
+    fn write(self, b: &mut [u8]);
+}
+
+macro_rules! integers {
+    ($($type:ty, $read:ident, $write:ident;)+) => {$(
+        impl Wire for $type {
+            const BYTES: usize = size_of::<$type>();
+
+            #[inline]
+            fn read(b: &[u8]) -> $type {
+                LittleEndian::$read(b)
+            }
+
+            #[inline]
+            fn write(self, b: &mut [u8]) {
+                LittleEndian::$write(b, self);
+            }
+        }
+    )+};
+}
+
+integers! {
+    u16, read_u16, write_u16;
+    u32, read_u32, write_u32;
+    u64, read_u64, write_u64;
+    i64, read_i64, write_i64;
+}
+
+impl Wire for u8 {
+    const BYTES: usize = 1;
+
+    #[inline]
+    fn read(b: &[u8]) -> u8 {
+        b[0]
+    }
+
+    #[inline]
+    fn write(self, b: &mut [u8]) {
+        b[0] = self;
+    }
+}
+
+impl<const N: usize> Wire for [u8; N] {
+    const BYTES: usize = N;
+
+    #[inline]
+    fn read(b: &[u8]) -> [u8; N] {
+        let mut out = [0; N];
+        out.copy_from_slice(&b[..N]);
+        out
+    }
+
+    #[inline]
+    fn write(self, b: &mut [u8]) {
+        b[..N].copy_from_slice(&self);
+    }
+}
+
+/// Reserved bytes: zero.
+#[derive(Clone, Copy, Debug)]
+pub struct Zeros<const N: usize>;
+
+impl<const N: usize> Wire for Zeros<N> {
+    const BYTES: usize = N;
+    const IS_RESERVED: bool = true;
+
+    fn read(_: &[u8]) -> Zeros<N> {
+        Zeros
+    }
+
+    fn write(self, b: &mut [u8]) {
+        b[..N].fill(0);
+    }
+}
+
+/// A field of a layout.
+#[derive(Clone, Copy, Debug)]
+pub struct Field<T> {
+    /// Byte offset in the record.
+    pub at: usize,
+    of: PhantomData<T>,
+}
+
+impl<T: Wire> Field<T> {
+    /// The field at an offset.
+    pub const fn new(at: usize) -> Field<T> {
+        Field { at, of: PhantomData }
+    }
+
+    /// Byte offset behind it.
+    pub const fn end(self) -> usize {
+        self.at + T::BYTES
+    }
+
+    /// Its value in a record.
+    ///
+    /// # Panics
+    /// When the record is shorter than [`Field::end`].
+    #[inline]
+    pub fn get(self, record: &[u8]) -> T {
+        T::read(&record[self.at..])
+    }
+
+    /// Sets its value in a record.
+    ///
+    /// # Panics
+    /// As [`Field::get`].
+    #[inline]
+    pub fn put(self, record: &mut [u8], value: T) {
+        value.write(&mut record[self.at..]);
+    }
+}
+
+/// A field as the documentation has it.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Byte offset.
+    pub at: usize,
+    /// Length in bytes.
+    pub bytes: usize,
+    /// Whether the bytes are zero.
+    pub is_reserved: bool,
+    /// What it is.
+    pub text: &'static str,
+}
+
+impl Row {
+    /// The row of a field.
+    pub const fn of<T: Wire>(at: usize, text: &'static str) -> Row {
+        Row { at, bytes: T::BYTES, is_reserved: T::IS_RESERVED, text }
+    }
+}
+
+/// What follows the fields: offset, length and meaning, in words.
+pub type Open = (&'static str, &'static str, &'static str);
+
+/// The rows of a layout's table, in Markdown.
+pub fn table(rows: &[Row], open: &[Open]) -> Vec<String> {
+    let fields = rows.iter().map(|row| format!("| {} | {} | {} |", row.at, row.bytes, row.text));
+    let cell = |text: &str| if text.is_empty() { String::new() } else { format!(" {text}") };
+    let open = open.iter().map(|(at, bytes, text)| format!("|{} |{} | {text} |", cell(at), cell(bytes)));
+    fields.chain(open).collect()
+}
+
+/// Where the fields end.
+///
+/// # Panics
+/// When they leave a gap or overlap: in a constant, the compiler says so.
+pub const fn end(rows: &[Row]) -> usize {
+    let (mut at, mut nth) = (rows[0].at, 0);
+    while nth < rows.len() {
+        assert!(rows[nth].at == at, "the fields of a layout leave a gap, or overlap");
+        at += rows[nth].bytes;
+        nth += 1;
+    }
+    at
+}
+
+/// Whether all reserved bytes of a record are zero.
+pub fn is_reserved_zero(rows: &[Row], record: &[u8]) -> bool {
+    let mut reserved = rows.iter().filter(|row| row.is_reserved);
+    reserved.all(|row| record[row.at..row.at + row.bytes].iter().all(|b| *b == 0))
+}
+
+/// Declares a layout: a type with a constant [`Field`](crate::layout::Field) for each field, `BYTES` up to the end of the last one,
+/// `ROWS` and `OPEN` for the documentation. What follows the fields is written after `..`.
+///
+/// ```
+/// filemap_io::layout! {
+///     /// A pair.
+///     pub struct Pair {
+///         0 FIRST: u32 = "the first";
+///         4 RESERVED: filemap_io::layout::Zeros<4> = "reserved, zero";
+///         8 SECOND: u64 = "the second";
+///         .. "16", "" = "its name";
+///     }
+/// }
+/// let mut record = [0; Pair::BYTES];
+/// Pair::SECOND.put(&mut record, 7);
+/// assert_eq!((Pair::FIRST.get(&record), Pair::SECOND.get(&record)), (0, 7));
+/// assert_eq!(filemap_io::layout::table(Pair::ROWS, Pair::OPEN)[3], "| 16 | | its name |");
+/// ```
+#[macro_export]
+macro_rules! layout {
+    ($(#[$doc:meta])* $vis:vis struct $name:ident {
+        $($at:literal $field:ident: $type:ty = $text:literal;)+
+        $(.. $place:literal, $size:literal = $open:literal;)*
+    }) => {
+        $(#[$doc])*
+        $vis struct $name;
+
+        #[allow(dead_code, reason = "reserved fields are named, and never read by name")]
+        impl $name {
+            $(
+                #[doc = $text]
+                $vis const $field: $crate::layout::Field<$type> = $crate::layout::Field::new($at);
+            )+
+            /// Where the fields end, in bytes.
+            $vis const BYTES: usize = $crate::layout::end(Self::ROWS);
+            /// The fields.
+            $vis const ROWS: &'static [$crate::layout::Row] = &[$($crate::layout::Row::of::<$type>($at, $text)),+];
+            /// What follows them.
+            $vis const OPEN: &'static [$crate::layout::Open] = &[$(($place, $size, $open)),*];
+        }
+    };
+}
