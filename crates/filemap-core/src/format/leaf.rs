@@ -81,10 +81,18 @@ pub(crate) struct Leaf {
     pub(crate) slots: Vec<Slot>,
 }
 
+/// Whether slots, sorted by hash, belong to the leaf of a prefix.
+pub(crate) fn has_prefix(slots: &[Slot], depth: u8, prefix: u64) -> bool {
+    let told = depth - MIN_DEPTH;
+    let bits = |slot: &Slot| slot.hash >> (HASH_BITS - told);
+    let wanted = prefix & ((1 << told) - 1);
+    [slots.first(), slots.last()].into_iter().flatten().all(|slot| bits(slot) == wanted)
+}
+
 /// Encodes a leaf for page number `page`. The slots must be sorted by hash and fit.
 pub(crate) fn encode(seed: u32, page: u32, depth: u8, prefix: u64, epoch: u64, slots: &[Slot]) -> [u8; PAGE_BYTES] {
     assert!(slots.len() <= CAPACITY);
-    debug_assert!(slots.is_sorted_by_key(|s| s.hash));
+    assert!(slots.is_sorted_by_key(|s| s.hash) && has_prefix(slots, depth, prefix), "slots of another leaf");
     let mut b = [0; PAGE_BYTES];
     Layout::KIND.put(&mut b, KIND);
     Layout::DEPTH.put(&mut b, depth);
@@ -133,7 +141,11 @@ pub(crate) fn decode(seed: u32, page: u32, b: &[u8]) -> Result<Leaf, Flaw> {
     if !slots.is_sorted_by_key(|s| s.hash) {
         return Err("slots of a leaf page are not in order");
     }
-    Ok(Leaf { depth, prefix: Layout::PREFIX.get(b), epoch: Layout::EPOCH.get(b), slots })
+    let prefix = Layout::PREFIX.get(b);
+    if !has_prefix(&slots, depth, prefix) {
+        return Err("slots of a leaf page are another leaf's");
+    }
+    Ok(Leaf { depth, prefix, epoch: Layout::EPOCH.get(b), slots })
 }
 
 #[cfg(test)]
@@ -143,7 +155,7 @@ mod tests {
     fn slots(n: u64) -> Vec<Slot> {
         (0..n)
             .map(|i| Slot {
-                hash: i * 4_000_000_000,
+                hash: 28 << 35 | (i * 100_000_000),
                 key: (1 << 40) - 1 - i,
                 location: Location::new(i as u16, 64 * i),
                 size: SizeClass(i as u8),
@@ -170,6 +182,15 @@ mod tests {
             bad[at] ^= 4;
             assert!(decode(5, 9, &bad).is_err(), "byte {at}");
         }
+    }
+
+    #[test]
+    fn slots_of_another_leaf_are_noticed() {
+        let mut page = encode(5, 9, 12, 0xabc, 3, &slots(10));
+        Layout::PREFIX.put(&mut page, 0xabd);
+        let crc = seeded_crc(5, 9, &page[Layout::CRC.end()..]);
+        Layout::CRC.put(&mut page, crc);
+        assert_eq!(decode(5, 9, &page), Err("slots of a leaf page are another leaf's"));
     }
 
     #[test]

@@ -202,6 +202,12 @@ impl SegmentTable {
         self.dictionaries.iter().filter(|(_, is_lost)| !**is_lost).map(|(id, _)| *id)
     }
 
+    /// Whether no segment whose length is known has more live bytes and tombstones than bytes.
+    pub(crate) fn has_room_for_its_counts(&self) -> bool {
+        let used = |row: &SegmentRow| row.live_units + row.tombstone_units;
+        self.values.values().chain(self.keys.values()).all(|row| row.end_units == 0 || used(row) <= row.end_units)
+    }
+
     /// The table as words, for the index file.
     pub(crate) fn encode(&self) -> Vec<u64> {
         let families = [(VALUES, &self.values), (KEYS, &self.keys)];

@@ -6,7 +6,7 @@ use filemap_io::{File, Identity};
 
 use crate::error::{Error, Result};
 use crate::failpoint::{Fault, planted};
-use crate::format::location::{Extent, Location};
+use crate::format::location::{Extent, Location, UNIT_BYTES};
 use crate::format::superblock::Tail;
 use crate::format::value::{self, Header};
 use crate::logs::segments::{FIRST_RECORD, OpenSegment, Segment, Segments};
@@ -89,6 +89,7 @@ impl Appender {
         let total = draft.header.total_bytes();
         assert_eq!(total, draft.bytes.len() as u64, "a draft has its whole length");
         self.make_room(total, draft.header.sequence)?;
+        assert!(self.offset >= FIRST_RECORD && self.offset.is_multiple_of(UNIT_BYTES), "records begin at units");
         value::seal_head(&draft.header, self.segment.seed, self.offset, &mut draft.bytes);
         self.file.write_at(&draft.bytes, self.offset).map_err(|e| Error::io("write", self.segment.name(), e))?;
         let location = Location::new(self.segment.id, self.offset);

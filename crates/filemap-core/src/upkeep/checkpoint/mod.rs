@@ -215,6 +215,8 @@ impl Upkeep {
             return Ok(None);
         }
         let table = self.reading.freeze(fresh);
+        let is_rebuilt = c.replayed_below == u64::MAX;
+        debug_assert!(is_rebuilt || table.least_sequence() >= c.current.next_sequence, "an entry of an earlier table");
         let position = log.appender.position();
         log.frozen_at = position;
         let tombstones = std::mem::take(&mut log.tombstones);
@@ -321,6 +323,7 @@ impl Upkeep {
         c.segment_table.seal_keys(|ordinal| c.keys.end_of(ordinal));
         let dictionaries = self.reading.values().dictionaries.to_name();
         c.segment_table.name_dictionaries(&dictionaries, &self.reading.values().dictionaries.leaving());
+        debug_assert!(c.segment_table.has_room_for_its_counts(), "a segment with more live than it holds");
         c.current.index = c.index.commit(&c.segment_table.encode())?;
         c.keys.publish();
         c.current.epoch = c.index.epoch();
