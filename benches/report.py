@@ -85,7 +85,7 @@ FIGURES = [
     figure("warm", "p999_us", "warm get p99.9", "us"),
     figure("warm", "anonymous_bytes", "anonymous memory after warm gets", "MB"),
     figure("warm", "mapped_bytes", "mapped memory after warm gets", "MB"),
-    figure("miss", "us", "miss", "us"),
+    figure("miss", "us", "absent key", "us"),
     figure("cold", "per_s", "cold get", "/s"),
     figure("cold", "reads_per_get", "reads a cold get", ""),
     figure("cold", "bytes_per_get", "bytes a cold get", "B"),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of report.py: its arithmetic on made-up results, and the committed reports.
+"""Tests of report.py: its arithmetic on made-up results, and the committed reports and tables.
 
     python3 benches/test_report.py
 """
@@ -386,6 +386,17 @@ class Committed(unittest.TestCase):
             for name, text in made.items():
                 same = (folder / name).read_text(encoding="utf-8") == text
                 self.assertTrue(same, f"{folder / name} is stale: run benches/report.py {folder}")
+
+    def test_the_pages_comparison_has_rows_of_the_reports_alone(self):
+        """docs/BENCHMARKS.md copies tables of the reports, whole or not: no row of its own."""
+        rows = set()
+        for folder in self.folders():
+            rows |= set((folder / "report.md").read_text(encoding="utf-8").splitlines())
+        page = (BENCHES.parent / "docs" / "BENCHMARKS.md").read_text(encoding="utf-8")
+        engines = "|".join(map(re.escape, report.ENGINES))
+        copied = [line for line in page.splitlines() if re.match(rf"\| (engine|{engines}) \|", line)]
+        self.assertGreater(len(copied), 50)
+        self.assertEqual([line for line in copied if line not in rows], [])
 
 
 if __name__ == "__main__":
