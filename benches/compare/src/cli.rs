@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use filemap_benches::drive::Outcome;
 
 use crate::workload::Workload;
-use crate::{report, run, turn, workload};
+use crate::{run, turn, workload};
 
 /// FileMap beside other stores, on the same pages.
 #[derive(Parser)]
@@ -21,8 +21,6 @@ struct Cli {
 enum Command {
     /// Run workloads over engines that take turns, and append the figures to a file
     Run(RunArgs),
-    /// Make tables and charts of raw results
-    Report(report::Arguments),
     /// One engine's turn of one round
     #[command(hide = true)]
     Turn(turn::TurnArgs),
@@ -113,7 +111,6 @@ impl RunArgs {
 pub fn main() -> Outcome<ExitCode> {
     match Cli::parse().command {
         Command::Run(args) => run::run(&args),
-        Command::Report(args) => report::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Turn(args) => turn::run(&args),
         Command::KillChild(args) => workload::kill::child(&args),
         Command::SqueezeChild(args) => workload::squeeze::child(&args),

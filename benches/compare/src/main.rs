@@ -11,7 +11,6 @@ mod lines;
 mod machine;
 mod measure;
 mod pages;
-mod report;
 mod run;
 mod turn;
 mod usage;
