@@ -1,4 +1,5 @@
-//! docs/SAFETY.md promises nothing without a test: each test that it names exists, and each section of promises names some.
+//! What the documents name exists: tests behind the promises of docs/SAFETY.md and docs/RECOVERY.md, and each section names some;
+//! files in docs/ARCHITECTURE.md.
 
 use std::collections::HashSet;
 use std::fs;
@@ -72,8 +73,31 @@ fn every_section_of_promises_names_the_tests_that_hold_it() {
             assert!(!named(section).is_empty(), "no test stands behind: {title}");
         }
     }
-    let rows = text.split("\n## Promises at every level\n").nth(1).unwrap().split("\n## ").next().unwrap();
-    for row in rows.lines().filter(|line| line.starts_with("| ")).skip(2) {
-        assert!(!named(row).is_empty(), "no test stands behind: {row}");
+    let promises = text.split("\n## Promises at every level\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let items: Vec<&str> = promises.split("\n- **").skip(1).collect();
+    assert!(items.len() >= 19, "promises are items that begin with their situation in bold");
+    for item in items {
+        assert!(!named(item).is_empty(), "no test stands behind: {item}");
     }
+}
+
+#[test]
+fn every_file_that_the_architecture_names_stands_where_it_says() {
+    let text = fs::read_to_string(root().join("docs/ARCHITECTURE.md")).unwrap();
+    let section = text.split("\n## Where is what\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let mut absent = Vec::new();
+    for part in section.split("\n### `").skip(1) {
+        let folder = root().join(part.split('`').next().unwrap());
+        for row in part.lines().filter(|line| line.starts_with("| ")).skip(1) {
+            let mut before = folder.clone();
+            for name in row.rsplit_once(" | ").unwrap().1.split('`').skip(1).step_by(2) {
+                // A bare name stands beside the file that is named before it, or in the folder itself.
+                match [before.join(name), folder.join(name)].into_iter().find(|path| path.exists()) {
+                    Some(path) => before = path.parent().unwrap().to_owned(),
+                    None => absent.push(folder.join(name)),
+                }
+            }
+        }
+    }
+    assert!(absent.is_empty(), "docs/ARCHITECTURE.md names files that do not exist: {absent:#?}");
 }

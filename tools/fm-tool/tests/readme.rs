@@ -1,4 +1,4 @@
-//! The sessions of the README and of docs/COMMANDS.md are real: their commands, run in a shell, print what stands under them.
+//! The sessions of docs/GUIDE.md and docs/COMMANDS.md are real: their commands, run in a shell, print what stands under them.
 //!
 //! Numbers that depend on a store's salt (how many index pages it has) are compared by their shape.
 
@@ -54,9 +54,9 @@ fn prints_what_it_says(document: &str, bench: &Bench) {
 }
 
 #[test]
-fn the_readmes_session_prints_what_it_says() {
+fn the_guides_session_prints_what_it_says() {
     let files = ["IAH-urls-wget.warc.gz", "cc.warc.gz", "example.warc.gz", "python-docs.warc.gz"];
-    prints_what_it_says("README.md", &Bench::with(&files));
+    prints_what_it_says("docs/GUIDE.md", &Bench::with(&files));
 }
 
 #[test]
