@@ -1,14 +1,11 @@
 //! The engine against a model: strings of operations, with checkpoints, crashes and reopenings in between, must give what a
 //! map of version lists gives.
 
-#[path = "model/mod.rs"]
-mod model;
-mod moment;
-
+use crate::moment;
 use std::path::PathBuf;
 
+use crate::model::{self, Ground, Op};
 use filemap_core::{Options, Store};
-use model::{Ground, Op};
 use proptest::prelude::*;
 
 fn op() -> impl Strategy<Value = Op> {
