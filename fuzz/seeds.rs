@@ -1,5 +1,5 @@
-//! Writes the first inputs of every target to corpus/: records of the golden store, and pieces of the real files in
-//! tests/data. Run once; what fuzzing finds beside them is kept after it is minimised (see run).
+//! Writes the first inputs of every target to a folder: records of the golden store, and pieces of the real files in
+//! tests/data. `fuzz/run seeds` calls it and packs them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,8 @@ fn root() -> PathBuf {
 
 /// Writes one input: the first byte, and the rest.
 fn write(target: &str, name: &str, first: u8, rest: &[u8]) -> std::io::Result<()> {
-    let folder = root().join("corpus").join(target);
+    let Some(inputs) = std::env::args_os().nth(1) else { return Err(std::io::Error::other("usage: seeds FOLDER")) };
+    let folder = Path::new(&inputs).join(target);
     fs::create_dir_all(&folder)?;
     fs::write(folder.join(name), [&[first], rest].concat())
 }

@@ -18,13 +18,12 @@ tools=${FOREIGN_TOOLS:-$work/tools}
 
 fail() { printf 'export: %s\n' "$1" >&2; exit 1; }
 
-if [ ! -x "$tools/bin/python" ]; then
+if [ ! -e "$tools/complete" ]; then
     python3 -m venv "$tools"
     "$tools/bin/pip" install --quiet warcio==1.8.1 fastwarc==2.0.1 surt==0.3.1 cdxj-indexer==1.5.0 wacz==0.6.0 2> "$work/pip.log" ||
         { tail -n 5 "$work/pip.log" >&2; fail "cannot install the Python readers"; }
-fi
-if [ ! -x "$tools/bin/warcat" ]; then
-    cargo install warcat --debug --version 0.3.4 --features bin --locked --quiet --root "$tools" || fail "cannot install warcat"
+    cargo install warcat --debug --version 0.3.4 --features bin --locked --quiet --force --root "$tools" || fail "cannot install warcat"
+    touch "$tools/complete"
 fi
 
 # A store with all that the samples have, and with what only a store has: versions put by hand, without ids or protocols, with

@@ -1,7 +1,7 @@
 //! WARC files that were made to harm: small ones that decompress to much, and ones that make a reader look again and again.
 //! Reading them ends, in bounded memory.
 //!
-//! The memory is that of the whole test binary, as its allocator counts it.
+//! A program of its own: its allocator counts the memory of the whole process.
 
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};

@@ -1,7 +1,7 @@
 //! Hostile stores: files that were made to harm, their checksums right. Whatever they say, reading them ends, takes bounded
 //! memory, and gives a value that was put, nothing, or an error with its place.
 //!
-//! The memory is that of the whole test binary, as its allocator counts it.
+//! A program of its own: its allocator counts the memory of the whole process.
 
 use filemap_core::sim::{self, Limits};
 use filemap_core::{Error, Store};

@@ -1,4 +1,6 @@
 //! Many threads on one handle, and read-only handles beside it, through checkpoints, growth and rolls.
+//!
+//! A program of its own: ThreadSanitizer runs it (`.ci/run`) and need not build the other tests for that.
 
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,8 +1,7 @@
 //! Keys, values and times at their limits: round trips through the log, the index, recovery and other handles, which agree
 //! with one another.
 
-mod moment;
-
+use crate::moment;
 use filemap_core::{Error, MAX_KEY_BYTES, MAX_META_BYTES, Options, Record, Store, Version};
 
 const LARGE: usize = 64 << 10;

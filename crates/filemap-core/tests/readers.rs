@@ -244,11 +244,11 @@ fn processes_read_what_was_acknowledged_while_a_writer_grows_rolls_and_is_killed
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("a");
     Store::create(&path, options()).unwrap().close().unwrap();
-    let mut readers: Vec<Process> = (0..READERS).map(|_| Process::start("a_reader", &path, None)).collect();
+    let mut readers: Vec<Process> = (0..READERS).map(|_| Process::start("readers::a_reader", &path, None)).collect();
     readers.iter().for_each(|r| r.says("round "));
     let mut n = 1;
     for life in 1..=LIVES {
-        let mut writer = Process::start("the_writer", &path, Some(n));
+        let mut writer = Process::start("readers::the_writer", &path, Some(n));
         for _ in 0..STEPS {
             readers.iter_mut().for_each(|r| r.ask("round"));
             writer.ask("step");

@@ -1,7 +1,6 @@
 //! What opening does with the files that a crash, rot or a stranger left.
 
-mod moment;
-
+use crate::moment;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

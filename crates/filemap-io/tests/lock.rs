@@ -89,7 +89,7 @@ fn the_racer() {
 #[test]
 fn of_processes_that_race_never_two_hold_the_lock() {
     let temp = tempfile::tempdir().unwrap();
-    let racers: Vec<_> = (0..4).map(|_| start("the_racer", temp.path())).collect();
+    let racers: Vec<_> = (0..4).map(|_| start("lock::the_racer", temp.path())).collect();
     for (mut child, mut out) in racers {
         let mut said = String::new();
         out.read_to_string(&mut said).unwrap();
@@ -113,7 +113,7 @@ fn the_holders_process_id_is_told_and_its_lock_is_free_when_it_is_killed_whateve
     let temp = tempfile::tempdir().unwrap();
     let dir = OsDir::open(temp.path()).unwrap();
     for _ in 0..3 {
-        let (mut child, mut out) = start("the_holder", temp.path());
+        let (mut child, mut out) = start("lock::the_holder", temp.path());
         let keeps_its_child_alive = child.stdin.take();
         wait_for("held", &mut out);
         assert!(matches!(dir.lock("LOCK").unwrap(), Locking::HeldBy(Some(pid)) if pid == child.id()));

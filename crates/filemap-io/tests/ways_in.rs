@@ -58,7 +58,7 @@ fn a_directory_is_0700_and_a_file_0600_whatever_the_umask() {
     for umask in ["000", "022", "027", "077", "0277", "0777"] {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("pages.fm");
-        under_umask(umask, "the_creator", &path);
+        under_umask(umask, "ways_in::the_creator", &path);
         assert_eq!(mode(&path), 0o700, "directory under umask {umask}");
         for name in ["key0.dat", "LOCK"] {
             assert_eq!(mode(&path.join(name)), 0o600, "{name} under umask {umask}");

@@ -1,14 +1,11 @@
 //! Stores written out and read back: by WARC files of every form and by JSON Lines, the store is the same again.
 
-mod samples;
-mod stores;
-
+use crate::samples::{self, Fresh, fresh, run, run_sample};
+use crate::stores::{Memory, assert_equal, contents, dumped};
 use filemap::dump::{DumpEvent, DumpOptions, Format, Selection, dump, jsonl};
 use filemap::warc::{Compression, ImportOptions, Item};
 use filemap::{Exact, Header, HttpVersion, Options, Page, PageStore, RecordKind, Revisit, RevisitProfile, Variant};
 use proptest::prelude::*;
-use samples::{Fresh, fresh, run, run_sample};
-use stores::{Memory, assert_equal, contents, dumped};
 
 const SAMPLES: [&str; 7] = [
     "IAH-urls-wget.warc.gz",

@@ -1,13 +1,11 @@
 //! Damaged WARC files: every record that is still whole is found, the damage is told with its offset, nothing panics.
 
-mod samples;
-
 use std::collections::BTreeSet;
 use std::io::Read;
 
+use crate::samples::{bytes, fresh, gz, ids, page, plain, read, run, zst};
 use filemap::warc::{ImportOptions, Problem, ProblemKind};
 use proptest::prelude::*;
-use samples::{bytes, fresh, gz, ids, page, plain, read, run, zst};
 
 /// Three records, each a member.
 fn members(pack: impl Fn(&[u8]) -> Vec<u8>) -> [Vec<u8>; 3] {

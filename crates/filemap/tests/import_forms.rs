@@ -1,13 +1,11 @@
 //! WARC files in every form: plain, gzip and zstd, by member and whole, mixed, with dictionaries; and bodies that are
 //! large, repeated, coded in every way, or not to be kept.
 
-mod samples;
-
 use std::io::{Read, Write};
 
+use crate::samples::{self, fresh, gz, page, plain, read, response, run, zst};
 use filemap::warc::{ImportOptions, ImportReport, ProblemKind, import};
 use filemap::{Exact, Options, PageStore, RecordKind, Spool};
-use samples::{fresh, gz, page, plain, read, response, run, zst};
 
 /// The records of the plain sample, one by one.
 fn records() -> Vec<Vec<u8>> {

@@ -1,15 +1,13 @@
 //! Files as they are found: ARC records, dates that are none, line ends with two carriage returns, a last record that is
 //! clipped at each of its bytes, payload digests that do not hold, and forms of compression that are not read.
 
-mod samples;
-
 use std::collections::BTreeMap;
 use std::io::Read;
 
+use crate::samples::{self, Fresh, fresh, gz, read, run, zst};
 use filemap::date::DateRule;
 use filemap::warc::{ImportOptions, ImportReport, ProblemKind, Record};
 use filemap::{Error, Page, PageStore, RecordKind, date};
-use samples::{Fresh, fresh, gz, read, run, zst};
 
 const ARC_FIRST: &str = "filedesc://IA-1.arc 0.0.0.0 20060622190110 text/plain 76\n1 0 InternetArchive\n\
      URL IP-address Archive-date Content-type Archive-length\n";

@@ -2,11 +2,9 @@
 //!
 //! The numbers were taken with warcio 1.7 and with a separate count over the decompressed bytes.
 
-mod samples;
-
+use crate::samples::{bytes, fresh, run_sample};
 use filemap::warc::ImportOptions;
 use filemap::{Page, PageStore, RecordKind, date};
-use samples::{bytes, fresh, run_sample};
 use sha1::{Digest, Sha1};
 
 /// What one sample holds.

@@ -1,12 +1,11 @@
 //! What is pruned or erased takes no body from what stays, and a dump of a part of a store brings all bodies: versions with bodies, references to them, and revisits of
 //! versions of the same URL and of others, by digest, time and record id, through other revisits too, in all mixtures.
 
-mod samples;
-mod stores;
-
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+use crate::samples::{fresh, run};
+use crate::stores::dumped;
 use filemap::dump::{DumpOptions, Format, Selection, jsonl};
 use filemap::erase::{EraseOrder, Target};
 use filemap::warc::ImportOptions;
@@ -14,9 +13,7 @@ use filemap::{Options, Page, PageStore, RecordKind, Revisit, RevisitProfile, Ver
 use filemap_core::PruneRule;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use samples::{fresh, run};
 use sha1::Digest as _;
-use stores::dumped;
 
 const URLS: [&str; 4] = ["http://a.example/", "https://a.example/", "http://b.example/1", "http://b.example/2"];
 

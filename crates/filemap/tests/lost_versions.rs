@@ -1,6 +1,7 @@
 //! One version of a page that cannot be read costs that version: histories, revisits, imports and dumps go on with the others,
 //! and name it.
 
+use crate::stores;
 use std::fs::OpenOptions;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
@@ -9,8 +10,6 @@ use std::path::PathBuf;
 use filemap::dump::{DumpEvent, DumpOptions, DumpReport, Format, dump};
 use filemap::{Error, Options, Page, PageStore, RecordKind, Revisit, RevisitProfile, Version};
 use tempfile::TempDir;
-
-mod stores;
 
 const URL: &str = "http://a.example/";
 

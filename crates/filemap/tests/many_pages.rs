@@ -1,14 +1,12 @@
 //! What is done to many pages at once: sizes told, pages removed by a filter, imports stopped and taken up again.
 
-mod samples;
-
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::samples::{self, Fresh, bytes, fresh};
 use filemap::warc::{ImportOptions, import};
 use filemap::{Page, PageStore, RecordKind};
-use samples::{Fresh, bytes, fresh};
 
 /// Three pages of two hosts, one of two versions, one with a request beside it.
 fn filled() -> Fresh {

@@ -1,14 +1,12 @@
 //! A store of pages through its public face: what is put comes back, by URL, time, host and prefix.
 
-mod samples;
-
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::sync::Arc;
 
+use crate::samples::{self, fresh};
 use filemap::dump::jsonl;
 use filemap::{Error, Exact, Options, Page, PageStore, Put, RecordKind, UrlError, Whatwg};
-use samples::fresh;
 
 fn text(name: &str, fetched_at_ms: i64, body: &str) -> Page {
     let mut page = Page::new(name, fetched_at_ms, 200, body);

@@ -1,16 +1,13 @@
 //! Answers find their requests on import: what a POST brought never stands in the page's place, whatever order the records of
 //! a file have.
 
-mod samples;
-mod stores;
-
 use std::collections::BTreeSet;
 
+use crate::samples::{Fresh, fresh, read, run};
+use crate::stores::{assert_equal, dumped};
 use filemap::dump::{DumpOptions, Format};
 use filemap::warc::{ImportOptions, ImportReport};
 use filemap::{PageStore, RecordKind, RevisitProfile, Variant};
-use samples::{Fresh, fresh, read, run};
-use stores::{assert_equal, dumped};
 
 const URL: &str = "http://a.example/api?v=1";
 const FORM: &str = "application/x-www-form-urlencoded";

@@ -1,12 +1,10 @@
 //! Revisits of WARC files: found by every way to write a digest, under the other scheme, by URL and time, by record id,
 //! through another revisit; and counted while their original is not there.
 
-mod samples;
-
+use crate::samples::{Fresh, fresh, run};
 use base64::Engine as _;
 use filemap::warc::ImportOptions;
 use filemap::{PageStore, RevisitCount};
-use samples::{Fresh, fresh, run};
 
 const BODY: &str = "the very same payload";
 

@@ -1,18 +1,15 @@
 //! Several answers of one URL: the page is the page, and the answers to other requests are beside it, each with its own
 //! versions, through every form of a dump.
 
-mod samples;
-mod stores;
-
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
+use crate::samples::{Fresh, fresh, run};
+use crate::stores::{Memory, assert_equal, dumped};
 use filemap::dump::{DumpOptions, Format, jsonl};
 use filemap::erase::{EraseOrder, Target};
 use filemap::warc::ImportOptions;
 use filemap::{Options, Page, PageStore, RecordKind, Variant};
-use samples::{Fresh, fresh, run};
-use stores::{Memory, assert_equal, dumped};
 
 const URL: &str = "http://a.example/api";
 

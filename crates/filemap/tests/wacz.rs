@@ -1,18 +1,15 @@
 //! WACZ files out and in: what stands in them, that they give an equal store, and what damaged and hostile ones cost.
 
-mod samples;
-mod stores;
-
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read, Write};
 
+use crate::samples::{Fresh, fresh, gz, page, run_sample};
+use crate::stores::assert_equal;
 use filemap::PageStore;
 use filemap::dump::{DumpOptions, Format, Wacz, dump};
 use filemap::warc::{ImportOptions, ImportReport, import_wacz, is_zip};
-use samples::{Fresh, fresh, gz, page, run_sample};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use stores::assert_equal;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 

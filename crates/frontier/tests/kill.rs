@@ -83,7 +83,7 @@ fn the_child_crawls_and_says_what_is_committed() {
 fn kill_at(folder: &Path, call: u64) -> (Option<String>, bool) {
     let me = std::env::current_exe().expect("this binary");
     let mut child = Command::new(me)
-        .args(["--exact", "the_child_crawls_and_says_what_is_committed", "--nocapture"])
+        .args(["--exact", "kill::the_child_crawls_and_says_what_is_committed", "--nocapture"])
         .env(FOLDER, folder)
         .env(CALL, call.to_string())
         .stdout(Stdio::piped())
@@ -161,7 +161,7 @@ fn a_process_killed_at_any_call_has_all_that_it_acknowledged() {
 fn all_states(folder: &Path) -> Vec<String> {
     let me = std::env::current_exe().expect("this binary");
     let output = Command::new(me)
-        .args(["--exact", "the_child_crawls_and_says_what_is_committed", "--nocapture"])
+        .args(["--exact", "kill::the_child_crawls_and_says_what_is_committed", "--nocapture"])
         .env(FOLDER, folder)
         .env(CALL, u64::MAX.to_string())
         .output()

@@ -69,7 +69,7 @@ fn insert(set: &TwoTierSet, urls: std::ops::Range<u64>) {
 fn kill_at(folder: &Path, call: u64) -> bool {
     let me = std::env::current_exe().expect("this binary");
     let mut child = Command::new(me)
-        .args(["--exact", "the_child_fills_a_set_and_merges_it", "--nocapture"])
+        .args(["--exact", "kill::the_child_fills_a_set_and_merges_it", "--nocapture"])
         .env(FOLDER, folder)
         .env(CALL, call.to_string())
         .stdout(Stdio::piped())

@@ -1,13 +1,11 @@
 //! The hostile web: a crawl of it ends by itself, names every limit that it met, and stays within its memory.
 
-mod web;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
-use web::crawl::Bench;
-use web::{Web, hostile};
+use crate::web::crawl::Bench;
+use crate::web::{self, Web, hostile};
 
 /// The most memory that the process had resident, in KiB; sampled while it runs.
 fn watch(mut child: std::process::Child) -> (web::crawl::Ran, u64) {

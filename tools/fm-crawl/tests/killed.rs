@@ -1,11 +1,9 @@
 //! A crawl that is killed again and again ends with the same store, and fetches again only what was in flight.
 
-mod web;
-
 use std::process::{Child, Stdio};
 
-use web::crawl::Bench;
-use web::{Web, sites};
+use crate::web::crawl::Bench;
+use crate::web::{Web, sites};
 
 /// Pages of the site.
 const PAGES: usize = 1500;

@@ -1,18 +1,16 @@
 //! What goes wrong, with servers, folders and arguments: it is said what it is, and nothing is lost.
 
-mod web;
-
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::web::crawl::Bench;
+use crate::web::{Reply, Request, Site, Web, sites};
 use filemap::erase::{EraseOrder, Target};
 use filemap::{Options, PageStore};
 use serde_json::json;
-use web::crawl::Bench;
-use web::{Reply, Request, Site, Web, sites};
 
 const FAST: [&str; 3] = ["--rate=0", "--allow-private", "--json"];
 

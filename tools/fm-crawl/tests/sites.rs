@@ -1,13 +1,11 @@
 //! Well-behaved sites are crawled as a whole, each page once, and kept as they were; and what is asked about them is answered.
 
-mod web;
-
 use std::sync::Arc;
 
+use crate::web::crawl::Bench;
+use crate::web::{self, Web, sites};
 use filemap::RecordKind;
 use serde_json::json;
-use web::crawl::Bench;
-use web::{Web, sites};
 
 const FAST: [&str; 4] = ["--rate=0", "--allow-private", "--json", "--host-connections=8"];
 

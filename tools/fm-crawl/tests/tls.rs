@@ -1,11 +1,10 @@
 //! Over TLS pages come by HTTP/2 where the server offers it, and only from servers that are trusted.
 
-mod web;
-
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::web::crawl::Bench;
 use bytes::Bytes;
 use filemap::HttpVersion;
 use http_body_util::Full;
@@ -15,7 +14,6 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use tokio_rustls::TlsAcceptor;
-use web::crawl::Bench;
 
 /// A server for `secure.test` with this certificate; it lasts as long as the process.
 fn serve(certificate: &rcgen::CertifiedKey<rcgen::KeyPair>) -> SocketAddr {

@@ -1,16 +1,14 @@
 //! A store that has lost a whole segment of values, or a dictionary: every verb that reads gives all the rest, names the file and ends with 3; no
 //! verb writes before the loss is accepted; what was removed stays so.
 
-mod harness;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::harness::{Bench, Ran, run, tool};
 use filemap::{Exact, Options, Page, PageStore, RecordKind, Revisit, RevisitProfile};
-use harness::{Bench, Ran, run, tool};
 use serde_json::Value;
 
 /// What lies where: by file, the URLs and times of the versions in it.

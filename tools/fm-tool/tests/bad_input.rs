@@ -1,13 +1,11 @@
 //! What is refused, with which words and exit code; and that nothing is written and nothing lost by it.
 
-mod harness;
-
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use harness::{Bench, PAGE_CRC, PAGE_URL, PAGES, run, tool, warc};
+use crate::harness::{Bench, PAGE_CRC, PAGE_URL, PAGES, run, tool, warc};
 
 const READING_VERBS: [&str; 11] =
     ["get", "has", "head", "history", "ls", "count", "top", "stat", "verify", "dump", "rm"];

@@ -1,8 +1,6 @@
 //! Verbs that are about many pages: counted, ranked, looked for, printed and removed, by host, by prefix or by a list.
 
-mod harness;
-
-use harness::{Bench, PAGE_CRC, PAGE_URL, PAGES, warc};
+use crate::harness::{Bench, PAGE_CRC, PAGE_URL, PAGES, warc};
 use serde_json::{Value, json};
 
 const HOST: &str = "docs.python.localhost";

@@ -1,12 +1,10 @@
 //! Dumps in every form: what is written where, what is never written over, what a killed dump leaves, and the way back.
 
-mod harness;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use harness::{Bench, Ran, warc};
+use crate::harness::{Bench, Ran, warc};
 use serde_json::Value;
 
 const SAMPLES: [&str; 4] = ["IAH-urls-wget.warc.gz", "example.warc.gz", "cc.warc.gz", "python-docs.warc.gz"];

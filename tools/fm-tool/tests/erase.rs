@@ -1,11 +1,9 @@
 //! Erasing: what goes is in no file, what comes again is refused and counted, and the rest is as it was.
 
-mod harness;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use harness::{Bench, PAGE_URL, run, tool, warc};
+use crate::harness::{Bench, PAGE_URL, run, tool, warc};
 
 const SECRET: &str = "Jane Roe of 14 Hill Street was born in 1971";
 

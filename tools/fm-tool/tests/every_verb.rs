@@ -1,15 +1,13 @@
 //! What holds for every verb, as one table: an absent path is not made, a folder of other things is left alone, damage gives
 //! a code of its own, a reader that closes the pipe is no error, and none of them ever ends with a trace.
 
-mod harness;
-
 use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use harness::{Bench, PAGE_URL, Ran, run, tool, warc};
+use crate::harness::{Bench, PAGE_URL, Ran, run, tool, warc};
 
 /// How a damaged store may be met by a verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

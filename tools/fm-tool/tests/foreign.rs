@@ -1,8 +1,6 @@
 //! Paths that lead to something else than a whole store of ours: every way to open them refuses, says why, and leaves
 //! every byte and time as it was.
 
-mod harness;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -10,8 +8,8 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::harness::{Bench, Ran, run, tool, warc};
 use filemap_core::{Error, Options, Store};
-use harness::{Bench, Ran, run, tool, warc};
 
 const URL: &str = "http://example.com/";
 

@@ -1,14 +1,12 @@
 //! A disk that is full: an import says what is safe and how to go on, a floor of free space is an option, a removal is durable or said not to
 //! be. On a small tmpfs of each test's own; where none can be mounted, nothing is tested.
 
-mod harness;
-
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use harness::{Bench, Ran, run, warc};
+use crate::harness::{self, Bench, Ran, run, warc};
 
 #[test]
 fn help_that_cannot_be_written_is_an_error() {

@@ -1,11 +1,9 @@
 //! The drills of docs/GUIDE.md, walked in order: every command in them is run as it stands there.
 
-mod harness;
-
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use harness::{Bench, warc};
+use crate::harness::{Bench, warc};
 
 /// The numbered items of the section on drills, each with its commands.
 fn drills() -> Vec<Vec<String>> {

@@ -1,12 +1,10 @@
 //! Input that means harm: keys that look like paths or orders to a terminal, headers of several lines, times at the ends of
 //! the calendar; and standard streams that are not there.
 
-mod harness;
-
 use std::fs;
 use std::process::{Command, Stdio};
 
-use harness::{Bench, run, tool, warc};
+use crate::harness::{Bench, run, tool, warc};
 use serde_json::{Value, json};
 
 /// Keys of a store of exact URLs that would be harmful as paths, arguments or terminal output.

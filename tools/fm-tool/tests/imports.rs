@@ -1,12 +1,10 @@
 //! `import`, `get` and `verify` of what is not all there: revisits without their originals, dates by a rule, forms that are
 //! not read; and no store for nothing.
 
-mod harness;
-
 use std::fs;
 use std::path::PathBuf;
 
-use harness::Bench;
+use crate::harness::Bench;
 
 const DIGEST: &str = "WARC-Payload-Digest: sha-256:7TWJCUEXLGWZSXBM2FF4WJVSOIEZH6XWDQU5G6NSODKEFWJCSDVQ====\r\n";
 

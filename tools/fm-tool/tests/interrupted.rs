@@ -1,12 +1,10 @@
 //! Ctrl-C: the first stops at a safe place and says how to go on, a second ends at once, and neither costs a page.
 
-mod harness;
-
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::process::{Child, Command, Stdio};
 
-use harness::{Bench, run};
+use crate::harness::{self, Bench, run};
 
 /// A WARC record of a page.
 fn record(number: usize) -> String {

@@ -1,14 +1,12 @@
 //! An import that is killed loses nothing that was stored, and is resumed by running it again.
 
-mod harness;
-
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use harness::{Bench, run};
+use crate::harness::{Bench, run};
 
 /// Pages of the WARC file.
 const PAGES: usize = 8000;

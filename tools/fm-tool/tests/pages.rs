@@ -2,9 +2,7 @@
 //!
 //! Lengths and CRC-32s of bodies are those that another program computed from the same WARC files.
 
-mod harness;
-
-use harness::{Bench, PAGE_BYTES, PAGE_CRC, PAGE_URL, PAGES, warc};
+use crate::harness::{Bench, PAGE_BYTES, PAGE_CRC, PAGE_URL, PAGES, warc};
 use serde_json::Value;
 
 const ARCHIVE: &str = "https://archive.org/";

@@ -2,12 +2,10 @@
 //!
 //! Numbers that depend on a store's salt (how many index pages it has) are compared by their shape.
 
-mod harness;
-
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use harness::Bench;
+use crate::harness::Bench;
 
 /// The commands of a document's first `text` block, each with what is printed under it.
 fn session(document: &str) -> Vec<(String, String)> {

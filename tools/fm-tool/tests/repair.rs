@@ -1,11 +1,9 @@
 //! `repair`: into a new folder and in place, after a question or with `--yes`; what it lists, and how it ends.
 
-mod harness;
-
 use std::fs;
 use std::process::Stdio;
 
-use harness::{Bench, PAGE_BYTES, PAGE_URL, PAGES, run, tool};
+use crate::harness::{self, Bench, PAGE_BYTES, PAGE_URL, PAGES, run, tool};
 
 fn pages(store: &std::path::Path) -> usize {
     run(tool().arg("ls").arg(store)).ended(0).text().lines().count()

@@ -1,15 +1,13 @@
 //! `fm-tool seen` as a crawler uses it: every kind of set made, filled, asked, merged, exported and forgotten; what is refused, and with
 //! which code; and that no answer is lost by Ctrl-C or by whoever closes the pipe.
 
-mod harness;
-
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use harness::{Bench, Ran, run, tool};
+use crate::harness::{Bench, Ran, run, tool};
 use serde_json::Value;
 
 /// The kinds, each with what it needs.

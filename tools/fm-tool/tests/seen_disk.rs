@@ -1,13 +1,11 @@
 //! `fm-tool seen` on a set on disk: batches answered in order, fingerprints, ages, memory, and damage to any of its files.
 
-mod harness;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use harness::{Bench, Ran, run, tool};
+use crate::harness::{Bench, Ran, run, tool};
 use serde_json::Value;
 
 fn command(verb: &str, path: &Path, args: &[&str]) -> Command {

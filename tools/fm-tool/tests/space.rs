@@ -1,13 +1,11 @@
 //! What takes space and how it is given back: segments, compaction, pruning; and whole stores: backups, copies, merges.
 
-mod harness;
-
 use std::fs;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use harness::{Bench, PAGES, Ran, run, tool};
+use crate::harness::{Bench, PAGES, Ran, run, tool};
 
 /// Pages of a megabyte each in several versions, most of them removed.
 fn wasteful() -> Bench {

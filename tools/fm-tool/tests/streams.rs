@@ -1,11 +1,9 @@
 //! Which stream carries what: data and words, JSON Lines, OpenMetrics, pipes that close early, help.
 
-mod harness;
-
 use std::io::Read;
 use std::process::Stdio;
 
-use harness::{Bench, PAGE_URL, PAGES, run, tool, warc};
+use crate::harness::{Bench, PAGE_URL, PAGES, run, tool, warc};
 use serde_json::Value;
 
 const VERBS: [&str; 28] = [

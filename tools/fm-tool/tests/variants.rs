@@ -1,8 +1,6 @@
 //! Answers to other requests than a plain GET, from the command line: a URL alone is the page, whatever came after it.
 
-mod harness;
-
-use harness::{Bench, run, tool};
+use crate::harness::{Bench, run, tool};
 use serde_json::Value;
 
 const URL: &str = "http://a.example/api";

@@ -1,12 +1,10 @@
 //! `verify`: quickly and in full, at a rate, interrupted and resumed, and what `stat` tells of it afterwards.
 
-mod harness;
-
 use std::fs;
 use std::process::{Command, Stdio};
 
+use crate::harness::{Bench, Ran};
 use filemap_core::{Options, Record, Store};
-use harness::{Bench, Ran};
 
 /// A store of several small segments with pages that do not shrink.
 fn make(bench: &Bench) {

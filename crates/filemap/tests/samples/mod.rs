@@ -1,7 +1,5 @@
 //! The sample WARC files of the repository, new stores for them, and WARC files built for a test.
 
-#![allow(dead_code, reason = "each test program uses some of it")]
-
 use std::io::Write;
 use std::path::PathBuf;
 

@@ -1,7 +1,5 @@
 //! Two stores compared version by version, and dumps that go to memory.
 
-#![allow(dead_code, reason = "each test program uses some of it")]
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{self, Write};

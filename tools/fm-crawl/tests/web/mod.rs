@@ -3,8 +3,6 @@
 //! Requests are read and answered by plain threads and bytes, so that a host can do what no HTTP library would: send half an answer, none, an endless one.
 //! Programs reach it by `--resolve *:80:ADDRESS:PORT`.
 
-#![allow(dead_code, reason = "each test file uses its own part of it")]
-
 pub mod crawl;
 pub mod hostile;
 pub mod sites;

@@ -3,8 +3,6 @@
 //! Every test has its own folder, removed at its end. The WARC files are those of the tests package, the same that the
 //! README's first command imports.
 
-#![allow(dead_code, reason = "each test file uses its own part of the harness")]
-
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};

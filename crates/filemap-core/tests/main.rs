@@ -1,0 +1,19 @@
+//! The tests of the engine's public interface, in one program.
+
+mod against_model;
+mod backup;
+mod compaction;
+mod edges;
+mod erase;
+mod hostile_keys;
+mod model;
+mod moment;
+mod planted;
+mod prune;
+mod readers;
+mod recovery;
+mod repair;
+mod repair_dictionaries;
+mod rules;
+mod value_cache;
+mod verify;

@@ -1,0 +1,4 @@
+//! The tests of this crate from outside, in one program: the lock, and what may be opened.
+
+mod lock;
+mod ways_in;

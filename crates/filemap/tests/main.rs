@@ -1,0 +1,17 @@
+//! The tests of pages, import and export through the public interface, in one program.
+
+mod export;
+mod import_damage;
+mod import_forms;
+mod import_old;
+mod import_samples;
+mod kept_bodies;
+mod lost_versions;
+mod many_pages;
+mod page_store;
+mod requests;
+mod revisits;
+mod samples;
+mod stores;
+mod variants;
+mod wacz;

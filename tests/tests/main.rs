@@ -1,0 +1,9 @@
+//! The rules of the house and the end-to-end tests, in one program, except those that count its memory.
+
+mod architecture;
+mod arrangement;
+mod golden;
+mod hostile_damage;
+mod hostile_files;
+mod safety;
+mod warc_to_pages;

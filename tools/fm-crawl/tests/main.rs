@@ -1,0 +1,8 @@
+//! The tests of the built crawler against webs on this machine, in one program.
+
+mod hostile;
+mod killed;
+mod mishaps;
+mod sites;
+mod tls;
+mod web;

@@ -1,0 +1,25 @@
+//! The tests of the built command line, in one program.
+
+mod absent;
+mod bad_input;
+mod chosen;
+mod dumps;
+mod erase;
+mod every_verb;
+mod foreign;
+mod full;
+mod guide;
+mod harness;
+mod hostile;
+mod imports;
+mod interrupted;
+mod killed;
+mod pages;
+mod readme;
+mod repair;
+mod seen;
+mod seen_disk;
+mod space;
+mod streams;
+mod variants;
+mod verify;
