@@ -35,8 +35,9 @@ use crate::sync::primitive::sleep;
 use crate::upkeep::Upkeep;
 use crate::upkeep::repair::dictionaries;
 use crate::upkeep::repair::files::{self, Copying};
+use crate::upkeep::repair::found::Found as Segment;
 use crate::upkeep::repair::rebuild::{Found, Living, Rebuild, Scanned};
-use crate::upkeep::repair::survey::{Found as Segment, Survey, survey};
+use crate::upkeep::repair::survey::{Survey, survey};
 use crate::upkeep::repair::{Loss, RepairProgress, RepairReport, RepairTo};
 use crate::upkeep::worker;
 

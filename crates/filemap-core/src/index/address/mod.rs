@@ -14,6 +14,7 @@ mod directory;
 mod extents;
 mod filter;
 mod load;
+mod old_leaf;
 mod shrink;
 mod writer;
 

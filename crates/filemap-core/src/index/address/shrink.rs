@@ -7,50 +7,12 @@
 
 use std::sync::Arc;
 
-use super::writer::{IndexWriter, OldLeaf};
+use super::old_leaf::MERGED_PERCENT;
+use super::writer::IndexWriter;
 use crate::error::{Error, Result};
 use crate::format::leaf::{CAPACITY, MIN_DEPTH};
 use crate::format::{PAGE_BYTES, names, node};
 use crate::sync::primitive::{Ordering, fence};
-
-/// Two leaves are merged when together they fill so much of a page: few enough that the next puts do not split it again.
-const MERGED_PERCENT: usize = 60;
-
-/// What the writer remembers of it.
-#[derive(Debug, Default)]
-pub(super) struct Shrinking {
-    /// First hashes of leaves that have lost slots and may be merged, in rising order.
-    smaller: Vec<u64>,
-    /// A leaf as deep as the directory was merged.
-    may_halve: bool,
-    /// Leaves are being moved.
-    is_sweeping: bool,
-    /// No more leaves are moved: what is free from this page on can be punched out.
-    swept: Option<u32>,
-    /// The file system has no holes.
-    is_refused: bool,
-}
-
-impl Shrinking {
-    /// A leaf has so many slots now.
-    pub(super) fn note(&mut self, leaf: &OldLeaf, slots: usize) {
-        if slots <= CAPACITY * MERGED_PERCENT / 100 && leaf.depth > MIN_DEPTH {
-            self.smaller.push(leaf.first_hash());
-        }
-    }
-}
-
-impl OldLeaf {
-    /// The least hash that it serves.
-    fn first_hash(&self) -> u64 {
-        self.prefix << (64 - self.depth)
-    }
-
-    /// The greatest.
-    fn last_hash(&self) -> u64 {
-        self.first_hash() | u64::MAX >> self.depth
-    }
-}
 
 impl IndexWriter {
     /// Whether leaves wait to be merged.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::directory::Directory;
 use super::load::{Levels, Loaded};
-use super::shrink::Shrinking;
+use super::old_leaf::{OldLeaf, Shrinking};
 use super::{Index, copy};
 use crate::error::{Error, Result};
 use crate::failpoint::{Fault, planted};
@@ -31,21 +31,6 @@ const SMALL_DEPTH: u8 = 16;
 /// many bits are not met in the life of the universe; of chosen keys, in a store whose seed is known, each bit more doubles
 /// the directory.
 const KEYS_PER_ENTRY_LOG2: u8 = 4;
-
-/// A leaf as the writer sees it.
-pub(crate) struct OldLeaf {
-    pub(crate) prefix: u64,
-    pub(crate) depth: u8,
-    pub(crate) slots: Vec<Slot>,
-    pub(super) page: u32,
-}
-
-impl OldLeaf {
-    /// Whether a hash belongs to this leaf.
-    pub(crate) fn covers(&self, hash: u64) -> bool {
-        hash >> (64 - self.depth) == self.prefix
-    }
-}
 
 struct Pending {
     prefix: u64,

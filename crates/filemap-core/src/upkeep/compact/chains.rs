@@ -11,13 +11,25 @@ use std::ops::Range;
 
 use crate::format::location::Location;
 use crate::handle::spot::Spot;
-use crate::upkeep::compact::judge::Verdict;
 
 /// Chains of so many versions are walked each time.
 pub(super) const FEW: usize = 8;
 
 /// So many versions and chunks are noted at most, in 24 and 56 bytes each.
 const MOST: usize = 1 << 20;
+
+/// What is to become of a record that compaction meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// A version that is kept.
+    Live,
+    /// A version that its chain still names, though it is not kept: the chain is to be looked through.
+    Expired,
+    /// Nothing leads to it.
+    Dead,
+    /// Damage keeps from knowing: it stays where it is.
+    Unknown,
+}
 
 /// See the module.
 #[derive(Debug)]

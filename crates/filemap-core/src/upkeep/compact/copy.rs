@@ -19,8 +19,8 @@ use crate::logs::segments::{FIRST_RECORD, Segment};
 use crate::logs::values::read::Want;
 use crate::sync::{lock, make_way};
 use crate::upkeep::checkpoint::{Op, Task};
-use crate::upkeep::compact::chains::Chains;
-use crate::upkeep::compact::judge::{Verdict, judge, owners};
+use crate::upkeep::compact::chains::{Chains, Verdict};
+use crate::upkeep::compact::judge::{judge, owners};
 use crate::upkeep::compact::output::Output;
 use crate::upkeep::state::Cleaning;
 

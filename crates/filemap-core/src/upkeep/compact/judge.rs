@@ -12,20 +12,7 @@ use crate::handle::reading::Reading;
 use crate::handle::retention::Retention;
 use crate::handle::spot::Spot;
 use crate::logs::values::read::Want;
-use crate::upkeep::compact::chains::{Chains, FEW, Owner};
-
-/// See the module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// A version that is kept.
-    Live,
-    /// A version that its chain still names, though it is not kept: the chain is to be looked through.
-    Expired,
-    /// Nothing leads to it.
-    Dead,
-    /// Damage keeps from knowing: it stays where it is.
-    Unknown,
-}
+use crate::upkeep::compact::chains::{Chains, FEW, Owner, Verdict};
 
 /// Judges a page, a reference or a list of chunks at a place. What is found out about a key with many versions is noted.
 pub(super) fn judge(

@@ -13,7 +13,7 @@ use crate::index::segment_table::{SegmentRow, SegmentTable};
 use crate::limits::Limits;
 use crate::logs::segments::FIRST_RECORD;
 use crate::upkeep::repair::Loss;
-use crate::upkeep::repair::survey::Found;
+use crate::upkeep::repair::found::Found;
 
 /// See the module.
 pub(super) struct Known<'a> {

@@ -7,6 +7,7 @@
 
 pub(crate) mod dictionaries;
 pub(crate) mod files;
+pub(crate) mod found;
 mod known;
 pub(crate) mod rebuild;
 pub(crate) mod sequences;

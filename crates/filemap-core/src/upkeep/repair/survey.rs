@@ -17,26 +17,9 @@ use crate::logs::scan::{Item, Scan};
 use crate::logs::segments::FIRST_RECORD;
 use crate::logs::values::ValueFraming;
 use crate::record::now_ms;
+use crate::upkeep::repair::found::Found;
 use crate::upkeep::repair::known::Known;
 use crate::upkeep::repair::{Ignored, Loss};
-
-/// A segment that was found.
-#[derive(Clone, Debug)]
-pub(crate) struct Found {
-    /// The file's name, which may not be the segment's.
-    pub(crate) name: String,
-    pub(crate) bytes: u64,
-    pub(crate) header: FileHeader,
-    /// Whether the header was damaged. Of what it said only the ordinal is known: a record's checksum tells.
-    pub(crate) is_guessed: bool,
-}
-
-impl Found {
-    /// The name that the segment should have.
-    pub(crate) fn proper_name(&self) -> String {
-        names::segment(self.header.ordinal as u16)
-    }
-}
 
 /// See the module.
 #[derive(Debug)]
