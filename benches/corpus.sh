@@ -1,11 +1,11 @@
 #!/bin/sh
-# Fetches the real corpus of the benchmarks: the HTML of seven Debian documentation packages (about 54,000 pages,
-# 1 GB), unpacked without being installed. Works on Debian and Ubuntu; the pages are not part of this repository.
+# Fetches the benchmarks' corpus: the HTML of seven Debian documentation packages (about 54,000
+# pages, 1 GB), unpacked, not installed. Debian and Ubuntu.
 #
 #     benches/corpus.sh DIR
 #
-# leaves DIR/PACKAGE/usr/share/doc/... for each package, and keeps nothing else. Running it again fetches only what is
-# missing. src/corpus.rs knows which package is which site.
+# leaves DIR/PACKAGE/usr/share/doc/... for each package. A second run fetches what is missing.
+# src/corpus.rs maps packages to sites.
 set -eu
 
 [ $# -eq 1 ] || { echo "usage: $0 DIR" >&2; exit 2; }
@@ -15,7 +15,7 @@ done
 mkdir -p "$1"
 cd "$1"
 
-# The list of packages must be fresh enough for the download to find the files; only root can refresh it.
+# A stale list of packages names files that are gone; only root can refresh it.
 [ "$(id -u)" -ne 0 ] || apt-get update -qq
 
 for package in rust-doc libstdc++-12-doc postgresql-doc-15 qtbase5-doc-html libboost1.81-doc python3.11-doc \
@@ -23,7 +23,7 @@ for package in rust-doc libstdc++-12-doc postgresql-doc-15 qtbase5-doc-html libb
     [ ! -d "$package" ] || continue
     rm -rf download && mkdir download
     (cd download && apt-get download -qq "$package" && dpkg -x ./*.deb unpacked)
-    # Whole or not at all: the name appears only when everything is unpacked.
+    # The name appears only when everything is unpacked.
     mv download/unpacked "$package"
     rm -rf download
     echo "$package: $(find "$package" -type f -name '*.html' | wc -l) pages"

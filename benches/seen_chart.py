@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Draws docs/seen.svg: bytes a URL of the seen sets against their error and their speed, from measured figures.
+"""Draws docs/seen.svg: bytes a URL of the seen sets against their error and their speed.
 
-    fm-bench seen --kind chart --list LIST --urls 10000000   # its lines go into benches/data/seen.csv
+    fm-bench seen --kind chart --list LIST --urls 10000000   # prints benches/data/seen.csv
     benches/seen_chart.py [benches/data/seen.csv [docs/seen.svg]]
 
-Needs Python and nothing else. Lines of the data that begin with `#` say how it was measured; the first is the chart's subtitle.
+Lines of the data that begin with `#` say how it was measured; the first is the chart's subtitle.
 """
 import csv
 import math

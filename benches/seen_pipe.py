@@ -3,10 +3,11 @@
 
     benches/seen_pipe.py FM_TOOL LIST [LINES [SEED]]
 
-FM_TOOL is the release build's program, LIST a file of URLs, one a line. LINES lines (8 million) are made of it: a URL of the list, drawn
-evenly, with a number from 0 to 699 appended as a last path segment, small ones more often. Each kind of set gets all of them twice, by
-`add` and then by `check`, under the rules `whatwg` and `crawl`. Times are processor time for a line, that of `cat` included, so that
-other work on the machine does not count as waiting. What a set has lost is told by the trie, which errs never.
+FM_TOOL is a release build, LIST a file of URLs, one a line. LINES lines (8 million) are made from it: a
+URL of the list, drawn evenly, and a number from 0 to 699 as a last path segment, small ones more
+often. Each kind of set gets all of them by `add` and again by `check`, under the rules `whatwg` and
+`crawl`. Times are processor time a line, `cat` included, so that other work on the machine does not
+count. The trie, which never errs, tells what a set has lost.
 """
 
 import json

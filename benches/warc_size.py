@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes the corpus of the benchmarks as other crawlers keep it: one WARC.gz by warcio, with the headers of a real answer, and its CDXJ.
+"""Writes the corpus as one WARC.gz by warcio, with the headers of a real response, and its CDXJ.
 
     benches/warc_size.py CORPUS OUT
 
-leaves OUT/corpus.warc.gz and OUT/corpus.cdxj. `benches/warc_size.sh` imports the file into FileMap and compares what both take.
-Pages come in the order of a crawl, as in src/corpus.rs: sites in proportion, a site's pages shuffled. Needs warcio and surt.
+leaves OUT/corpus.warc.gz and OUT/corpus.cdxj. `benches/warc_size.sh` imports the file into FileMap
+and compares the sizes. Pages are in the order of a crawl, as in src/corpus.rs. Needs warcio, surt.
 """
 import base64
 import hashlib

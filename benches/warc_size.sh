@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Compares what the corpus takes as WARC.gz with CDXJ, by warcio's writer, and as a FileMap store that has imported that file: straight
-# from the import, and recompressed at level 9.
+# Compares the size of the corpus as WARC.gz with CDXJ (by warcio) and as a FileMap store that has
+# imported that file: after the import, and recompressed at level 9.
 #
 #     benches/warc_size.sh CORPUS OUT [FM_TOOL]
 #
-# CORPUS is what corpus.sh made. Needs Python 3 and some 700 MB in OUT, which is made.
+# CORPUS is made by corpus.sh. Needs Python 3 and some 700 MB in OUT, which is created.
 set -euo pipefail
 [ $# -ge 2 ] || { echo "usage: $0 CORPUS OUT [FM_TOOL]" >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)

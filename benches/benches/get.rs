@@ -1,5 +1,5 @@
-//! Bar 3: a warm get of a 16 KB page, beside its parts: the look-up, one read of the compressed bytes, and their
-//! decompression.
+//! A warm get of a 16 KB page beside its parts: the lookup, one read of the compressed bytes, and
+//! their decompression.
 //!
 //!     cargo bench -p filemap-benches --bench get
 
@@ -15,7 +15,7 @@ use filemap_core::Record;
 use zstd::bulk::{Decompressor, compress};
 
 const BODY_BYTES: usize = 16 << 10;
-/// All of them fit in the page cache of any machine.
+/// They fit in the page cache of any machine.
 const PAGES_MAX: u64 = 20_000;
 
 /// A body of exactly 16 KB: generated pages end to end.
@@ -32,7 +32,7 @@ fn body(generator: &Generator, number: u64) -> Vec<u8> {
     body
 }
 
-/// The same pages as bare frames, end to end in one file: what a get cannot do without.
+/// The same pages as bare frames in one file: the least that a get must do.
 struct Frames {
     file: File,
     at: Vec<(u64, usize)>,

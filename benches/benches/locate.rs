@@ -1,15 +1,15 @@
-//! Bar 3: finding a key among ten million with everything in the page cache, present and absent.
+//! Lookup of a key among ten million with everything in the page cache, present and absent.
 //!
 //!     cargo bench -p filemap-benches --bench locate
 //!
-//! `locate` is the index look-up alone; `contains` also reads the key record that confirms it.
+//! `locate` is the index lookup alone; `contains` also reads the key record that confirms it.
 
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use filemap_benches::fixture::{Fixture, keys, random_urls};
 
-/// Enough look-ups in turn that neither the keys' slots nor their leaves stay in the processor's caches.
+/// Enough lookups that neither slots nor leaves stay in the processor's caches.
 const URLS: usize = 1_000_000;
 
 fn locate(criterion: &mut Criterion) {

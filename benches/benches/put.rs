@@ -1,4 +1,4 @@
-//! A put of a generated page (median 4 KB) from one thread, beside its largest part, the compression.
+//! A put of a generated page (median 4 KB) by one thread, beside its largest part, compression.
 //!
 //!     cargo bench -p filemap-benches --bench put
 

@@ -1,9 +1,10 @@
-//! The URL-seen sets on URLs made of the list in tests/data, one call at a time, and the sets on disk in batches too: `fm-bench seen` has the
-//! bars.
+//! URL-seen sets one call at a time, and those on disk in batches too, on URLs made from the list
+//! in tests/data. `fm-bench seen` has the targets.
 //!
 //!     cargo bench -p filemap-benches --bench seen
 //!
-//! `FM_BENCH_KEYS` says how many URLs each set holds: ten million by default, for which it takes some minutes and 3 GB of memory.
+//! `FM_BENCH_KEYS` is the number of URLs in each set: by default ten million, some minutes and 3
+//! GB of memory.
 
 use std::hint::black_box;
 use std::path::Path;

@@ -1,7 +1,6 @@
-//! The bare loop: compress with zstd and append to one file, and nothing else. It is what no store can beat, and what
-//! this one is measured against.
+//! The bare loop: compress with zstd and append to one file. The baseline of every load.
 //!
-//! It keeps no key, no checksum and no index; its durability is a thread that syncs as often as the store's does.
+//! It keeps no key, checksum or index. A thread syncs as often as the store's does.
 
 use std::fs::File;
 use std::io::Write;

@@ -1,9 +1,9 @@
-//! The real corpus: seven sites of documentation, as `corpus.sh` unpacks them, in the order of a crawl.
+//! The real corpus: seven documentation sites, unpacked by `corpus.sh`, in the order of a crawl.
 //!
 //! Invariants:
 //! - every page is in memory, so that a run measures the store and not the reading of its input;
-//! - the sites are interleaved in proportion to their sizes and a site's pages are shuffled (seeded): neighbours in the
-//!   log are of different hosts, as when a polite crawler takes turns;
+//! - sites are interleaved in proportion to their sizes and shuffled (seeded): neighbours in the
+//!   log are of different hosts, as with a polite crawler;
 //! - the same directory gives the same sequence every time.
 
 use std::fs;
@@ -71,8 +71,8 @@ impl Corpus {
         &self.bodies[self.pages[(number % self.len()) as usize].1.clone()]
     }
 
-    /// Page `number`'s URL, over whatever `out` held. From the second round on a query tells the rounds apart, so that a
-    /// run can be longer than the corpus.
+    /// Page `number`'s URL, over whatever `out` held. From the second round on a query tells the
+    /// rounds apart, so that a run can be longer than the corpus.
     pub fn url(&self, number: u64, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(self.pages[(number % self.len()) as usize].0.as_bytes());
@@ -90,7 +90,8 @@ impl Corpus {
     }
 }
 
-/// Every page's path and URL, sites interleaved: page i of a site of n stands at (i + 1/2) / n of the whole.
+/// Every page's path and URL, sites interleaved: page i of a site of n stands at (i + 1/2) / n of
+/// the whole.
 fn crawl_order(dir: &Path) -> io::Result<Vec<(PathBuf, String)>> {
     let mut placed = Vec::new();
     for (site, (package, root, prefix)) in SITES.into_iter().enumerate() {
@@ -111,7 +112,7 @@ fn crawl_order(dir: &Path) -> io::Result<Vec<(PathBuf, String)>> {
     Ok(placed.into_iter().map(|(_, _, path, url)| (path, url)).collect())
 }
 
-/// Regular files only: packages also link to each other's pages.
+/// Regular files only: packages link to each other's pages.
 fn html_files(dir: &Path, out: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;

@@ -1,7 +1,7 @@
-//! What the block device did, and a cold cache to start from.
+//! Counters of the block device, and dropping the kernel's caches.
 //!
-//! The counters are the device's own: they count whatever any process did meanwhile, journal and metadata included, so
-//! a figure is only worth something on a machine that is otherwise quiet.
+//! The device counts what any process does, journal and metadata included: figures are worth
+//! something on a quiet machine only.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -35,7 +35,8 @@ impl Device {
     /// The device that holds `path`, which exists.
     ///
     /// # Errors
-    /// If the file system has no block device of its own with counters (overlay, network, some btrfs).
+    /// If the file system has no block device of its own with counters (overlay, network, some
+    /// btrfs).
     pub fn of(path: &Path) -> io::Result<Device> {
         let dev = fs::metadata(path)?.dev();
         let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
@@ -58,7 +59,8 @@ impl Device {
         Device::of(parent).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", parent.display())))
     }
 
-    /// The counters now. Writes that the kernel still holds back are not in them: see [`Device::settle`].
+    /// The counters now. Writes that the kernel still holds back are not in them: see
+    /// [`Device::settle`].
     ///
     /// # Errors
     /// If the counters cannot be read.
@@ -67,7 +69,8 @@ impl Device {
             .ok_or_else(|| io::Error::other(format!("{}: not a line of counters", self.stat.display())))
     }
 
-    /// Writes out everything that the file system holds back, so that what comes next is counted alone.
+    /// Writes out everything that the file system holds back, so that what comes next is counted
+    /// alone.
     ///
     /// # Errors
     /// If the file system cannot be opened or synced.
@@ -112,8 +115,8 @@ fn by_mount(dev: &str) -> io::Result<Option<PathBuf>> {
     Ok(stat.exists().then_some(stat))
 }
 
-/// Empties the kernel's caches of files, directories and inodes. Pages that some process has mapped stay: close the
-/// store first.
+/// Empties the kernel's caches of files, directories and inodes. Pages that some process has
+/// mapped stay: close the store first.
 ///
 /// # Errors
 /// With a clear message if not run by root.
@@ -143,7 +146,8 @@ pub fn read_into_cache(path: &Path) -> io::Result<u64> {
     }
 }
 
-/// Bytes of all files in a directory: as long as they say they are, and as the file system allocated for them.
+/// Bytes of all files in a directory: as long as they say they are, and as the file system
+/// allocated for them.
 ///
 /// # Errors
 /// If the directory cannot be listed.

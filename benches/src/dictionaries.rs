@@ -1,7 +1,8 @@
-//! What dictionaries do for the corpus: trained or made of whole pages, one for all or one a group, of several sizes, at
-//! several levels. Nothing here touches a store: docs/DICTIONARIES.md has what was measured and what the engine took from it.
+//! Compression dictionaries on the corpus: trained or raw, for all pages or one a group, of
+//! several sizes and levels. No store is used; docs/DICTIONARIES.md has the figures.
 //!
-//! Invariants: pages to train on and pages to measure with are disjoint; every compressed page is decompressed and compared.
+//! Invariants: training and measured pages are disjoint; every compressed page is decompressed and
+//! compared.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -53,7 +54,8 @@ pub enum Making {
 pub struct Settings {
     /// zstd level.
     pub level: i32,
-    /// Whether the digested dictionary's tables are copied for each page, or looked up beside the page's own.
+    /// Whether the digested dictionary's tables are copied for each page, or looked up beside the
+    /// page's own.
     pub attach: DictAttachPref,
     /// Without the frame's magic number.
     pub magicless: bool,
@@ -110,8 +112,8 @@ impl Sample {
         sample
     }
 
-    /// Headers of responses of eight servers, made up: the fields that real ones send, with values that differ from page to
-    /// page where theirs do.
+    /// Headers of responses of eight servers, made up: the fields that real ones send, with values
+    /// that differ from page to page where theirs do.
     #[must_use]
     pub fn of_headers(count: u64, first: u64) -> Sample {
         let mut sample = Sample::default();
@@ -173,8 +175,8 @@ impl Sample {
         mine.map(|(page, _)| &page[..]).collect()
     }
 
-    /// A dictionary for each group, of at most `bytes`, made of at most `pages` of its pages. Groups with fewer than
-    /// `least` pages share the one that is made of all pages (the first).
+    /// A dictionary for each group, of at most `bytes`, made of at most `pages` of its pages.
+    /// Groups with fewer than `least` pages share the one that is made of all pages (the first).
     ///
     /// # Errors
     /// If training fails.

@@ -1,10 +1,10 @@
-//! Puts pages into something from several threads and keeps account of every put's latency.
+//! Puts pages into a sink from several threads and records every put's latency.
 //!
-//! The same driver serves the store and the bare loop it is compared with, so that ratios between the two come from the
-//! same code. What making a page costs counts in the wall time of both and in the latency of neither.
+//! Store and bare loop share this driver, so that their ratio comes from the same code. Making a
+//! page counts in the wall time of both and in the latency of neither.
 //!
-//! Where asked, every put over 1 ms is explained from measurements and not by guess: the thread's own account says how
-//! long it ran and how long it waited for a core, the sink's counters whether it was held up inside.
+//! With `explain`, every put over 1 ms is attributed by measurement: the thread's running and
+//! waiting times, and the sink's own counters.
 
 use std::error::Error;
 use std::ops::Range;
@@ -23,12 +23,12 @@ pub const SLOW_NS: u64 = 1_000_000;
 /// Pages that a thread takes at a time.
 const CLAIM: u64 = 16;
 
-/// A run's way to fail: any error, told to whoever started it.
+/// Result of a run: any error, reported to the caller.
 pub type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Somewhere to put pages.
+/// Destination of pages.
 pub trait Sink: Sync {
-    /// What a thread keeps for itself, such as a compression context.
+    /// State of one thread, such as a compression context.
     type Lane;
 
     /// Called once on each thread.
@@ -43,7 +43,7 @@ pub trait Sink: Sync {
     /// Whatever stops the run.
     fn put(&self, lane: &mut Self::Lane, page: &Page) -> Outcome<()>;
 
-    /// How many puts so far were held up inside by background work, by the sink's own count.
+    /// Puts so far that background work held up, by the sink's own count.
     fn held_up(&self) -> u64 {
         0
     }
@@ -61,9 +61,9 @@ pub struct Plan {
     pub pages: Range<u64>,
     /// How many threads put them.
     pub threads: usize,
-    /// Note the time every so many pages.
+    /// Pages between two marks of the time.
     pub mark_every: u64,
-    /// Keep the accounts that explain slow puts: about 4 us a put.
+    /// Explain slow puts; costs about 4 us a put.
     pub explain: bool,
 }
 
@@ -86,7 +86,7 @@ pub struct SlowPut {
     pub body_bytes: usize,
 }
 
-/// What a slow put's time went to.
+/// Largest part of a slow put's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
     /// The sink itself held it up for growth, a checkpoint or back-pressure.
@@ -127,8 +127,8 @@ pub struct Driven {
     pub body_bytes: u64,
     /// Latencies in ns.
     pub latency: Histogram<u64>,
-    /// The same less the time for which no core was free, if asked for: what a machine with nothing else to do would
-    /// have shown.
+    /// The same less the time for which no core was free, if asked for: what a machine with
+    /// nothing else to do would have shown.
     pub with_a_core: Histogram<u64>,
     /// When each [`Plan::mark_every`]th page was begun, the end last.
     pub marks: Vec<Duration>,
@@ -175,7 +175,8 @@ pub fn drive<S: Sink>(source: &Source, sink: &S, plan: &Plan) -> Outcome<Driven>
     drive_reporting(source, sink, plan, &|_| Ok(()))
 }
 
-/// As [`drive`], and calls `returned` with a page's number after its put returned, on the thread that put it.
+/// As [`drive`], and calls `returned` with a page's number after its put returned, on the thread
+/// that put it.
 ///
 /// # Errors
 /// The first error of any thread or of `returned`; the others stop too.

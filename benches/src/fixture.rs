@@ -1,7 +1,7 @@
-//! Stores that micro benches read: built once a run, in a directory of their own that goes away with them.
+//! Stores for micro benches: built once a run, in a directory that is removed afterwards.
 //!
-//! `FM_BENCH_KEYS` sets how many keys (default ten million), `FM_BENCH_DIR` where (default the system's directory for
-//! temporary files, which should be on a disk).
+//! `FM_BENCH_KEYS` is the number of keys (default ten million), `FM_BENCH_DIR` the place (default
+//! the system's temporary directory, which should be on a disk).
 
 use std::path::{Path, PathBuf};
 
@@ -62,7 +62,8 @@ impl Fixture {
         Ok(Fixture { store: Some(store), dir })
     }
 
-    /// A store of the first `keys` generated pages, each cut to `body_bytes`, all of them merged into the index.
+    /// A store of the first `keys` generated pages, each cut to `body_bytes`, all of them merged
+    /// into the index.
     ///
     /// # Errors
     /// If it cannot be loaded.
@@ -98,7 +99,8 @@ impl Drop for Fixture {
     }
 }
 
-/// URLs of random pages among `first..first + keys`, to be asked for in turn: making them is not part of a bench.
+/// URLs of random pages among `first..first + keys`, to be asked for in turn: making them is not
+/// part of a bench.
 #[must_use]
 pub fn random_urls(first: u64, keys: u64, count: usize) -> Vec<Vec<u8>> {
     let generator = Generator::new(SEED);

@@ -1,8 +1,8 @@
-//! The node-per-letter generalised list: the baseline that the trie of `urlindex` descends from.
+//! The generalised list, a node a letter: the baseline that the trie of `urlindex` descends from.
 //!
-//! Each node holds a letter, a head that leads to the next letter of the URLs that have this one, and a tail that leads to the
-//! alternative to it; the list grows while crawling. A URL counts as seen if there is a node for each of its letters: so any prefix
-//! of a stored URL is called seen, as by the original.
+//! A node holds a letter, a head (the next letter) and a tail (an alternative letter). A URL
+//! counts as seen if each of its letters has a node, so every prefix of a stored URL does, as in
+//! the original.
 
 /// A letter, and where to go from it.
 #[derive(Debug)]

@@ -1,14 +1,14 @@
-//! Pages by number, for runs bigger than any corpus at hand.
+//! Generated pages by number, for runs bigger than any corpus at hand.
 //!
-//! A page's URL and body follow from the seed and its number alone, so that ten million pages need no storage of their
-//! own and any one of them can be made again to check what a store returned.
+//! URL and body follow from seed and number: ten million pages need no storage, and each can be
+//! made again to check what a store returned.
 //!
 //! Invariants:
-//! - pure: same seed, number and slice file give the same bytes, on every machine (integer and plain IEEE arithmetic
-//!   only, no libm);
+//! - same seed, number and slice file give the same bytes on every machine (integers and plain
+//!   IEEE arithmetic, no libm);
 //! - no two numbers share a URL;
-//! - sizes are lognormal in shape, median 4 KiB, sigma 0.9 (mean about 6 KiB);
-//! - a body is runs of real HTML and pseudo-random text in such a mix that zstd -3 makes a page 3 to 4 times smaller.
+//! - sizes are lognormal, median 4 KiB, sigma 0.9 (mean about 6 KiB);
+//! - a body mixes real HTML and pseudo-random text so that zstd -3 makes it 3 to 4 times smaller.
 
 use crate::random::Random;
 
@@ -16,13 +16,13 @@ use crate::random::Random;
 const SLICES: &[u8] = include_bytes!("../data/slices.html.zst");
 const SLICES_BYTES_MAX: usize = 4 << 20;
 
-/// The middle of the body sizes in bytes: half of the pages are smaller.
+/// Median of the body sizes in bytes.
 const MEDIAN_BYTES: f64 = 4096.0;
 /// Spread of the logarithm of the body sizes, in units of log2 (0.9 in natural logarithms).
 const SIGMA_LOG2: f64 = 0.9 * std::f64::consts::LOG2_E;
 const BODY_BYTES_MIN: usize = 64;
 
-/// One slice in so many is pseudo-random text, which zstd only halves; the real HTML decides the ratio.
+/// One slice in this many is pseudo-random text, which zstd halves; real HTML decides the ratio.
 const TEXT_ONE_IN: u64 = 16;
 const SLICE_BYTES_MIN: u64 = 1024;
 const SLICE_BYTES_MAX: u64 = 16_384;
@@ -44,7 +44,7 @@ const SECTIONS: [&str; 8] =
     ["articles", "blog", "docs/reference", "forum/thread", "news", "products", "shop/item", "wiki"];
 const SUFFIXES: [&str; 4] = ["", "/", ".html", ".html?lang=en"];
 
-/// A page as a crawler hands it over. Reused between pages, so that making one costs no allocation.
+/// A page as a crawler delivers it. Reused, so that making one allocates nothing.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Page {
     /// The key: about 73 bytes.
@@ -120,8 +120,8 @@ fn text(random: &mut Random, bytes: u64, body: &mut Vec<u8>) {
     }
 }
 
-/// The page's number stands in the path, which is what makes URLs distinct; everything before it is drawn, hosts with a
-/// few large and many small ones (density falling as rank^-2/3).
+/// The page's number stands in the path, which is what makes URLs distinct; everything before it
+/// is drawn, hosts with a few large and many small ones (density falling as rank^-2/3).
 fn url(random: &mut Random, number: u64, out: &mut Vec<u8>) {
     let place = random.unit();
     let host = (place * place * place * HOSTS as f64) as u64;
@@ -166,8 +166,8 @@ fn body_bytes(random: &mut Random) -> usize {
     (size as usize).max(BODY_BYTES_MIN)
 }
 
-/// 2^x by a cubic over the fraction (within 0.02%) and exact powers for the rest: the same on every machine, which the
-/// library's own is not.
+/// 2^x by a cubic over the fraction (within 0.02%) and exact powers for the rest: the same on
+/// every machine, which the library's own is not.
 fn exp2(x: f64) -> f64 {
     let whole = x.floor();
     let f = x - whole;

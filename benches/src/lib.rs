@@ -1,7 +1,7 @@
-//! What FileMap's benchmarks share: pages to store and instruments to measure with.
+//! What FileMap's benchmarks share: pages to store, and instruments.
 //!
-//! The binary `fm-bench` (src/bin/fm-bench) makes the big runs, `benches/` holds the micro benches, and
-//! docs/BENCHMARKS.md the figures with the commands that gave them.
+//! The binary `fm-bench` (src/bin/fm-bench) makes the big runs, `benches/` has the micro benches;
+//! docs/BENCHMARKS.md has commands and figures.
 
 pub mod bare;
 pub mod corpus;

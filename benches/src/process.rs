@@ -1,5 +1,5 @@
-//! What the kernel knows about this process and its threads: memory of its own, bytes that it made the device read, time
-//! on a core and time in the queue for one.
+//! Kernel statistics of this process and its threads: anonymous memory, device reads and writes,
+//! time on a core and time waiting for one.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Anonymous resident memory in bytes: what the process holds beyond files that the kernel may drop at will.
+/// Anonymous resident memory in bytes.
 ///
 /// # Errors
 /// If /proc is not mounted.
@@ -22,7 +22,7 @@ pub fn anonymous_bytes() -> io::Result<u64> {
     kib.map(|kib| kib * 1024).ok_or_else(|| io::Error::other("/proc/self/status has no RssAnon"))
 }
 
-/// The most resident memory that the process ever had, in bytes, mapped files and its own code included.
+/// Peak resident memory in bytes, mapped files and code included.
 ///
 /// # Errors
 /// If /proc is not mounted.
@@ -41,8 +41,9 @@ pub fn device_read_bytes() -> io::Result<u64> {
     io_counter("read_bytes: ")
 }
 
-/// Bytes of pages that this process alone gave the kernel to write. A page that is changed again before it is written
-/// counts once, so this comes close to what reaches the device, the file system's own journal aside.
+/// Bytes of pages that this process alone gave the kernel to write. A page that is changed again
+/// before it is written counts once, so this comes close to what reaches the device, the file
+/// system's own journal aside.
 ///
 /// # Errors
 /// If the kernel does not count them.
@@ -145,7 +146,8 @@ mod tests {
 
     #[test]
     fn memory_that_is_touched_is_counted() {
-        // Other tests of this process take and free memory meanwhile, so only this block is sure to be there.
+        // Other tests of this process take and free memory meanwhile, so only this block is sure
+        // to be there.
         let block = std::hint::black_box(vec![1u8; 64 << 20]);
         let counted = anonymous_bytes().unwrap();
         assert!(counted >= block.len() as u64, "{counted}");

@@ -1,14 +1,15 @@
-//! The benchmarks' pseudo-random numbers: one small generator, so that runs are repeatable and no figure depends on
+//! Pseudo-random numbers: one small generator, so that runs repeat and no figure depends on
 //! another crate's release.
 //!
-//! SplitMix64 (Steele, Lea, Flood 2014): any seed is a good one and a stream can start at any page number.
+//! SplitMix64 (Steele, Lea, Flood 2014): any seed is good, and a stream can start at any page
+//! number.
 
 /// A stream of pseudo-random numbers.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// The stream of `index` under `seed`; streams of neighbouring indices have nothing to do with each other.
+    /// The stream of `index` under `seed`; streams of neighbouring indices are independent.
     #[must_use]
     pub fn of(seed: u64, index: u64) -> Random {
         let mut random = Random(seed.wrapping_mul(0xd6e8_feb8_6659_fd93) ^ index);
@@ -35,8 +36,8 @@ impl Random {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A number of mean 0 and variance 1, normal but for its far tails: a sum of twelve (Irwin and Hall), which needs
-    /// no logarithm and so comes out the same on every machine.
+    /// A number of mean 0 and variance 1, normal but for its far tails: a sum of twelve (Irwin and
+    /// Hall), which needs no logarithm and so comes out the same on every machine.
     pub fn normal(&mut self) -> f64 {
         let mut sum = 0u64;
         for _ in 0..3 {

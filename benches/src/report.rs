@@ -1,4 +1,4 @@
-//! A run's figures: a table for people or one JSON object for programs, each figure beside its bar where it has one.
+//! A run's figures as a table, or as one JSON object; each beside its target, if it has one.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ struct Figure {
     bar: Option<Bar>,
 }
 
-/// What a figure has to keep to.
+/// Target of a figure.
 #[derive(Debug, Clone, Copy)]
 pub enum Bar {
     /// At most this.
@@ -48,7 +48,7 @@ impl Report {
         self.add(Figure { name: name.into(), unit, value: json!(value), bar: None });
     }
 
-    /// A number that has a bar.
+    /// A number with a target.
     pub fn against(&mut self, name: impl Into<String>, value: f64, unit: &'static str, bar: Bar) {
         self.add(Figure { name: name.into(), unit, value: json!(value), bar: Some(bar) });
     }
@@ -79,7 +79,8 @@ impl Report {
         self.sections.last_mut().expect("there is one").1.push(figure);
     }
 
-    /// One object: section, figure, value; the unit ends the figure's name, and one with a bar says `met`.
+    /// One object: section, figure, value. The unit ends the figure's name; a figure with a target
+    /// says `met`.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let mut all = Map::new();

@@ -1,19 +1,21 @@
-//! The model behind docs/SCALE.md: what a store of any size takes in files, memory, writes and time, from its layout and
-//! a few measured constants. The document's tables are this file's output (`fm-bench scale`), so they cannot drift from
-//! the formulas; the constants are those of docs/BENCHMARKS.md.
+//! The model behind docs/SCALE.md: files, memory, writes and time of a store of any size, from its
+//! layout and a few measured constants (docs/BENCHMARKS.md). `fm-bench scale` prints the
+//! document's tables, so they cannot drift from the formulas.
 //!
-//! Keys hash uniformly, so a checkpoint of n entries over L leaves touches L (1 - exp(-n / L)) of them. Everything else
-//! is a quotient.
+//! Keys hash uniformly, so a checkpoint of n entries over L leaves touches L (1 - exp(-n / L)) of
+//! them. Everything else is a quotient.
 
 /// Slots of a full leaf, as the format has it.
 const LEAF_SLOTS: f64 = 254.0;
 /// Mean fill of a leaf that splits when full: ln 2.
 const LEAF_FILL: f64 = std::f64::consts::LN_2;
-/// A leaf overflows while the mean is still this much below: the directory is as deep as its fullest leaf asks.
+/// A leaf overflows while the mean is still this much below: the directory is as deep as its
+/// fullest leaf asks.
 const FULLEST_LEAF_MEAN: f64 = 178.0;
 const PAGE_BYTES: f64 = 4096.0;
 const NODE_ENTRIES: f64 = 508.0;
-/// Bytes of the index's filter for an entry of the directory, and the default of `filter_memory_bytes`.
+/// Bytes of the index's filter for an entry of the directory, and the default of
+/// `filter_memory_bytes`.
 const FILTER_BYTES_AN_ENTRY: f64 = 192.0;
 const FILTER_BYTES_MAX: f64 = 67_108_864.0;
 /// Pages that wait for a superblock before they may be reused, as a part of all.
@@ -52,8 +54,8 @@ pub struct Machine {
     pub sequential_read: f64,
     /// See `sequential_read`.
     pub sequential_write: f64,
-    /// A random 4 KiB read among many that are under way, in s: a checkpoint reads its leaves ahead, opening asks for all
-    /// nodes of a level at once.
+    /// A random 4 KiB read among many that are under way, in s: a checkpoint reads its leaves
+    /// ahead, opening asks for all nodes of a level at once.
     pub queued_read_s: f64,
     /// Memory for the page cache, in bytes.
     pub cache_bytes: f64,
@@ -92,7 +94,8 @@ pub struct Scale {
     pub amplification: f64,
     /// The same, over the whole load from nothing to this size.
     pub amplification_of_load: f64,
-    /// A checkpoint's time at this size, in s, where each leaf is in the page cache with the chance that the cache allows.
+    /// A checkpoint's time at this size, in s, where each leaf is in the page cache with the
+    /// chance that the cache allows.
     pub checkpoint_s: f64,
     /// Pages a second that puts can reach by their own work.
     pub put_rate: f64,
@@ -139,7 +142,8 @@ pub fn scale(keys: f64, pages: &Pages, machine: &Machine) -> Scale {
         checkpoint_rate: batch / now.seconds,
         load_h: load.seconds / 3600.0,
         open_s: nodes * machine.queued_read_s,
-        // A crash at the end of a checkpoint finds its own batch and the one that filled meanwhile.
+        // A crash at the end of a checkpoint finds its own batch and the one that filled
+        // meanwhile.
         replay_s: 2.0 * batch * pages.record_bytes / machine.replay,
         verify_h: (value_bytes + keys * pages.key_record_bytes + index_bytes(keys)) / machine.sequential_read / 3600.0,
         false_matches: keys / leaves / 2f64.powi(HASH_BITS - (leaves.log2().round() as i32)),
@@ -198,8 +202,8 @@ fn batch(pages: &Pages, machine: &Machine) -> f64 {
     (machine.checkpoint_bytes / pages.record_bytes).min(machine.memtable_bytes / pages.memtable_entry_bytes)
 }
 
-/// Leaves at mean fill; at any one size there are between 0.7 and 1.4 times as many, because leaves of equal depth fill
-/// and split at about the same time.
+/// Leaves at mean fill; at any one size there are between 0.7 and 1.4 times as many, because
+/// leaves of equal depth fill and split at about the same time.
 fn leaves(keys: f64) -> f64 {
     (keys / (LEAF_SLOTS * LEAF_FILL)).max(1.0)
 }

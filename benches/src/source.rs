@@ -1,4 +1,4 @@
-//! Where a run's pages come from: the generator or the corpus, behind one face.
+//! The pages of a run: generator or corpus.
 
 use std::io;
 use std::path::Path;

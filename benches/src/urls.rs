@@ -1,13 +1,12 @@
-//! URLs for the seen sets: a list of real ones, scaled up to as many as are wanted.
+//! URLs for the seen sets: a list of real URLs, scaled up to any number.
 //!
-//! A list of a few ten thousand URLs says nothing of ten million, and random texts say nothing of URLs. So new URLs are made of
-//! the list's own: take two URLs of one host, cut each at a place between words (`/ - _ . ? = & + , ; :`) that is about as far along, and
-//! join the beginning of the first to the end of the second; every other URL is made of three in this way. Hosts
-//! keep their shares, URLs their lengths and letters, and texts become as much alike as they do when a list of one crawl grows:
-//! docs/SEEN.md compares the growth of the bytes that neighbours do not share.
+//! A list of a few ten thousand URLs says nothing about ten million, and random texts say nothing
+//! about URLs. New URLs are made from two or three of one host, cut between words about as far along
+//! and joined. Hosts keep their shares, URLs their lengths and letters; texts grow alike as they do
+//! in the list of one crawl (docs/SEEN.md).
 //!
-//! URL number i follows from the seed and i alone; the first ones are the list itself. Some come twice (docs/SEEN.md says how many): who needs
-//! distinct ones asks for more.
+//! URL number i follows from the seed and i; the first ones are the list itself. Some come twice
+//! (docs/SEEN.md says how many).
 
 use std::collections::BTreeMap;
 use std::path::Path;

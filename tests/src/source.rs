@@ -94,7 +94,9 @@ impl SourceFile {
     pub fn module(&self) -> Vec<String> {
         let parts: Vec<String> = self.path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
         let after_src = parts.iter().position(|part| part == "src").map_or(0, |at| at + 1);
-        let mut module: Vec<String> = parts[after_src..].to_vec();
+        // A binary in a folder below `src/bin` is a crate of its own.
+        let root = if parts[after_src..].first().is_some_and(|part| part == "bin") { after_src + 2 } else { after_src };
+        let mut module: Vec<String> = parts.get(root..).unwrap_or_default().to_vec();
         if let Some(last) = module.pop() {
             let stem = last.trim_end_matches(".rs");
             if !matches!(stem, "mod" | "lib" | "main") {

@@ -248,37 +248,3 @@ fn planted_bad_manifests_are_found() {
     let stranger = format!("[package]\nname = \"stranger\"\n{lints}");
     assert_one(&rules::manifest("Cargo.toml", &stranger), "place it");
 }
-
-/// The files that the tables of a page name, under the folder that each section's heading names: a path without a folder lies
-/// beside the one before it.
-fn named_files(page: &str) -> Vec<String> {
-    let mut section = None;
-    let mut files = Vec::new();
-    for line in page.lines() {
-        if let Some(heading) = line.strip_prefix("#") {
-            section = heading.split('`').nth(1).map(str::to_owned);
-        }
-        let (Some(section), Some(cells)) = (&section, line.strip_prefix('|')) else { continue };
-        let mut folder = String::new();
-        for name in cells.split('|').nth(1).unwrap_or_default().split('`').skip(1).step_by(2) {
-            let path =
-                if name.contains('/') || folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
-            folder = path.rsplit_once('/').map_or(String::new(), |(folder, _)| folder.to_owned());
-            files.push(format!("{section}/{path}"));
-        }
-    }
-    files
-}
-
-#[test]
-fn every_file_that_the_map_of_the_house_names_is_there() {
-    let page = std::fs::read_to_string(workspace::root().join("docs/ARCHITECTURE.md")).expect("the page is there");
-    let named = named_files(&page);
-    assert!(named.len() > 100, "{}", named.len());
-    let missing: Vec<&String> = named.iter().filter(|path| !workspace::root().join(path).exists()).collect();
-    assert!(missing.is_empty(), "{missing:#?}");
-    assert_eq!(
-        named_files("### `a/src`\n| b | `c/d.rs`, `e.rs`; `f.rs` |"),
-        ["a/src/c/d.rs", "a/src/c/e.rs", "a/src/c/f.rs"]
-    );
-}

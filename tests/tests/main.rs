@@ -2,6 +2,7 @@
 
 mod architecture;
 mod arrangement;
+mod dependencies;
 mod golden;
 mod hostile_damage;
 mod hostile_files;

@@ -1,21 +1,18 @@
 //! FileMap beside the stores that its users would pick instead, on the same pages in one run.
 //!
-//! `compare run` appends what it measures to a file of JSON lines. Each engine's turn is a process of its own, so that no
-//! engine's threads, caches or freed memory show in another's figures.
+//! `compare run` appends its figures to a file of JSON lines, of which benches/report.py makes a
+//! report. Each engine's turn is a process of its own, so that no engine's threads, caches or
+//! freed memory show in another's figures.
+//!
+//! Floors, highest first: `cli`; `run`; `workload`; `turn`; `engine`; `pages`; `measure`.
 
-mod cgroup;
 mod cli;
-mod codec;
 mod engine;
-mod lines;
-mod machine;
 mod measure;
 mod pages;
 mod run;
 mod turn;
-mod usage;
 mod workload;
-mod zipf;
 
 use std::process::ExitCode;
 

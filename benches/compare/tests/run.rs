@@ -1,4 +1,4 @@
-//! A whole run over a few pages: every engine that is built in, every workload that needs no root.
+//! A whole run over a few pages: every built-in engine, every workload that needs no root.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -95,7 +95,7 @@ fn every_engine_goes_through_every_workload_and_no_answer_is_wrong() {
             }
         }
     }
-    // What keeps everything skips nothing but what needs root.
+    // An engine that can do everything skips only what needs root.
     let skipped: Vec<&Value> = of_kind(&lines, "skipped").into_iter().filter(|line| line["engine"] == "lmdb").collect();
     assert_eq!(skipped.len(), 1, "{skipped:?}");
     assert_eq!(skipped[0]["workload"], "squeeze");

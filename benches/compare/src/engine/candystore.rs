@@ -1,9 +1,10 @@
 //! CandyStore.
 //!
-//! Its documents: puts go to the operating system and a checkpoint in the background makes them durable; `checkpoint` is the
-//! point of durability on demand, so a durable put is followed by one. A value holds 64 KiB; a longer one goes through its call
-//! for big values, and a short one in its place says so. Compaction runs in the background at a set throughput and nobody can
-//! wait for it, so giving space back is waiting until the disk no longer shrinks.
+//! By its documentation: puts go to the operating system, and a background checkpoint makes them
+//! durable; a durable put is followed by `checkpoint`. A value holds 64 KiB; a longer one goes
+//! through the call for big values, with a short marker in its place. Compaction runs in the
+//! background at a set throughput and cannot be waited for: reclaiming waits until the disk stops
+//! shrinking.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,10 +15,10 @@ use filemap_benches::drive::Outcome;
 use filemap_benches::generate::Page;
 
 use super::{After, EVERYTHING, Engine, Facts, Kind, Purpose, Session, Settings, zstd_by_application};
-use crate::codec::Codec;
-use crate::usage::disk_bytes;
+use crate::engine::codec::Codec;
+use crate::measure::usage::disk_bytes;
 
-/// Stands where a value is too long: no zstd frame is so short.
+/// Marker of a value that is too long; no zstd frame is so short.
 const BIG: &[u8] = b"big";
 const COMPACTION_BYTES_PER_SECOND: usize = 256 << 20;
 const QUIET: Duration = Duration::from_secs(2);

@@ -1,7 +1,7 @@
-//! One zstd file per page, two levels of directories by the hash of the URL, as crawlers have always done.
+//! One zstd file per page, in two levels of directories by the hash of the URL.
 //!
-//! A put in use writes another file and renames it over the page's, so that no half page is ever seen; a durable one syncs the
-//! file and its directory.
+//! A put in use writes a new file and renames it over the old one; a durable put syncs file and
+//! directory.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
@@ -13,7 +13,7 @@ use filemap_benches::generate::Page;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{Can, EVERYTHING, Engine, Facts, Kind, Purpose, Session, zstd_by_application};
-use crate::codec::Codec;
+use crate::engine::codec::Codec;
 
 pub static KIND: Kind = Kind {
     name: "file-per-page",

@@ -1,4 +1,5 @@
-//! FileMap: as it comes, with dictionaries; without them and at the level of the others; and as it comes with a page cache.
+//! FileMap: by default, with dictionaries; without dictionaries at the others' level; by default
+//! with a value cache.
 
 use std::path::Path;
 
@@ -10,7 +11,7 @@ use super::{After, Can, EVERYTHING, Each, Engine, Facts, Kind, Open, Purpose, Se
 
 use crate::pages::Probe;
 
-/// What tells the variants apart.
+/// The variants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Variant {
     Dictionaries,
@@ -29,7 +30,7 @@ pub static PLAIN: Kind = kind("filemap-plain", |s| describe(Variant::Plain, s), 
     |dir, settings, purpose| open(dir, settings, purpose, Variant::Plain)
 });
 
-/// With dictionaries and a page cache.
+/// With dictionaries and a value cache.
 pub static CACHED: Kind =
     kind("filemap-cached", |s| describe(Variant::Cached, s), |s| compression(Variant::Cached, s), {
         |dir, settings, purpose| open(dir, settings, purpose, Variant::Cached)

@@ -1,8 +1,9 @@
 //! fjall with key-value separation.
 //!
-//! Its documents: large values separated from keys (threshold 1 KiB); a cache of a fixed size; puts go to the journal and the
-//! operating system, and `persist` makes them durable. It has LZ4 alone, so the application compresses and blobs are stored as
-//! they come; blocks of keys keep the default, LZ4.
+//! By its documentation: large values separated from keys (threshold 1 KiB); a cache of a fixed
+//! size; puts go to the journal and the operating system, and `persist` makes them durable. It has
+//! only LZ4, so the application compresses and blobs are stored uncompressed; blocks of keys keep
+//! LZ4.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,8 +14,8 @@ use filemap_benches::generate::Page;
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode};
 
 use super::{After, EVERYTHING, Engine, Facts, Kind, Purpose, Session, Settings, zstd_by_application};
-use crate::codec::{Codec, Frames};
-use crate::usage::disk_bytes;
+use crate::engine::codec::{Codec, Frames};
+use crate::measure::usage::disk_bytes;
 
 pub static KIND: Kind = Kind {
     name: "fjall",
@@ -31,7 +32,7 @@ pub static KIND: Kind = Kind {
     open: |dir, settings, purpose| Ok(Box::new(Fjall::open(dir, settings, purpose)?)),
     batch: 128,
     can: EVERYTHING,
-    // Tables hold keys and the places of blobs; pages under the threshold lie in them too.
+    // Tables hold keys, locations of blobs, and pages under the threshold.
     is_index_file: Some(|path| path.contains("tables/")),
 };
 
@@ -75,7 +76,7 @@ impl Engine for Fjall {
         Ok(Facts { stored_bytes: Some(stored), ..Facts::default() })
     }
 
-    /// The tables: keys, the places of blobs, filters, and pages too short for blobs.
+    /// The tables: keys, locations of blobs, filters, and pages too short for blobs.
     fn index_bytes(&self) -> Outcome<Option<u64>> {
         Ok(Some(disk_bytes(&self.pages.path().join("tables"))?))
     }

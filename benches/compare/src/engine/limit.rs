@@ -1,6 +1,7 @@
-//! The limit: the same zstd level, an append to one file, and a hash map in memory. No store that keeps a page can do less.
+//! The limit: zstd at the same level, an append to one file, and a hash map in memory. No store
+//! can do less.
 //!
-//! It keeps no key and no checksum, and after a close it has forgotten where everything is.
+//! It keeps no key and no checksum, and forgets its index at close.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -16,7 +17,7 @@ use filemap_benches::generate::Page;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Can, EVERYTHING, Engine, Facts, Kind, Purpose, Session, Settings, zstd_by_application};
-use crate::codec::Codec;
+use crate::engine::codec::Codec;
 
 pub static KIND: Kind = Kind {
     name: "limit",

@@ -1,8 +1,9 @@
 //! LMDB through heed.
 //!
-//! Its documents: many puts in one transaction; a map as large as the store may ever get; no read-ahead once the file
-//! outgrows memory; keys are at most 511 bytes, so a longer one ends in its hash. Pages freed by replacing are used again, so
-//! nothing is compacted after overwriting; after deleting, the copy that leaves out what is free (`mdb_copy -c`).
+//! By its documentation: many puts in one transaction; a map as large as the store may ever get;
+//! no read-ahead once the file outgrows memory; keys of at most 511 bytes, so a longer key ends in
+//! its hash. Freed pages are reused, so nothing is compacted after overwriting; after deleting,
+//! `mdb_copy -c`.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use heed::{CommitOrAbort, CompactionOption, Database, Env, EnvFlags, EnvOpenOpti
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{After, EVERYTHING, Engine, Facts, Kind, Purpose, Session, Settings, zstd_by_application};
-use crate::codec::{Codec, Frames};
+use crate::engine::codec::{Codec, Frames};
 
 const MAP_BYTES: usize = 256 << 30;
 const KEY_BYTES_MAX: usize = 511;
@@ -39,7 +40,7 @@ pub static KIND: Kind = Kind {
     is_index_file: None,
 };
 
-/// What is open of a store: gone for a moment while a compacted copy takes its place.
+/// Open handles; absent while a compacted copy replaces the file.
 struct Opened {
     env: Env,
     pages: Database<'static, Bytes, Bytes>,
@@ -77,8 +78,8 @@ fn opened(dir: &Path, settings: &Settings, purpose: Purpose) -> Outcome<Opened> 
     }
     let mut options = EnvOpenOptions::new();
     options.map_size(MAP_BYTES).max_readers(READERS);
-    // SAFETY: the directory belongs to this run alone, so nobody changes the mapped file behind LMDB's back; without syncs a
-    // power loss may cost the store, which a benchmark makes again.
+    // SAFETY: the directory belongs to this run alone, so nobody changes the mapped file behind
+    // LMDB's back; without syncs a power loss may cost the store, which a benchmark makes again.
     let env = unsafe { options.flags(flags).open(dir)? };
     let transaction = env.write_txn()?;
     let made = env.create_databases_and_commit(transaction, |opener, transaction| -> heed::Result<_> {

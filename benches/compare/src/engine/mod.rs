@@ -1,19 +1,22 @@
-//! The engines behind one face.
+//! The interface of all engines; below it one file an engine, and the registry.
 //!
 //! Invariants:
-//! - each is set up as its own documents advise for this use, and says how in [`Kind::settings`];
-//! - where the application compresses, it does so on the calling thread before any lock is taken, with contexts that the
-//!   thread keeps;
-//! - a session belongs to one thread; an engine is shared by all.
+//! - each engine is set up as its own documentation advises for this use, and says how in
+//!   [`Kind::settings`];
+//! - where the application compresses, the calling thread does so before it takes any lock, with
+//!   contexts it keeps;
+//! - a session belongs to one thread; all threads share the engine.
 
 #[cfg(feature = "candystore")]
 mod candystore;
+pub mod codec;
 mod file_per_page;
 mod filemap;
 mod fjall;
 mod limit;
 mod lmdb;
 mod redb;
+pub mod registry;
 #[cfg(feature = "rocksdb")]
 mod rocksdb;
 mod sqlite;
@@ -29,7 +32,8 @@ use crate::pages::Probe;
 /// What a store is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// A bulk load into an empty store: nothing need be durable before [`Engine::sync`] at its end.
+    /// A bulk load into an empty store: nothing need be durable before [`Engine::sync`] at its
+    /// end.
     Load,
     /// Gets and puts; the caller syncs every second.
     Use,
@@ -37,7 +41,7 @@ pub enum Purpose {
     Durable,
 }
 
-/// What every engine is told alike.
+/// Settings that all engines share.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Memory for a cache of its own, if it has one.
@@ -50,9 +54,9 @@ pub struct Settings {
     pub memory_bytes: u64,
 }
 
-/// A sort of engine.
+/// An engine: its name, settings, abilities, and how to open it.
 pub struct Kind {
-    /// As in the report's tables.
+    /// Name in the report.
     pub name: &'static str,
     /// Its version, for the report.
     pub version: fn() -> String,
@@ -66,8 +70,8 @@ pub struct Kind {
     pub batch: usize,
     /// What it can do.
     pub can: Can,
-    /// Says of a file's path within the store whether it is index and no page; engines that keep both in the same files have
-    /// none.
+    /// Whether a file of the store holds index and no pages. `None` for engines that keep both in
+    /// the same files.
     pub is_index_file: Option<fn(&str) -> bool>,
 }
 
@@ -75,34 +79,34 @@ pub struct Kind {
 pub type Open = fn(&Path, &Settings, Purpose) -> Outcome<Opened>;
 /// An open store of any engine.
 pub type Opened = Box<dyn Engine>;
-/// What is done with the answer to a probe.
+/// Callback with the answer to a probe.
 pub type Each<'a> = dyn FnMut(&Probe, Option<&[u8]>) -> Outcome<()> + 'a;
 
 /// What an engine can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Can {
-    /// Opens what was closed.
+    /// A closed store can be opened again.
     pub reopen: bool,
-    /// Opens what was killed.
+    /// A store survives kill -9.
     pub recover: bool,
-    /// Puts a key that is there, or single new ones.
+    /// Overwrites keys, and puts single new ones.
     pub update: bool,
-    /// Deletes, and gives space back.
+    /// Deletes, and reclaims the space.
     pub delete: bool,
-    /// Reads ahead of gets.
+    /// Reads ahead: [`Session::get_ahead`].
     pub get_ahead: bool,
-    /// No more pages than that.
+    /// Most pages that it is given.
     pub pages_max: u64,
 }
 
-/// Adding up an index that is spread over a file reads the file whole: not above this many bytes.
+/// To sum up an index that is spread over a file, the whole file is read: not above this size.
 const FILE_BYTES_TO_ADD_UP: u64 = 4 << 30;
 
-/// All of it but gets that read ahead, which most lack.
+/// Everything except `get_ahead`, which most engines lack.
 const EVERYTHING: Can =
     Can { reopen: true, recover: true, update: true, delete: true, get_ahead: false, pages_max: u64::MAX };
 
-/// Why space is to be given back.
+/// Why space is reclaimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
     /// Pages were replaced by others.
@@ -111,7 +115,7 @@ pub enum After {
     Delete,
 }
 
-/// What an engine knows of itself; `None` where it does not.
+/// An engine's own statistics; `None` where it has none.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Facts {
     /// Bytes of bodies as stored by all puts since it was opened.
@@ -124,22 +128,22 @@ pub struct Facts {
 
 /// An open store.
 pub trait Engine: Send + Sync {
-    /// A thread's way in.
+    /// A session for the calling thread.
     fn session(&self) -> Outcome<Box<dyn Session + '_>>;
 
     /// Makes everything durable that was put before.
     fn sync(&self) -> Outcome<()>;
 
-    /// Gives back the space of what is dead, as the engine's users would.
+    /// Reclaims dead space, the way users of this engine do.
     fn reclaim(&mut self, _after: After) -> Outcome<()> {
         Ok(())
     }
 
-    /// What it knows of itself. Sessions add what they know when they end.
+    /// Its own statistics. A session adds its part when it ends.
     fn facts(&self) -> Outcome<Facts>;
 
-    /// What the index takes on disk: all that a get reads but the page itself. May read the whole store; `None` if it would take
-    /// too long or is not known.
+    /// Size of the index on disk: all that a get reads except the page. May read the whole store;
+    /// `None` if that takes too long or is unknown.
     fn index_bytes(&self) -> Outcome<Option<u64>> {
         Ok(None)
     }
@@ -161,42 +165,14 @@ pub trait Session {
     /// A page's body over whatever `body` held; `false` if there is none.
     fn get_into(&mut self, key: &[u8], body: &mut Vec<u8>) -> Outcome<bool>;
 
-    /// Gets pages in order while those after each are being read, always `depth` at once. Only of engines that can.
+    /// Gets pages in order while those after each are being read, always `depth` at once. Only of
+    /// engines that can.
     fn get_ahead(&mut self, _probes: &[Probe], _depth: usize, _each: &mut Each<'_>) -> Outcome<()> {
         Err("the engine has no such call".into())
     }
 
     /// Deletes pages together.
     fn delete(&mut self, keys: &[&[u8]]) -> Outcome<()>;
-}
-
-/// Every engine that is built in, in the order of the report's tables.
-pub fn kinds() -> Vec<&'static Kind> {
-    vec![
-        &limit::KIND,
-        &filemap::KIND,
-        &filemap::PLAIN,
-        &filemap::CACHED,
-        &lmdb::KIND,
-        &fjall::KIND,
-        &redb::KIND,
-        #[cfg(feature = "rocksdb")]
-        &rocksdb::KIND,
-        &sqlite::KIND,
-        #[cfg(feature = "candystore")]
-        &candystore::KIND,
-        &file_per_page::KIND,
-        &warc::KIND,
-    ]
-}
-
-/// The engine of that name.
-pub fn kind(name: &str) -> Outcome<&'static Kind> {
-    let all = kinds();
-    all.iter().copied().find(|kind| kind.name == name).ok_or_else(|| {
-        let names: Vec<&str> = all.iter().map(|kind| kind.name).collect();
-        format!("no engine `{name}` is built in; there are {}", names.join(", ")).into()
-    })
 }
 
 /// The version of a package in this program's lock file.
@@ -207,7 +183,7 @@ fn locked(package: &str) -> String {
     format!("{package} {}", version.unwrap_or("of unknown version"))
 }
 
-/// What application-side zstd is called in the report.
+/// How the report names zstd by the application.
 fn zstd_by_application(settings: &Settings) -> String {
     format!("zstd -{} by the application", settings.level)
 }
@@ -220,13 +196,5 @@ mod tests {
     fn versions_come_from_the_lock_file() {
         assert!(locked("heed").starts_with("heed 0."), "{}", locked("heed"));
         assert!(locked("no such package").ends_with("unknown version"));
-    }
-
-    #[test]
-    fn engines_have_names_of_their_own() {
-        let names: std::collections::HashSet<&str> = kinds().iter().map(|kind| kind.name).collect();
-        assert_eq!(names.len(), kinds().len());
-        assert!(kind("limit").is_ok());
-        assert!(kind("none").err().is_some_and(|error| error.to_string().contains("lmdb")));
     }
 }

@@ -1,8 +1,8 @@
 //! redb.
 //!
-//! Its documents: many puts in one transaction; commits of `Durability::None` with one durable commit at the end of a load, and
-//! now and then in use, since only those free pages for good. Freed pages are used again, so nothing is compacted after
-//! overwriting; after deleting, `compact`.
+//! By its documentation: many puts in one transaction; commits of `Durability::None`, with a
+//! durable one at the end of a load and every second in use, since only those free pages for good.
+//! Freed pages are reused, so nothing is compacted after overwriting; after deleting, `compact`.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use redb::{Database, Durability, ReadableDatabase, ReadableTableMetadata, TableD
 use super::{
     After, EVERYTHING, Engine, FILE_BYTES_TO_ADD_UP, Facts, Kind, Purpose, Session, Settings, zstd_by_application,
 };
-use crate::codec::{Codec, Frames};
+use crate::engine::codec::{Codec, Frames};
 
 const PAGES: TableDefinition<&[u8], &[u8]> = TableDefinition::new("pages");
 const PAGE_BYTES: u64 = 4096;
@@ -84,7 +84,8 @@ impl Engine for Redb {
         Ok(Facts { stored_bytes: Some(stored), ..Facts::default() })
     }
 
-    /// The tree's pages hold the values too, so the index is what is not a value: the branches and the keys.
+    /// The tree's pages hold the values too, so the index is what is not a value: the branches and
+    /// the keys.
     fn index_bytes(&self) -> Outcome<Option<u64>> {
         if std::fs::metadata(&self.path)?.len() > FILE_BYTES_TO_ADD_UP {
             return Ok(None);

@@ -1,9 +1,10 @@
 //! RocksDB with BlobDB.
 //!
-//! Its wiki: blob files for large values with their own compression and garbage collection, one cache for blocks and blobs;
-//! Bloom filters of 10 bits; index and filter blocks in the cache and those of level 0 pinned; LZ4 for tables with zstd at the
-//! bottom; bulk loads in batches without the log and flushed at the end. RocksDB compresses blobs when memtables are flushed,
-//! on its background threads.
+//! By its wiki: blob files for large values, with their own compression and garbage collection;
+//! one cache for blocks and blobs; Bloom filters of 10 bits; index and filter blocks cached, those
+//! of level 0 pinned; LZ4 for tables, zstd at the bottom; bulk loads in batches without the log,
+//! flushed at the end. RocksDB compresses blobs on its background threads, when memtables are
+//! flushed.
 
 use std::path::Path;
 
@@ -107,7 +108,7 @@ impl Engine for Rocks {
         Ok(Facts { live_bytes: all.map(|all| all.saturating_sub(garbage)), ..Facts::default() })
     }
 
-    /// The tables: keys, the places of blobs, filters, and pages too short for blobs.
+    /// The tables: keys, locations of blobs, filters, and pages too short for blobs.
     fn index_bytes(&self) -> Outcome<Option<u64>> {
         Ok(self.database.property_int_value("rocksdb.live-sst-files-size")?)
     }

@@ -1,9 +1,10 @@
 //! SQLite.
 //!
-//! Its documents: WAL; many puts in one transaction; blobs of this size fit best into pages of 8 KiB ("Internal Versus External
-//! BLOBs"); no WITHOUT ROWID, since rows are large ("The WITHOUT ROWID Optimization"), so the key has an index of its own;
-//! reads through a memory map as far as it goes; NORMAL in WAL, FULL where a commit must be durable. There is one writer at a
-//! time, so threads share one connection for it and have one each for gets.
+//! By its documentation: WAL; many puts in one transaction; pages of 8 KiB for blobs of this size
+//! ("Internal Versus External BLOBs"); no WITHOUT ROWID, since rows are large ("The WITHOUT ROWID
+//! Optimization"), so the key has its own index; reads through a memory map as far as it goes;
+//! NORMAL in WAL, FULL where a commit must be durable. One writer at a time: threads share a
+//! connection for puts and have one each for gets.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -16,9 +17,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::{
     After, EVERYTHING, Engine, FILE_BYTES_TO_ADD_UP, Facts, Kind, Purpose, Session, Settings, zstd_by_application,
 };
-use crate::codec::{Codec, Frames};
+use crate::engine::codec::{Codec, Frames};
 
-/// The most that SQLite maps as it is built.
+/// Largest map that SQLite is compiled for.
 const MAP_BYTES: u64 = 0x7fff_0000;
 
 const PUT: &str = "INSERT INTO pages(url, body) VALUES(?1, ?2) ON CONFLICT(url) DO UPDATE SET body = excluded.body";

@@ -1,4 +1,5 @@
-//! WARC.gz: a gzip member a page in one file, written once, with a CDXJ index that is held in memory and written beside it.
+//! WARC.gz: a gzip member a page in one file, written once; a CDXJ index in memory, written beside
+//! it.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;

@@ -1,4 +1,5 @@
-//! `cold`: gets of distinct random pages by one thread with nothing in the page cache, and again with the index there alone.
+//! `cold`: gets of distinct random pages by one thread with nothing in the page cache, and again
+//! with only the index there.
 
 use std::time::Instant;
 
@@ -6,8 +7,8 @@ use filemap_benches::drive::Outcome;
 use filemap_benches::random::Random;
 
 use super::{Judge, get_all};
-use crate::lines::{Figures, put};
-use crate::measure::Latencies;
+use crate::measure::latency::Latencies;
+use crate::measure::lines::{Figures, put};
 use crate::pages::distinct;
 use crate::turn::Turn;
 
@@ -41,15 +42,15 @@ pub fn run(turn: &mut Turn<'_>) -> Outcome<()> {
     turn.lines.result("cold", figures)
 }
 
-/// What a get reads of the device when the index is cached: one page's value, and what the kernel reads with it.
+/// Device bytes of a get with the index cached: the value, and what the kernel reads with it.
 pub fn bytes_a_get(turn: &mut Turn<'_>) -> Outcome<Option<f64>> {
     let is_index = turn.kind.is_index_file;
     Ok(measure(turn, 9, is_index)?.bytes_per_get)
 }
 
 fn measure(turn: &mut Turn<'_>, seed: u64, warm: Option<fn(&str) -> bool>) -> Outcome<Measured> {
-    let count = turn.args.cold_gets.min(turn.pages.count());
-    let numbers = distinct(&mut Random::of(turn.args.seed, seed), turn.pages.count(), count);
+    let count = turn.plan.cold_gets.min(turn.pages.count());
+    let numbers = distinct(&mut Random::of(turn.plan.seed, seed), turn.pages.count(), count);
     let probes = turn.pages.probes(numbers);
     turn.reopen_cold(warm)?;
     let before = turn.traffic()?;

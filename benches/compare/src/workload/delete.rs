@@ -1,4 +1,4 @@
-//! `delete`: half of the pages, drawn at random, are deleted and their space given back.
+//! `delete`: half of the pages, drawn at random, are deleted and their space is reclaimed.
 
 use std::time::Instant;
 
@@ -7,10 +7,10 @@ use filemap_benches::random::Random;
 
 use super::{Judge, get_all};
 use crate::engine::After;
-use crate::lines::{Figures, put};
+use crate::measure::lines::{Figures, put};
+use crate::measure::usage::disk_bytes;
 use crate::pages::distinct;
 use crate::turn::Turn;
-use crate::usage::disk_bytes;
 
 const SAMPLE: u64 = 2000;
 
@@ -21,7 +21,7 @@ pub fn run(turn: &mut Turn<'_>) -> Outcome<()> {
     }
     let disk_before = disk_bytes(&turn.dir)?;
     let mut order: Vec<u32> = (0..turn.pages.count() as u32).collect();
-    Random::of(turn.args.seed, 7).shuffle(&mut order);
+    Random::of(turn.plan.seed, 7).shuffle(&mut order);
     let half = &order[..order.len() / 2];
     let begun = Instant::now();
     delete(turn, half)?;
@@ -38,9 +38,9 @@ pub fn run(turn: &mut Turn<'_>) -> Outcome<()> {
     put(&mut figures, "disk_after_bytes", disk_bytes(&turn.dir)? as f64);
     turn.lines.result("delete", figures)?;
 
-    let numbers = distinct(&mut Random::of(turn.args.seed, 8), turn.pages.count(), SAMPLE);
+    let numbers = distinct(&mut Random::of(turn.plan.seed, 8), turn.pages.count(), SAMPLE);
     let judge = Judge::new(&turn.lines, "delete");
-    get_all(turn.engine()?, &turn.pages.probes(numbers), turn.args.threads, &judge)?;
+    get_all(turn.engine()?, &turn.pages.probes(numbers), turn.plan.threads, &judge)?;
     judge.end()?;
     Ok(())
 }

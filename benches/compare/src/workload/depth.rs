@@ -1,5 +1,6 @@
-//! `depth`: cold gets with so many under way at a time: by two callers that read half as many ahead where the engine can, else by
-//! that many threads. Beside FileMap's, what the device itself does at that depth, by fio.
+//! `depth`: cold gets with a given number under way: by two callers of `get_ahead` with half the
+//! depth each where the engine has it, else by that many threads. Beside FileMap, fio measures the
+//! device at that depth.
 
 use std::time::{Duration, Instant};
 
@@ -8,14 +9,15 @@ use filemap_benches::random::Random;
 
 use super::{Judge, cold, fio, get_all, in_threads};
 use crate::engine::Engine;
-use crate::lines::{Figures, put};
-use crate::measure::Latencies;
+use crate::measure::latency::Latencies;
+use crate::measure::lines::{Figures, put};
 use crate::pages::{Probe, distinct};
 use crate::turn::Turn;
 
 const DEPTHS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
-/// All depths, each with the caches dropped before and other pages; again with the index cached, where it has files of its own.
+/// All depths, each with cold caches and other pages; again with the index cached, where it has
+/// files of its own.
 pub fn run(turn: &mut Turn<'_>) -> Outcome<()> {
     if let Err(error) = turn.drop_caches() {
         return turn.lines.skipped("depth", &error.to_string());
@@ -24,8 +26,8 @@ pub fn run(turn: &mut Turn<'_>) -> Outcome<()> {
     let indexed = turn.kind.is_index_file.map(|is_index| ("indexed", Some(is_index)));
     for (what, cached) in [("depth", None)].into_iter().chain(indexed) {
         for (i, depth) in DEPTHS.into_iter().enumerate() {
-            let count = turn.args.depth_gets.min(turn.pages.count());
-            let numbers = distinct(&mut Random::of(turn.args.seed, 100 + i as u64), turn.pages.count(), count);
+            let count = turn.plan.depth_gets.min(turn.pages.count());
+            let numbers = distinct(&mut Random::of(turn.plan.seed, 100 + i as u64), turn.pages.count(), count);
             let probes = turn.pages.probes(numbers);
             turn.reopen_cold(cached)?;
             let took = gets(turn, &probes, depth)?;
@@ -50,7 +52,7 @@ fn gets(turn: &Turn<'_>, probes: &[Probe], depth: usize) -> Outcome<Duration> {
     Ok(took)
 }
 
-/// Callers at once, each with its share of the depth: one for each processor of the machines that this is made for.
+/// Concurrent callers, each with its share of the depth: one a processor of the measured machines.
 const CALLERS: usize = 2;
 
 fn get_ahead(engine: &dyn Engine, probes: &[Probe], depth: usize, judge: &Judge<'_>) -> Outcome<Latencies> {

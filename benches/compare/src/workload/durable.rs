@@ -1,4 +1,5 @@
-//! `durable`: new pages into an empty store, each on the device when its put returns; one thread, then eight at once.
+//! `durable`: new pages into an empty store, each on the device when its put returns; one thread,
+//! then eight.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,9 +10,9 @@ use filemap_benches::generate::Page;
 
 use super::{Judge, get_all, in_threads};
 use crate::engine::{Engine, Purpose};
-use crate::lines::{Figures, put};
-use crate::measure::Latencies;
-use crate::turn::{self, Turn};
+use crate::measure::latency::Latencies;
+use crate::measure::lines::{Figures, put};
+use crate::turn::Turn;
 
 const AT_MOST: Duration = Duration::from_secs(10);
 
@@ -20,14 +21,14 @@ pub fn run(turn: &mut Turn<'_>) -> Outcome<()> {
     if !turn.kind.can.update {
         return turn.lines.skipped("durable", "it is written once: no put of a single page");
     }
-    // The loaded store rests meanwhile; what it still does in the background would count.
+    // Close the loaded store: its background work would count.
     if turn.kind.can.reopen {
         turn.close()?;
     }
     turn.settle()?;
     let mut figures = Figures::new();
     for threads in [1, 8] {
-        let dir = turn::durable_dir(turn.args, turn.kind);
+        let dir = turn.plan.durable_dir(turn.kind);
         let measured = in_store(turn, &dir, threads);
         std::fs::remove_dir_all(&dir)?;
         let (latencies, per_s) = measured?;
@@ -43,7 +44,7 @@ pub fn run(turn: &mut Turn<'_>) -> Outcome<()> {
 
 fn in_store(turn: &Turn<'_>, dir: &Path, threads: usize) -> Outcome<(Latencies, f64)> {
     let engine = (turn.kind.open)(dir, &turn.settings, Purpose::Durable)?;
-    let count = turn.args.durable_puts.min(turn.pages.count());
+    let count = turn.plan.durable_puts.min(turn.pages.count());
     let next = AtomicU64::new(0);
     let begun = Instant::now();
     let latencies = in_threads(threads, |_| {
@@ -66,7 +67,8 @@ fn in_store(turn: &Turn<'_>, dir: &Path, threads: usize) -> Outcome<(Latencies, 
     Ok((latencies, per_s))
 }
 
-/// What was put is there. The numbers are a row: a thread that stopped took one more, which is not asked for.
+/// Checks that what was put is there. A thread that stopped took one number more, which is not
+/// checked.
 fn check(turn: &Turn<'_>, engine: &dyn Engine, puts: u64) -> Outcome<()> {
     let mut page = Page::default();
     let first = |number| crate::pages::Probe {

@@ -1,5 +1,5 @@
-//! What the device does at each depth: fio's random reads, past the page cache, of FileMap's mean bytes a get over its own
-//! value segments.
+//! The device at each depth: fio's random reads past the page cache, of FileMap's mean bytes a
+//! get, on its value segments.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use filemap_benches::drive::Outcome;
 use serde_json::Value;
 
-use crate::lines::{Figures, put};
+use crate::measure::lines::{Figures, put};
 use crate::turn::Turn;
 
 const ENGINES: [&str; 2] = ["io_uring", "libaio"];

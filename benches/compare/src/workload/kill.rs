@@ -1,36 +1,33 @@
-//! `kill`: a child process puts new pages one by one and syncs every thousand, until kill -9. With the page cache dropped, the
-//! time until the store is open again and the first get answered; then every page that a sync had covered is got.
+//! `kill`: a child process puts new pages one by one and syncs every thousand, until kill -9.
+//! Measured, with the page cache dropped: time until the store is open and the first get answered.
+//! Then every page that a sync covered is read.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-use clap::Args;
 use filemap_benches::drive::Outcome;
 use filemap_benches::generate::Page;
-use filemap_benches::source::Source;
 
 use super::{Judge, get_all};
-use crate::cli::RunArgs;
-use crate::engine::{self, Purpose, Settings};
-use crate::lines::{Figures, put};
-use crate::turn::{self, Turn};
+use crate::engine::{Kind, Purpose};
+use crate::measure::lines::{Figures, put};
+use crate::turn::Turn;
+use crate::turn::plan::Plan;
 
 /// Puts between two syncs.
 const SYNC_EVERY: u64 = 1000;
 const PROBES: u64 = 20_000;
 
-/// Arguments of the child.
-#[derive(Args)]
-pub struct ChildArgs {
-    #[arg(long)]
-    engine: String,
-    /// Number of the first page to put
-    #[arg(long)]
-    first: u64,
-    #[command(flatten)]
-    run: RunArgs,
+/// What the child process is given.
+pub struct Child {
+    /// The engine.
+    pub kind: &'static Kind,
+    /// Number of the first page to put.
+    pub first: u64,
+    /// The run.
+    pub plan: Plan,
 }
 
 /// Kills, opens and checks.
@@ -43,7 +40,7 @@ pub fn run(turn: &mut Turn<'_>) -> Outcome<()> {
     }
     turn.close()?;
     let first = turn.pages.next();
-    let most = turn.args.kill_puts(turn.pages.count()) * 2;
+    let most = turn.plan.kill_puts(turn.pages.count()) * 2;
     let synced = put_and_kill(turn, first)?;
     for _ in 0..most {
         turn.pages.take_new();
@@ -64,7 +61,7 @@ pub fn run(turn: &mut Turn<'_>) -> Outcome<()> {
     let numbers: Vec<u64> = (first + 1..synced).collect();
     for numbers in numbers.chunks(PROBES as usize) {
         let probes = turn.pages.probes(numbers.iter().copied());
-        get_all(turn.engine()?, &probes, turn.args.threads, &judge)?;
+        get_all(turn.engine()?, &probes, turn.plan.threads, &judge)?;
     }
     let lost = judge.end()?;
     let mut figures = Figures::new();
@@ -74,12 +71,13 @@ pub fn run(turn: &mut Turn<'_>) -> Outcome<()> {
     turn.lines.result("kill", figures)
 }
 
-/// Runs the child until it has put and synced enough, and kills it: where the numbers end that its syncs covered.
+/// Runs the child until it has put and synced enough, and kills it. Returns the end of the numbers
+/// that its syncs covered.
 fn put_and_kill(turn: &Turn<'_>, first: u64) -> Outcome<u64> {
-    let target = first + turn.args.kill_puts(turn.pages.count());
+    let target = first + turn.plan.kill_puts(turn.pages.count());
     let mut child = Command::new(std::env::current_exe()?)
         .args(["kill-child", "--engine", turn.kind.name, "--first", &first.to_string()])
-        .args(turn::run_arguments())
+        .args(&turn.plan.arguments)
         .stdout(Stdio::piped())
         .spawn()?;
     let mut pipe = child.stdout.take().ok_or("the child has no pipe")?;
@@ -87,9 +85,9 @@ fn put_and_kill(turn: &Turn<'_>, first: u64) -> Outcome<u64> {
     while synced < target && pipe.read_exact(&mut number).is_ok() {
         synced = u64::from_le_bytes(number);
     }
-    // In the middle of the puts after the sync that it told last.
+    // In the middle of the puts after the last sync it reported.
     child.kill()?;
-    // A sync that it told meanwhile counts too.
+    // A sync reported meanwhile counts too.
     while pipe.read_exact(&mut number).is_ok() {
         synced = u64::from_le_bytes(number);
     }
@@ -100,24 +98,20 @@ fn put_and_kill(turn: &Turn<'_>, first: u64) -> Outcome<u64> {
     Ok(synced)
 }
 
-/// Puts and syncs, and after each sync writes where its numbers end.
-pub fn child(args: &ChildArgs) -> Outcome<ExitCode> {
-    let (run, kind) = (&args.run, engine::kind(&args.engine)?);
-    let source = Source::open(run.corpus.as_deref(), run.seed)?;
-    let count = match &source {
-        Source::Generated(_) => run.pages.unwrap_or(0),
-        Source::Corpus(corpus) => corpus.len(),
-    };
+/// Puts and syncs; after each sync writes the end of the synced numbers to the pipe.
+pub fn child(child: &Child) -> Outcome<ExitCode> {
+    let Child { kind, first, plan } = child;
+    let (source, count) = plan.source()?;
     let pipe = std::fs::File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
-    let engine = (kind.open)(&turn::store_dir(run, kind), &Settings::of(run), Purpose::Use)?;
+    let engine = (kind.open)(&plan.store_dir(kind), &plan.settings(), Purpose::Use)?;
     let mut session = engine.session()?;
     let mut page = Page::default();
-    let puts = run.kill_puts(count);
+    let puts = plan.kill_puts(count);
     let every = SYNC_EVERY.min(puts);
-    for number in args.first..args.first + puts * 2 {
+    for number in *first..first + puts * 2 {
         source.page(number, &mut page);
         session.put(&page)?;
-        let done = number + 1 - args.first;
+        let done = number + 1 - first;
         if done.is_multiple_of(every) {
             engine.sync()?;
             (&pipe).write_all(&(number + 1).to_le_bytes())?;

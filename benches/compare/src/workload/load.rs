@@ -1,7 +1,8 @@
-//! `load`: every page once, in the order of a crawl, from all threads, in batches as the engine's documents advise.
+//! `load`: every page once, in the order of a crawl, by all threads, in batches as the engine's
+//! documentation advises.
 //!
-//! The clock runs from the first put until everything is durable; making pages counts in it, alike for all. Where puts go in
-//! batches, a page's latency is its share of its batch, and the maximum is the longest whole call.
+//! The clock runs from the first put until everything is durable, making pages included. In
+//! batches, a page's latency is its share of the batch; the maximum is the longest call.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,11 +14,11 @@ use filemap_benches::random::Random;
 
 use super::{Judge, get_all, in_threads};
 use crate::engine::Purpose;
-use crate::lines::{Figures, put};
-use crate::measure::Latencies;
+use crate::measure::latency::Latencies;
+use crate::measure::lines::{Figures, put};
+use crate::measure::usage::{Memory, disk_bytes};
 use crate::pages::distinct;
 use crate::turn::Turn;
-use crate::usage::{Memory, disk_bytes};
 
 /// Pages that are got and compared after the load.
 const SAMPLE: u64 = 2000;
@@ -56,10 +57,10 @@ pub fn run(turn: &mut Turn<'_>) -> Outcome<()> {
 
 fn put_all(turn: &Turn<'_>) -> Outcome<(Latencies, Duration, u64)> {
     let (engine, pages) = (turn.engine()?, &turn.pages);
-    let batch = (turn.kind.batch as u64).min(pages.count().div_ceil(turn.args.threads as u64)).max(1);
+    let batch = (turn.kind.batch as u64).min(pages.count().div_ceil(turn.plan.threads as u64)).max(1);
     let (next, raw_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
     let longest = Mutex::new(Duration::ZERO);
-    let latencies = in_threads(turn.args.threads, |_| {
+    let latencies = in_threads(turn.plan.threads, |_| {
         let mut latencies = Latencies::new();
         let mut session = engine.session()?;
         let mut made = vec![Page::default(); batch as usize];
@@ -90,9 +91,9 @@ fn put_all(turn: &Turn<'_>) -> Outcome<(Latencies, Duration, u64)> {
 }
 
 fn verify(turn: &Turn<'_>) -> Outcome<()> {
-    let numbers = distinct(&mut Random::of(turn.args.seed, 1), turn.pages.count(), SAMPLE);
+    let numbers = distinct(&mut Random::of(turn.plan.seed, 1), turn.pages.count(), SAMPLE);
     let judge = Judge::new(&turn.lines, "load");
-    get_all(turn.engine()?, &turn.pages.probes(numbers), turn.args.threads, &judge)?;
+    get_all(turn.engine()?, &turn.pages.probes(numbers), turn.plan.threads, &judge)?;
     judge.end()?;
     Ok(())
 }

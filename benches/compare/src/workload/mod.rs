@@ -1,11 +1,11 @@
-//! The workloads, in the order in which a store goes through them: first those that leave it as loaded, last those that do
-//! not.
+//! What the workloads share: gets that are checked, threads, syncs. One file below for each
+//! workload.
 
 pub mod cold;
 pub mod delete;
 pub mod depth;
 pub mod durable;
-mod fio;
+pub mod fio;
 pub mod kill;
 pub mod load;
 pub mod overwrite;
@@ -14,117 +14,21 @@ pub mod squeeze;
 pub mod warm;
 pub mod ycsb;
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use filemap_benches::drive::Outcome;
 use filemap_benches::generate::Page;
 
-use crate::cli::RunArgs;
 use crate::engine::{Engine, Session};
-use crate::lines::Lines;
-use crate::measure::Latencies;
+use crate::measure::latency::Latencies;
+use crate::measure::lines::Lines;
 use crate::pages::{Pages, Probe};
-use crate::turn::Turn;
 
-/// Failures of one workload that are told one by one; those after them are only counted.
+/// Failures of one workload that get a line each; the others are counted.
 const FAILURES_TOLD: u64 = 5;
 
-/// A workload by its name on the command line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Workload {
-    Load,
-    Reopen,
-    Warm,
-    Miss,
-    Cold,
-    Depth,
-    Squeeze,
-    Ycsb,
-    Kill,
-    Durable,
-    Overwrite,
-    Delete,
-}
-
-impl Workload {
-    /// All of them in their order.
-    pub const ALL: [Workload; 12] = [
-        Workload::Load,
-        Workload::Reopen,
-        Workload::Warm,
-        Workload::Miss,
-        Workload::Cold,
-        Workload::Depth,
-        Workload::Squeeze,
-        Workload::Ycsb,
-        Workload::Kill,
-        Workload::Durable,
-        Workload::Overwrite,
-        Workload::Delete,
-    ];
-
-    /// As on the command line and in the lines.
-    pub fn name(self) -> &'static str {
-        match self {
-            Workload::Load => "load",
-            Workload::Reopen => "reopen",
-            Workload::Warm => "warm",
-            Workload::Miss => "miss",
-            Workload::Cold => "cold",
-            Workload::Depth => "depth",
-            Workload::Squeeze => "squeeze",
-            Workload::Ycsb => "ycsb",
-            Workload::Kill => "kill",
-            Workload::Durable => "durable",
-            Workload::Overwrite => "overwrite",
-            Workload::Delete => "delete",
-        }
-    }
-
-    /// Runs it and writes its lines.
-    pub fn run(self, turn: &mut Turn<'_>) -> Outcome<()> {
-        match self {
-            Workload::Load => load::run(turn),
-            Workload::Reopen => reopen::run(turn),
-            Workload::Warm => warm::run(turn),
-            Workload::Miss => warm::miss(turn),
-            Workload::Cold => cold::run(turn),
-            Workload::Depth => depth::run(turn),
-            Workload::Squeeze => squeeze::run(turn),
-            Workload::Ycsb => ycsb::run(turn),
-            Workload::Kill => kill::run(turn),
-            Workload::Durable => durable::run(turn),
-            Workload::Overwrite => overwrite::run(turn),
-            Workload::Delete => delete::run(turn),
-        }
-    }
-}
-
-impl fmt::Display for Workload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Workload {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Workload, String> {
-        let found = Workload::ALL.into_iter().find(|workload| workload.name() == name);
-        found.ok_or_else(|| format!("is one of {}", Workload::ALL.map(Workload::name).join(", ")))
-    }
-}
-
-/// How many new pages the workloads of a run may put.
-pub fn new_pages(args: &RunArgs, count: u64) -> u64 {
-    // YCSB D inserts one in twenty; twice that is never reached by chance.
-    args.operations / 10 + 1000 + 2 * args.kill_puts(count)
-}
-
-/// Counts wrong answers and tells the first few.
+/// Counts wrong answers and records the first few.
 pub struct Judge<'a> {
     lines: &'a Lines,
     workload: String,
@@ -160,7 +64,7 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// Gets every probe from as many threads, each its share, and checks every answer outside the clock.
+/// Gets all probes, split over the threads, and checks every answer outside the clock.
 pub fn get_all(engine: &dyn Engine, probes: &[Probe], threads: usize, judge: &Judge<'_>) -> Outcome<Latencies> {
     let share = probes.len().div_ceil(threads).max(1);
     let parts: Vec<&[Probe]> = probes.chunks(share).collect();
@@ -176,7 +80,7 @@ pub fn get_all(engine: &dyn Engine, probes: &[Probe], threads: usize, judge: &Ju
     })
 }
 
-/// Runs a closure on as many threads and adds up what they measured.
+/// Runs a closure on each thread and adds up the latencies.
 pub fn in_threads(threads: usize, work: impl Fn(usize) -> Outcome<Latencies> + Sync) -> Outcome<Latencies> {
     let work = &work;
     let parts: Vec<Outcome<Latencies>> = std::thread::scope(|scope| {
@@ -190,7 +94,8 @@ pub fn in_threads(threads: usize, work: impl Fn(usize) -> Outcome<Latencies> + S
     Ok(all)
 }
 
-/// Does something while another thread syncs the store every second: what every engine then promises of its puts.
+/// Does some work while another thread syncs the store every second, so that all engines promise
+/// the same of a put.
 pub fn syncing<T>(engine: &dyn Engine, work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -209,7 +114,7 @@ pub fn syncing<T>(engine: &dyn Engine, work: impl FnOnce() -> Outcome<T>) -> Out
     })
 }
 
-/// Puts one page's next version through a session: how long that took.
+/// Puts the next version of a page and returns how long that took.
 pub fn put_next(pages: &Pages, session: &mut dyn Session, number: u64, page: &mut Page) -> Outcome<Duration> {
     let version = pages.begin(number);
     pages.page(number, version, page);
@@ -218,17 +123,4 @@ pub fn put_next(pages: &Pages, session: &mut dyn Session, number: u64, page: &mu
     let took = begun.elapsed();
     pages.finish(number, version);
     Ok(took)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_workloads_are_read_back() {
-        for workload in Workload::ALL {
-            assert_eq!(workload.to_string().parse(), Ok(workload));
-        }
-        assert!("none".parse::<Workload>().unwrap_err().contains("squeeze"));
-    }
 }

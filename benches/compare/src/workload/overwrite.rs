@@ -1,6 +1,6 @@
-//! `overwrite`: every page put again three times with other bodies, each time in another random order, then whatever the engine's
-//! users do to give back space. The store is in use, not loaded: it is synced every second, and written bytes are the device's
-//! until everything is durable.
+//! `overwrite`: every page is put three more times with other bodies, each time in another random
+//! order; then space is reclaimed the way the engine's users do. The store is synced every second;
+//! written bytes are the device's until everything is durable.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -10,13 +10,13 @@ use filemap_benches::generate::Page;
 use filemap_benches::random::Random;
 
 use super::{Judge, get_all, in_threads, syncing};
-use crate::codec::Codec;
 use crate::engine::After;
-use crate::lines::{Figures, put};
-use crate::measure::Latencies;
+use crate::engine::codec::Codec;
+use crate::measure::latency::Latencies;
+use crate::measure::lines::{Figures, put};
+use crate::measure::usage::disk_bytes;
 use crate::pages::distinct;
 use crate::turn::Turn;
-use crate::usage::disk_bytes;
 
 const TIMES: u64 = 3;
 const SAMPLE: u64 = 2000;
@@ -55,9 +55,9 @@ pub fn run(turn: &mut Turn<'_>) -> Outcome<()> {
     put(&mut figures, "live_bytes", live as f64);
     turn.lines.result("overwrite", figures)?;
 
-    let numbers = distinct(&mut Random::of(turn.args.seed, 5), turn.pages.count(), SAMPLE);
+    let numbers = distinct(&mut Random::of(turn.plan.seed, 5), turn.pages.count(), SAMPLE);
     let judge = Judge::new(&turn.lines, "overwrite");
-    get_all(turn.engine()?, &turn.pages.probes(numbers), turn.args.threads, &judge)?;
+    get_all(turn.engine()?, &turn.pages.probes(numbers), turn.plan.threads, &judge)?;
     judge.end()?;
     Ok(())
 }
@@ -66,10 +66,10 @@ pub fn run(turn: &mut Turn<'_>) -> Outcome<()> {
 fn overwrite(turn: &Turn<'_>, time: u64) -> Outcome<()> {
     let (engine, pages) = (turn.engine()?, &turn.pages);
     let mut order: Vec<u32> = (0..pages.count() as u32).collect();
-    Random::of(turn.args.seed, 200 + time).shuffle(&mut order);
+    Random::of(turn.plan.seed, 200 + time).shuffle(&mut order);
     let batch = turn.kind.batch;
     let next = AtomicU64::new(0);
-    in_threads(turn.args.threads, |_| {
+    in_threads(turn.plan.threads, |_| {
         let mut session = engine.session()?;
         let mut made = vec![Page::default(); batch];
         loop {
@@ -89,11 +89,12 @@ fn overwrite(turn: &Turn<'_>, time: u64) -> Outcome<()> {
     Ok(())
 }
 
-/// Bytes of all bodies as zstd leaves them, from a sample: for engines that do not tell.
+/// Estimates the compressed bytes of all bodies from a sample, for engines that do not report
+/// them.
 fn estimate(turn: &Turn<'_>) -> Outcome<u64> {
-    let mut codec = Codec::new(turn.args.level)?;
+    let mut codec = Codec::new(turn.plan.level)?;
     let mut page = Page::default();
-    let numbers = distinct(&mut Random::of(turn.args.seed, 6), turn.pages.count(), SAMPLE);
+    let numbers = distinct(&mut Random::of(turn.plan.seed, 6), turn.pages.count(), SAMPLE);
     let sampled = numbers.len() as u64;
     for number in numbers {
         turn.pages.page(number, 1, &mut page);

@@ -1,5 +1,5 @@
-//! `reopen`: from a clean close, the time until the store is open and the first get is answered. The page cache is as the
-//! close left it.
+//! `reopen`: time from a clean close until the store is open and the first get answered. The page
+//! cache stays as the close left it.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use filemap_benches::generate::Page;
 
 use super::Judge;
 use crate::engine::Purpose;
-use crate::lines::{Figures, put};
+use crate::measure::lines::{Figures, put};
 use crate::turn::Turn;
 
 /// Closes and opens.

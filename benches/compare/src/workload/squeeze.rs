@@ -1,57 +1,52 @@
-//! `squeeze`: gets in a child process whose memory, page cache included, is limited to a part of what the engine's index takes
-//! on disk, and what the process itself needs: as much as it had at the end of the same gets without a limit and with a cache of
-//! 1 MiB, and 16 MiB. An engine with a cache of its own gets half of the index's part for it.
+//! `squeeze`: gets in a child process with limited memory, page cache included: a part of the
+//! index's size on disk, plus the process's own need (its anonymous memory after the same gets
+//! without a limit and with a cache of 1 MiB, and 16 MiB). An engine with its own cache gets half
+//! of the index's part for it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use clap::Args;
 use filemap_benches::drive::Outcome;
 use filemap_benches::random::Random;
 
 use super::Judge;
-use crate::cgroup::Cgroup;
-use crate::engine::{self, Purpose, Session, Settings};
-use crate::lines::{Figures, put};
+use crate::engine::{Kind, Purpose, Session, Settings};
+use crate::measure::cgroup::Cgroup;
+use crate::measure::lines::{Figures, put};
+use crate::measure::usage::Memory;
 use crate::pages::{Probe, distinct};
 use crate::turn::Turn;
-use crate::usage::Memory;
 
 const PERCENTS: [u64; 3] = [100, 50, 25];
 /// For the program's code and the kernel's records of open files.
 const CODE_BYTES: u64 = 16 << 20;
-/// For the gets before the clock runs, and again for those that it times.
+/// Longest time for the untimed gets, and again for the timed ones.
 const AT_MOST: Duration = Duration::from_secs(15);
 const CACHE_BYTES_MIN: u64 = 1 << 20;
-/// Gets before the clock runs, for each that it times.
+/// Untimed gets for each timed one.
 const WARMING: u64 = 5;
 
-/// Arguments of the child.
-#[derive(Args)]
-pub struct ChildArgs {
-    #[arg(long)]
-    engine: String,
-    #[arg(long)]
-    store: PathBuf,
-    #[arg(long)]
-    cgroup: String,
-    #[arg(long)]
-    probes: PathBuf,
-    #[arg(long)]
-    timed: usize,
-    #[arg(long)]
-    cache_bytes: u64,
-    #[arg(long)]
-    memory_bytes: u64,
-    #[arg(long)]
-    level: i32,
+/// What the child process is given.
+pub struct Child {
+    /// The engine.
+    pub kind: &'static Kind,
+    /// Its store.
+    pub store: PathBuf,
+    /// The memory cgroup, with its limit set.
+    pub cgroup: String,
+    /// File of the probes.
+    pub probes: PathBuf,
+    /// How many of them, the last ones, are timed.
+    pub timed: usize,
+    /// The engine's settings.
+    pub settings: Settings,
 }
 
 /// All limits.
 pub fn run(turn: &mut Turn<'_>) -> Outcome<()> {
-    let Some(name) = turn.args.cgroup.clone() else {
+    let Some(name) = turn.plan.cgroup.clone() else {
         return turn.lines.skipped("squeeze", "no --cgroup was given");
     };
     if !turn.kind.can.reopen {
@@ -103,18 +98,18 @@ fn limits(turn: &Turn<'_>, group: &Cgroup, name: &str, file: &Path, index_bytes:
 }
 
 /// What a child measured.
-struct Child {
+struct Measured {
     per_s: f64,
     anonymous_bytes: u64,
 }
 
-type ChildOrWhy = Result<Child, String>;
+type MeasuredOrWhy = Result<Measured, String>;
 
 /// Runs a child; the reason why it ended without a result, if so.
-fn squeezed(turn: &Turn<'_>, name: &str, file: &Path, seed: u64, settings: &Settings) -> Outcome<ChildOrWhy> {
-    let timed = turn.args.squeeze_gets.min(turn.pages.count());
+fn squeezed(turn: &Turn<'_>, name: &str, file: &Path, seed: u64, settings: &Settings) -> Outcome<MeasuredOrWhy> {
+    let timed = turn.plan.squeeze_gets.min(turn.pages.count());
     let count = (timed * (1 + WARMING)).min(turn.pages.count());
-    let numbers = distinct(&mut Random::of(turn.args.seed, seed), turn.pages.count(), count);
+    let numbers = distinct(&mut Random::of(turn.plan.seed, seed), turn.pages.count(), count);
     fs::write(file, encode(&turn.pages.probes(numbers)))?;
     turn.drop_caches()?;
     let output = Command::new(std::env::current_exe()?)
@@ -136,19 +131,18 @@ fn squeezed(turn: &Turn<'_>, name: &str, file: &Path, seed: u64, settings: &Sett
     if wrong != "0" {
         Judge::new(&turn.lines, "squeeze").wrong(&format!("{wrong} wrong answers"))?;
     }
-    Ok(Ok(Child { per_s: per_s.parse()?, anonymous_bytes: anonymous.parse()? }))
+    Ok(Ok(Measured { per_s: per_s.parse()?, anonymous_bytes: anonymous.parse()? }))
 }
 
-/// Gets within the limit; prints gets a second, how many answers were wrong, and the process's own memory.
-pub fn child(args: &ChildArgs) -> Outcome<ExitCode> {
-    let probes = decode(&fs::read(&args.probes)?).ok_or("the file of probes is cut short")?;
-    Cgroup::find(&args.cgroup)?.enter()?;
-    let (cache_bytes, memory_bytes) = (args.cache_bytes, args.memory_bytes);
-    let settings = Settings { cache_bytes, memory_bytes, level: args.level, threads: 1 };
-    let engine = (engine::kind(&args.engine)?.open)(&args.store, &settings, Purpose::Use)?;
+/// Gets within the limit; prints gets a second, how many answers were wrong, and the process's own
+/// memory.
+pub fn child(child: &Child) -> Outcome<ExitCode> {
+    let probes = decode(&fs::read(&child.probes)?).ok_or("the file of probes is cut short")?;
+    Cgroup::find(&child.cgroup)?.enter()?;
+    let engine = (child.kind.open)(&child.store, &child.settings, Purpose::Use)?;
     let mut session = engine.session()?;
     let mut wrong = 0;
-    let (warming, timed) = probes.split_at(probes.len() - args.timed.min(probes.len()));
+    let (warming, timed) = probes.split_at(probes.len() - child.timed.min(probes.len()));
     get(&mut *session, warming, &mut wrong)?;
     let per_s = get(&mut *session, timed, &mut wrong)?;
     println!("{per_s} {wrong} {}", Memory::now()?.anonymous_bytes);
@@ -157,7 +151,7 @@ pub fn child(args: &ChildArgs) -> Outcome<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Gets a second, of as many as there is time for: an engine that thrashes would take hours.
+/// Gets a second, within [`AT_MOST`]: an engine that thrashes would take hours.
 fn get(session: &mut dyn Session, probes: &[Probe], wrong: &mut u64) -> Outcome<f64> {
     let (mut body, mut gets) = (Vec::new(), 0u64);
     let begun = Instant::now();

@@ -1,10 +1,11 @@
-//! `ycsb`: the mixes A, B, C, D and F of the Yahoo! Cloud Serving Benchmark (Cooper and others, SoCC 2010) with pages as
-//! records, zipfian keys and two threads. E scans, which no hash index does.
+//! `ycsb`: mixes A, B, C, D and F of the Yahoo! Cloud Serving Benchmark (Cooper and others, SoCC
+//! 2010), with pages as records and Zipfian keys. E scans, which no hash index does.
 //!
 //! Invariants:
-//! - every answer is checked; while a put of the same page is under way on another thread, its outcome is right too;
+//! - every answer is checked; while another thread puts the same page, the outcome of that put is
+//!   right too;
 //! - puts of one page do not overlap: a thread takes the page's stripe first, outside the clock;
-//! - the store is synced every second from a thread of its own, so that all engines promise the same of a put.
+//! - a thread syncs the store every second, so that all engines promise the same of a put.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -16,11 +17,11 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Judge, in_threads, put_next, syncing};
 use crate::engine::Session;
-use crate::lines::{Figures, put};
-use crate::measure::Latencies;
+use crate::measure::latency::Latencies;
+use crate::measure::lines::{Figures, put};
 use crate::pages::Pages;
+use crate::pages::zipf::Zipf;
 use crate::turn::Turn;
-use crate::zipf::Zipf;
 
 const STRIPES: usize = 1024;
 
@@ -49,8 +50,8 @@ const MIXES: [Mix; 5] = [
     Mix { name: "ycsb-f", reads: 50, others: Operation::ReadModifyWrite, latest: false },
 ];
 
-/// Reads before the first mix, which nobody counts: `cold` and `depth` leave the page cache empty, and an engine that is read ahead of
-/// would begin with more in it than others.
+/// Uncounted reads before the first mix: `cold` and `depth` leave the page cache empty, and kernel
+/// read-ahead would favour some engines.
 const WARM_UP: Mix = Mix { name: "ycsb", reads: 100, others: Operation::Read, latest: false };
 
 /// All mixes.
@@ -72,19 +73,19 @@ fn run_mix(turn: &Turn<'_>, mix: &Mix) -> Outcome<Figures> {
     let stripes: Vec<Mutex<()>> = (0..STRIPES).map(|_| Mutex::new(())).collect();
     let (reads, writes) = (Mutex::new(Latencies::new()), Mutex::new(Latencies::new()));
     let engine = turn.engine()?;
-    let threads = turn.args.threads;
+    let threads = turn.plan.threads;
     // Each mix asks for pages in an order of its own.
     let letter = mix.name.strip_prefix("ycsb-").map_or(0, |letter| u64::from(letter.as_bytes()[0]));
     let all = syncing(engine, || {
         in_threads(threads, |thread| {
-            let share = turn.args.operations / threads as u64;
+            let share = turn.plan.operations / threads as u64;
             let mut client = Client {
                 pages: &turn.pages,
                 session: engine.session()?,
                 judge: &judge,
                 stripes: &stripes,
                 zipf: Zipf::new(turn.pages.count()),
-                random: Random::of(turn.args.seed, 1000 * (thread as u64 + 1) + letter),
+                random: Random::of(turn.plan.seed, 1000 * (thread as u64 + 1) + letter),
                 page: Page::default(),
                 body: Vec::new(),
                 reads: Latencies::new(),

@@ -1,4 +1,4 @@
-//! `bare`: the baseline by itself, and the account of a drive that every other run prints too.
+//! `bare`: the baseline by itself, and the figures that every load prints.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use filemap_benches::drive::{Cause, Driven, Outcome, Plan, drive};
 use filemap_benches::report::Report;
 use filemap_benches::source::Source;
 
-use crate::PutArgs;
+use crate::puts::PutArgs;
 
 /// Arguments of `fm-bench bare`.
 #[derive(Args)]
@@ -58,7 +58,7 @@ pub fn run(args: &BareArgs) -> Outcome<Report> {
     Ok(report)
 }
 
-/// What every drive measures.
+/// Figures of every load.
 pub fn account(report: &mut Report, driven: &Driven, plan: &Plan) {
     report.count("pages", driven.pages);
     report.number("body bytes", driven.body_bytes as f64 / 1e9, "GB");

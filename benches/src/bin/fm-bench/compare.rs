@@ -1,4 +1,4 @@
-//! `compare`: the load of a store beside the bare loop, taking turns, so that the ratio is of one run (bar 2).
+//! `compare`: load and bare loop in turn, so that the ratio is of one run.
 
 use std::path::PathBuf;
 
@@ -7,14 +7,14 @@ use filemap_benches::device::Device;
 use filemap_benches::drive::{Driven, Outcome};
 use filemap_benches::report::{Bar, Report, median};
 
-use crate::PutArgs;
+use crate::puts::PutArgs;
 use crate::store::StoreArgs;
 use crate::{bare, load};
 
 /// Arguments of `fm-bench compare`.
 #[derive(Args)]
 pub struct CompareArgs {
-    /// A directory to work in; what the runs write there is removed
+    /// Directory to work in; what the runs write there is removed
     dir: PathBuf,
     /// Runs of each
     #[arg(long, default_value_t = 3)]
@@ -39,7 +39,7 @@ impl Timed {
 
 type Figure = fn(&Timed) -> f64;
 
-/// What is compared: name, unit, the bar of the ratio, and how to read it off a run.
+/// What is compared: name, unit, target of the ratio, and how to read it from a run.
 const FIGURES: [(&str, &str, Option<Bar>, Figure); 7] = [
     ("throughput", "MB/s", Some(Bar::AtLeast(0.9)), |run| run.driven.megabytes_per_s()),
     ("throughput until durable", "MB/s", None, |run| run.driven.body_bytes as f64 / 1e6 / run.durable_s),
@@ -80,7 +80,7 @@ pub fn run(args: &CompareArgs) -> Outcome<Report> {
         let (bare, store) = (of(&bares), of(&stores));
         report.number(format!("{name}: bare loop"), median(&bare), unit);
         report.number(format!("{name}: store"), median(&store), unit);
-        // Neighbouring runs see the same machine, so the ratio is taken within each pair.
+        // Neighbouring runs see the same machine: the ratio is taken within each pair.
         let ratios: Vec<f64> = store.iter().zip(&bare).map(|(store, bare)| store / bare).collect();
         let label = format!("{name}: store by bare loop");
         match bar {

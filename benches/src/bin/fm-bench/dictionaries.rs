@@ -1,4 +1,5 @@
-//! `dictionaries`: what dictionary size, level, training set and grouping do for bytes and speed, on the corpus.
+//! `dictionaries`: bytes and speed by dictionary size, level, training set and grouping, on the
+//! corpus.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -13,10 +14,10 @@ use zstd::zstd_safe::DictAttachPref;
 /// Arguments of `fm-bench dictionaries`.
 #[derive(Args)]
 pub struct DictionariesArgs {
-    /// The corpus (see benches/corpus.sh)
+    /// Directory of the corpus (made by benches/corpus.sh)
     #[arg(long)]
     corpus: PathBuf,
-    /// Measure with every so many-th page, train on as many others
+    /// Measure with one page in this many, train on as many others
     #[arg(long, default_value_t = 8)]
     step: u64,
     /// The tables to fill [default: all]
@@ -39,7 +40,7 @@ enum Table {
     Frames,
     /// Pages in folders, hosts and all together
     Groups,
-    /// Sizes on both sides of those at which zstd takes other tables
+    /// Sizes around those at which zstd changes its tables
     Steps,
     /// Metas: headers of responses, made up
     Metas,
@@ -100,7 +101,7 @@ impl Trials<'_> {
 
     fn levels(&mut self) -> Outcome<()> {
         let (train, test) = self.samples(Grouping::Host)?;
-        // The slowest take minutes with all of them.
+        // The slowest take minutes with all pages.
         let few = test.thinned(8);
         for level in [1, 3, 5, 6, 7, 9, 12, 15, 19] {
             self.row(format!("none level {level}"), &few, &Dictionaries::none(), Settings::level(level))?;
@@ -127,7 +128,7 @@ impl Trials<'_> {
         Ok(())
     }
 
-    /// The same for the dictionary of all keys, of as many pages as are worth waiting for.
+    /// The same for the dictionary of all keys.
     fn global_numbers(&mut self) -> Outcome<()> {
         let (train, test) = self.samples(Grouping::Global)?;
         for pages in [250, 850, 2000] {

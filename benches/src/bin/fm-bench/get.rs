@@ -1,7 +1,7 @@
-//! `get`: random accesses to a store that `load` made, with nothing cached, with address.idx cached and warm (bar 1).
+//! `get`: random gets from a store that `load` made: nothing cached, address.idx cached, warm.
 //!
-//! Every body is compared with the page that its number makes. Device reads are the device's own count, so anything
-//! else that reads from the disk meanwhile counts against the store.
+//! Every body is compared. Device reads are the device's own count, so anything else that reads
+//! from the disk counts against the store.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -17,10 +17,10 @@ use filemap_benches::source::Source;
 use filemap_core::{Record, Store};
 use hdrhistogram::Histogram;
 
-use crate::PutArgs;
+use crate::puts::PutArgs;
 use crate::store::{self, Log, StoreArgs};
 
-/// Numbers from here on were never stored: their URLs are sure misses.
+/// Numbers from here on are never stored: their URLs are absent.
 const ABSENT: u64 = 1 << 40;
 
 /// Arguments of `fm-bench get`.
@@ -28,13 +28,13 @@ const ABSENT: u64 = 1 << 40;
 pub struct GetArgs {
     /// The store; it holds pages 0 to --pages
     dir: PathBuf,
-    /// Random accesses in each state
+    /// Random gets in each state
     #[arg(long, default_value_t = 10_000)]
     gets: u64,
-    /// Also put that many random pages again into the cold store and sync
+    /// Also put this many random pages again into the cold store, and sync
     #[arg(long, default_value_t = 0)]
     puts: u64,
-    /// Also fetch through get_many, that many keys a call
+    /// Also get by get_many with this many keys a call
     #[arg(long)]
     batch: Option<usize>,
     /// States to measure
@@ -69,7 +69,7 @@ impl State {
         }
     }
 
-    /// Device reads per get that the bar allows: of a hit and of a miss.
+    /// Target of device reads a get: hit, absent.
     fn bars(self) -> (f64, f64) {
         match self {
             State::Cold => (2.0, 1.0),
@@ -131,7 +131,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Opens the store with the page cache in the state that is asked for.
+    /// Opens the store with the page cache in that state.
     fn open(&self, state: State, absent: u64, report: &mut Report, name: &str) -> Outcome<Store> {
         if state != State::Warm {
             drop_caches()?;
@@ -203,7 +203,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Random pages again, as new versions: the original goal asked for storing too.
+    /// Puts random pages again, as new versions.
     fn puts(&self, report: &mut Report) -> Outcome<()> {
         report.section(format!("{} puts of random pages, nothing cached", self.args.puts));
         let store = self.open(State::Cold, 0, report, "put")?;

@@ -1,7 +1,8 @@
-//! `gzip`: the store beside itself with `gzip -6` a page in place of its own compression, through the same path: bytes, puts, gets.
+//! `gzip`: the store beside the same store with `gzip -6` per page in place of its own
+//! compression: bytes, puts, gets.
 //!
-//! Invariants: both sides take turns, put the same pages in the same order from as many threads and get the same pages warm;
-//! every page that is got is compared; figures are medians of the rounds.
+//! Invariants: both sides take turns, put the same pages in the same order from as many threads
+//! and get the same pages warm; every page read is compared; figures are medians of the rounds.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ use flate2::write::GzEncoder;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::PutArgs;
+use crate::puts::PutArgs;
 use crate::store::{self, Loading, Log, StoreArgs};
 
 /// Arguments of `fm-bench gzip`.
@@ -40,7 +41,7 @@ pub struct GzipArgs {
     store: StoreArgs,
 }
 
-/// A store that is handed gzip members.
+/// A store that gets gzip members.
 struct Gzipped<'a>(&'a Store);
 
 impl Sink for Gzipped<'_> {
@@ -61,7 +62,7 @@ impl Sink for Gzipped<'_> {
 /// One side of one round.
 struct Side {
     put_mbps: f64,
-    /// By the processor's time of all threads, those in the background too: other programs do not count.
+    /// By processor time of all threads, background included: other programs do not count.
     put_cpu_mbps: f64,
     get_mbps: f64,
     payload_bytes: f64,

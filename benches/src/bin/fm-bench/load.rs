@@ -1,4 +1,4 @@
-//! `load`: pages into a store: latencies and growth (bar 4), memory and space (bar 5), write amplification (bar 7).
+//! `load`: loads pages into a store: latencies, growth, memory, space, write amplification.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -11,19 +11,19 @@ use filemap_benches::report::{Bar, Report};
 use filemap_benches::source::Source;
 use filemap_core::{Options, StatValue, Store};
 
-use crate::PutArgs;
 use crate::bare;
+use crate::puts::PutArgs;
 use crate::store::{self, GrowthWatch, IndexSample, Loading, Log, StoreArgs};
 
 /// Arguments of `fm-bench load`.
 #[derive(Args)]
 pub struct LoadArgs {
-    /// The store to create, or with --from to go on with
+    /// The store to create, or with --from to continue
     dir: PathBuf,
-    /// Number of the first page: the store exists and holds those before it
+    /// Number of the first page; the store exists and holds those before it
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Say at the end what recompression at this level would make of the store
+    /// Estimate at the end what recompression at this level would save
     #[arg(long)]
     try_level: Option<i32>,
     #[command(flatten)]
@@ -110,7 +110,7 @@ pub fn run(args: &LoadArgs) -> Outcome<Report> {
 fn space(report: &mut Report, args: &LoadArgs, load: &Load, plan: &Plan) -> Outcome<()> {
     const MIB: f64 = (1 << 20) as f64;
     report.section("memory and space");
-    // A corpus is held in memory by this program, not by the store.
+    // The corpus is in this program's memory, not in the store's.
     report.number("anonymous memory before", load.memory_before_bytes as f64 / MIB, "MiB");
     let own = load.memory_peak_bytes - load.memory_before_bytes;
     report.against("anonymous memory, peak less before", own as f64 / MIB, "MiB", Bar::AtMost(256.0));
@@ -137,7 +137,7 @@ fn space(report: &mut Report, args: &LoadArgs, load: &Load, plan: &Plan) -> Outc
     Ok(())
 }
 
-/// What compression made of the bodies, and which dictionaries it used; what recompression would make of them.
+/// Compression of the bodies, dictionaries used, and the estimate of recompression.
 fn packing(report: &mut Report, args: &LoadArgs, stats: &filemap_core::Stats) -> Outcome<()> {
     report.section("compression");
     let raw = stats.body_bytes as f64;

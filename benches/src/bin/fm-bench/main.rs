@@ -1,41 +1,32 @@
-//! The big runs: loads, random gets, reopens, each against its bar.
+//! `fm-bench`: the big runs, each figure beside its target.
 //!
-//! Every subcommand prints a table, or with `--json` one JSON object. docs/BENCHMARKS.md has the command lines and the
-//! figures that they gave.
+//! Every subcommand prints a table, or with `--json` one JSON object. docs/BENCHMARKS.md has
+//! command lines and figures.
 
 mod bare;
-mod chart;
 mod compare;
 mod dictionaries;
-mod disk;
 mod get;
 mod gzip;
 mod load;
 mod overwrite;
+mod puts;
 mod reopen;
 mod scale;
 mod seen;
-#[cfg(feature = "sqlite")]
-mod sqlite;
 mod store;
-mod table;
 mod versions;
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
-use filemap_benches::bare::SyncEvery;
-use filemap_benches::drive::{Outcome, Plan};
-use filemap_benches::source::Source;
+use clap::{Parser, Subcommand};
 
 /// FileMap's big benchmark runs.
 #[derive(Parser)]
 #[command(version)]
 struct Cli {
-    /// Print one JSON object and no table
+    /// Print one JSON object, no table
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
@@ -44,82 +35,28 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Run {
-    /// The baseline: compress and append to one file
+    /// Baseline: compress and append to one file
     Bare(bare::BareArgs),
-    /// Pages into a store: throughput, latencies, growth, memory, write amplification
+    /// Load pages: throughput, latencies, growth, memory, write amplification
     Load(load::LoadArgs),
-    /// The load beside the bare loop, taking turns
+    /// Load and bare loop in turn
     Compare(compare::CompareArgs),
-    /// Random accesses, cold and warm
+    /// Random gets, cold and warm
     Get(get::GetArgs),
-    /// A load killed in the middle, reopened and checked; then clean opens
+    /// Kill a load, reopen and check; then clean opens
     Reopen(reopen::ReopenArgs),
-    /// What dictionaries do for the corpus, for docs/DICTIONARIES.md
+    /// Compression dictionaries on the corpus, for docs/DICTIONARIES.md
     Dictionaries(dictionaries::DictionariesArgs),
-    /// The store beside itself with `gzip -6` a page, taking turns
+    /// The store and the same store with `gzip -6` per page, in turn
     Gzip(gzip::GzipArgs),
-    /// Every page put again and again: space, write amplification, latencies
+    /// Overwrite every page: space, write amplification, latencies
     Overwrite(overwrite::OverwriteArgs),
-    /// The model's tables for docs/SCALE.md
+    /// Tables of the model in docs/SCALE.md
     Scale(scale::ScaleArgs),
-    /// One key with very many versions beside as many keys
+    /// One key with many versions, and as many keys
     Versions(versions::VersionsArgs),
-    /// The URL-seen sets: rates, bytes and speed
+    /// URL-seen sets: error rates, bytes, speed
     Seen(seen::SeenArgs),
-}
-
-/// Where pages come from and how they are put.
-#[derive(Args, Clone)]
-struct PutArgs {
-    /// Pages to put [default: a million, or the whole corpus once]
-    #[arg(long)]
-    pages: Option<u64>,
-    /// Put the corpus under this directory (see benches/corpus.sh) and not generated pages
-    #[arg(long)]
-    corpus: Option<PathBuf>,
-    /// Seed of the generated pages
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Threads that put
-    #[arg(long, default_value_t = 2)]
-    threads: usize,
-    /// zstd level
-    #[arg(long, default_value_t = 1)]
-    level: i32,
-    /// `buffered`, `sync`, or the milliseconds between two syncs
-    #[arg(long, default_value = "1000", value_parser = durability)]
-    durability: SyncEvery,
-    /// Explain every put over 1 ms; costs about 4 us a put
-    #[arg(long)]
-    explain: bool,
-    /// Take throughput every so many pages
-    #[arg(long, default_value_t = 1_000_000)]
-    mark_every: u64,
-}
-
-impl PutArgs {
-    fn source(&self) -> Outcome<Source> {
-        Ok(Source::open(self.corpus.as_deref(), self.seed)?)
-    }
-
-    fn plan(&self, source: &Source, first: u64) -> Plan {
-        let pages = self.pages.unwrap_or(match source {
-            Source::Generated(_) => 1_000_000,
-            Source::Corpus(corpus) => corpus.len(),
-        });
-        Plan { pages: first..pages, threads: self.threads, mark_every: self.mark_every, explain: self.explain }
-    }
-}
-
-fn durability(text: &str) -> Result<SyncEvery, String> {
-    match text {
-        "buffered" => Ok(SyncEvery::Never),
-        "sync" => Ok(SyncEvery::Put),
-        ms => ms
-            .parse()
-            .map(|ms| SyncEvery::Interval(Duration::from_millis(ms)))
-            .map_err(|_| "is `buffered`, `sync` or a number of milliseconds".into()),
-    }
 }
 
 fn main() -> ExitCode {
@@ -152,7 +89,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A reader that has seen enough and closed the pipe is not an error.
+/// Prints; a closed pipe is not an error.
 fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }

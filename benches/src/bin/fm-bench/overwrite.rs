@@ -1,5 +1,5 @@
-//! `overwrite`: every page of a store put again and again at full speed: space and write amplification, and how long puts and
-//! gets take meanwhile.
+//! `overwrite`: every page of a store is put again and again at full speed: space, write
+//! amplification, latencies of puts and gets meanwhile.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,8 @@ use filemap_benches::source::Source;
 use filemap_core::{Record, Stats, Store};
 use hdrhistogram::Histogram;
 
-use crate::PutArgs;
 use crate::load;
+use crate::puts::PutArgs;
 use crate::store::{self, Log, StoreArgs};
 
 /// Bytes of a page of address.idx.
@@ -30,10 +30,10 @@ const INDEX_PAGE_BYTES: u64 = 4096;
 pub struct OverwriteArgs {
     /// The store to create
     dir: PathBuf,
-    /// How often every page is put again
+    /// Rounds: how often every page is put again
     #[arg(long, default_value_t = 3)]
     rounds: u64,
-    /// The order in which they are
+    /// Order of the puts in a round
     #[arg(long, value_enum, default_value_t = Order::Random)]
     order: Order,
     /// Bound on space amplification
@@ -57,12 +57,13 @@ enum Order {
     Random,
 }
 
-/// What is looked at while the rounds run.
+/// Watched while the rounds run.
 #[derive(Default)]
 struct Seen {
     /// Greatest length of the value log, in bytes.
     value_bytes: u64,
-    /// Greatest difference between what the store says that it takes and what the file system says, in millionths.
+    /// Greatest difference between the store's own count of its space and the file system's, in
+    /// parts per million.
     misreported_ppm: u64,
 }
 
@@ -120,7 +121,7 @@ struct Rounds {
     gets: Histogram<u64>,
 }
 
-/// All rounds, with a reader and somebody who looks at the files beside the writers.
+/// All rounds: writers, a reader, and a watcher of the files.
 fn rounds(args: &OverwriteArgs, store: &Store, source: &Source, plan: &Plan) -> Outcome<Rounds> {
     let (pages, threads) = (plan.pages.end, plan.threads as u64);
     let (puts, gets) = (Mutex::new(Histogram::<u64>::new(3)?), Mutex::new(Histogram::<u64>::new(3)?));
@@ -148,10 +149,10 @@ fn rounds(args: &OverwriteArgs, store: &Store, source: &Source, plan: &Plan) -> 
     })
 }
 
-/// What the rounds did to space, and wrote.
+/// Space and written bytes of the rounds.
 fn space(args: &OverwriteArgs, report: &mut Report, (before, after): (&Stats, &Stats), seen: &Seen, written: u64) {
     report.number("live", after.live_bytes as f64 / 1e9, "GB");
-    // What lives does not change but for what chance makes of the bodies' sizes.
+    // Live bytes stay the same, apart from chance in the sizes of bodies.
     let live = before.live_bytes.max(after.live_bytes) as f64;
     report.number("greatest space amplification", seen.value_bytes as f64 / live, "");
     let over = (seen.value_bytes as f64 - args.bound * live) / (args.segment_mib << 20) as f64;
@@ -167,7 +168,7 @@ fn space(args: &OverwriteArgs, report: &mut Report, (before, after): (&Stats, &S
     report.against("space misreported, at most", seen.misreported_ppm as f64 / 1e4, "%", Bar::AtMost(1.0));
 }
 
-/// What the machine does to puts and gets of the same pages without any store: latencies of both.
+/// Latencies of puts and gets of the same pages without a store: the bare loop's.
 fn bare(args: &OverwriteArgs, source: &Source, plan: &Plan) -> Outcome<(Histogram<u64>, Histogram<u64>)> {
     let path = args.dir.with_extension("bare");
     let bare = BareLoop::create(&path, args.put.level, args.put.durability)?;
@@ -184,7 +185,7 @@ fn bare(args: &OverwriteArgs, source: &Source, plan: &Plan) -> Outcome<(Histogra
     Ok((puts?.latency, gets.map_err(|_| "the reader panicked")??))
 }
 
-/// Reads as much as a page takes at random places of a file that is appended to.
+/// Reads page-sized pieces at random offsets of a file that is appended to.
 fn read_bare(file: &std::fs::File, done: &AtomicBool) -> Outcome<Histogram<u64>> {
     let mut rng = fastrand::Rng::with_seed(5);
     let mut gets = Histogram::<u64>::new(3)?;
@@ -238,16 +239,16 @@ fn read(store: &Store, source: &Source, pages: u64, done: &AtomicBool, gets: &Mu
         let found = store.get_into(&url, &mut body).expect("a get during compaction").is_some();
         let _ = gets.record(start.elapsed().as_nanos() as u64);
         assert!(found, "a page was lost");
-        // Not all of a core: the writers are what is measured.
+        // Leave most of the core to the writers, which are measured.
         std::thread::sleep(Duration::from_micros(500));
     }
 }
 
-/// Looks at the files until the writers are done.
+/// Watches the files until the writers are done.
 fn watch(store: &Store, dir: &Path, done: &AtomicBool, seen: &Mutex<Seen>) {
     while !done.load(Ordering::Acquire) {
         let value_bytes = store::log_bytes(dir, "value").unwrap_or(0);
-        // The two looks are not one, and files come and go between them: a misreport is what stays.
+        // Files come and go between the two readings: only a lasting difference is an error.
         let off = (0..3).map(|_| {
             std::thread::sleep(Duration::from_millis(20));
             let there = directory_bytes(dir).map(|b| b.1).unwrap_or(0);

@@ -1,7 +1,9 @@
-//! `reopen`: a load killed in the middle, reopened and checked page by page, then opened after a clean close (bar 6).
+//! `reopen`: a load killed in the middle, reopened and checked page by page, then opened after a
+//! clean close.
 //!
-//! The load runs in a child process, which writes the number of every page to a pipe after its put returned. What the
-//! parent has read from that pipe must be in the store; any other page may be, and then must be whole.
+//! The load is a child process that writes the number of every page to a pipe after its put
+//! returned. What the parent has read from the pipe must be in the store; any other page may be,
+//! and then must be whole.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -18,15 +20,15 @@ use filemap_benches::report::{Bar, Report, median};
 use filemap_benches::source::Source;
 use filemap_core::Store;
 
-use crate::PutArgs;
+use crate::puts::PutArgs;
 use crate::store::{self, Loading, Log, StoreArgs};
 
 /// Arguments of `fm-bench reopen`.
 #[derive(Args)]
 pub struct ReopenArgs {
-    /// The store to create, or with --from to go on with
+    /// The store to create, or with --from to continue
     dir: PathBuf,
-    /// Number of the first page: the store exists and holds those before it
+    /// Number of the first page; the store exists and holds those before it
     #[arg(long, default_value_t = 0)]
     from: u64,
     /// Kill the load when it has put this many pages [default: nine tenths of them]
@@ -99,7 +101,7 @@ fn child(args: &ReopenArgs, source: &Source) -> Outcome<Report> {
     Err("the child came to the end of its pages before it was killed".into())
 }
 
-/// Runs this program again as the child, kills it, and says which pages' puts had returned.
+/// Runs this program again as the child, kills it, and returns the pages whose puts had returned.
 fn load_and_kill(pages: u64, kill_after: u64) -> Outcome<Vec<bool>> {
     let mut child = Command::new(std::env::current_exe()?)
         .args(std::env::args_os().skip(1))
@@ -123,7 +125,7 @@ fn load_and_kill(pages: u64, kill_after: u64) -> Outcome<Vec<bool>> {
         numbers.copy_within(whole..kept + read, 0);
         kept = kept + read - whole;
         if count >= kill_after {
-            // What is still in the pipe was returned as well, so reading goes on to its end.
+            // What is still in the pipe had returned too: read to its end.
             child.kill()?;
         }
     }

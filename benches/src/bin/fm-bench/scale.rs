@@ -1,5 +1,5 @@
-//! `scale`: the tables of docs/SCALE.md, as Markdown, so that the document is this program's output and nobody's arithmetic.
-//! The constants are those that the runs of docs/BENCHMARKS.md measured.
+//! `scale`: the tables of docs/SCALE.md as Markdown, with the constants that docs/BENCHMARKS.md
+//! measured.
 
 use std::fmt::Write as _;
 

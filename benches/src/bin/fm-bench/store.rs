@@ -1,4 +1,4 @@
-//! The store as something to put pages into, and a watch over it while it grows.
+//! The store as a sink for pages, and a watch over its growth.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use filemap_benches::drive::{Outcome, Sink};
 use filemap_benches::generate::Page;
 use filemap_core::{Dictionaries, Durability, Event, Options, Record, Store};
 
-use crate::PutArgs;
+use crate::puts::PutArgs;
 
 /// Options of the store that a run may change.
 #[derive(Args, Clone)]
@@ -23,18 +23,19 @@ pub struct StoreArgs {
     /// Bound of the memtable, in MiB [default: the store's own]
     #[arg(long)]
     memtable_mib: Option<usize>,
-    /// Unwritten bytes of value log before the store syncs by itself, in MiB [default: the store's own]
+    /// Unwritten bytes of value log before the store syncs by itself, in MiB [default: the store's
+    /// own]
     #[arg(long)]
     writeback_mib: Option<u64>,
     /// Compress without dictionaries
     #[arg(long)]
     no_dictionaries: bool,
-    /// Print what the store does in the background on stderr
+    /// Print the store's background work to stderr
     #[arg(long)]
     events: bool,
 }
 
-/// The engine's options for a run; `log` hears of everything in the background.
+/// The engine's options for a run; `log` gets the background events.
 pub fn options(put: &PutArgs, store: &StoreArgs, log: &Arc<Log>) -> Options {
     let durability = match put.durability {
         SyncEvery::Never => Durability::Buffered,
@@ -64,7 +65,7 @@ pub fn site(key: &[u8]) -> &[u8] {
     end.map_or(b"", |end| &key[..end])
 }
 
-/// What the store said about its background work.
+/// Background events of the store.
 #[derive(Debug)]
 pub struct Log {
     start: Instant,
@@ -97,7 +98,7 @@ impl Log {
         self.events.lock().expect("no listener panicked").push((at, event.to_string()));
     }
 
-    /// What recovery said, if the store was opened with one.
+    /// The event of a recovery, if there was one.
     pub fn recovered(&self) -> Option<String> {
         self.recovered.lock().expect("no listener panicked").clone()
     }
@@ -192,7 +193,8 @@ fn index_sample(store: &Store) -> Option<IndexSample> {
     Some(IndexSample { keys, index_bytes })
 }
 
-/// The mean of bytes per key over growth from `from` to `to` keys, each key count weighing the same.
+/// The mean of bytes per key over growth from `from` to `to` keys, each key count weighing the
+/// same.
 pub fn mean_bytes_per_key(samples: &[IndexSample], from: u64, to: u64) -> Option<f64> {
     let (mut sum, mut keys) = (0.0, 0);
     for pair in samples.windows(2) {

@@ -1,5 +1,5 @@
-//! `versions`: one key with very many versions among others, beside a store of as many keys with one version each: the same
-//! bytes, and what each verb takes on both.
+//! `versions`: one key with very many versions among others, beside a store of as many keys with
+//! one version each: the same bytes, and the time of each verb on both.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use filemap_benches::random::Random;
 use filemap_benches::report::{Bar, Report};
 use filemap_core::{Options, PruneRule, Record, Store};
 
-/// Of so many records one is removed again, so that there is something to compact.
+/// One record in this many is removed, so that there is something to compact.
 const REMOVED: u64 = 4;
 
 /// Arguments of `fm-bench versions`.
@@ -102,7 +102,7 @@ fn timed<T>(times: &mut Times, name: &'static str, what: impl FnOnce() -> filema
 
 fn times(args: &VersionsArgs, dir: &Path, kind: Kind) -> Outcome<Times> {
     let mut times = Times::new();
-    // What upkeep does in the background would be measured here and there.
+    // Background upkeep would be measured at random.
     let options = || Options::new().compression_level(0).segment_bytes(args.segment_mib << 20).space_bound(None);
     let store = Store::create(dir, options())?;
     let all = args.versions + args.others + args.versions / REMOVED;

@@ -1,8 +1,16 @@
-//! `seen`: the URL-seen sets against their bars: canonical URLs, the MD5 bitmap, Bloom filters, the trie; `disk` has
-//! the set on disk.
+//! `seen`: URL-seen sets against their targets: canonical URLs, the MD5 bitmap, Bloom filters, the
+//! trie. `disk` has the set on disk, `table` the paper's table, `chart` the chart.
 //!
-//! URLs come from a list that is scaled up (`filemap_benches::urls`). They are made in batches outside of what is timed; ratios are taken
-//! within one run, both sides in turn, and figures are medians of the rounds.
+//! URLs come from a list that is scaled up (`filemap_benches::urls`), in batches made before the
+//! clock runs. Ratios are of one run, both sides in turn; figures are medians of the rounds.
+
+mod batch;
+mod chart;
+mod disk;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod table;
+mod way;
 
 use std::collections::HashSet;
 use std::hint::black_box;
@@ -18,14 +26,13 @@ use filemap_benches::report::{Bar, Report};
 use filemap_benches::urls::UrlList;
 use filemap_io::OsDir;
 use md5::{Digest, Md5};
-use rustix::time::{ClockId, clock_gettime};
 use urlindex::{
     BloomFilter, BloomOptions, Canonicalizer, CrawlRules, GrowingFilter, HashFamily, Md5Bitmap, SeenSet, UrlTrie,
     Whatwg,
 };
 
-use crate::disk::{self, DiskArgs};
-use crate::{chart, table};
+use crate::seen::batch::{Batch, STRANGERS, core_ns};
+use crate::seen::disk::DiskArgs;
 
 /// Arguments of `fm-bench seen`.
 #[derive(Args)]
@@ -42,10 +49,10 @@ pub struct SeenArgs {
     /// Seed of the URLs
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// What to measure; all of it, if nothing is named
+    /// Parts to measure [default: all]
     #[arg(long, value_delimiter = ',', value_parser = ["canonical", "md5", "bloom", "speed", "growing", "trie"])]
     only: Vec<String>,
-    /// Instead: the set on disk with URLs made on the fly, the paper's table, or the figures of the chart
+    /// Measure instead: the set on disk, the paper's table, or the figures of the chart
     #[arg(long, value_parser = ["disk", "table", "chart"])]
     kind: Option<String>,
     #[command(flatten)]
@@ -54,62 +61,6 @@ pub struct SeenArgs {
 
 /// URLs made at once.
 const BATCH: u64 = 100_000;
-/// URLs that a set in memory is asked of at once.
-const TOGETHER: usize = 1_000;
-/// Numbers from here on are for URLs that were never inserted.
-pub const STRANGERS: u64 = 1 << 40;
-
-/// Texts one after the other.
-#[derive(Default)]
-pub struct Batch {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-}
-
-impl Batch {
-    /// The URLs of a list that have these numbers.
-    pub fn of(list: &UrlList, numbers: impl Iterator<Item = u64>) -> Batch {
-        let (mut batch, mut url) = (Batch::default(), Vec::new());
-        for number in numbers {
-            list.url(number, &mut url);
-            batch.bytes.extend_from_slice(&url);
-            batch.ends.push(batch.bytes.len());
-        }
-        batch
-    }
-
-    /// All of them, in order.
-    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
-    }
-
-    /// The same as [`Batch::time`], where `work` gets so many URLs at a time.
-    fn time_together<T>(&self, mut work: impl FnMut(&[&[u8]]) -> T) -> f64 {
-        let urls: Vec<&[u8]> = self.iter().collect();
-        let start = core_ns();
-        urls.chunks(TOGETHER).for_each(|urls| {
-            black_box(work(urls));
-        });
-        (core_ns() - start) as f64 / urls.len() as f64
-    }
-
-    /// Nanoseconds on a core for each URL: other work on the machine does not count.
-    pub fn time<T>(&self, mut work: impl FnMut(&[u8]) -> T) -> f64 {
-        let start = core_ns();
-        self.iter().for_each(|url| {
-            black_box(work(url));
-        });
-        (core_ns() - start) as f64 / self.ends.len() as f64
-    }
-}
-
-/// What this thread has had of a core.
-fn core_ns() -> i64 {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    now.tv_sec * 1_000_000_000 + now.tv_nsec
-}
-
 /// Runs the measurements.
 pub fn run(args: &SeenArgs) -> Outcome<Report> {
     let dir = args.disk.dir.as_deref();
@@ -221,7 +172,7 @@ fn md5(args: &SeenArgs, list: &UrlList, report: &mut Report) -> Outcome<()> {
 }
 
 fn bloom(args: &SeenArgs, list: &UrlList, report: &mut Report) -> Outcome<()> {
-    // Distinct URLs only: a rate is about URLs that were never inserted.
+    // Distinct URLs only: the rate is of URLs that were never inserted.
     let mut known: HashSet<u64> = HashSet::new();
     let mut url = Vec::new();
     let mut number = 0;
@@ -237,12 +188,12 @@ fn bloom(args: &SeenArgs, list: &UrlList, report: &mut Report) -> Outcome<()> {
             list.url(i, &mut url);
             filter.insert(&url)?;
         }
-        // A hundred thousand false positives would be too many to wait for at the lowest rate: three hundred do.
+        // Stop at three hundred errors: at the lowest rate more would take too long.
         let tests = ((1000.0 / rate) as u64).clamp(1_000_000, 300_000_000);
         let (mut done, mut wrong, mut seen) = (0u64, 0u64, STRANGERS);
         while done < tests {
             list.url(seen, &mut url);
-            // The generator repeats itself; a number in front makes a URL a stranger for certain.
+            // The generator repeats URLs; a number in front makes one new for certain.
             url.extend_from_slice(&seen.to_le_bytes());
             wrong += u64::from(!filter.contains(&url)?.is_new());
             (done, seen) = (done + 1, seen + 1);
@@ -384,7 +335,8 @@ fn trie(args: &SeenArgs, list: &UrlList, report: &mut Report) -> Outcome<()> {
     report.against("bytes a URL", trie.memory_bytes() as f64 / urls, "", Bar::AtMost(30.0));
     let resident = anonymous_bytes()?.saturating_sub(before);
     report.number("bytes a URL, resident", resident as f64 / urls, "");
-    // What a hash set of the texts takes at least: text, its allocation, 24 + 1 bytes of table at a load of at most 7/8.
+    // A hash set of texts takes at least: text, allocation, 24 + 1 bytes of table at a load of at
+    // most 7/8.
     let slots = (args.urls * 8 / 7).next_power_of_two() as f64;
     let texts = raw_bytes as f64 + urls * 16.0 + slots * 25.0;
     report.against("a hash set of the texts", texts / trie.memory_bytes() as f64, "x", Bar::AtLeast(4.0));

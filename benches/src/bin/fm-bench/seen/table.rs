@@ -1,10 +1,12 @@
-//! `seen --kind table`: the table of the generalised list's paper again: 16,000 URLs deduplicated by each way to do it.
+//! `seen --kind table`: the table of the generalised list's paper, measured again: 16,000 URLs
+//! deduplicated each way.
 //!
-//! The URLs are taken from the list in random order, each once, and asked for: that is the time of the first pass. The second asks for all of them again in
-//! another order. Those that keep a file make it durable in the first pass. Ways take turns, and figures are medians of the rounds.
+//! First pass: each URL once, in random order, and everything durable. Second pass: all of them
+//! again, in another order. Ways take turns; figures are medians of the rounds.
 //!
-//! Bytes of memory are counted and not guessed from the process's size, which says nothing at a few megabytes: allocations as the GNU
-//! allocator rounds them (8 bytes more, to a multiple of 16, 32 at least), tables by their capacity.
+//! Memory is counted, since the process's size says nothing at a few megabytes: allocations as the
+//! GNU allocator rounds them (8 bytes more, a multiple of 16, at least 32), tables by their
+//! capacity.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -26,22 +28,16 @@ use urlindex::{
     UrlTrie,
 };
 
+use crate::seen::way::Way;
+
 /// URLs in the paper's table.
 pub const URLS: u64 = 16_000;
 /// An empty file's inode, as ext4 makes them by default.
 const INODE_BYTES: u64 = 256;
 
-/// A way to deduplicate.
-pub trait Way {
-    /// Asks for each URL and inserts it; how many were new. What is kept in files is durable then.
-    fn pass(&mut self, urls: &[&[u8]]) -> Outcome<u64>;
-    /// Bytes of memory, and of files.
-    fn bytes(&self) -> Outcome<(u64, u64)>;
-}
-
 type Maker = fn(&Path) -> Outcome<Box<dyn Way>>;
 
-/// What came out of a way: of both passes, and at the end.
+/// Figures of one way: both passes, and the end.
 #[derive(Default)]
 struct Figures {
     ms: [Vec<f64>; 2],
@@ -52,7 +48,7 @@ struct Figures {
 /// All of them, those of the paper first.
 const WAYS: &[(&str, Maker)] = &[
     #[cfg(feature = "sqlite")]
-    ("database: SQLite, a key of text, one transaction", crate::sqlite::Database::make),
+    ("database: SQLite, a key of text, one transaction", crate::seen::sqlite::Database::make),
     ("list in memory", |_| Ok(Box::new(List(Vec::new())))),
     ("a file for each MD5 on disk", |dir| Ok(Box::new(Files { dir: dir.join("files"), made: 0 }))),
     ("a path of 32 folders for each MD5 on disk", |dir| Ok(Box::new(Folders { dir: dir.join("folders"), folders: 0 }))),
@@ -120,7 +116,7 @@ pub fn run(list: &Path, dir: Option<&Path>, rounds: usize, seed: u64) -> Outcome
     Ok(report)
 }
 
-/// So many distinct URLs: the list's own first, and then made of them.
+/// Distinct URLs: the list's own first, then URLs made from them.
 fn distinct(list: &UrlList) -> Vec<Vec<u8>> {
     let (mut known, mut urls, mut url) = (HashSet::new(), Vec::new(), Vec::new());
     for number in 0.. {
@@ -151,7 +147,8 @@ fn allocated(bytes: u64) -> u64 {
 /// What a hash set of texts takes.
 pub fn hash_set_bytes(set: &HashSet<Vec<u8>>) -> u64 {
     let texts: u64 = set.iter().map(|text| allocated(text.len() as u64)).sum();
-    // Its table has a power of two of slots, of which seven eighths are the capacity, and a byte beside each.
+    // The table has a power of two of slots, seven eighths of which are its capacity, and a byte a
+    // slot.
     let slots = (set.capacity() as u64 * 8 / 7).next_power_of_two();
     texts + slots * (size_of::<Vec<u8>>() as u64 + 1)
 }
@@ -231,7 +228,8 @@ impl Way for Files {
 /// Digits of an MD5, a folder each.
 const DEPTH: usize = 32;
 
-/// A path of folders for each URL, one for each digit of its MD5: the URL was met if its path is there.
+/// A path of folders for each URL, one for each digit of its MD5: the URL was seen if the path
+/// exists.
 struct Folders {
     dir: PathBuf,
     folders: u64,

@@ -1,11 +1,12 @@
-//! Compression by the application, for engines that have none of their own: zstd contexts that one thread uses again and again.
+//! Compression by the application, for engines without their own: zstd contexts that one thread
+//! reuses.
 
 use filemap_benches::drive::Outcome;
 use filemap_benches::generate::Page;
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::{compress_bound, get_frame_content_size};
 
-/// No page is longer; a frame that says so is damaged.
+/// Longest page; a frame that claims more is damaged.
 const BODY_BYTES_MAX: u64 = 1 << 30;
 
 /// A thread's contexts and buffer.
@@ -48,7 +49,7 @@ impl Codec {
         Ok(())
     }
 
-    /// Bytes of all frames that were made since this was last asked.
+    /// Bytes of all frames made since the last call.
     pub fn take_stored_bytes(&mut self) -> u64 {
         std::mem::take(&mut self.stored_bytes)
     }

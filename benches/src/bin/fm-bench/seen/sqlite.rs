@@ -1,11 +1,11 @@
-//! SQLite as a way to deduplicate, for the table of `seen --kind table`; with the feature `sqlite`, which is on by default.
+//! SQLite as a way to deduplicate, for `seen --kind table`; feature `sqlite`, on by default.
 
 use std::path::{Path, PathBuf};
 
 use filemap_benches::drive::Outcome;
 use rusqlite::Connection;
 
-use crate::table::Way;
+use crate::seen::way::Way;
 
 /// A table of texts.
 pub struct Database {

@@ -1,11 +1,11 @@
-//! Latencies of operations, thread by thread, and the rates and percentiles that become figures.
+//! Latencies of operations, thread by thread; rates and percentiles of them.
 
 use std::time::{Duration, Instant};
 
 use filemap_benches::drive::Outcome;
 use hdrhistogram::Histogram;
 
-use crate::lines::{Figures, put};
+use crate::measure::lines::{Figures, put};
 
 /// Latencies in ns of some operation, and the time that was spent in it.
 #[derive(Debug, Clone)]
@@ -47,8 +47,8 @@ impl Latencies {
         self.histogram.len()
     }
 
-    /// Operations a second of so many threads that did nothing but this: what the harness does between two of them (making
-    /// pages, comparing bodies) does not count.
+    /// Operations a second of `threads` threads. Time between operations (making pages, comparing
+    /// bodies) does not count.
     pub fn per_s(&self, threads: usize) -> f64 {
         if self.busy.is_zero() { 0.0 } else { self.len() as f64 / self.busy.as_secs_f64() * threads as f64 }
     }

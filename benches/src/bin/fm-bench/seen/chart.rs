@@ -1,8 +1,9 @@
-//! `seen --kind chart`: bytes a URL, error and speed of every set, as lines for benches/data/seen.csv, of which benches/seen_chart.py
-//! draws docs/seen.svg.
+//! `seen --kind chart`: bytes a URL, error and speed of every set, as lines for
+//! benches/data/seen.csv, from which benches/seen_chart.py draws docs/seen.svg.
 //!
-//! Each set is given the same URLs of the scaled list, one at a time, and asked for known and unknown ones in turn; making the texts is not
-//! timed. Times are of the thread's processor, but of batches, which several threads look up, they are the clock's.
+//! Each set gets the same URLs of the scaled list one at a time, and is asked for known and
+//! unknown ones alternately. Making URLs is not timed. Times are the thread's processor time; of
+//! batches, which several threads look up, wall time.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -22,13 +23,13 @@ use urlindex::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::seen::{Batch, STRANGERS};
-use crate::table::hash_set_bytes;
+use crate::seen::batch::{Batch, STRANGERS};
+use crate::seen::table::hash_set_bytes;
 
 /// URLs made at once, and of a batch.
 const BATCH: u64 = 1_000_000;
 
-/// URLs asked for once all are in: half of them known.
+/// URLs asked for after all inserts; half of them known.
 const ASKED: u64 = 2_000_000;
 /// Memory of the sets on disk, filters of the whole set included.
 const DISK_MEMORY_BYTES: u64 = 64 << 20;
@@ -94,7 +95,7 @@ pub fn run(list: &UrlList, dir: Option<&Path>, urls: u64, seed: u64) -> Outcome<
     Ok(report)
 }
 
-/// How many numbers of the list it takes for so many distinct URLs: some come twice.
+/// Numbers of the list needed for `urls` distinct URLs: some come twice.
 fn numbers_for(list: &UrlList, urls: u64) -> u64 {
     let (mut known, mut url, mut number) = (HashSet::new(), Vec::new(), 0);
     while (known.len() as u64) < urls {
@@ -105,12 +106,12 @@ fn numbers_for(list: &UrlList, urls: u64) -> u64 {
     number
 }
 
-/// Nanoseconds of the processor a URL.
+/// Processor time a URL, in ns.
 fn alone(set: &dyn SeenSet, batch: &Batch, inserts: bool) -> f64 {
     batch.time(|url| if inserts { set.check_and_insert(url) } else { set.contains(url) }.is_ok_and(|v| v.is_new()))
 }
 
-/// Nanoseconds of the clock a URL.
+/// Wall time a URL, in ns.
 fn together(set: &dyn SeenSet, batch: &Batch, inserts: bool) -> Outcome<f64> {
     let urls: Vec<&[u8]> = batch.iter().collect();
     let (start, mut verdicts) = (Instant::now(), Vec::new());

@@ -1,7 +1,8 @@
-//! `seen --kind disk`: the exact set on disk, decade by decade, in batches of distinct URLs or with a crawl's stream one at a time.
+//! `seen --kind disk`: the exact set on disk, decade by decade, in batches of distinct URLs or one
+//! at a time in a crawl's order.
 //!
-//! URLs are texts of about 60 bytes made from their numbers, of 4 M hosts whose sizes are spread over three decades. Making them is timed
-//! apart: a test is a URL's text put into a batch, its share of the batch's answer, and of what is written for it.
+//! URLs are texts of about 60 bytes made from their numbers, on 4 M hosts whose sizes span three
+//! decades. Making them is not part of a test.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use urlindex::{BloomOptions, DiskOptions, DiskStats, DiskUrlSet, FingerprintBits
 /// Arguments of `fm-bench seen --kind disk`.
 #[derive(Args)]
 pub struct DiskArgs {
-    /// Where sets are made; a temporary directory if not given. What is made there stays
+    /// Directory for the sets, which stay; a temporary one if not given
     #[arg(long)]
     pub dir: Option<PathBuf>,
     /// URLs of a batch (16 bytes of memory each)
@@ -32,10 +33,11 @@ pub struct DiskArgs {
     /// Fingerprints of 64 bits
     #[arg(long)]
     short: bool,
-    /// One at a time instead of in batches: 45% known URLs by Zipf's law (s = 1, the older the more popular), the others new
+    /// One at a time, not in batches: 45% known URLs by Zipf's law (s = 1, oldest most popular),
+    /// the others new
     #[arg(long)]
     crawl: bool,
-    /// A filter in front of the set, in a file: blocked, for all URLs at a rate of 0.01
+    /// Put a blocked filter for all URLs, error rate 0.01, in front of the set
     #[arg(long)]
     front: bool,
 }
@@ -44,7 +46,7 @@ pub struct DiskArgs {
 const FIRST_MARK: u64 = 1_000_000;
 /// URLs made at once, outside of what is timed.
 const TEXTS: u64 = 10_000;
-/// Of a crawl's links, those that lead to known URLs.
+/// Share of a crawl's links that lead to known URLs.
 const DUPLICATES: f64 = 0.45;
 
 /// Texts of the same length, one after the other.
@@ -85,7 +87,7 @@ impl Texts {
     }
 }
 
-/// What is known at a mark: figures of a decade are differences of two.
+/// State at a mark; figures of a decade are differences of two marks.
 #[derive(Clone, Copy, Default)]
 struct Mark {
     tests: u64,
@@ -184,7 +186,7 @@ impl Set {
     }
 }
 
-/// Tests of the set that is done: how many answers are wrong.
+/// Tests the finished set and returns the number of wrong answers.
 fn check(set: &DiskUrlSet, urls: u64, seed: u64) -> Outcome<u64> {
     let (mut texts, mut random, mut wrong) = (Texts::new(seed), Random::of(seed, 3), 0);
     for is_known in [true, false] {
@@ -217,7 +219,7 @@ impl FolderWatch {
         let (path, most_too, stop_too) = (path.to_owned(), Arc::clone(&most), Arc::clone(&stop));
         let thread = std::thread::spawn(move || {
             while !stop_too.load(Ordering::Relaxed) {
-                // Files come and go meanwhile: what cannot be looked at is not there.
+                // Files come and go: one that cannot be read is gone.
                 let files = std::fs::read_dir(&path).into_iter().flatten().flatten();
                 let bytes = files.filter_map(|file| Some(file.metadata().ok()?.len())).sum();
                 most_too.fetch_max(bytes, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What the first line of a file says: the machine, the date, the commit and the command.
+//! The first line of a file of results: machine, date, commit, command.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -37,7 +37,7 @@ fn field(text: &str, name: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// The arguments, with paths by their last names: where things lie on this machine is nobody's business.
+/// The arguments; of a path only the last name, so that results name no directories of a machine.
 fn command(args: impl Iterator<Item = String>) -> String {
     let short = |arg: String| match arg.rsplit_once('/') {
         Some((_, name)) => name.to_owned(),
@@ -60,8 +60,8 @@ fn file_system(dir: &Path) -> Option<String> {
     Some(line.split_once(" - ")?.1.split(' ').next()?.to_owned())
 }
 
-/// Seconds since 1970 as a date and time of UTC (the calendar by Howard Hinnant, "chrono-compatible low-level date
-/// algorithms").
+/// Seconds since 1970 as a date and time of UTC (the calendar by Howard Hinnant,
+/// "chrono-compatible low-level date algorithms").
 fn utc(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let z = days + 719_468;

@@ -1,4 +1,5 @@
-//! The file of results: one JSON object a line, appended and flushed as it comes. benches/results/ says what the lines mean.
+//! The file of results: one JSON object a line, appended and flushed at once.
+//! benches/results/README.md says what the lines mean.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -40,7 +41,7 @@ pub fn write(mut file: &File, line: &Value) -> Outcome<()> {
 }
 
 impl Lines {
-    /// For a turn; what was loaded is told later.
+    /// For a turn; `raw_bytes` is set by the load.
     pub fn new(path: &Path, engine: &str, set: String, pages: u64, round: u32) -> Outcome<Lines> {
         let file = append_to(path)?;
         Ok(Lines { file, engine: engine.into(), set, pages, raw_bytes: 0, round, failures: AtomicU64::new(0) })
@@ -51,7 +52,7 @@ impl Lines {
         self.result_of(&self.engine, workload, figures)
     }
 
-    /// Figures of something else than the engine whose turn it is.
+    /// Figures of something other than the turn's engine.
     pub fn result_of(&self, engine: &str, workload: &str, figures: Figures) -> Outcome<()> {
         eprintln!("{engine:>14} {workload:<10} {}", Value::Object(figures.clone()));
         let line = json!({
@@ -66,7 +67,7 @@ impl Lines {
         self.skipped_of(&self.engine, workload, why)
     }
 
-    /// The same of something else than the engine.
+    /// The same for something other than the turn's engine.
     pub fn skipped_of(&self, engine: &str, workload: &str, why: &str) -> Outcome<()> {
         eprintln!("{engine:>14} {workload:<10} skipped: {why}");
         let line = json!({ "kind": "skipped", "engine": engine, "set": self.set, "workload": workload, "why": why });
@@ -91,7 +92,7 @@ impl Lines {
 /// Adds a number.
 pub fn put(figures: &mut Figures, name: impl Into<String>, value: impl Into<f64>) {
     let value = value.into();
-    // What counts things or bytes is shown whole, and rates and times with as many digits as mean something.
+    // Counts are written whole, rates and times with three decimals.
     let whole = value.fract() == 0.0 && value.abs() < 9e15;
     let json = if whole { json!(value as i64) } else { json!((value * 1e3).round() / 1e3) };
     figures.insert(name.into(), json);

@@ -1,9 +1,12 @@
-//! The pages of a turn: which there are, which body each has by now, and what a get must therefore return.
+//! The pages of a turn: which exist, the version of each, and what a get must return.
 //!
 //! Invariants:
-//! - a page is its number: pages `0..count` are loaded, new ones take the numbers after them;
-//! - every put of a page that is there gives it the next version, whose body is another page's, so a stale answer shows;
-//! - memory is bounded: two counters a page, and bodies are made again when they are needed.
+//! - a page is its number: `0..count` are loaded, new pages take the numbers after them;
+//! - every put of an existing page gives it the next version, with another page's body, so a stale
+//!   answer shows;
+//! - memory is bounded: two counters a page; bodies are made again when needed.
+
+pub mod zipf;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -13,9 +16,10 @@ use filemap_benches::random::Random;
 use filemap_benches::source::Source;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Numbers from here on were never stored: their URLs are sure misses.
+/// Numbers from here on are never stored: their URLs are absent.
 const ABSENT: u64 = 1 << 40;
-/// The next version of a page has the body of the page so many numbers on: a prime, so that it is another for long.
+/// The next version of a page has the body of the page this many numbers on; a prime, so that
+/// bodies repeat late.
 const STRIDE: u64 = 7919;
 
 /// Pages and their versions.
@@ -49,7 +53,7 @@ impl Probe {
         self.digest == found.map(xxh3_64)
     }
 
-    /// What to say of a wrong one.
+    /// Description of a wrong answer.
     pub fn complaint(&self, found: Option<&[u8]>) -> String {
         let what = match (self.digest, found) {
             (Some(_), None) => "is missing",
@@ -72,7 +76,7 @@ impl Pages {
         self.count
     }
 
-    /// Where the numbers of new pages begin that nobody has taken.
+    /// Number of the next new page.
     pub fn next(&self) -> u64 {
         self.next.load(Ordering::Acquire)
     }
@@ -87,13 +91,13 @@ impl Pages {
         self.next.fetch_add(1, Ordering::AcqRel)
     }
 
-    /// The version that a page has, 0 for none, and the one that a put has begun to give it.
+    /// Version of a page, 0 for none, and the version of a put under way.
     pub fn versions(&self, number: u64) -> (u32, u32) {
         let at = number as usize;
         (self.done[at].load(Ordering::Acquire), self.begun[at].load(Ordering::Acquire))
     }
 
-    /// Begins a put: the version that it gives. No other put of the same page may be under way.
+    /// Begins a put and returns its version. No other put of the page may be under way.
     pub fn begin(&self, number: u64) -> u32 {
         self.begun[number as usize].fetch_add(1, Ordering::AcqRel) + 1
     }
@@ -132,7 +136,7 @@ impl Pages {
         self.source.url(number, url);
     }
 
-    /// A get of a page as it is now.
+    /// Probe of a page in its current version.
     pub fn probe(&self, number: u64, page: &mut Page) -> Probe {
         let (version, _) = self.versions(number);
         let digest = (version > 0).then(|| self.digest(number, version, page));
@@ -146,7 +150,7 @@ impl Pages {
         numbers.into_iter().map(|number| self.probe(number, &mut page)).collect()
     }
 
-    /// URLs of which none was ever put, those of `first` and after.
+    /// URLs that were never put, from number `first` on.
     pub fn absent(&self, first: u64, count: u64) -> Urls {
         let (mut url, mut urls) = (Vec::new(), Urls::default());
         for number in first..first + count {
@@ -158,8 +162,8 @@ impl Pages {
     }
 }
 
-/// URLs one behind the other: each by itself would lie where a load has left room, and reading it there would take longer than
-/// looking it up.
+/// URLs in one buffer. Allocated one by one they would be scattered over memory, and reading one
+/// would take longer than its lookup.
 #[derive(Debug, Default)]
 pub struct Urls {
     bytes: Vec<u8>,

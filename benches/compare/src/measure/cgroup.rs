@@ -1,4 +1,4 @@
-//! A memory cgroup that exists, of version 1 or 2: its limit is set here and a process is moved into it.
+//! An existing memory cgroup, version 1 or 2: sets its limit and moves a process into it.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! What a store takes: blocks on disk with everything below its directory, and memory of this process by kind.
+//! Disk blocks of a directory, and resident memory of this process by kind.
 
 use std::fs;
 use std::io;
@@ -32,7 +32,7 @@ pub fn disk_bytes(dir: &Path) -> Outcome<u64> {
 /// Resident memory of this process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Its own, which only swap could take away.
+    /// Anonymous: only swap could reclaim it.
     pub anonymous_bytes: u64,
     /// Of mapped files, which the kernel may drop; the program's own code is part of it.
     pub mapped_bytes: u64,

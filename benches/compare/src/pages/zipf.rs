@@ -1,10 +1,12 @@
-//! Keys as YCSB draws them: zipfian of constant 0.99, by the method of Gray and others ("Quickly generating billion-record
-//! synthetic databases", SIGMOD 1994), scrambled so that popular keys are not neighbours.
+//! Keys as YCSB draws them: Zipfian with constant 0.99 by the method of Gray and others ("Quickly
+//! generating billion-record synthetic databases", SIGMOD 1994), scrambled so that popular keys
+//! are not neighbours.
 
 use filemap_benches::random::Random;
 
 const CONSTANT: f64 = 0.99;
-/// Terms of the sum that are added one by one; the rest is an integral (Euler and Maclaurin), right to 9 digits.
+/// Terms of the sum that are added; the rest is an integral (Euler and Maclaurin), exact to 9
+/// digits.
 const TERMS: u64 = 10_000;
 
 /// Ranks below a bound, 0 the most popular.
@@ -38,7 +40,7 @@ impl Zipf {
         (rank as u64).min(self.items - 1)
     }
 
-    /// An item whose popularity has nothing to do with its number.
+    /// An item; popularity is independent of the number.
     pub fn scrambled(&self, random: &mut Random) -> u64 {
         fnv(self.rank(random)) % self.items
     }
