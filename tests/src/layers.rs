@@ -39,16 +39,12 @@ pub struct Table {
 }
 
 /// Every crate whose modules are layered.
-<<<<<<< HEAD
-pub const TABLES: &[Table] = &[Table { source: ENGINE_SOURCE, layers: ENGINE_LAYERS, spawning: Some(SPAWNING_MODULE) }];
-=======
 pub const TABLES: &[Table] = &[
     Table { source: ENGINE_SOURCE, layers: ENGINE_LAYERS, spawning: Some(SPAWNING_MODULE) },
     Table { source: "benches/src", layers: benches::LIBRARY, spawning: None },
     Table { source: "benches/src/bin/fm-bench", layers: benches::FM_BENCH, spawning: None },
     Table { source: "benches/compare/src", layers: benches::COMPARE, spawning: None },
 ];
->>>>>>> aed2cbf42c30d1dcd7bd7861e3c5c72ebca85521
 
 /// The modules of `filemap-core`, lowest layer first; a path stands for all files below it that no longer path names. A module
 /// may import those of lower layers, and itself; never those beside it or above it. The same holds for unit tests.
