@@ -108,7 +108,8 @@ pub enum Error {
         /// The floor.
         floor_bytes: u64,
     },
-    /// The store has reached a limit of its format. Reads go on; dump it and load it into several stores.
+    /// The store has reached a limit of its format. Reads go on; dump it and load it into several
+    /// stores.
     #[error("{file} is full: {what}")]
     Full {
         /// The file's name inside the store.

@@ -1,5 +1,5 @@
 //! The engine for a simulated disk: over any directory, without threads, with tiny limits and
-//! planted faults. For tests; not part of the stable API.
+//! failpoints. For tests; not part of the stable API.
 //!
 //! A store opened here does nothing in the background. The test calls [`work`], so one thread
 //! decides the order of everything and a seed repeats it. [`at_steps`] runs other calls, such as

@@ -25,7 +25,8 @@ impl Store {
     /// over it. Takes as long as compressing that much at that level.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for another level; `Corrupt`, `Io`, `Closed`.
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for another level; `Corrupt`, `Io`,
+    /// `Closed`.
     pub fn try_recompression(&self, level: i32) -> Result<RecompressionEstimate> {
         if !(1..=19).contains(&level) {
             return Err(Error::InvalidOption { name: "level", why: "must be 1 to 19".to_owned() });

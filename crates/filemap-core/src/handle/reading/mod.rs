@@ -279,7 +279,7 @@ impl Reading {
         }
     }
 
-    /// Planted fault of a checkpoint, for the model checker to find.
+    /// Failpoint of a checkpoint, for the model checker to find.
     #[cfg(all(test, filemap_shuttle))]
     pub(crate) fn replace_tables(&self, tables: Arc<Tables>) {
         self.tables.store(tables);
