@@ -150,7 +150,7 @@ pub enum Error {
         /// What is wrong with its value.
         why: String,
     },
-    /// The caller cancelled the work before its end.
+    /// The caller cancelled a repair before its end.
     #[error("stopped before the end, as was asked")]
     Interrupted,
     /// A reader passed to the store failed. Nothing was stored.

@@ -18,9 +18,10 @@ pub struct Limits {
     /// Segment numbers of the key log before they are reused, at most 65,536. If all are taken,
     /// higher numbers follow.
     pub key_segments: u32,
-    /// The key log is compacted when more than this many of its bytes are dead,
+    /// The key log is compacted when it has more dead bytes than this, and a greater share of them
+    /// than `key_dead_percent`.
     pub key_dead_bytes: u64,
-    /// and more than this percentage.
+    /// Share of dead bytes in the key log, in per cent: see `key_dead_bytes`.
     pub key_dead_percent: u128,
     /// Chains of keys examined in one checkpoint of a key log compaction.
     pub key_round: usize,

@@ -1,4 +1,4 @@
-//! The store: opens and closes it, and holds its parts. Its operations are in the files beside.
+//! The store: opens and closes it, and holds its parts. Its operations are in the sibling files.
 
 mod ages;
 mod assemble;

@@ -284,7 +284,7 @@ impl Pages {
         if self.newest_only {
             return Ok(match live.next() {
                 Some(newest) => Some(newest).filter(|n| n.1.version == spot.version),
-                // It was replaced meanwhile and is not kept: return the current page.
+                // It was replaced meanwhile and is not kept: return the current version.
                 None => spots.first().map(|s| (0, s)),
             }
             .map(|(rank, s)| (rank, *s)));
