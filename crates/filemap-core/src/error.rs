@@ -1,32 +1,32 @@
 //! The one error type of the engine, and how its variants are made.
 //!
-//! Every variant says what failed and where; its doc comment says what the caller should do. Absence is never an error:
-//! that is `Ok(None)`.
+//! Every variant names what failed and where; its doc comment says what the caller should do.
+//! Absence is never an error: that is `Ok(None)`.
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The result of everything in this crate.
+/// Result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What can go wrong.
+/// Everything that can go wrong.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused an operation. Reads may be tried again; after a failed write or sync the handle
-    /// is poisoned (see [`Error::Poisoned`]).
+    /// An operation of the operating system failed. Reads may be retried; after a failed write or
+    /// sync the handle is poisoned (see [`Error::Poisoned`]).
     #[error("{op} of {file} failed: {source}")]
     Io {
         /// The operation, such as `read` or `sync`.
         op: &'static str,
         /// The file's name inside the store.
         file: String,
-        /// What the system said.
+        /// The system's error.
         source: Arc<io::Error>,
     },
-    /// Bytes on disk are not what was written. Only the record that is named is lost: run `verify` to find all damage,
-    /// and restore the store from a copy, or fetch the page again.
+    /// Bytes on disk differ from what was written. Only the named record is lost: run `verify` to
+    /// find all damage, then restore the store from a copy or fetch the page again.
     #[error("{file} is damaged at offset {offset}: {what}")]
     Corrupt {
         /// The file's name inside the store.
@@ -36,7 +36,7 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
-    /// Another handle writes the store. Close it, or open the store read-only.
+    /// Another handle has the store open for writing. Close it, or open the store read-only.
     #[error("{} is open for writing{}; close it there, or open it read-only", path.display(), by(*pid))]
     Locked {
         /// The store's directory.
@@ -58,18 +58,19 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
-    /// The store was written by a newer version. Use that version, or dump it there and load it here; if it was to be
-    /// written, opening it read-only may still work.
+    /// The store was written by a newer version. Use that version, or dump it there and load it
+    /// here. Opening it read-only may still work where opening it for writing fails.
     #[error("{file} has format version {found}, this program knows up to {supported}; use a newer FileMap")]
     NewerFormat {
         /// The file's name inside the store.
         file: String,
-        /// The version that a reader, or a writer if the file was opened for writing, must know.
+        /// Format version needed to read the file, or to write it if it was opened for writing.
         found: u16,
-        /// The newest version that this program knows.
+        /// The newest version this program knows.
         supported: u16,
     },
-    /// The store's keys were made by another canonicaliser. To move, dump the store and load it into a new one.
+    /// The store's keys were made by another canonicaliser. To change it, dump the store and load
+    /// it into a new one.
     #[error(
         "the store's keys are canonicalised by {stored}, not by {wanted}; open it with {stored}, or dump it and load it \
          into a new store"
@@ -77,7 +78,7 @@ pub enum Error {
     Canonicalizer {
         /// Name and version in the superblock.
         stored: String,
-        /// Name and version that were asked for.
+        /// Name and version in the options.
         wanted: String,
     },
     /// A key must have 1 to 65,536 bytes. Nothing was written.
@@ -95,19 +96,20 @@ pub enum Error {
     /// A value may have up to 4 GiB. Nothing was written.
     #[error("a value has at most {} bytes, this one has {len} or more", crate::MAX_VALUE_BYTES)]
     ValueTooLarge {
-        /// The value's length in bytes, or what of it was seen.
+        /// The value's length in bytes; for a stream, the bytes seen so far.
         len: u64,
     },
-    /// The file system is nearly full: puts stop at the floor, so that reads, removes and a checkpoint still work. Free
-    /// space, or lower `Options::free_space_floor`.
+    /// Free space is below `Options::free_space_floor`. Puts stop there, so that reads, removes and
+    /// a checkpoint still work. Free space, or lower the floor.
     #[error("only {free_bytes} bytes are free, below the floor of {floor_bytes}; nothing was written")]
     NoSpace {
-        /// What the file system has left.
+        /// Free bytes of the file system.
         free_bytes: u64,
-        /// The option's value.
+        /// The floor.
         floor_bytes: u64,
     },
-    /// The store has reached a limit of its format. Reads go on; dump it and load it into several stores.
+    /// The store has reached a limit of its format. Reads go on; dump it and load it into several
+    /// stores.
     #[error("{file} is full: {what}")]
     Full {
         /// The file's name inside the store.
@@ -115,15 +117,15 @@ pub enum Error {
         /// Which limit.
         what: String,
     },
-    /// An earlier write or sync failed, so nothing more is written through this handle. Reads go on. Close the store,
-    /// mend the cause and open it again: recovery keeps all that was acknowledged.
+    /// An earlier write or sync failed: this handle writes no more, reads go on. Close the store,
+    /// fix the cause and open it again; recovery keeps everything acknowledged.
     #[error("the store takes no more writes since {cause}; close it and open it again")]
     Poisoned {
         /// The first failure.
         cause: String,
     },
-    /// A rule of the store refuses it: it was erased, and is not to come back. Nothing was written. `fm-tool erase --list` says
-    /// when and why, `--lift` takes the rule away.
+    /// An erasure rule refuses the key or body: it was erased and must not come back. Nothing was
+    /// written. `fm-tool erase --list` says when and why; `--lift` removes the rule.
     #[error(
         "rule {rule} of the store's erasures refuses it; `erase --list` says why, `erase --lift {rule}` lifts the rule"
     )]
@@ -137,10 +139,10 @@ pub enum Error {
     /// The handle was closed.
     #[error("the store is closed")]
     Closed,
-    /// The caller told the work to stop. What was done before is done; nothing else was changed.
+    /// The caller cancelled the work. What was done stays done; nothing else was changed.
     #[error("it was told to stop")]
     Stopped,
-    /// An option has a value that makes no sense.
+    /// An option is out of range.
     #[error("option {name}: {why}")]
     InvalidOption {
         /// The option.
@@ -148,10 +150,10 @@ pub enum Error {
         /// What is wrong with its value.
         why: String,
     },
-    /// The caller asked for the work to stop before its end.
+    /// The caller cancelled a repair before its end.
     #[error("stopped before the end, as was asked")]
     Interrupted,
-    /// A reader that was handed to the store failed. Nothing was stored.
+    /// A reader passed to the store failed. Nothing was stored.
     #[error("the source of the value failed: {0}")]
     Source(Arc<io::Error>),
 }
@@ -161,8 +163,8 @@ fn by(pid: Option<u32>) -> String {
 }
 
 impl Error {
-    /// Wraps what the system said about an operation on a file.
-    /// A refusal of the write gate comes as what it is.
+    /// Wraps an I/O error of an operation on a file. A refusal by the write gate is unwrapped to
+    /// the error it carries.
     pub(crate) fn io(op: &'static str, file: impl Into<String>, source: io::Error) -> Error {
         if let Some(refusal) = source.get_ref().and_then(|e| e.downcast_ref::<Error>()) {
             return refusal.clone();
@@ -170,17 +172,15 @@ impl Error {
         Error::Io { op, file: file.into(), source: Arc::new(source) }
     }
 
-    /// Damage at a place.
     pub(crate) fn corrupt(file: impl Into<String>, offset: u64, what: impl Into<String>) -> Error {
         Error::Corrupt { file: file.into(), offset, what: what.into() }
     }
 
-    /// A limit of the format.
     pub(crate) fn full(file: impl Into<String>, what: impl Into<String>) -> Error {
         Error::Full { file: file.into(), what: what.into() }
     }
 
-    /// Whether the damage or absence of a file, rather than anything else, is the cause.
+    /// Returns true for [`Error::Corrupt`]: a file is damaged or missing.
     pub fn is_corrupt(&self) -> bool {
         matches!(self, Error::Corrupt { .. })
     }

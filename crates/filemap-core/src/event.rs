@@ -1,59 +1,60 @@
-//! What a store tells its owner about its background work.
+//! Events: what a store reports about recovery and background work.
 
 use std::fmt;
 use std::time::Duration;
 
-/// What recovery found when a store was opened.
+/// Result of the recovery at opening.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
-    /// Bytes of value log that were read again: what was written after the last checkpoint.
+    /// Bytes of value log replayed: everything after the last checkpoint.
     pub replayed_bytes: u64,
-    /// Whole records among them.
+    /// Whole records in them.
     pub replayed_records: u64,
-    /// Bytes between whole records that never reached the disk; covered with fillers.
+    /// Bytes of holes between whole records, never written to disk; now covered by fillers.
     pub skipped_bytes: u64,
-    /// Bytes after the last whole record that were cut off.
+    /// Bytes cut off after the last whole record.
     pub truncated_bytes: u64,
-    /// How long it took.
+    /// Duration.
     pub elapsed: Duration,
 }
 
-/// A dictionary that was made in the background.
+/// A dictionary made in the background.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DictionaryMade {
-    /// Its number: the file is `dictN.zdict`.
+    /// Its number; the file is `dictN.zdict`.
     pub id: u32,
-    /// The group of keys that it is for, empty for all.
+    /// Its group of keys; empty if it serves all keys.
     pub group: Vec<u8>,
-    /// Of how many pages samples were taken for it.
+    /// Pages it was trained on.
     pub pages: u32,
-    /// Compressed to uncompressed bytes of bodies that it was not made of.
+    /// Hold-out compression ratio of bodies: compressed bytes / uncompressed bytes.
     pub body_ratio: f64,
-    /// The same without it.
+    /// The same ratio without this dictionary.
     pub body_ratio_before: f64,
-    /// How long it took.
+    /// Duration.
     pub elapsed: Duration,
 }
 
-/// Why nothing, or something, is to be done.
+/// Why compaction ran, or did not.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// More than the bound allows is dead.
+    /// Dead bytes exceed the space bound.
     OverBound,
-    /// Something is dead, and nothing was to be left.
+    /// There are dead bytes, and all were to go.
     Garbage,
-    /// Pages are to be compressed better than they were when they came.
+    /// Pages are due for recompression.
     Recompression,
-    /// Removals take much room, and old segments keep them from being dropped.
+    /// Tombstones take much space, and old segments keep them from being dropped.
     Removals,
     /// Every byte is live.
     AllLive,
-    /// What is dead is within the bound.
+    /// Dead bytes are within the space bound.
     WithinBound,
-    /// What is dead lies in the segment that is being written, or in one that a large body is being put to.
+    /// All dead bytes lie in segments still in use: the active one, or one that a large body is
+    /// being written to.
     NotYet,
-    /// It was told to stop.
+    /// Cancelled.
     Stopped,
 }
 
@@ -72,24 +73,26 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What one run of compaction has done.
+/// Result of one compaction run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Compacted {
-    /// Why it ran, or why there was nothing to do.
+    /// Why it ran, or did nothing.
     pub reason: Reason,
-    /// Segments that were removed.
+    /// Segments removed.
     pub removed_segments: u64,
-    /// Bytes that were read to find out what lives.
+    /// Bytes read to find live records.
     pub read_bytes: u64,
-    /// Bytes that were copied to new segments.
+    /// Bytes copied to new segments.
     pub copied_bytes: u64,
-    /// Bytes of the segments that were removed.
+    /// Bytes of the removed segments.
     pub removed_bytes: u64,
-    /// Segments that were to be emptied and stay, since something in them that counts is damaged. So far, of this handle.
+    /// Segments that cannot be emptied because a live record in them is damaged. Total of this
+    /// handle so far.
     pub stuck_segments: u64,
-    /// Records that were to be compressed anew and cannot be expanded, for want of their dictionary perhaps: they moved as they are.
+    /// Records that could not be expanded, e.g. for want of their dictionary: moved without
+    /// recompression.
     pub unexpanded_records: u64,
-    /// How long it took.
+    /// Duration.
     pub elapsed: Duration,
 }
 
@@ -110,7 +113,7 @@ impl Compacted {
         }
     }
 
-    /// Adds what another run has done. The reason stays.
+    /// Adds the result of another run. The reason stays.
     pub(crate) fn add(&mut self, other: &Compacted) {
         self.removed_segments += other.removed_segments;
         self.read_bytes += other.read_bytes;
@@ -122,46 +125,48 @@ impl Compacted {
     }
 }
 
-/// Something that happened in the background, or on open.
+/// Something that happened in the background, or at opening.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// The store was opened and what followed the last checkpoint was read again.
+    /// The store was opened and the log after the last checkpoint replayed.
     Recovered(RecoveryReport),
-    /// A checkpoint began to merge this many entries into the index.
+    /// A checkpoint began to merge the memtable into the index.
     CheckpointStarted {
         /// Entries of the memtable.
         entries: u64,
     },
     /// The checkpoint is durable.
     CheckpointFinished {
-        /// How long it took.
+        /// Duration.
         elapsed: Duration,
-        /// Index pages that were written.
+        /// Index pages written.
         index_pages: u64,
         /// Bytes appended to the key log.
         key_bytes: u64,
     },
-    /// Puts are being slowed down, because the memtable fills faster than the checkpoint empties the other one.
+    /// Puts are slowed down: the active memtable fills faster than the checkpoint merges the frozen
+    /// one.
     SlowedDown {
-        /// Fill of the memtable, in per cent of its bound.
+        /// Fill of the memtable, in per cent of its limit.
         fill_percent: u64,
     },
-    /// A write or sync failed: the handle takes no more writes.
+    /// A write or sync failed: the handle writes no more.
     Poisoned {
         /// What failed.
         cause: String,
     },
-    /// A run of compaction has finished.
+    /// A compaction run ended.
     Compacted(Compacted),
-    /// A dictionary was made; new pages of its group are compressed with it.
+    /// A dictionary was made; new pages of its group are compressed with it from now on.
     DictionaryMade(DictionaryMade),
-    /// The store was opened for writing, and erasures were begun that did not end: files may still hold what they are about.
+    /// The store was opened for writing with unfinished erasures: files may still hold the erased
+    /// content.
     ErasureUnfinished {
         /// Ids of their rules.
         rules: Vec<u32>,
     },
-    /// A new segment of the value log was begun.
+    /// The value log began a new segment.
     SegmentRolled {
         /// Its number.
         segment: u16,

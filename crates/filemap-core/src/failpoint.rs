@@ -1,7 +1,7 @@
-//! What only the simulation needs inside the engine: planted faults, which prove that its harness sees anything, and steps
-//! of a checkpoint, between which other work may be put. Without the feature `sim` all of it compiles to nothing.
+//! Fault injection for the simulator: named bugs that the crash tests must catch, and steps of
+//! long operations at which a test runs other work. Compiles to nothing without feature `sim`.
 
-/// A mistake that the engine makes on demand. Each breaks one of the crash rules.
+/// A bug that the engine commits on demand. Each breaks one of the crash rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names say it, and the tests list them")]
 #[non_exhaustive]
@@ -77,13 +77,18 @@ mod on {
     }
 
     impl Fault {
-        /// All that lose something soon. `LocationsNotSeeded` does so only where a record lies in two places, `RemovalsDropped` only
-        /// where an older version lies in a segment that is not worth compacting and the index is made anew from the value log,
-        /// `StaleKeysBelieved` only for a reader that has not followed since a segment of the key log went, `StalePagesKept` only
-        /// where a key is put again at the very place where a recovery has dropped it, `LeftoversCounted` only to lists; those of
-        /// erasures (`ErasedWhileEntered`, `RemovalsErasedAtOnce`, `RetiredDictionariesNamed`, `DictionaryRemovedNamed`) and
-        /// `DictionaryUsedUnnamed` too seldom. All of these have cases of
-        /// their own.
+        /// The faults that random crash tests find soon. The others have test cases of their own:
+        /// - `LocationsNotSeeded` loses something only where a record lies in two places.
+        /// - `RemovalsDropped` only where an older version lies in a segment that is not worth
+        ///   compacting, and the index is rebuilt from the value log.
+        /// - `StaleKeysBelieved` only for a reader that has not followed since a segment of the key
+        ///   log was removed.
+        /// - `StalePagesKept` only where a key is put again at the very place where a recovery
+        ///   dropped it.
+        /// - `LeftoversCounted` only in lists.
+        /// - Those of erasures (`ErasedWhileEntered`, `RemovalsErasedAtOnce`,
+        ///   `RetiredDictionariesNamed`, `DictionaryRemovedNamed`) and `DictionaryUsedUnnamed` too
+        ///   rarely.
         pub const ALL: [Fault; 44] = [
             Fault::LogNotSyncedBeforeCheckpoint,
             Fault::KeysNotSynced,
@@ -132,14 +137,15 @@ mod on {
         ];
     }
 
-    /// Whether this thread's engine is to make this mistake.
+    /// Returns true if this thread's engine is to commit this fault.
     pub(crate) fn planted(fault: Fault) -> bool {
         PLANTED.get() == Some(fault)
     }
 
-    /// A point of a checkpoint at which no lock of the append side is held.
+    /// A step of a checkpoint, read, compaction or other operation: runs the test's work. No lock
+    /// of the append side is held.
     pub(crate) fn step() {
-        // Taken out while it runs: what it does may come by here again.
+        // Taken out while it runs: the work may reach a step itself.
         if let Some(mut work) = STEP.take() {
             as_another_thread(&mut work);
             STEP.with_borrow_mut(|slot| {
@@ -148,12 +154,12 @@ mod on {
         }
     }
 
-    /// Plants a fault in this thread's engine, or takes it out.
+    /// Plants a fault in this thread's engine; `None` removes it.
     pub fn plant(fault: Option<Fault>) {
         PLANTED.set(fault);
     }
 
-    /// Calls `work` at each step of a checkpoint that runs on this thread.
+    /// Calls `work` at each step of the operations on this thread.
     pub fn at_steps(work: Option<Work>) {
         STEP.set(work);
     }
@@ -161,13 +167,11 @@ mod on {
 
 #[cfg(not(feature = "sim"))]
 mod off {
-    /// Never.
     #[inline(always)]
     pub(crate) fn planted(_: super::Fault) -> bool {
         false
     }
 
-    /// Nothing.
     #[inline(always)]
     pub(crate) fn step() {}
 }

@@ -1,5 +1,5 @@
-//! What is done alike with files of every kind when they are opened: the header is read and judged, and what a failed write
-//! may have left in the page cache is dropped.
+//! Opening a file of any kind: header checks, and dropping what a failed write may have left in
+//! the page cache.
 
 use filemap_io::{Access, Advice, File};
 
@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::format::FORMAT_VERSION;
 use crate::format::header::{self, FileHeader, Kind};
 
-/// Whether this program knows a format well enough to read it, or to write it as well.
+/// Checks that this program knows a format version well enough for `access`.
 ///
 /// # Errors
 /// `NewerFormat`.
@@ -19,7 +19,7 @@ pub(crate) fn check_versions(file: &str, read: u16, write: u16, access: Access) 
     Ok(())
 }
 
-/// Reads and judges the header of a file that was opened for `access`.
+/// Reads and checks the header of a file opened for `access`.
 ///
 /// # Errors
 /// `Corrupt` when it is damaged, of another kind or another store's; `NewerFormat`.
@@ -43,11 +43,13 @@ pub(crate) fn check_header(
     Ok(header)
 }
 
-/// Drops cached pages from an offset on, before anything is written there: those after what the last superblock names.
+/// Drops cached pages from an offset on, before anything is written there. The offset is the end
+/// of what the last superblock names.
 ///
-/// After a write that the device failed, the cached page counts as clean. ext4 leaves its new blocks marked as unwritten,
-/// and does not mark them otherwise when the same cached page is written and synced again: that sync succeeds, and after the
-/// next mount the blocks are zeros. Once the page is dropped, a new write is one like any other.
+/// After a write that the device failed, the cached page counts as clean. ext4 leaves its new
+/// blocks marked as unwritten, and does not correct that when the same cached page is written
+/// and synced again: that sync succeeds, and after the next mount the blocks are zeros. Once the
+/// page is dropped, a new write is like any other.
 pub(crate) fn drop_failed_writes(file: &dyn File, from: u64) {
     file.advise(Advice::DropCache, from, 0);
 }

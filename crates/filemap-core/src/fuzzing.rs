@@ -1,7 +1,9 @@
-//! The decoders of the format and the scans of both logs, for the fuzz targets; not a part of the face.
+//! Entry points for the fuzz targets: the decoders of the format and the scans of both logs. Not
+//! public API.
 //!
-//! Each takes any bytes. What decodes must encode to the same bytes again, as far as the format leaves no choice: a
-//! decoder that drops or invents something would otherwise go unseen until a checkpoint writes it back.
+//! Each takes any bytes. What decodes must encode to the same bytes, as far as the format leaves
+//! no choice. Otherwise a decoder that drops or invents something stays unseen until a checkpoint
+//! writes it back.
 
 use filemap_io::File;
 
@@ -19,21 +21,21 @@ use crate::logs::scan::{Framing, Item, Scan};
 use crate::logs::values::ValueFraming;
 use crate::logs::values::codec;
 
-/// The id of the store that all bytes are taken to belong to.
+/// Store id that all bytes are taken to belong to.
 pub const STORE_ID: [u8; 16] = [0; 16];
-/// Where a record is taken to lie in its file.
+/// File offset at which a record is taken to lie.
 pub const OFFSET: u64 = 1 << 20;
-/// Which page a leaf or node is taken to be.
+/// Page number that a leaf or node is taken to have.
 pub const PAGE: u32 = 3;
 
-/// What bytes may be.
+/// Kind of structure to decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// The header of a file.
+    /// A file header.
     Header,
-    /// A copy of the superblock.
+    /// A superblock copy.
     Superblock,
-    /// A record of segment 0.
+    /// A record of segment 0 of the value log.
     Value,
     /// A record of segment 0 of the key log.
     Key,
@@ -41,19 +43,22 @@ pub enum Form {
     Leaf,
     /// A node of address.idx.
     Node,
-    /// The name of a file.
+    /// A file name.
     Name,
-    /// A copy of a dictionary's file.
+    /// One copy in a dictionary file.
     Dictionary,
 }
 
 impl Form {
-    /// All of them.
+    /// All forms.
     pub const ALL: [Form; 8] =
         [Form::Header, Form::Superblock, Form::Value, Form::Key, Form::Leaf, Form::Node, Form::Name, Form::Dictionary];
 }
 
-/// Decodes bytes and encodes them again; whether they were what they should be.
+/// Decodes bytes and encodes them again. Returns true if they decoded.
+///
+/// # Panics
+/// When they encode to other bytes.
 pub fn decode(form: Form, bytes: &[u8]) -> bool {
     match form {
         Form::Header => file_header(bytes),
@@ -67,7 +72,7 @@ pub fn decode(form: Form, bytes: &[u8]) -> bool {
     }
 }
 
-/// Whether a decoded version is one that this program writes: only then is its encoding known.
+/// Returns true if this program writes this format version: only then is its encoding known.
 fn is_ours(bytes: &[u8]) -> bool {
     header::Layout::READ_VERSION.get(bytes) == FORMAT_VERSION
         && header::Layout::WRITE_VERSION.get(bytes) == FORMAT_VERSION
@@ -109,7 +114,7 @@ fn value(bytes: &[u8]) -> bool {
         Kind::Chunked => {
             let chunks = value::decode_chunks(payload, header.raw_bytes).unwrap_or_default();
             for (chunk, entry) in chunks.iter().zip(payload.chunks_exact(value::CHUNK_ENTRY_BYTES)) {
-                // The upper 24 bits of the location are free.
+                // The upper 24 bits of the location are unused.
                 assert_eq!((&chunk.encode()[..5], &chunk.encode()[8..]), (&entry[..5], &entry[8..]));
             }
         }
@@ -121,7 +126,7 @@ fn value(bytes: &[u8]) -> bool {
 fn dictionary(bytes: &[u8]) -> bool {
     let Ok((_, facts)) = dictionary::decode_facts(bytes, &STORE_ID) else { return false };
     let Ok((body, meta)) = dictionary::decode_content(&facts, bytes) else { return false };
-    // Whatever is in it, zstd takes it or does not.
+    // zstd may refuse the content, but must not crash.
     for content in [body, meta] {
         if let Some(digest) = zstd::dict::DDict::try_create(content) {
             let mut out = Vec::new();
@@ -175,8 +180,11 @@ fn name(bytes: &[u8]) -> bool {
     names::parse_segment(text).or(names::parse_keys(text)).is_some()
 }
 
-/// Scans a file as a segment of the value log, or of the key log, from its 64th byte on; how many whole records it has. Every
-/// byte belongs to one item, in order.
+/// Scans a file as a segment of the value log or of the key log, from byte 64 on. Returns the
+/// number of whole records.
+///
+/// # Panics
+/// When the items do not cover every byte once, in order.
 pub fn scan(file: &dyn File, is_values: bool) -> u64 {
     if is_values {
         return scan_framed(file, ValueFraming { seed: seed(&STORE_ID, 0) });

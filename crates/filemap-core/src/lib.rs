@@ -1,8 +1,12 @@
 //! The storage engine of FileMap: bytes by key, for crawlers.
 //!
-//! A [`Store`] is a directory. Values lie compressed and checksummed in a log of rolled segments, which is the truth; a
-//! hash index of 4 KiB pages, read through a map, leads from a key to its newest value with one page and one read; a log of
-//! key records chains the earlier versions. docs/ARCHITECTURE.md explains how it works, docs/FORMAT.md what lies on disk.
+//! A [`Store`] is a directory:
+//! - the value log: rolled segments of compressed, checksummed records. It is the truth.
+//! - address.idx: a hash index of 4 KiB pages, memory-mapped. One page leads from a key to its
+//!   newest value, which takes one read.
+//! - the key log: key records that chain the earlier versions of each key.
+//!
+//! docs/ARCHITECTURE.md explains how it works, docs/FORMAT.md the bytes on disk.
 //!
 //! ```
 //! use filemap_core::{Options, Record, Store};

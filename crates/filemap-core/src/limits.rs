@@ -1,46 +1,51 @@
-//! Sizes that decide how often rare paths are taken. They are constants of the engine, except in the simulation, which makes
-//! them tiny so that splits, stages, rolls and borders between maps happen all the time.
+//! Sizes that decide how often rare paths are taken. Constants of the engine; the simulator
+//! shrinks them so that splits, stages, rolls and map borders happen all the time.
 
-/// See the module.
+/// Engine sizes; `Default` has those of production.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Slots of a leaf before it is split, at most what a page holds.
+    /// Slots of a leaf before it is split; at most what a page holds.
     pub leaf_slots: usize,
-    /// Index pages that a stage of a checkpoint may write, at least; more in larger indexes.
+    /// Index pages that a stage of a checkpoint may write; more in large indexes.
     pub stage_pages: u64,
-    /// Encoded leaves that wait before they are handed to the file.
+    /// Encoded leaves buffered before they are written to the file.
     pub flush_pages: usize,
-    /// Bytes of key records that wait before they are handed to the file.
+    /// Bytes of key records buffered before they are written to the file.
     pub flush_key_bytes: usize,
-    /// Bytes at which a segment of the key log is closed and the next one begun, at most what an address can tell.
+    /// Bytes at which a segment of the key log is closed and the next one begun; at most what an
+    /// address can express.
     pub key_segment_bytes: u64,
-    /// Numbers of the key log's segments, which are used again and again: at most 65,536. When all are taken, others follow.
+    /// Segment numbers of the key log before they are reused, at most 65,536. If all are taken,
+    /// higher numbers follow.
     pub key_segments: u32,
-    /// The key log is compacted when more than so many bytes of it are dead,
+    /// The key log is compacted when it has more dead bytes than this, and a greater share of them
+    /// than `key_dead_percent`.
     pub key_dead_bytes: u64,
-    /// and more than so many parts in 100.
+    /// Share of dead bytes in the key log, in per cent: see `key_dead_bytes`.
     pub key_dead_percent: u128,
-    /// Chains of keys that are looked at in one checkpoint of its compaction.
+    /// Chains of keys examined in one checkpoint of a key log compaction.
     pub key_round: usize,
-    /// Bytes of the key log that a list looks through at once.
+    /// Bytes of the key log that a list scans at once.
     pub list_bytes: u64,
-    /// Key records count the length of a chain up to this; it stands for all more. At most what a record can tell.
+    /// Greatest chain length that key records count; longer chains have this value. At most what a
+    /// record can hold.
     pub chain_count: u32,
-    /// The index is made smaller when more than so many of its pages, and more than half of them, are free.
+    /// The index is shrunk when more than this many of its pages, and more than half, are free.
     pub free_pages: u64,
-    /// Pages of the first map of address.idx; each further one doubles what is mapped.
+    /// Pages in the first map of address.idx; each further map doubles the mapped size.
     pub map_pages: u32,
-    /// Bytes of garbage that are not worth a compaction.
+    /// Garbage below this many bytes is not compacted.
     pub slack_bytes: u64,
-    /// Versions that one run of compaction moves at most.
+    /// Most versions that one compaction run moves.
     pub compact_ops: usize,
-    /// A follower's table must hold what the writer's holds, whose options it does not know: it has room for so many bytes.
+    /// Memory for a follower's memtable. It must hold what the writer's holds, whose options the
+    /// follower does not know.
     pub follower_bytes: usize,
-    /// Pages that are put before the first dictionary is made of them.
+    /// Pages put before the first dictionary is made.
     pub first_pages: u64,
-    /// Pages of one group that are put before it is tried whether a dictionary of its own pays.
+    /// Pages of one group put before a dictionary of its own is tried.
     pub group_pages: u64,
-    /// Dictionaries are made and used whether they pay or not.
+    /// Dictionaries are made and used even if they do not pay.
     pub always_train: bool,
 }
 

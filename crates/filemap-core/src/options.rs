@@ -1,4 +1,4 @@
-//! How a store is opened: every knob, its default and its bounds.
+//! Options of a store: every setting, its default and its bounds.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,18 +9,19 @@ use crate::event::Event;
 use crate::limits::Limits;
 use crate::record::now_ms;
 
-/// Longest name of a group of keys, in bytes: what a dictionary's file has room for.
+/// Longest group name in bytes: what a dictionary's file has room for.
 const MAX_GROUP_BYTES: usize = 255;
 
-/// When a put is on the device.
+/// When a put is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// A put hands its bytes to the operating system: they survive the process, not a power loss. Only `sync`, a
-    /// checkpoint or `close` promises to make them durable.
+    /// A put hands its bytes to the operating system: they survive a process crash, not a power
+    /// loss. Only `sync`, a checkpoint or `close` makes them durable.
     Buffered,
-    /// As `Buffered`, and a background thread syncs at least this often: a power loss costs at most about that much.
+    /// As `Buffered`, but a background thread syncs at least this often: a power loss costs about
+    /// this much at most.
     Interval(Duration),
-    /// A put returns when its bytes are on the device. Threads that put at the same time share one sync.
+    /// A put returns when its bytes are on the device. Concurrent puts share one sync.
     Sync,
 }
 
@@ -34,12 +35,12 @@ impl fmt::Display for Durability {
     }
 }
 
-/// The rule by which a store's keys were made: a name and a version, kept in the superblock.
+/// The rule by which a store's keys were made: a name and version, kept in the superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Canonicalizer {
-    /// Up to 31 bytes, for instance `whatwg`.
+    /// Up to 31 bytes, e.g. `whatwg`.
     pub name: String,
-    /// Raised whenever the rule gives another key for some URL.
+    /// Raised whenever the rule gives a different key for some URL.
     pub version: u32,
 }
 
@@ -49,23 +50,24 @@ impl fmt::Display for Canonicalizer {
     }
 }
 
-/// Whether new pages are compressed with dictionaries that are made of the store's own pages. Reads expand with them whatever
-/// this says.
+/// Whether new pages are compressed with dictionaries trained on the store's own pages. Reads use
+/// dictionaries regardless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dictionaries {
-    /// Never: each page stands alone.
+    /// Never: each page is compressed alone.
     Off,
-    /// Made in the background of the first pages, and again when pages have changed so much that they no longer help.
+    /// Trained in the background on the first pages, and again when pages have changed so much that
+    /// the dictionary no longer helps.
     Automatic,
 }
 
-/// The part of a key that names what it belongs to.
+/// Extracts a key's group, e.g. the host of a URL.
 pub(crate) type GroupOf = fn(&[u8]) -> &[u8];
 
 pub(crate) type EventSink = Arc<dyn Fn(&Event) + Send + Sync>;
 
-/// How a store is created or opened. Every option may differ from one opening to the next, except `segment_bytes` and
-/// `canonicalizer`, which are fixed when the store is created.
+/// How a store is created or opened. `segment_bytes` and `canonicalizer` are fixed at creation;
+/// every other option may differ at each opening.
 ///
 /// ```
 /// use filemap_core::{Durability, Options};
@@ -167,60 +169,63 @@ impl Options {
         Options::default()
     }
 
-    /// Size at which a segment of the value log is closed and the next one begun: 1 MiB to 1 GiB, default 1 GiB. Fixed
-    /// when the store is created. One record is at most a segment, so the large-value bound must leave room for it.
+    /// Size at which a segment of the value log is closed and the next one begun: 1 MiB to 1 GiB
+    /// in multiples of 4096, default 1 GiB. Fixed at creation. A record fits in one segment, so
+    /// [`large_value_bytes`](Options::large_value_bytes) must be smaller.
     pub fn segment_bytes(mut self, bytes: u64) -> Options {
         self.segment_bytes = bytes;
         self
     }
 
-    /// When a put is on the device; default [`Durability::Interval`] of 1 s.
+    /// When a put is durable; default [`Durability::Interval`] of 1 s.
     pub fn durability(mut self, durability: Durability) -> Options {
         self.durability = durability;
         self
     }
 
-    /// zstd level of new pages, 1 to 19; default 1, since what stays is compressed again at
-    /// [`recompression_level`](Options::recompression_level). 0 stores them raw.
+    /// zstd level of new pages, 1 to 19, default 1: pages that stay are recompressed at
+    /// [`recompression_level`](Options::recompression_level). 0 stores them uncompressed.
     pub fn compression_level(mut self, level: i32) -> Options {
         self.compression_level = level;
         self
     }
 
-    /// A checkpoint is due when the value log has grown by this much, default 768 MiB: what a recovery reads again, in
-    /// well under a second. Larger writes less: a checkpoint rewrites each index page that it touches once.
+    /// A checkpoint is due when the value log has grown by this much, default 768 MiB, which a
+    /// recovery replays in well under a second. A larger value writes less: a checkpoint rewrites
+    /// each index page it touches once.
     pub fn checkpoint_bytes(mut self, bytes: u64) -> Options {
         self.checkpoint_bytes = bytes;
         self
     }
 
-    /// A checkpoint is due when the memtable takes this much memory, default 80 MiB (about 130 bytes an entry).
-    /// While one runs a second table fills, so up to twice this much is in use.
+    /// A checkpoint is due when the memtable takes this much memory, default 80 MiB (about 130
+    /// bytes an entry). While it runs a second memtable fills, so up to twice this is in use.
     pub fn memtable_bytes(mut self, bytes: usize) -> Options {
         self.memtable_bytes = bytes;
         self
     }
 
-    /// How many of the newest versions of a key are kept: all (`None`, the default) or the newest N.
-    /// What a kept version of the same key refers to for its body is kept too; what only the caller knows to be needed is not: see
-    /// [`Store::prune_with`](crate::Store::prune_with).
+    /// Versions kept per key: all (`None`, the default) or the newest N. A version whose body a
+    /// kept version of the same key refers to is kept too. What only the caller knows to be needed
+    /// is not: see [`Store::prune_with`](crate::Store::prune_with).
     pub fn keep_versions(mut self, versions: Option<u32>) -> Options {
         self.keep_versions = versions;
         self
     }
 
-    /// Versions that are younger than this are kept (`None`, the default: age does not matter). With
-    /// [`Options::keep_versions`] too, what either rule keeps is kept; alone, a page whose newest version is older goes
-    /// altogether. Upkeep looks through the whole key log (100 to 150 bytes a version) every sixteenth of this time, but not more
-    /// often than once a minute; what it finds to be too old goes then, and its space comes back with the bound on space.
+    /// Versions younger than this are kept (`None`, the default: age does not matter). Together
+    /// with [`Options::keep_versions`], a version is kept if either rule keeps it. Alone, a page
+    /// whose newest version is older is dropped altogether. Upkeep scans the key log (100 to 150
+    /// bytes a version) every sixteenth of this time, at most once a minute, and drops what is
+    /// too old; compaction frees the space.
     pub fn keep_age(mut self, age: Option<Duration>) -> Options {
         self.keep_age = age;
         self
     }
 
-    /// How many segment files are kept open for reading, those of values and of keys together. By default half of what the system
-    /// allows the process, 64 to 16,384: a segment beyond that is opened for each read. The segments that are appended to come on top,
-    /// and while it runs a list keeps those of the key log open.
+    /// Segment files kept open for reading, values and keys together, at least 4. Default: half of
+    /// the process's limit, within 64 to 16,384. Segments beyond that are opened for each read.
+    /// Segments being appended to are not counted, nor those of the key log while a list runs.
     pub fn max_open_files(mut self, files: usize) -> Options {
         self.max_open_files = Some(files);
         self
@@ -230,138 +235,143 @@ impl Options {
         self.max_open_files.unwrap_or_else(|| (filemap_io::open_file_limit() / 2).clamp(64, 16_384) as usize)
     }
 
-    /// Puts are refused when the file system has less than this free, default 256 MiB. Reads, removes and checkpoints go
-    /// on. 0 switches the check off.
+    /// Puts are refused when the file system has less than this free, default 256 MiB. Reads,
+    /// removes and checkpoints go on. 0 disables the check.
     pub fn free_space_floor(mut self, bytes: u64) -> Options {
         self.free_space_floor = bytes;
         self
     }
 
-    /// Values above this many bytes are stored as chunks of this size, each compressed by itself, so that they stream
-    /// through bounded memory; 64 KiB to 64 MiB, default 1 MiB.
+    /// Values longer than this are stored as chunks of this size, each compressed on its own, so
+    /// that they stream through bounded memory; 64 KiB to 64 MiB, default 1 MiB.
     pub fn large_value_bytes(mut self, bytes: u64) -> Options {
         self.large_value_bytes = bytes;
         self
     }
 
-    /// How much of the value log may be unwritten in the operating system's cache before the background thread syncs
-    /// it, default 32 MiB, whatever the durability: it keeps the kernel from stopping a put later to write gigabytes at
-    /// once.
+    /// Unsynced bytes of the value log at which the background thread syncs it, default 32 MiB,
+    /// whatever the durability. This keeps the kernel from stalling a later put to write
+    /// gigabytes at once.
     pub fn writeback_bytes(mut self, bytes: u64) -> Options {
         self.writeback_bytes = bytes;
         self
     }
 
-    /// The bound on space amplification: compaction keeps the value log under this many times the bytes that live in it, by
-    /// more than a segment at no moment, and holds puts back if it must. 1.05 to 100, default 1.25; a tighter bound
-    /// copies more. `None` switches compaction in the background off, but for segments in which nothing lives.
+    /// Bound on space amplification: compaction keeps the value log below this multiple of its live
+    /// bytes, exceeding it by a segment at most, and slows puts down if it must. 1.05 to 100,
+    /// default 1.25; a tighter bound copies more. `None` disables background compaction except
+    /// for segments without live bytes.
     pub fn space_bound(mut self, bound: Option<f64>) -> Options {
         self.space_bound = bound;
         self
     }
 
-    /// How many bytes a second compaction reads at most; at least 1 MiB, default `None`, no limit. When puts are faster than
-    /// it can keep up with, they are held back.
+    /// Most bytes that compaction reads per second, at least 1 MiB; default `None`, no limit. Puts
+    /// are slowed down if compaction cannot keep up.
     pub fn compaction_rate(mut self, bytes_per_second: Option<u64>) -> Options {
         self.compaction_rate = bytes_per_second;
         self
     }
 
-    /// zstd level at which pages are compressed again in the background, with the dictionaries that there are by then, once they
-    /// have been there for a while; 1 to 19, default 9. `None` leaves them as they came, but for
-    /// [`Store::recompress`](crate::Store::recompress); so does no [`space_bound`](Options::space_bound).
+    /// zstd level at which pages are recompressed in the background once they have stayed for
+    /// [`recompression_age`](Options::recompression_age), with the dictionaries of that time; 1
+    /// to 19, default 9. With `None`, or without a [`space_bound`](Options::space_bound), only
+    /// [`Store::recompress`](crate::Store::recompress) does it.
     pub fn recompression_level(mut self, level: Option<i32>) -> Options {
-        // Out of range is told by `validate`.
+        // `validate` reports values out of range.
         self.recompression_level = level.map(|l| u8::try_from(l).unwrap_or(u8::MAX));
         self
     }
 
-    /// How long ago a segment must have been begun for its pages to be compressed again in the background; default an hour. What is
-    /// replaced soon is not worth it.
+    /// Age of a segment at which its pages are recompressed in the background; default an hour.
+    /// Pages that are replaced soon are not worth it.
     pub fn recompression_age(mut self, age: Duration) -> Options {
         self.recompression_age = age;
         self
     }
 
-    /// Segments that were begun before this time, in ms since 1970, are old enough to be compressed again.
+    /// Start time, in ms since 1970, before which a segment is old enough to be recompressed.
     pub(crate) fn recompresses_before(&self) -> i64 {
         now_ms().saturating_sub(i64::try_from(self.recompression_age.as_millis()).unwrap_or(i64::MAX))
     }
 
-    /// The rule by which keys are made. Stored when the store is created; opening one with another rule is
-    /// [`Error::Canonicalizer`]. Without it a store is created as `bytes` version 1 and opened whatever it has.
+    /// The rule by which keys are made. Stored at creation; opening with another rule is
+    /// [`Error::Canonicalizer`]. If unset, a store is created as `bytes` version 1 and opened
+    /// whatever rule it has.
     pub fn canonicalizer(mut self, name: &str, version: u32) -> Options {
         self.canonicalizer = Some(Canonicalizer { name: name.to_owned(), version });
         self
     }
 
-    /// Whether new pages are compressed with dictionaries; default [`Dictionaries::Automatic`]. With level 0 none is made.
+    /// Whether new pages are compressed with dictionaries; default [`Dictionaries::Automatic`].
+    /// None are made with compression level 0.
     pub fn dictionaries(mut self, dictionaries: Dictionaries) -> Options {
         self.dictionaries = dictionaries;
         self
     }
 
-    /// Length of a dictionary in bytes, at most: 4 KiB to 16 MiB, default 1 MiB for the one of all keys and a quarter of that
-    /// for those of groups. Shorter ones are made of fewer pages. Longer ones compress better and cost memory: digested about
-    /// three times as much at levels up to 3, twelve times at level 9.
+    /// Greatest length of a dictionary in bytes: 4 KiB to 16 MiB, default 1 MiB; a quarter of it
+    /// for those of groups. Fewer pages make shorter ones. Longer ones compress better and cost
+    /// memory: digested about three times their length at levels up to 3, twelve times at 9.
     pub fn dictionary_bytes(mut self, bytes: usize) -> Options {
         self.dictionary_bytes = bytes;
         self
     }
 
-    /// Memory for digested dictionaries, at least 1 MiB, default 64 MiB: beyond it those that were used least recently are
-    /// dropped and digested again when they are needed.
+    /// Memory for digested dictionaries, at least 1 MiB, default 64 MiB. Beyond it the least
+    /// recently used are dropped, and digested again when needed.
     pub fn dictionary_memory_bytes(mut self, bytes: usize) -> Options {
         self.dictionary_memory_bytes = bytes;
         self
     }
 
-    /// Gives the part of a key that names its group, such as the host of a URL: groups with many pages get dictionaries of
-    /// their own where that pays. Names longer than 255 bytes count as none, and so does an empty one. By default all keys
-    /// are one group.
+    /// Extracts a key's group, such as the host of a URL: groups with many pages get their own
+    /// dictionary where that pays. Empty names, and those longer than 255 bytes, mean no group.
+    /// By default all keys are one group.
     pub fn dictionary_group(mut self, group_of: fn(&[u8]) -> &[u8]) -> Options {
         self.dictionary_group = Some(group_of);
         self
     }
 
-    /// Memory for expanded pages that were read lately, default 0: none are kept. A get of a page that is there reads nothing and
-    /// decompresses nothing; the kernel keeps the compressed ones in its own cache in any case. Bodies of one 64th of it or
-    /// more, and those above [`large_value_bytes`](Options::large_value_bytes), are not kept. Listings, histories and all
-    /// background work pass it by.
+    /// Memory of the value cache: expanded pages read lately. Default 0: no cache. A get that hits
+    /// reads and decompresses nothing; compressed pages are in the kernel's page cache anyway.
+    /// Bodies of one 64th of it or more, and those above
+    /// [`large_value_bytes`](Options::large_value_bytes), are not cached. Lists, histories and
+    /// background work bypass it.
     pub fn value_cache_bytes(mut self, bytes: usize) -> Options {
         self.value_cache_bytes = bytes;
         self
     }
 
-    /// Memory for a filter of the index, default 64 MiB, 0 for none: it tells of nearly all keys that are not there that they are not, without
-    /// a look at the index, which may be longer than memory. It takes 1.1 to 2.2 bytes for each key, and none at all once that is
-    /// more than this, which the default is at 45 million. It is filled as the index is written and looked at; handles that follow another process have none.
+    /// Memory limit of the index's Bloom filter, which answers most negative lookups without
+    /// touching the index; default 64 MiB, 0 for none. It takes 1.1 to 2.2 bytes a key. If it
+    /// would exceed the limit there is none; the default is reached at 45 million keys. It is
+    /// filled as leaves are written and read. Followers have none.
     pub fn filter_memory_bytes(mut self, bytes: u64) -> Options {
         self.filter_memory_bytes = bytes;
         self
     }
 
-    /// Whether a store is opened for writing though files of it are gone, default no: that is `Corrupt`, with the file. With it the
-    /// loss is noted in the store when it is opened, and accepted from then on: what led there is damage to reads, everything else
-    /// goes on, and the numbers of the lost files are not used again. What had been removed by records in a lost file stays
-    /// removed as far as a checkpoint had seen the removal.
+    /// Whether a store with missing files may be opened for writing; by default that is `Corrupt`,
+    /// with the file. If true, the loss is recorded in the store at opening and accepted from
+    /// then on: reads that lead there report damage, everything else goes on, and the numbers of
+    /// the lost files are not reused. A removal whose tombstone was in a lost file holds if a
+    /// checkpoint had indexed it.
     pub fn accept_loss(mut self, accept: bool) -> Options {
         self.accept_loss = accept;
         self
     }
 
-    /// The group of a key, empty for none.
     pub(crate) fn group<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         self.dictionary_group.map(|of| of(key)).filter(|name| name.len() <= MAX_GROUP_BYTES).unwrap_or_default()
     }
 
-    /// Whether dictionaries are made and used for new pages.
     pub(crate) fn makes_dictionaries(&self) -> bool {
         self.dictionaries == Dictionaries::Automatic && self.compression_level != 0
     }
 
-    /// Called for what happens in the background, on the thread where it happens: it should return soon and must not
-    /// call the store.
+    /// Callback for background events, on the thread where they happen. It should return soon and
+    /// must not call the store.
     pub fn on_event(mut self, sink: impl Fn(&Event) + Send + Sync + 'static) -> Options {
         self.on_event = Some(Arc::new(sink));
         self

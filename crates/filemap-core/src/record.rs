@@ -1,4 +1,4 @@
-//! What goes into a store and what comes out: records, versions, heads and values.
+//! Data types of puts and reads: records, versions, heads and values, with their limits.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub const MAX_KEY_BYTES: usize = 65_536;
 /// Longest meta, in bytes.
 pub const MAX_META_BYTES: usize = 65_536;
-/// Greatest sequence of any version.
+/// Greatest sequence of a version.
 pub(crate) const MAX_SEQUENCE: u64 = 1 << 56;
 /// Longest value, in bytes.
 pub const MAX_VALUE_BYTES: u64 = 4 << 30;
@@ -20,55 +20,55 @@ pub struct Record<'a> {
     pub meta: &'a [u8],
     /// 0 to [`MAX_VALUE_BYTES`] bytes.
     pub body: &'a [u8],
-    /// Milliseconds since 1970. The version with the greatest time is the newest, whenever it was put.
+    /// Milliseconds since 1970. The version with the greatest time is the newest, in whatever
+    /// order versions were put.
     pub time_ms: i64,
 }
 
 impl<'a> Record<'a> {
-    /// A record with the time of now and an empty meta.
+    /// A record with the current time and an empty meta.
     pub fn new(key: &'a [u8], body: &'a [u8]) -> Record<'a> {
         Record { key, meta: &[], body, time_ms: now_ms() }
     }
 
-    /// With another time, in ms since 1970.
+    /// Sets the time, in ms since 1970.
     pub fn time(mut self, time_ms: i64) -> Record<'a> {
         self.time_ms = time_ms;
         self
     }
 
-    /// With a meta.
+    /// Sets the meta.
     pub fn meta(mut self, meta: &'a [u8]) -> Record<'a> {
         self.meta = meta;
         self
     }
 }
 
-/// Milliseconds since 1970, now.
 pub(crate) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |d| i64::try_from(d.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// Which version of a key: versions are ordered by time, then by the order in which they were put.
+/// Identifies a version of a key. Ordered by time, then by the order of puts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
     /// Milliseconds since 1970, as put.
     pub time_ms: i64,
-    /// Unique in the store and rising with every put.
+    /// Unique in the store; rises with every put.
     pub sequence: u64,
 }
 
-/// What `put_if_changed` did.
+/// Result of `put_if_changed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
-    /// The body was new, and was stored.
+    /// The body was new and was stored.
     Stored(Version),
-    /// The newest version has the same body: a small version that refers to it was stored.
+    /// The newest version has the same body: only a reference to it was stored.
     Unchanged(Version),
 }
 
 impl Put {
-    /// The version that was stored, either way.
+    /// The stored version, either way.
     pub fn version(&self) -> Version {
         match *self {
             Put::Stored(v) | Put::Unchanged(v) => v,
@@ -76,7 +76,7 @@ impl Put {
     }
 }
 
-/// Where a record lies.
+/// Position of a record in the value log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// Number of the value segment.
@@ -85,22 +85,22 @@ pub struct Place {
     pub offset: u64,
 }
 
-/// All of a version but its body.
+/// A version without its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     /// Time and sequence.
     pub version: Version,
-    /// Meta, as put.
+    /// The meta, as put.
     pub meta: Vec<u8>,
     /// Length of the body, uncompressed.
     pub body_bytes: u64,
-    /// What the version takes in the value log, header and padding included; chunks of a large value too.
+    /// Bytes in the value log, with header, padding and the chunks of a large value.
     pub stored_bytes: u64,
-    /// XXH3-128 of the body, in the order of bytes that its authors call canonical (big-endian).
+    /// XXH3-128 of the body in its canonical byte order (big-endian).
     pub digest: [u8; 16],
-    /// The sequence of the version that holds the body, when this one only refers to it.
+    /// The sequence of the version that holds the body, if this one is a reference.
     pub unchanged_since: Option<u64>,
-    /// Where the version's record lies.
+    /// Position of the version's record.
     pub place: Place,
 }
 

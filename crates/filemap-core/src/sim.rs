@@ -1,9 +1,9 @@
-//! The engine for a simulated disk: opened over any directory, without threads of its own, with tiny limits, with mistakes
-//! planted in it. For tests; not a part of the stable face.
+//! The engine for a simulated disk: over any directory, without threads, with tiny limits and
+//! failpoints. For tests; not part of the stable API.
 //!
-//! A store that was opened here does nothing in the background: whoever drives it calls [`work`] when it likes, so that one
-//! thread decides the order of everything and a seed repeats it. [`at_steps`] puts other calls, puts for instance, between the
-//! steps of a checkpoint.
+//! A store opened here does nothing in the background. The test calls [`work`], so one thread
+//! decides the order of everything and a seed repeats it. [`at_steps`] runs other calls, such as
+//! puts, between the steps of an operation.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ use crate::upkeep::worker;
 pub use crate::failpoint::{Fault, at_steps, plant};
 pub use crate::limits::Limits;
 
-/// Options with limits of the engine, which may then be out of all bounds that [`Options::validate`] sets. The segment size
-/// must be a multiple of 64 from 4096 on.
+/// Options with engine limits, which may then exceed the bounds of [`Options::validate`]. The
+/// segment size must be a multiple of 64, at least 4096.
 pub fn with_limits(mut options: Options, limits: Limits) -> Options {
     options.limits = limits;
     options
 }
 
-/// As [`Store::create`], in any directory, without threads.
+/// [`Store::create`] in any directory, without threads.
 ///
 /// # Errors
 /// As there.
@@ -37,7 +37,7 @@ pub fn create(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
     Store::create_in(dir, options, Threads::None)
 }
 
-/// As [`Store::open`], over any directory, without threads.
+/// [`Store::open`] over any directory, without threads.
 ///
 /// # Errors
 /// As there.
@@ -45,7 +45,7 @@ pub fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
     Store::open_in(dir, options, Threads::None)
 }
 
-/// As [`Store::open_read_only`], over any directory.
+/// [`Store::open_read_only`] over any directory.
 ///
 /// # Errors
 /// As there.
@@ -53,7 +53,7 @@ pub fn open_read_only(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
     Store::open_read_only_in(dir, options, Threads::None)
 }
 
-/// As [`Store::repair`], over any directories: into another one, or in place.
+/// [`Store::repair`] over any directories: into another one, or in place.
 ///
 /// # Errors
 /// As there.
@@ -65,8 +65,9 @@ pub fn repair(source: Arc<dyn Dir>, target: Option<Arc<dyn Dir>>, options: &Opti
     }
 }
 
-/// Does what the threads of a store would do now: writes back, prepares a segment, runs a checkpoint that is due, makes
-/// dictionaries that are, and runs compaction once. An error has poisoned the store, or is one of compaction, and harmless.
+/// Does what a store's threads would do now: writes back, prepares a segment, runs a due
+/// checkpoint, makes due dictionaries, runs compaction once. Errors are dropped: one has poisoned
+/// the store, or came from compaction and is harmless.
 pub fn work(store: &Store) {
     let Ok(upkeep) = store.upkeep() else { return };
     worker::write_back(upkeep, false);
@@ -77,7 +78,7 @@ pub fn work(store: &Store) {
     }
 }
 
-/// Compacts one segment of the key log, if that is worth it; whether it did something.
+/// Compacts one segment of the key log, if worth it. Returns true if it did something.
 ///
 /// # Errors
 /// As of [`Store::checkpoint`].
@@ -86,7 +87,7 @@ pub fn compact_keys(store: &Store) -> Result<bool> {
     compact::keys::compact_keys(store.upkeep()?)
 }
 
-/// Empties one segment of the key log, whether that is worth it or not: `pick` says which.
+/// Empties one segment of the key log, worth it or not. `pick` selects it.
 ///
 /// # Errors
 /// As of [`Store::checkpoint`].
@@ -95,7 +96,7 @@ pub fn empty_keys(store: &Store, pick: usize) -> Result<()> {
     compact::keys::empty_any(store.upkeep()?, pick)
 }
 
-/// Gives back free pages of the index, whether that is worth it or not.
+/// Frees free pages of the index, worth it or not.
 ///
 /// # Errors
 /// As of [`Store::checkpoint`].
@@ -104,17 +105,18 @@ pub fn shrink_index(store: &Store) -> Result<()> {
     compact::index::sweep(store.upkeep()?)
 }
 
-/// Whether neither a checkpoint nor a compaction of a store is under way, on whatever thread.
+/// Returns true if no checkpoint and no compaction is running, on any thread.
 pub fn is_idle(store: &Store) -> bool {
     store.upkeep().is_ok_and(|upkeep| !upkeep.is_compacting() && !upkeep.is_in_checkpoint())
 }
 
-/// Whether a clone of a handle may be closed now by the thread that is in the middle of something: no checkpoint is under way.
+/// Returns true if the current thread, in the middle of an operation, may close a clone of the
+/// handle: no checkpoint is running.
 pub fn may_close(store: &Store) -> bool {
     store.upkeep().is_ok_and(|upkeep| !upkeep.is_in_checkpoint())
 }
 
-/// As [`Store::backup`], into any empty directory; nothing is shared.
+/// [`Store::backup`] into any empty directory, without hard links.
 ///
 /// # Errors
 /// As there.
@@ -124,7 +126,8 @@ pub fn back_up(store: &Store, to: &dyn Dir) -> Result<BackedUp> {
     backup::back_up(&store.reading, store.upkeep().ok(), order)
 }
 
-/// Lets go of a store without closing it, as when its process ends: nothing more is written. Its lock is given up.
+/// Drops a store without closing it, as if its process ended: nothing more is written, the lock
+/// is given up.
 pub fn abandon(store: Store) {
     store.reading.closed().store(true, Ordering::Release);
     if let Ok(writing) = store.writing() {
@@ -132,12 +135,13 @@ pub fn abandon(store: Store) {
     }
 }
 
-/// Whether a file is a segment of values that a store knows. The log's own are; what a compaction has given up is not.
+/// Returns true if the file is a value segment known to the store: not one that a compaction has
+/// given up.
 pub fn has_segment(store: &Store, file: &str) -> bool {
     store.reading.values().segments.all().iter().any(|segment| segment.name() == file)
 }
 
-/// The hash by which the store's index finds a key: lets a test choose keys that share a leaf.
+/// The hash by which the index finds a key: lets a test choose keys that share a leaf.
 pub fn hash(store: &Store, key: &[u8]) -> u64 {
     store.reading.hash(key)
 }

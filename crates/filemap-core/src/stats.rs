@@ -1,11 +1,11 @@
-//! What a handle counts while it works, and what of that a monitor is told.
+//! Counters of a handle, and the statistics that `Store::stats` returns.
 
 use std::time::Duration;
 
 use crate::sync::primitive::{AtomicU64, Ordering};
 use crate::sync::{Ranked, lock, rank};
 
-/// Live counters of a handle. Each is only ever added to.
+/// Live counters of a handle; they only grow.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) puts: AtomicU64,
@@ -47,7 +47,7 @@ impl Counters {
         counter.load(Ordering::Relaxed)
     }
 
-    /// A put took this long, of which it waited for the append lock and wrote so long.
+    /// Records a put: total time, time in the append, and whether a checkpoint delayed it.
     pub(crate) fn put_took(&self, all: Duration, write: Duration, checkpoint_in_the_way: bool) {
         let us = all.as_micros() as u64;
         self.longest_put_us.fetch_max(us, Ordering::Relaxed);
@@ -68,12 +68,12 @@ impl Counters {
     }
 }
 
-/// A number or a text of [`Stats::fields`].
+/// Value of a field in [`Stats::fields`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum StatValue {
-    /// A total that only grows while the handle is open.
+    /// A total; only grows while the handle is open.
     Counter(u64),
-    /// A level that rises and falls.
+    /// A level; rises and falls.
     Gauge(u64),
     /// A text.
     Text(String),
@@ -81,7 +81,7 @@ pub enum StatValue {
 
 macro_rules! stats {
     ($($(#[doc = $doc:literal])+ $name:ident: $type:ty = $kind:ident,)*) => {
-        /// What a store has done and holds. Counters start at 0 when the handle is opened.
+        /// Statistics of a store. Counters start at 0 when the handle is opened.
         #[derive(Clone, Debug, Default)]
         #[non_exhaustive]
         pub struct Stats {
@@ -89,7 +89,7 @@ macro_rules! stats {
         }
 
         impl Stats {
-            /// All fields in order: name, value, and what it means.
+            /// All fields in order: name, value, description.
             pub fn fields(&self) -> Vec<(&'static str, StatValue, &'static str)> {
                 vec![$((stringify!($name), stats!(@value $kind self.$name), concat!($($doc),+).trim())),*]
             }
@@ -104,17 +104,17 @@ macro_rules! stats {
 stats! {
     /// Keys in the index: live keys as of the last checkpoint.
     indexed_keys: u64 = gauge,
-    /// Versions that checkpoints have entered into the index since the store was created, removed ones included.
+    /// Versions indexed by checkpoints since the store was created, removed ones included.
     indexed_versions: u64 = gauge,
-    /// Sequence of the last record that the handle knows of: each put, removal and chunk of a large body has the next.
+    /// Sequence of the last record: each put, tombstone and chunk of a large body takes the next.
     last_sequence: u64 = gauge,
-    /// Entries put or removed since the last checkpoint, still in memory.
+    /// Memtable entries: puts and removes since the last checkpoint.
     memtable_entries: u64 = gauge,
-    /// Memory that they take, in bytes.
+    /// Memory of the memtables, in bytes.
     memtable_bytes: u64 = gauge,
-    /// Memory that the index's directory takes, in bytes.
+    /// Memory of the index's directory, in bytes.
     directory_bytes: u64 = gauge,
-    /// Memory that the index's filter takes at most, in bytes; 0 if there is none.
+    /// Greatest memory of the index's Bloom filter, in bytes; 0 if there is none.
     filter_bytes: u64 = gauge,
     /// Segments of the value log.
     segments: u64 = gauge,
@@ -124,92 +124,92 @@ stats! {
     key_bytes: u64 = gauge,
     /// Length of address.idx in bytes.
     index_bytes: u64 = gauge,
-    /// What all files of the store take on the device, in bytes.
+    /// Disk space of all files of the store, in bytes.
     disk_bytes: u64 = gauge,
     /// Leaf pages of the index.
     index_leaves: u64 = gauge,
-    /// Dictionaries that can be used.
+    /// Usable dictionaries.
     dictionaries: u64 = gauge,
-    /// Length of their files in bytes.
+    /// Length of the dictionary files in bytes.
     dictionary_bytes: u64 = gauge,
-    /// Memory that digested dictionaries take, in bytes.
+    /// Memory of digested dictionaries, in bytes.
     dictionary_memory_bytes: u64 = gauge,
-    /// Memory that expanded pages take in the value cache, in bytes.
+    /// Memory of the value cache, in bytes.
     value_cache_bytes: u64 = gauge,
-    /// Reads that found their page there.
+    /// Value cache hits.
     value_cache_hits: u64 = counter,
-    /// Reads that looked for it there and went to the file.
+    /// Value cache misses.
     value_cache_misses: u64 = counter,
     /// Puts that returned.
     puts: u64 = counter,
-    /// Puts whose body was unchanged, so that only a reference was stored.
+    /// Puts of an unchanged body: only a reference was stored.
     unchanged_puts: u64 = counter,
-    /// Removals of a key that was there.
+    /// Removes of a key that existed.
     removes: u64 = counter,
-    /// Reads of a key, of any sort.
+    /// Reads of a key, of any kind.
     gets: u64 = counter,
-    /// Reads that found it.
+    /// Reads that found their key.
     hits: u64 = counter,
-    /// Bytes of the bodies that were put, uncompressed.
+    /// Bytes of bodies put, uncompressed.
     raw_bytes: u64 = counter,
     /// Bytes appended to the value log.
     appended_bytes: u64 = counter,
-    /// Records that were compressed with a dictionary.
+    /// Records compressed with a dictionary.
     dictionary_records: u64 = counter,
-    /// Bytes of the bodies of pages that were put and of chunks, uncompressed.
+    /// Bytes of bodies stored as pages or chunks, uncompressed.
     body_bytes: u64 = counter,
-    /// Bytes of the same as they are stored.
+    /// Bytes of the same bodies as stored.
     payload_bytes: u64 = counter,
     /// Syncs of the value log.
     syncs: u64 = counter,
-    /// Checkpoints that finished.
+    /// Checkpoints finished.
     checkpoints: u64 = counter,
-    /// Time that checkpoints took, in microseconds.
+    /// Time spent in checkpoints, in microseconds.
     checkpoint_us: u64 = counter,
-    /// Index pages that checkpoints wrote.
+    /// Index pages written by checkpoints.
     index_pages_written: u64 = counter,
-    /// Bytes that checkpoints appended to the key log.
+    /// Bytes appended to the key log by checkpoints.
     key_bytes_written: u64 = counter,
-    /// Puts that were slowed down because the memtable filled faster than a checkpoint could empty the other.
+    /// Puts slowed down because the memtable filled faster than a checkpoint merged the frozen one.
     slow_downs: u64 = counter,
-    /// By how much in all, in microseconds.
+    /// Total delay of these puts, in microseconds.
     slow_down_us: u64 = counter,
     /// Puts that took over 1 ms.
     puts_over_1ms: u64 = counter,
-    /// Those of them that a checkpoint or growth of the index held up.
+    /// Puts over 1 ms that a checkpoint or growth of the index delayed.
     puts_over_1ms_by_checkpoint: u64 = counter,
-    /// Those of them that the operating system's write held up.
+    /// Puts over 1 ms that the operating system's write delayed.
     puts_over_1ms_by_write: u64 = counter,
-    /// The longest put, in microseconds.
+    /// Longest put, in microseconds.
     longest_put_us: u64 = gauge,
-    /// Times that a read-only handle followed the writer.
+    /// Times a read-only handle followed the writer.
     refreshes: u64 = counter,
-    /// Bytes of the value log that live: what the index leads to, as of the last checkpoint.
+    /// Live bytes of the value log: what the index leads to, as of the last checkpoint.
     live_bytes: u64 = gauge,
-    /// Bytes of removals in the value log, which stay until no earlier version of their keys can be left.
+    /// Bytes of tombstones in the value log, kept while an earlier version of their keys may exist.
     removal_bytes: u64 = gauge,
-    /// Bytes of the value log that are dead as of the last checkpoint: replaced, removed, never referred to.
+    /// Dead bytes of the value log as of the last checkpoint: replaced, removed, never referred to.
     dead_bytes: u64 = gauge,
-    /// Bytes of the value log that no checkpoint has seen yet.
+    /// Bytes of the value log after the last checkpoint.
     unindexed_bytes: u64 = gauge,
-    /// Bytes of the value log for each thousand that live or are not known yet: 1250 is the default's bound.
+    /// Bytes of the value log per 1000 live or unindexed ones; the default bound is 1250.
     space_amplification_permille: u64 = gauge,
     /// Runs of compaction that moved or removed something.
     compactions: u64 = counter,
-    /// Bytes that compaction has copied.
+    /// Bytes copied by compaction.
     compaction_copied_bytes: u64 = counter,
-    /// Bytes that compaction has given back.
+    /// Bytes freed by compaction.
     compaction_freed_bytes: u64 = counter,
-    /// Puts that were held back because compaction could not keep up with them.
+    /// Puts held back because compaction could not keep up.
     held_back: u64 = counter,
-    /// By how much in all, in microseconds.
+    /// Total delay of these puts, in microseconds.
     held_back_us: u64 = counter,
-    /// When the last verification of everything ended that was noted in the store, in ms since 1970; 0 if none is known.
+    /// End of the last full verification noted in the store, in ms since 1970; 0 if unknown.
     verified_ms: u64 = gauge,
-    /// Damaged places that it found.
+    /// Damaged places found by it.
     verified_problems: u64 = gauge,
-    /// When a put is on the device.
+    /// Durability of puts.
     durability: String = text,
-    /// The last error of the background work, or the one that stopped writes.
+    /// Last error of background work, or the one that stopped writes.
     last_error: Option<String> = maybe,
 }

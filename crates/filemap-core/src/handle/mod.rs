@@ -1,7 +1,8 @@
-//! What the threads of one open handle share: `reading`, which every handle has, and `writing`, which only the writer has. Below
-//! them what both need: the end of the log, recovery, which versions are kept, the rules of erasures.
+//! State shared by the threads of one open handle: `reading`, which every handle has, and
+//! `writing`, which only the writer has. Below them what both need: the end of the log, recovery,
+//! retention, the rules of erasures.
 //!
-//! `upkeep` and `store` call this.
+//! Called by `upkeep` and `store`.
 
 pub(crate) mod log;
 pub(crate) mod reading;

@@ -1,4 +1,4 @@
-//! Which versions of a key are kept: all, the newest few, those that are young enough.
+//! Retention: which versions of a key are kept, by number or age.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -8,15 +8,15 @@ use crate::handle::spot::sort_versions;
 use crate::options::Options;
 use crate::record::{Version, now_ms};
 
-/// Versions that a checkpoint has dropped because nothing kept them.
+/// Versions that retention dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dropped {
     /// Keys of which nothing is left.
     pub(crate) keys: u64,
     pub(crate) versions: u64,
-    /// Of the value log, chunks included.
+    /// Bytes of the value log, chunks included.
     pub(crate) bytes: u64,
-    /// Keys of which damage hides something, and places where it hides keys: what it hides stays.
+    /// Keys with versions hidden by damage, and places where damage hides keys: all these stay.
     pub(crate) hidden: u64,
 }
 
@@ -29,20 +29,20 @@ impl Dropped {
     }
 }
 
-/// Versions that others need for their bodies in a way that only the caller knows, as a revisit of a WARC file needs its original:
-/// by sequence, the youngest version that needs it.
+/// Versions whose bodies others need in a way that only the caller knows, as a revisit record of a
+/// WARC file needs its original: sequence -> youngest version that needs it.
 pub type Needed = HashMap<u64, Version>;
 
-/// A version is kept if any of the rules says so; without rules, all are.
+/// Retention rules: a version is kept if any rule keeps it; without rules all are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Retention {
-    /// Keeps so many of the newest.
+    /// Number of newest versions kept.
     pub(crate) versions: Option<u32>,
-    /// Keeps what is not older than this time, in ms since 1970.
+    /// Keeps versions not older than this time, in ms since 1970.
     pub(crate) since_ms: Option<i64>,
-    /// Of what has just that time: keeps what has this sequence or a later one.
+    /// Of versions of exactly that time, keeps those of this sequence or later.
     pub(crate) since_sequence: u64,
-    /// Keeps what has this sequence or a later one, where there is another rule.
+    /// Keeps versions of this sequence or later, if there is another rule.
     pub(crate) settled_below: u64,
 }
 
@@ -57,35 +57,35 @@ impl Retention {
         Retention { versions, since_ms, since_sequence: 0, settled_below: u64::MAX }
     }
 
-    /// What a store's options say, now.
+    /// The rules of a store's options, as of now.
     pub(crate) fn of(options: &Options) -> Retention {
         Retention::new(options.keep_versions, options.keep_age.map(before_now_ms))
     }
 
-    /// The same for a checkpoint that enters what has this sequence or a later one. Readers find that in memory until the end, so
-    /// what it refers to must not go before; unless they are not shown it.
+    /// The same rules for a checkpoint that enters versions of this sequence or later. Readers find
+    /// these in memory until it ends, so what they refer to must stay; unless they are not shown.
     pub(crate) fn entering(self, sequence: u64, is_shown: bool) -> Retention {
         Retention { settled_below: if is_shown { sequence } else { u64::MAX }, ..self }
     }
 
-    /// What keeps what is not older than a version.
+    /// Keeps what is not older than a version.
     pub(crate) fn since(version: Version) -> Retention {
         Retention { since_sequence: version.sequence, ..Retention::new(None, Some(version.time_ms)) }
     }
 
-    /// Whether a version is older than the rule for age asks for; all are where there is none.
+    /// Returns true if the age rule does not keep a version; true for all if there is no such rule.
     pub(crate) fn is_old(&self, version: Version) -> bool {
         let since = |time_ms| Version { time_ms, sequence: self.since_sequence };
         self.since_ms.is_none_or(|time_ms| version < since(time_ms))
     }
 
-    /// Versions with lower times may go even if they are their keys' newest.
+    /// Time before which versions may be dropped even if they are their keys' newest.
     pub(crate) fn horizon_ms(&self) -> i64 {
         let after = |time_ms: i64| time_ms.saturating_add(i64::from(self.since_sequence > 0));
         self.since_ms.filter(|_| self.versions.is_none()).map_or(i64::MIN, after)
     }
 
-    /// Whether no version is ever dropped.
+    /// Returns true if nothing is ever dropped.
     pub(crate) fn keeps_all(&self) -> bool {
         self.versions.is_none() && self.since_ms.is_none()
     }
@@ -97,33 +97,35 @@ impl Retention {
             || spot.version.sequence >= self.settled_below
     }
 
-    /// Whether what is needed stays for the youngest that needs it. Those that a number of versions lets go are not among them.
+    /// Returns true if a needed version stays. `by`, the youngest version that needs it, is never
+    /// one that the number rule drops.
     fn keeps_for(&self, by: Version) -> bool {
         self.versions.is_some() || !self.is_old(by)
     }
 
-    /// Whether a reader is shown the nth version from the newest on. What is only too old goes when its space is given back.
+    /// Returns true if readers see the nth newest version. A version that is only too old is shown
+    /// until its space is freed.
     pub(crate) fn shows(&self, nth: usize, spot: &Spot) -> bool {
         self.versions.is_none() || self.keeps(nth, spot)
     }
 
-    /// Whether a chain of this length is worth being cut: not at every version more than are kept, since a chain is cut by
-    /// writing it anew.
+    /// Returns true if a chain of this length should be cut. Cutting writes the chain anew, so not
+    /// at every version too many.
     pub(crate) fn may_drop(&self, length: usize) -> bool {
         self.versions.is_some_and(|n| length > n as usize + n as usize / 2)
     }
 
-    /// Whether so many kept versions are all that can be kept.
+    /// Returns true if no more than `kept` versions can be kept.
     pub(crate) fn is_satisfied(&self, kept: usize) -> bool {
         self.since_ms.is_none() && self.versions.is_some_and(|n| kept >= n as usize)
     }
 
-    /// The versions that are kept, with those that hold their bodies, newest first.
+    /// The kept versions and those that hold their bodies, newest first.
     pub(crate) fn kept(&self, all: Vec<Spot>) -> Vec<Spot> {
         self.kept_with(all, &Needed::new())
     }
 
-    /// As [`Retention::kept`], with what others need.
+    /// [`Retention::kept`] with versions that others need.
     pub(crate) fn kept_with(&self, mut all: Vec<Spot>, needed: &Needed) -> Vec<Spot> {
         sort_versions(&mut all);
         if self.keeps_all() {
@@ -143,7 +145,7 @@ impl Retention {
     }
 }
 
-/// The time that lies so long before now.
+/// The time `age` before now.
 pub(crate) fn before_now_ms(age: Duration) -> i64 {
     now_ms().saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX))
 }

@@ -1,6 +1,8 @@
-//! The file RULES: read when a store is opened, replaced whole when a rule is made, finished or lifted.
+//! The file RULES: the rules of erasures. Read at opening; replaced whole when a rule is made,
+//! finished or lifted.
 //!
-//! Invariant: a file that is missing, damaged, or older than the superblock vouches for is an error, never a store without rules.
+//! Invariant: a file that is missing, damaged or older than the superblock's generation is an
+//! error, never a store without rules.
 
 use std::io::ErrorKind;
 
@@ -11,10 +13,10 @@ use crate::files::check_versions;
 use crate::format::names;
 use crate::format::rules::{LONGEST, Rules};
 
-/// What to do about rules that are not there.
+/// Remedy in the errors.
 const CURE: &str = "bring the file back from a backup, or `repair` the store, which goes on without them and says so";
 
-/// The rules of a store whose superblock vouches for a generation; 0 for none.
+/// Reads the rules of a store whose superblock names generation `vouched`; 0 for none.
 ///
 /// # Errors
 /// `Corrupt`, `NewerFormat`, `Io`.
@@ -42,10 +44,10 @@ pub(crate) fn read(dir: &dyn Dir, store_id: &[u8; 16], vouched: u64, access: Acc
     Ok(rules)
 }
 
-/// Puts rules in the place of those that were there, durably.
+/// Replaces the rules durably.
 ///
 /// # Errors
-/// `Full` when they are too long, with nothing changed; `Io`.
+/// `Full` if they are too long, with nothing changed; `Io`.
 pub(crate) fn write(dir: &dyn Dir, store_id: &[u8; 16], rules: &Rules) -> Result<()> {
     let (new, name) = (names::NEW_RULES, names::RULES);
     let bytes = rules.encode(store_id);

@@ -1,17 +1,17 @@
-//! Where a version of a key lies, by what the index, the key log or a memtable say of it; and the order of versions.
+//! Location of a version, from index, key log or memtable; the order of versions.
 
 use crate::format::key::KeyRecord;
 use crate::format::location::Extent;
 use crate::index::memtable::Entry;
 use crate::record::Version;
 
-/// A version of a key, by what index, key log and memtable say.
+/// A version and its location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spot {
     pub(crate) version: Version,
     pub(crate) extent: Extent,
     pub(crate) refers_to: u64,
-    /// Whether its record lists the chunks of a large body.
+    /// Its record lists the chunks of a large body.
     pub(crate) chunked: bool,
 }
 
@@ -27,7 +27,8 @@ impl From<Entry> for Spot {
     }
 }
 
-/// Newest first, each sequence once: an interrupted checkpoint's key records are written again.
+/// Sorts newest first and removes duplicates: an interrupted checkpoint's key records are written
+/// again.
 pub(crate) fn sort_versions(spots: &mut Vec<Spot>) {
     spots.sort_by_key(|s| std::cmp::Reverse(s.version));
     spots.dedup_by_key(|s| s.version.sequence);

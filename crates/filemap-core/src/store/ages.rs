@@ -1,7 +1,9 @@
-//! How much lives by its age, in bounded memory: what a prune by size needs, to find the version before which so many bytes lie.
+//! Live bytes by age, in bounded memory: a prune by size uses it to find the version before which
+//! a given number of bytes lies.
 //!
-//! Versions are in order of time, then of sequence. They are counted in steps of that order, of one version first and twice as
-//! many whenever there are too many steps; a second count of one step alone tells what is in it.
+//! Versions are ordered by time, then sequence, and counted in steps of that order. A step holds
+//! one version at first, and twice as many whenever there are too many steps. A second count of
+//! one step alone refines it.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -9,10 +11,10 @@ use std::ops::RangeInclusive;
 use crate::handle::retention::Dropped;
 use crate::record::Version;
 
-/// Ages are told apart in at most so many steps.
+/// Greatest number of steps.
 const MOST_STEPS: usize = 1 << 18;
 
-/// The place of a version in the order of all that there can be.
+/// Position of a version in the order of all possible versions.
 fn place(version: Version) -> u128 {
     let time = version.time_ms.cast_unsigned() ^ 1 << 63;
     u128::from(time) << 64 | u128::from(version.sequence)
@@ -22,10 +24,10 @@ fn version(place: u128) -> Version {
     Version { time_ms: ((place >> 64) as u64 ^ 1 << 63).cast_signed(), sequence: place as u64 }
 }
 
-/// See the module.
+/// Counts versions and bytes by step of age.
 #[derive(Debug)]
 pub(super) struct Ages {
-    /// What is looked at.
+    /// The positions counted in steps.
     range: RangeInclusive<u128>,
     shift: u32,
     most_steps: usize,
@@ -34,28 +36,28 @@ pub(super) struct Ages {
     after: Dropped,
 }
 
-/// Where so many bytes end.
+/// The step in which a byte count is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     range: RangeInclusive<u128>,
-    /// Whether it may be told more exactly.
+    /// A count of this step alone may be more exact.
     pub(super) is_coarse: bool,
 }
 
 impl Step {
-    /// The first version after it.
+    /// The first version after the step.
     pub(super) fn cut(&self) -> Version {
         version(self.range.end().saturating_add(1))
     }
 }
 
 impl Ages {
-    /// Of all versions.
+    /// Counts all versions.
     pub(super) fn new() -> Ages {
         Ages::of(0..=u128::MAX, MOST_STEPS)
     }
 
-    /// Of those of one step.
+    /// Counts the versions of one step.
     pub(super) fn within(step: &Step) -> Ages {
         Ages::of(step.range.clone(), MOST_STEPS)
     }
@@ -65,7 +67,7 @@ impl Ages {
         Ages { range, shift: 0, most_steps, steps: BTreeMap::new(), before: none, after: none }
     }
 
-    /// Adds what goes with a version.
+    /// Adds a version, and what is dropped with it.
     pub(super) fn add(&mut self, version: Version, what: Dropped) {
         let place = place(version);
         if place < *self.range.start() {
@@ -83,7 +85,7 @@ impl Ages {
         }
     }
 
-    /// The step up to the end of which so many bytes lie; `None` if there are not so many.
+    /// The step in which the sum reaches `bytes`; `None` if the total is less.
     pub(super) fn step(&self, bytes: u64) -> Option<Step> {
         let mut sum = self.before.bytes;
         for (step, what) in &self.steps {
@@ -97,14 +99,14 @@ impl Ages {
         None
     }
 
-    /// What lies before the first version after a step.
+    /// Sum of everything up to the end of a step.
     pub(super) fn until(&self, step: &Step) -> Dropped {
         let mut sum = self.before;
         self.steps.iter().filter(|(s, _)| *s << self.shift <= *step.range.end()).for_each(|(_, what)| sum.add(*what));
         sum
     }
 
-    /// All of it.
+    /// Sum of everything.
     pub(super) fn all(&self) -> Dropped {
         let mut sum = self.before;
         self.steps.values().for_each(|what| sum.add(*what));
@@ -143,7 +145,7 @@ mod tests {
 
     #[test]
     fn too_many_steps_become_longer_ones_and_a_second_count_tells_what_is_in_one() {
-        // Half of them have one time, and the others are far apart.
+        // Half of the versions share one time, the others are far apart.
         let times = (1..=1000).map(|n| at(0, n)).chain((1..=1000).map(|n| at(n * 977_000, 5000)));
         let all: Vec<Version> = times.chain([at(i64::MIN, 0), at(i64::MAX, u64::MAX)]).collect();
         for wanted in [1, 2, 3, 500, 1001, 1002, 1500, 2002] {
@@ -159,7 +161,7 @@ mod tests {
                 ages = Ages::of(step.range, 10);
             };
             assert_eq!(before.bytes, wanted);
-            // Nothing comes after the last of all.
+            // Nothing comes after the greatest version.
             let last = u64::from(wanted == 2002);
             assert_eq!(all.iter().filter(|v| **v < cut).count() as u64 + last, wanted);
         }

@@ -1,5 +1,5 @@
-//! From the opened files of a store, and what a recovery or a repair has found out about its log, to what the threads of a handle
-//! that writes share.
+//! Assembles the shared state of a writing handle from the opened files and the log state that a
+//! recovery or repair found.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::sync::gate::Gate;
 use crate::upkeep::Upkeep;
 use crate::upkeep::state::Checkpointer;
 
-/// The files that a superblock names, opened to be written.
+/// The files that a superblock names, opened for writing.
 pub(super) struct Files {
     pub(super) values: Arc<ValueLog>,
     pub(super) keys: Arc<KeyLog>,
@@ -35,7 +35,7 @@ pub(super) struct Files {
 
 impl Files {
     /// # Errors
-    /// `Corrupt` when one is missing or not what the superblock says; `NewerFormat`; `Io`.
+    /// `Corrupt` if one is missing or does not match the superblock; `NewerFormat`; `Io`.
     pub(super) fn open(dir: &Arc<dyn Dir>, current: &Superblock, options: &Options) -> Result<Files> {
         let access = Access::Write;
         let values = ValueLog::open(Arc::clone(dir), current.store_id, access, options)?;
@@ -48,11 +48,11 @@ impl Files {
         Ok(Files { values: Arc::new(values), keys, loaded })
     }
 
-    /// What there is, when that is all which the segment table and the list of begun segments name, or what is not is accepted. From
-    /// here on the list is kept.
+    /// Compares the files with the segment table and the list of begun segments. From here on the
+    /// list is kept up to date.
     ///
     /// # Errors
-    /// `Corrupt`; `Io`.
+    /// `Corrupt` if a file is missing and that is not accepted; `Io`.
     pub(super) fn roster(
         &self,
         superblock: &SuperblockFile,
@@ -76,35 +76,34 @@ impl Files {
     }
 }
 
-/// Which segments a writer finds.
+/// Segments and losses that a writer finds.
 pub(super) struct Roster {
-    /// The segment table.
     pub(super) segment_table: SegmentTable,
-    /// What is not there.
+    /// Absent files.
     pub(super) absent: Vec<Absent>,
-    /// Whether that is news, which a checkpoint must note.
+    /// Losses or returns that the store does not know yet: a checkpoint must note them.
     pub(super) is_news: bool,
-    /// The greatest ordinal of what is lost behind the tail of the last checkpoint, of which that is news.
+    /// Greatest ordinal of a newly lost segment from the last checkpoint's tail on.
     pub(super) unseen: Option<u64>,
 }
 
-/// All that a handle which writes is made of.
+/// Everything that a writing handle is made of.
 pub(super) struct Parts {
-    /// Behind the gate.
+    /// The directory behind the gate.
     pub(super) dir: Arc<dyn Dir>,
     pub(super) gate: Arc<Gate>,
     pub(super) superblock: SuperblockFile,
     /// The last durable superblock.
     pub(super) current: Superblock,
-    /// The epoch of the one that follows it.
+    /// Epoch of the next superblock.
     pub(super) next_epoch: u64,
     pub(super) files: Files,
     pub(super) segment_table: SegmentTable,
     pub(super) absent: Vec<Absent>,
-    /// What was met of the log since that superblock.
+    /// Versions in the log after that superblock.
     pub(super) active: Arc<Memtable>,
     pub(super) log: Log,
-    /// Entries with a lower sequence may be in the index already.
+    /// Entries with a lower sequence may already be in the index.
     pub(super) replayed_below: u64,
     pub(super) rules: Rules,
 }

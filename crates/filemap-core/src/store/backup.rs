@@ -1,4 +1,4 @@
-//! Backups into a new directory, which is built beside its final name.
+//! Backups into a new directory, built beside its final name and renamed at the end.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -11,34 +11,36 @@ use crate::format::names;
 use crate::store::{Store, open_dir, open_store_dir, take_lock};
 use crate::upkeep::backup::{self, BackedUp, BackupProgress, Order};
 
-/// How a backup is made; see [`Store::backup`].
+/// Options of [`Store::backup`].
 #[derive(Clone, Debug, Default)]
 pub struct BackupOptions {
-    /// An earlier backup of the same store: what that has already is shared with it, where it cannot be shared with the store.
+    /// An earlier backup of the same store: shares files with it where they cannot be shared with
+    /// the store.
     pub base: Option<PathBuf>,
-    /// Copy every byte, share nothing.
+    /// Copy every byte; share nothing.
     pub copy_all: bool,
 }
 
 impl Store {
-    /// Makes a backup in a new or empty directory: a store of its own that can be opened, read and written. Puts, reads,
-    /// checkpoints and compaction go on meanwhile. Segments that are never written to again are shared with the store (hard
-    /// links), or with `base`, where the file system can; everything else is copied: the index, the key log, and the last
-    /// segment. What is shared takes no space twice, and rot of it is in both: for safety against a failing disk, make backups
-    /// on another one.
+    /// Makes a backup in a new or empty directory: an independent store that can be opened, read
+    /// and written. Puts, reads, checkpoints and compaction go on meanwhile. Files that are never
+    /// written again are shared with the store (hard links), or with `base`, where the file system
+    /// can. Everything else is copied: the index, the key log, and the last segment. Shared files
+    /// take no extra space, but rot of one is in both: to be safe from a failing disk, back up to
+    /// another one.
     ///
-    /// Through a handle that writes it holds everything that was put before the call. Through one that reads only it holds what
-    /// the writer, another process perhaps, had put before it; that way it fails in the end if checkpoints come faster
-    /// than the index can be copied.
+    /// A writer's backup holds everything put before the call. A read-only handle's backup holds
+    /// what the writer, perhaps another process, had put before it; it fails if checkpoints come
+    /// faster than the index can be copied.
     ///
-    /// It is built under the name of `path` with `.partial` added, and gets its own name when everything in it is durable. What a
-    /// process that was killed leaves there, the next backup to the same path replaces.
+    /// The backup is built under `path` with `.partial` added, and renamed when it is durable. The
+    /// next backup to the same path replaces what a killed process left there.
     ///
     /// # Errors
-    /// [`Error::NotEmpty`] when there is something at `path`, or something else than an unfinished backup beside it;
-    /// [`Error::Locked`] when another backup to the same path is being made; [`Error::InvalidOption`] when `base` is not a
-    /// backup of this store; [`Error::Stopped`]; those of [`Store::checkpoint`], of reading and of writing. The store is as it
-    /// was.
+    /// [`Error::NotEmpty`] if there is something at `path`, or anything but an unfinished backup
+    /// beside it; [`Error::Locked`] if another backup to the same path is being made;
+    /// [`Error::InvalidOption`] if `base` is not a backup of this store; [`Error::Stopped`]; those
+    /// of [`Store::checkpoint`], of reading and of writing. The store is unchanged.
     pub fn backup(
         &self,
         path: impl AsRef<Path>,
@@ -62,14 +64,14 @@ impl Store {
         });
         match done {
             Ok(done) => {
-                // It has its name: without the mark nobody takes it for unfinished under another one.
+                // Renamed: without the mark it is not taken for unfinished.
                 remove(&*to, names::PARTIAL)?;
                 to.sync().map_err(|e| Error::io("sync", path.display().to_string(), e))?;
                 drop(held);
                 Ok(done)
             }
             Err(e) => {
-                // What cannot be removed now the next backup replaces.
+                // What cannot be removed now is replaced by the next backup.
                 if !matches!(e, Error::NotEmpty { .. }) && clear(&*to, &partial).is_ok() {
                     let _ = remove(&*to, names::LOCK).and_then(|()| {
                         filemap_io::remove_dir(&partial)
@@ -82,7 +84,7 @@ impl Store {
     }
 }
 
-/// The directory in which it is built.
+/// Creates the directory in which the backup is built.
 fn begin(path: &Path) -> Result<(PathBuf, Arc<dyn Dir>)> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".partial");
@@ -107,7 +109,7 @@ fn check_vacant(path: &Path) -> Result<()> {
     }
 }
 
-/// Removes what an unfinished backup has left, all but its lock.
+/// Removes an unfinished backup, except its lock.
 fn clear(dir: &dyn Dir, path: &Path) -> Result<()> {
     let found = dir.list().map_err(|e| Error::io("list", path.display().to_string(), e))?;
     let is_marked = found.iter().any(|name| name == names::PARTIAL);
@@ -115,7 +117,7 @@ fn clear(dir: &dyn Dir, path: &Path) -> Result<()> {
     if !found.iter().all(is_ours) {
         return Err(Error::NotEmpty { path: path.to_owned() });
     }
-    // The mark goes last: without it the others would not be known for ours.
+    // The mark goes last: without it the other files would not be recognised.
     let others = found.iter().filter(|name| *name != names::LOCK && *name != names::PARTIAL);
     others.into_iter().try_for_each(|name| remove(dir, name))?;
     if is_marked { remove(dir, names::PARTIAL) } else { Ok(()) }

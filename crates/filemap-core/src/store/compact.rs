@@ -1,4 +1,4 @@
-//! Giving space back on demand, and what compaction would do.
+//! Compaction and recompression on demand, and what compaction would do.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -12,54 +12,54 @@ use crate::upkeep::compact::{self, Goal};
 /// What compaction would do now; see [`Store::compaction_plan`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompactionPlan {
-    /// Numbers of the segments that it would empty.
+    /// Numbers of the segments to empty.
     pub segments: Vec<u16>,
     /// Why these, or why none.
     pub reason: Reason,
-    /// Bytes that it would copy.
+    /// Bytes to copy.
     pub copied_bytes: u64,
-    /// Bytes that it would give back.
+    /// Bytes to be freed.
     pub freed_bytes: u64,
 }
 
 /// One segment of the value log; see [`Store::segments`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentInfo {
-    /// The number in its file's name.
+    /// Number in the file name.
     pub id: u16,
-    /// Length of its file.
+    /// Length of the file.
     pub bytes: u64,
-    /// When it was begun, in ms since 1970.
+    /// Time at which it was begun, in ms since 1970.
     pub begun_ms: i64,
-    /// Its place in the order in which segments were begun.
+    /// Position in the order in which segments were begun.
     pub ordinal: u64,
-    /// Whether compaction has written it.
+    /// Written by compaction.
     pub is_compacted: bool,
-    /// Bytes that live in it, as of the last checkpoint.
+    /// Live bytes as of the last checkpoint.
     pub live_bytes: u64,
-    /// Bytes of removals.
+    /// Bytes of tombstones.
     pub removal_bytes: u64,
-    /// Bytes that are dead.
+    /// Dead bytes.
     pub dead_bytes: u64,
-    /// Bytes that no checkpoint has seen yet.
+    /// Bytes that no checkpoint has indexed yet.
     pub unindexed_bytes: u64,
 }
 
 impl Store {
-    /// Gives back the space of all that is dead in the value log when this is called. Reads and puts go on meanwhile.
-    /// What lives beside dead bytes is copied, so it takes free space of about one segment. With `to_bound` only as much as the
-    /// bound on space amplification asks for.
+    /// Frees all bytes of the value log that are dead at the call. Reads and puts go on meanwhile.
+    /// Live records beside dead bytes are copied, which takes free space of about one segment. With
+    /// `to_bound`, frees only as much as the bound on space amplification requires.
     ///
     /// # Errors
-    /// [`Error::Closed`](crate::Error::Closed) when the handle is closed meanwhile; those of reading and writing. Nothing is
-    /// lost by any of them.
+    /// [`Error::Closed`](crate::Error::Closed) if the handle is closed meanwhile; those of reading
+    /// and writing. None of them loses anything.
     pub fn compact(&self, to_bound: bool) -> Result<Compacted> {
         self.compact_with(to_bound, &mut |_| ControlFlow::Continue(()))
     }
 
-    /// As [`Store::compact`]; `watch` is told now and then, at every quarter of a megabyte read, what was done so far. When it
-    /// breaks, the run that is under way is given up, what earlier runs have given back stays so, and [`Reason::Stopped`] is
-    /// returned.
+    /// [`Store::compact`] with a progress callback, called at every quarter of a megabyte read. If
+    /// it breaks, the current run is abandoned, the results of earlier runs stay, and
+    /// [`Reason::Stopped`] is returned.
     ///
     /// # Errors
     /// As [`Store::compact`].
@@ -71,12 +71,13 @@ impl Store {
         self.unless_closed(self.give_back(if to_bound { Goal::Bound } else { Goal::NoGarbage }, watch))
     }
 
-    /// Compresses all pages again that lie in the store when this is called, at a level and with the best dictionaries that there
-    /// are now, as upkeep does with old ones in the background. Segments that were compressed so before, at this level or a
-    /// higher one, are passed over. Takes as long as compressing all pages on one core.
+    /// Recompresses all pages in the store at the call, at a level and with the best dictionaries
+    /// of now, as upkeep does with old ones in the background. Segments already compressed at this
+    /// level or a higher one are skipped. Takes as long as compressing all pages on one core.
     ///
     /// # Errors
-    /// As [`Store::compact`]; [`Error::InvalidOption`](crate::Error::InvalidOption) for a level that is not 1 to 19.
+    /// As [`Store::compact`]; [`Error::InvalidOption`](crate::Error::InvalidOption) for a level
+    /// outside 1 to 19.
     pub fn recompress(&self, level: i32) -> Result<Compacted> {
         let why = || "must be 1 to 19".to_owned();
         let level = u8::try_from(level).ok().filter(|l| (1..=19).contains(l));
@@ -84,8 +85,8 @@ impl Store {
         self.unless_closed(self.give_back(Goal::Level(level, i64::MAX), &mut |_| ControlFlow::Continue(())))
     }
 
-    /// What work through a handle came to that may have been closed meanwhile: then another writer may have removed what it
-    /// was about to read, and `Closed` says why.
+    /// Replaces any error by `Closed` if the handle was closed meanwhile: another writer may have
+    /// removed what was being read.
     fn unless_closed<T>(&self, done: Result<T>) -> Result<T> {
         match done {
             Err(e) => Err(self.reading.check_open().err().unwrap_or(e)),
@@ -97,7 +98,7 @@ impl Store {
         self.reading.check_open()?;
         self.upkeep()?.checkpoint()?;
         self.upkeep()?.roll_garbage(goal)?;
-        // What dies while this runs is left to the next time, or it might never end.
+        // Whatever dies from now on is left to the next call, or this might never end.
         let newest = || self.reading.values().segments.all().last().map_or(0, |s| s.ordinal);
         let (mut last, mut again) = (newest(), 2);
         let mut all: Option<Compacted> = None;
@@ -125,7 +126,8 @@ impl Store {
             }
             let space = self.reading.space();
             if is_done && again > 0 && space.removal_bytes > 0 && space.live_bytes == 0 {
-                // Removals that were copied because what they removed was still there.
+                // Tombstones that were copied because older versions of their keys were still
+                // there.
                 (last, again) = (newest(), again - 1);
                 continue;
             }
@@ -136,10 +138,11 @@ impl Store {
         }
     }
 
-    /// What [`Store::compact`] would do, as far as the last checkpoint knows what is dead. Changes nothing; any handle can tell.
+    /// What [`Store::compact`] would do, as far as known at the last checkpoint. Changes nothing;
+    /// any handle can tell.
     ///
     /// # Errors
-    /// [`Error::Io`] when a segment cannot be measured.
+    /// [`Error::Io`] if a segment cannot be measured.
     pub fn compaction_plan(&self, to_bound: bool) -> Result<CompactionPlan> {
         self.reading.check_open()?;
         let goal = if to_bound { Goal::Bound } else { Goal::NoGarbage };

@@ -1,5 +1,5 @@
-//! Copies all versions of all keys into another store: the way to a store without garbage, to other options, and to one store
-//! made of several.
+//! Copies all versions of all keys into another store: to drop garbage, change options, or merge
+//! several stores.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::Read;
@@ -16,57 +16,63 @@ use crate::logs::values::read::{Body, Reader, Want};
 use crate::record::{Head, Record, Version};
 use crate::store::{Pages, Store};
 
-/// What was copied.
+/// Totals of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Copied {
-    /// Keys that were met.
+    /// Keys reached.
     pub keys: u64,
-    /// Versions that were stored, those of `unchanged` included.
+    /// Versions stored, including `unchanged`.
     pub versions: u64,
-    /// Of these: versions whose body is that of the version before, and was not stored again.
+    /// Versions stored as a reference to the newest one there, which has the same body.
     pub unchanged: u64,
-    /// Versions that the other store had already.
+    /// Versions that the other store already had.
     pub already_there: u64,
-    /// Versions that rules of the other store's erasures refuse.
+    /// Versions refused by the other store's erasure rules.
     pub refused: u64,
-    /// Bytes of the bodies that were stored.
+    /// Bytes of bodies stored.
     pub body_bytes: u64,
-    /// Damaged records that were passed over.
+    /// Damaged records skipped.
     pub damaged: u64,
 }
 
-/// How a copy is made.
+/// Options of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CopyOptions {
-    /// Compress every body anew, at the other store's level, instead of taking it over as it is.
+    /// Compress every body anew at the other store's level, instead of copying it as it is.
     pub recompress: bool,
 }
 
-/// What a copy tells of as it goes.
+/// Progress of a copy.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CopyEvent<'a> {
-    /// A key is done; what was copied so far.
+    /// A key is done; the totals so far.
     Done(&'a Copied),
-    /// Something cannot be read, and is passed over.
+    /// Something is unreadable and was skipped.
     Damaged(&'a Error),
-    /// A version of this key is refused by this rule of the other store's erasures, and is passed over.
+    /// A version of this key was refused by this rule of the other store's erasures, and skipped.
     Refused(&'a [u8], u32),
 }
 
 impl Store {
-    /// Copies every live version of every key to another store, with its time and meta, those of a key one after the other in
-    /// the order in which they were put. What the other store has already (the same key, time, digest and meta) and can read it is
-    /// not given again, so that a copy that was broken off goes on when it is done again; to make sure of that, it is read. A version whose body is that of the newest one there
-    /// becomes a reference. Keys come in the order of this store's log: a sequential read of it, and of the key log for keys with
-    /// several versions. Pages are taken over as they are compressed, with their dictionaries,
-    /// if the other store has none of its own. What is put here meanwhile is not copied. Damaged records and absent files are told to `watch` and
-    /// passed over; of a key whose newest version is lost the others are copied, at the end.
+    /// Copies every live version of every key to another store, with its time and meta. Versions of
+    /// a key are copied in the order in which they were put.
+    ///
+    /// - Versions that the other store has (same key, time, digest and meta) and can read are
+    ///   skipped, so that an interrupted copy can be resumed. To make sure, they are read there.
+    /// - A version with the body of the newest one there becomes a reference.
+    /// - Keys come in the order of this store's log: a sequential read of it, and of the key log
+    ///   for keys with several versions.
+    /// - Pages are copied compressed, with their dictionaries, if the other store has none of its
+    ///   own.
+    /// - What is put here meanwhile is not copied.
+    /// - Damaged records and absent files are reported to `watch` and skipped. Of a key whose
+    ///   newest version is lost the other versions are copied, at the end.
     ///
     /// # Errors
-    /// [`Error::Canonicalizer`] when the other store makes its keys by another rule; [`Error::Stopped`]; those of
-    /// [`Store::put`].
+    /// [`Error::Canonicalizer`] if the other store makes its keys by another rule;
+    /// [`Error::Stopped`]; those of [`Store::put`].
     pub fn copy_to(
         &self,
         to: &Store,
@@ -106,7 +112,7 @@ impl Store {
     }
 }
 
-/// The versions of a key in the other store, by time, digest and a hash of the meta.
+/// Versions of a key in the other store, by time, digest and hash of the meta.
 type There = HashMap<(i64, [u8; 16], u128), Version>;
 
 fn print(head: &Head) -> (i64, [u8; 16], u128) {
@@ -117,17 +123,18 @@ struct Copy<'a> {
     from: &'a Store,
     to: &'a Store,
     options: CopyOptions,
-    /// Whether the other store was empty: what it holds was put by this copy.
+    /// The other store was empty: everything in it was put by this copy.
     fresh: bool,
-    /// Which dictionaries both stores have, by id.
+    /// Ids of dictionaries that both stores have.
     dictionaries: BTreeSet<u32>,
     sum: Copied,
-    /// Once all that lies in the log was told of: the files that are absent, in which each lost version is told of.
+    /// Set when the whole log was scanned: the absent files, whose lost versions are reported one
+    /// by one.
     absent: Option<BTreeSet<String>>,
 }
 
 impl Copy<'_> {
-    /// Whether damage is news.
+    /// Returns true if the damage was not reported before.
     fn is_news(&self, e: &Error) -> bool {
         let Some(absent) = &self.absent else { return true };
         matches!(e, Error::Corrupt { file, .. } if absent.contains(file))
@@ -138,7 +145,7 @@ impl Copy<'_> {
         watch(CopyEvent::Damaged(e))
     }
 
-    /// All keys whose newest version was not met, since it lies in what is damaged or gone: their other versions.
+    /// Copies the other versions of keys whose newest version was not met: it is damaged or gone.
     fn hidden(
         &mut self,
         met: &Pages,
@@ -157,7 +164,7 @@ impl Copy<'_> {
             });
             match copied {
                 Ok(()) => {}
-                // Told before.
+                // Reported before.
                 Err(e) if e.is_corrupt() => {}
                 Err(e) => return Err(e),
             }
@@ -168,7 +175,8 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// All versions of a key, in the order of their sequences. When what leads to them is damaged: the one that was met.
+    /// Copies all versions of a key in the order of their sequences. If the way to them is damaged,
+    /// copies the one that was met.
     fn key(
         &mut self,
         key: &[u8],
@@ -217,7 +225,8 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// What the other store has of a key. A version that is damaged there is not there: copying it mends the page.
+    /// What the other store has of a key, without versions damaged there: copying these repairs
+    /// them.
     fn there(&self, key: &[u8]) -> Result<There> {
         let mut there = There::new();
         for head in self.to.history_iter(key) {
@@ -225,7 +234,7 @@ impl Copy<'_> {
                 Err(e) if e.is_corrupt() => {}
                 head => {
                     let head = head?;
-                    // The newest first: what was copied because the one before it cannot be read.
+                    // Newest first: a later one was copied because the one before it is unreadable.
                     there.entry(print(&head)).or_insert(head.version);
                 }
             }
@@ -233,7 +242,7 @@ impl Copy<'_> {
         Ok(there)
     }
 
-    /// One version, wherever it lies by now; gone since, it is not copied.
+    /// Copies one version, wherever it lies by now. Skips it if it is gone.
     fn version(&self, key: &[u8], spot: &Spot, there: &There) -> Result<Copied> {
         match self.version_at(key, spot, there) {
             Err(e) if e.is_corrupt() => {
@@ -256,7 +265,7 @@ impl Copy<'_> {
         let stored = Copied { versions: 1, body_bytes: head.body_bytes, ..Copied::default() };
         let record = Record { key, meta: &head.meta, body: &[], time_ms: head.version.time_ms };
         self.check_admission(key, spot, &record)?;
-        // What cannot be read there is given anew, whole.
+        // What is unreadable there is stored again, whole.
         let may_refer = same.is_none() && (spot.refers_to != 0 || !there.is_empty());
         if may_refer && self.to.put_reference(&record, head.digest, head.body_bytes)?.is_some() {
             return Ok(Copied { unchanged: 1, body_bytes: 0, ..stored });
@@ -280,7 +289,7 @@ impl Copy<'_> {
     }
 
     /// # Errors
-    /// `Refused` when the other store's rules say so.
+    /// `Refused` by the other store's rules.
     fn check_admission(&self, key: &[u8], spot: &Spot, record: &Record<'_>) -> Result<()> {
         match self.to.writing()?.admission() {
             Some(admission) if admission.wants_bodies() => {
@@ -291,7 +300,8 @@ impl Copy<'_> {
         }
     }
 
-    /// Stores a page as it lies in the log, neither decompressed nor compressed. Whether that could be.
+    /// Stores a page as it lies in the log, without recompression. Returns true if that was
+    /// possible.
     fn take_over(&self, key: &[u8], spot: &Spot) -> Result<bool> {
         let to = &self.to.reading;
         if spot.extent.bytes() + FIRST_RECORD > u64::from(to.birth().segment_bytes) {

@@ -1,4 +1,4 @@
-//! Erasing: versions go from the index, then from every file. See docs/ERASING.md.
+//! Erasing: versions are removed from the index, then from every file. See docs/ERASING.md.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -16,17 +16,17 @@ use crate::sync::lock;
 use crate::upkeep::checkpoint::Task;
 use crate::upkeep::state::KeyFilter;
 
-/// Says of a version of a key whether it is meant.
+/// Selects versions of a key.
 pub type VersionFilter = Arc<dyn Fn(&[u8], Version) -> bool + Send + Sync>;
 
-/// What [`Store::erase`] takes away.
+/// What [`Store::erase`] removes.
 #[derive(Clone)]
 pub struct Erasure {
-    /// The keys of which something goes. Removals of such keys go from the log too.
+    /// Keys with something to erase. Their tombstones are removed from the log, too.
     pub keys: KeyFilter,
-    /// Which of their versions go.
+    /// Versions of these keys to erase.
     pub versions: VersionFilter,
-    /// Whether a dictionary that was made for this group of keys may hold text of what goes. The one of all keys always may.
+    /// Groups whose dictionary may hold text of what is erased. The one of all keys always may.
     pub groups: KeyFilter,
 }
 
@@ -36,50 +36,51 @@ impl std::fmt::Debug for Erasure {
     }
 }
 
-/// What an erasure is about, as it goes on.
+/// Progress of an erasure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErasureStep {
-    /// Versions are looked for, and taken out of the index; so many keys were looked at.
+    /// Versions are found and removed from the index; number of keys scanned.
     Dropping(u64),
-    /// Dictionaries are made in place of those that go.
+    /// Dictionaries are made in place of the removed ones.
     Training,
-    /// Segments of values are written anew; so many bytes were read.
+    /// Value segments are rewritten; bytes read.
     Values(u64),
-    /// Segments of the key log are written anew.
+    /// Segments of the key log are rewritten.
     Keys,
 }
 
-/// What an erasure has done.
+/// Result of an erasure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Erased {
-    /// Versions that went.
+    /// Versions erased.
     pub versions: u64,
     /// Keys of which nothing is left.
     pub keys: u64,
-    /// Versions that stay though their body was stored with one that goes: they have one of their own now.
+    /// Kept versions whose body was stored with an erased one: they were stored again with their
+    /// own.
     pub promoted: u64,
-    /// Ids of the dictionaries that went.
+    /// Ids of the removed dictionaries.
     pub dictionaries: Vec<u32>,
-    /// How many were made in their place.
+    /// Dictionaries made in their place.
     pub made_dictionaries: u64,
-    /// Segments of values that were written anew, or removed.
+    /// Value segments rewritten or removed.
     pub segments: u64,
     /// Bytes of them.
     pub segment_bytes: u64,
-    /// Files of the store that may still hold something of what was to go: damage, a body that is being put or a backup that is
-    /// being made keeps them. So do records that cannot be expanded keep their dictionary: without it they could never be read.
-    /// Done again when what keeps them is gone, the erasure ends.
+    /// Files of the store that may still hold something to erase: damage, a body being put or a
+    /// backup being made keeps them. Records that cannot be expanded keep their dictionary, without
+    /// which they could never be read. Repeat the erasure when the cause is gone.
     pub left: Vec<String>,
-    /// Keys that cannot be looked at because of damage, or that changed too often.
+    /// Keys that could not be examined because of damage, or that changed too often.
     pub unreadable_keys: u64,
-    /// The first damage that kept a key from being looked at, in words: file and offset.
+    /// The first damage that hid a key: file and offset.
     pub first_damage: Option<String>,
 }
 
 impl Erased {
-    /// Whether nothing is left in the files of the store.
+    /// Returns true if nothing is left in the files of the store.
     pub fn is_complete(&self) -> bool {
         self.left.is_empty() && self.unreadable_keys == 0
     }
@@ -87,26 +88,27 @@ impl Erased {
 
 type Watch<'a> = &'a mut dyn FnMut(ErasureStep) -> ControlFlow<()>;
 
-/// So many versions are dropped in one checkpoint.
+/// Versions dropped in one checkpoint.
 const VERSIONS_AT_ONCE: usize = 1 << 16;
-/// So many keys are looked at between two looks at whether to go on.
+/// Keys scanned between two cancellation checks.
 const KEYS_AT_ONCE: u64 = 1024;
-/// The keys are looked through again for as long as others go on putting what is to go, at most so often.
+/// Greatest number of repeated passes over the keys while matching versions are still being put.
 const PASSES: u32 = 4;
 
 impl Store {
-    /// Takes versions away for good. They go from the index; every dictionary that may hold their text goes, with others made of
-    /// what stays in its place where that pays; every segment that may hold their bytes, or bytes of their keys, is written anew
-    /// and removed, and free pages of the index are emptied. Reads and puts go on meanwhile; what is put meanwhile and is meant
-    /// is found too, but nothing keeps it from being put later: rules do.
+    /// Erases versions for good. They are removed from the index. Every dictionary that may hold
+    /// their text is removed, and replaced by one made of what stays where that pays. Every segment
+    /// that may hold their bytes, or bytes of their keys, is rewritten and removed, and free pages
+    /// of the index are emptied. Reads and puts go on meanwhile. Matching versions put meanwhile
+    /// are erased, too; later ones are not, unless a rule refuses them.
     ///
-    /// Interrupted anywhere, by a crash too, it is ended by doing it again. Takes as long as compressing all pages on one core,
-    /// where dictionaries go; else as long as reading the log and writing the segments in which anything is dead. Takes room for
-    /// two segments.
+    /// If interrupted, even by a crash, repeat it to finish. If dictionaries are removed it takes
+    /// as long as compressing all pages on one core; otherwise as long as reading the log and
+    /// writing the segments with anything dead. Takes space for two segments.
     ///
     /// # Errors
-    /// [`Error::Stopped`] when `watch` breaks it off; [`Error::InvalidOption`] while a backup is being made through this handle;
-    /// those of [`Store::compact`].
+    /// [`Error::Stopped`] if `watch` cancels it; [`Error::InvalidOption`] while a backup is being
+    /// made through this handle; those of [`Store::compact`].
     pub fn erase(&self, what: &Erasure, watch: Watch<'_>) -> Result<Erased> {
         self.reading.check_open()?;
         if self.upkeep()?.is_held() {
@@ -135,7 +137,8 @@ impl Store {
         Ok(done)
     }
 
-    /// What [`Store::erase`] would take away: versions, keys, dictionaries. Changes nothing; any handle can tell.
+    /// Versions, keys and dictionaries that [`Store::erase`] would remove. Changes nothing; any
+    /// handle can tell.
     ///
     /// # Errors
     /// Those of reading; [`Error::Stopped`].
@@ -151,8 +154,8 @@ impl Store {
         Ok(done)
     }
 
-    /// Takes single versions out of the index, durably; how many went. One whose body a version that stays refers to stays too.
-    /// Compaction gives their space back.
+    /// Removes single versions from the index, durably. Returns their number. A version stays if
+    /// one that stays refers to its body. Compaction frees the space.
     ///
     /// # Errors
     /// As [`Store::prune`].
@@ -161,7 +164,7 @@ impl Store {
         self.upkeep()?;
         let mut dropped = 0;
         let mut batch = Task::default();
-        // What is in memory only is met in its chain then.
+        // Versions in memory only are in their chains after this.
         self.upkeep()?.checkpoint()?;
         for (key, version) in versions {
             batch.chains.push(self.reading.hash(key));
@@ -176,7 +179,7 @@ impl Store {
         Ok(dropped)
     }
 
-    /// Takes what is meant out of the index, durably.
+    /// Removes the matching versions from the index, durably.
     fn drop_meant(&self, what: &Erasure, watch: Watch<'_>, done: &mut Erased) -> Result<()> {
         for pass in 0..=PASSES {
             self.upkeep()?.checkpoint()?;
@@ -188,7 +191,7 @@ impl Store {
                 batch.chains.push(self.reading.hash(&key));
                 for spot in stays.iter().filter(|s| refers_into(s, &goes)) {
                     match self.promote(&key, spot) {
-                        // It stays damaged, and what it refers to stays with it.
+                        // It stays damaged, and the version that it refers to stays, too.
                         Err(e) if e.is_corrupt() => {}
                         promoted => {
                             promoted?;
@@ -224,7 +227,7 @@ impl Store {
         Ok(())
     }
 
-    /// Hands every key of which something goes to `f`, with what goes and what stays.
+    /// Calls `f` for every key with something to erase, with what goes and what stays.
     fn each_key(&self, what: &Erasure, watch: Watch<'_>, done: &mut Erased, f: EachKey<'_>) -> Result<()> {
         let is_meant = Arc::clone(&what.keys);
         let reading = &*self.reading;
@@ -249,14 +252,15 @@ impl Store {
         Ok(())
     }
 
-    /// Puts a version again with a body of its own.
+    /// Puts a version again with its own body.
     fn promote(&self, key: &[u8], spot: &Spot) -> Result<()> {
         let value = self.reading.looking_again(|| self.reading.value_at(key, spot))?;
         let record = Record { key, meta: &value.head.meta, body: &value.body, time_ms: spot.version.time_ms };
         self.put_checked(&record, Some(value.head.digest)).map(|_| ())
     }
 
-    /// Dictionaries that may hold text of what goes: those that are not there now, too, for their files may come back.
+    /// Dictionaries that may hold erased text. Includes absent ones, since their files may come
+    /// back.
     fn suspects(&self, what: &Erasure) -> BTreeSet<u32> {
         let may_hold = |d: &DictionaryFacts| d.problem.is_some() || d.group.is_empty() || (what.groups)(&d.group);
         let found = self.dictionaries();
@@ -264,19 +268,19 @@ impl Store {
         found.iter().filter(|d| may_hold(d)).map(|d| d.id).chain(gone).collect()
     }
 
-    /// Sees to it that nothing is compressed any more with a dictionary that may hold text of what went.
+    /// Retires every dictionary that may hold erased text: nothing new is compressed with it.
     fn retire(&self, what: &Erasure) -> Result<BTreeSet<u32>> {
         let writing = self.writing()?;
-        // One that is being made may be of pages that were there before. What is made from now on is of pages that stay.
+        // One being made may include erased pages. Those begun later use only pages that stay.
         drop(writing.training().turn());
         let suspects = self.suspects(what);
         self.reading.values().dictionaries.retire(&suspects);
-        // Whoever appends from now on knows.
+        // Later appends see the retirement.
         drop(lock(writing.log()));
         Ok(suspects)
     }
 
-    /// Writes anew what may hold bytes of what went, in both logs and the index.
+    /// Rewrites everything in both logs and the index that may hold erased bytes.
     fn rewrite(&self, what: &Erasure, retired: &BTreeSet<u32>, watch: Watch<'_>, done: &mut Erased) -> Result<()> {
         let mut sum = Compacted::nothing(Reason::Garbage);
         let cell = RefCell::new(watch);
@@ -291,8 +295,9 @@ impl Store {
 }
 
 impl Store {
-    /// Files that may be segments of this store, and that nothing reads: those that count as lost though they lie there, and those
-    /// that a repair has set aside. Dictionaries that are `retired` go after that.
+    /// Files that may be segments of this store and that nothing reads: those counted as lost
+    /// though they exist, and those set aside by a repair. `retired` dictionaries are left out:
+    /// they are removed later.
     fn out_of_reach(&self, retired: &BTreeSet<u32>) -> Result<Vec<String>> {
         let goes = |file: &str| names::parse_dictionary(file).is_some_and(|id| retired.contains(&id));
         let lost = self.absent().into_iter().map(|absent| absent.file);
@@ -302,10 +307,10 @@ impl Store {
     }
 }
 
-/// What [`Store::each_key`] calls.
+/// Callback of [`Store::each_key`]: key, versions that go, versions that stay, totals.
 type EachKey<'a> = &'a mut dyn FnMut(Vec<u8>, Vec<Spot>, Vec<Spot>, &mut Erased) -> Result<()>;
 
-/// Whether a version has its body from one of others.
+/// Returns true if a version's body is stored with one of `others`.
 fn refers_into(spot: &Spot, others: &[Spot]) -> bool {
     spot.refers_to != 0 && others.iter().any(|o| o.version.sequence == spot.refers_to)
 }

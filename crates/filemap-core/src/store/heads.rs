@@ -1,6 +1,6 @@
-//! Iteration over what is known of versions without their bodies: sizes, times and metas in the order of the log.
+//! Iteration over versions without their bodies: sizes, times and metas in the order of the log.
 //!
-//! Nothing is decompressed but metas, so that a whole store is looked through at the speed of its files.
+//! Only metas are decompressed, so a whole store is scanned at the speed of its files.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use crate::record::Head;
 use crate::store::Pages;
 use crate::store::Store;
 
-/// A version that was met, without its body.
+/// A version in an iteration, without its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Listed {
     /// Its key.
     pub key: Vec<u8>,
-    /// All that is known of it but the body.
+    /// The version without its body.
     pub head: Head,
-    /// Whether it is its key's newest.
+    /// The version is its key's newest.
     pub is_newest: bool,
 }
 
@@ -27,14 +27,14 @@ pub struct Listed {
 pub struct Heads(Pages);
 
 impl Store {
-    /// As [`Store::pages`], without the bodies: a sequential read of the whole value log, in which nothing but metas is
-    /// decompressed.
+    /// [`Store::pages`] without the bodies: a sequential read of the whole value log that
+    /// decompresses only metas.
     pub fn heads(&self) -> Heads {
         Heads(Pages::new(Arc::clone(&self.reading), true))
     }
 
-    /// As [`Store::heads`], with every live version of each key. An earlier version costs the reads of its key's records
-    /// in the key log besides.
+    /// [`Store::heads`] with every live version of each key. An earlier version also costs reads of
+    /// its key's records in the key log.
     pub fn version_heads(&self) -> Heads {
         Heads(Pages::new(Arc::clone(&self.reading), false))
     }
@@ -78,7 +78,7 @@ mod tests {
         let row = |key: &[u8], time_ms, bytes, is_newest| (key.to_vec(), time_ms, bytes, is_newest);
         let every = [row(b"a", 1, 5, false), row(b"a", 2, 3, true), row(b"b", 5, 0, true)];
         let newest = [row(b"a", 2, 3, true), row(b"b", 5, 0, true)];
-        // In memory first, then from the index, then with a newer version in memory.
+        // First from memory, then from the index, then with a newer version in memory.
         for _ in 0..2 {
             assert_eq!(sorted(store.version_heads()), every);
             assert_eq!(sorted(store.heads()), newest);

@@ -1,8 +1,9 @@
-//! The versions of a key by pages: however many there are, only a page of them is in memory.
+//! The versions of a key in pages: only one page is in memory, however many versions there are.
 //!
-//! A chain of key records is nearly always in order, newest first, but not always. So the first page walks the whole chain,
-//! keeping the greatest versions that it meets, and finds out whether it is in order; if it is, the next page goes on where that
-//! one ended. Chains grow at their head: a place in one counts for as long as the head of then is still in the chain.
+//! A chain of key records is nearly always in order, newest first, but not always. So the first
+//! page walks the whole chain, keeps the greatest versions, and finds out whether it is in order.
+//! If so, the next page continues where the last one ended. Chains grow at their head, so a
+//! position in one is valid as long as its former head is still in the chain.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,23 +20,25 @@ use crate::logs::values::read::Want;
 use crate::record::{Head, Version};
 use crate::store::Store;
 
-/// Versions of a page of the iterator: some megabytes.
+/// Versions in a page of the iterator: some megabytes.
 const PAGE: usize = 1 << 16;
-/// So many key records are read between two looks at whether the handle was closed.
+/// Key records read between two checks whether the handle was closed.
 const SOME_RECORDS: usize = 256;
 
 impl Store {
-    /// The versions of a key, newest first, one after the other: as [`Store::history`], in bounded memory however many there
-    /// are. Reads the key records of all of them before the first one comes, and one key record and one head for each.
+    /// The versions of a key, newest first: [`Store::history`] in bounded memory. Reads the key
+    /// records of all of them before the first one comes, and one key record and one head for each.
     ///
-    /// What is put meanwhile may or may not be met; what is removed or dropped meanwhile may be missed. A damaged version comes as
-    /// an error, and the iteration goes on after it; after damage in the key log it ends.
+    /// What is put meanwhile may or may not be included; what is removed or dropped meanwhile may
+    /// be missing. A damaged version is returned as an error, and the iteration continues after it;
+    /// after damage in the key log it ends.
     pub fn history_iter(&self, key: &[u8]) -> History {
         History::new(Arc::clone(&self.reading), key, None, PAGE)
     }
 
-    /// At most `limit` versions of a key, newest first, that are older than `before`, if that is given: the last one of a page is
-    /// where the next begins. Each page reads the key records of all versions; [`Store::history_iter`] does so once.
+    /// At most `limit` versions of a key, newest first, older than `before` if given: pass the last
+    /// one of a page to get the next. Each page reads the key records of all versions;
+    /// [`Store::history_iter`] does so once.
     ///
     /// # Errors
     /// As [`Store::get`].
@@ -49,27 +52,27 @@ pub struct History {
     reading: Arc<Reading>,
     key: Vec<u8>,
     hash: u64,
-    /// The last version that was handed out.
+    /// The last version returned.
     before: Option<Version>,
     page: IntoIter<Spot>,
     most: usize,
-    /// Where the chain goes on, if it is in order.
+    /// Where the chain continues, if it is in order.
     resume: Option<Place>,
-    /// Removals and moves of segments, and the index's epoch, as they were when the page was gathered.
+    /// Segment changes and index epoch when the page was gathered.
     as_of: (u64, u64),
     is_over: bool,
 }
 
-/// A place in a chain.
+/// A position in a chain.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// The head's address then.
+    /// Address of the head at that time.
     head: u64,
-    /// Of a record that is not newer than the last version handed out.
+    /// Address of a record that is not newer than the last version returned.
     at: u64,
 }
 
-/// What a page is made of: the greatest versions that were met, with their key records' addresses (0 in memory).
+/// Collects a page: the greatest versions, with the addresses of their key records (0 in memory).
 struct Greatest {
     most: usize,
     before: Option<Version>,
@@ -77,7 +80,7 @@ struct Greatest {
     heap: BinaryHeap<Reverse<Met>>,
 }
 
-/// A version that was met.
+/// A candidate for the page.
 #[derive(Clone, Copy, Debug)]
 struct Met {
     spot: Spot,
@@ -121,7 +124,7 @@ impl Greatest {
         self.heap.len() >= self.most
     }
 
-    /// Whether it is full, and nothing below this version is wanted.
+    /// Returns true if it is full and wants nothing at or below this version.
     fn has_no_room_for(&self, version: Version) -> bool {
         self.is_full() && self.heap.peek().is_some_and(|least| version <= least.0.spot.version)
     }
@@ -143,7 +146,8 @@ impl History {
             hash,
             before,
             page: Vec::new().into_iter(),
-            // A version may be in memory and in the index: one of them at least is another.
+            // A version may be both in memory and in the index: one more than `most` ensures
+            // progress.
             most: most.max(1) + 1,
             resume: None,
             as_of: (0, 0),
@@ -151,7 +155,8 @@ impl History {
         }
     }
 
-    /// Which version came last, also as an error; `None` before the first one, and after damage in the key log.
+    /// The version returned last, also as an error; `None` before the first one, and after damage
+    /// in the key log.
     pub fn version(&self) -> Option<Version> {
         self.before
     }
@@ -190,10 +195,10 @@ impl History {
         Ok(())
     }
 
-    /// Those that are shown of a page.
+    /// The versions of a page that retention shows.
     fn shown(&self, retention: &Retention, mut spots: Vec<Spot>) -> Result<Vec<Spot>> {
         if retention.versions.is_some() {
-            // There are few more than are shown.
+            // Few more than the shown ones are kept.
             let all = self.reading.all_spots(&self.key, self.hash)?;
             let place = |spot: &Spot| all.partition_point(|s| s.version > spot.version);
             spots.retain(|spot| retention.shows(place(spot), spot));
@@ -201,7 +206,7 @@ impl History {
         Ok(spots)
     }
 
-    /// Adds what the index leads to; where the next page may go on.
+    /// Adds the versions in the index. Returns where the next page may continue.
     fn gather_indexed(&self, greatest: &mut Greatest) -> Result<Option<Place>> {
         let Some(head) = self.reading.indexed_now(&self.key, self.hash)? else { return Ok(None) };
         let (mut address, mut record, mut in_order) = (head.0.key, head.1, true);
@@ -215,7 +220,7 @@ impl History {
             }
             greatest.add(Spot::from(&record), address);
             if resumed.is_some() && greatest.has_no_room_for(record.version) {
-                // It is in order: what follows is less.
+                // In order: what follows is older.
                 break;
             }
             let Some(earlier) = self.reading.earlier(address, &record)? else { break };
@@ -229,7 +234,7 @@ impl History {
         })
     }
 
-    /// The record at a place of the chain, if that is still a part of it.
+    /// The record at a position of the chain, if that is still part of it.
     fn go_to(&self, (slot, head): (Slot, KeyRecord), place: Place) -> Result<Option<(u64, KeyRecord)>> {
         let (mut address, mut record) = (slot.key, head);
         while address != place.head {
@@ -243,13 +248,13 @@ impl History {
         Ok(Some((place.at, found)))
     }
 
-    /// What is known of the version that comes next; `None` when it is to be looked for again.
+    /// Head of the next version; `None` if it must be looked up again.
     fn head(&mut self, spot: &Spot) -> Option<Result<Head>> {
         let read = self.reading.with_spot(&self.key, spot, Want::Head, |raw| raw.head());
         if !matches!(&read, Err(e) if e.is_corrupt()) {
             return Some(read);
         }
-        // It lies elsewhere by now, or is gone, or it is damaged.
+        // It has moved, or is gone, or is damaged.
         let now = self
             .reading
             .catch_up()

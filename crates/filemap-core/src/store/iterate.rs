@@ -1,4 +1,4 @@
-//! Lists of keys from the key log, which read no value.
+//! Lists of keys, read from the key log without reading values.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -18,8 +18,8 @@ use crate::store::Store;
 type Filter = Box<dyn Fn(&[u8]) -> bool + Send>;
 
 impl Store {
-    /// All live keys, each once, in no order: a sequential read of the key log, and of no value. At the end comes an error for
-    /// each file that is absent ([`Store::absent`]).
+    /// All live keys, each once, in no order: a sequential read of the key log, without values.
+    /// Ends with an error for each absent file ([`Store::absent`]).
     pub fn keys(&self) -> Keys {
         self.keys_where(|_| true)
     }
@@ -36,7 +36,7 @@ impl Store {
     }
 }
 
-/// A table, and what of it was there when the iteration began.
+/// A memtable, and its state when the iteration began.
 struct Known {
     table: Arc<Memtable>,
     mark: u32,
@@ -55,21 +55,21 @@ pub struct Keys {
     /// Newest first.
     known: Vec<Known>,
     in_memory: IntoIter<(usize, u64, Found)>,
-    /// The segments of the key log, opened when the iteration began: they may be removed meanwhile.
+    /// Segments of the key log, opened when the iteration began: they may be removed meanwhile.
     files: IntoIter<KeyFile>,
     current: Option<(KeyFile, u64)>,
-    /// Where the key log ended then. What lies further was written since.
+    /// End of the key log at that time. Later records were written since.
     end: Tail,
     batch: IntoIter<Result<Vec<u8>>>,
-    /// Stretches of the key log that hold no whole record.
+    /// Gaps of the key log: without a whole record.
     gaps: Vec<Range<Tail>>,
-    /// The last damage that was told: a bad page of the index is one piece of news, not one for each of its keys.
+    /// The last damage reported: a bad index page is reported once, not for each of its keys.
     told: Option<String>,
-    /// Keys that were met while a checkpoint replaced their newest record.
+    /// Keys returned after a checkpoint replaced their newest record.
     moved: HashSet<Vec<u8>>,
-    /// It was told that the handle is closed.
+    /// The handle was closed, and that was reported.
     is_ended: bool,
-    /// Files that are absent, told at the end.
+    /// Errors for absent files, returned at the end.
     missed: Option<IntoIter<Error>>,
 }
 
@@ -83,7 +83,8 @@ impl Keys {
     fn new(reading: Arc<Reading>, filter: Filter) -> Keys {
         reading.follow_if_due();
         let tables = Arc::clone(&reading.tables());
-        // The active table goes on to grow: only what it knows now is met in memory, the rest in the index.
+        // The active memtable keeps growing: keys known now are returned from memory, the rest
+        // from the index.
         let known: Vec<Known> = [Some(&tables.active), tables.frozen.as_ref()]
             .into_iter()
             .flatten()
@@ -116,11 +117,11 @@ impl Keys {
         }
     }
 
-    /// The next key from memory that is wanted.
+    /// The next key from memory that passes the filter.
     fn next_in_memory(&mut self) -> Option<Vec<u8>> {
         for (nth, hash, found) in self.in_memory.by_ref() {
             let key = self.known[nth].table.key_of(&found);
-            // A newer table has the last word: the key was met there, or is removed.
+            // A newer memtable decides: the key was returned from there, or is removed.
             if self.known[..nth].iter().any(|k| k.knew(hash, &key)) {
                 continue;
             }
@@ -131,7 +132,7 @@ impl Keys {
         None
     }
 
-    /// Scans on through about a megabyte of the key log.
+    /// Scans about a megabyte more of the key log.
     fn fill(&mut self) -> Result<bool> {
         if self.current.is_none() {
             self.current = self.files.next().map(|f| (f, FIRST_RECORD));
@@ -177,8 +178,8 @@ impl Keys {
         Ok(true)
     }
 
-    /// Keys whose record lies in a gap of the key log: their value records tell them. A gap to which no slot leads is what an
-    /// interrupted checkpoint left.
+    /// Keys whose record lies in a gap of the key log, read from their value records. A gap to
+    /// which no slot leads is left by an interrupted checkpoint.
     fn lost(&mut self) -> Result<Vec<Result<Vec<u8>>>> {
         let reading = Arc::clone(&self.reading);
         let lost = reading.slots_in(std::mem::take(&mut self.gaps))?;
@@ -197,7 +198,8 @@ impl Keys {
         Ok(keys)
     }
 
-    /// Whether the record at a place is its key's newest in the index, and no table in memory knows better.
+    /// Returns true if the record here is its key's newest in the index, and no memtable has the
+    /// key.
     fn is_head(&mut self, key: &[u8], here: Tail) -> Result<bool> {
         let reading = &*self.reading;
         let hash = reading.hash(key);
@@ -229,7 +231,7 @@ impl Iterator for Keys {
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Err(e) = self.reading.check_open() {
-            // Once, and then nothing more.
+            // Report it once, then end.
             return (!std::mem::replace(&mut self.is_ended, true)).then_some(Err(e));
         }
         if let Some(key) = self.next_in_memory() {

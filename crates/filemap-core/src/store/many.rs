@@ -1,5 +1,5 @@
-//! Many gets at once: the reads of several are begun before the first is waited for, so that the device sees them together; and of a
-//! large batch each processor expands a part.
+//! Batched gets: reads of several keys are started before the first is waited for, so that the
+//! device sees them together. Large batches are expanded on several processors.
 
 use std::collections::VecDeque;
 
@@ -8,18 +8,19 @@ use crate::record::Value;
 use crate::store::Store;
 use crate::upkeep::worker::{processors, side_by_side};
 
-/// So many reads are begun ahead.
+/// Reads started ahead.
 const AHEAD: usize = 64;
-/// For fewer keys than these a thread is not worth starting: it takes about as long as to get three pages.
+/// Keys per thread: starting a thread takes about as long as getting three pages.
 const KEYS_A_THREAD: usize = 16;
 
 impl Store {
-    /// The newest versions of many keys, in the order of the keys. Index pages and value records of up to 64 keys are
-    /// requested from the device together. From 32 keys on more than one thread works on them: one for each 16 keys, but no more
-    /// than there are processors. For more keys than should be in memory at once, with their pages: [`Store::get_ahead`].
+    /// The newest versions of many keys, in the order of the keys. Index pages and value records of
+    /// up to 64 keys are requested from the device together. From 32 keys on several threads work:
+    /// one for each 16 keys, at most one per processor. For more keys than fit in memory with their
+    /// pages: [`Store::get_ahead`].
     ///
     /// # Errors
-    /// The error of the first get that has one.
+    /// The error of the first key that fails.
     pub fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
         let threads = processors().min(keys.len() / KEYS_A_THREAD).max(1);
         let get = |keys: &[&[u8]]| self.get_ahead(keys, AHEAD.min(keys.len())).map(|(_, value)| value).collect();
@@ -34,13 +35,14 @@ impl Store {
         Ok(values)
     }
 
-    /// The newest versions of keys as they come from an iterator, each with its key, in their order. While one is expanded, the value
-    /// records of those after it are being read, so that always `depth` reads are under way, and the index pages of
-    /// as many after those. With a `depth` of 1 or 0 nothing is read ahead. Keys are taken from the iterator when their reads begin: up to twice
-    /// `depth` before their values are handed out. Each value is the newest when it is handed out.
+    /// The newest versions of keys from an iterator, each with its key, in order. While one is
+    /// expanded, the value records of the next `depth` keys are being read, and the index pages of
+    /// as many after those. A `depth` of 1 or 0 reads nothing ahead. Keys are taken from the
+    /// iterator up to twice `depth` before their values are returned. Each value is the newest when
+    /// it is returned.
     ///
     /// # Errors
-    /// With each key its own; the keys after it come all the same.
+    /// Each key has its own; later keys are not affected.
     ///
     /// ```
     /// # use filemap_core::{Options, Record, Store};
@@ -59,7 +61,7 @@ impl Store {
         GetAhead { store: self, keys: keys.into_iter(), depth, sought: VecDeque::new(), read: VecDeque::new() }
     }
 
-    /// Asks for a value record, if the index page that leads to it can be read: whoever gets it will meet the error.
+    /// Requests a value record, if its index page is readable: otherwise the get reports the error.
     fn will_need_value(&self, key: &[u8], hash: u64) {
         let values = &self.reading.values();
         match self.reading.in_memtables(key, hash) {
@@ -73,7 +75,7 @@ impl Store {
     }
 }
 
-/// Values that are read ahead; see [`Store::get_ahead`].
+/// Iterates over values that are read ahead; see [`Store::get_ahead`].
 #[derive(Debug)]
 pub struct GetAhead<'a, I: Iterator> {
     store: &'a Store,
@@ -110,7 +112,7 @@ impl<I: Iterator<Item: AsRef<[u8]>>> Iterator for GetAhead<'_, I> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let key = if self.depth <= 1 {
-            // There is nothing to do while it is read.
+            // Nothing to do while it is being read.
             self.keys.next()?
         } else {
             self.begin_reads();
@@ -164,7 +166,7 @@ mod tests {
                 assert!(ahead.next().is_none());
             }
         }
-        // The first key in their order that cannot be read is the one that is told of, whichever thread met it.
+        // The error is that of the first unreadable key in order, whichever thread met it.
         let place = store.head(&key(450)).unwrap().unwrap().place;
         let file = path.join("value0.dat");
         let mut bytes = std::fs::read(&file).unwrap();
@@ -174,7 +176,7 @@ mod tests {
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let error = store.get_many(&keys).unwrap_err();
         assert!(error.is_corrupt() && error.to_string().contains(&place.offset.to_string()), "{error}");
-        // The others come all the same.
+        // The other keys are not affected.
         let is_read =
             |(key, value): (&&[u8], Result<Option<Value>>)| value.is_ok_and(|value| value == store.get(key).unwrap());
         let good: Vec<&[u8]> = keys.iter().copied().filter(|key| store.get(key).is_ok()).collect();

@@ -1,4 +1,4 @@
-//! The store: opens and closes it, and holds the parts together. What it does stands in the files beside this one.
+//! The store: opens and closes it, and holds its parts. Its operations are in the sibling files.
 
 mod ages;
 mod assemble;
@@ -71,8 +71,8 @@ pub(crate) use repair::repair_in;
 pub use search::{FoundText, Search, Searched};
 pub use stream::Writer;
 
-/// An open store. Cheap to clone; all clones are one handle. Any number of threads may use it at once, and readers never
-/// wait for a writer, a checkpoint or growth.
+/// An open store. Cheap to clone; all clones are one handle. Any number of threads may use it at
+/// once, and readers never wait for a writer, a checkpoint or growth.
 ///
 /// ```
 /// use filemap_core::{Options, Record, Store};
@@ -88,9 +88,9 @@ pub use stream::Writer;
 #[derive(Clone)]
 pub struct Store {
     pub(crate) reading: Arc<Reading>,
-    /// What only the writer has.
+    /// State that only the writer has.
     upkeep: Option<Arc<Upkeep>>,
-    /// The last clone to go closes the store.
+    /// Closes the store when the last clone is dropped.
     workers: Arc<Workers>,
 }
 
@@ -100,11 +100,11 @@ impl std::fmt::Debug for Store {
     }
 }
 
-/// Whether a handle has threads of its own for the work in the background.
+/// Whether a handle has its own background threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Threads {
     Started,
-    /// Whoever opened the store sees to it.
+    /// The caller does the background work.
     #[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "only the simulation does without"))]
     None,
 }
@@ -113,9 +113,9 @@ struct Workers {
     reading: Arc<Reading>,
     upkeep: Option<Arc<Upkeep>>,
     threads: Ranked<{ rank::THREADS }, Vec<worker::JoinHandle>>,
-    /// What closing has come to, once it has.
+    /// Result of closing, once closed.
     ended: Ranked<{ rank::CLOSE }, Option<Result<()>>>,
-    /// Whether what takes long may start threads of its own.
+    /// Long operations may start threads.
     may_help: bool,
 }
 
@@ -126,7 +126,7 @@ impl Drop for Workers {
 }
 
 impl Workers {
-    /// Of a handle that reads only.
+    /// Workers of a read-only handle.
     fn none(reading: &Arc<Reading>, may_help: bool) -> Workers {
         let (reading, upkeep) = (Arc::clone(reading), None);
         Workers { reading, upkeep, threads: Ranked::default(), ended: Ranked::default(), may_help }
@@ -137,8 +137,8 @@ impl Workers {
         Workers { reading, upkeep, threads: Ranked::new(threads), ended: Ranked::default(), may_help }
     }
 
-    /// Stops the threads, checkpoints, shuts the gate and with it gives up the lock. Only the first call does anything; another one
-    /// waits for it and returns the same.
+    /// Stops the threads, runs the last checkpoint, shuts the gate and so gives up the lock. Later
+    /// calls wait for the first and return its result.
     fn close(&self) -> Result<()> {
         let mut ended = lock(&self.ended);
         if let Some(result) = &*ended {
@@ -159,8 +159,8 @@ impl Store {
     /// Creates a store in a new or empty directory, and opens it for writing.
     ///
     /// # Errors
-    /// [`Error::NotEmpty`] when the directory holds anything; [`Error::Locked`] when another process is creating it;
-    /// [`Error::InvalidOption`]; [`Error::Io`].
+    /// [`Error::NotEmpty`] if the directory holds anything; [`Error::Locked`] if another process is
+    /// creating it; [`Error::InvalidOption`]; [`Error::Io`].
     pub fn create(path: impl AsRef<Path>, options: Options) -> Result<Store> {
         let path = path.as_ref();
         options.validate()?;
@@ -178,20 +178,20 @@ impl Store {
         Store::open_locked(dir, gate, options, threads)
     }
 
-    /// Opens a store for writing. Recovery, if it is needed, takes time by what was written since the last checkpoint,
-    /// not by the size of the store.
+    /// Opens a store for writing. The time of a recovery depends on what was written since the last
+    /// checkpoint, not on the size of the store.
     ///
     /// # Errors
-    /// [`Error::NotAStore`], with nothing changed; [`Error::Locked`] at once when another handle writes it;
-    /// [`Error::NewerFormat`]; [`Error::Canonicalizer`]; [`Error::Corrupt`] when a file that opening needs is damaged;
-    /// [`Error::InvalidOption`]; [`Error::Io`].
+    /// [`Error::NotAStore`], with nothing changed; [`Error::Locked`] at once if another handle
+    /// writes it; [`Error::NewerFormat`]; [`Error::Canonicalizer`]; [`Error::Corrupt`] if a file
+    /// needed for opening is damaged; [`Error::InvalidOption`]; [`Error::Io`].
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Store> {
         options.validate()?;
         Store::open_in(open_store_dir(path.as_ref())?, options, Threads::Started)
     }
 
     pub(crate) fn open_in(dir: Arc<dyn Dir>, options: Options, threads: Threads) -> Result<Store> {
-        // Look before locking: the lock file is not to be left, nor changed, in what is not to be written.
+        // Check before locking: no lock file must be left in what may not be written.
         if let Some(found) = SuperblockFile::open(&*dir, Access::Read)?.look(&*dir, Access::Write)? {
             check_canonicalizer(&found, &options)?;
         }
@@ -199,7 +199,7 @@ impl Store {
         Store::open_locked(dir, gate, options, threads)
     }
 
-    /// Opens a store for writing, or creates it when the directory is absent or empty.
+    /// Opens a store for writing, or creates it if the directory is absent or empty.
     ///
     /// # Errors
     /// Those of [`Store::open`] and [`Store::create`].
@@ -210,8 +210,9 @@ impl Store {
         }
     }
 
-    /// Opens a store for reading, in any process, while another may write it. The handle follows the writer: at least
-    /// every second when it is used, or on [`Store::refresh`]. It writes nothing and takes no lock.
+    /// Opens a store for reading, in any process, while another may write it. The handle follows
+    /// the writer: at least every half second while in use, and on [`Store::refresh`]. It writes
+    /// nothing and takes no lock.
     ///
     /// # Errors
     /// As [`Store::open`], without `Locked`.
@@ -233,7 +234,7 @@ impl Store {
         let seen = superblock.newest_whole(&*dir)?.epoch;
         superblock.drop_cache();
         let mut current = superblock.read(&*dir, Access::Write)?;
-        // One that failed to be synced: readers may have seen it.
+        // Its sync failed: readers may have seen it.
         let is_lost = seen != current.epoch;
         check_canonicalizer(&current, &options)?;
         let rules = crate::handle::rules::read(&*dir, &current.store_id, current.rules, Access::Write)?;
@@ -242,14 +243,14 @@ impl Store {
         let Roster { segment_table, mut absent, is_news, unseen } =
             files.roster(&superblock, &current, options.accept_loss)?;
         absent.iter_mut().for_each(|a| a.is_accepted = true);
-        // An entry takes less than its record did.
+        // An entry takes less memory than its record takes in the log.
         let room = recover::bytes_after(&values.segments, current.tail)?;
         let active = Arc::new(Memtable::new(options.memtable_bytes, room));
         let has_tail = !absent.iter().any(|a| a.ordinal == Some(current.tail.ordinal) && a.is_value());
         let replay =
             recover::replay(&*dir, values, &superblock, &current, &active, &segment_table, (has_tail, unseen))?;
-        // A superblock that failed to be synced may have had the next epoch, and readers may have seen it. By three, since one
-        // that is two later is written over the newest copy.
+        // A superblock with the next epoch may have been seen by readers though its sync failed.
+        // Add 3: epoch + 2 would overwrite the newest copy.
         let mut next_epoch = current.epoch + 3;
         if is_lost || is_news || replay.report.skipped_bytes > 0 || replay.report.truncated_bytes > 0 {
             // Readers may have followed what is gone.
@@ -283,7 +284,7 @@ impl Store {
         };
         let upkeep = Arc::new(parts.assemble(options)?);
         if is_news {
-            // From here on the store knows what it has lost, and what is there again.
+            // From here on the store has noted its losses and returns.
             upkeep.checkpoint_with(Task { is_due: true, ..Task::default() })?;
         } else {
             // A writer may have ended between making a dictionary and naming it.
@@ -299,7 +300,7 @@ impl Store {
     }
 
     /// # Errors
-    /// `ReadOnly` for a handle that was opened so; `Closed`, if it is.
+    /// `ReadOnly` for a read-only handle; `Closed` if closed.
     pub(crate) fn upkeep(&self) -> Result<&Upkeep> {
         match &self.upkeep {
             Some(upkeep) => Ok(upkeep),
@@ -313,14 +314,15 @@ impl Store {
         self.upkeep().map(|upkeep| &**upkeep.writing())
     }
 
-    /// Makes everything durable, merges the memtable into the index and closes the store, so that opening it again
-    /// replays nothing. Other clones of the handle return [`Error::Closed`] from then on, and write nothing: what they are in
-    /// the middle of (a compaction, a prune, a backup) is given up at its next call that would change a file, and a checkpoint
-    /// is waited for. A second call waits for the first and returns the same. Dropping the last clone does the same, but an
-    /// error is lost.
+    /// Makes everything durable, merges the memtable into the index and closes the store, so that
+    /// the next opening replays nothing. Other clones return [`Error::Closed`] from then on and
+    /// write nothing: a running compaction, prune or backup is abandoned at its next call that
+    /// would change a file; a running checkpoint is waited for. A second call waits for the first
+    /// and returns the same. Dropping the last clone does the same, but loses any error.
     ///
     /// # Errors
-    /// [`Error::Io`] or [`Error::Poisoned`]: what was acknowledged is in the log, and recovery finds it.
+    /// [`Error::Io`] or [`Error::Poisoned`]: everything acknowledged is in the log, and recovery
+    /// finds it.
     pub fn close(self) -> Result<()> {
         self.workers.close()
     }
@@ -328,18 +330,18 @@ impl Store {
     /// Makes everything durable that was put before the call.
     ///
     /// # Errors
-    /// [`Error::Io`] when the sync failed, which stops all further writes; [`Error::Poisoned`] after any failed write or sync;
-    /// [`Error::ReadOnly`].
+    /// [`Error::Io`] if the sync failed, which stops all further writes; [`Error::Poisoned`] after
+    /// any failed write or sync; [`Error::ReadOnly`].
     pub fn sync(&self) -> Result<()> {
         self.reading.check_open()?;
         let writing = self.writing()?;
-        // Even with nothing left to sync: whoever missed the error of a put learns of it here.
+        // Even with nothing to sync: a caller that missed the error of a put learns of it here.
         writing.poisoned().check()?;
         let position = lock(writing.log()).appender.position();
         writing.sync_to(position)
     }
 
-    /// Merges everything that was put before the call into the index now, and makes it durable.
+    /// Merges everything put before the call into the index, durably.
     ///
     /// # Errors
     /// As [`Store::sync`].
@@ -348,8 +350,8 @@ impl Store {
         self.upkeep()?.checkpoint()
     }
 
-    /// Follows the writer now: what it has put before the call is seen by reads after it. Does nothing on a handle that
-    /// writes. Costs a read of the superblock and of the log's new bytes.
+    /// Follows the writer now: later reads see what it put before the call. Does nothing on a
+    /// writer. Costs a read of the superblock and of the log's new bytes.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
@@ -358,9 +360,9 @@ impl Store {
         self.reading.follow_writer()
     }
 
-    /// Files of the store that are gone or cut short, as far as superblock, index and names tell: as of when the handle was
-    /// opened or, if it was opened read-only, last followed the writer. Reads give what lies elsewhere, and `Corrupt` where they
-    /// are led there; lists end with an error for each that is missed. Costs nothing.
+    /// Files of the store that are gone or cut short, as far as superblock, index and names tell:
+    /// as of opening, or of the last follow of a read-only handle. Reads that need them return
+    /// `Corrupt`; lists end with an error for each missed one. Costs nothing.
     pub fn absent(&self) -> Vec<Absent> {
         Vec::clone(&self.reading.absent())
     }
@@ -370,7 +372,7 @@ impl Store {
         self.reading.dir().path()
     }
 
-    /// Whether the handle was opened read-only.
+    /// Returns true if the handle was opened read-only.
     pub fn is_read_only(&self) -> bool {
         self.upkeep.is_none()
     }
@@ -380,13 +382,14 @@ impl Store {
         self.reading.birth().canonicalizer.clone()
     }
 
-    /// Reads all files of the store, checks every record and every link between them, and reports all damage: bytes that
-    /// belong to no record, records whose checksum or decompressed length is wrong, index pages, slots that lead nowhere.
-    /// Takes 4 bytes of memory a record, up to 2 MiB for each GiB of values, and uses all processors. Other threads may go on
-    /// reading and writing.
+    /// Full verification: reads all files, checks every record and every link between them, and
+    /// reports all damage: bytes that belong to no record, records with a wrong checksum or
+    /// decompressed length, bad index pages, slots that lead nowhere. Takes 4 bytes of memory a
+    /// record, up to 2 MiB for each GiB of values, and uses all processors. Other threads may read
+    /// and write meanwhile.
     ///
     /// # Errors
-    /// [`Error::Io`] when a file cannot be read at all; damage is in the report, and stops nothing.
+    /// [`Error::Io`] if a file cannot be read at all. Damage is in the report and stops nothing.
     pub fn verify(&self, progress: &mut dyn FnMut(VerifyProgress)) -> Result<VerifyReport> {
         self.verify_with(&VerifyOptions::new(), &mut |told| {
             progress(told);
@@ -394,10 +397,10 @@ impl Store {
         })
     }
 
-    /// As [`Store::verify`], quickly or slowly, and `progress` may stop it, to go on later.
+    /// [`Store::verify`] with options: quick, slow or resumable. `progress` may stop it.
     ///
     /// # Errors
-    /// As there. A pass that was stopped is no error: [`VerifyReport::is_complete`] tells.
+    /// As there. A stopped pass is no error: see [`VerifyReport::is_complete`].
     pub fn verify_with(
         &self,
         options: &VerifyOptions,
@@ -411,7 +414,7 @@ impl Store {
         }
     }
 
-    /// Counters and sizes now. Measures the files: some system calls for each segment.
+    /// Counters and sizes of now. Measures the files: some system calls for each segment.
     pub fn stats(&self) -> Stats {
         self.reading.stats()
     }
@@ -422,7 +425,7 @@ fn open_dir(path: &Path) -> Result<Arc<dyn Dir>> {
     Ok(Arc::new(dir))
 }
 
-/// As `open_dir`, for a directory that should hold a store.
+/// [`open_dir`] for a directory that should hold a store.
 fn open_store_dir(path: &Path) -> Result<Arc<dyn Dir>> {
     OsDir::open(path).map(|d| Arc::new(d) as Arc<dyn Dir>).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => {
@@ -435,7 +438,7 @@ fn open_store_dir(path: &Path) -> Result<Arc<dyn Dir>> {
     })
 }
 
-/// Takes a store's lock: the directory behind the gate that is open for as long as it is held.
+/// Takes a store's lock, and puts its directory behind a gate.
 fn enter(dir: Arc<dyn Dir>) -> Result<Guarded> {
     let held = take_lock(&*dir)?;
     Ok(gate::guard(dir, held))

@@ -1,8 +1,9 @@
-//! Iteration over pages, in the order of the log.
+//! Iteration over pages in the order of the log.
 //!
-//! What compaction moves meanwhile is met once and not missed: a version is known by its sequence, which it keeps, and which is
-//! marked when it is handed out. A segment that is gone when its turn comes has left its live versions to segments that were
-//! begun since, so as long as segments go, what compaction has written is looked through too.
+//! A version moved by compaction meanwhile is returned exactly once: it keeps its sequence, which
+//! is marked when it is returned. A segment removed before its turn has left its live versions to
+//! segments begun since. So as long as segments are removed, new compaction outputs are scanned,
+//! too.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -22,28 +23,30 @@ use crate::store::Store;
 use crate::store::ranks::Ranks;
 
 impl Store {
-    /// The newest version of each live key as of now, in the order of the log: a sequential read of the whole value log. What
-    /// is put meanwhile does not count; what is removed meanwhile may be missed, and so may what is replaced meanwhile if earlier
-    /// versions are not kept and compaction has been there first; no page is met twice. Damaged records come as errors, and iteration goes on after
-    /// them; at the end so does each file that is absent ([`Store::absent`]). Takes one bit of memory for each version.
+    /// The newest version of each live key as of now, in the order of the log: a sequential read of
+    /// the whole value log. Ignores what is put meanwhile. What is removed meanwhile may be
+    /// missing, and so may what is replaced if earlier versions are not kept and compaction came
+    /// first. No page is returned twice. Damaged records are returned as errors, and the iteration
+    /// continues; it ends with an error for each absent file ([`Store::absent`]). Takes one bit of
+    /// memory for each version.
     pub fn pages(&self) -> Pages {
         Pages::new(Arc::clone(&self.reading), true)
     }
 
-    /// As [`Store::pages`], with every live version of each key.
+    /// [`Store::pages`] with every live version of each key.
     pub fn versions(&self) -> Pages {
         Pages::new(Arc::clone(&self.reading), false)
     }
 }
 
-/// A set of sequences: a bit for each, in blocks that are there when they are needed.
+/// A bit set of sequences, in blocks allocated on demand.
 #[derive(Default)]
 struct Sequences {
     blocks: HashMap<u64, Box<[u64; 64]>>,
 }
 
 impl Sequences {
-    /// Adds a sequence; whether it was not there.
+    /// Adds a sequence. Returns true if it is new.
     fn insert(&mut self, sequence: u64) -> bool {
         let block = self.blocks.entry(sequence / 4096).or_insert_with(|| Box::new([0; 64]));
         let (word, bit) = ((sequence / 64 % 64) as usize, 1 << (sequence % 64));
@@ -62,25 +65,26 @@ impl Sequences {
 pub struct Pages {
     reading: Arc<Reading>,
     newest_only: bool,
-    /// Where the log ended when the iteration began, and the next sequence there: what is later does not count.
+    /// End of the log when the iteration began; below, the next sequence there. Anything later is
+    /// ignored.
     end: Tail,
     before: u64,
     segments: IntoIter<Arc<Segment>>,
-    /// Ordinals of all segments that were looked through, or are to be.
+    /// Ordinals of all segments scanned or to be scanned.
     met: HashSet<u64>,
-    /// [`Segments::changes`](crate::logs::segments::Segments::changes) when those that are looked through were chosen.
+    /// [`Segments::changes`](crate::logs::segments::Segments::changes) when `segments` was chosen.
     changes: u64,
     current: Option<(Arc<Segment>, u64)>,
     handed_out: Sequences,
-    /// Hashes of keys of which a later version was handed out, as the one of then is not kept.
+    /// Hashes of keys returned in a later version: the one of the beginning is no longer kept.
     replaced: HashSet<u64>,
-    /// Of keys with many versions.
+    /// Ranks in keys with many versions.
     ranks: Ranks,
-    /// Versions that were found and not judged yet, and damage.
+    /// Versions found and not judged yet, and damage.
     batch: IntoIter<Result<(Vec<u8>, Spot)>>,
-    /// Nothing more comes: what would be needed to know of more segments failed, which was told.
+    /// Iteration is over: closed, or listing more segments failed, which was reported.
     is_ended: bool,
-    /// Files that are absent, told at the end.
+    /// Errors for absent files, returned at the end.
     missed: Option<IntoIter<Error>>,
 }
 
@@ -90,7 +94,7 @@ impl std::fmt::Debug for Pages {
     }
 }
 
-/// Bytes of log that are looked through for one batch.
+/// Bytes of log scanned for one batch.
 const BATCH_BYTES: u64 = 1 << 20;
 
 impl Pages {
@@ -118,24 +122,24 @@ impl Pages {
         }
     }
 
-    /// Whether the version of a sequence was handed out.
+    /// Returns true if the version of a sequence was returned.
     pub(super) fn has_met(&self, sequence: u64) -> bool {
         self.handed_out.contains(sequence)
     }
 
-    /// The next sequence when the iteration began: what is later does not count.
+    /// The next sequence when the iteration began: later ones are ignored.
     pub(super) fn before(&self) -> u64 {
         self.before
     }
 
-    /// The segment to go on with, and from where.
+    /// The next segment and the offset to scan from.
     fn next_segment(&mut self) -> Result<Option<(Arc<Segment>, u64)>> {
         if let Some(current) = self.current.take() {
             return Ok(Some(current));
         }
         loop {
             if let Some(segment) = self.segments.next() {
-                // Of what compaction has written only what a superblock names is known to be whole.
+                // A compaction output is known to be whole only if a superblock names it.
                 if !segment.is_output || self.reading.segment_table().names(segment.id, segment.ordinal) {
                     return Ok(Some((segment, FIRST_RECORD)));
                 }
@@ -157,14 +161,14 @@ impl Pages {
         }
     }
 
-    /// Reads on through about a batch's bytes of one segment.
+    /// Scans one batch of a segment.
     fn fill(&mut self) -> Result<bool> {
         if self.is_ended {
             return Ok(false);
         }
         let Some((segment, from)) = self.next_segment()? else { return Ok(false) };
         let file = match self.reading.values().segments.file(&segment) {
-            // Compaction has removed it: what lived in it is met elsewhere.
+            // Removed by compaction: its live versions are elsewhere.
             Err(e) if e.is_corrupt() && self.is_gone(&segment)? => return Ok(true),
             file => file?,
         };
@@ -205,14 +209,15 @@ impl Pages {
         Ok(!self.reading.values().segments.get(segment.id).is_ok_and(|s| s.ordinal == segment.ordinal))
     }
 
-    /// The page of a version that was found, if it is one to be met.
+    /// The page of a version found, if it is to be returned.
     fn judge(&mut self, key: Vec<u8>, spot: &Spot) -> Result<Option<(Vec<u8>, Value)>> {
         let reading = Arc::clone(&self.reading);
         let value = self.met(&key, spot, |_, now| reading.value_at(&key, now))?;
         Ok(value.map(|v| (key, v)))
     }
 
-    /// What `read` makes of a version that was found, given its rank and where it lies now, if it is one to be met.
+    /// Result of `read` for a version found, given its rank and current location; `None` if it is
+    /// not to be returned.
     pub(super) fn met<T>(
         &mut self,
         key: &[u8],
@@ -242,8 +247,8 @@ impl Pages {
         Ok((!is_again).then_some(read))
     }
 
-    /// Which of its key's live versions a found one is, the newest being 0, and where it lies now; `None` when it is not one
-    /// to be met.
+    /// Rank of a version among its key's live ones (0 is the newest) and its current location;
+    /// `None` if it is not to be returned.
     fn rank(&mut self, key: &[u8], spot: &Spot) -> Result<Option<(usize, Spot)>> {
         let hash = self.reading.hash(key);
         let (in_memory, floor) = self.reading.in_memtables(key, hash);
@@ -255,8 +260,9 @@ impl Pages {
             return Ok(rank.map(|rank| (rank, *spot)));
         }
         if (in_memory, floor) == (None, 0) {
-            // The common cases need no read: a slot that leads to this very record is this key's; one that leads elsewhere
-            // in the part of the log that counts is newer, if it is the only one with these bits of hash.
+            // Common cases without a read: a slot that leads to this very record is this key's. A
+            // slot that leads elsewhere in the scanned log is newer, if no other has these hash
+            // bits.
             let candidates = self.reading.candidates(hash)?;
             if candidates.iter().any(|s| s.location == spot.extent.location) {
                 return Ok(Some((0, *spot)));
@@ -278,7 +284,7 @@ impl Pages {
         if self.newest_only {
             return Ok(match live.next() {
                 Some(newest) => Some(newest).filter(|n| n.1.version == spot.version),
-                // It was replaced meanwhile, and is not kept: the page is what it is now.
+                // It was replaced meanwhile and is not kept: return the current version.
                 None => spots.first().map(|s| (0, s)),
             }
             .map(|(rank, s)| (rank, *s)));
@@ -286,12 +292,12 @@ impl Pages {
         Ok(live.find(|(_, s)| s.version == spot.version).map(|(rank, s)| (rank, *s)))
     }
 
-    /// The head of a version that was found.
+    /// The head of a version found.
     pub(super) fn read_head(reading: &Reading, key: &[u8], spot: &Spot) -> Result<Head> {
         reading.with_spot(key, spot, Want::Head, |raw| raw.head())
     }
 
-    /// Whether a place is another one in the part of the log that is looked through in any case.
+    /// Returns true if `place` is another place in the part of the log that is scanned in any case.
     fn is_met_later(&self, place: Location, other: Location) -> bool {
         let segment = self.reading.values().segments.get(place.segment);
         segment.is_ok_and(|s| {
@@ -302,14 +308,14 @@ impl Pages {
 }
 
 impl Pages {
-    /// The next version that `judge` wants.
+    /// The next version that `judge` accepts.
     pub(super) fn advance<T>(
         &mut self,
         judge: impl Fn(&mut Pages, Vec<u8>, &Spot) -> Result<Option<T>>,
     ) -> Option<Result<T>> {
         loop {
             if let Err(e) = self.reading.check_open() {
-                // Once, and then nothing more.
+                // Report it once, then end.
                 self.batch = Vec::new().into_iter();
                 return (!std::mem::replace(&mut self.is_ended, true)).then_some(Err(e));
             }

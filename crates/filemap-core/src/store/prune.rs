@@ -1,4 +1,4 @@
-//! Pruning on demand: by number, by age, by size; and what it would drop.
+//! Pruning on demand by number, age or size, and what it would drop.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -17,75 +17,77 @@ use crate::store::ages::{Ages, Step};
 
 /// What [`Store::prune`] keeps.
 ///
-/// `keep_versions` and `since_ms`: a version goes only if each of those that are given lets it go, so what either keeps is
-/// kept. With `since_ms` alone a key all of whose versions are older goes altogether. `max_live_bytes` comes after that, and
-/// drops the oldest of what is left, whichever keys' they are, until what lives fits; of one time, those that were put first.
-/// Whatever a kept version refers to for
-/// its body is kept with it; what needs another in a way that only the caller knows is given to [`Store::prune_with`].
+/// `keep_versions` and `since_ms`: a version is kept if either rule keeps it. With `since_ms`
+/// alone a key is removed if all its versions are older. `max_live_bytes` is applied after that:
+/// it drops the oldest versions of any key until the live bytes fit; of equal times, those put
+/// first. A version whose body a kept one refers to is kept with it. Dependencies that only the
+/// caller knows are given to [`Store::prune_with`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PruneRule {
-    /// Keeps so many of the newest versions of each key.
+    /// Number of newest versions to keep of each key.
     pub keep_versions: Option<u32>,
     /// Keeps versions of this time (ms since 1970) and later.
     pub since_ms: Option<i64>,
-    /// Bytes that records of live versions may take in the value log.
+    /// Greatest number of bytes of live records in the value log.
     pub max_live_bytes: Option<u64>,
 }
 
-/// How far a prune is.
+/// Progress of a prune.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PruneProgress {
-    /// Done of the present pass, in a unit of its own.
+    /// Done in the current pass, in its own unit.
     pub done: u64,
-    /// All of the present pass.
+    /// Total of the current pass.
     pub total: u64,
 }
 
-/// What a prune has dropped, or would drop.
+/// What a prune dropped, or would drop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pruned {
     /// Keys of which nothing is left.
     pub keys: u64,
-    /// Versions, of those keys and of others.
+    /// Versions, including those of these keys.
     pub versions: u64,
-    /// Bytes that they took in the value log; compaction gives them back.
+    /// Their bytes in the value log, freed by compaction.
     pub bytes: u64,
-    /// Bytes that live after it.
+    /// Live bytes afterwards.
     pub live_bytes: u64,
-    /// Keys of which damage hides something, and places where it hides keys: what it hides was left alone. A key may count more than
-    /// once.
+    /// Keys with versions hidden by damage, and places where damage hides keys: these were left
+    /// alone. A key may be counted more than once.
     pub hidden: u64,
-    /// Whether it was told to stop before it was through.
+    /// It was cancelled before its end.
     pub is_stopped: bool,
 }
 
 type Watch<'a> = &'a mut dyn FnMut(PruneProgress) -> ControlFlow<()>;
 
-/// By size is tried so often: what is put meanwhile may take what was gained.
+/// Passes of a prune by size: puts may take up the gain meanwhile.
 const TRIES: u32 = 4;
-/// So many keys are looked at between two looks at whether to go on.
+/// Keys scanned between two cancellation checks.
 const KEYS_AT_ONCE: u64 = 1024;
 
 impl Store {
-    /// Drops versions that the rule does not keep. Reads and puts go on meanwhile; what is put meanwhile is kept, unless it is
-    /// older than all that is. Takes a sequential pass over the key log, reads the key records of the keys that may lose a
-    /// version, and writes the chains that do; `max_live_bytes` takes a pass over all keys besides. Memory is bounded.
+    /// Drops versions that the rule does not keep. Reads and puts go on meanwhile; new versions are
+    /// kept, unless older than everything kept. Takes a sequential pass over the key log, reads the
+    /// key records of keys that may lose a version, and rewrites the chains that do.
+    /// `max_live_bytes` takes another pass over all keys. Memory is bounded.
     ///
-    /// The space is given back by [`Store::compact`], or in the background when the bound asks for it. Until then a rebuild of
-    /// the index from the value log would bring the versions back. `watch` is told how far it is, and may break it off: what was
-    /// dropped stays so. A read-only handle of another process may show a dropped version until it next follows the writer.
+    /// The space is freed by [`Store::compact`], or in the background under the space bound. Until
+    /// then a rebuild of the index from the value log would bring the versions back. `watch` gets
+    /// the progress and may cancel; what was dropped stays dropped. A read-only handle of another
+    /// process may show a dropped version until it next follows the writer.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] when the rule keeps everything, or no version at all; [`Error::ReadOnly`]; those of
-    /// [`Store::checkpoint`].
+    /// [`Error::InvalidOption`] if the rule keeps everything, or no version at all;
+    /// [`Error::ReadOnly`]; those of [`Store::checkpoint`].
     pub fn prune(&self, rule: PruneRule, watch: Watch<'_>) -> Result<Pruned> {
         self.prune_with(rule, &Arc::default(), watch)
     }
 
-    /// As [`Store::prune`], but keeps what others need too, for as long as the youngest that needs it is kept. Of those that need
-    /// something, only such as [`Store::kept_by`] the rule are to be given.
+    /// [`Store::prune`] that also keeps what others need, for as long as the youngest version that
+    /// needs it is kept. Pass only needs of versions that are [`Store::kept_by`] the rule.
     ///
     /// # Errors
     /// As [`Store::prune`].
@@ -135,10 +137,12 @@ impl Store {
         Ok(())
     }
 
-    /// What [`Store::prune`] would drop. Changes nothing; any handle can tell. Looks at every key and the chain of its versions.
+    /// What [`Store::prune`] would drop. Changes nothing; any handle can tell. Scans every key and
+    /// its chain.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`]; [`Error::Stopped`]; those of reading. Damaged keys are passed over, and counted.
+    /// [`Error::InvalidOption`]; [`Error::Stopped`]; those of reading. Damaged keys are skipped and
+    /// counted.
     pub fn prune_plan(&self, rule: PruneRule, watch: Watch<'_>) -> Result<Pruned> {
         self.prune_plan_with(rule, &Needed::new(), watch)
     }
@@ -163,8 +167,8 @@ impl Store {
         Ok(Pruned { live_bytes: left_bytes, ..Pruned::from(gone) })
     }
 
-    /// The versions of a key that a rule keeps by their number and age, newest first, those that hold the bodies of others among
-    /// them. Reads the key's records in the key log.
+    /// The versions of a key that a rule keeps by number and age, newest first, including those
+    /// that hold the bodies of others. Reads the key's records in the key log.
     ///
     /// # Errors
     /// Those of [`Store::versions_of`].
@@ -173,8 +177,8 @@ impl Store {
         Ok(rule.retention().unwrap_or_default().kept(all).iter().map(|spot| spot.version).collect())
     }
 
-    /// The step of age up to the end of which so many bytes lie, as narrow as can be, and what was counted for it; `None` if
-    /// there are not so many. Looks at all versions again where one step has many.
+    /// The narrowest step of age in which the sum reaches `bytes`, and the counts for it; `None` if
+    /// the total is less. Scans all versions again while the step is coarse.
     fn cut(
         &self,
         ages: Ages,
@@ -192,7 +196,7 @@ impl Store {
         }
     }
 
-    /// Looks at all versions of all keys: what a rule would drop, and how old the rest is.
+    /// Scans all versions of all keys: what a rule would drop, and the ages of the rest.
     fn survey(&self, rule: Option<Retention>, needed: &Needed, ages: Ages, watch: Watch<'_>) -> Result<Survey> {
         let mut survey = Survey { dropped: Dropped::default(), ages };
         let total = self.reading.latest().index.keys;
@@ -201,7 +205,7 @@ impl Store {
             if done % KEYS_AT_ONCE == 0 && watch(PruneProgress { done, total: total.max(done) }).is_break() {
                 return Err(Error::Stopped);
             }
-            // What is absent of the value log hides no key: that something lives there the key log says.
+            // An absent value segment hides no key: the key log still has it.
             if matches!(&key, Err(Error::Corrupt { file, .. }) if no_keys.contains(file)) {
                 continue;
             }
@@ -225,7 +229,7 @@ impl Store {
             survey.dropped.bytes += self.stored_bytes(key, spot)?;
         }
         survey.dropped.keys += u64::from(kept.is_empty() && !all.is_empty());
-        // A version is as young as the youngest that needs it or refers to it: it goes with that.
+        // A version is as young as the youngest that needs it or refers to it: both go together.
         let with = |spot: &Spot, user: Option<&Version>| user.map_or(spot.version, |user| spot.version.max(*user));
         let own_age = |spot: &Spot| with(spot, needed.get(&spot.version.sequence));
         let mut users: HashMap<u64, Version> = HashMap::new();
@@ -245,7 +249,7 @@ impl Store {
         Ok(())
     }
 
-    /// What a version takes in the value log, its chunks included.
+    /// Bytes of a version in the value log, chunks included.
     fn stored_bytes(&self, key: &[u8], spot: &Spot) -> Result<u64> {
         if !spot.chunked {
             return Ok(spot.extent.bytes());
@@ -267,7 +271,7 @@ impl PruneRule {
         (!retention.keeps_all()).then_some(retention)
     }
 
-    /// Whether it says what is to be kept, and keeps something.
+    /// Checks that the rule is given and keeps something.
     ///
     /// # Errors
     /// [`Error::InvalidOption`].

@@ -1,16 +1,16 @@
-//! What an iteration has found out about keys with many versions: which of them live, and which is the newest. So their chains
-//! are walked once and not for each of their records.
+//! Cache of an iteration for keys with many versions: the ranks of their live versions. Their
+//! chains are walked once instead of once per record.
 
 use std::collections::HashMap;
 
 use crate::handle::spot::Spot;
 
-/// Chains of so many versions are walked each time.
+/// Longer chains are cached; those of up to this length are walked each time.
 const FEW: usize = 8;
-/// So many versions are noted at most, in 16 bytes each, or twice as many as the key with the most has.
+/// Most versions cached, at 16 bytes each; more if a single key has more than half as many.
 const MOST: usize = 1 << 20;
 
-/// See the module.
+/// Ranks of versions by key hash.
 #[derive(Debug, Default)]
 pub(super) struct Ranks {
     by_hash: HashMap<u64, Known>,
@@ -22,21 +22,23 @@ pub(super) struct Ranks {
 #[derive(Debug)]
 struct Known {
     key: Vec<u8>,
-    /// Sequences and ranks, in the order of sequences.
+    /// Pairs of sequence and rank, sorted by sequence.
     ranks: Vec<(u64, u32)>,
-    /// How often segments had been removed: what lay elsewhere then is looked for again.
+    /// Segment changes at that time: after a removal, versions have moved and are looked up again.
     changes: u64,
 }
 
 impl Ranks {
-    /// The rank of the version of a key with a sequence, the newest being 0, if that is known: `Some(None)` when it does not live.
+    /// Rank of a version of a key, 0 for the newest: `None` if not cached, `Some(None)` if it is
+    /// not live.
     pub(super) fn get(&self, hash: u64, key: &[u8], sequence: u64, changes: u64) -> Option<Option<usize>> {
         let known = self.by_hash.get(&hash).filter(|k| k.key == key && k.changes == changes)?;
         let found = known.ranks.binary_search_by_key(&sequence, |r| r.0);
         Some(found.ok().map(|nth| known.ranks[nth].1 as usize))
     }
 
-    /// Notes the live versions of a key, newest first, if they are many; of all of them or of the newest only.
+    /// Caches the live versions of a key, given newest first, if they are many; all or the newest
+    /// only.
     pub(super) fn note(&mut self, hash: u64, key: &[u8], live: &[Spot], newest_only: bool, changes: u64) {
         if live.len() <= FEW {
             return;
@@ -53,7 +55,7 @@ impl Ranks {
         self.by_hash.insert(hash, Known { key: key.to_vec(), ranks, changes });
     }
 
-    /// Forgets what is known of a key: what it said was not so.
+    /// Forgets a key: its ranks were wrong.
     pub(super) fn forget(&mut self, hash: u64) {
         self.by_hash.remove(&hash);
     }

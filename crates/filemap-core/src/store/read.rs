@@ -1,4 +1,4 @@
-//! Gets: the newest version, one of another time, a part of one, or what is known of it without its body.
+//! Gets: the newest version, one of a given time, a range of one, or its head only.
 
 use std::io;
 use std::ops::Range;
@@ -11,10 +11,11 @@ use crate::record::{Head, Place, Value, Version};
 use crate::store::Store;
 
 impl Store {
-    /// The newest version of a key. Cold, that is one page of the index and one read of the value log.
+    /// The newest version of a key. Cold, it costs one index page and one read of the value log.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](crate::Error::Corrupt) when the bytes on disk are damaged: never a wrong page. [`Error::Io`](crate::Error::Io).
+    /// [`Error::Corrupt`](crate::Error::Corrupt) if the bytes on disk are damaged: never a wrong
+    /// page. [`Error::Io`](crate::Error::Io).
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         self.reading.looking_again(|| {
             let mut body = Vec::new();
@@ -23,7 +24,7 @@ impl Store {
         })
     }
 
-    /// As [`Store::get`], with the body in the caller's buffer, which is cleared first and keeps its memory.
+    /// [`Store::get`] with the body in the caller's buffer, which is cleared and reused.
     ///
     /// # Errors
     /// As [`Store::get`].
@@ -37,7 +38,7 @@ impl Store {
         })
     }
 
-    /// The version with the greatest time that is not after `time_ms`.
+    /// The version with the greatest time not after `time_ms`.
     ///
     /// # Errors
     /// As [`Store::get`].
@@ -45,7 +46,7 @@ impl Store {
         self.value_where(key, |s| s.version.time_ms <= time_ms)
     }
 
-    /// One version of a key, as [`Store::history`] names it.
+    /// One version of a key, as listed by [`Store::history`].
     ///
     /// # Errors
     /// As [`Store::get`].
@@ -53,11 +54,11 @@ impl Store {
         self.value_where(key, |s| s.version == version)
     }
 
-    /// Whether a version is there and can be read whole, chunks and what it refers to included: reads and expands all of it, in
-    /// bounded memory.
+    /// Returns true if a version exists and can be read whole, with its chunks or the body it
+    /// refers to. Reads and expands all of it, in bounded memory.
     ///
     /// # Errors
-    /// As [`Store::get`], but for damage.
+    /// As [`Store::get`], but damage is `false`.
     pub fn can_read(&self, key: &[u8], version: Version) -> Result<bool> {
         let read = self.reading.looking_again(|| {
             let Some(spot) = self.reading.spots(key)?.into_iter().find(|s| s.version == version) else {
@@ -77,7 +78,7 @@ impl Store {
         }
     }
 
-    /// The first version from the newest on that is wanted.
+    /// The newest version that is wanted.
     fn value_where(&self, key: &[u8], is_wanted: impl Fn(&Spot) -> bool) -> Result<Option<Value>> {
         self.reading.looking_again(|| {
             let spot = self.reading.spots(key)?.into_iter().find(&is_wanted);
@@ -85,7 +86,8 @@ impl Store {
         })
     }
 
-    /// A range of the newest version's body, clipped to its length. Of a large body only the chunks that it meets are read.
+    /// A range of the newest version's body, clipped to its length. Of a large body only the chunks
+    /// in the range are read.
     ///
     /// # Errors
     /// As [`Store::get`].
@@ -98,10 +100,10 @@ impl Store {
         })
     }
 
-    /// The newest version, to be read front to back in bounded memory.
+    /// The newest version as a reader, in bounded memory.
     ///
     /// # Errors
-    /// As [`Store::get`]; damage further on comes when it is reached.
+    /// As [`Store::get`]; damage further on is returned when reached.
     pub fn get_reader(&self, key: &[u8]) -> Result<Option<Reader>> {
         self.reading.looking_again(|| {
             let Some(mut loaded) = self.reading.newest(key, &mut Vec::new())? else { return Ok(None) };
@@ -113,7 +115,7 @@ impl Store {
         })
     }
 
-    /// All of the newest version but its body, which is not read.
+    /// The newest version without its body, which is not read.
     ///
     /// # Errors
     /// As [`Store::get`].
@@ -123,7 +125,7 @@ impl Store {
         self.reading.counted(head)
     }
 
-    /// As [`Store::head`], of the version with the greatest time that is not after `time_ms`.
+    /// [`Store::head`] of the version with the greatest time not after `time_ms`.
     ///
     /// # Errors
     /// As [`Store::get`].
@@ -145,7 +147,7 @@ impl Store {
         })
     }
 
-    /// The versions of a key, newest first, without a look at any value: reads one key record for each.
+    /// The versions of a key, newest first. Reads one key record for each, and no value.
     ///
     /// # Errors
     /// As [`Store::get`].
@@ -153,7 +155,7 @@ impl Store {
         Ok(self.reading.spots(key)?.into_iter().map(|s| s.version).collect())
     }
 
-    /// Whether a key has a version. Reads no value.
+    /// Returns true if a key has a version. Reads no value.
     ///
     /// # Errors
     /// As [`Store::get`].
@@ -172,11 +174,11 @@ impl Store {
         Ok(self.reading.counted(found.then_some(()))?.is_some())
     }
 
-    /// Where the newest version of a key should lie, by memory and one page of the index alone. Not confirmed: for a key
-    /// that is absent it names some place about once in a million times.
+    /// Location of the newest version of a key, by memory and one index page alone. Not confirmed:
+    /// for an absent key it names some location about once in a million times.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](crate::Error::Corrupt) when the index page is damaged.
+    /// [`Error::Corrupt`](crate::Error::Corrupt) if the index page is damaged.
     pub fn locate(&self, key: &[u8]) -> Result<Option<Place>> {
         let hash = self.reading.hash(key);
         let (best, floor) = self.reading.in_memtables(key, hash);

@@ -1,5 +1,5 @@
-//! Puts a repair together: what is there, the files of the new store, a handle on it that has no keys yet, and the segments read
-//! into that.
+//! Coordinates a repair: surveys what is there, creates the new store's files and an empty handle
+//! on it, and reads the segments into that.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -41,28 +41,31 @@ use crate::upkeep::repair::survey::{Survey, survey};
 use crate::upkeep::repair::{Loss, RepairProgress, RepairReport, RepairTo};
 use crate::upkeep::worker;
 
-/// So many stages of a checkpoint are made one.
+/// Checkpoint stages merged into one.
 const STAGES_IN_ONE: u64 = 64;
 
 type Progress<'a> = dyn FnMut(RepairProgress) -> ControlFlow<()> + 'a;
 
 impl Store {
-    /// Makes a store of what is left of one: of its value segments, whatever has become of index, key log and superblock. Every whole
-    /// record comes back, newest version first; what was removed stays removed unless its removal itself is lost; damaged bytes
-    /// are covered, so that `verify` finds nothing wrong afterwards. Nobody else may write the source meanwhile.
+    /// Rebuilds a store from its value segments, whatever the state of index, key log and
+    /// superblock. Every whole record comes back, newest version first. What was removed stays
+    /// removed unless its tombstone is lost. Damaged bytes are covered, so that `verify` finds
+    /// nothing wrong afterwards. Nobody else may write the source meanwhile.
     ///
-    /// The segments are read once, from front to end. Of `options`, `memtable_bytes` bounds the memory of a batch. All versions come back
-    /// that are whole, whatever is to be kept: those beyond that go as always, when their key is put again or is pruned. The rule by
-    /// which keys are made is the superblock's; without a whole copy of that, `options` must name it. `progress` is called every
-    /// few megabytes, and may break off.
+    /// The segments are read once, from front to end. Of `options`, `memtable_bytes` bounds the
+    /// memory of a batch. All whole versions come back, whatever the retention; those beyond it are
+    /// dropped as always, when their key is put again or pruned. The canonicaliser is the
+    /// superblock's; without a whole copy of that, `options` must name it. `progress` is called
+    /// every few megabytes, and may cancel.
     ///
-    /// The result is durable when this returns. If it does not return, or with an error: a new store is none yet, and its directory may
-    /// be removed; a repair in place must be done again, and may be.
+    /// The result is durable when this returns. After a crash or an error, a new store is not one
+    /// yet and its directory may be removed; a repair in place must be repeated, and can be.
     ///
     /// # Errors
-    /// [`Error::NotAStore`] when nothing is left; [`Error::InvalidOption`] when the rule for keys is not known; [`Error::Canonicalizer`]
-    /// when it is another; [`Error::Locked`]; [`Error::NotEmpty`] when the target is neither new nor empty; [`Error::NewerFormat`];
-    /// [`Error::Interrupted`]; [`Error::Io`]. What the device cannot read is damage in a new store, and an error in place.
+    /// [`Error::NotAStore`] if nothing is left; [`Error::InvalidOption`] if the canonicaliser is
+    /// unknown; [`Error::Canonicalizer`] if it is another; [`Error::Locked`]; [`Error::NotEmpty`]
+    /// if the target is neither new nor empty; [`Error::NewerFormat`]; [`Error::Interrupted`];
+    /// [`Error::Io`]. What the device cannot read is damage in a new store, and an error in place.
     pub fn repair(
         source: impl AsRef<Path>,
         to: RepairTo<'_>,
@@ -85,10 +88,10 @@ impl Store {
     }
 }
 
-/// What makes the target's directory, or opens it.
+/// Creates or opens the target's directory.
 pub(crate) type Target<'a> = dyn Fn() -> Result<Arc<dyn Dir>> + 'a;
 
-/// As [`Store::repair`], over any directories; into the source itself without a `target`.
+/// [`Store::repair`] over any directories; in place without a `target`.
 pub(crate) fn repair_in(
     source: Arc<dyn Dir>,
     target: Option<&Target<'_>>,
@@ -96,21 +99,21 @@ pub(crate) fn repair_in(
     threads: Threads,
     progress: &mut Progress<'_>,
 ) -> Result<RepairReport> {
-    // What refers to a version may come after one that would take its place.
+    // A reference may come after a later version that retention would keep instead of its target.
     let mut options = options.clone().keep_versions(None).keep_age(None);
-    // Nothing that a stage makes durable counts before all is there: fewer stages are fewer syncs, for some more pages that
-    // wait to be used again.
+    // Nothing counts before everything is durable, so fewer stages save syncs, at the cost of
+    // some pages waiting for reuse.
     options.limits.stage_pages *= STAGES_IN_ONE;
     let options = &options;
     if target.is_none() {
-        // Look before locking: the lock file is not to be left in what is no store.
+        // Check before locking: no lock file must be left in what is no store.
         survey(&*source, true, &options.limits)?;
     }
     let held = lock_source(&*source, target.is_none())?;
     let mut survey = survey(&*source, target.is_none(), &options.limits)?;
     let rules = rules_of(&*source, &mut survey)?;
     let (rule, is_rule_known) = rule(&survey, options)?;
-    // Before it is taken apart.
+    // Read the witnesses before an in-place repair removes them.
     let (living, doubt) = witness::living(&source, &survey, options);
     let (dir, held) = match (target, held) {
         (None, Some(held)) => {
@@ -136,7 +139,7 @@ pub(crate) fn repair_in(
     job.report(is_rule_known)
 }
 
-/// The rules of erasures, which the repaired store goes on with; a loss if they are not there.
+/// The rules of erasures, which the repaired store keeps; reported as a loss if missing.
 fn rules_of(source: &dyn Dir, survey: &mut Survey) -> Result<Rules> {
     let vouched = survey.superblock.as_ref().map_or(0, |s| s.rules);
     match rules::read(source, &survey.store_id, vouched, Access::Write) {
@@ -148,7 +151,7 @@ fn rules_of(source: &dyn Dir, survey: &mut Survey) -> Result<Rules> {
     }
 }
 
-/// Brings the rules to where the store is repaired. A damaged file is set aside.
+/// Copies the rules to the repaired store. A damaged file is set aside.
 fn carry_rules(dir: &dyn Dir, survey: &Survey, rules: &Rules, is_copy: bool) -> Result<()> {
     if rules.generation > 0 {
         return if is_copy { rules::write(dir, &survey.store_id, rules) } else { Ok(()) };
@@ -160,7 +163,8 @@ fn carry_rules(dir: &dyn Dir, survey: &Survey, rules: &Rules, is_copy: bool) -> 
     }
 }
 
-/// Keeps writers away from what is read. What cannot be locked, on a medium that is only read for instance, has none.
+/// Locks the source against writers. `None` if it has no lock file or cannot be locked, for
+/// instance on a read-only medium.
 fn lock_source(source: &dyn Dir, in_place: bool) -> Result<Option<Box<dyn Lock>>> {
     if in_place {
         return take_lock(source).map(Some);
@@ -175,7 +179,7 @@ fn lock_source(source: &dyn Dir, in_place: bool) -> Result<Option<Box<dyn Lock>>
     }
 }
 
-/// The rule by which the store's keys are made, and whether the superblock tells it.
+/// The canonicaliser of the store, and whether it comes from the superblock.
 fn rule(survey: &Survey, options: &Options) -> Result<(Canonicalizer, bool)> {
     if let Some(superblock) = &survey.superblock {
         check_canonicalizer(superblock, options)?;
@@ -186,7 +190,7 @@ fn rule(survey: &Survey, options: &Options) -> Result<(Canonicalizer, bool)> {
     options.canonicalizer.clone().map(|rule| (rule, false)).ok_or_else(unknown)
 }
 
-/// The superblock of the store before anything is entered.
+/// The superblock before anything is entered.
 fn first_superblock(dir: &dyn Dir, survey: &Survey, rule: Canonicalizer, options: &Options) -> Result<Superblock> {
     let old = survey.superblock.as_ref();
     let mut random = [0; 8];
@@ -215,22 +219,22 @@ fn first_superblock(dir: &dyn Dir, survey: &Survey, rule: Canonicalizer, options
     })
 }
 
-/// One repair.
+/// State of one repair.
 struct Job<'a> {
     source: Arc<dyn Dir>,
     dir: Arc<dyn Dir>,
     survey: Survey,
     rules: Rules,
-    /// Whether `dir` is another directory than `source`.
+    /// `dir` is another directory than `source`.
     is_copy: bool,
     options: &'a Options,
     living: Option<Living>,
-    /// What came of it: the totals, and how many keys there are.
+    /// Results: totals of the rebuild, and the last superblock.
     found: Option<(Found, Superblock)>,
 }
 
 impl Job<'_> {
-    /// Sees to it that every segment, and one to go on with, is there with its header; and copies dictionaries.
+    /// Ensures that every segment exists with its header, and one to append to.
     fn make_segments(&self) -> Result<()> {
         if self.is_copy {
             for segment in &self.survey.segments {
@@ -245,7 +249,7 @@ impl Job<'_> {
         recover::sync_dir(&*self.dir)
     }
 
-    /// Brings the dictionaries along; those of which no copy is whole.
+    /// Carries the dictionaries over. Returns those without a whole copy.
     fn carry_dictionaries(&self) -> Result<Vec<u32>> {
         let to = self.is_copy.then_some(&*self.dir);
         let mut damaged = Vec::new();
@@ -257,7 +261,7 @@ impl Job<'_> {
         Ok(damaged)
     }
 
-    /// What is lost with the dictionaries that are damaged, or that records or the superblock name and that are not there.
+    /// Losses for dictionaries that are damaged, or named by records or the superblock and missing.
     fn judge_dictionaries(&self, named: &BTreeSet<u32>, damaged: &[u32]) -> Vec<Loss> {
         let all: BTreeSet<u32> = named.iter().chain(&self.survey.named_dictionaries).chain(damaged).copied().collect();
         let is_there = |id: &u32| self.survey.dictionaries.contains(id) && !damaged.contains(id);
@@ -288,7 +292,7 @@ impl Job<'_> {
             Threads::Started => worker::start_checkpoints(&upkeep)?,
             Threads::None => Vec::new(),
         };
-        // Ends the thread and gives up the lock, whatever comes.
+        // On drop ends the thread and gives up the lock, even after an error.
         let workers = Workers::new(&upkeep, started, false);
         let vouched = self.survey.superblock.as_ref().filter(|_| self.survey.is_last).map(|s| s.tail);
         let total_bytes = self.survey.segments.iter().map(|f| f.bytes).sum();
@@ -314,7 +318,7 @@ impl Job<'_> {
             rebuild.finish(appender)
         })();
         if result.is_err() {
-            // So that closing it makes nothing durable.
+            // Closing then makes nothing durable.
             upkeep.writing().poisoned().set(&Error::Interrupted);
         }
         let mut found = result?;
@@ -323,7 +327,7 @@ impl Job<'_> {
         workers.close()
     }
 
-    /// A handle on the store as it is without anything entered.
+    /// Opens a handle on the empty store.
     fn handle(&self, first: &Superblock, held: Box<dyn Lock>) -> Result<Upkeep> {
         let options = self.options.clone();
         let (dir, gate) = gate::guard(Arc::clone(&self.dir), held);
@@ -345,14 +349,14 @@ impl Job<'_> {
             absent: Vec::new(),
             active: Arc::new(Memtable::new(options.memtable_bytes, 0)),
             log,
-            // The same version may lie in two places, which may come in different batches.
+            // The same version may lie in two places, which may be in different batches.
             replayed_below: u64::MAX,
             rules: self.rules.clone(),
         };
         parts.assemble(options)
     }
 
-    /// Reads one segment, copies it if that is wanted, and mends what is left.
+    /// Reads one segment, copies it if repairing into a new store, and mends the result.
     fn segment(&self, reading: &Reading, rebuild: &mut Rebuild<'_>, found: &Segment) -> Result<Scanned> {
         let segment = reading.values().segments.get(found.header.ordinal as u16)?;
         let name = segment.name();
@@ -404,7 +408,8 @@ fn loss(file: &str, offset: u64, bytes: u64, what: &str) -> Loss {
     Loss { file: file.to_owned(), offset, bytes, key: None, version: None, what: what.to_owned() }
 }
 
-/// Waits until the thread that runs checkpoints has taken the full table; it merges that while the next one fills.
+/// Waits until the checkpoint thread has taken the full memtable, which it merges while the next
+/// one fills.
 fn wait_for_room(upkeep: &Upkeep) -> Result<()> {
     let (reading, writing) = (upkeep.reading(), upkeep.writing());
     loop {

@@ -1,4 +1,4 @@
-//! The rules of erasures, and what they keep from being put.
+//! The rules of erasures: listing, changing and enforcing them on puts.
 
 use std::sync::Arc;
 
@@ -12,10 +12,11 @@ use crate::record::{Record, now_ms};
 use crate::store::Store;
 
 impl Store {
-    /// The rules of the store's erasures, in the order in which they were made, those that were lifted too.
+    /// All rules of the store's erasures, lifted ones included, in the order in which they were
+    /// made.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the file is missing or damaged; [`Error::Io`].
+    /// [`Error::Corrupt`] if the file is missing or damaged; [`Error::Io`].
     pub fn rules(&self) -> Result<Vec<Rule>> {
         if let Some(upkeep) = &self.upkeep {
             return Ok(upkeep.rules());
@@ -24,7 +25,7 @@ impl Store {
         Ok(rules::read(self.reading.dir(), &self.reading.birth().store_id, vouched, Access::Read)?.list)
     }
 
-    /// Makes a rule, whose erasure is [unfinished](RuleState::Unfinished). It is durable when this returns.
+    /// Adds a rule whose erasure is [unfinished](RuleState::Unfinished). Durable on return.
     ///
     /// # Errors
     /// [`Error::Full`]; those of [`Store::checkpoint`].
@@ -42,8 +43,8 @@ impl Store {
         made.ok_or(Error::Closed)
     }
 
-    /// Changes the state of a rule, durably; whether there is one of that id. Of one that is lifted no more is kept than that it
-    /// was there: what it is about is forgotten.
+    /// Changes the state of a rule, durably. Returns true if a rule has that id. A lifted rule
+    /// keeps only a note that it existed: its content is deleted.
     ///
     /// # Errors
     /// Those of [`Store::checkpoint`].
@@ -58,7 +59,8 @@ impl Store {
         })
     }
 
-    /// Takes over all rules of another store, with their ids and states, if this one never had any: for a copy of that.
+    /// Takes over all rules of another store, with their ids and states, if this one never had any:
+    /// for a copy of that store.
     ///
     /// # Errors
     /// Those of [`Store::rules`] and [`Store::checkpoint`].
@@ -80,7 +82,8 @@ impl Store {
         self.upkeep()?.change_rules(change)
     }
 
-    /// Who is asked about everything that is put through this handle and its clones, from now on; `None` for nobody.
+    /// Sets the hook that decides about every later put through this handle and its clones; `None`
+    /// for none.
     pub fn set_admission(&self, admission: Option<Arc<dyn Admission>>) {
         if let Some(upkeep) = &self.upkeep {
             upkeep.writing().set_admission(admission);

@@ -1,7 +1,7 @@
-//! A search of all files of a store for what was erased: as the bytes lie, and as records expand.
+//! Searches all files of a store for erased text: in raw bytes and in expanded records.
 //!
-//! What is found inside a whole record of something that stays is a mention: a page that links to an erased one, or says the
-//! same. Anything else is told as left.
+//! Text inside a whole record that stays is a mention: a page that links to an erased one, or says
+//! the same. Anything else is reported as left.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -20,22 +20,23 @@ use crate::logs::values::read;
 use crate::record::Version;
 use crate::store::{Erasure, Store};
 
-/// So much is read at once.
+/// Bytes read at once.
 const BLOCK_BYTES: usize = 1 << 20;
-/// So many places of one file are remembered.
+/// Most hits remembered of one file.
 const MOST_HITS: usize = 1 << 20;
 
-/// What to search for, and whom to tell.
+/// What to search for, and the callbacks.
 pub struct Search<'a> {
     /// Texts that should be nowhere.
     pub texts: &'a [Vec<u8>],
-    /// What was erased: no record of it may be there.
+    /// What was erased: no record of it may exist.
     pub what: &'a Erasure,
-    /// Whether a removal of such a key may not be there either.
+    /// Tombstones of such keys may not exist either.
     pub removals_too: bool,
-    /// Told of a key that stays and of the number of a text that its record has; `RULES` for the file of that name.
+    /// Called with a key that stays and the number of a text in its record. The key is `RULES` for
+    /// the file RULES.
     pub mention: &'a mut dyn FnMut(&[u8], usize),
-    /// Told how many bytes were searched; may break it off.
+    /// Called with the number of bytes searched; may cancel.
     pub watch: &'a mut dyn FnMut(u64) -> ControlFlow<()>,
 }
 
@@ -56,19 +57,19 @@ pub struct FoundText {
     pub what: String,
 }
 
-/// What a search has found.
+/// Result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Searched {
-    /// Files that were searched.
+    /// Files searched.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Records that were expanded.
+    /// Records expanded.
     pub records: u64,
     /// What should not be there.
     pub left: Vec<FoundText>,
-    /// Names of files in the folder that are none of the store's: they were not searched.
+    /// Files in the directory that are not the store's; not searched.
     pub strangers: Vec<String>,
 }
 
@@ -77,16 +78,17 @@ struct Run<'a, 's> {
     search: Search<'s>,
     finder: AhoCorasick,
     longest: usize,
-    /// Texts that something that stays has.
+    /// Numbers of texts that occur in something that stays.
     mentioned: BTreeSet<usize>,
     found: Searched,
 }
 
 impl Store {
-    /// Searches every file of the store. Reads all of them once, and expands every record. Other threads may go on.
+    /// Searches every file of the store. Reads each once and expands every record. Other threads
+    /// may go on.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Stopped`]. Records that cannot be expanded are told as left.
+    /// [`Error::Io`]; [`Error::Stopped`]. Records that cannot be expanded are reported as left.
     pub fn search(&self, search: Search<'_>) -> Result<Searched> {
         let finder =
             AhoCorasick::new(search.texts).map_err(|e| Error::InvalidOption { name: "texts", why: e.to_string() })?;
@@ -99,7 +101,7 @@ impl Store {
         Ok(run.found)
     }
 
-    /// Names of the store's files that have other names too, in a backup mostly.
+    /// Names of the store's files with more than one hard link, mostly in a backup.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -110,7 +112,7 @@ impl Store {
         Ok(shared)
     }
 
-    /// Random bytes that nobody can foretell.
+    /// Unpredictable random bytes.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -126,7 +128,7 @@ impl Run<'_, '_> {
         self.found.left.push(FoundText { file: file.to_owned(), offset, what: what.into() });
     }
 
-    /// Where texts begin in a file, as it lies, and which.
+    /// Offsets and numbers of texts in a file's raw bytes.
     fn raw(&mut self, name: &str, file: &dyn File) -> Result<Vec<(u64, usize)>> {
         let (mut hits, mut block, mut at, mut kept) = (Vec::new(), vec![0; BLOCK_BYTES + self.longest], 0u64, 0);
         loop {
@@ -147,14 +149,14 @@ impl Run<'_, '_> {
                 self.found.files += 1;
                 return Ok(hits);
             }
-            // A text may go on in the next block.
+            // A text may continue in the next block.
             let keep = self.longest.saturating_sub(1).min(kept + n);
             block.copy_within(kept + n - keep..kept + n, 0);
             kept = keep;
         }
     }
 
-    /// Tells of what was found before an offset and in no record; what is in one is handed back.
+    /// Reports hits before an offset as left: they are in no record.
     fn between(&mut self, name: &str, hits: &mut std::iter::Peekable<std::vec::IntoIter<(u64, usize)>>, until: u64) {
         while let Some((offset, _)) = hits.next_if(|hit| hit.0 < until) {
             self.left(name, offset, "text of what was erased, in no record");
@@ -261,7 +263,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Dictionaries, whose text stands in pages that stay, and what holds no text at all.
+    /// Searches dictionaries, whose text is also in pages that stay, and files without text.
     fn others(&mut self) -> Result<()> {
         let reading = &*self.store.reading;
         for name in reading.names()? {

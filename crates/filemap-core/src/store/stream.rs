@@ -1,4 +1,4 @@
-//! Streaming puts: a body of any length through bounded memory.
+//! Streaming puts: a body of any length in bounded memory.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::stats::Counters;
 use crate::store::Store;
 use crate::sync::lock;
 
-/// Takes a body piece by piece; see [`Store::put_stream`]. Nothing is visible before [`Writer::finish`]; a writer that is
-/// dropped stores nothing (the chunks that it has written are garbage).
+/// Takes a body piece by piece; see [`Store::put_stream`]. Nothing is visible before
+/// [`Writer::finish`]; a dropped writer stores nothing (its chunks become garbage).
 pub struct Writer {
     store: Store,
     key: Vec<u8>,
@@ -22,11 +22,11 @@ pub struct Writer {
     time_ms: i64,
     piece: Vec<u8>,
     chunks: Vec<ChunkEntry>,
-    /// By what the log's pins know it, once it has a chunk.
+    /// Its pin in the log, once it has a chunk.
     stream: Option<u64>,
     hasher: Box<Xxh3>,
     body_bytes: u64,
-    /// A write failed: what was taken so far is not what the caller gave.
+    /// A write failed: the body is incomplete.
     failed: bool,
 }
 
@@ -37,8 +37,8 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Store {
-    /// Begins to store a version whose body comes piece by piece, through [`std::io::Write`]. Takes memory for one chunk
-    /// (1 MiB by default) and 16 bytes for each that was written.
+    /// Begins a version whose body comes piece by piece through [`std::io::Write`]. Takes memory
+    /// for one chunk (1 MiB by default) and 16 bytes for each chunk written.
     ///
     /// # Errors
     /// As [`Store::put`].
@@ -62,10 +62,10 @@ impl Store {
         })
     }
 
-    /// Stores a version whose body is what `source` gives until its end, in bounded memory.
+    /// Stores a version whose body is read from `source` to its end, in bounded memory.
     ///
     /// # Errors
-    /// As [`Store::put`]; [`Error::Source`] when the source fails, and then nothing is stored.
+    /// As [`Store::put`]; [`Error::Source`] if the source fails; then nothing is stored.
     pub fn put_reader(&self, key: &[u8], meta: &[u8], time_ms: i64, source: &mut dyn std::io::Read) -> Result<Version> {
         let mut writer = self.put_stream(key, meta, time_ms)?;
         let mut buffer = vec![0; 64 << 10];
@@ -104,7 +104,7 @@ impl Writer {
             return Err(Error::ValueTooLarge { len: self.body_bytes });
         }
         while !bytes.is_empty() {
-            // A full piece is written only when more follows: a body of just one piece is an ordinary page.
+            // Write a full piece only when more follows: a body of one piece is an ordinary page.
             if self.piece.len() == bound {
                 self.write_chunk()?;
             }
@@ -124,7 +124,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Stores the version. Its body is what was written.
+    /// Stores the version with the body written so far.
     ///
     /// # Errors
     /// As [`Store::put`].
@@ -136,7 +136,7 @@ impl Writer {
         self.append(draft)
     }
 
-    /// Writes the last chunk: the record that makes the version visible once it is appended.
+    /// Writes the last chunk. Returns the record that makes the version visible once appended.
     pub(super) fn draft(&mut self) -> Result<Draft> {
         let packing = self.store.reading.packing(&self.key);
         if self.chunks.is_empty() {

@@ -1,5 +1,5 @@
-//! What the index and the key log of a store that is repaired still witness: which versions live. Where segments are lost, removals may be
-//! lost with them, and what they removed would come back.
+//! Evidence for a repair: the live versions according to index and key log. Lost segments may have
+//! held tombstones, and what these removed would come back.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::upkeep::repair::rebuild::Living;
 use crate::upkeep::repair::sequences::Sequences;
 use crate::upkeep::repair::survey::Survey;
 
-/// The versions that live, if segments are missing and index and key log are whole; else what is not known for that.
-/// One pass over the key log.
+/// The live versions, if segments are missing and index and key log are whole; otherwise why they
+/// are unknown. One pass over the key log.
 pub(super) fn living(source: &Arc<dyn Dir>, survey: &Survey, options: &Options) -> (Option<Living>, Option<String>) {
     if survey.missing.is_empty() {
         return (None, None);
@@ -37,7 +37,7 @@ fn look(source: &Arc<dyn Dir>, options: &Options) -> Result<Sequences> {
     let mut sequences = Sequences::default();
     for key in store.keys() {
         let key = match key {
-            // Value segments: what is in them is lost anyway.
+            // Value segments: their content is lost anyway.
             Err(Error::Corrupt { file, .. }) if names::parse_segment(&file).is_some() => continue,
             key => key?,
         };

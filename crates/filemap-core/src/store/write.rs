@@ -1,4 +1,4 @@
-//! Puts and removes: what is stored, and when only a reference to what is there.
+//! Puts and removes, and when a put stores only a reference.
 
 use crate::error::{Error, Result};
 use crate::failpoint::{Fault, planted};
@@ -12,21 +12,23 @@ use crate::stats::Counters;
 use crate::store::Store;
 
 impl Store {
-    /// Stores a version of a key. With [`Durability::Sync`](crate::Durability::Sync) it is on the device when this
-    /// returns; otherwise it survives the process, and a power loss after the next sync. One append and one entry in
-    /// memory; no index page is touched.
+    /// Stores a version of a key. With [`Durability::Sync`](crate::Durability::Sync) it is durable
+    /// on return; otherwise it survives a process crash at once, and a power loss after the next
+    /// sync. One append and one memtable entry; touches no index page.
     ///
     /// # Errors
-    /// [`Error::KeyLength`], [`Error::MetaTooLarge`], [`Error::ValueTooLarge`], [`Error::Refused`] and [`Error::NoSpace`], with
-    /// nothing written; [`Error::Io`] and, from then on, [`Error::Poisoned`]; [`Error::ReadOnly`], [`Error::Closed`].
+    /// [`Error::KeyLength`], [`Error::MetaTooLarge`], [`Error::ValueTooLarge`], [`Error::Refused`]
+    /// and [`Error::NoSpace`], with nothing written; [`Error::Io`] and, from then on,
+    /// [`Error::Poisoned`]; [`Error::ReadOnly`], [`Error::Closed`].
     pub fn put(&self, record: &Record<'_>) -> Result<Version> {
         self.writing()?.check_put(record.key, record.meta, record.body.len() as u64)?;
         self.check_admission(record)?;
         self.put_checked(record, None)
     }
 
-    /// Stores a version of a key, unless its newest version has the same body: then a small version that refers to that one
-    /// is stored, with its own time and meta. Bodies are compared by their 128-bit digest; one head is read.
+    /// Stores a version of a key. If its newest version has the same body, stores only a small
+    /// version that refers to that one, with its own time and meta. Bodies are compared by their
+    /// 128-bit digest; one head is read.
     ///
     /// # Errors
     /// As [`Store::put`], and those of reading.
@@ -40,8 +42,8 @@ impl Store {
         }
     }
 
-    /// Stores a version that refers to the newest one, if that has a body of this digest and length. The record's own body is
-    /// not looked at.
+    /// Stores a reference to the newest version if that has a body of this digest and length.
+    /// Ignores the record's own body.
     pub(super) fn put_reference(
         &self,
         record: &Record<'_>,
@@ -63,14 +65,14 @@ impl Store {
                 })
             });
             let newest = match newest {
-                // What is damaged is not the same: storing the body mends the page.
+                // A damaged body is not the same: storing this one repairs the page.
                 Err(e) if e.is_corrupt() => None,
                 newest => newest?.flatten(),
             };
             let Some(holder) = newest else { return Ok(None) };
             let draft = Draft::reference(record, body_bytes, digest, holder, &self.reading.packing(record.key));
-            // The body referred to must not have been removed, or gone with old versions, since it was looked at; nor be about
-            // to go.
+            // Since it was read, the body referred to must not have been removed or dropped, nor be
+            // about to be.
             let still_there = |reading: &Reading| {
                 reading.in_memtables(record.key, hash) == before
                     && Counters::get(&reading.counters().checkpoints) == checkpoints
@@ -83,13 +85,14 @@ impl Store {
         }
     }
 
-    /// Stores many records with one lock and, with [`Durability::Sync`](crate::Durability::Sync), one sync. Each stands
-    /// alone: a crash may keep some of them. The chunks of large bodies are written before that; nothing of the batch is visible
-    /// until all of them are.
+    /// Stores many records under one lock and, with [`Durability::Sync`](crate::Durability::Sync),
+    /// with one sync. Each stands alone: a crash may keep some of them. The chunks of large bodies
+    /// are written first; nothing of the batch is visible until all are.
     ///
     /// # Errors
-    /// As [`Store::put`], and then none of them is stored; but when a write has failed that poisons the handle, or a batch that is
-    /// longer than a segment could not be continued in the next one, those before it may be.
+    /// As [`Store::put`], with none of them stored. Exceptions: a failed write that poisons the
+    /// handle, or a batch longer than a segment that could not continue in the next one. Then
+    /// the records before it may be stored.
     pub fn put_batch(&self, records: &[Record<'_>]) -> Result<Vec<Version>> {
         for r in records {
             self.writing()?.check_put(r.key, r.meta, r.body.len() as u64)?;
@@ -98,7 +101,7 @@ impl Store {
         let (reading, writing) = (&*self.reading, self.writing()?);
         let _inside = writing.enter();
         let piece = reading.options().large_value_bytes;
-        // Alive until the lists of their chunks are in the log: compaction leaves the chunks alone.
+        // Keep the writers until the chunk lists are in the log: they pin the chunks.
         let mut streams = Vec::new();
         let mut draft = |r: &Record<'_>| match r.body.len() as u64 > piece {
             false => Ok(Draft::page(r, digest(r.body), &reading.packing(r.key))),
@@ -128,17 +131,17 @@ impl Store {
         Ok(versions)
     }
 
-    /// Removes all versions of a key that were put before. Later puts show again. `false` when there was none; then
-    /// nothing is written.
+    /// Removes all versions of a key put before. Later puts are visible again. Returns false if
+    /// there was none; then nothing is written.
     ///
     /// # Errors
-    /// As [`Store::put`]; not `NoSpace`.
+    /// As [`Store::put`], without `NoSpace`.
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
         self.reading.check_open()?;
         self.writing()?.poisoned().check()?;
         match self.contains(key) {
             Ok(false) => return Ok(false),
-            // A page that cannot be read can be removed.
+            // An unreadable page can be removed.
             Err(e) if !e.is_corrupt() => return Err(e),
             _ => {}
         }

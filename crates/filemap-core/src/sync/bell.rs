@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use crate::sync::locks::{Ranked, lock, rank};
 use crate::sync::primitive::{AtomicBool, Condvar, Ordering};
 
-/// No clock is asked for a time beyond what it can tell.
+/// Longest wait: keeps `Instant` arithmetic from overflowing.
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Wakes a background thread: it sleeps until rung, or until its time is up.
+/// Wakes a background thread, which sleeps until rung or timed out.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
     rung: Ranked<{ rank::BELL }, bool>,
@@ -22,7 +22,7 @@ impl Bell {
         self.changed.notify_all();
     }
 
-    /// Rings for the last time.
+    /// Stops the thread: rings once more, and later waits return at once.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.ring();
@@ -32,7 +32,7 @@ impl Bell {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Sleeps until it is rung or `timeout` is over, at most a year; not at all once it is stopped.
+    /// Sleeps until rung or `timeout`, at most a year. Returns at once after [`Bell::stop`].
     pub(crate) fn wait(&self, timeout: Duration) {
         let until = Instant::now() + timeout.min(A_YEAR);
         let mut rung = lock(&self.rung);

@@ -1,11 +1,14 @@
-//! The write gate of a handle: every call that changes a store's directory or files passes it, and it is shut before the lock is
-//! given up. It stands in the I/O seam: who holds the directory that [`guard`] returns, and files opened through it, cannot write
-//! past it.
+//! The write gate of a handle: every call that changes a store's directory or files passes it. It
+//! is shut before the lock is given up. It is part of the I/O seam: the directory that [`guard`]
+//! returns, and files opened through it, offer no way around it.
 //!
 //! Invariants:
-//! - a call that changes something is made only while the lock is held, nothing has poisoned the handle and it is not shut;
-//! - [`Gate::shut`] returns when no such call is under way, and none begins after it: then the next writer may open the store;
-//! - a refusal comes as [`Error::Closed`] or [`Error::Poisoned`], inside the `io::Error` that [`Error::io`] unwraps.
+//! - A changing call runs only while the lock is held, the handle is not poisoned and the gate is
+//!   not shut.
+//! - When [`Gate::shut`] returns no such call is running, and none starts later: the next writer
+//!   may open the store.
+//! - A refusal is [`Error::Closed`] or [`Error::Poisoned`], inside the `io::Error` that
+//!   [`Error::io`] unwraps.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -19,22 +22,22 @@ use crate::failpoint::{Fault, planted};
 use crate::sync::primitive::{AtomicU64, Condvar, Ordering};
 use crate::sync::{Poison, Ranked, lock, rank};
 
-/// In [`Gate::word`]: nothing passes any more.
+/// Bit of [`Gate::word`]: the gate is shut.
 const SHUT: u64 = 1 << 63;
 
-/// See the module.
+/// Counts changing calls, and refuses them once shut or poisoned.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    /// Calls that are under way, and [`SHUT`].
+    /// Number of running calls, and [`SHUT`].
     word: AtomicU64,
     left: Ranked<{ rank::GATE }, ()>,
     changed: Condvar,
     pub(crate) poison: Arc<Poison>,
-    /// The store's lock; `None` once it is given up.
+    /// The store's lock; `None` once given up.
     held: Ranked<{ rank::LOCK_FILE }, Option<Box<dyn Lock>>>,
 }
 
-/// A call that changes something is under way.
+/// A changing call in progress.
 #[derive(Debug)]
 struct Passing<'a>(&'a Gate);
 
@@ -45,7 +48,7 @@ impl Drop for Passing<'_> {
 }
 
 impl Gate {
-    /// One that is open for as long as the lock is held.
+    /// An open gate.
     fn new(held: Box<dyn Lock>) -> Gate {
         Gate {
             word: AtomicU64::new(0),
@@ -68,13 +71,13 @@ impl Gate {
 
     fn leave(&self) {
         if self.word.fetch_sub(1, Ordering::SeqCst) == SHUT | 1 {
-            // Whoever shuts it looks at the word under this lock.
+            // `shut` reads the word under this lock.
             drop(lock(&self.left));
             self.changed.notify_all();
         }
     }
 
-    /// Lets nothing through any more, waits for the calls that are under way, and gives up the lock.
+    /// Refuses new calls, waits for running ones, then gives up the lock.
     pub(crate) fn shut(&self) {
         self.word.fetch_or(SHUT, Ordering::SeqCst);
         let mut left = lock(&self.left);
@@ -85,18 +88,17 @@ impl Gate {
         *lock(&self.held) = None;
     }
 
-    /// What tells the lock file from others; `None` once the lock is given up.
+    /// Identity of the lock file; `None` once the lock is given up.
     pub(crate) fn identity(&self) -> Option<Identity> {
         lock(&self.held).as_ref().and_then(|held| held.identity())
     }
 
-    /// Whether it was shut.
     pub(crate) fn is_shut(&self) -> bool {
         self.word.load(Ordering::SeqCst) & SHUT != 0
     }
 }
 
-/// A directory all changes of which pass a gate.
+/// A directory whose changes all pass a gate.
 #[derive(Debug)]
 struct Gated {
     dir: Arc<dyn Dir>,
@@ -166,7 +168,7 @@ impl Dir for Gated {
     }
 }
 
-/// A file of such a directory that was opened to be written.
+/// A file of such a directory, opened for writing.
 #[derive(Debug)]
 struct GatedFile {
     file: Arc<dyn File>,
@@ -228,10 +230,10 @@ impl File for GatedFile {
     }
 }
 
-/// A directory behind a gate, and the gate.
+/// A directory behind a gate, with the gate.
 pub(crate) type Guarded = (Arc<dyn Dir>, Arc<Gate>);
 
-/// A directory behind a gate that is open for as long as `held` is.
+/// Puts a directory behind a gate that owns its lock.
 pub(crate) fn guard(dir: Arc<dyn Dir>, held: Box<dyn Lock>) -> Guarded {
     let gate = Arc::new(Gate::new(held));
     (Arc::new(Gated { dir, gate: Arc::clone(&gate) }), gate)

@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::sync::locks::{Ranked, lock, rank};
 use crate::sync::primitive::{AtomicU64, Condvar, Ordering};
 
-/// Group commit: of the threads that wait for the log to be durable, one syncs for all. It first waits a little for those that
-/// are about to append, since they would otherwise have to wait for this sync and then for one of their own.
+/// Group commit: one waiting thread syncs for all. It first waits briefly for threads about to
+/// append; otherwise they would wait for this sync and then for their own.
 #[derive(Debug, Default)]
 pub(crate) struct GroupSync {
     waiting: Ranked<{ rank::GROUP }, Waiting>,
@@ -17,16 +17,16 @@ pub(crate) struct GroupSync {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    /// Threads between [`GroupSync::enter`] and the end of what they do there, those that wait among them.
+    /// Threads that entered with [`GroupSync::enter`], waiting ones included.
     inside: usize,
     threads: usize,
-    /// Whether one of them syncs.
+    /// A waiting thread is syncing.
     is_syncing: bool,
-    /// How long the last sync took.
+    /// Duration of the last sync.
     last: Duration,
 }
 
-/// A thread that will want a sync soon.
+/// Marks a thread that will need a sync soon.
 #[derive(Debug)]
 pub(crate) struct Inside<'a>(&'a GroupSync);
 
@@ -40,32 +40,34 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// How long those that are about to append are waited for: some syncs, since that many may be saved.
+/// How long to wait for threads about to append: four syncs, since as many may be saved; at least
+/// 100 us, at most 2 ms.
 fn patience(sync: Duration) -> Duration {
     if cfg!(any(test, filemap_loom, filemap_shuttle)) {
-        // A model has no clock, and nothing but time should depend on it: it must work without.
+        // Models have no clock. Only speed may depend on the timeout, so tests run without it.
         return Duration::from_secs(3600);
     }
     (4 * sync).clamp(Duration::from_micros(100), Duration::from_millis(2))
 }
 
 impl GroupSync {
-    /// How far the log is durable, in bytes appended since the handle was opened.
+    /// Durable length of the log, in bytes appended since the handle was opened.
     pub(crate) fn synced(&self) -> u64 {
         self.synced.load(Ordering::Acquire)
     }
 
-    /// Tells that this thread is about to append and to wait for a sync.
+    /// Announces that this thread will append and wait for a sync.
     pub(crate) fn enter(&self) -> Inside<'_> {
         lock(&self.waiting).inside += 1;
         Inside(self)
     }
 
-    /// Returns when everything up to `position` is durable. `sync` makes all durable that was appended when it is called,
-    /// and returns up to where. A thread that has entered `gathers`, others do not wait for those.
+    /// Returns when everything up to `position` is durable. `sync` makes durable what was appended
+    /// before its call, and returns that position. With `gathers`, for a thread that has entered,
+    /// it first waits for the other threads that have.
     ///
     /// # Errors
-    /// What `sync` returned, to the thread that called it; the others call it again and so meet the poison.
+    /// The thread that called `sync` gets its error; the others call it again and get the poison.
     pub(crate) fn wait_for(&self, position: u64, gathers: bool, sync: impl Fn() -> Result<u64>) -> Result<()> {
         loop {
             let Some(turn) = self.turn(position, gathers) else { return Ok(()) };
@@ -78,7 +80,7 @@ impl GroupSync {
         }
     }
 
-    /// Waits until everything up to `position` is durable, or until it is this thread's turn to sync.
+    /// Waits until everything up to `position` is durable, or this thread must sync.
     fn turn(&self, position: u64, gathers: bool) -> Option<Turn<'_>> {
         let mut waiting = lock(&self.waiting);
         waiting.threads += 1;
@@ -101,7 +103,7 @@ impl GroupSync {
     }
 }
 
-/// The turn of the thread that syncs; given up even if that panics, or the others would wait for ever.
+/// The turn to sync. Given up on drop, also by a panic: otherwise the others wait forever.
 struct Turn<'a> {
     group: &'a GroupSync,
     begun: Instant,
@@ -139,7 +141,8 @@ mod tests {
                             let mine = appended.fetch_add(1, Ordering::SeqCst) + 1;
                             let sync = || {
                                 let to = appended.load(Ordering::SeqCst);
-                                // The device is slower than all appends: so the second sync of a round is for all.
+                                // The device is slower than the appends:
+                                // the second sync of a round covers all.
                                 while appended.load(Ordering::SeqCst) < round * THREADS {
                                     std::thread::yield_now();
                                 }

@@ -1,7 +1,7 @@
-//! The engine's locks and their ranks. A thread that holds a lock takes only locks of higher rank, so no two threads can
-//! wait for each other. Debug builds assert it at every lock.
+//! The engine's locks and their ranks. A thread that holds a lock takes only locks of higher
+//! rank, so threads cannot deadlock. Debug builds assert it at every lock.
 //!
-//! Gets take none of the locks up to [`rank::APPEND`].
+//! Gets take no lock up to [`rank::APPEND`].
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{PoisonError, TryLockError};
@@ -10,9 +10,9 @@ use std::time::Duration;
 use crate::sync::order::Order;
 use crate::sync::primitive::{Condvar, Mutex, MutexGuard};
 
-/// All locks of the engine, outermost first.
+/// Ranks of all locks of the engine, outermost first.
 pub(crate) mod rank {
-    /// `Workers::ended`: the first `close` does the work, others wait for its result.
+    /// `Workers::ended`: the first `close` does the work, later ones wait for its result.
     pub(crate) const CLOSE: u8 = 0;
     /// `Workers::threads`: handles of the background threads.
     pub(crate) const THREADS: u8 = 1;
@@ -32,17 +32,17 @@ pub(crate) mod rank {
     pub(crate) const KEPT_KEYS: u8 = 8;
     /// `Cleaning::needed`.
     pub(crate) const NEEDED: u8 = 9;
-    /// `Writing::log`: places records; the append lock.
+    /// `Writing::log`: the append lock; places records.
     pub(crate) const APPEND: u8 = 10;
-    /// `Segments::making`: which segments there are.
+    /// `Segments::making`: the list of segments.
     pub(crate) const SEGMENTS: u8 = 11;
-    /// `KeyLog::counted`: where the key log ends.
+    /// `KeyLog::counted`: the end of the key log.
     pub(crate) const KEY_END: u8 = 12;
-    /// `Segments::opened`: which of their files are open.
+    /// `Segments::opened`: open segment files.
     pub(crate) const OPENED: u8 = 13;
-    /// `Segments::leaving`: those that are being removed.
+    /// `Segments::leaving`: segments being removed.
     pub(crate) const LEAVING: u8 = 14;
-    /// `Segments::unusable`: files that are none.
+    /// `Segments::unusable`: files with a segment's name that are no segments.
     pub(crate) const UNUSABLE: u8 = 15;
     /// `GroupSync::waiting`.
     pub(crate) const GROUP: u8 = 16;
@@ -70,11 +70,11 @@ pub(crate) mod rank {
     pub(crate) const LAST_ERROR: u8 = 27;
 }
 
-/// A mutex with its place in the order of all locks.
+/// A mutex with a rank in the lock order.
 #[derive(Debug, Default)]
 pub(crate) struct Ranked<const RANK: u8, T>(Mutex<T>);
 
-/// A lock that is held.
+/// Guard of a held [`Ranked`] lock.
 #[derive(Debug)]
 pub(crate) struct Held<'a, T> {
     guard: MutexGuard<'a, T>,
@@ -86,12 +86,11 @@ impl<const RANK: u8, T> Ranked<RANK, T> {
         Ranked(Mutex::new(value))
     }
 
-    /// What it holds, which nobody else can any more.
     pub(crate) fn into_inner(self) -> T {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lock, if nobody holds it. Whoever does not wait may take it in any order.
+    /// Takes the lock if it is free. Since this never waits, any order is allowed.
     pub(crate) fn try_lock(&self) -> Option<Held<'_, T>> {
         let guard = match self.0.try_lock() {
             Ok(guard) => guard,
@@ -102,24 +101,24 @@ impl<const RANK: u8, T> Ranked<RANK, T> {
     }
 }
 
-/// Takes a lock. A thread that panicked while holding it was our bug and has been reported as such; the state it left is
-/// no worse for the others than for recovery.
+/// Takes a lock, ignoring std's lock poisoning: a thread that panicked while holding it was a bug
+/// reported as such, and the state it left is no worse for others than for recovery.
 ///
 /// # Panics
-/// In debug builds, when this thread holds a lock of the same rank or a higher one.
+/// In debug builds, if this thread holds a lock of the same or a higher rank.
 pub(crate) fn lock<const RANK: u8, T>(ranked: &Ranked<RANK, T>) -> Held<'_, T> {
     let order = Order::take(RANK);
     Held { guard: ranked.0.lock().unwrap_or_else(PoisonError::into_inner), order }
 }
 
 impl<'a, T> Held<'a, T> {
-    /// Gives the lock up until it is notified, and takes it again.
+    /// Releases the lock until notified, then takes it again.
     pub(crate) fn wait(self, changed: &Condvar) -> Held<'a, T> {
         let Held { guard, order } = self;
         Held { guard: changed.wait(guard).unwrap_or_else(PoisonError::into_inner), order }
     }
 
-    /// As [`Held::wait`], for at most so long.
+    /// [`Held::wait`] with a timeout.
     pub(crate) fn wait_timeout(self, changed: &Condvar, timeout: Duration) -> Held<'a, T> {
         let Held { guard, order } = self;
         Held { guard: changed.wait_timeout(guard, timeout).unwrap_or_else(PoisonError::into_inner).0, order }
@@ -161,7 +160,7 @@ mod tests {
             let of_another_handle = Ranked::<{ rank::CHECKPOINT }, ()>::default();
             let _again = lock(&of_another_handle);
         }));
-        // Who does not wait cannot be waited for in a circle; but what is taken then counts.
+        // `try_lock` cannot deadlock, but the lock it takes counts from then on.
         let held = (lock(&inner), outer.try_lock());
         assert!(held.1.is_some() && outer.try_lock().is_none());
         drop(held);

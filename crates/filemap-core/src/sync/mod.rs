@@ -1,4 +1,4 @@
-//! What threads share: locks with their ranks, group commit, bells, turns, poison, and the write gate.
+//! Synchronisation: ranked locks, group commit, bells, turns, poison, the write gate, atomics.
 
 mod bell;
 pub(crate) mod gate;
@@ -17,10 +17,11 @@ pub(crate) use locks::{Held, Ranked, lock, rank};
 pub(crate) use poison::Poison;
 pub(crate) use turn::{Turn, Turns};
 
-/// Lets those run that wait for a processor. Merging keys and copying values ask so about every tenth of a millisecond: else, with more threads than
-/// processors, the system leaves it there for its whole slice of some milliseconds, and a put waits as long.
+/// Yields the processor. Merging keys and copying values call it about every tenth of a
+/// millisecond. Otherwise, with more threads than processors, a put may wait for a whole time
+/// slice of some milliseconds.
 pub(crate) fn make_way() {
-    // A model checker chooses who runs.
+    // A model checker schedules the threads itself.
     if !cfg!(filemap_shuttle) {
         std::thread::yield_now();
     }

@@ -1,5 +1,6 @@
-//! Group commit and bells under the model checker: no waiter is left behind, and no ring is lost, in every order that the
-//! threads' steps have. A thread that waits for ever is a deadlock to the checker, and a failure.
+//! Group commit and bells under the model checker loom: in every order of the threads' steps no
+//! waiter is left behind and no ring is lost. A thread that waits forever is a deadlock, which
+//! the checker reports as a failure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ fn model(scenario: fn()) {
     model.check(scenario);
 }
 
-/// A log that threads append to, and that a poison may befall.
+/// A log that threads append to; its sync may fail.
 #[derive(Default)]
 struct Log {
     group: GroupSync,
@@ -37,13 +38,13 @@ impl Log {
         Ok(to)
     }
 
-    /// What a put with `Durability::Sync` does.
+    /// A put with `Durability::Sync`.
     fn put(&self) -> Result<()> {
         let _inside = self.group.enter();
         self.put_and_sync()
     }
 
-    /// What a put does and a call of `sync` after it.
+    /// A put followed by `sync`, without entering the group.
     fn put_and_sync(&self) -> Result<()> {
         let mine = self.appended.fetch_add(1, Ordering::AcqRel) + 1;
         self.group.wait_for(mine, true, || self.sync())?;
@@ -108,7 +109,7 @@ fn a_waiter_that_is_not_woken_is_noticed() {
     model(all_return);
 }
 
-/// A background thread that has one thing to do, whenever it is told, and what it is told by.
+/// Runs `work` on a background thread while `call` rings its bell.
 fn with_a_worker(work: fn(&Bell, &AtomicBool), call: fn(&Bell, &AtomicBool)) {
     let shared = Arc::new((Bell::default(), AtomicBool::new(false)));
     let theirs = Arc::clone(&shared);

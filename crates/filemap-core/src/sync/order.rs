@@ -1,5 +1,6 @@
-//! Which locks a thread holds, by their ranks: debug builds assert that a thread which holds a lock takes only locks of higher
-//! rank. Release builds note nothing; nor do those for a model checker, which runs all threads on one.
+//! Lock order: tracks the ranks of the locks that a thread holds. Debug builds assert that it takes
+//! only locks of higher rank. Release builds track nothing, nor do model checker builds, which run
+//! all threads on one.
 
 #[cfg(not(all(debug_assertions, not(any(filemap_loom, filemap_shuttle)))))]
 pub(crate) use off::*;
@@ -11,23 +12,23 @@ mod on {
     use std::cell::Cell;
 
     thread_local! {
-        /// A bit for the rank of each lock that this thread holds.
+        /// One bit per rank of a held lock.
         static HELD: Cell<u32> = const { Cell::new(0) };
     }
 
-    /// The rank of a lock that is held.
+    /// Rank of a held lock; released on drop.
     #[derive(Debug)]
     pub(crate) struct Order(u8);
 
     impl Order {
-        /// Before a lock is waited for.
+        /// Called before waiting for a lock.
         pub(crate) fn take(rank: u8) -> Order {
             let later = HELD.get() >> rank;
             assert!(later == 0, "a lock of rank {rank} is taken under one of rank {}", rank + later.ilog2() as u8);
             Order::note(rank)
         }
 
-        /// After a lock was got without waiting.
+        /// Called after taking a lock without waiting.
         pub(crate) fn note(rank: u8) -> Order {
             HELD.set(HELD.get() | 1 << rank);
             Order(rank)
@@ -40,7 +41,7 @@ mod on {
         }
     }
 
-    /// Does what the simulation has another thread do: the locks of this one are none of its.
+    /// Runs work of another simulated thread, which does not hold this one's locks.
     #[cfg(feature = "sim")]
     pub(crate) fn as_another_thread(work: impl FnOnce()) {
         let held = HELD.replace(0);

@@ -3,19 +3,19 @@
 use crate::error::{Error, Result};
 use crate::sync::primitive::OnceLock;
 
-/// The latch after the first failed write or sync: the handle refuses writes from then on.
+/// Latch set by the first failed write or sync.
 #[derive(Debug, Default)]
 pub(crate) struct Poison {
     cause: OnceLock<String>,
 }
 
 impl Poison {
-    /// Remembers the first cause. Returns whether this was it.
+    /// Stores the first cause. Returns true if this was it.
     pub(crate) fn set(&self, cause: &Error) -> bool {
         self.set_cause(cause.to_string())
     }
 
-    /// As [`Poison::set`], with a cause in words.
+    /// [`Poison::set`] with a text.
     pub(crate) fn set_cause(&self, cause: String) -> bool {
         self.cause.set(cause).is_ok()
     }

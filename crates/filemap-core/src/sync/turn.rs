@@ -1,20 +1,20 @@
-//! The turn to compact: one compaction runs at a time, and who waits for it can be called off.
+//! The turn to compact: one compaction runs at a time, and a waiter can be cancelled.
 //!
-//! It is waited for before any lock is taken, and has no rank itself: callbacks of the compaction that has it may close the
-//! handle, or work on another store.
+//! A thread takes the turn before any lock. The turn has no rank, since callbacks of a compaction
+//! that holds it may close the handle or work on another store.
 
 use crate::error::Result;
 use crate::sync::locks::{Ranked, lock, rank};
 use crate::sync::primitive::Condvar;
 
-/// One at a time does something that may take long; who waits for it can be told that there is no more point.
+/// A cancellable turn for long work; one thread holds it at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     is_taken: Ranked<{ rank::TURNS }, bool>,
     changed: Condvar,
 }
 
-/// The turn of one, given up when this is dropped.
+/// The held turn; given up on drop.
 #[derive(Debug)]
 pub(crate) struct Turn<'a>(&'a Turns);
 
@@ -26,7 +26,8 @@ impl Drop for Turn<'_> {
 }
 
 impl Turns {
-    /// Waits for the turn, for as long as `go_on` is fine with that: it is asked before, and after each [`Turns::wake`].
+    /// Waits for the turn. Calls `go_on` before, and after each [`Turns::wake`]: its error ends
+    /// the wait.
     ///
     /// # Errors
     /// Those of `go_on`.
@@ -42,13 +43,13 @@ impl Turns {
         }
     }
 
-    /// Lets those who wait look again whether to.
+    /// Makes waiters call `go_on` again.
     pub(crate) fn wake(&self) {
         drop(lock(&self.is_taken));
         self.changed.notify_all();
     }
 
-    /// Whether nobody has it.
+    /// Returns true if nobody holds the turn.
     #[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "only the simulation asks"))]
     pub(crate) fn is_free(&self) -> bool {
         !*lock(&self.is_taken)

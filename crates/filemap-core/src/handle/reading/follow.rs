@@ -1,8 +1,9 @@
-//! Read-only handles: they use the index of the writer's last checkpoint and follow the log's tail into a memtable of
-//! their own.
+//! Followers: read-only handles. They use the index of the writer's last checkpoint and replay the
+//! log's tail into their own memtable.
 //!
-//! What such a handle has seen it never unsees: its table is kept across the writer's checkpoints, and is built anew from
-//! the newest superblock only when it has grown too large, after the newer index is in place.
+//! A follower never unsees what it has seen: its memtable outlives the writer's checkpoints. It is
+//! rebuilt from the newest superblock only when it has grown too large, or when records that it
+//! leads to may have been dropped or removed. The newer index is put in place first.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,35 +29,35 @@ use crate::stats::Counters;
 use crate::sync::primitive::{AtomicU64, Ordering, sleep};
 use crate::sync::{Ranked, lock, rank};
 
-/// A handle that is used follows the writer at least this often.
+/// Greatest interval between two follows of a handle in use.
 const EVERY: Duration = Duration::from_millis(500);
-/// A superblock may be read while it is being written: then again, so often.
+/// Attempts to read a superblock that may be being written.
 pub(super) const READS: u32 = 50;
 
-/// How far a read-only handle has followed.
+/// State of a follower.
 #[derive(Debug)]
 pub(crate) struct Follower {
     state: Ranked<{ rank::FOLLOW }, Following>,
     opened: Instant,
-    /// Milliseconds after `opened` at which it last followed.
+    /// Time of the last follow, in ms after `opened`.
     last_ms: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Following {
     position: Tail,
-    /// The next sequence there.
+    /// Next sequence at `position`.
     next_sequence: u64,
-    /// What was met since the table was begun.
+    /// Records met since the memtable was begun.
     met: Met,
-    /// [`Segments::changes`] when the table was begun.
+    /// [`Segments::changes`] when the memtable was begun.
     changes: u64,
-    /// When something had last been dropped, as of when the table was begun.
+    /// `dropped_epoch` of the superblock when the memtable was begun.
     dropped_epoch: u64,
 }
 
 impl Following {
-    /// From the tail of a superblock on.
+    /// State at the tail of a superblock.
     fn from(superblock: &Superblock, segments: &Segments) -> Following {
         Following {
             changes: segments.changes(),
@@ -75,7 +76,7 @@ impl Follower {
     }
 }
 
-/// Opens the parts of a store for reading, as of its last checkpoint.
+/// Opens a store for reading as of its last checkpoint.
 pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Reading> {
     let access = Access::Read;
     let superblock = SuperblockFile::open(&*dir, access)?;
@@ -90,7 +91,7 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Reading> {
         check_canonicalizer(&current, &options)?;
         let values = ValueLog::open(Arc::clone(&dir), current.store_id, access, &options)?;
         let keys = match KeyLog::open(Arc::clone(&dir), access, &current, Bounds::of_keys(&options)) {
-            // The writer may have removed what it names since: then there is a newer superblock.
+            // The writer may have removed a file that it names: then there is a newer superblock.
             Err(e) if e.is_corrupt() => {
                 failed = Some((current.epoch, e));
                 continue;
@@ -100,7 +101,7 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Reading> {
         let file = recover::open_index(&*dir, access, &current)?;
         let seed = recover::index_seed(&current);
         let loaded = match load(file, seed, Owner::Other, current.index, current.epoch, &options.limits) {
-            // The writer may have reused a node page since the superblock was read: then there is a newer one.
+            // The writer may have reused a node page: then there is a newer superblock.
             Err(e) if e.is_corrupt() => {
                 failed = Some((current.epoch, e));
                 continue;
@@ -148,8 +149,8 @@ fn read_superblock(file: &SuperblockFile, dir: &dyn Dir) -> Result<Superblock> {
 }
 
 impl Reading {
-    /// Follows the writer if that was not done lately and no other thread is about it. An error is remembered for
-    /// `stats`: the handle goes on with what it has.
+    /// Follows the writer if due and no other thread is doing it. An error is kept for `stats`: the
+    /// handle goes on with what it has.
     pub(crate) fn follow_if_due(&self) {
         let Some(follower) = self.follower() else { return };
         let now = follower.opened.elapsed();
@@ -174,8 +175,9 @@ impl Reading {
         result
     }
 
-    /// After something was not where it should be: follows the writer, looks which segments there are, and begins the table
-    /// anew if some have gone since it was begun, for it may lead there. Whether it did the last.
+    /// Called when something was not where it should be. Follows the writer, lists the segments
+    /// again, and rebuilds the memtable if segments were removed since it was begun, as it may lead
+    /// there. Returns true if it rebuilt the memtable.
     pub(crate) fn catch_up(&self) -> Result<bool> {
         let Some(follower) = self.follower() else { return Ok(false) };
         let mut state = lock(&follower.state);
@@ -197,19 +199,20 @@ impl Reading {
         let mut failed = None;
         loop {
             let newest = self.superblock.newest_whole(&*self.dir)?;
-            // Of segments below the tail compaction may have removed some before this handle came by.
+            // Compaction may have removed segments below the tail before this handle read them.
             is_lost |= newest.tail.ordinal > begun_in;
             if newest.epoch <= self.index.epoch() {
                 return if is_lost { self.start_table_anew(state, &newest) } else { Ok(()) };
             }
-            // What the last superblock names is not written to: what does not fit it is damaged. Else the writer was faster.
+            // What the last superblock names is never overwritten: a misfit in it is damage. If
+            // there is a newer superblock, the writer was faster.
             if let Some((epoch, error)) = failed.take()
                 && epoch == newest.epoch
             {
                 return Err(error);
             }
             if newest.tail > state.position {
-                // The writer has moved on since: what its index names must be known before it is used.
+                // The writer has moved on: the log that its index covers must be replayed first.
                 is_lost |= self.follow_or_lose(state)?;
             }
             match self.take_index(&newest) {
@@ -226,7 +229,7 @@ impl Reading {
         }
     }
 
-    /// Puts the index of a newer superblock in place.
+    /// Switches to the index of a newer superblock.
     fn take_index(&self, newest: &Superblock) -> Result<()> {
         self.keys.rescan(newest)?;
         let file = recover::open_index(&*self.dir, Access::Read, newest)?;
@@ -243,7 +246,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Replaces the table by one that holds only what follows the superblock's tail.
+    /// Replaces the memtable by one that holds only the log after the superblock's tail.
     fn start_table_anew(&self, state: &mut Following, from: &Superblock) -> Result<()> {
         let fresh = Arc::new(Memtable::new(self.options.memtable_bytes, self.options.limits.follower_bytes));
         let mut position = Following::from(from, &self.values.segments);
@@ -253,8 +256,8 @@ impl Reading {
         Ok(())
     }
 
-    /// Follows the log. Whether the segment is gone in which it stopped last: then nothing came after that before a checkpoint
-    /// began another one, and the table is to be begun anew from there.
+    /// Follows the log. Returns true if the segment where it last stopped is gone: nothing followed
+    /// in it before a checkpoint, so the memtable must be rebuilt.
     fn follow_or_lose(&self, state: &mut Following) -> Result<bool> {
         match self.follow_log(state) {
             Err(e) if e.is_corrupt() => {
@@ -271,8 +274,8 @@ impl Reading {
         self.follow_log_into(state, &table)
     }
 
-    /// Enters every whole record from the position on. The writer appends in order, so the first record that is not whole
-    /// is the one that it is just writing.
+    /// Enters every whole record from the position on. The writer appends in order, so the first
+    /// record that is not whole is being written.
     fn follow_log_into(&self, state: &mut Following, table: &Memtable) -> Result<()> {
         loop {
             let last = self.follow_segment(state, table)?;
@@ -282,7 +285,7 @@ impl Reading {
         }
     }
 
-    /// Follows one segment to its end, and goes to the next if there is one. Returns whether it did.
+    /// Follows one segment to its end. Returns true if it moved to a next one.
     fn follow_segment(&self, state: &mut Following, table: &Memtable) -> Result<bool> {
         let all = self.values.segments.log();
         let segment = match all.iter().find(|s| s.ordinal == state.position.ordinal) {
@@ -298,12 +301,13 @@ impl Reading {
         }
         let mut next = self.begun_after(state, table)?;
         if next.is_none() {
-            // Those that are known may even be gone, created ahead by a writer that was killed, and others in their place.
+            // Known later segments may be gone, too: created ahead by a writer that was killed, and
+            // replaced by others.
             self.values.segments.rescan(|s| self.is_settled(s, state.position.ordinal))?;
             next = self.begun_after(state, table)?;
         }
         let Some(next) = next else { return Ok(false) };
-        // If there is a next one, this one is complete: what was appended to it between the two looks is there now.
+        // The next segment exists, so this one is complete: read what was appended to it meanwhile.
         if let Some((segment, file)) = &segment {
             self.follow_records(segment, &**file, state, table)?;
         }
@@ -311,16 +315,17 @@ impl Reading {
         Ok(true)
     }
 
-    /// The segment after the position, if it or one after it holds a whole record. Until then the writer's next recovery may
-    /// remove it and go on in the one before: half a record is what a writer leaves that is killed while it writes the
-    /// first. One after it will do, since a power loss may leave a segment without a record and those after it with some.
+    /// The segment after the position, if it or a later one holds a whole record. Until then the
+    /// writer's next recovery may remove it and continue in the one before: a writer killed while
+    /// writing the first record leaves half of it. A later segment suffices, since a power loss may
+    /// leave a segment without records and later ones with some.
     fn begun_after(&self, state: &Following, table: &Memtable) -> Result<Option<u64>> {
         let all = self.values.segments.log();
         let mut later = all.iter().filter(|s| s.ordinal > state.position.ordinal).peekable();
         let next = later.peek().map(|s| s.ordinal);
         for segment in later {
-            // Not through the open files, which would keep the removed one. Where the file is another's now, the directory is to
-            // be looked at again.
+            // Bypass the open files: they would keep the removed one. If the name is another file's
+            // now, the directory must be listed again.
             let file = match self.values.segments.open_anew(segment) {
                 Err(e) if e.is_corrupt() => return Ok(None),
                 opened => opened?,
@@ -337,9 +342,10 @@ impl Reading {
         Ok(None)
     }
 
-    /// Whether the file under a segment's name is that segment for as long as there is one, as far as this handle can know: one of
-    /// the log up to an ordinal that is in use, or one of compaction that a superblock has named, with the log beyond it. What
-    /// a writer that was killed has left unnamed its next recovery removes, and gives the ordinal out again.
+    /// Returns true if, as far as this handle can know, the file under the segment's name stays
+    /// that segment until it is removed. That holds for segments of the log up to an ordinal in
+    /// use, and for compaction outputs that a superblock names, with the log beyond them. Others
+    /// may be leftovers of a killed writer: its next recovery removes them and reuses the ordinals.
     pub(super) fn is_settled(&self, segment: &Segment, ordinal: u64) -> bool {
         match segment.is_output {
             false => segment.ordinal <= ordinal,
@@ -350,9 +356,10 @@ impl Reading {
         }
     }
 
-    /// Enters the records of one segment from the position on. Bytes that are no record are the one being written, unless a
-    /// whole record follows them: then they are damage, and cost nothing else. A record whose chunks or whose body are not
-    /// there is none either: a power loss has left it, and the writer's next recovery drops it.
+    /// Enters the records of one segment from the position on. Bytes that are no record are being
+    /// written, unless a whole record follows: then they are damage, and cost nothing else. A
+    /// record whose chunks or body are missing is skipped: a power loss left it, and the writer's
+    /// next recovery drops it.
     fn follow_records(
         &self,
         segment: &Segment,
@@ -377,19 +384,21 @@ impl Reading {
         Ok(())
     }
 
-    /// Whether a record counts, as the writer's recovery would judge it.
+    /// Returns true if the writer's recovery would keep the record.
     fn is_whole(&self, bytes: &[u8], state: &Following, table: &Memtable) -> bool {
         state.met.is_whole(bytes, &self.values.segments, table, |key| self.hash(key))
     }
 
-    /// Starts anew from the last superblock if a writer has dropped something since: a failed sync leaves records in the cache
-    /// that the device does not have, and retention drops versions; this handle may have followed either. The index comes first,
-    /// or what only the old table knew would be missed in between.
+    /// Starts anew from the last superblock if a writer has dropped something since: a failed sync
+    /// leaves records in the cache that the device does not have, and retention drops versions;
+    /// this handle may have followed either. The index is replaced first: otherwise what only the
+    /// old memtable knew would be missing in between.
     fn heed_recoveries(&self, state: &mut Following) -> Result<()> {
         let mut failed = None;
         loop {
             let newest = self.superblock.newest_whole(&*self.dir)?;
-            // A superblock that failed to be synced may have been seen, and be gone: then the one before it counts again.
+            // A superblock whose sync failed may have been seen and then be gone: the one before
+            // counts.
             if newest.dropped_epoch == state.dropped_epoch && newest.epoch >= self.index.epoch() {
                 return Ok(());
             }
@@ -398,7 +407,7 @@ impl Reading {
             {
                 return Err(error);
             }
-            // Where records were dropped there may be others by now.
+            // Dropped records may have been overwritten by others.
             if let Some(pages) = &self.values.cache
                 && !planted(Fault::StalePagesKept)
             {

@@ -1,4 +1,4 @@
-//! Reads: memtable, else one index page, then the value record, whose own key confirms the match.
+//! Gets: memtable, else one index page, then the value record, whose own key confirms the match.
 
 use crate::error::{Error, Result};
 use crate::failpoint::{Fault, planted, step};
@@ -18,35 +18,35 @@ use crate::record::{Head, Value};
 use crate::stats::Counters;
 use crate::sync::primitive::Ordering;
 
-/// What is wrong where a slot leads to a key of another hash.
+/// Error text: a slot leads to a key of another hash.
 const MISLED: &str = "the index leads here for a key of another hash: address.idx is damaged";
 
-/// So many key records are read between two looks at whether the handle was closed.
+/// Key records read between two checks whether the handle was closed.
 const SOME_RECORDS: usize = 256;
 
-/// Counts of what a read may be led by. While they stay the same, it finds what it is led to.
+/// Change counters of what leads a read. While they are equal, a read finds what it is led to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Moment {
-    /// Segments of values that came or went.
+    /// Value segments added or removed.
     segment_changes: u64,
-    /// Of the index.
+    /// Epoch of the index.
     epoch: u64,
-    /// Segments of keys that went.
+    /// Key segments removed.
     key_removals: u64,
 }
 
-/// A version that was read: its body, or which version holds it.
+/// A version that was read; without a body if it is a reference.
 pub(crate) struct Loaded {
     pub(crate) head: Head,
     pub(crate) body: Option<Body>,
 }
 
 impl Reading {
-    /// Calls `read` until nothing that it is led by has changed under it: a segment that was removed, a newer index. What fails
-    /// twice in the same way, and nothing has changed meanwhile, is damaged.
+    /// Calls `read` again if it fails with `Corrupt`, or if a key segment was removed meanwhile:
+    /// what led it may have changed. The same error twice with nothing changed is real damage.
     ///
     /// # Errors
-    /// Those of `read`; `Closed` when the handle was closed meanwhile.
+    /// Those of `read`; `Closed` if the handle was closed meanwhile.
     pub(crate) fn looking_again<T>(&self, mut read: impl FnMut() -> Result<T>) -> Result<T> {
         let mut last = None;
         loop {
@@ -61,7 +61,8 @@ impl Reading {
                         return Err(e);
                     }
                 }
-                // The index led into a segment of the key log that went: to another key's record, perhaps.
+                // The index led into a removed segment of the key log: perhaps to another key's
+                // record.
                 Ok(_) if self.keys.removals() != before.key_removals && !planted(Fault::StaleKeysBelieved) => {}
                 result => return result,
             }
@@ -76,7 +77,7 @@ impl Reading {
         }
     }
 
-    /// Counts a get. What a handle has found that was closed meanwhile proves nothing: another writer may have changed it.
+    /// Counts a get. Fails if the handle was closed: another writer may have changed what was read.
     pub(crate) fn counted<T>(&self, found: Option<T>) -> Result<Option<T>> {
         self.check_open()?;
         Counters::add(&self.counters.gets, 1);
@@ -86,7 +87,7 @@ impl Reading {
         Ok(found)
     }
 
-    /// The newest version in memory, and the sequence of the last removal there (0 for none).
+    /// Newest version in memory, and the sequence of the last tombstone there (0 for none).
     pub(crate) fn in_memtables(&self, key: &[u8], hash: u64) -> (Option<Entry>, u64) {
         let tables = self.tables.load();
         let mut best: Option<Entry> = None;
@@ -94,22 +95,22 @@ impl Reading {
         for table in [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten() {
             let Some(found) = table.find(hash, key) else { continue };
             floor = floor.max(found.floor);
-            // The newer table comes first, so its removals hide what the older has before the two are compared.
+            // The newer memtable comes first: its tombstones hide what the older one has.
             let live = found.best.filter(|e| e.version.sequence > floor);
             best = [best, live].into_iter().flatten().max_by_key(|e| e.version);
         }
         (best, floor)
     }
 
-    /// The index's slots with a hash.
+    /// The index slots of a hash.
     ///
     /// # Errors
-    /// `Corrupt` when the page is damaged or, in a handle that follows another process, was written anew.
+    /// `Corrupt` if the page is damaged or, in a follower, was overwritten by the writer.
     pub(crate) fn candidates(&self, hash: u64) -> Result<Candidates> {
         self.candidates_near(hash, &mut LastLeaf::default())
     }
 
-    /// As `candidates`, for many hashes about in their order.
+    /// [`Reading::candidates`] for many hashes in roughly ascending order.
     ///
     /// # Errors
     /// As there.
@@ -123,13 +124,13 @@ impl Reading {
         }
     }
 
-    /// The slot of a key and its newest key record, if the key is in the index. Confirmed by the key record.
+    /// Slot and newest key record of a key in the index. Confirmed by the key record.
     pub(crate) fn indexed(&self, key: &[u8], hash: u64) -> Result<Option<(Slot, KeyRecord)>> {
         self.looking_again(|| self.indexed_now(key, hash))
     }
 
-    /// The segments of the key log, opened, and where it ends: nothing that the index leads to before that end is missing
-    /// among them, but what is damage.
+    /// The key log's open segments, and its end. Every segment that the index leads to before that
+    /// end is among them, unless it is damaged.
     ///
     /// # Errors
     /// `Io`.
@@ -150,12 +151,12 @@ impl Reading {
         }
     }
 
-    /// All versions of a key that the index leads to.
+    /// All versions of a key in the index.
     pub(crate) fn indexed_chain(&self, key: &[u8], hash: u64) -> Result<Option<Vec<Spot>>> {
         self.looking_again(|| self.indexed_now(key, hash)?.map(|head| self.chain(head)).transpose())
     }
 
-    /// As [`Reading::indexed`], unless a segment of the key log is removed meanwhile.
+    /// [`Reading::indexed`] without retry if a key segment is removed meanwhile.
     pub(crate) fn indexed_now(&self, key: &[u8], hash: u64) -> Result<Option<(Slot, KeyRecord)>> {
         let mut damage = None;
         for slot in self.candidates(hash)?.iter() {
@@ -170,13 +171,13 @@ impl Reading {
         damage.map_or(Ok(None), Err)
     }
 
-    /// Whether a slot can be a key's. If it is not, the index is damaged: the key that the slot was meant for must not be
-    /// taken for absent.
+    /// Returns true if a slot may belong to a key. If not, the index is damaged, and the key that
+    /// the slot was meant for must not be taken for absent.
     fn is_slot_of(&self, slot: &Slot, key: &[u8]) -> bool {
         kept_bits(self.hash(key)) == slot.hash
     }
 
-    /// Hands the newest version's record to `f`.
+    /// Passes the newest version's record to `f`.
     pub(crate) fn with_newest<T>(
         &self,
         key: &[u8],
@@ -191,8 +192,8 @@ impl Reading {
         }
     }
 
-    /// As [`Reading::with_newest`]; `None` when what memory had was removed before the index was looked at: what is newest by both
-    /// may never have been.
+    /// [`Reading::with_newest`] once. `None` if the memtable's version was removed before the index
+    /// was read: the newest of the two may never have been the newest.
     fn newest_now<T>(
         &self,
         key: &[u8],
@@ -224,7 +225,8 @@ impl Reading {
                 Ok(None) => {}
                 Ok(Some(Some(result))) => return Ok(Some(Some(result))),
                 Ok(Some(None)) => break,
-                // A slot of another key with the same 47 bits of hash must not make this key unreadable.
+                // A slot of another key with the same 47 hash bits must not make this key
+                // unreadable.
                 Err(e) if e.is_corrupt() && self.is_slot_of_another(slot, key) => {}
                 Err(e) => damage = Some(e),
             }
@@ -241,7 +243,7 @@ impl Reading {
         self.keys.read(slot.key).is_ok_and(|(_, found)| found != key && self.is_slot_of(slot, &found))
     }
 
-    /// Hands the record of a known version to `f`.
+    /// Passes the record of a known version to `f`.
     pub(crate) fn with_spot<T>(
         &self,
         key: &[u8],
@@ -260,7 +262,7 @@ impl Reading {
         })
     }
 
-    /// All versions of a key, newest first; at most as many as are kept.
+    /// Versions of a key that retention shows, newest first.
     pub(crate) fn spots(&self, key: &[u8]) -> Result<Vec<Spot>> {
         self.check_open()?;
         self.follow_if_due();
@@ -275,12 +277,12 @@ impl Reading {
         Ok(spots)
     }
 
-    /// All versions of a key that are still reachable, newest first, those beyond the number kept too.
+    /// All reachable versions of a key, newest first, with those beyond the number kept.
     pub(crate) fn all_spots(&self, key: &[u8], hash: u64) -> Result<Vec<Spot>> {
         loop {
             let before = self.in_memtables(key, hash);
             let spots = self.all_spots_now(key, hash)?;
-            // As with the newest: what is in memory counts with what the index has only if it was not removed in between.
+            // As in `newest_now`: what memory had counts only if it was not removed meanwhile.
             if before == (None, 0) || self.in_memtables(key, hash) == before {
                 return Ok(spots);
             }
@@ -306,10 +308,10 @@ impl Reading {
         Ok(spots)
     }
 
-    /// The newest version; its body in the memory of `spare`, if it is one page.
+    /// The newest version. A body of one page uses the memory of `spare`.
     ///
     /// # Errors
-    /// `Corrupt`, also when the key was removed while the version was read that holds the body.
+    /// `Corrupt`, also if the key was removed while the version that holds the body was read.
     pub(crate) fn newest(&self, key: &[u8], spare: &mut Vec<u8>) -> Result<Option<Loaded>> {
         self.check_open()?;
         let Some(mut loaded) = self.with_newest(key, Want::Cached, |raw| loaded(raw, spare))? else {
@@ -330,7 +332,7 @@ impl Reading {
         Ok(l)
     }
 
-    /// The body of the version to which one of this head refers.
+    /// Body of the version that a reference with this head names.
     pub(crate) fn body_of(&self, key: &[u8], head: &Head, want: Want, spare: &mut Vec<u8>) -> Result<Body> {
         let corrupt = |what: &str| Error::corrupt(names::segment(head.place.segment), head.place.offset, what);
         let spot = self
@@ -344,8 +346,8 @@ impl Reading {
         })
     }
 
-    /// Where the version of a key with a sequence lies. The newest key record names the holder of its body, so that this
-    /// takes two reads of the key log, however long the chain between them is.
+    /// Finds the version of a key with a sequence. The newest key record names the holder of its
+    /// body, so this takes two reads of the key log, however long the chain between them.
     fn holder(&self, key: &[u8], sequence: u64) -> Result<Option<Spot>> {
         let hash = self.hash(key);
         let tables = self.tables.load_full();
@@ -373,8 +375,8 @@ impl Reading {
         Ok(spots.into_iter().find(|s| s.version.sequence == sequence))
     }
 
-    /// Walks a chain of key records from its head. Each lies before the last in the key log, so it ends; `Closed` when the handle
-    /// is closed meanwhile.
+    /// Reads a chain of key records from its head. It ends, since each record lies before the last
+    /// one in the key log. `Closed` if the handle is closed meanwhile.
     fn chain(&self, (slot, head): (Slot, KeyRecord)) -> Result<Vec<Spot>> {
         let (mut address, mut record) = (slot.key, head);
         let mut spots = vec![Spot::from(&record)];
@@ -388,10 +390,10 @@ impl Reading {
         Ok(spots)
     }
 
-    /// The record that follows one in its chain; `None` at the end.
+    /// The next record of a chain; `None` at its end.
     ///
     /// # Errors
-    /// `Corrupt` when there is none where the chain leads, or it does not lead back.
+    /// `Corrupt` if there is none where the chain leads, or the chain does not lead back.
     pub(crate) fn earlier(&self, address: u64, record: &KeyRecord) -> Result<Option<KeyRecord>> {
         if record.previous == 0 {
             return Ok(None);
@@ -407,12 +409,12 @@ impl Reading {
         loaded.body.as_ref().ok_or(Error::Closed)
     }
 
-    /// Reads the version that a location holds, whichever key it is of; for iteration.
+    /// Reads a version at a known spot.
     pub(crate) fn value_at(&self, key: &[u8], spot: &Spot) -> Result<Value> {
         self.value(self.load(key, spot)?, Vec::new())
     }
 
-    /// All of a version; a body of chunks over whatever `spare` held, whose memory it takes.
+    /// Reads the whole version. Chunks are collected in `spare`, which is cleared.
     pub(crate) fn value(&self, loaded: Loaded, mut spare: Vec<u8>) -> Result<Value> {
         let body = match loaded.body {
             Some(Body::Whole(whole)) => whole,

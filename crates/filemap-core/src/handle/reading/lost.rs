@@ -1,4 +1,4 @@
-//! What of a store's files is absent, as a read-only handle sees it beside a writer that moves on.
+//! Absent files of a store, as a follower sees them while the writer moves on.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn read_rolls(file: &SuperblockFile, store_id: &[u8; 16]) -> Result<Rolls> {
     }
 }
 
-/// What of the files is absent that a superblock names; `None` when the writer has moved on meanwhile.
+/// Files that a superblock names and that are absent; `None` if the writer has moved on meanwhile.
 pub(super) fn absent(
     file: &SuperblockFile,
     dir: &dyn Dir,
@@ -47,7 +47,7 @@ pub(super) fn absent(
     let look = || Witness { superblock: current, segment_table, rolls: &rolls }.absent(there.0, there.1);
     let mut absent = look();
     if absent.iter().any(|a| !a.is_accepted) {
-        // The directory was looked at before the list was read: what was begun or cut in between is met now.
+        // The directory was listed before `rolls` was read: list it again for what changed between.
         there.0.segments.look_anew()?;
         there.0.dictionaries.look()?;
         absent = look();
@@ -58,13 +58,14 @@ pub(super) fn absent(
     Ok(if absent.is_empty() || is_current()? { Some(absent) } else { None })
 }
 
-/// All of a segment.
+/// Extent of a whole segment.
 fn whole(ordinal: u64) -> Range<Tail> {
     Tail { ordinal, offset: 0 }..Tail { ordinal: ordinal + 1, offset: 0 }
 }
 
 impl Reading {
-    /// Looks what is absent as of a superblock; what was known before stays where the writer has moved on meanwhile.
+    /// Updates the list of absent files for a superblock. Keeps the old one if the writer has moved
+    /// on meanwhile.
     pub(super) fn look_for_absent(&self, newest: &Superblock, segment_table: &SegmentTable) -> Result<()> {
         let there = (&*self.values, &*self.keys);
         if let Some(found) = absent(&self.superblock, &*self.dir, newest, segment_table, there)? {
@@ -73,8 +74,8 @@ impl Reading {
         Ok(())
     }
 
-    /// Which segments of values and which dictionaries are absent, of those of a superblock that may be newer than what this handle follows; `None` when the
-    /// writer has moved on meanwhile.
+    /// Absent value segments and dictionaries of a superblock that may be newer than this handle's;
+    /// `None` if the writer has moved on meanwhile.
     pub(crate) fn absent_values(
         &self,
         superblock: &Superblock,
@@ -82,7 +83,7 @@ impl Reading {
     ) -> Result<Option<Vec<Absent>>> {
         self.values.segments.look_anew()?;
         let found = absent(&self.superblock, &*self.dir, superblock, segment_table, (&self.values, &self.keys))?;
-        // The files of the key log are opened by their names.
+        // Key segments are opened by name.
         let values = |mut all: Vec<Absent>| {
             all.retain(|a| names::parse_keys(&a.file).is_none());
             all
@@ -90,7 +91,7 @@ impl Reading {
         Ok(found.map(values))
     }
 
-    /// Segments of the key log that are not among those that were opened, though something in them lives.
+    /// Segments of the key log with live records that are not among the opened ones.
     pub(crate) fn missing_keys(&self, files: &[KeyFile], end: Tail) -> Vec<Range<Tail>> {
         let segment_table = self.segment_table.load();
         let live = segment_table.keys.values().filter(|a| a.live_units > 0 && a.ordinal <= end.ordinal);
@@ -98,8 +99,8 @@ impl Reading {
         live.map(|a| a.ordinal).filter(is_missing).map(whole).collect()
     }
 
-    /// The slots of the index that lead into stretches of the key log in which no whole record lies. A pass over the index, if there are
-    /// any stretches.
+    /// Index slots that lead into gaps of the key log, which hold no whole record. Takes a pass
+    /// over the index unless `gaps` is empty.
     pub(crate) fn slots_in(&self, mut gaps: Vec<Range<Tail>>) -> Result<Vec<Slot>> {
         gaps.sort_unstable_by_key(|g| g.start);
         let mut lost: Vec<Slot> = Vec::new();
@@ -114,12 +115,12 @@ impl Reading {
             lost.extend(slots.iter().filter(in_gap));
             Ok(())
         };
-        // Bad pages are told when their keys are met.
+        // Bad pages are reported when their keys are reached.
         self.index.check(&mut || self.follow_writer(), &mut slots, &mut |_, _| {})?;
         Ok(lost)
     }
 
-    /// Whether a segment of the value log is known to be gone.
+    /// Returns true if a segment of the value log is known to be gone.
     pub(super) fn is_absent(&self, ordinal: u64) -> bool {
         self.absent.load().iter().any(|a| a.ordinal == Some(ordinal) && a.is_value())
     }

@@ -1,7 +1,9 @@
-//! What a read needs: the memtables, the index, the key log, the value log, and as of which superblock they are.
+//! State needed by reads: memtables, index, key log, value log, and the superblock they belong to.
 //!
-//! Invariants: a read takes no lock that a put, a checkpoint or a compaction holds; a version is entered in the later of active
-//! memtable, frozen memtable and index before it leaves the earlier, and reads look in that order.
+//! Invariants:
+//! - A read takes no lock that a put, a checkpoint or a compaction holds.
+//! - A version moves from active memtable to frozen memtable to index, and is entered in the next
+//!   before it leaves the last. Reads look in that order.
 
 pub(crate) mod follow;
 mod get;
@@ -36,63 +38,63 @@ use follow::Follower;
 pub(crate) use packing::Recompressed;
 pub use sample::RecompressionEstimate;
 
-/// The tables that a read looks into before the index, newest first.
+/// The memtables, which reads search before the index, newest first.
 #[derive(Debug)]
 pub(crate) struct Tables {
     /// Takes new entries.
     pub(crate) active: Arc<Memtable>,
-    /// Being merged by a checkpoint.
+    /// Being merged into the index by a checkpoint.
     pub(crate) frozen: Option<Arc<Memtable>>,
 }
 
-/// Who knows where the log ends.
+/// Source of the log's end.
 pub(crate) enum End {
-    /// This handle appends to it.
+    /// This handle appends to the log.
     Writer(Arc<Ranked<{ rank::APPEND }, Log>>),
-    /// Another process does, and this handle follows.
+    /// Another process appends, and this handle follows.
     Follower(Follower),
 }
 
-/// The opened parts of a store.
+/// Opened parts of a store.
 pub(crate) struct Opened {
     pub(crate) dir: Arc<dyn Dir>,
     pub(crate) options: Options,
-    /// The superblock as of which they were opened.
+    /// The superblock they belong to.
     pub(crate) current: Superblock,
     pub(crate) values: Arc<ValueLog>,
     pub(crate) keys: Arc<KeyLog>,
     pub(crate) index: Arc<Index>,
     pub(crate) superblock: SuperblockFile,
     pub(crate) segment_table: SegmentTable,
-    /// Versions since that superblock.
+    /// Versions after that superblock.
     pub(crate) active: Arc<Memtable>,
     pub(crate) absent: Vec<Absent>,
     pub(crate) end: End,
 }
 
-/// See the module.
+/// Shared read state of a handle.
 pub(crate) struct Reading {
     dir: Arc<dyn Dir>,
     options: Options,
-    /// The superblock as of which the handle was opened. What is fixed when a store is created is read from it.
+    /// The superblock at opening: source of what is fixed at creation.
     birth: Superblock,
     values: Arc<ValueLog>,
     keys: Arc<KeyLog>,
     index: Arc<Index>,
     superblock: SuperblockFile,
-    /// The last superblock that was written or read.
+    /// The last superblock written or read.
     latest: ArcSwap<Superblock>,
     tables: ArcSwap<Tables>,
-    /// The segment table of that superblock.
+    /// The segment table of `latest`.
     segment_table: ArcSwap<SegmentTable>,
-    /// No version in the index has a greater time than this.
+    /// Upper bound on the times of versions in the index.
     indexed_time_ms: AtomicI64,
-    /// While a checkpoint runs, versions with lower times may go though they are their keys' newest: nothing may be made to
-    /// refer to one. `i64::MIN` when none can.
+    /// A running checkpoint may drop versions older than this even if they are their keys' newest:
+    /// no reference to one may be made. `i64::MIN` if none.
     expiring_ms: AtomicI64,
     counters: Counters,
     end: End,
-    /// Files of the store that are known to be gone.
+    /// Files of the store known to be gone.
     absent: ArcSwap<Vec<Absent>>,
     closed: AtomicBool,
 }
@@ -120,7 +122,6 @@ impl Reading {
         }
     }
 
-    /// The store's directory.
     pub(crate) fn dir(&self) -> &dyn Dir {
         &*self.dir
     }
@@ -129,7 +130,7 @@ impl Reading {
         &self.options
     }
 
-    /// The superblock as of which the handle was opened: for what is fixed when a store is created.
+    /// The superblock at opening: for what is fixed at creation.
     pub(crate) fn birth(&self) -> &Superblock {
         &self.birth
     }
@@ -154,27 +155,25 @@ impl Reading {
         &self.counters
     }
 
-    /// The last superblock that was written or read.
+    /// The last superblock written or read.
     pub(crate) fn latest(&self) -> impl Deref<Target = Arc<Superblock>> {
         self.latest.load()
     }
 
-    /// The segment table of the last superblock.
+    /// The segment table of [`Reading::latest`].
     pub(crate) fn segment_table(&self) -> impl Deref<Target = Arc<SegmentTable>> {
         self.segment_table.load()
     }
 
-    /// The memtables.
     pub(crate) fn tables(&self) -> impl Deref<Target = Arc<Tables>> {
         self.tables.load()
     }
 
-    /// Files of the store that are known to be gone.
+    /// Files of the store known to be gone.
     pub(crate) fn absent(&self) -> impl Deref<Target = Arc<Vec<Absent>>> {
         self.absent.load()
     }
 
-    /// Set when the handle is closed.
     pub(crate) fn closed(&self) -> &AtomicBool {
         &self.closed
     }
@@ -185,7 +184,7 @@ impl Reading {
         if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Whether this handle writes, and does not follow another process.
+    /// Returns true for a writer, false for a follower.
     pub(crate) fn is_writer(&self) -> bool {
         matches!(self.end, End::Writer(_))
     }
@@ -197,7 +196,7 @@ impl Reading {
         }
     }
 
-    /// The end of the log as this handle knows it, and the next sequence there.
+    /// End of the log as this handle knows it, and the next sequence.
     pub(crate) fn log_end(&self) -> (Tail, u64) {
         match &self.end {
             End::Writer(log) => {
@@ -208,10 +207,11 @@ impl Reading {
         }
     }
 
-    /// Puts a fresh memtable in place of the active one, which is frozen and returned. The caller holds the append lock.
+    /// Freezes the active memtable, puts a fresh one in its place, returns the frozen one. The
+    /// caller holds the append lock.
     ///
     /// # Panics
-    /// When there is a frozen one: a checkpoint that did not finish has poisoned the handle.
+    /// If there is a frozen one: a checkpoint that did not finish has poisoned the handle.
     pub(crate) fn freeze(&self, fresh: Arc<Memtable>) -> Arc<Memtable> {
         let tables = self.tables.load();
         assert!(tables.frozen.is_none(), "a checkpoint that did not finish has poisoned the handle");
@@ -220,54 +220,55 @@ impl Reading {
         frozen
     }
 
-    /// Lets go of the frozen memtable, which is merged into the index.
+    /// Drops the frozen memtable, which is merged into the index.
     pub(crate) fn merged(&self) {
         let active = Arc::clone(&self.tables.load().active);
         self.tables.store(Arc::new(Tables { active, frozen: None }));
     }
 
-    /// A superblock and its segment table are durable.
+    /// Publishes a durable superblock and its segment table.
     pub(crate) fn publish(&self, superblock: &Superblock, segment_table: &SegmentTable) {
         self.latest.store(Arc::new(superblock.clone()));
         self.publish_table(segment_table);
     }
 
-    /// Segments have gone in which nothing lived as of the last superblock.
+    /// Publishes a segment table after segments without live records were removed.
     pub(crate) fn publish_table(&self, segment_table: &SegmentTable) {
         self.segment_table.store(Arc::new(segment_table.clone()));
     }
 
-    /// No version in the index has a greater time than this.
+    /// Upper bound on the times of versions in the index.
     pub(crate) fn indexed_time_ms(&self) -> i64 {
         self.indexed_time_ms.load(Ordering::Acquire)
     }
 
-    /// From now on the index may hold versions as late as this.
+    /// Announces versions of up to this time to be indexed.
     pub(crate) fn will_index(&self, time_ms: i64) {
         self.indexed_time_ms.fetch_max(time_ms, Ordering::AcqRel);
     }
 
-    /// Versions with lower times may be dropped just now, though they are their keys' newest.
+    /// Versions older than this may be dropped right now, even if they are their keys' newest.
     pub(crate) fn expiring_ms(&self) -> i64 {
         self.expiring_ms.load(Ordering::Acquire)
     }
 
-    /// Versions with lower times may be dropped from now on; `i64::MIN` for none.
+    /// Allows versions older than this to be dropped; `i64::MIN` for none.
     pub(crate) fn expire_before(&self, time_ms: i64) {
         self.expiring_ms.store(time_ms, Ordering::Release);
     }
 
-    /// Names of all files in the store's folder.
     pub(crate) fn names(&self) -> Result<Vec<String>> {
         self.dir.list().map_err(|e| Error::io("list", self.dir.path().display().to_string(), e))
     }
 
-    /// What is absent and missed, as damage at the end of a list. A dictionary hides nothing from one: what needs it is met.
+    /// Errors for absent files, reported at the end of a list. Dictionaries are left out: their
+    /// records are in the list, and reading them fails.
     pub(crate) fn missed(&self) -> Vec<Error> {
         self.absent.load().iter().filter(|a| a.is_missed() && !a.is_dictionary()).map(Absent::error).collect()
     }
 
-    /// The hash of a key: XXH3-64 with the store's own seed, so that crawled URLs cannot be chosen to collide.
+    /// Hash of a key: XXH3-64 under the store's seed, so that crawled URLs cannot be chosen to
+    /// collide.
     pub(crate) fn hash(&self, key: &[u8]) -> u64 {
         xxhash_rust::xxh3::xxh3_64_with_seed(key, self.birth.hash_seed)
     }
@@ -278,7 +279,7 @@ impl Reading {
         }
     }
 
-    /// A mistake of a checkpoint, for the model checker to find.
+    /// Failpoint of a checkpoint, for the model checker to find.
     #[cfg(all(test, filemap_shuttle))]
     pub(crate) fn replace_tables(&self, tables: Arc<Tables>) {
         self.tables.store(tables);

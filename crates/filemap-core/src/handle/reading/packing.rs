@@ -1,4 +1,4 @@
-//! How records are compressed: with which dictionary, at which level; and anew, when better ones are there.
+//! Compression of records: choice of dictionary and level; recompression with better ones.
 
 use crate::error::{Error, Result};
 use crate::format::location::Location;
@@ -9,22 +9,21 @@ use crate::logs::values::dictionaries::Part;
 use crate::logs::values::draft::Packing;
 use crate::logs::values::read;
 
-/// What a record's parts become when they are compressed anew.
+/// A recompressed record.
 #[derive(Debug)]
 pub(crate) struct Recompressed {
-    /// As before but for codecs, dictionary, lengths and the payload's checksum.
+    /// The old header with new codecs, dictionary, lengths and payload checksum.
     pub(crate) header: Header,
     pub(crate) meta: Vec<u8>,
     pub(crate) payload: Vec<u8>,
 }
 
 impl Reading {
-    /// How a new record of a key is compressed.
+    /// Compression of a new record of a key.
     pub(crate) fn packing(&self, key: &[u8]) -> Packing {
         self.packing_at(key, self.options.compression_level)
     }
 
-    /// How a record of a key is compressed at a level.
     fn packing_at(&self, key: &[u8], level: i32) -> Packing {
         if !self.options.makes_dictionaries() {
             return Packing::plain(level);
@@ -32,18 +31,19 @@ impl Reading {
         let registry = &self.values.dictionaries;
         let own = registry.choose(self.options.group(key));
         let packing = if own == 0 { Packing::plain(level) } else { Packing::with(level, own, registry) };
-        // With too many groups for the memory there may be room for the global one only.
+        // With too many groups for the memory, only the global dictionary may fit.
         match registry.choose(&[]) {
             global if global != own && global != 0 && !packing.has_body() => Packing::with(level, global, registry),
             _ => packing,
         }
     }
 
-    /// Compresses the meta and payload of the record at a place anew, at a level and with the best dictionary that there is now
-    /// for its key; `None` when the record does not get shorter, in whole units. `meta` and `payload` are as they are stored.
+    /// Recompresses the meta and payload of a record at a level, with the key's best dictionary of
+    /// now. `None` if the record does not get shorter, in whole units. `parts` are meta and payload
+    /// as stored.
     ///
     /// # Errors
-    /// `Corrupt` when they cannot be expanded.
+    /// `Corrupt` if they cannot be expanded.
     pub(crate) fn recompress(
         &self,
         place: Location,
@@ -56,7 +56,8 @@ impl Reading {
         Ok(new.filter(|new| new.header.total_bytes() < header.total_bytes()))
     }
 
-    /// As [`Reading::recompress`], whatever becomes of the length; `None` for records that nothing is compressed in.
+    /// [`Reading::recompress`] even if the record gets longer; `None` for kinds of records that
+    /// have nothing to compress.
     ///
     /// # Errors
     /// As there.
@@ -99,7 +100,7 @@ impl Reading {
 }
 
 impl Recompressed {
-    /// The whole record, but for its sealed head.
+    /// The whole record, without its sealed head.
     pub(crate) fn record(&self, key: &[u8]) -> Vec<u8> {
         let mut record = vec![0; self.header.key_at()];
         [key, &self.meta, &self.payload].iter().for_each(|part| record.extend_from_slice(part));

@@ -1,5 +1,5 @@
-//! Looks at a sample of the log: stretches that are spread evenly over it, so that the cost is bounded however large a store is.
-//! From it dictionaries are made on demand, and what recompression would gain is estimated.
+//! Samples of the log: stretches spread evenly over it, so that the cost is bounded however large
+//! the store. Used to make dictionaries on demand and to estimate recompression.
 
 use crate::error::Result;
 use crate::format::location::{Location, SizeClass};
@@ -8,31 +8,31 @@ use crate::handle::reading::Reading;
 use crate::logs::scan::Item;
 use crate::logs::segments::FIRST_RECORD;
 
-/// Length of a stretch, in bytes.
 const STRETCH_BYTES: u64 = 4 << 20;
-/// At most so many are looked at.
+/// Greatest number of sampled stretches.
 const STRETCHES: u64 = 256;
 
-/// What recompression would make of a store's records: see [`Store::try_recompression`](crate::Store::try_recompression).
+/// Estimated result of recompression: see
+/// [`Store::try_recompression`](crate::Store::try_recompression).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecompressionEstimate {
-    /// Records that were tried: pages and chunks.
+    /// Records tried: pages and chunks.
     pub records: u64,
-    /// Those of them that would get shorter.
+    /// Records that would get shorter.
     pub shorter_records: u64,
     /// Bytes of their bodies, uncompressed.
     pub body_bytes: u64,
-    /// Bytes of their bodies as they are stored.
+    /// Bytes of their bodies as stored.
     pub payload_bytes: u64,
     /// The same after recompression.
     pub recompressed_payload_bytes: u64,
-    /// Bytes of the whole records as they are stored.
+    /// Bytes of the whole records as stored.
     pub stored_bytes: u64,
     /// The same after recompression.
     pub recompressed_stored_bytes: u64,
 }
 
-/// A whole record that was met.
+/// A whole record in the sample.
 pub(crate) struct Met<'a> {
     pub(crate) location: Location,
     pub(crate) size: SizeClass,
@@ -47,11 +47,11 @@ impl Met<'_> {
 }
 
 impl Reading {
-    /// Hands whole records to `f`: all of a small log, else those of evenly spread stretches. Returns by how much the log is
-    /// longer than what was looked at.
+    /// Passes whole records to `f`: all of a small log, else those of evenly spread stretches.
+    /// Returns the length of the log divided by the length sampled.
     ///
     /// # Errors
-    /// What `f` returns; `Io`, `Corrupt` when a segment cannot be read.
+    /// Those of `f`; `Io`, `Corrupt` if a segment cannot be read.
     pub(crate) fn sample_log(&self, f: &mut dyn FnMut(&Met<'_>) -> Result<()>) -> Result<f64> {
         let (total, _) = self.values.segments.bytes();
         let stretches = total.div_ceil(STRETCH_BYTES);
@@ -59,7 +59,7 @@ impl Reading {
         let (mut number, mut seen) = (0, 0);
         for segment in self.values.segments.all().iter() {
             let file = match self.values.segments.file(segment) {
-                // Compaction has removed it meanwhile.
+                // Removed by compaction meanwhile.
                 Err(e) if e.is_corrupt() && self.values.segments.get(segment.id).is_err() => continue,
                 file => file?,
             };
@@ -69,7 +69,7 @@ impl Reading {
                 if (number - 1) % every != 0 {
                     continue;
                 }
-                // What is cut off at the end begins the next stretch, and is a gap there.
+                // A record cut off at the end is a gap in the next stretch.
                 let end = (start + STRETCH_BYTES).min(len);
                 seen += end - start;
                 let mut scan = self.values.scan(segment, &*file, start.max(FIRST_RECORD), end)?;

@@ -1,4 +1,4 @@
-//! What the value log's bytes are: live, removals, dead, not known yet.
+//! Space accounting of the value log: live, tombstone, dead and unindexed bytes.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::handle::reading::Reading;
 use crate::index::segment_table::SegmentTable;
 use crate::logs::segments::{FIRST_RECORD, Segment};
 
-/// The value log in bytes, headers of the segments left out, as of the last checkpoint.
+/// Bytes of the value log by state as of the last checkpoint, without segment headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Space {
     pub(crate) live_bytes: u64,
     pub(crate) removal_bytes: u64,
     pub(crate) dead_bytes: u64,
-    /// What no checkpoint has seen yet.
+    /// Bytes after the last checkpoint.
     pub(crate) unindexed_bytes: u64,
 }
 
@@ -37,20 +37,20 @@ impl Space {
 }
 
 impl Reading {
-    /// Of all segments together.
+    /// Space of all segments.
     pub(crate) fn space(&self) -> Space {
         let mut all = Space::default();
         self.values.segments.all().iter().filter_map(|s| self.space_of(s)).for_each(|s| all.add(&s));
         all
     }
 
-    /// Of one segment; `None` for one that no superblock names yet, or that cannot be measured.
+    /// Space of one segment; `None` if no superblock names it yet or it cannot be measured.
     pub(crate) fn space_of(&self, segment: &Arc<Segment>) -> Option<Space> {
         let (latest, segment_table) = (self.latest.load(), self.segment_table.load());
         self.space_in(segment, latest.tail, &segment_table, self.log_end().0).ok().flatten()
     }
 
-    /// Of one segment as of a checkpoint, the log now ending at `end`.
+    /// Space of one segment as of a checkpoint with this tail; the log now ends at `end`.
     pub(crate) fn space_in(
         &self,
         segment: &Arc<Segment>,

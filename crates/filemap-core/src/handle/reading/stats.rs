@@ -1,4 +1,4 @@
-//! Counters and sizes of a handle, gathered for `Store::stats`; nothing here is kept, all of it is read where it is.
+//! Gathers the counters and sizes of a handle for `Store::stats`; keeps no state.
 
 use filemap_io::Access;
 
@@ -79,20 +79,20 @@ impl Reading {
         }
     }
 
-    /// Length of address.idx, and what it takes on the device; 0 where that cannot be told.
+    /// Length and disk space of address.idx; 0 if unknown.
     fn index_bytes(&self) -> (u64, u64) {
         let file = self.dir.open(names::INDEX, Access::Read);
         file.map_or((0, 0), |f| (f.len().unwrap_or(0), f.allocated_bytes().unwrap_or(0)))
     }
 
-    /// What the files of fixed length take on the device.
+    /// Disk space of the files of fixed length.
     fn small_disk_bytes(&self) -> u64 {
         let small = [names::SUPERBLOCK, names::LOCK, names::VERIFIED];
         let small = small.iter().filter_map(|name| self.dir.open(name, Access::Read).ok());
         small.map(|f| f.allocated_bytes().unwrap_or(0)).sum()
     }
 
-    /// What was noted of the last verification of everything, if that can be read.
+    /// The note of the last full verification, if readable.
     fn verified(&self) -> Option<Verified> {
         let file = self.dir.open(names::VERIFIED, Access::Read).ok()?;
         let mut b = [0; verified::BYTES];

@@ -1,8 +1,9 @@
-//! Which files of a store are gone, and how that is known.
+//! Absent files of a store, and the evidence for them.
 //!
-//! The segment table of the superblock names every segment up to the checkpoint's tail, SUPERBLOCK's list of begun segments
-//! those after it; it names every dictionary, too. A file under a segment's or a dictionary's name that is none is told, too: it was
-//! one, or is a stranger's. A segment of the log in which something was put and that SUPERBLOCK does not name tells that SUPERBLOCK itself is an older one.
+//! The superblock's segment table names every segment up to the checkpoint's tail, and every
+//! dictionary; SUPERBLOCK's list of begun segments names the segments after it. A file under a
+//! segment's or dictionary's name that is none is reported, too: it was one, or is a stranger's.
+//! A log segment with records that SUPERBLOCK does not name proves that SUPERBLOCK is outdated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,45 +19,48 @@ use crate::logs::segments::{FIRST_RECORD, Segments};
 use crate::logs::values::ValueLog;
 use crate::logs::values::dictionaries::Registry;
 
-/// A file of the store that is gone, or cut short: what it held cannot be read.
+/// A file of the store that is gone or cut short: what it held cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Absent {
     /// The file's name.
     pub file: String,
-    /// Its place in the order of its log; `None` for a file that nothing names.
+    /// Position in the order of its log; `None` for a file that nothing names.
     pub ordinal: Option<u64>,
     /// What is wrong.
     pub why: String,
-    /// Bytes in it that the index leads to, as of the last checkpoint; what was put after that is not counted. Of a dictionary 0.
+    /// Bytes in it that the index leads to as of the last checkpoint; later puts are not counted. 0
+    /// for a dictionary.
     pub live_bytes: u64,
-    /// Whether the loss was accepted when the store was opened for writing.
+    /// The loss was accepted when the store was opened for writing.
     pub is_accepted: bool,
 }
 
 impl Absent {
-    /// Whether something is missed: not when the loss was accepted and nothing leads to what is gone any more. Of a dictionary nobody
-    /// counts what needs it: a repair finds out.
+    /// Returns true if something is missed: false if the loss was accepted and nothing leads to the
+    /// file any more. Always true for a dictionary: records that need it are not counted, only a
+    /// repair finds them.
     pub fn is_missed(&self) -> bool {
         !self.is_accepted || self.live_bytes > 0 || self.is_dictionary()
     }
 
-    /// Whether it is a dictionary: then it held no page, but what was compressed with it cannot be read.
+    /// Returns true for a dictionary: it held no page, but what was compressed with it is
+    /// unreadable.
     pub fn is_dictionary(&self) -> bool {
         names::parse_dictionary(&self.file).is_some()
     }
 
-    /// Whether it is a segment of the value log.
+    /// Returns true for a segment of the value log.
     pub(crate) fn is_value(&self) -> bool {
         names::parse_segment(&self.file).is_some()
     }
 
-    /// The damage that it is to a read.
+    /// The error for a read that needs the file.
     pub(crate) fn error(&self) -> Error {
         Error::corrupt(&self.file, 0, self.why.clone())
     }
 
-    /// The damage that it is to whoever needs every file.
+    /// The error for an operation that needs every file.
     pub(crate) fn refusal(&self, others: usize) -> Error {
         let more = if others > 0 { format!(" ({others} more files are absent)") } else { String::new() };
         let what = format!("{}{more}; repair the store, restore the file, or open it accepting the loss", self.why);
@@ -64,10 +68,10 @@ impl Absent {
     }
 }
 
-/// What is wrong with a segment that is there and of which nobody knows how long it was.
+/// Error text for a segment whose original length is unknown.
 const UNSEEN: &str = "it was lost, or cut short, before a checkpoint had seen all of it; a repair reads what is there";
 
-/// The files of a store, as a superblock and what it leads to tell of them.
+/// Evidence for which files belong to the store.
 pub(crate) struct Witness<'a> {
     pub(crate) superblock: &'a Superblock,
     pub(crate) segment_table: &'a SegmentTable,
@@ -75,7 +79,7 @@ pub(crate) struct Witness<'a> {
 }
 
 impl Witness<'_> {
-    /// What is absent, given what there is, in the order of the logs.
+    /// The absent files, in the order of the logs.
     pub(crate) fn absent(&self, values: &ValueLog, keys: &KeyLog) -> Vec<Absent> {
         let segments = &*values.segments;
         let mut absent: BTreeMap<u16, Absent> = BTreeMap::new();
@@ -116,7 +120,7 @@ impl Witness<'_> {
             let why = match keys.length(row.ordinal, end) {
                 None => keys.why(*id),
                 Some(Ok(len)) if len < end => cut_short(len, end),
-                // What cannot be measured now is told to those who read it.
+                // What cannot be measured now is reported when it is read.
                 Some(_) => continue,
             };
             lost_keys.insert(*id, self.lost(names::keys(*id), row, why, KEY_UNIT));
@@ -129,7 +133,7 @@ impl Witness<'_> {
         all
     }
 
-    /// Dictionaries without which records cannot be read.
+    /// Missing or damaged dictionaries.
     fn dictionaries(&self, registry: &Registry) -> impl Iterator<Item = Absent> {
         let named = &self.segment_table.dictionaries;
         let ids: BTreeSet<u32> = named.keys().copied().chain(registry.ids()).collect();
@@ -140,14 +144,14 @@ impl Witness<'_> {
         })
     }
 
-    /// SUPERBLOCK itself, when it is older than a segment: what an older one does not tell of is missed by nobody.
+    /// SUPERBLOCK itself, if outdated: files that it does not name would go unnoticed.
     fn outdated(&self, segments: &Segments) -> Option<Absent> {
         let newer = unnamed(segments, self.superblock.tail.ordinal, self.rolls)?;
         let why = format!("it is an older one: it does not name {newer}, in which something was put");
         Some(Absent { file: names::SUPERBLOCK.into(), ordinal: None, why, live_bytes: 0, is_accepted: false })
     }
 
-    /// What is wrong with a value segment that should be there, and have so many bytes.
+    /// What is wrong with a value segment that should have at least `end` bytes.
     fn segment(&self, segments: &Segments, row: &SegmentRow, end: u64) -> Option<Absent> {
         let id = row.ordinal as u16;
         let (name, found) = (names::segment(id), segments.get(id));
@@ -156,7 +160,8 @@ impl Witness<'_> {
             Ok(s) if s.is_output != row.is_output => "its header is that of another segment".to_owned(),
             Ok(s) => match segments.length(&s, end) {
                 Err(Error::Corrupt { what, .. }) if !row.is_leaving => what,
-                // A writer has just looked; to others what cannot be measured now is told when they read it.
+                // A writer has just measured it. To others an error is reported when they read the
+                // segment.
                 Err(_) if segments.is_writable() && s.met_bytes < end => cut_short(s.met_bytes, end),
                 Ok(len) if len < end => cut_short(len, end),
                 _ if row.is_unseen => UNSEEN.to_owned(),
@@ -175,8 +180,8 @@ impl Witness<'_> {
     }
 }
 
-/// The name of a segment of the log after a tail that was put to and that the list of begun ones lacks, if there is one. A
-/// segment is named before anything is put in it, and cut before its name is struck out.
+/// Name of a segment after the tail that has records but is not in the list of begun segments. A
+/// segment is listed before anything is put in it, and cut before it is struck off.
 fn unnamed(segments: &Segments, tail: u64, rolls: &Rolls) -> Option<String> {
     let log = segments.log();
     let newer = log.iter().find(|s| s.ordinal > tail && s.met_bytes > FIRST_RECORD && rolls.lacks(s.ordinal));
@@ -187,8 +192,9 @@ fn cut_short(len: u64, end: u64) -> String {
     format!("the file is cut short: it ends at {len}, and had {end} bytes at least")
 }
 
-/// Refuses a store of which something is absent that nobody has accepted. An older superblock cannot be accepted: the index that
-/// it leads to may be written over, and what compaction has made since would be taken for nobody's.
+/// Refuses a store with absent files whose loss is not accepted. An outdated superblock cannot be
+/// accepted: its index may be overwritten, and later outputs of compaction would be taken for
+/// orphans.
 ///
 /// # Errors
 /// `Corrupt`, with the first such file.
@@ -200,8 +206,9 @@ pub(crate) fn refuse(absent: &[Absent], accepts_loss: bool) -> Result<()> {
     missed.next().map_or(Ok(()), |first| Err(first.refusal(missed.count())))
 }
 
-/// Notes in the segment table that a caller has accepted what is absent. What only nothing names is not noted. Of a segment
-/// behind the tail of the last checkpoint nobody knows how long it was; the greatest of those ordinals.
+/// Notes in the segment table that the losses are accepted; files that nothing names are not noted.
+/// The length of segments from the checkpoint's tail on is unknown: returns the greatest ordinal
+/// of those.
 pub(crate) fn accept(absent: &[Absent], segment_table: &mut SegmentTable, tail: u64) -> Option<u64> {
     let mut unseen = None;
     for one in absent.iter().filter(|a| !a.is_accepted) {
@@ -222,7 +229,7 @@ pub(crate) fn accept(absent: &[Absent], segment_table: &mut SegmentTable, tail: 
     unseen
 }
 
-/// Notes that files are there again, as long as they were, whose loss was accepted. Whether there are any.
+/// Notes lost files that are back, as long as they were. Returns true if there are any.
 pub(crate) fn welcome(absent: &[Absent], segment_table: &mut SegmentTable, values: &ValueLog) -> bool {
     let is_absent = |row: &SegmentRow| absent.iter().any(|a| a.is_value() && a.ordinal == Some(row.ordinal));
     let is_there = |row: &SegmentRow| {

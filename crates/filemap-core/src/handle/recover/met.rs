@@ -1,11 +1,11 @@
-//! What was met of the log since a superblock, and which records count for it: recovery and read-only handles ask the same.
+//! Decides which records after a superblock are complete. Recovery and followers share this.
 //!
-//! A power loss keeps any part of what was not synced: a list of chunks may be there without its chunks, a reference without
-//! the version that holds its body. Such a record was never written, as far as anybody can tell.
+//! A power loss keeps any part of what was not synced: a chunk list may survive without its chunks,
+//! a reference without the version that holds its body. Such a record counts as never written.
 //!
-//! So is one whose sequence is not above all before it. Appends give sequences in the order of the log; what breaks it was written
-//! by somebody else at this place: a file that once had this number, of which a power loss has left blocks in the new one. Its
-//! checksum, which is of the place, does not tell it.
+//! So does a record whose sequence is not above all before it. Appends number the log in order, so
+//! it was written to another file that had this number before: a power loss left its blocks in the
+//! new file. Its checksum cannot tell, since it is seeded with the place only.
 
 use std::collections::HashSet;
 
@@ -16,27 +16,27 @@ use crate::format::value::{self, Kind};
 use crate::index::memtable::Memtable;
 use crate::logs::segments::{Segment, Segments};
 
-/// See the module.
+/// What is known of the log since a superblock.
 #[derive(Debug)]
 pub(crate) struct Met {
-    /// What lies before was synced.
+    /// Everything before this was synced.
     tail: Tail,
-    /// What has a lower sequence was synced.
+    /// Records with a lower sequence were synced.
     synced_below: u64,
     /// Above the sequences of all records since.
     next_sequence: u64,
-    /// Whole chunks since.
+    /// Locations of whole chunks since.
     chunks: HashSet<Location>,
 }
 
 impl Met {
-    /// Nothing yet.
+    /// Empty state at a superblock.
     pub(crate) fn since(superblock: &Superblock) -> Met {
         let next_sequence = superblock.next_sequence;
         Met { tail: superblock.tail, synced_below: next_sequence, next_sequence, chunks: HashSet::new() }
     }
 
-    /// Notes a record that counts.
+    /// Adds a record that counts.
     pub(crate) fn add(&mut self, segment: &Segment, offset: u64, bytes: &[u8]) {
         let Ok(header) = value::peek(bytes) else { return };
         self.next_sequence = self.next_sequence.max(header.sequence.saturating_add(1));
@@ -45,9 +45,10 @@ impl Met {
         }
     }
 
-    /// Whether the next record of the log counts: it was written after those that were met, and all that it needs is there. What lies
-    /// before the tail was synced, and is not read here; what lies after it must have been met, for it was written first.
-    /// `table` has the versions that were met.
+    /// Returns true if the next record of the log counts: it was written after those added, and
+    /// everything that it needs is there. What lies before the tail was synced, and is not read
+    /// here; what lies after it must have been added, since it was written first. `table` has the
+    /// versions added.
     pub(crate) fn is_whole(
         &self,
         bytes: &[u8],
@@ -56,7 +57,7 @@ impl Met {
         hash: impl Fn(&[u8]) -> u64,
     ) -> bool {
         let Ok(header) = value::peek(bytes) else { return false };
-        // The fault stands for all that tells a record which was not written here.
+        // The fault stands for everything that detects a record not written here.
         if header.sequence < self.next_sequence && !planted(Fault::LocationsNotSeeded) {
             return false;
         }
@@ -79,7 +80,7 @@ impl Met {
     }
 
     fn has_chunk(&self, location: Location, segments: &Segments) -> bool {
-        // A segment that is missing altogether was not removed by a crash: reading the value will say so.
+        // A crash does not remove whole segments: reading the value will report it.
         let ordinal = segments.get(location.segment).map(|s| s.ordinal);
         let is_synced = |ordinal| Tail { ordinal, offset: location.offset() } < self.tail;
         self.chunks.contains(&location) || ordinal.map_or(true, is_synced)

@@ -1,4 +1,4 @@
-//! Creates a store's files, and brings an existing store to the state that its log tells.
+//! Recovery: creates a store's files, and brings an existing store to the state of its log.
 
 mod absent;
 mod met;
@@ -32,21 +32,22 @@ pub(crate) use absent::{Witness, accept, refuse, welcome};
 pub(crate) use met::Met;
 pub(crate) use replay::{fill, replay};
 
-/// Longest lock file that a creation leaves: a process id.
+/// Greatest length of a lock file that a creation leaves: a process id.
 const LOCK_BYTES: u64 = 16;
 
-/// Whether a store may be created in a directory: it is empty, or holds just what a creation that was cut short leaves.
+/// Checks that a store may be created in a directory: it is empty, or holds only what an
+/// interrupted creation leaves.
 ///
 /// # Errors
-/// `NotEmpty` when it may not.
+/// `NotEmpty` if it may not.
 pub(crate) fn check_vacant(dir: &dyn Dir) -> Result<()> {
     let found = dir.list().map_err(|e| Error::io("list", dir.path().display().to_string(), e))?;
-    // A creation begins with this file, and nothing else has its name: what it holds, whole or not, is ours.
+    // A creation begins with this file, and nothing else has its name: it is ours, whole or not.
     let begun = found.iter().any(|name| name == names::NEW_SUPERBLOCK);
     for name in &found {
         match is_unborn(dir, name, begun) {
             Ok(true) => {}
-            // What cannot be one of ours is refused by the one who opens it.
+            // `InvalidInput`: `open` refuses what cannot be a store's file.
             Err(e) if !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {
                 return Err(Error::io("open", name, e));
             }
@@ -56,7 +57,7 @@ pub(crate) fn check_vacant(dir: &dyn Dir) -> Result<()> {
     Ok(())
 }
 
-/// Whether a file may be one of a store that never came to be, in which nothing was ever put.
+/// Returns true if a file may be left by an interrupted creation, with nothing ever put in it.
 fn is_unborn(dir: &dyn Dir, name: &str, begun: bool) -> std::io::Result<bool> {
     let longest = match name {
         names::LOCK => LOCK_BYTES,
@@ -65,25 +66,26 @@ fn is_unborn(dir: &dyn Dir, name: &str, begun: bool) -> std::io::Result<bool> {
         name if name == names::segment(0) || name == names::keys(0) => FIRST_RECORD,
         _ => return Ok(false),
     };
-    // For writing, since what is not refused is replaced.
+    // For writing: what is accepted here will be replaced.
     let file = dir.open(name, Access::Write)?;
     if file.len()? > longest {
         return Ok(false);
     }
-    // Others have files called key0.dat too: without the mark of a creation, it must be as good as empty.
+    // Others have files called key0.dat too: without the mark of a creation it must be ours by its
+    // magic, or all zero.
     let mut start = [0; 8];
     let n = file.read_at(&mut start, 0)?;
     let is_ours = || FileKind::ALL.iter().any(|k| start == *k.magic());
     Ok(begun || name == names::LOCK || all_zero(&start[..n]) || is_ours())
 }
 
-/// Removes what a creation that was cut short has left in a directory whose lock is held.
+/// Removes what an interrupted creation left in a directory whose lock is held.
 ///
 /// # Errors
-/// `NotEmpty` when there is anything else; `Io`.
+/// `NotEmpty` if there is anything else; `Io`.
 pub(crate) fn clear_unborn(dir: &dyn Dir) -> Result<()> {
     check_vacant(dir)?;
-    // The mark goes last: without it the others might not be known for ours.
+    // The mark goes last: without it the other files might not be recognised.
     for name in [names::INDEX, &names::keys(0), &names::segment(0)] {
         remove_if_there(dir, name)?;
     }
@@ -91,11 +93,12 @@ pub(crate) fn clear_unborn(dir: &dyn Dir) -> Result<()> {
     remove_if_there(dir, names::NEW_SUPERBLOCK)
 }
 
-/// Creates the files of an empty store in a vacant directory whose lock is held. The superblock is written first, under
-/// another name, and is given its own last: a directory without one is no store, and one with the other is being made one.
+/// Creates the files of an empty store in a vacant directory whose lock is held. The superblock is
+/// written first under another name and renamed last: a directory without SUPERBLOCK is no store,
+/// and one with the other name is being made one.
 ///
 /// # Errors
-/// `NotEmpty` when another process has created a store since the directory was looked at.
+/// `NotEmpty` if another process has created a store since the directory was checked.
 pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
     clear_unborn(dir)?;
     let mut random = [0; 24];
@@ -139,7 +142,7 @@ pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
     sync_dir(dir)
 }
 
-/// Removes a file's name, if there is one.
+/// Removes a file if it exists.
 pub(crate) fn remove_if_there(dir: &dyn Dir, name: &str) -> Result<()> {
     match dir.remove(name) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", name, e)),
@@ -147,12 +150,12 @@ pub(crate) fn remove_if_there(dir: &dyn Dir, name: &str) -> Result<()> {
     }
 }
 
-/// A number of random bytes.
+/// Big-endian number of the bytes.
 pub(crate) fn value_of(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |n, &b| n << 8 | u64::from(b))
 }
 
-/// Creates address.idx without a page, and syncs it.
+/// Creates address.idx with a header page only, and syncs it.
 pub(crate) fn create_index(dir: &dyn Dir, store_id: [u8; 16], created_ms: i64) -> Result<()> {
     let file = dir.open(names::INDEX, Access::Create).map_err(|e| Error::io("create", names::INDEX, e))?;
     let mut page = [0; PAGE_BYTES];
@@ -165,7 +168,7 @@ pub(crate) fn sync_dir(dir: &dyn Dir) -> Result<()> {
     dir.sync().map_err(|e| Error::io("sync", dir.path().display().to_string(), e))
 }
 
-/// Opens address.idx and checks whose it is.
+/// Opens address.idx and checks its header.
 pub(crate) fn open_index(dir: &dyn Dir, access: Access, current: &Superblock) -> Result<Arc<dyn File>> {
     let file = dir.open(names::INDEX, access).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => Error::corrupt(names::INDEX, 0, "the file is missing"),
@@ -175,16 +178,16 @@ pub(crate) fn open_index(dir: &dyn Dir, access: Access, current: &Superblock) ->
     Ok(file)
 }
 
-/// The segment table that was read with the index.
+/// Decodes the segment table that was read with the index.
 ///
 /// # Errors
-/// `Corrupt` when it is none.
+/// `Corrupt` if it does not decode.
 pub(crate) fn segment_table(loaded: &Loaded, root: IndexRoot) -> Result<SegmentTable> {
     let offset = u64::from(root.table) * PAGE_BYTES as u64;
     SegmentTable::decode(&loaded.table).map_err(|what| Error::corrupt(names::INDEX, offset, what))
 }
 
-/// The seed of the checksums of address.idx.
+/// Seed of the checksums of address.idx.
 pub(crate) fn index_seed(current: &Superblock) -> u32 {
     seed(&current.store_id, u64::MAX - 1)
 }
@@ -199,7 +202,8 @@ pub(crate) fn bytes_after(segments: &Segments, tail: Tail) -> Result<usize> {
     Ok(bytes as usize)
 }
 
-/// Enters a whole record of the log in a memtable, if it is a version or a removal. Returns its sequence.
+/// Enters a whole record of the log in a memtable if it is a version or tombstone. Returns its
+/// sequence.
 pub(crate) fn enter(table: &Memtable, segment: u16, offset: u64, bytes: &[u8], hash: impl Fn(&[u8]) -> u64) -> u64 {
     let Ok(header) = value::peek(bytes) else { return 0 };
     if !header.kind.is_version() && header.kind != Kind::Tombstone {
@@ -225,8 +229,9 @@ pub(crate) fn enter(table: &Memtable, segment: u16, offset: u64, bytes: &[u8], h
     header.sequence
 }
 
-/// Takes segments out of the table that were removed after the superblock was written that lets them go. Those that are still
-/// there stay, until compaction empties them again. No ordinal is given out again, or the next life of one would be taken for it.
+/// Drops segments from the table that were removed after the superblock that released them. Those
+/// still there stay until compaction empties them again. No ordinal is reused: a later segment
+/// would be taken for the earlier one.
 pub(crate) fn forget_removed(segments: &Segments, segment_table: &mut SegmentTable) {
     segments.pass_over(segment_table.values.values().map(|a| a.ordinal + 1).max().unwrap_or(0));
     segments.avoid(segment_table.values.values().filter(|a| a.is_lost).map(|a| a.ordinal as u16));
@@ -235,10 +240,9 @@ pub(crate) fn forget_removed(segments: &Segments, segment_table: &mut SegmentTab
     segment_table.values.values_mut().for_each(|a| a.is_leaving = false);
 }
 
-/// Takes away what compaction has written and no superblock names: its run was cut short. It is removed if the store is
-/// intact. Where a file is absent the superblock may be an older one, and what it does not name the last place of pages: then it is
-/// only set aside.
-/// Those, as files that are absent, so that somebody is told.
+/// Removes compaction outputs that no superblock names: their run was interrupted. If a file is
+/// absent the superblock may be outdated, and they may hold the only copy of pages: then they are
+/// only set aside. Returns those, reported as absent files.
 pub(crate) fn remove_orphans(
     segments: &Segments,
     segment_table: &SegmentTable,
@@ -265,8 +269,8 @@ pub(crate) fn remove_orphans(
     Ok(orphans.iter().map(told).collect())
 }
 
-/// Removes segments after the log's end that hold no record: they waited for a roll that never came. One that the segment table
-/// names stays: where a loss was accepted, its records may have gone with what they refer to.
+/// Removes segments after the log's end without a record: created ahead, never rolled to. One that
+/// the segment table names stays: its records may have been lost in an accepted loss.
 pub(crate) fn remove_spares(
     dir: &dyn Dir,
     segments: &Segments,
@@ -291,7 +295,7 @@ pub(crate) fn remove_spares(
 }
 
 /// # Errors
-/// `Canonicalizer` when another rule is wanted than the store's.
+/// `Canonicalizer` if the options name another rule than the store's.
 pub(crate) fn check_canonicalizer(current: &Superblock, options: &Options) -> Result<()> {
     match &options.canonicalizer {
         Some(wanted) if *wanted != current.canonicalizer => {

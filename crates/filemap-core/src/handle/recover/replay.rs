@@ -1,9 +1,10 @@
-//! Replay: reads the log from the last checkpoint's tail into the memtable, and mends the holes that a power loss left.
+//! Replay: reads the log from the last checkpoint's tail into the memtable, and mends the holes
+//! that a power loss left.
 //!
-//! After the checkpoint every whole record counts, wherever it lies: unsynced writes may reach the disk in any order.
-//! Bytes between whole records are covered by fillers and those after the last are cut off, so that they are not taken for
-//! rot later. Nothing else is changed, so replaying again after another crash gives the same. Before it returns, everything
-//! that it trusted is made durable.
+//! After the checkpoint every whole record counts, wherever it lies: unsynced writes reach the
+//! disk in any order. Holes between whole records are covered by fillers, bytes after the last one
+//! are cut off, so that they are not taken for rot later. Nothing else is changed, so replaying
+//! again after another crash gives the same. Before it returns, everything it trusted is durable.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,27 +26,29 @@ use crate::logs::scan::Item;
 use crate::logs::segments::{FIRST_RECORD, Segment};
 use crate::logs::values::ValueLog;
 
-/// Where the log goes on, and what was found.
+/// Where the log continues, and what was found.
 pub(crate) struct Replay {
     pub(crate) segment: Arc<Segment>,
     pub(crate) offset: u64,
     pub(crate) next_sequence: u64,
-    /// Units of the removals that were met, by segment.
+    /// Units of the replayed tombstones, by segment.
     pub(crate) tombstones: BTreeMap<u16, u64>,
-    /// The least ordinal of a segment with chunks that the lists that were met name.
+    /// Least ordinal of a segment with chunks that the replayed chunk lists name.
     pub(crate) pinned: Option<u64>,
     pub(crate) report: RecoveryReport,
 }
 
-/// Sequences for each segment whose loss is accepted: it may have given out as many as it had room for records.
+/// Sequences reserved for each segment whose loss is accepted: as many as it had room for records.
 const LOST_SEQUENCES: u64 = 1 << 24;
 
-/// Replays the log after `current`'s tail into `table`. `has_tail` says whether the segment is whole in which that lies: when
-/// it is lost, and that was accepted, the log goes on after it. So it does after the one of the ordinal `lost`, in a new segment and with
-/// sequences that those cannot have: should they come back, what was put since is newer.
+/// Replays the log after `current`'s tail into `table`. `has_tail` is false if the tail's segment
+/// is lost and that was accepted: the log continues after it. It also continues after segment
+/// `lost`, in a new segment and with sequences that the lost ones cannot have: should they come
+/// back, later puts are newer.
 ///
 /// # Errors
-/// `Corrupt` when the segment of the tail is missing or shorter than the tail: what was synced is gone. `Io`.
+/// `Corrupt` if the tail's segment is missing or shorter than the tail: synced bytes are gone.
+/// `Io`.
 pub(crate) fn replay(
     dir: &dyn Dir,
     values: &ValueLog,
@@ -84,7 +87,7 @@ pub(crate) fn replay(
         let is_first = segment.ordinal == tail.ordinal;
         let offset = run.segment(segment, if is_first { tail.offset } else { FIRST_RECORD })?;
         segment.seal(offset);
-        // One without a record was created ahead: its header may be in the cache only.
+        // A segment without a record was created ahead: its header may be in the cache only.
         if is_first || offset > FIRST_RECORD {
             end = Tail { ordinal: segment.ordinal, offset };
             last = Some(Arc::clone(segment));
@@ -103,7 +106,7 @@ pub(crate) fn replay(
             begun
         }
     };
-    // It goes on.
+    // The log continues in it.
     last.seal(0);
     run.report.elapsed = start.elapsed();
     Ok(Replay {
@@ -128,11 +131,11 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Replays one segment from an offset; where its last whole record ends.
+    /// Replays one segment from an offset. Returns the end of its last whole record.
     fn segment(&mut self, segment: &Segment, from: u64) -> Result<u64> {
         let file = self.values.segments.writable(segment)?;
-        // What an earlier failed sync left in the cache is not what the disk holds. Only clean pages can be dropped, so they
-        // are made clean first.
+        // What a failed sync left in the cache is not what the disk holds. Only clean pages can be
+        // dropped, so sync first.
         if !planted(Fault::CacheTrusted) {
             if !planted(Fault::RecoveredTailNotSynced) {
                 file.sync().map_err(|e| Error::io("sync", segment.name(), e))?;

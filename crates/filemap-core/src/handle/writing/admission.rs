@@ -1,30 +1,31 @@
-//! What may be put: rules of erasures are held by whoever knows what they mean, and asked here.
+//! Admission: a hook that refuses puts, used by the layer that understands the erasure rules.
 
 use std::sync::Arc;
 
 use crate::handle::writing::Writing;
 use crate::record::Record;
 
-/// Is asked about everything that is put through a handle; see [`Store::set_admission`](crate::Store::set_admission). It is
-/// called on every put: it should take no lock, and little time.
+/// Decides about every put of a handle; see
+/// [`Store::set_admission`](crate::Store::set_admission). Called on every put: should take no
+/// lock and little time.
 pub trait Admission: Send + Sync {
-    /// The id of the rule that refuses versions of this key and time, whatever their bodies are.
+    /// Id of the rule that refuses versions of this key and time, whatever their bodies.
     fn refuses(&self, key: &[u8], time_ms: i64) -> Option<u32>;
 
-    /// Whether any rule needs to see bodies. Then they are handed over whole, wherever they are known whole; a body that is
-    /// put piece by piece ([`Store::put_stream`](crate::Store::put_stream)) its giver must judge.
+    /// Returns true if a rule needs to see bodies. They are passed whole wherever known whole; a
+    /// body put in pieces ([`Store::put_stream`](crate::Store::put_stream)) must be judged by the
+    /// caller.
     fn wants_bodies(&self) -> bool {
         false
     }
 
-    /// The id of the rule that refuses a version by its body.
+    /// Id of the rule that refuses a version by its body.
     fn refuses_body(&self, _record: &Record<'_>) -> Option<u32> {
         None
     }
 }
 
 impl Writing {
-    /// Who is asked about everything that is put.
     pub(crate) fn admission(&self) -> Option<Arc<dyn Admission>> {
         self.admission.load().as_deref().map(Arc::clone)
     }

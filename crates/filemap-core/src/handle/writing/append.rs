@@ -1,5 +1,4 @@
-//! Appends: a record that the caller's thread has built is placed, written and entered in the memtable under the append
-//! lock; before that, the checks.
+//! Appends: checks a put; then places, writes and enters a finished record under the append lock.
 
 use std::time::Instant;
 
@@ -17,7 +16,7 @@ use crate::stats::Counters;
 use crate::sync::{Held, Inside, lock};
 
 impl Writing {
-    /// All that can be refused before anything is done.
+    /// All checks that can refuse a put before anything is done.
     pub(crate) fn check_put(&self, key: &[u8], meta: &[u8], body_bytes: u64) -> Result<()> {
         self.reading.check_open()?;
         check_limits(key, meta)?;
@@ -28,12 +27,12 @@ impl Writing {
         self.check_space()
     }
 
-    /// Tells the others that wait for a sync that this thread is about to append, and to want one too, if it is.
+    /// Announces an append to the group commit, if puts are synced.
     pub(crate) fn enter(&self) -> Option<Inside<'_>> {
         self.is_sync().then(|| self.group.enter())
     }
 
-    /// Appends a record and enters it in the memtable, if `condition` holds under the append lock.
+    /// Appends a record and enters it in the memtable if `condition` holds under the append lock.
     pub(crate) fn append_if(
         &self,
         mut draft: Draft,
@@ -58,10 +57,11 @@ impl Writing {
         Ok(Some(version))
     }
 
-    /// Rolls the log if it has no room for so many bytes.
+    /// Rolls the log if it has no room for `bytes`.
     ///
     /// # Errors
-    /// The log has not changed, and the handle stays usable; unless a sync failed, which is never tried again.
+    /// The log is unchanged and the handle stays usable, unless a sync failed, which is never
+    /// retried.
     pub(crate) fn make_room(&self, log: &mut Log, bytes: u64) -> Result<()> {
         let sequence = log.next_sequence;
         if log.appender.make_room(bytes, sequence).inspect_err(|e| self.roll_failed(e))? {
@@ -70,7 +70,7 @@ impl Writing {
         Ok(())
     }
 
-    /// A segment could not be begun.
+    /// Handles a failure to begin a segment.
     pub(crate) fn roll_failed(&self, error: &Error) {
         match error {
             Error::Io { op: "sync", .. } => self.poison(error),
@@ -114,7 +114,7 @@ impl Writing {
         Ok(version)
     }
 
-    /// The ordinal of the first segment in which a list's chunks lie.
+    /// Ordinal of the first segment with chunks of a list.
     fn first_chunk(&self, draft: &Draft) -> u64 {
         let payload = &draft.bytes[draft.header.payload_at()..][..draft.header.payload_bytes as usize];
         let chunks = value::decode_chunks(payload, draft.header.raw_bytes).unwrap_or_default();
@@ -123,8 +123,8 @@ impl Writing {
         ordinals.min().unwrap_or(u64::MAX)
     }
 
-    /// Appends a chunk of a large body: it enters no table, only a later record that lists it does.
-    /// `stream` names the body once it has a chunk.
+    /// Appends a chunk of a large body. It is in no memtable; a later record lists it. `stream` is
+    /// the body's pin, set with its first chunk.
     pub(crate) fn append_chunk(&self, mut draft: Draft, stream: &mut Option<u64>) -> Result<ChunkEntry> {
         self.check_space()?;
         let mut log = lock(&self.log);
@@ -152,7 +152,7 @@ impl Writing {
         Ok(entry)
     }
 
-    /// Rings the bells that are due and, if so wished, waits for the device.
+    /// Rings the bells that are due and, with durability `Sync`, waits for the sync.
     pub(crate) fn after_append(&self, log: Held<'_, Log>) -> Result<()> {
         self.ring_bells(&log);
         let position = log.appender.position();

@@ -1,5 +1,5 @@
-//! What only the writer has: the end of the log, where puts are appended; the sync that they share; what holds them back; who
-//! may refuse them; the bells that wake the background threads.
+//! State that only the writer has: the log's end, group commit, back-pressure, admission, and the
+//! bells of the background threads.
 
 mod admission;
 mod append;
@@ -25,7 +25,7 @@ pub use admission::Admission;
 pub(crate) use pace::late_bytes;
 pub(crate) use training::{LONGEST_SAMPLE, Training};
 
-/// Wake the background threads, and stop them.
+/// Wake and stop the background threads.
 #[derive(Debug, Default)]
 pub(crate) struct Bells {
     pub(crate) sync: Bell,
@@ -33,7 +33,7 @@ pub(crate) struct Bells {
     pub(crate) compact: Bell,
 }
 
-/// See the module.
+/// Shared write state of a handle.
 pub(crate) struct Writing {
     reading: Arc<Reading>,
     log: Arc<Ranked<{ rank::APPEND }, Log>>,
@@ -44,12 +44,12 @@ pub(crate) struct Writing {
     checkpoint_due: AtomicBool,
     pace: pace::Pace,
     training: Training,
-    /// Who is asked about everything that is put.
+    /// Decides about every put.
     admission: ArcSwapOption<Arc<dyn Admission>>,
 }
 
 impl Writing {
-    /// `log` is the one by which `reading` knows its end.
+    /// `log` is the one that `reading` holds, too.
     pub(crate) fn new(reading: Arc<Reading>, log: Arc<Ranked<{ rank::APPEND }, Log>>, gate: Arc<Gate>) -> Writing {
         Writing {
             reading,
@@ -65,7 +65,7 @@ impl Writing {
         }
     }
 
-    /// The append lock.
+    /// The value log behind the append lock.
     pub(crate) fn log(&self) -> &Ranked<{ rank::APPEND }, Log> {
         &self.log
     }
@@ -86,7 +86,7 @@ impl Writing {
         &self.training
     }
 
-    /// Asks for a checkpoint, unless one is asked for already.
+    /// Asks for a checkpoint, unless one is already due.
     pub(crate) fn ask_for_checkpoint(&self) {
         if !self.checkpoint_due.swap(true, Ordering::AcqRel) {
             self.bells.checkpoint.ring();
@@ -97,13 +97,13 @@ impl Writing {
         self.checkpoint_due.load(Ordering::Acquire)
     }
 
-    /// A checkpoint has ended.
+    /// Called when a checkpoint has ended.
     pub(crate) fn checkpoint_done(&self) {
         self.checkpoint_due.store(false, Ordering::Release);
     }
 
-    /// After a failed write or sync: no more writes through this handle. What the gate has refused because the handle is closed is
-    /// no failure.
+    /// Stops all writes after a failed write or sync. The gate's refusal of a closed handle is no
+    /// failure.
     pub(crate) fn poison(&self, error: &Error) {
         if matches!(error, Error::Closed) {
             return;
@@ -112,24 +112,24 @@ impl Writing {
         self.poison_because(error.to_string());
     }
 
-    /// No more writes through this handle, for a reason that is no error.
+    /// Stops all writes for a reason that is no error.
     pub(crate) fn poison_because(&self, cause: String) {
         if self.poison.set_cause(cause.clone()) {
             self.reading.emit(&Event::Poisoned { cause });
         }
     }
 
-    /// Whether every put must be on the device before it returns.
+    /// Returns true if every put must be durable before it returns.
     pub(crate) fn is_sync(&self) -> bool {
         self.reading.options().durability == Durability::Sync
     }
 
-    /// Returns when the log is durable up to a position of the appender. Threads that wait together share a sync.
+    /// Returns when the log is durable up to an appender position. Waiting threads share a sync.
     pub(crate) fn sync_to(&self, position: u64) -> Result<()> {
         self.sync_group(position, false)
     }
 
-    /// As [`Writing::sync_to`], by a thread that has entered the group.
+    /// [`Writing::sync_to`] for a thread that has entered the group.
     pub(crate) fn sync_with_others(&self, position: u64) -> Result<()> {
         self.sync_group(position, true)
     }
@@ -153,12 +153,12 @@ impl Writing {
         })
     }
 
-    /// Position of the appender up to which the log is durable.
+    /// Appender position up to which the log is durable.
     pub(crate) fn synced(&self) -> u64 {
         self.group.synced()
     }
 
-    /// As if another thread had synced so far.
+    /// Pretends that another thread has synced up to `position`.
     #[cfg(test)]
     pub(crate) fn take_for_synced(&self, position: u64) {
         assert!(self.group.wait_for(position, false, || Ok(position)).is_ok());

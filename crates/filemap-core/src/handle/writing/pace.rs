@@ -1,4 +1,4 @@
-//! What holds puts back: too little free space, a full memtable, a compaction that cannot keep up.
+//! Back-pressure on puts: too little free space, a full memtable, a compaction that falls behind.
 
 use std::time::{Duration, Instant};
 
@@ -10,30 +10,30 @@ use crate::stats::Counters;
 use crate::sync::primitive::{AtomicU64, Ordering, sleep};
 use crate::sync::{Held, lock};
 
-/// The free space is measured again after this many bytes.
+/// Bytes appended between two measurements of the free space.
 const MEASURE_EVERY_BYTES: u64 = 16 << 20;
-/// A put is slowed down by at most this, unless the memtable is twice as full as it should be.
+/// Greatest delay of a put, unless the memtable is twice as full as its limit.
 const SLOWEST: Duration = Duration::from_millis(10);
-/// A put is held back by at most this for compaction to keep up.
+/// Greatest delay of a put that waits for compaction.
 const HOLD_BACK: Duration = Duration::from_micros(4000);
 
-/// Compaction looks at the log whenever this much was appended, so it may be late by as much.
+/// Bytes appended between two looks of compaction at the log: it may be late by as much.
 pub(crate) fn late_bytes(segment_bytes: u64) -> u64 {
     segment_bytes / 16
 }
 
-/// What puts look at before they are appended.
+/// State of the back-pressure.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// Free space of the file system when it was last measured.
+    /// Free space of the file system when last measured.
     free_bytes: AtomicU64,
-    /// Bytes that were appended until then.
+    /// Bytes appended until then.
     measured_at: AtomicU64,
-    /// Position of the appender beyond which puts are held back, for compaction to keep up.
+    /// Appender position beyond which puts wait for compaction.
     space_limit: AtomicU64,
-    /// Position of the appender at which compaction was last asked to look.
+    /// Appender position when compaction was last asked to look.
     looked_at: AtomicU64,
-    /// Freezes that took long: a put that waited while this changed was held up by a checkpoint.
+    /// Freezes that took long: a put that waited while this changed was delayed by a checkpoint.
     slow_freezes: AtomicU64,
 }
 
@@ -50,7 +50,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Whether compaction is to look at a log that ends here.
+    /// Returns true if compaction should look at a log that ends at `position`.
     pub(super) fn is_look_due(&self, position: u64, segment_bytes: u64) -> bool {
         let is_due = position.saturating_sub(self.looked_at.load(Ordering::Relaxed)) >= late_bytes(segment_bytes);
         if is_due {
@@ -65,29 +65,29 @@ impl Pace {
 }
 
 impl Writing {
-    /// Asks the file system what is free.
+    /// Measures the free space of the file system.
     pub(crate) fn measure_free_space(&self) {
         if let Ok(bytes) = self.reading.dir().free_bytes() {
             self.pace.free_bytes.store(bytes, Ordering::Relaxed);
         }
     }
 
-    /// Where puts are held back from: a position of the appender.
+    /// Appender position beyond which puts are held back.
     pub(crate) fn space_limit(&self) -> u64 {
         self.pace.space_limit.load(Ordering::Relaxed)
     }
 
-    /// Holds puts back beyond a position of the appender; `u64::MAX` for nowhere.
+    /// Holds puts back beyond an appender position; `u64::MAX` for no limit.
     pub(crate) fn limit_space(&self, position: u64) {
         self.pace.space_limit.store(position, Ordering::Relaxed);
     }
 
-    /// Whether puts are held back until the value log is compacted.
+    /// Returns true if puts are held back until the value log is compacted.
     pub(crate) fn is_over_space(&self) -> bool {
         lock(&self.log).appender.position() > self.space_limit()
     }
 
-    /// A checkpoint has held the append lock for long.
+    /// Called when a checkpoint has held the append lock for long.
     pub(crate) fn note_slow_freeze(&self) {
         self.pace.slow_freezes.fetch_add(1, Ordering::Relaxed);
     }
@@ -108,7 +108,7 @@ impl Writing {
         if free_bytes < floor { Err(Error::NoSpace { free_bytes, floor_bytes: floor }) } else { Ok(()) }
     }
 
-    /// Takes the append lock when there is room in the active memtable; whether that was slowed down.
+    /// Takes the append lock once the active memtable has room. Also returns true if delayed.
     pub(crate) fn lock_log(&self, is_put: bool) -> Result<(Held<'_, Log>, bool)> {
         let (mut slowed, mut held_back) = (false, false);
         loop {
@@ -116,7 +116,7 @@ impl Writing {
             let log = lock(&self.log);
             let over = log.appender.position().saturating_sub(self.space_limit());
             if over > 0 && !held_back && is_put {
-                // Once, and the longer the more there is too much: never so long that it could be called a stall.
+                // Delay once, in proportion to the excess, and never long enough to be a stall.
                 let share = over as f64 / (log.appender.segment_bytes() / 4) as f64;
                 drop(log);
                 self.hold_back_for(HOLD_BACK.mul_f64(share.min(1.0)));
@@ -128,7 +128,7 @@ impl Writing {
             }
             self.ring_bells(&log);
             drop(log);
-            // The checkpoint that the bell asked for may not have begun yet, or never will.
+            // The checkpoint that was asked for may not have begun yet, or never will.
             self.reading.check_open()?;
             self.poison.check()?;
             sleep(Duration::from_millis(1));
@@ -136,8 +136,8 @@ impl Writing {
         }
     }
 
-    /// Back-pressure: while the active memtable is over its bound because a checkpoint still merges the other, puts wait, and
-    /// the longer the fuller it is. Returns whether this one did.
+    /// Back-pressure: while the active memtable is over its limit and the frozen one is being
+    /// merged, puts wait, longer the fuller it is. Returns true if this one did.
     fn slow_down(&self) -> Result<bool> {
         let counters = self.reading.counters();
         let mut slowed = false;

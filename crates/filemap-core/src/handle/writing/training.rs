@@ -1,4 +1,4 @@
-//! What puts tell the making of dictionaries, which `upkeep` does.
+//! Input for dictionary training: counts and samples of puts; `upkeep` makes the dictionaries.
 
 use crate::error::Result;
 use crate::format::location::{Location, SizeClass};
@@ -9,29 +9,28 @@ use crate::logs::values::dictionaries::tally::{Firsts, Noted, Tally, Trained};
 use crate::stats::Counters;
 use crate::sync::{Bell, Held, Ranked, lock, rank};
 
-/// Longer bodies are no samples.
+/// Greatest length of a body used as a sample.
 pub(crate) const LONGEST_SAMPLE: u64 = 256 << 10;
 
-/// What the making of dictionaries needs of a handle that writes.
+/// Training state of a writer.
 #[derive(Debug, Default)]
 pub(crate) struct Training {
-    /// Rung when one is due.
+    /// Rung when a dictionary is due.
     pub(crate) bell: Bell,
-    /// What was put, as far as dictionaries are made of it.
+    /// Counts and samples of puts.
     pub(crate) tally: Tally,
-    /// Held while one is made.
+    /// Held while a dictionary is made.
     turn: Ranked<{ rank::TRAIN }, ()>,
 }
 
 impl Training {
-    /// The turn to make one: held while it is made.
     pub(crate) fn turn(&self) -> Held<'_, ()> {
         lock(&self.turn)
     }
 }
 
 impl Writing {
-    /// Counts what compression made of a record that was appended.
+    /// Counts an appended record's compression.
     pub(crate) fn count_packed(&self, header: &Header) {
         if matches!(header.kind, Kind::Page | Kind::Chunk) {
             Counters::add(&self.reading.counters().body_bytes, header.raw_bytes);
@@ -42,7 +41,7 @@ impl Writing {
         }
     }
 
-    /// Counts a record that was appended, and remembers where it lies, as far as dictionaries are made of such.
+    /// Counts an appended record, and notes its location as a sample.
     pub(crate) fn note_put(&self, key: &[u8], header: &Header, location: Location, size: SizeClass) {
         self.count_packed(header);
         if self.reading.options().makes_dictionaries() && self.note(&self.training.tally, key, header, location, size) {
@@ -50,10 +49,11 @@ impl Writing {
         }
     }
 
-    /// A record that was drafted before its dictionary was retired is compressed anew, under the append lock: seldom.
+    /// Recompresses a record drafted before its dictionary was retired. Runs under the append lock,
+    /// rarely.
     ///
     /// # Errors
-    /// `Corrupt` when it cannot be expanded.
+    /// `Corrupt` if it cannot be expanded.
     pub(crate) fn without_retired(&self, draft: &mut Draft) -> Result<()> {
         if !self.reading.values().dictionaries.is_retired(draft.header.dictionary) {
             return Ok(());
@@ -69,12 +69,12 @@ impl Writing {
         Ok(())
     }
 
-    /// When groups are due.
+    /// Page counts at which groups are due.
     pub(crate) fn firsts(&self) -> Firsts {
         Firsts::of(&self.reading.options().limits)
     }
 
-    /// Notes a record in a tally; whether that makes a dictionary due.
+    /// Notes a record in a tally. Returns true if that makes a dictionary due.
     pub(crate) fn note(&self, tally: &Tally, key: &[u8], header: &Header, location: Location, size: SizeClass) -> bool {
         if header.kind != Kind::Page || header.raw_bytes == 0 || header.raw_bytes > LONGEST_SAMPLE {
             return false;

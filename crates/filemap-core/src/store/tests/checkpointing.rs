@@ -1,4 +1,4 @@
-//! What others see in the middle of a checkpoint.
+//! What other operations see in the middle of a checkpoint.
 
 use crate::format::names;
 use crate::sync::lock;
@@ -14,7 +14,7 @@ fn verify_finds_nothing_wrong_in_the_middle_of_a_checkpoint() {
     let upkeep = store.upkeep().unwrap();
     let mut begun = false;
     let report = store.verify(&mut |progress| {
-        // Before the index is looked at: its leaves are replaced, and the superblock is not written yet.
+        // Before the index is checked: replace its leaves without writing the superblock.
         if progress.file == names::keys(0) && !std::mem::replace(&mut begun, true) {
             put(100..200);
             let mut c = lock(upkeep.checkpointer());
@@ -25,7 +25,7 @@ fn verify_finds_nothing_wrong_in_the_middle_of_a_checkpoint() {
             c.keys.publish();
         }
     });
-    // Nothing ends this checkpoint: the store must not be closed as if all were well.
+    // This checkpoint never ends: closing must not write.
     store.writing().unwrap().poison_because("a test".into());
     assert!(begun);
     assert_eq!(report.unwrap().problems, []);

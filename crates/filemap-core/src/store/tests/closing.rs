@@ -1,5 +1,5 @@
-//! A handle that is closed by one clone in the middle of what another does: the other is told so and writes nothing, whoever writes
-//! the store by then.
+//! Closing a handle through one clone in the middle of another clone's work: the work ends with
+//! `Closed` and writes nothing, even if another writer has the store by then.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -34,7 +34,7 @@ fn options() -> Options {
 type Work = Box<dyn FnOnce()>;
 
 thread_local! {
-    /// What is done when the group of a key is asked for on this thread, once.
+    /// Run once, when this thread is asked for the group of a key.
     static INTERRUPT: std::cell::RefCell<Option<Work>> = const { std::cell::RefCell::new(None) };
 }
 
@@ -62,7 +62,7 @@ fn put(store: &Store, keys: std::ops::Range<u32>, round: u32) {
     }
 }
 
-/// A store with pages of two rounds, in several segments, all in the index.
+/// A store with two rounds of pages, in several segments, all in the index.
 fn create(path: &Path) -> Store {
     let store = Store::create(path, options()).unwrap();
     for round in [1, 2] {
@@ -72,7 +72,7 @@ fn create(path: &Path) -> Store {
     store
 }
 
-/// One clone of a handle is closed, and another writer puts, checkpoints, compacts and closes.
+/// Closes a clone; then another writer puts, checkpoints, compacts and closes.
 fn close_and_let_another_write(store: Store) {
     let path = store.path().to_owned();
     store.close().unwrap();
@@ -91,8 +91,8 @@ fn files(path: &Path) -> BTreeMap<String, Vec<u8>> {
     all.map(|p| (p.file_name().unwrap().to_string_lossy().into_owned(), std::fs::read(&p).unwrap())).collect()
 }
 
-/// What `work` is in the middle of when it calls what it is given ends with `Closed`, and nothing of what the other writer has
-/// left has changed.
+/// Checks that `work`, when its callback closes the handle, ends with `Closed` and changes no file
+/// of the other writer.
 fn is_closed_in<T: std::fmt::Debug>(work: impl FnOnce(&Store, Work) -> Result<T>) {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("a");
@@ -122,7 +122,7 @@ fn is_closed_in<T: std::fmt::Debug>(work: impl FnOnce(&Store, Work) -> Result<T>
     again.close().unwrap();
 }
 
-/// Calls `work` the nth time that it is asked whether to go on.
+/// Calls `work` at the nth cancellation check.
 fn at(mut nth: u32, work: Work) -> impl FnMut() -> ControlFlow<()> {
     let mut work = Some(work);
     move || {
@@ -139,7 +139,7 @@ fn at(mut nth: u32, work: Work) -> impl FnMut() -> ControlFlow<()> {
 #[test]
 fn a_prune_is_given_up_when_another_clone_closes_the_handle() {
     let rule = |max_live_bytes| PruneRule { keep_versions: Some(1), since_ms: None, max_live_bytes };
-    // When it has dropped what the rule alone lets go, and when it has dropped nothing yet.
+    // By number and size, then by size alone: closed at the first progress call.
     for rule in [rule(Some(1000)), PruneRule { keep_versions: None, ..rule(Some(1000)) }] {
         is_closed_in(|store, work| {
             let mut watch = at(1, work);
@@ -270,7 +270,8 @@ fn a_second_close_waits_for_the_first_and_returns_the_same() {
         let store = Store::create(&path, options).unwrap();
         put(&store, 0..10, 1);
         if fails {
-            // The superblock cannot be written: its checkpoint is one that no page of the index can be written for.
+            // Makes the last checkpoint fail: a poisoned handle writes no index page and no
+            // superblock.
             store.writing().unwrap().poison(&Error::full("value0.dat", "a test"));
         }
         let result = std::thread::scope(|s| {
@@ -299,7 +300,7 @@ fn a_callback_of_a_compaction_may_ask_for_a_plan_and_may_close_the_handle() {
     let done = store.compact_with(false, &mut |_| {
         assert!(!store.compaction_plan(false).unwrap().segments.is_empty());
         plans += 1;
-        // The thread in the background waits for its turn by now.
+        // The background thread is waiting for its turn by now.
         store.writing().unwrap().bells().compact.ring();
         std::thread::sleep(Duration::from_millis(50));
         store.clone().close().unwrap();

@@ -1,4 +1,4 @@
-//! Compaction through a store: erasures that take many runs, and how far puts may go ahead of it.
+//! Compaction through a store: erasures in many runs, and how far puts may run ahead.
 
 use crate::handle::writing::late_bytes;
 use crate::sync::lock;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 fn a_segment_with_more_than_a_run_moves_is_emptied_in_many() {
     let temp = tempfile::tempdir().unwrap();
     let mut options = Options::new().free_space_floor(0).space_bound(None);
-    // A run moves one version, a checkpoint the chain of one key.
+    // A run moves one version, a checkpoint one key's chain.
     (options.limits.compact_ops, options.limits.key_round) = (0, 1);
     let store = Store::create(temp.path().join("a"), options).unwrap();
     for i in 0..40u8 {
@@ -34,7 +34,7 @@ fn what_a_backup_has_kept_goes_when_that_is_done() {
     store.remove(b"a").unwrap();
     let (held, ..) = store.upkeep().unwrap().hold().unwrap();
     store.compact(false).unwrap();
-    // As the hold ends, but for the bell: nothing is to be done in the background.
+    // End the hold without its bell: nothing must run in the background.
     std::mem::forget(held);
     lock(store.upkeep().unwrap().checkpointer()).holds = 0;
     assert!(store.path().join("value0.dat").exists(), "as this test takes for granted");
@@ -80,7 +80,7 @@ fn puts_know_their_limit_before_there_is_anything_to_compact() {
     (0..100).for_each(put);
     assert_eq!(limit(), u64::MAX, "nothing is dead, and a load waits for nobody");
     (0..3).for_each(put);
-    // Of 103 records of 10 KB 100 live: a sixth of the garbage that the bound allows is kept free.
+    // 100 of 103 records of 10 KB are live: a sixth of the garbage within the bound is kept free.
     let late = late_bytes(u64::from(store.reading.birth().segment_bytes));
     let room = limit() - late - lock(store.writing().unwrap().log()).appender.position();
     assert!((17 * 10_000..19 * 10_100).contains(&room), "{room}");

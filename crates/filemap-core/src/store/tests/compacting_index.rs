@@ -1,4 +1,4 @@
-//! The index of a store that loses most of its keys: what it gives back, and who reads meanwhile.
+//! Shrinking the index of a store that loses most of its keys, with readers meanwhile.
 
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ fn allocated(store: &Store) -> u64 {
     std::fs::metadata(store.path().join("address.idx")).unwrap().blocks() * 512
 }
 
-/// Tells readers to stop, however the writer ends.
+/// Stops the readers even if the writer panics.
 struct Stops<'a>(&'a AtomicBool);
 
 impl Drop for Stops<'_> {

@@ -1,4 +1,4 @@
-//! Compaction of the key log through a store: what it gives back, what it leaves, who may read meanwhile.
+//! Compaction of the key log through a store: space freed, segments kept, readers meanwhile.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::{Options, Record, Store};
 
 const KEYS: u32 = 300;
 
-/// Segments of some 25 records, compacted as soon as a twentieth is dead.
+/// Segments of some 25 records, compacted once a twentieth is dead.
 fn options() -> Options {
     let mut options = Options::new().free_space_floor(0).keep_versions(Some(1)).space_bound(None);
     options.limits = Limits {
@@ -35,7 +35,7 @@ fn body(i: u32, round: u32) -> Vec<u8> {
     format!("{i} in round {round}").into_bytes()
 }
 
-/// Compacts until there is nothing worth it; how many segments.
+/// Compacts while it is worth it. Returns the number of segments.
 fn compact(store: &Store) -> usize {
     let upkeep = store.upkeep().unwrap();
     (0..).take_while(|_| compact_keys(upkeep).unwrap()).count()
@@ -45,7 +45,7 @@ fn is_sound(store: &Store) {
     assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
 }
 
-/// Bytes of the key log's files.
+/// Total length of the key log's files.
 fn key_bytes(path: &Path) -> u64 {
     let files = std::fs::read_dir(path).unwrap().map(|f| f.unwrap());
     let keys = files.filter(|f| f.file_name().to_string_lossy().starts_with("key"));
@@ -58,7 +58,7 @@ fn a_store_that_is_overwritten_again_and_again_keeps_its_key_log_bounded() {
     let store = Store::create(temp.path().join("a"), options()).unwrap();
     let mut longest = 0;
     for round in 0..60 {
-        // Other keys in each round, so that live and dead records lie among each other.
+        // Different keys in each round, so that live and dead records are mixed.
         (0..KEYS).filter(|i| (i * 7 + round) % 3 == 0 || round == 0).for_each(|i| put(&store, i, round));
         store.checkpoint().unwrap();
         compact(&store);
@@ -92,7 +92,7 @@ fn histories_come_through_compaction_whole() {
             }
         }
         store.checkpoint().unwrap();
-        // Chains are dead only where they were removed, or written anew.
+        // Chains are dead only where their key was removed or they were rewritten.
         (0..50).filter(|i| i % 5 == round % 5).for_each(|i| assert!(round > 8 || store.remove(&key(i)).unwrap()));
     }
     store.checkpoint().unwrap();
@@ -138,7 +138,7 @@ fn a_segment_into_which_a_damaged_chain_leads_is_kept_and_not_tried_again() {
     store.checkpoint().unwrap();
     (0..100).filter(|i| i % 20 != 3).for_each(|i| put(&store, i, 1));
     store.checkpoint().unwrap();
-    // The record of a key that is still there.
+    // The record of a key that still exists.
     let slot = *store.reading.candidates(store.reading.hash(&key(3))).unwrap().iter().next().unwrap();
     let place = store.reading.keys().position(slot.key).unwrap();
     let name = store.path().join(crate::format::names::keys(place.ordinal as u16));
@@ -151,13 +151,13 @@ fn a_segment_into_which_a_damaged_chain_leads_is_kept_and_not_tried_again() {
     for i in (0..100).filter(|i| *i != 3) {
         assert_eq!(store.history(&key(i)).unwrap().len(), 1);
     }
-    // Once the key is put anew nothing leads there any more.
+    // Once the key is put again nothing leads there.
     put(&store, 3, 2);
     store.checkpoint().unwrap();
     assert_eq!(store.history(&key(3)).unwrap().len(), 1);
 }
 
-/// Tells readers to stop, however the writer ends.
+/// Stops the readers even if the writer panics.
 struct Stops<'a>(&'a AtomicBool);
 
 impl Drop for Stops<'_> {
@@ -166,7 +166,8 @@ impl Drop for Stops<'_> {
     }
 }
 
-/// Reads everything in every way until told to stop, and judges each by itself: a body of its key, each key once.
+/// Reads everything in every way until stopped. Checks that bodies match their keys and that no key
+/// comes twice.
 fn read_until(store: &Store, stop: &AtomicBool, refresh: bool) -> u32 {
     let mut rounds = 0;
     while !stop.load(Ordering::Relaxed) || rounds < 3 {
@@ -209,7 +210,7 @@ fn readers_in_this_handle_and_in_others_read_and_list_all_while_the_key_log_is_c
             (0..KEYS).filter(|i| (i + round) % 4 == 0).for_each(|i| put(&store, i, round));
             store.checkpoint().unwrap();
             compacted += compact(&store);
-            // A handle that is opened while segments go.
+            // A handle opened while segments are being removed.
             let late = reader();
             assert_eq!(late.keys().map(Result::unwrap).count(), KEYS as usize);
         }

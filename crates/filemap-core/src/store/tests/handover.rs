@@ -1,11 +1,12 @@
-//! Reads in the middle of a checkpoint: what the frozen table has counts only above what the active one has removed.
+//! Reads in the middle of a checkpoint: tombstones of the active memtable hide what the frozen one
+//! has.
 
 use std::sync::Arc;
 
 use crate::index::memtable::Memtable;
 use crate::{Options, Record, Store};
 
-/// A store as it is while a checkpoint merges what was put so far.
+/// Puts a store in the state of a running checkpoint.
 fn frozen(store: &Store) {
     store.reading.freeze(Arc::new(Memtable::new(1 << 20, 0)));
 }
@@ -29,6 +30,6 @@ fn an_older_time_put_after_a_removal_is_the_newest() {
     assert_eq!(keys, [b"k".to_vec(), b"other".to_vec()]);
     assert!(store.remove(b"k").unwrap());
     assert_eq!(store.keys().map(Result::unwrap).collect::<Vec<_>>(), [b"other"]);
-    // Nothing merges this frozen table: the store must not be closed as if all were well.
+    // This frozen memtable is never merged: closing must not write.
     store.writing().unwrap().poison_because("a test".into());
 }

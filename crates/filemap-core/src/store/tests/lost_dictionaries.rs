@@ -1,4 +1,4 @@
-//! Dictionaries that are gone, empty or cut short: what is named, what is refused, what an accepted loss leaves.
+//! Dictionaries that are gone, empty or cut short: error reports, refusals, accepted losses.
 
 use std::fs::{self, OpenOptions};
 use std::ops::ControlFlow;
@@ -11,13 +11,13 @@ use crate::{BackupOptions, CopyOptions, Erasure, Error, RepairTo, Store, VerifyO
 
 const FILE: &str = "dict1.zdict";
 
-/// Ways in which a dictionary's file goes.
+/// Ways to lose a dictionary's file.
 const WAYS: [fn(&Path); 6] = [
     |file| fs::remove_file(file).unwrap(),
     |file| cut(file, 0),
     |file| cut(file, 63),
     |file| cut(file, 512),
-    // All but the last bytes of the first copy.
+    // Keep the first copy without its last bytes.
     |file| cut(file, fs::metadata(file).unwrap().len() / 2 - 100),
     |file| fs::write(file, vec![7; fs::metadata(file).unwrap().len() as usize]).unwrap(),
 ];
@@ -26,12 +26,12 @@ fn cut(file: &Path, len: u64) {
     OpenOptions::new().write(true).open(file).unwrap().set_len(len).unwrap();
 }
 
-/// Ends a handle as a kill does.
+/// Drops a handle as a kill does.
 fn abandon(store: Store) {
     store.reading.closed().store(true, Ordering::Release);
 }
 
-/// The names of absent files that are missed.
+/// Names of absent files that are missed.
 fn missed(store: &Store) -> Vec<String> {
     store.absent().into_iter().filter(|a| a.is_missed()).map(|a| a.file).collect()
 }
@@ -48,7 +48,7 @@ fn read_only(path: &Path) -> Store {
     Store::open_read_only(path, options()).unwrap()
 }
 
-/// Killed before a checkpoint has seen a record that names the dictionary.
+/// A store killed before a checkpoint has seen a record that names the dictionary.
 fn killed(path: &Path) -> PathBuf {
     abandon(trained(path, options()));
     path.join(FILE)
@@ -83,7 +83,7 @@ fn without_one_of_its_dictionaries_a_store_is_read_as_far_as_it_can_be_and_the_f
         check(&store, "a", 0..50);
         put(&store, "a", 100..110);
         store.close().unwrap();
-        // Known from then on.
+        // The loss is known from then on.
         let store = open(&path, options());
         assert!(store.absent()[0].is_accepted && missed(&store) == [FILE]);
         check(&store, "a", 100..110);
@@ -91,7 +91,7 @@ fn without_one_of_its_dictionaries_a_store_is_read_as_far_as_it_can_be_and_the_f
         back_up(&store, &temp.path().join("backup")).unwrap();
         store.close().unwrap();
         assert_eq!(read_only(&temp.path().join("backup")).absent().len(), 1);
-        // It comes back.
+        // Bring the file back.
         fs::write(&file, whole).unwrap();
         back_up(&read_only(&path), &temp.path().join("whole")).unwrap();
         check(&read_only(&temp.path().join("whole")), "a", 0..110);
@@ -99,7 +99,7 @@ fn without_one_of_its_dictionaries_a_store_is_read_as_far_as_it_can_be_and_the_f
         assert_eq!(store.absent(), []);
         check(&store, "a", 0..110);
         store.close().unwrap();
-        // And is missed again like any other.
+        // It is missed again like any other.
         way(&file);
         assert!(names_it(&Store::open(&path, options())));
     }
@@ -185,7 +185,7 @@ fn a_repair_tells_of_a_dictionary_that_no_record_names() {
     }
 }
 
-/// A store that has lost its dictionary, and that was opened accepting it; the file's bytes.
+/// A store opened accepting the loss of its dictionary, and the file's bytes.
 fn accepted(path: &Path) -> (Store, Vec<u8>) {
     let file = killed(path);
     let whole = fs::read(&file).unwrap();
@@ -291,7 +291,7 @@ fn an_erasure_keeps_and_names_a_dictionary_that_records_need_which_cannot_be_rea
         assert_eq!(missed(&store), [FILE]);
         assert!(!store.verify(&mut |_| {}).unwrap().problems.is_empty());
         store.close().unwrap();
-        // It comes back: then all can be read that needed it, and the erasure ends.
+        // Bring the file back: all that needed it is readable, and the erasure ends.
         fs::write(&file, whole).unwrap();
         let store = open(&path, options());
         check(&store, "a", 50..100);
@@ -307,7 +307,7 @@ fn an_erasure_keeps_and_names_a_dictionary_that_records_need_which_cannot_be_rea
 fn a_dictionary_that_no_segment_table_names_is_missed_by_whoever_reads_what_needs_it() {
     let (_temp, path) = temp();
     let store = trained(&path, options());
-    // As an earlier build's erasure left it.
+    // The state after an erasure by an earlier version.
     assert!(store.upkeep().unwrap().remove_dictionaries(&[1].into()).unwrap());
     let told = |store: &Store| {
         let problems = store.verify(&mut |_| {}).unwrap().problems;
@@ -330,7 +330,7 @@ fn a_dictionary_that_cannot_be_opened_is_absent_and_takes_back_no_accepted_loss(
     assert!(store.get(&key("a", 60)).is_err());
     store.close().unwrap();
     fs::remove_dir(path.join(FILE)).unwrap();
-    // The loss still is an accepted one.
+    // The loss is still accepted.
     assert!(open(&path, options()).absent()[0].is_accepted);
 }
 

@@ -1,7 +1,7 @@
-//! Tests of the engine's parts that need a whole store: what they look at lies below it, so they stand here.
+//! Unit tests that need a whole store: what they test lies below `store`, so they are here.
 
 mod checkpointing;
-// Its threads and locks are the system's.
+// It needs real threads and locks.
 #[cfg(not(any(filemap_loom, filemap_shuttle)))]
 mod closing;
 mod compacting;

@@ -1,5 +1,6 @@
-//! A whole store, with its background threads, under the model checker shuttle: readers through the handover of tables at
-//! checkpoints, and the end of a store beside puts and syncs. The files are real, in memory where the system has such.
+//! A whole store with its background threads under the model checker shuttle: reads during the
+//! handover of memtables at checkpoints, and closing beside puts and syncs. The files are real, in
+//! memory where the system has a memory file system.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,7 +36,7 @@ fn put(store: &Store, key: &[u8], n: u64) {
     store.put(&Record::new(key, &n.to_le_bytes()).time(n as i64)).unwrap();
 }
 
-/// The number of a key's newest version, which must be whole.
+/// The number in a key's newest version. Asserts that it is whole.
 fn number_of(store: &Store, key: &[u8]) -> Option<u64> {
     let value = store.get(key).unwrap()?;
     let n = u64::from_le_bytes(value.body[..].try_into().unwrap());
@@ -43,7 +44,7 @@ fn number_of(store: &Store, key: &[u8]) -> Option<u64> {
     Some(n)
 }
 
-/// A thread puts `a` again and again, and removes `b` and puts it again; another one does `other`; this one reads.
+/// One thread puts `a` repeatedly, and removes and puts `b`; one runs `other`; this one reads.
 fn readers_beside(other: fn(&Store)) {
     let folder = folder();
     let store = Store::create(folder.path().join("s"), options(Durability::Buffered)).unwrap();
@@ -100,13 +101,13 @@ fn checkpoints_hide_nothing_from_readers() {
 #[test]
 #[should_panic]
 fn a_table_that_is_dropped_before_it_is_merged_is_noticed() {
-    // One schedule in 55 notices it.
+    // One schedule in 55 reveals it.
     check(3000, || {
         readers_beside(|store| {
             let tables = Arc::clone(&store.reading.tables());
             let fresh = || Arc::new(Memtable::new(256 << 10, 0));
             store.reading.replace_tables(Arc::new(Tables { active: fresh(), frozen: None }));
-            // Long enough for a put or a get to fall between.
+            // Long enough for a put or get in between.
             thread::yield_now();
             thread::yield_now();
             store.reading.replace_tables(tables);

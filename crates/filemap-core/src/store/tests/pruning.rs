@@ -1,4 +1,4 @@
-//! What has come of age goes, and its space comes back.
+//! Retention by age: upkeep drops versions that are too old, and compaction frees their space.
 
 use crate::record::now_ms;
 use crate::{Options, Record, Store};

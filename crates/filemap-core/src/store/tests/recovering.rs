@@ -1,4 +1,4 @@
-//! What recovery, and a reader that follows a writer, make of files that a crash has left.
+//! What recovery, and a follower, make of files left by a crash.
 
 use crate::Error;
 use crate::format::header::{FileHeader, Kind};
@@ -18,7 +18,7 @@ fn a_store_that_was_created_while_its_lock_was_waited_for_is_not_created_again()
     let store = Store::create(&path, Options::new().free_space_floor(0)).unwrap();
     store.put(&Record::new(b"k", b"v")).unwrap();
     store.close().unwrap();
-    // What a second creator does that found the directory vacant, and has the lock only now.
+    // A second creator found the directory vacant, and gets the lock only now.
     let dir = OsDir::open(&path).unwrap();
     let before = std::fs::read(path.join(names::SUPERBLOCK)).unwrap();
     assert!(matches!(create(&dir, &Options::new()), Err(Error::NotEmpty { .. })));
@@ -38,7 +38,8 @@ fn a_whole_record_that_was_there_before_the_log_was_is_none() {
     store.put(&Record::new(b"b", b"here")).unwrap();
     let seed = store.reading.values().segments.log()[0].seed;
     store.close().unwrap();
-    // What a power loss leaves of another file that had this number: whole, at its place, and with a sequence of its time.
+    // A power loss left a block of another file that had this number: a whole record, at its place,
+    // with a sequence of that time.
     let log = std::fs::File::options().read(true).write(true).open(path.join("value0.dat")).unwrap();
     let tail = log.metadata().unwrap().len();
     let mut ghost = vec![0; (tail - FIRST_RECORD) as usize];
@@ -56,7 +57,7 @@ fn a_whole_record_that_was_there_before_the_log_was_is_none() {
     check(&store);
     assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
     assert_eq!(log.metadata().unwrap().len(), tail, "it was cut off");
-    // What is put in its place counts.
+    // A put in its place counts.
     store.put(&Record::new(b"a", b"anew")).unwrap();
     drop(store);
     assert_eq!(Store::open(&path, options()).unwrap().get(b"a").unwrap().unwrap().body, b"anew");
@@ -71,7 +72,7 @@ fn a_reader_does_not_follow_into_a_segment_that_recovery_removes() {
     store.put(&Record::new(b"first", b"v")).unwrap();
     let store_id = store.reading.birth().store_id;
     store.close().unwrap();
-    // What a writer leaves that is killed in the middle of the first write to a new segment.
+    // A writer was killed in the middle of the first write to a new segment.
     let torn = [&FileHeader::new(Kind::Values, store_id, 1, 0).encode()[..], &[7; 5000]].concat();
     std::fs::write(path.join("value1.dat"), torn).unwrap();
     let superblock = std::fs::File::options().write(true).open(path.join("SUPERBLOCK")).unwrap();
@@ -86,7 +87,7 @@ fn a_reader_does_not_follow_into_a_segment_that_recovery_removes() {
         };
         (0..100_000).map(|_| next()).collect()
     };
-    // The log goes on in the segment before, and then in another one of the removed one's name.
+    // The log continues in the segment before, then in a new one with the removed one's name.
     for i in 0..30u8 {
         store.put(&Record::new(&[b'k', i], &body())).unwrap();
         reader.refresh().unwrap();

@@ -1,5 +1,5 @@
-//! Addresses far beyond what a test can fill: files of many GiB with holes in them, ordinals past 65,536, sequences past
-//! 2^32, and locations past 1 TiB of log, as they stand after years.
+//! Sizes far beyond what a test can fill, as they are after years: sparse files of many GiB,
+//! ordinals past 65,536, sequences past 2^32, locations past 1 TiB of log.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -13,7 +13,7 @@ use crate::index::superblock::SuperblockFile;
 use crate::{Options, Record, Store};
 
 const GIB: u64 = 1 << 30;
-/// 70,000 GiB of log have been written: the number of the segment has come round.
+/// 70,000 GiB of log were written: segment numbers have wrapped around.
 const ORDINAL: u64 = 70_000;
 const SEQUENCE: u64 = 5_000_000_000;
 
@@ -34,8 +34,8 @@ fn change(path: &Path, change: impl Fn(&mut Superblock)) -> Superblock {
     superblock
 }
 
-/// An old store: its logs end in segments 70,000, `room` bytes before the end of that of values; they and address.idx are long
-/// and sparse.
+/// An old store, whose logs end in segments of ordinal 70,000, `room` bytes before their limit.
+/// These and address.idx are long and sparse.
 fn old_store(path: &Path, room: u64) {
     Store::create(path, options()).unwrap().close().unwrap();
     let superblock = change(path, |s| {
@@ -89,7 +89,7 @@ fn a_store_works_past_every_border_of_32_bits() {
     assert_eq!(history.iter().map(|h| h.version.sequence).collect::<Vec<_>>(), [SEQUENCE + 1, SEQUENCE]);
     assert!(!store.contains(b"http://example.com/none").unwrap());
     assert!(store.remove(&key(7)).unwrap());
-    // The hole before the log's old tail is reported, and nothing after it is lost.
+    // The hole before the log's old tail is reported; nothing after it is lost.
     assert_eq!(store.pages().filter(Result::is_ok).count(), 2999);
 }
 

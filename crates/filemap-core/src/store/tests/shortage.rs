@@ -1,5 +1,5 @@
-//! What passes (no more files can be opened, a full disk) stops nothing for good, is no damage, and leaves no part of a batch; and what
-//! a thread in the background must not end of unseen.
+//! Temporary failures (out of file descriptors, a full disk): they stop nothing for good, are not
+//! taken for damage, and leave no part of a batch. And panics of background threads are noticed.
 
 use std::io;
 use std::path::Path;
@@ -12,21 +12,21 @@ use filemap_io::{Access, Dir, File, Identity, Locking, OsDir};
 use crate::store::{Store, Threads};
 use crate::{Durability, Error, Event, Options, Record, VerifyOptions};
 
-/// EMFILE.
+/// `EMFILE`.
 const TOO_MANY_FILES: i32 = 24;
-/// No call is refused.
+/// Refuse no call.
 const NEVER: i64 = i64::MAX;
 
 /// A directory that refuses to open files.
 #[derive(Debug)]
 struct Scarce {
     dir: OsDir,
-    /// Files that may be opened yet.
+    /// Number of files that may still be opened.
     left: AtomicI64,
-    /// Whether only one is refused.
+    /// Refuse only one call.
     once: bool,
     refused: AtomicU64,
-    /// What the file system has left, if not what it says.
+    /// Free space to report.
     free_bytes: AtomicU64,
 }
 
@@ -119,7 +119,7 @@ fn has_all(store: &Store, keys: std::ops::Range<u32>) {
 
 #[test]
 fn a_segment_that_cannot_be_begun_for_want_of_files_stops_puts_only_until_it_can() {
-    // The file that is created, and the same opened to be appended to.
+    // The file that is created, and the same file opened for appending.
     for nth in [0, 1] {
         let temp = tempfile::tempdir().unwrap();
         let dir = Scarce::new(temp.path(), false);
@@ -175,11 +175,11 @@ fn a_batch_that_fails_before_its_last_record_is_ready_stores_none_of_it() {
     let mut batch: Vec<Record<'_>> = small.iter().zip(&keys).map(|(b, key)| Record::new(*key, b)).collect();
     batch.push(Record::new(b"large", &large));
     let is_none = || batch.iter().all(|r| store.get(r.key).unwrap().is_none());
-    // A large body is the last of it, and the log must roll in its middle.
+    // The last body of the batch is large, and the log must roll in its middle.
     (0..22).for_each(|i| put(&store, i).unwrap());
     dir.set(0);
     assert!(store.put_batch(&batch).is_err() && dir.refused() > 0 && is_none());
-    // And so where all of it is small.
+    // The same with small bodies only.
     assert!(store.put_batch(&batch[..5]).is_err() && is_none());
     dir.set(NEVER);
     let versions = store.put_batch(&batch).unwrap();
@@ -239,7 +239,7 @@ fn segments_of_values_and_of_keys_together_keep_to_the_bound_on_open_files() {
     (0..600u32).for_each(|i| assert_eq!(store.history(&i.to_le_bytes()).unwrap().len(), 1));
     let open = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|e| std::fs::read_link(e.ok()?.path()).ok());
     let open: Vec<_> = open.filter(|p| p.parent() == Some(&path) && p.to_string_lossy().contains(".dat")).collect();
-    // Beside them what is appended to: the end of either log.
+    // Plus the files being appended to: the end of each log.
     assert!(files > 40 && open.len() <= 8 + 2, "{files} {open:?}");
 }
 
@@ -264,7 +264,7 @@ fn the_longest_interval_of_syncs_is_as_good_as_none() {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("a");
     let store = Store::create(&path, options().durability(Durability::Interval(Duration::MAX))).unwrap();
-    // The thread must be there: it prepares the next segment.
+    // The thread must be alive: it prepares the next segment.
     for i in 0..20 {
         put(&store, i).unwrap();
     }
@@ -298,7 +298,7 @@ fn a_background_thread_that_panics_poisons_the_handle_and_is_named() {
     };
     assert!(error.to_string().contains("filemap-checkpoint"), "{error}");
     assert!(matches!(store.close(), Err(Error::Poisoned { .. })));
-    // A thread that holds nothing, too.
+    // The same for a thread that holds no lock.
     let store = Store::create(temp.path().join("b"), calm).unwrap();
     let threads =
         crate::upkeep::worker::start_some(store.upkeep.as_ref().unwrap(), &[("filemap-sync", |_| panic!("a bug"))])
@@ -314,7 +314,7 @@ fn what_was_synced_since_its_position_was_taken_is_no_reason_to_sync() {
     let store = Store::create_in(Arc::new(OsDir::open(temp.path()).unwrap()), options(), Threads::None).unwrap();
     put(&store, 1).unwrap();
     let writing = store.writing().unwrap();
-    // As if another thread had put more and synced it: further than the position that this one takes.
+    // As if another thread had put and synced more, beyond the position that this one takes.
     writing.take_for_synced(u64::MAX / 2);
     let syncs = store.stats().syncs;
     crate::upkeep::worker::write_back(store.upkeep().unwrap(), true);

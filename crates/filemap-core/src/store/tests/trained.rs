@@ -1,5 +1,5 @@
-//! Dictionaries end to end: made of what is put, used, missed, damaged, dropped from memory. Without threads: what is done in the
-//! background is done where the test says.
+//! Dictionaries end to end: trained, used, missing, damaged, dropped from memory. Without threads:
+//! the test decides when background work is done.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::store::Threads;
 use crate::upkeep::worker;
 use crate::{Dictionaries, Error, Options, Record, Store};
 
-/// A host and what follows it.
+/// The host of a key: the part before the first `/`.
 fn host(key: &[u8]) -> &[u8] {
     &key[..key.iter().position(|b| *b == b'/').unwrap_or(0)]
 }
@@ -40,7 +40,7 @@ pub(super) fn open(path: &Path, options: Options) -> Store {
     Store::open_in(Arc::new(OsDir::open(path).unwrap()), options, Threads::None).unwrap()
 }
 
-/// Does what the background thread would do now.
+/// Does the background thread's work.
 pub(super) fn work(store: &Store) {
     while worker::train_next(store.upkeep().unwrap()) {}
 }
@@ -49,7 +49,7 @@ pub(super) fn key(host: &str, i: u32) -> Vec<u8> {
     format!("{host}/{i}").into_bytes()
 }
 
-/// A page of a site: what all of them have, and words of its own.
+/// A page of a site: text common to all pages, and words of its own.
 pub(super) fn body(host: &str, i: u32) -> Vec<u8> {
     let mut noise = u64::from(i) + 1;
     let mut word = || {
@@ -80,7 +80,7 @@ pub(super) fn check(store: &Store, host: &str, numbers: std::ops::Range<u32>) {
     }
 }
 
-/// A store with a dictionary and 50 pages on each side of it.
+/// A store with a dictionary, and 50 pages before and after it.
 pub(super) fn trained(path: &Path, options: Options) -> Store {
     let store = create(path, options);
     put(&store, "a", 0..50);
@@ -90,7 +90,7 @@ pub(super) fn trained(path: &Path, options: Options) -> Store {
     store
 }
 
-/// Makes a dictionary for a host, whether that pays or not.
+/// Makes a dictionary for a host even if it does not pay.
 pub(super) fn make(store: &Store, host: &str) {
     let mut samples = crate::logs::values::dictionaries::make::Samples::default();
     (0..40).for_each(|i| samples.add(body(host, i)));
@@ -159,11 +159,11 @@ fn without_its_dictionary_a_page_is_an_error_that_says_so_and_the_others_are_rea
     let problems = store.verify(&mut |_| {}).unwrap().problems;
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert!(problems[0].file == "dict1.zdict" && problems[0].what.starts_with("50 records"), "{problems:?}");
-    // A new one gets another number: with that of the lost one, its pages would come out wrong.
+    // A new one gets another number: with the lost one's number its pages would expand wrongly.
     make(&store, "b");
     assert_eq!(store.dictionaries().iter().map(|d| d.id).collect::<Vec<_>>(), [2]);
     assert!(missing(&store.get(&key("a", 60)).unwrap_err()));
-    // Restored under the open handle.
+    // Restored while the handle is open.
     std::fs::rename(path.join("kept"), path.join("dict1.zdict")).unwrap();
     check(&store, "a", 0..100);
 }
@@ -175,7 +175,7 @@ fn one_rotten_copy_costs_nothing_and_is_reported_and_two_are_an_error() {
     let file = path.join("dict1.zdict");
     let whole = std::fs::read(&file).unwrap();
     let half = whole.len() / 2;
-    // In a header, in the facts, in a dictionary; in the first copy or in the second.
+    // In the header, the facts, the dictionary; of the first copy, then of the second.
     for at in [3, 70, 600, half + 3, half + 70, half + 600] {
         let mut bad = whole.clone();
         bad[at] ^= 0x10;
@@ -195,7 +195,7 @@ fn one_rotten_copy_costs_nothing_and_is_reported_and_two_are_an_error() {
         check(&store, "a", 77..78);
         let report = store.verify(&mut |_| {}).unwrap();
         assert!(report.problems.iter().any(|p| p.file == "dict1.zdict"), "{:?}", report.problems);
-        // The page that was put again stands alone: it must not be the one that the next round misses.
+        // Put the page again with the dictionary, so that the next round misses it.
         std::fs::write(&file, &whole).unwrap();
         drop(store);
         let store = open(&path, options());
@@ -217,7 +217,7 @@ fn another_dictionary_in_its_place_is_an_error() {
     std::fs::copy(&second, &first).unwrap();
     let accepting = || open(&path, eager().accept_loss(true));
     assert!(missing(&accepting().get(&key("a", 60)).unwrap_err()));
-    // That of another store, with the same number.
+    // A dictionary of another store, with the same number.
     let (_other_temp, other) = temp();
     trained(&other, options()).close().unwrap();
     std::fs::copy(other.join("dict1.zdict"), &first).unwrap();
@@ -273,7 +273,7 @@ fn pages_that_do_not_compress_do_not_keep_those_that_come_later_from_a_dictionar
 fn groups_get_a_dictionary_of_their_own_where_it_pays() {
     let (_temp, path) = temp();
     let store = create(&path, options().dictionary_bytes(8 << 10));
-    // More hosts of many pages than one dictionary can hold, and others of few.
+    // More hosts with many pages than one dictionary can hold, and others with few.
     let large: Vec<String> = (0..12).map(|h| format!("large{h}")).collect();
     for i in 0..400 {
         large.iter().for_each(|host| put(&store, host, i..i + 1));
@@ -314,7 +314,7 @@ fn pages_that_have_changed_call_for_a_new_dictionary() {
     let (_temp, path) = temp();
     let mut options = options();
     options.limits.first_pages = 400;
-    // At level 9 the new pages are as short with the old dictionary.
+    // At level 9 the new pages would be as short with the old dictionary.
     let store = create(&path, options.dictionary_bytes(4 << 10).recompression_level(None));
     put(&store, "a", 0..4000);
     work(&store);
@@ -324,7 +324,7 @@ fn pages_that_have_changed_call_for_a_new_dictionary() {
     put(&store, "a", 0..3000);
     work(&store);
     assert_eq!(store.dictionaries().len(), before, "nothing has changed");
-    // The site is redesigned. It takes some pages until the recent ratio tells.
+    // The site is redesigned. It takes some pages until the recent ratio shows it.
     for i in 0..10 {
         for j in 0..1000 {
             let page = body("completely-new-and-different", i * 1000 + j);
@@ -345,7 +345,7 @@ fn memory_stays_bounded_and_what_was_dropped_is_digested_again() {
     let hosts: Vec<String> = (0..12).map(|h| format!("host{h}")).collect();
     for host in &hosts {
         put(&store, host, 0..40);
-        // More of them than would be made: the bound on memory holds for what is there, too.
+        // More than would be made: the memory limit also holds for existing ones.
         make(&store, host);
         put(&store, host, 40..80);
     }
@@ -371,7 +371,7 @@ fn a_store_of_raw_pages_and_one_with_dictionaries_off_make_none() {
         assert!(store.dictionaries().is_empty());
         check(&store, "a", 0..100);
     }
-    // What is there is read all the same.
+    // Existing dictionaries are still used for reads.
     let (_temp, path) = temp();
     trained(&path, options()).close().unwrap();
     let store = open(&path, options().dictionaries(Dictionaries::Off));

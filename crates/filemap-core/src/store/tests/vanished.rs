@@ -1,5 +1,5 @@
-//! Segments that are gone, empty or cut short: what is read all the same, what is named, what is refused, and what an accepted
-//! loss leaves.
+//! Segments that are gone, empty or cut short: what stays readable, error reports, refusals,
+//! accepted losses.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -13,7 +13,7 @@ use crate::store::Threads;
 use crate::sync::primitive::Ordering;
 use crate::{BackupOptions, CopyOptions, Error, Options, Record, RepairTo, Store};
 
-/// Bodies of which fifty fill a segment.
+/// Fifty such bodies fill a segment.
 const BODY_BYTES: usize = 20_000;
 
 fn options() -> Options {
@@ -41,7 +41,7 @@ fn put(store: &Store, keys: std::ops::Range<u32>, version: i64) {
     }
 }
 
-/// Ends a handle as a kill does.
+/// Drops a handle as a kill does.
 fn abandon(store: Store) {
     store.reading.closed().store(true, Ordering::Release);
 }
@@ -62,7 +62,7 @@ fn segments(path: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Ways in which a file goes.
+/// Ways to lose a file.
 const WAYS: [fn(&Path); 4] = [
     |file| fs::remove_file(file).unwrap(),
     |file| OpenOptions::new().write(true).open(file).unwrap().set_len(0).unwrap(),
@@ -73,7 +73,7 @@ const WAYS: [fn(&Path); 4] = [
     },
 ];
 
-/// What a handle gives of all pages, and how often it names a file.
+/// All readable pages, and the number of errors that name a file.
 fn read(store: &Store, file: &str) -> (BTreeMap<Vec<u8>, Vec<u8>>, usize) {
     let (mut pages, mut named) = (BTreeMap::new(), 0);
     for page in store.pages() {
@@ -92,7 +92,7 @@ fn names(error: &Error, file: &str) -> bool {
     matches!(error, Error::Corrupt { file: f, .. } if f == file)
 }
 
-/// Every segment of a store goes in every way; `keys` are its keys, all of one version.
+/// Loses every segment in every way. The store has keys `0..keys`, each with one version.
 fn each_goes(path: &Path, keys: u32) {
     let temp = tempfile::tempdir().unwrap();
     for (nth, segment) in segments(path).iter().enumerate() {
@@ -132,7 +132,7 @@ fn each_goes(path: &Path, keys: u32) {
     }
 }
 
-/// Opening a store for writing whose file is gone, and what comes of accepting that.
+/// Opens a store with a lost file for writing: refused at first, then accepting the loss.
 fn accepted(path: &Path, name: &str, readable: usize) {
     assert!(names(&Store::open(path, options()).unwrap_err(), name));
     let store = Store::open(path, options().accept_loss(true)).unwrap();
@@ -144,7 +144,7 @@ fn accepted(path: &Path, name: &str, readable: usize) {
     assert_eq!(absent.iter().map(|a| a.file.as_str()).collect::<Vec<_>>(), [name], "the loss is noted");
     let (pages, _) = read(&store, name);
     assert_eq!(pages.len(), readable + 200);
-    // The lost file's number is given to no other.
+    // The lost file's number is not reused.
     assert!(
         store.reading.values().segments.get(crate::format::names::parse_segment(name).unwrap()).is_err()
             || absent[0].why.contains("short")
@@ -198,7 +198,7 @@ fn a_segment_that_no_checkpoint_has_seen_is_missed_too() {
         store.close().unwrap();
         Store::open(&broken, options()).unwrap().close().unwrap();
     }
-    // A kill alone takes nothing.
+    // A kill alone loses nothing.
     let store = Store::open(&path, options()).unwrap();
     assert_eq!(store.absent(), []);
     assert_eq!(store.pages().count(), 170);
@@ -269,7 +269,7 @@ fn what_was_removed_in_a_lost_segment_does_not_come_back_by_a_repair() {
     (0..20).for_each(|i| assert!(store.remove(&key(i)).unwrap()));
     put(&store, 100..200, 1);
     store.close().unwrap();
-    // The tombstones lie in the second segment.
+    // The tombstones are in the second segment.
     fs::remove_file(path.join("value1.dat")).unwrap();
     let mut go_on = |_| ControlFlow::Continue(());
     let doubtful = temp.path().join("doubtful");
@@ -282,7 +282,7 @@ fn what_was_removed_in_a_lost_segment_does_not_come_back_by_a_repair() {
     assert_eq!(repaired.absent(), []);
     assert!((0..20).all(|i| repaired.get(&key(i)).unwrap().is_none()));
     assert!((20..50).all(|i| repaired.get(&key(i)).unwrap().is_some()));
-    // In place it is the same; without index and key log nobody can know.
+    // The same in place; without index and key log it cannot be known.
     for gone in [None, Some("address.idx"), Some("SUPERBLOCK")] {
         let place = temp.path().join(format!("place-{gone:?}"));
         copy(&path, &place);
@@ -306,7 +306,7 @@ fn a_repair_goes_by_the_store_id_that_most_files_have() {
     let other = create(&foreign);
     put(&other, 0..50, 9);
     other.close().unwrap();
-    // Of the store's own files few are left, and the foreign segment has most bytes.
+    // Few of the store's own files are left, and the foreign segment has the most bytes.
     fs::remove_file(path.join("SUPERBLOCK")).unwrap();
     fs::remove_file(path.join("value1.dat")).unwrap();
     let own = OpenOptions::new().write(true).open(path.join("value0.dat")).unwrap();
@@ -375,7 +375,7 @@ fn a_segment_of_the_key_log_that_is_cut_short_is_missed_too() {
     let file = path.join("key0.dat");
     let len = fs::metadata(&file).unwrap().len();
     assert!(path.join("key1.dat").exists(), "as this test takes for granted");
-    // Nothing of a record is left that could tell.
+    // Cut between records: no part of a record shows the loss.
     OpenOptions::new().write(true).open(&file).unwrap().set_len(64).unwrap();
     let reader = Store::open_read_only(&path, options.clone()).unwrap();
     let absent = reader.absent();
@@ -414,7 +414,7 @@ fn a_file_that_comes_back_after_its_loss_was_accepted_is_whole_again() {
     let store = create(&path);
     put(&store, 0..200, 0);
     store.close().unwrap();
-    // The last one is that of the checkpoint's tail.
+    // The last segment holds the checkpoint's tail.
     let count = segments(&path).len() - 1;
     for (nth, way) in (0..count).flat_map(|nth| [(nth, 0), (nth, 1), (nth, 3)]) {
         let broken = temp.path().join("broken");
@@ -452,7 +452,7 @@ fn a_segment_that_comes_back_and_that_no_checkpoint_had_seen_stays_named_and_und
     let store = create(&path);
     put(&store, 0..20, 0);
     store.checkpoint().unwrap();
-    // Killed with its log in a later segment, in which a page is removed.
+    // Killed with its log in a later segment, which has a tombstone.
     put(&store, 20..100, 0);
     store.remove(&key(1)).unwrap();
     store.sync().unwrap();
@@ -473,7 +473,7 @@ fn a_segment_that_comes_back_and_that_no_checkpoint_had_seen_stays_named_and_und
         (0..3).for_each(|i| assert_eq!(store.get(&key(i)).unwrap().unwrap().body, body(i, 7)));
         store.close().unwrap();
     }
-    // A repair reads it, and what was put since is newer.
+    // A repair reads it, and later puts are newer.
     let new = temp.path().join("new");
     Store::repair(&path, RepairTo::New(&new), &options(), &mut |_| ControlFlow::Continue(())).unwrap();
     let store = Store::open(&new, options()).unwrap();
@@ -514,7 +514,7 @@ fn a_merge_over_a_damaged_version_adds_that_one_and_none_of_the_others() {
     let target = Store::create(&to, options()).unwrap();
     assert_eq!(merge(&target), (3, 0));
     target.close().unwrap();
-    // The head of the first of the three records, which lie in a row.
+    // The head of the first of three adjacent records.
     let file = OpenOptions::new().write(true).open(to.join("value0.dat")).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, b"rot", 64 + 8).unwrap();
     let target = Store::open(&to, options()).unwrap();

@@ -1,4 +1,4 @@
-//! Keys with many versions: what each verb makes of them, and that none takes more than its share of time for each.
+//! Keys with many versions: every operation is correct and takes time linear in their number.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -29,7 +29,7 @@ fn other(n: u64) -> Vec<u8> {
     format!("http://example.com/{n}").into_bytes()
 }
 
-/// So many versions of one key, each beside a page that is removed again; all of it in the index.
+/// Puts `versions` versions of one key, each beside a page that is removed again; all in the index.
 fn many(store: &Store, versions: u64) {
     for n in 0..versions {
         store.put(&Record::new(HOT, &body(n)).time(n as i64)).unwrap();
@@ -70,7 +70,7 @@ fn what_is_done_to_a_key_with_many_versions_takes_time_by_their_number() {
     assert_eq!((planned.versions, planned.bytes), (pruned.versions, pruned.bytes));
     assert!(pruned.versions > VERSIONS / 2, "{pruned:?}");
     is_sound(&store);
-    // With a walk along the chain for each version any one of these would take many minutes.
+    // Walking the chain once per version would take many minutes.
     assert!(start.elapsed() < Duration::from_secs(90), "{:?}", start.elapsed());
 }
 
@@ -94,7 +94,7 @@ fn a_compaction_of_a_key_with_many_versions_ends_soon_when_the_store_is_closed()
     let (result, ended) = compaction.join().unwrap();
     assert!(ended.saturating_duration_since(start) < Duration::from_secs(20));
     closed.unwrap();
-    // Whether it was through already or not, nothing is lost.
+    // Whether it had ended already or not, nothing is lost.
     let _ = result;
     let store = Store::open(temp.path().join("a"), options()).unwrap();
     assert_eq!(all(&store).len(), 20_000);
@@ -150,7 +150,8 @@ fn a_history_comes_by_pages_in_the_order_of_versions_wherever_they_lie() {
     assert_eq!((pages(&store, 3), store.history_iter(HOT).count()), (vec![], 0));
     for round in 0..30 {
         for n in 0..rng.u64(1..40) {
-            // In order at first, so that pages go on where the one before ended; then in no order.
+            // In order at first, so that pages continue where the last one ended; then in random
+            // order.
             let time = if round < 15 { round * 100 + n } else { rng.u64(..3000) } as i64;
             store.put(&Record::new(HOT, &body(n)).time(time)).unwrap();
         }

@@ -1,13 +1,13 @@
-//! The atomics, locks and pointers through which threads of the engine talk to each other, named in one place: those of
-//! `std` and `arc-swap`, or, in a build for a model checker, stand-ins whose every step the checker sees and orders.
+//! Atomics, locks and pointers shared by the engine's threads: those of `std` and `arc-swap`, or
+//! in model checker builds stand-ins whose steps the checker orders.
 //!
-//! - `--cfg filemap_loom`: all orders of steps that a small scenario has, under the memory model of C++11. What a thread wrote with
-//!   `Relaxed` may be seen late; what is missing between two orderings shows.
-//! - `--cfg filemap_shuttle`: many random orders of the steps of a large scenario, a whole store with its background threads, in
-//!   which each step is seen by all at once.
-//! - `--cfg filemap_tsan`: no model, but real threads under ThreadSanitizer, which must be told of the locks.
+//! - `--cfg filemap_loom`: all orders of steps of a small scenario, under the C++11 memory model.
+//!   Writes with `Relaxed` may be seen late, so missing orderings show.
+//! - `--cfg filemap_shuttle`: many random orders of the steps of a large scenario, a whole store
+//!   with its background threads. Every step is visible to all threads at once.
+//! - `--cfg filemap_tsan`: real threads under ThreadSanitizer, which must be shown the locks.
 //!
-//! Invariant: a build without these cfgs names nothing but `std` and `arc-swap`; nothing is wrapped.
+//! Invariant: without these cfgs everything is `std` or `arc-swap`, unwrapped.
 
 #[cfg(any(filemap_loom, filemap_shuttle))]
 mod modelled;

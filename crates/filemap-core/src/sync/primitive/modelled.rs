@@ -1,8 +1,8 @@
-//! Stand-ins for a model checker, and the faults that can be planted in them.
+//! Stand-ins for the model checkers, and the faults that can be planted in them.
 //!
-//! The checkers know no `OnceLock` and no `ArcSwap`: these are modelled here, with the orderings that their documentation
-//! promises and no stronger ones. A fault makes one kind of step weaker than the engine asks for, so that a test can show
-//! that its scenario would notice.
+//! The checkers have no `OnceLock` and no `ArcSwap`. These models have the orderings that the
+//! originals document, no stronger ones. A fault weakens one kind of step, so that a test can
+//! prove that its scenario would notice.
 
 use std::cell::Cell;
 use std::fmt;
@@ -18,7 +18,7 @@ use checked::Ordering;
 use checker::sync::atomic as checked;
 pub(crate) use checker::sync::{Mutex, MutexGuard};
 
-/// A kind of step that is made weaker than it is asked to be.
+/// A kind of step to weaken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// `Release` stores of 32-bit words are `Relaxed`.
@@ -27,18 +27,18 @@ pub(crate) enum Fault {
     Publish64,
     /// `Acquire` loads of 64-bit words are `Relaxed`.
     Read64,
-    /// Additions are `Relaxed`.
+    /// `fetch_add` is `Relaxed`.
     Add,
-    /// Marks are `Relaxed`.
+    /// `fetch_or` is `Relaxed`.
     Mark,
     /// Fences do nothing.
     Fence,
-    /// Waking all wakes one.
+    /// `notify_all` wakes one thread.
     WakeOne,
 }
 
 thread_local! {
-    // The checkers run all threads of a scenario on one thread of the system.
+    // The checkers run all threads of a scenario on one system thread.
     static FAULT: Cell<Option<Fault>> = const { Cell::new(None) };
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn fence(order: Ordering) {
     }
 }
 
-/// Time does not pass in a model: a thread that sleeps lets others run.
+/// Yields: time does not pass in a model.
 pub(crate) fn sleep(_: std::time::Duration) {
     checker::thread::yield_now();
 }
@@ -131,7 +131,7 @@ impl AtomicI64 {
     }
 }
 
-/// A condition variable whose waits do not time out: time does not pass in a model.
+/// A condition variable without timeouts: time does not pass in a model.
 pub(crate) struct Condvar(checker::sync::Condvar);
 
 impl Condvar {
@@ -171,7 +171,7 @@ impl fmt::Debug for Condvar {
     }
 }
 
-/// `std`'s: whoever sees the value sees all that happened before it was set.
+/// Model of `std`'s: a thread that sees the value sees everything before `set`.
 pub(crate) struct OnceLock<T> {
     value: std::sync::OnceLock<T>,
     is_set: checked::AtomicBool,
@@ -213,14 +213,14 @@ impl<T> fmt::Debug for OnceLock<T> {
     }
 }
 
-/// `arc-swap`'s: a load acquires what the store of the pointer it sees has released. Values live as long as the cell, and
-/// the pointer is a number of one.
+/// Model of `arc-swap`'s: a load acquires what the store of that pointer released. Values live as
+/// long as the cell; the pointer is an index into them.
 pub(crate) struct ArcSwap<T> {
     values: std::sync::Mutex<Vec<Arc<T>>>,
     current: checked::AtomicUsize,
 }
 
-/// What a load gives.
+/// Result of a load.
 pub(crate) struct Guard<T>(Arc<T>);
 
 impl<T> Deref for Guard<T> {

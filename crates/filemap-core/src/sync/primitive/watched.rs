@@ -1,6 +1,6 @@
-//! Locks and cells whose hand-over a race detector sees. The detector knows of a lock only what instrumented code does with it, and the
-//! standard library comes without: so each lock carries a word that its last holder releases and the next one acquires.
-//! That is just what a lock promises, and no more.
+//! Locks and cells whose hand-over ThreadSanitizer sees. It knows of a lock only what instrumented
+//! code does, and the standard library is not instrumented. So each lock has a word that the last
+//! holder releases and the next acquires: exactly what a lock promises, no more.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult, WaitTimeoutResult};
 use std::time::Duration;
 
-/// Set by the detector's own test: it is not told of the locks any more, and must report what they order.
+/// Set by the detector's own test: hides the locks, so that it must report the race.
 static BLIND: AtomicBool = AtomicBool::new(false);
 
 fn acquire(word: &AtomicU32) {
@@ -19,17 +19,15 @@ fn release(word: &AtomicU32) {
     word.store(0, if BLIND.load(Ordering::Relaxed) { Ordering::Relaxed } else { Ordering::Release });
 }
 
-/// `std`'s mutex, watched.
 #[derive(Default)]
 pub(crate) struct Mutex<T> {
     released: AtomicU32,
     inner: std::sync::Mutex<T>,
 }
 
-/// Its guard.
 pub(crate) struct MutexGuard<'m, T> {
     released: &'m AtomicU32,
-    /// `None` only while it waits.
+    /// `None` only while waiting.
     inner: Option<std::sync::MutexGuard<'m, T>>,
 }
 
@@ -96,7 +94,6 @@ impl<T> fmt::Debug for Mutex<T> {
     }
 }
 
-/// `std`'s condition variable, for watched locks.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(std::sync::Condvar);
 
@@ -128,7 +125,7 @@ impl Condvar {
     }
 }
 
-/// `std`'s cell, watched: who sees that it is set sees what was done before.
+/// `std`'s cell: a thread that sees it set sees everything before.
 #[derive(Debug, Default)]
 pub(crate) struct OnceLock<T> {
     value: std::sync::OnceLock<T>,
@@ -159,7 +156,7 @@ impl<T> OnceLock<T> {
         if is_mine {
             self.is_set.store(true, Ordering::Release);
         }
-        // Another thread has set it, and is about to say so.
+        // Another thread has set it and is about to publish that.
         while !self.is_set.load(Ordering::Acquire) {
             std::thread::yield_now();
         }
@@ -176,7 +173,7 @@ mod tests {
     const EACH: u64 = 300_000;
     const BLINDED: &str = "FILEMAP_BLIND_DETECTOR";
 
-    /// The test runs itself once more, and there the detector is not told of the locks: it must report what they order.
+    /// Runs itself once more with the locks hidden from the detector, which must report the race.
     #[test]
     fn a_lock_that_the_detector_is_not_told_of_is_reported() {
         if std::env::var_os(BLINDED).is_some() {
@@ -191,8 +188,8 @@ mod tests {
 
     fn count_under_a_lock() {
         BLIND.store(true, Ordering::Relaxed);
-        // What the detector cannot see of the standard library's lock is only its slow path, where one thread waits for the
-        // other: so it is locked so often that many of the times are such.
+        // The detector misses only the slow path of the standard library's lock, where a thread
+        // waits for the other. So lock often enough for that to happen often.
         let (counter, start) = (Mutex::new(0u64), std::sync::Barrier::new(2));
         let count = || {
             start.wait();
