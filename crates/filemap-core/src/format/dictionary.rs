@@ -1,7 +1,6 @@
-//! A dictionary file: what zstd needs beside a record's payload or meta to expand it. It holds everything twice, so that a
-//! rotten copy costs nothing.
+//! A dictionary file: the zstd dictionaries of bodies and of metas for one group of keys.
 //!
-//! The file is two equal copies, each half of it, a multiple of 512 bytes:
+//! The file is two equal copies, each a multiple of 512 bytes, so one rotten copy costs nothing.
 
 use filemap_io::layout::Zeros;
 
@@ -34,7 +33,7 @@ pub(crate) const CONTENT_AT: usize = Layout::BYTES;
 pub(crate) const MAX_BYTES: usize = 16 << 20;
 /// Longest name of a group, in bytes.
 pub(crate) const MAX_GROUP_BYTES: usize = 255;
-/// Greatest id: records name it in 32 bits.
+/// Greatest id: records store it in 32 bits.
 pub(crate) const MAX_ID: u32 = u32::MAX - 1;
 /// Longest file of a dictionary.
 pub(crate) const LONGEST_FILE: u64 = 2 * (2 * MAX_BYTES + 2 * CONTENT_AT) as u64;
@@ -42,7 +41,7 @@ pub(crate) const LONGEST_FILE: u64 = 2 * (2 * MAX_BYTES + 2 * CONTENT_AT) as u64
 const FACTS_AT: usize = Layout::CRC.at;
 const GROUP_AT: usize = Layout::GROUP.at;
 
-/// What a dictionary is for and how it was made.
+/// A dictionary's metadata: what it is for and how it was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) id: u32,
@@ -58,7 +57,7 @@ pub(crate) struct Facts {
     meta_crc: u32,
 }
 
-/// How a new dictionary was made: all of its facts that its content does not tell.
+/// How a new dictionary was made: its metadata without what follows from the content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Making {
     pub(crate) created_ms: i64,
@@ -70,7 +69,6 @@ pub(crate) struct Making {
 }
 
 impl Facts {
-    /// How it was made.
     pub(crate) fn making(&self) -> Making {
         Making {
             created_ms: self.created_ms,
@@ -88,7 +86,9 @@ impl Facts {
     }
 }
 
-/// The whole file of a new dictionary. Both dictionaries are at most [`MAX_BYTES`] long, the name [`MAX_GROUP_BYTES`].
+/// Encodes the whole file of a new dictionary.
+///
+/// Panics if a dictionary is longer than [`MAX_BYTES`] or the name than [`MAX_GROUP_BYTES`].
 pub(crate) fn encode(store_id: [u8; 16], id: u32, making: &Making, body: &[u8], meta: &[u8]) -> Vec<u8> {
     assert!(body.len() <= MAX_BYTES && meta.len() <= MAX_BYTES && making.group.len() <= MAX_GROUP_BYTES);
     let mut copy = vec![0; CONTENT_AT];
@@ -112,7 +112,7 @@ pub(crate) fn encode(store_id: [u8; 16], id: u32, making: &Making, body: &[u8], 
     copy.repeat(2)
 }
 
-/// Decodes the first 512 bytes of a copy. The header's versions are not judged here.
+/// Decodes the first 512 bytes of a copy. The caller judges the header's versions.
 pub(crate) fn decode_facts(b: &[u8], store_id: &[u8; 16]) -> Result<(FileHeader, Facts), Flaw> {
     let header = FileHeader::decode(b)?;
     if header.kind != Kind::Dictionary {
@@ -153,7 +153,7 @@ pub(crate) fn decode_facts(b: &[u8], store_id: &[u8; 16]) -> Result<(FileHeader,
     Ok((header, facts))
 }
 
-/// The two dictionaries of a whole copy whose facts were decoded.
+/// Returns the body and meta dictionaries of a whole copy with decoded `facts`.
 pub(crate) fn decode_content<'b>(facts: &Facts, copy: &'b [u8]) -> Result<(&'b [u8], &'b [u8]), Flaw> {
     if copy.len() != facts.copy_bytes() {
         return Err("a copy of another length than recorded");
@@ -169,7 +169,7 @@ pub(crate) fn decode_content<'b>(facts: &Facts, copy: &'b [u8]) -> Result<(&'b [
     Ok((body, meta))
 }
 
-/// Parts per million as a ratio.
+/// Converts parts per million to a ratio.
 pub(crate) fn ratio(ppm: u32) -> f64 {
     f64::from(ppm) / 1e6
 }

@@ -1,4 +1,4 @@
-//! The header of every file but the superblock: 64 bytes that say whose it is, of what kind and of which format.
+//! The 64-byte header of every file but the superblock: owner, kind and format versions.
 
 use filemap_io::layout::{Zeros, is_reserved_zero};
 
@@ -23,10 +23,10 @@ filemap_io::layout! {
 }
 
 pub(crate) const BYTES: usize = Layout::BYTES;
-/// Greatest ordinal of a segment: no log comes near it, and counting on from it must not overflow.
+/// Greatest ordinal of a segment: far beyond any log, and safe to increment.
 pub(crate) const MAX_ORDINAL: u64 = 1 << 48;
 
-/// What kind of file it is.
+/// Kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Values,
@@ -62,9 +62,9 @@ pub(crate) struct FileHeader {
     pub(crate) ordinal: u64,
     pub(crate) created_ms: i64,
     pub(crate) floor: u64,
-    /// Whether compaction has written it: it is no part of the log's order.
+    /// True if compaction wrote the segment: its ordinal then has no meaning in the log's order.
     pub(crate) is_output: bool,
-    /// Level at which compaction compressed its pages anew, 0 for as they came.
+    /// Level at which compaction recompressed the pages; 0 if they are stored as put.
     pub(crate) level: u8,
 }
 
@@ -99,7 +99,8 @@ impl FileHeader {
         b
     }
 
-    /// Decodes the first 64 bytes of a file. The versions are not judged here: the caller knows the file's name.
+    /// Decodes the first 64 bytes of a file. The caller, which knows the file's name, judges the
+    /// versions.
     pub(crate) fn decode(b: &[u8]) -> Result<FileHeader, Flaw> {
         if b.len() < BYTES {
             return Err("shorter than its header");
@@ -122,7 +123,7 @@ impl FileHeader {
         if header.read_version == 0 {
             return Err("format version 0");
         }
-        // What a newer format means by the rest is not known here.
+        // The meaning of these bytes in a newer format is unknown.
         if header.read_version <= FORMAT_VERSION {
             if Layout::IS_OUTPUT.get(b) > 1 || !is_reserved_zero(Layout::ROWS, b) {
                 return Err("reserved header bytes are not zero");

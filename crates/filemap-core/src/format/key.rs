@@ -1,7 +1,7 @@
 //! A record of the key log: a version of a key, chained to the version before it.
 //!
-//! An address is {16 bits segment number, 24 bits offset in that segment in units of 16 bytes}; 0 is none, since no record
-//! lies at the start of a file.
+//! An address is {16 bits segment number, 24 bits offset in that segment in units of 16 bytes}. 0
+//! means none: every file starts with a header, so no record lies there.
 
 use super::location::Extent;
 use super::{Flaw, seeded_crc};
@@ -22,39 +22,39 @@ filemap_io::layout! {
     }
 }
 
-/// Records start at multiples of this many bytes, which addresses count.
+/// Alignment of records, and the unit of addresses.
 pub(crate) const UNIT_BYTES: u64 = 16;
-/// Length of the fixed part, but for a reference's.
+/// Length of the fixed part, without the two fields of a reference.
 const FIXED_BYTES: usize = Layout::REFERS_TO.at;
-/// What `peek` needs at most.
+/// Bytes that `peek` needs at most.
 pub(crate) const PEEK_BYTES: usize = Layout::BYTES;
-/// The length of a chain is not counted further than this, which stands for all more.
+/// Greatest stored chain length; it stands for any greater one.
 pub(crate) const MAX_CHAIN: u32 = (1 << 24) - 1;
 const ADDRESS_MASK: u64 = (1 << 40) - 1;
 const CHUNKED: u32 = 1 << 24;
 const REFERENCE: u32 = 1 << 25;
 
-/// A segment of the key log has at most this many bytes: 24 bits of units.
+/// Longest segment of the key log: 24 bits of units.
 pub(crate) const MAX_SEGMENT_BYTES: u64 = UNIT_BYTES << 24;
-/// What the ordinals of the key log's segments are told by from those of the value log's, in the seeds of checksums.
+/// Separates ordinals of the key log from those of the value log in checksum seeds.
 const SEED: u64 = 1 << 63;
 
-/// The address of a record: the number of its segment, and its offset there.
+/// Packs a segment number and a byte offset into an address.
 pub(crate) fn address(segment: u16, offset: u64) -> u64 {
     (u64::from(segment) << 24) | (offset / UNIT_BYTES)
 }
 
-/// The segment of the key log in which an address lies.
+/// Returns the segment number of an address.
 pub(crate) fn segment_of(address: u64) -> u16 {
     (address >> 24) as u16
 }
 
-/// The byte offset of an address in its segment.
+/// Returns the byte offset of an address in its segment.
 pub(crate) fn offset_of(address: u64) -> u64 {
     (address & ((1 << 24) - 1)) * UNIT_BYTES
 }
 
-/// The seed of the checksums of the key log's segment with an ordinal.
+/// Returns the checksum seed of the key-log segment `ordinal`.
 pub(crate) fn seed(store_id: &[u8; 16], ordinal: u64) -> u32 {
     super::seed(store_id, SEED | ordinal)
 }
@@ -64,31 +64,31 @@ pub(crate) fn seed(store_id: &[u8; 16], ordinal: u64) -> u32 {
 pub(crate) struct KeyRecord {
     pub(crate) key_bytes: u32,
     pub(crate) version: Version,
-    /// Where the value record lies, and how long it is.
+    /// Location and length of the value record.
     pub(crate) extent: Extent,
-    /// Whether the value is a list of chunks.
+    /// True if the value is a list of chunks.
     pub(crate) chunked: bool,
-    /// An address, 0 for none.
+    /// Address of the previous record in the chain, 0 for none.
     pub(crate) previous: u64,
     pub(crate) chain: u32,
     /// Sequence of the version that holds the body; 0 for this one.
     pub(crate) refers_to: u64,
-    /// Address of that version's record, 0 for none.
+    /// Address of that version's record, 0 if none or unknown.
     pub(crate) holder: u64,
 }
 
 impl KeyRecord {
-    /// Where the key starts.
+    /// Returns the offset of the key in the record.
     pub(crate) fn key_at(&self) -> usize {
         if self.refers_to == 0 { FIXED_BYTES } else { Layout::BYTES }
     }
 
-    /// Length of the whole record, a multiple of 16.
+    /// Returns the length of the whole record, a multiple of 16.
     pub(crate) fn total_bytes(&self) -> u64 {
         (self.key_at() as u64 + u64::from(self.key_bytes)).next_multiple_of(UNIT_BYTES)
     }
 
-    /// Appends the record to `out`, for the byte `offset` of a key log with this seed.
+    /// Appends the record to `out`, to be written at byte `offset` of a segment with this `seed`.
     pub(crate) fn encode(&self, key: &[u8], seed: u32, offset: u64, out: &mut Vec<u8>) {
         debug_assert!(key.len() == self.key_bytes as usize && self.previous <= ADDRESS_MASK);
         let start = out.len();
@@ -110,7 +110,8 @@ impl KeyRecord {
         Layout::CRC.put(b, crc);
     }
 
-    /// Decodes the fixed part at the front of `b` without its checksum, so that the caller knows how much to read.
+    /// Decodes the fixed part at the front of `b` without checking its checksum: gives the caller
+    /// the length to read.
     pub(crate) fn peek(b: &[u8]) -> Result<KeyRecord, Flaw> {
         if b.len() < FIXED_BYTES {
             return Err("key record is cut off");
@@ -142,7 +143,8 @@ impl KeyRecord {
         })
     }
 
-    /// Decodes and checks the record at the front of `b`, which lies at byte `offset`; gives its key too.
+    /// Decodes and verifies the record at the front of `b`, read from byte `offset`. Returns it
+    /// with its key.
     pub(crate) fn decode(b: &[u8], seed: u32, offset: u64) -> Result<(KeyRecord, &[u8]), Flaw> {
         let record = KeyRecord::peek(b)?;
         let end = record.key_at() + record.key_bytes as usize;

@@ -1,8 +1,10 @@
-//! A leaf page of address.idx: the slots of all keys whose hash starts with the leaf's prefix, sorted by hash.
+//! A leaf page of address.idx: the slots of all keys whose hash starts with the leaf's prefix,
+//! sorted by hash.
 //!
-//! A slot is two words: {40 hash bits, upper 24 bits of the key record's address} and {lower 16 bits of that address, 40
-//! bits of location, 8 bits of size class}. The 40 hash bits follow the hash's first 7, which the directory always
-//! resolves. A page is never changed once a superblock names it.
+//! A slot is two words: {40 hash bits, upper 24 bits of the key record's address} and {lower 16
+//! bits of that address, 40 bits of location, 8 bits of size class}. The 40 hash bits follow the
+//! hash's first 7, which the directory always resolves. Pages are immutable once a superblock names
+//! them.
 
 use filemap_io::layout::{Wire, Zeros, is_reserved_zero};
 
@@ -25,16 +27,16 @@ filemap_io::layout! {
 
 /// Slots of a full leaf.
 pub(crate) const CAPACITY: usize = (PAGE_BYTES - HEADER_BYTES) / SLOT_BYTES;
-/// Bits of the hash that the directory always resolves, and that slots need not keep.
+/// Hash bits that the directory always resolves; slots do not keep them.
 pub(crate) const MIN_DEPTH: u8 = if cfg!(filemap_loom) { 1 } else { 7 };
-/// A leaf at this depth cannot be split: its slots have no further bits.
+/// Greatest depth of a leaf: its slots have no bits left to split by.
 pub(crate) const MAX_DEPTH: u8 = MIN_DEPTH + HASH_BITS;
 pub(crate) const HEADER_BYTES: usize = Layout::BYTES;
 const SLOT_BYTES: usize = 16;
 const HASH_BITS: u8 = 40;
 const KIND: u8 = 1;
 
-/// The 40 bits of a 64-bit hash that a slot keeps.
+/// Returns the 40 bits of a 64-bit hash that a slot keeps.
 pub(crate) fn kept_bits(hash: u64) -> u64 {
     hash >> (64 - MAX_DEPTH) & ((1 << HASH_BITS) - 1)
 }
@@ -42,7 +44,7 @@ pub(crate) fn kept_bits(hash: u64) -> u64 {
 /// One entry of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
-    /// See [`kept_bits`].
+    /// Hash bits, by [`kept_bits`].
     pub(crate) hash: u64,
     /// Address of the newest key record, in its 16-byte units.
     pub(crate) key: u64,
@@ -67,7 +69,7 @@ impl Slot {
     }
 }
 
-/// The hash bits of a slot's first word, by which slots are sorted.
+/// Returns the hash bits of a slot's first word, the sort key of slots.
 pub(crate) fn hash_of_word(word: u64) -> u64 {
     word >> 24
 }
@@ -81,7 +83,7 @@ pub(crate) struct Leaf {
     pub(crate) slots: Vec<Slot>,
 }
 
-/// Whether slots, sorted by hash, belong to the leaf of a prefix.
+/// Returns true if `slots`, sorted by hash, all have the `prefix` of a leaf.
 pub(crate) fn has_prefix(slots: &[Slot], depth: u8, prefix: u64) -> bool {
     let told = depth - MIN_DEPTH;
     let bits = |slot: &Slot| slot.hash >> (HASH_BITS - told);
@@ -89,7 +91,9 @@ pub(crate) fn has_prefix(slots: &[Slot], depth: u8, prefix: u64) -> bool {
     [slots.first(), slots.last()].into_iter().flatten().all(|slot| bits(slot) == wanted)
 }
 
-/// Encodes a leaf for page number `page`. The slots must be sorted by hash and fit.
+/// Encodes a leaf for page number `page`.
+///
+/// Panics if the slots do not fit, are not sorted by hash, or lack the prefix.
 pub(crate) fn encode(seed: u32, page: u32, depth: u8, prefix: u64, epoch: u64, slots: &[Slot]) -> [u8; PAGE_BYTES] {
     assert!(slots.len() <= CAPACITY);
     assert!(slots.is_sorted_by_key(|s| s.hash) && has_prefix(slots, depth, prefix), "slots of another leaf");
@@ -109,13 +113,13 @@ pub(crate) fn encode(seed: u32, page: u32, depth: u8, prefix: u64, epoch: u64, s
     b
 }
 
-/// The hash bits of all slots of a leaf that was encoded here.
+/// Iterates over the hash bits of all slots of an encoded leaf.
 pub(crate) fn hashes(b: &[u8; PAGE_BYTES]) -> impl Iterator<Item = u64> + '_ {
     let count = usize::from(Layout::COUNT.get(b));
     b[HEADER_BYTES..].chunks_exact(SLOT_BYTES).take(count).map(|slot| hash_of_word(u64::read(slot)))
 }
 
-/// Decodes a leaf that was read from page number `page`.
+/// Decodes and verifies a leaf read from page number `page`.
 pub(crate) fn decode(seed: u32, page: u32, b: &[u8]) -> Result<Leaf, Flaw> {
     if b.len() != PAGE_BYTES {
         return Err("leaf page is cut off");

@@ -1,12 +1,12 @@
-//! Where a value record lies, in 40 bits, and about how long it is, in 8.
+//! Location of a value record in 40 bits, its exact length in 24, and its size class in 8.
 
-/// Records start at multiples of this many bytes.
+/// Alignment of value records, and the unit of offsets and lengths.
 pub(crate) const UNIT_BYTES: u64 = 64;
 const OFFSET_BITS: u32 = 24;
 const LOCATION_BITS: u32 = 40;
 const UNITS_BITS: u32 = 24;
 
-/// A segment number and an offset in units: 16 + 24 bits, so a segment has up to 1 GiB and a log up to 64 TiB.
+/// Segment number and offset in units: 16 + 24 bits. A segment has up to 1 GiB, a log up to 64 TiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Location {
     pub(crate) segment: u16,
@@ -23,27 +23,28 @@ impl Location {
         u64::from(self.unit) * UNIT_BYTES
     }
 
-    /// In the low 40 bits.
+    /// Packs into the low 40 bits.
     pub(crate) fn pack(self) -> u64 {
         u64::from(self.segment) << OFFSET_BITS | u64::from(self.unit)
     }
 
-    /// From the low 40 bits; the others are ignored.
+    /// Unpacks the low 40 bits; ignores the others.
     pub(crate) fn unpack(bits: u64) -> Location {
         Location { segment: (bits >> OFFSET_BITS) as u16, unit: (bits & ((1 << OFFSET_BITS) - 1)) as u32 }
     }
 }
 
-/// A record's place and its exact length, in 64 bits.
+/// Location and exact length of a record, in 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Extent {
     pub(crate) location: Location,
-    /// Length in units, less than 2^24: a record fits in a segment behind the file's header.
+    /// Length in units, less than 2^24: a record fits in a segment after the file header.
     pub(crate) units: u32,
 }
 
 impl Extent {
-    /// A record of so many bytes, padding included.
+    /// The extent of a record of `bytes`, padding included. Panics unless it is whole units, fewer
+    /// than 2^24.
     pub(crate) fn new(location: Location, bytes: u64) -> Extent {
         assert!(bytes.is_multiple_of(UNIT_BYTES) && bytes / UNIT_BYTES < 1 << UNITS_BITS, "{bytes} bytes");
         Extent { location, units: (bytes / UNIT_BYTES) as u32 }
@@ -53,7 +54,7 @@ impl Extent {
         u64::from(self.units) * UNIT_BYTES
     }
 
-    /// The class of its length, as slots keep it.
+    /// Returns the size class, as slots keep it.
     pub(crate) fn size(self) -> SizeClass {
         SizeClass::of(self.bytes())
     }
@@ -67,13 +68,13 @@ impl Extent {
     }
 }
 
-/// An upper bound of a record's length in 8 bits: a floating-point number with three bits of mantissa, so that reading by it
-/// over-reads by at most an eighth.
+/// Upper bound of a record's length in 8 bits: floating point with a mantissa of three bits. A read
+/// of this length over-reads by at most an eighth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SizeClass(pub(crate) u8);
 
 impl SizeClass {
-    /// The smallest class that holds `bytes`, which is at least 1 and at most 1 GiB.
+    /// The smallest class that holds `bytes`, 1 byte to 1 GiB.
     pub(crate) fn of(bytes: u64) -> SizeClass {
         let units = bytes.div_ceil(UNIT_BYTES).max(1);
         if units <= 8 {
@@ -85,7 +86,7 @@ impl SizeClass {
         SizeClass((8 * (shift + 1)) as u8 + mantissa as u8)
     }
 
-    /// The length in bytes up to which records have this class. Total over all 256 values.
+    /// Returns the upper bound of the class in bytes. Total over all 256 values.
     pub(crate) fn bytes(self) -> u64 {
         let (exponent, mantissa) = (u32::from(self.0 / 8), u64::from(self.0 % 8));
         if exponent == 0 {

@@ -1,8 +1,12 @@
-//! The on-disk format: one file per record or header, with encode beside decode. Each layout is declared once, by
-//! [`layout!`](filemap_io::layout!); docs/FORMAT.md has the same tables, and a test holds the two equal.
+//! The on-disk format: one file per record or header, encode beside decode. Each layout is declared
+//! once, by [`layout!`](filemap_io::layout!); docs/FORMAT.md has the same tables, and a test holds
+//! the two equal.
 //!
-//! Invariants: little-endian, fixed width, no padding that is not written; reserved bytes are zero and checked; tag 0
-//! is invalid; `decode` is total over any bytes and never allocates by a length that it has not checked.
+//! Invariants:
+//! - little-endian, fixed width, all padding written;
+//! - reserved bytes are zero, and checked;
+//! - tag 0 is invalid;
+//! - `decode` is total over any bytes and never allocates by an unchecked length.
 
 pub(crate) mod dictionary;
 pub(crate) mod header;
@@ -19,25 +23,25 @@ pub(crate) mod verified;
 
 use crate::failpoint::{Fault, planted};
 
-/// The newest format that this program reads and writes.
+/// Newest format version that this program reads and writes.
 pub(crate) const FORMAT_VERSION: u16 = 1;
 
-/// Every page of address.idx, and the distance of the superblock's two copies.
+/// Bytes of a page of address.idx; also the distance between the superblock's two copies.
 #[cfg(not(filemap_loom))]
 pub(crate) const PAGE_BYTES: usize = 4096;
-/// A page with room for two slots: the model checker looks at every word.
+/// A page with room for two slots: the model checker explores every word.
 #[cfg(filemap_loom)]
 pub(crate) const PAGE_BYTES: usize = 64;
 
-/// Why bytes are not what they should be.
+/// Why bytes do not decode.
 pub(crate) type Flaw = &'static str;
 
 pub(crate) fn all_zero(b: &[u8]) -> bool {
     b.iter().all(|&x| x == 0)
 }
 
-/// The seed of a checksum: what a record belongs to and where it lies, so that a whole record of another store,
-/// another life of the file or another place does not pass.
+/// Checksum seed of a file. With the offset it keeps a whole record of another store, another life
+/// of the file or another place from passing.
 pub(crate) fn seed(store_id: &[u8; 16], file: u64) -> u32 {
     let mut h = crc32fast::Hasher::new();
     h.update(store_id);
@@ -45,7 +49,7 @@ pub(crate) fn seed(store_id: &[u8; 16], file: u64) -> u32 {
     h.finalize()
 }
 
-/// CRC-32 (IEEE) of `bytes`, after a seed and an offset.
+/// CRC-32 (IEEE) of `bytes`, seeded with `seed` and `offset`.
 pub(crate) fn seeded_crc(seed: u32, offset: u64, bytes: &[u8]) -> u32 {
     if planted(Fault::LocationsNotSeeded) {
         return crc32fast::hash(bytes);

@@ -1,4 +1,4 @@
-//! File names of a store: built and parsed here only.
+//! File names of a store: the only place that builds and parses them.
 
 /// The writer's lock.
 pub(crate) const LOCK: &str = "LOCK";
@@ -6,93 +6,91 @@ pub(crate) const LOCK: &str = "LOCK";
 pub(crate) const SUPERBLOCK: &str = "SUPERBLOCK";
 /// The superblock of a store that is being created.
 pub(crate) const NEW_SUPERBLOCK: &str = "SUPERBLOCK.new";
-/// The superblock of a store whose repair in place is not finished.
+/// The superblock of a store whose repair in place is unfinished.
 pub(crate) const OLD_SUPERBLOCK: &str = "SUPERBLOCK.old";
-/// When the store was last verified in full.
+/// Result of the last full verification.
 pub(crate) const VERIFIED: &str = "VERIFIED";
-/// The same, while it is written.
+/// VERIFIED while it is being written.
 pub(crate) const NEW_VERIFIED: &str = "VERIFIED.new";
-/// How far a verification has come that can be resumed.
+/// Progress of a resumable verification.
 pub(crate) const VERIFYING: &str = "VERIFYING";
-/// What was erased, and is not to come back.
+/// Rules of erasures: keys that must not come back.
 pub(crate) const RULES: &str = "RULES";
-/// The same, while it is written.
+/// RULES while it is being written.
 pub(crate) const NEW_RULES: &str = "RULES.new";
-/// The mark of a backup that is not complete.
+/// Marks an incomplete backup.
 pub(crate) const PARTIAL: &str = "PARTIAL";
 /// The hash index.
 pub(crate) const INDEX: &str = "address.idx";
-/// The name of a value segment.
 pub(crate) fn segment(id: u16) -> String {
     format!("value{id}.dat")
 }
 
-/// The number of a value segment, if the name is one that `segment` gives.
+/// Parses a name that `segment` gives.
 pub(crate) fn parse_segment(name: &str) -> Option<u16> {
     let id = name.strip_prefix("value")?.strip_suffix(".dat")?.parse().ok()?;
     (segment(id) == name).then_some(id)
 }
 
-/// What a value segment is called that bears another's name, until it has its own.
+/// Temporary name of a value segment found under another's name, until it gets its own.
 pub(crate) fn moved_segment(id: u16) -> String {
     format!("{}.moved", segment(id))
 }
 
-/// What the nth file of a name is called that was in the way of a repair in place.
+/// Name of the nth file `name` that a repair in place moved out of the way.
 pub(crate) fn set_aside(name: &str, nth: u32) -> String {
     format!("{name}.set-aside{nth}")
 }
 
-/// What the next one is called, given the names that there are.
+/// The first name of [`set_aside`] that is not in `listed`.
 pub(crate) fn next_set_aside(name: &str, listed: &[String]) -> String {
     let free = (0..).map(|nth| set_aside(name, nth)).find(|aside| !listed.contains(aside));
     free.unwrap_or_default()
 }
 
-/// Whether it is a name that [`set_aside`] gives.
+/// Returns true for a name that [`set_aside`] gives.
 pub(crate) fn is_set_aside(name: &str) -> bool {
     let nth = name.rsplit_once(".set-aside").map(|(_, nth)| nth);
     nth.is_some_and(|nth| !nth.is_empty() && nth.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// What the copy of a file is called that is to take its place.
+/// Name of the copy that will replace a file.
 pub(crate) fn copy_of(name: &str) -> String {
     format!("{name}.copy")
 }
 
-/// The name of a dictionary's file.
 pub(crate) fn dictionary(id: u32) -> String {
     format!("dict{id}.zdict")
 }
 
-/// The id of a dictionary's file, if the name is one that `dictionary` gives.
+/// Parses a name that `dictionary` gives.
 pub(crate) fn parse_dictionary(name: &str) -> Option<u32> {
     let id = name.strip_prefix("dict")?.strip_suffix(".zdict")?.parse().ok()?;
     (id != 0 && dictionary(id) == name).then_some(id)
 }
 
-/// The name of a dictionary's file while it is written.
+/// Name of a dictionary's file while it is being written.
 pub(crate) fn new_dictionary(id: u32) -> String {
     format!("{}.new", dictionary(id))
 }
 
-/// The id of a dictionary that is being written, if the name is one that `new_dictionary` gives.
+/// Parses a name that `new_dictionary` gives.
 pub(crate) fn parse_new_dictionary(name: &str) -> Option<u32> {
     parse_dictionary(name.strip_suffix(".new")?)
 }
 
-/// The name of a segment of the key log.
+/// Name of a key-log segment.
 pub(crate) fn keys(id: u16) -> String {
     format!("key{id}.dat")
 }
 
-/// The number of a segment of the key log, if the name is one that `keys` gives.
+/// Parses a name that `keys` gives.
 pub(crate) fn parse_keys(name: &str) -> Option<u16> {
     let id = name.strip_prefix("key")?.strip_suffix(".dat")?.parse().ok()?;
     (keys(id) == name).then_some(id)
 }
 
-/// Whether a name is one that a store, or a backup in the making, gives to a file.
+/// Returns true for a name of a file of a store, or of a backup in progress.
 pub(crate) fn is_ours(name: &str) -> bool {
     [LOCK, SUPERBLOCK, NEW_SUPERBLOCK, PARTIAL, VERIFIED, VERIFYING, RULES, INDEX].contains(&name)
         || parse_segment(name).is_some()

@@ -1,10 +1,12 @@
-//! A node page of address.idx: a stretch of the directory, or of the page numbers of the nodes one level below.
+//! A node page of address.idx: a stretch of the directory or of the segment table, or the page
+//! numbers of nodes one level below.
 //!
-//! The segment table has three words for each segment with an entry: {56 bits ordinal, 8 bits 1 = value log, 2 = key
-//! log}, live units, units of removals.
+//! The segment table has four words per entry: {8 bits family (1 = value log, 2 = key log, 3 =
+//! dictionaries), 56 bits ordinal}, live units, tombstone units, {8 bits flags, 56 bits length in
+//! units}.
 //!
-//! A directory entry is {32 bits page, 16 bits number of slots, 8 bits depth, 8 bits zero}; page 0 stands for a leaf
-//! without slots, which needs no page.
+//! A directory entry is {32 bits page, 16 bits number of slots, 8 bits depth, 8 bits zero}. Page 0
+//! stands for a leaf without slots, which has no page.
 
 use filemap_io::layout::{Wire, Zeros, is_reserved_zero};
 
@@ -26,12 +28,12 @@ filemap_io::layout! {
 
 /// Entries of a full node.
 pub(crate) const CAPACITY: usize = (PAGE_BYTES - HEADER_BYTES) / 8;
-/// Lowest level of the tree that holds the segment table.
+/// Lowest level of the segment table's tree.
 pub(crate) const TABLE_LEVEL: u8 = 64;
 const HEADER_BYTES: usize = Layout::BYTES;
 const KIND: u8 = 2;
 
-/// One directory entry: which leaf serves a stretch of hashes.
+/// A directory entry: the leaf that serves a stretch of hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) page: u32,
@@ -44,7 +46,7 @@ impl Entry {
         u64::from(self.page) | u64::from(self.count) << 32 | u64::from(self.depth) << 48
     }
 
-    /// Ignores the upper 8 bits, which are free for use in memory.
+    /// Unpacks a word; ignores the upper 8 bits, which are free for use in memory.
     pub(crate) fn unpack(word: u64) -> Entry {
         Entry { page: word as u32, count: (word >> 32) as u16, depth: (word >> 48) as u8 }
     }
@@ -76,7 +78,7 @@ pub(crate) fn encode(seed: u32, page: u32, level: u8, epoch: u64, first: u64, en
     b
 }
 
-/// Decodes a node that was read from page number `page`.
+/// Decodes and verifies a node read from page number `page`.
 pub(crate) fn decode(seed: u32, page: u32, b: &[u8]) -> Result<Node, Flaw> {
     if b.len() != PAGE_BYTES {
         return Err("node page is cut off");

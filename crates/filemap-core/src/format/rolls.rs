@@ -1,8 +1,11 @@
-//! Which segments of the value log were begun: a sector of SUPERBLOCK, beside its two copies. A checkpoint's segment table
-//! names those up to its tail; this names those after it, so that one that is gone is missed. Each stands here once it is
-//! durable, before anything is appended to it, and until its file is about to be removed.
+//! The list of begun segments of the value log: one sector of SUPERBLOCK, beside its two copies.
 //!
-//! The sector lies at byte 8192. It reaches the disk whole or not at all, so one that does not verify is damage.
+//! A checkpoint's segment table names the segments up to its tail. This list names later ones, so
+//! that a lost one is noticed. A segment is listed once it is durable and before anything is
+//! appended to it, and stays until its file is about to be removed.
+//!
+//! The sector lies at byte 8192. It reaches the disk whole or not at all, so one that does not
+//! verify is damage.
 
 use filemap_io::layout::{Zeros, is_reserved_zero};
 
@@ -25,10 +28,10 @@ pub(crate) const BYTES: usize = Layout::BYTES;
 pub(crate) const AT: u64 = 8192;
 const MAGIC: &[u8; 8] = b"FMROLLS\0";
 const BITS_AT: usize = Layout::BITS.at;
-/// How many ordinals there is room for.
+/// Ordinals that the list has room for.
 const CAPACITY: u64 = 8 * (BYTES - BITS_AT) as u64;
 
-/// See the module.
+/// A decoded list of begun segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rolls {
     store_id: [u8; 16],
@@ -37,12 +40,12 @@ pub(crate) struct Rolls {
 }
 
 impl Rolls {
-    /// None.
+    /// An empty list.
     pub(crate) fn none(store_id: [u8; 16]) -> Rolls {
         Rolls { store_id, first: 0, bits: [0; BYTES - BITS_AT] }
     }
 
-    /// These.
+    /// A list of `ordinals`.
     #[cfg(test)]
     pub(crate) fn of(store_id: [u8; 16], ordinals: impl Iterator<Item = u64>) -> Rolls {
         let mut rolls = Rolls::none(store_id);
@@ -50,15 +53,15 @@ impl Rolls {
         rolls
     }
 
-    /// Whose store it is.
     pub(crate) fn store_id(&self) -> [u8; 16] {
         self.store_id
     }
 
-    /// Names a segment. Those that lie too far before it to have room are forgotten: a checkpoint has passed them long ago.
+    /// Adds a segment. Forgets segments too far before it to have room: a checkpoint has passed
+    /// them.
     pub(crate) fn add(&mut self, ordinal: u64) {
         if ordinal < self.first || ordinal >= self.first + CAPACITY {
-            // Half of the room is for what comes.
+            // Half of the room is for segments to come.
             let first = ordinal.saturating_sub(CAPACITY / 2);
             let kept: Vec<u64> = self.after(first).filter(|o| *o < first + CAPACITY).collect();
             (self.first, self.bits) = (first, [0; BYTES - BITS_AT]);
@@ -67,7 +70,6 @@ impl Rolls {
         self.set(ordinal, true);
     }
 
-    /// Names a segment no more.
     pub(crate) fn remove(&mut self, ordinal: u64) {
         if (self.first..self.first + CAPACITY).contains(&ordinal) {
             self.set(ordinal, false);
@@ -84,18 +86,18 @@ impl Rolls {
         }
     }
 
-    /// Whether a segment is named.
     pub(crate) fn has(&self, ordinal: u64) -> bool {
         let at = ordinal.checked_sub(self.first).filter(|at| *at < CAPACITY);
         at.is_some_and(|at| self.bits[at as usize / 8] >> (at % 8) & 1 == 1)
     }
 
-    /// Whether a segment is not named and was not forgotten: it was not begun when this was written, or was struck out.
+    /// Returns true if a segment is neither listed nor forgotten: it was not begun when this was
+    /// written, or was removed.
     pub(crate) fn lacks(&self, ordinal: u64) -> bool {
         ordinal >= self.first && !self.has(ordinal)
     }
 
-    /// Ordinals of those that are named, from one on.
+    /// Iterates over the listed ordinals from `least` on.
     pub(crate) fn after(&self, least: u64) -> impl Iterator<Item = u64> {
         let all = (self.first.max(least)..self.first + CAPACITY).filter(|o| self.has(*o));
         all.collect::<Vec<_>>().into_iter()

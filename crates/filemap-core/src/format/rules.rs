@@ -1,5 +1,5 @@
-//! The file RULES: what was erased, and is not to come back. Written whole under the name RULES.new, synced, renamed.
-//!
+//! The file RULES: what was erased and must not come back. It is written whole as RULES.new, synced
+//! and renamed.
 
 use filemap_io::layout::{Zeros, is_reserved_zero};
 
@@ -38,17 +38,17 @@ filemap_io::layout! {
 const MAGIC: &[u8; 8] = b"FMRULES\0";
 const HEAD_BYTES: usize = Layout::BYTES;
 const RULE_BYTES: usize = RuleLayout::BYTES;
-/// The longest file that is written or read, in bytes.
+/// Longest file that is written or read, in bytes.
 pub(crate) const LONGEST: u64 = 64 << 20;
 
-/// What has become of the erasure that made a rule.
+/// State of a rule and of the erasure that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleState {
-    /// It has begun: the rule holds, and files may still have what it is about.
+    /// The erasure has begun: the rule holds, but files may still contain what it is about.
     Unfinished,
-    /// It is done: the rule holds.
+    /// The erasure is complete; the rule holds.
     InForce,
-    /// The rule was taken back: it holds no more, and is kept as a note.
+    /// The rule was lifted: it no longer holds, and is kept as a note.
     Lifted,
 }
 
@@ -64,31 +64,31 @@ impl RuleState {
     }
 }
 
-/// Something that was erased and is not to come back.
+/// Something that was erased and must not come back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Its number in the store, given once.
+    /// Its number in the store, never reused.
     pub id: u32,
-    /// Whether it holds.
+    /// Whether the rule holds, and whether its erasure is complete.
     pub state: RuleState,
     /// When it was made, in ms since 1970.
     pub made_ms: i64,
     /// When its state last changed, in ms since 1970.
     pub changed_ms: i64,
-    /// Why, in the words of whoever made it.
+    /// Reason, as given by the caller.
     pub reason: String,
-    /// What it is about. The engine does not look into it.
+    /// What the rule is about. The engine does not interpret it.
     pub what: Vec<u8>,
 }
 
 impl Rule {
-    /// Whether what it is about is refused.
+    /// Returns true if the rule refuses puts.
     pub fn holds(&self) -> bool {
         self.state != RuleState::Lifted
     }
 }
 
-/// All that the file says.
+/// The decoded file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rules {
     pub(crate) generation: u64,
@@ -125,7 +125,8 @@ impl Rules {
         b
     }
 
-    /// What the file's bytes say, and the versions that its readers and writers must know.
+    /// Decodes the file. Returns its rules with the format versions that readers and writers must
+    /// know. If the read version is newer than this program's, the list is empty.
     pub(crate) fn decode(b: &[u8], store_id: &[u8; 16]) -> Result<(Rules, u16, u16), Flaw> {
         if b.len() < HEAD_BYTES || Layout::MAGIC.get(b) != *MAGIC {
             return Err("unknown magic");

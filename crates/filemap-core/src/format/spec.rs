@@ -1,5 +1,5 @@
-//! Holds docs/FORMAT.md equal to the code: it has the table of every layout and no other row; and golden bytes pin what the
-//! tables say.
+//! Tests of the format: docs/FORMAT.md has exactly the tables of all layouts, and golden bytes pin
+//! what the tables say.
 
 use filemap_io::layout::{Open, Row, table};
 

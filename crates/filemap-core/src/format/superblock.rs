@@ -1,5 +1,7 @@
-//! The superblock: what the store is, and its last checkpoint. Two copies, written in turn, 4096 bytes apart; each is one
-//! sector of 512 bytes, which reaches the disk whole or not at all.
+//! The superblock: the store's identity and its last checkpoint.
+//!
+//! Two copies, written in turn, lie 4096 bytes apart. Each is one sector of 512 bytes, which
+//! reaches the disk whole or not at all.
 
 use filemap_io::layout::{Zeros, is_reserved_zero};
 
@@ -50,7 +52,7 @@ pub(crate) const BYTES: usize = Layout::BYTES;
 pub(crate) const COPIES: [u64; 2] = [0, PAGE_BYTES as u64];
 const MAGIC: &[u8; 8] = b"FILEMAP\0";
 
-/// A place in the order of a log.
+/// A position in the order of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Tail {
     /// Ordinal of the segment.
@@ -59,7 +61,7 @@ pub(crate) struct Tail {
     pub(crate) offset: u64,
 }
 
-/// The index as of a superblock.
+/// The index as a superblock names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexRoot {
     pub(crate) pages: u64,
@@ -69,12 +71,12 @@ pub(crate) struct IndexRoot {
     pub(crate) keys: u64,
     /// Root page of the segment table, 0 for none.
     pub(crate) table: u32,
-    /// Words of the table.
+    /// Number of words of the table.
     pub(crate) table_words: u32,
 }
 
 impl IndexRoot {
-    /// That of a new store.
+    /// The root of a new store.
     pub(crate) fn empty() -> IndexRoot {
         IndexRoot { pages: 1, root: 0, depth: leaf::MIN_DEPTH, leaves: 0, keys: 0, table: 0, table_words: 0 }
     }
@@ -106,7 +108,7 @@ impl IndexRoot {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     pub(crate) read_version: u16,
-    /// As found; what is written is always this program's.
+    /// Format version as read; `encode` always writes this program's.
     pub(crate) write_version: u16,
     pub(crate) store_id: [u8; 16],
     pub(crate) hash_seed: u64,
@@ -116,7 +118,7 @@ pub(crate) struct Superblock {
     pub(crate) epoch: u64,
     pub(crate) tail: Tail,
     pub(crate) next_sequence: u64,
-    /// What lies further in the key log counts for nothing.
+    /// End of the key log; bytes beyond it do not count.
     pub(crate) key_tail: Tail,
     pub(crate) index: IndexRoot,
     pub(crate) versions: u64,
@@ -193,7 +195,7 @@ impl Superblock {
         if superblock.read_version == 0 {
             return Err("format version 0");
         }
-        // What a newer format means by the rest is not known here: its version is what matters.
+        // The meaning of the rest in a newer format is unknown; only its version matters.
         if superblock.read_version <= FORMAT_VERSION {
             if !is_reserved_zero(Layout::ROWS, b) {
                 return Err("reserved superblock bytes are not zero");
@@ -204,7 +206,7 @@ impl Superblock {
         Ok(superblock)
     }
 
-    /// Whether the fields of a superblock of this format say what can be.
+    /// Checks the fields of a superblock of this format.
     fn check_ranges(&self) -> Result<(), Flaw> {
         if !(4096..=1 << 30).contains(&self.segment_bytes) {
             return Err("segment size is out of range");
@@ -221,7 +223,7 @@ impl Superblock {
         if self.next_sequence > MAX_SEQUENCE {
             return Err("sequence is out of range");
         }
-        // What counts up by one never comes near this, and must not overflow.
+        // Counters never come near these limits; incrementing them must not overflow.
         let ordinal = self.tail.ordinal.max(self.key_tail.ordinal);
         if self.epoch.max(self.versions) > MAX_SEQUENCE || ordinal > header::MAX_ORDINAL {
             return Err("epoch, ordinal or number of versions is out of range");
@@ -231,7 +233,7 @@ impl Superblock {
         if index.pages > u64::from(u32::MAX) || !has_room {
             return Err("size of the index is out of range");
         }
-        // Four words for each of 65,536 segments of either log, and for no more dictionaries than that.
+        // Four words an entry: 65,536 segments of either log, and as many dictionaries.
         if index.table_words > 12 << 16 || (index.table == 0) != (index.table_words == 0) {
             return Err("segment table is out of range");
         }

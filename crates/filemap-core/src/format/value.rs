@@ -1,8 +1,10 @@
-//! A record of the value log. It describes itself: every other file can be rebuilt from these.
+//! A record of the value log. Records are self-describing: every other file can be rebuilt from
+//! them.
 //!
-//! The payload of a page or chunk is its body; of a reference, the sequence (8 bytes) of the version of the same key
-//! that holds the body; of a chunked record, 16 bytes a chunk: {8 location, 4 uncompressed length, 4 units of 64 bytes
-//! that its record takes}. A filler covers bytes that never held a whole record; what its payload holds is arbitrary.
+//! The payload of a page or chunk is its body. The payload of a reference is the sequence (8 bytes)
+//! of the version of the same key that holds the body. The payload of a chunked record is 16 bytes
+//! per chunk: {8 location, 4 uncompressed length, 4 length of its record in units of 64 bytes}. A
+//! filler covers bytes that never held a whole record; its payload is arbitrary.
 
 use filemap_io::layout::Zeros;
 
@@ -43,12 +45,12 @@ filemap_io::layout! {
 
 /// Length of the fixed part, without a digest.
 pub(crate) const FIXED_BYTES: usize = Layout::DIGEST.at;
-/// Longest body that is compressed in one piece, in bytes: what a reader must be ready to allocate for one record.
+/// Longest body compressed in one piece, in bytes: the most a reader allocates for one record.
 pub(crate) const MAX_PIECE_BYTES: u64 = 64 << 20;
 /// Bytes of one entry of a chunked record's payload.
 pub(crate) const CHUNK_ENTRY_BYTES: usize = ChunkLayout::BYTES;
 
-/// What a record is.
+/// Kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Page,
@@ -78,7 +80,7 @@ impl Kind {
         Kind::ALL.into_iter().find(|k| k.tag() == tag)
     }
 
-    /// Whether a record of this kind is a version of its key that can be read.
+    /// Returns true if the record is a readable version of its key.
     pub(crate) fn is_version(self) -> bool {
         matches!(self, Kind::Page | Kind::Reference | Kind::Chunked)
     }
@@ -89,7 +91,7 @@ impl Kind {
 pub(crate) enum Codec {
     Raw,
     Zstd,
-    /// zstd with the dictionary that the record names.
+    /// zstd with the dictionary named by the record.
     Dictionary,
 }
 
@@ -122,7 +124,7 @@ pub(crate) struct Header {
     pub(crate) meta_bytes: u32,
     pub(crate) key_bytes: u32,
     pub(crate) payload_crc: u32,
-    /// Zero in kinds that have none.
+    /// Zero in kinds without a digest.
     pub(crate) digest: [u8; 16],
 }
 
@@ -131,27 +133,27 @@ impl Header {
         if self.kind.is_version() { Layout::DIGEST.end() } else { FIXED_BYTES }
     }
 
-    /// Where the key starts, from the start of the record.
+    /// Returns the offset of the key in the record.
     pub(crate) fn key_at(&self) -> usize {
         self.fixed_bytes()
     }
 
-    /// Where the meta starts.
+    /// Returns the offset of the meta.
     pub(crate) fn meta_at(&self) -> usize {
         self.key_at() + self.key_bytes as usize
     }
 
-    /// Where the payload starts: up to here the head checksum covers.
+    /// Returns the offset of the payload, which ends the bytes under the head checksum.
     pub(crate) fn payload_at(&self) -> usize {
         self.meta_at() + self.meta_bytes as usize
     }
 
-    /// Length of the whole record, a multiple of 64.
+    /// Returns the length of the whole record, a multiple of 64.
     pub(crate) fn total_bytes(&self) -> u64 {
         (self.payload_at() as u64 + u64::from(self.payload_bytes)).next_multiple_of(UNIT_BYTES)
     }
 
-    /// The header of a record with a key of so many bytes and nothing else yet: raw, no meta, no payload.
+    /// A raw header for a key of `key_bytes`, without meta or payload.
     pub(crate) fn plain(kind: Kind, key_bytes: usize) -> Header {
         Header {
             kind,
@@ -170,15 +172,17 @@ impl Header {
         }
     }
 
-    /// The header of a filler that covers `bytes`, a multiple of 64.
+    /// The header of a filler over `bytes`. Panics unless that is a multiple of 64, from 64 to 1
+    /// GiB.
     pub(crate) fn filler(bytes: u64) -> Header {
         assert!(bytes >= UNIT_BYTES && bytes.is_multiple_of(UNIT_BYTES) && bytes <= 1 << 30);
         Header { payload_bytes: (bytes - FIXED_BYTES as u64) as u32, ..Header::plain(Kind::Filler, 0) }
     }
 }
 
-/// Writes the head (fixed part, key, meta) of a record to the front of `out`, which already has key and meta in their
-/// places, and seals it with its checksum. `seed` is the segment's, `offset` the record's place in it.
+/// Writes the fixed part of a record to the front of `out` and seals the head (fixed part, key,
+/// meta) with its checksum. `out` already has key and meta in place. `seed` is the segment's;
+/// `offset` is the record's in it.
 pub(crate) fn seal_head(header: &Header, seed: u32, offset: u64, out: &mut [u8]) {
     Layout::PAYLOAD_CRC.put(out, header.payload_crc);
     Layout::KIND.put(out, header.kind.tag());
@@ -200,8 +204,9 @@ pub(crate) fn seal_head(header: &Header, seed: u32, offset: u64, out: &mut [u8])
     Layout::HEAD_CRC.put(out, crc);
 }
 
-/// Decodes the fixed part at the front of `b` (at least 56 bytes, 72 for a version) without its checksum: lengths are
-/// checked against their limits, so that the caller knows how much to read.
+/// Decodes the fixed part at the front of `b` (at least 56 bytes, 72 for a version) without
+/// checking its checksum. Lengths are checked against their limits, so the caller knows how much to
+/// read.
 pub(crate) fn peek(b: &[u8]) -> Result<Header, Flaw> {
     if b.len() < FIXED_BYTES {
         return Err("record is cut off");
@@ -268,8 +273,8 @@ fn check_limits(h: &Header) -> Result<(), Flaw> {
     if ok { Ok(()) } else { Err("payload length does not fit the record's kind") }
 }
 
-/// Decodes and checks the head of the record at the front of `b`, which lies at `offset` of the segment with this seed.
-/// `b` must hold all of the head; the payload is not looked at.
+/// Decodes and verifies the head of the record at the front of `b`, read from `offset` of the
+/// segment with this `seed`. `b` must hold the whole head; the payload is not checked.
 pub(crate) fn decode_head(b: &[u8], seed: u32, offset: u64) -> Result<Header, Flaw> {
     let header = peek(b)?;
     if b.len() < header.payload_at() {
@@ -281,7 +286,8 @@ pub(crate) fn decode_head(b: &[u8], seed: u32, offset: u64) -> Result<Header, Fl
     Ok(header)
 }
 
-/// Checks payload and padding of the record at the front of `b`, which holds all of it. A filler's are arbitrary.
+/// Verifies payload and padding of the record at the front of `b`, which must hold all of it. A
+/// filler always passes.
 pub(crate) fn check_payload(header: &Header, b: &[u8]) -> Result<(), Flaw> {
     if header.kind == Kind::Filler {
         return Ok(());
@@ -317,7 +323,7 @@ impl ChunkEntry {
     }
 }
 
-/// Decodes the payload of a chunked record, whose body has `raw_bytes`.
+/// Decodes the payload of a chunked record with a body of `raw_bytes`.
 pub(crate) fn decode_chunks(payload: &[u8], raw_bytes: u64) -> Result<Vec<ChunkEntry>, Flaw> {
     let chunks: Vec<ChunkEntry> = payload
         .chunks_exact(CHUNK_ENTRY_BYTES)

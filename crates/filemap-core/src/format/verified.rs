@@ -1,6 +1,7 @@
-//! The file VERIFIED: when the store was last read in full, and how that ended. Advice for people, and believed by nothing.
+//! The file VERIFIED: time and result of the last full verification. It informs people; the engine
+//! does not rely on it.
 //!
-//! And the head of the file VERIFYING, which says how far a resumable one has come:
+//! Also the head of the file VERIFYING, the progress of a resumable verification.
 
 use filemap_io::layout::{Zeros, is_reserved_zero};
 
@@ -32,11 +33,11 @@ filemap_io::layout! {
 
 pub(crate) const BYTES: usize = Layout::BYTES;
 pub(crate) const MAGIC: &[u8; 8] = b"FMSEEN\0\0";
-/// Of VERIFYING.
+/// Bytes of the head of VERIFYING.
 pub(crate) const UNDER_WAY_BYTES: usize = UnderWayLayout::BYTES;
 pub(crate) const UNDER_WAY_MAGIC: &[u8; 8] = b"FMCHECK1";
 
-/// A full verification that came to its end.
+/// A completed full verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verified {
     pub(crate) store_id: [u8; 16],
@@ -80,7 +81,7 @@ impl Verified {
     }
 }
 
-/// A full verification that has not come to its end.
+/// A full verification in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnderWay {
     pub(crate) store_id: [u8; 16],

@@ -1,10 +1,12 @@
-//! Where a Bloom filter of words has a hash: four bits of one word, so that a test is one wait for memory (F. Putze, P. Sanders, J. Singler,
-//! Cache-, Hash- and Space-Efficient Bloom Filters, JEA 14, 2009, with a word for a block).
+//! Arithmetic of the blocked Bloom filters: four bits in one word, so a test costs one memory
+//! access. (F. Putze, P. Sanders, J. Singler, Cache-, Hash- and Space-Efficient Bloom Filters, JEA
+//! 14, 2009; here a block is a word.)
 
 /// 2^64 over the golden ratio.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The word among so many, and the bits in it, of a hash of which not all bits need be there.
+/// Maps a hash to (word index, 4-bit mask) in a filter of `words` words. The hash may lack some of
+/// its 64 bits.
 #[inline]
 pub(crate) fn place(hash: u64, words: usize) -> (usize, u64) {
     let mixed = hash.wrapping_mul(MIX);

@@ -1,14 +1,16 @@
-//! The memtable: what was put since the last checkpoint, by key, in memory.
+//! The memtable: puts and tombstones since the last checkpoint, by key, in memory.
 //!
-//! Entries lie in an arena of atomic words and are only ever added, by one thread at a time (the one that holds the
-//! append lock); readers walk it without locks at any time. It is dropped whole when a checkpoint has merged it.
+//! Entries lie in an arena of atomic words. They are only ever added, by one thread at a time (the
+//! holder of the append lock); any number of readers walk the table without locks. A checkpoint
+//! that has merged the table drops it whole.
 //!
-//! An entry, in words: {next in bucket, previous entry of the same key}, {key length, best}, hash, sequence, time,
-//! extent, floor, {kind, sequence referred to}, then the key. `best` is the entry of the newest version of
-//! the key in this table, `floor` the sequence of its last removal: so a get looks at one entry, however often the key was
-//! put.
+//! An entry, in words: {next in bucket, previous entry of the same key}, {key length, best}, hash,
+//! sequence, time, extent, floor, {flags, sequence referred to}, then the key. `best` is the entry
+//! of the key's newest version in this table, `floor` the sequence of its last tombstone. So a get
+//! reads one entry, however often the key was put.
 //!
-//! Before the buckets stands a Bloom filter that the processor's caches hold, as most lookups are of keys that are in the index, or nowhere.
+//! A Bloom filter that fits the processor's caches stands before the buckets: most lookups are of
+//! keys that are in the index, or absent.
 
 use crate::format::location::Extent;
 use crate::index::bloom;
@@ -21,7 +23,7 @@ const CHUNK_BITS: u32 = 16;
 const MIN_BUCKETS: usize = 1024;
 #[cfg(not(any(filemap_loom, filemap_shuttle)))]
 const SPARE_CHUNKS: usize = 64;
-// A model checker looks at every word: few of them, and buckets with more than one key.
+// The model checker explores every word: so few words, and buckets with more than one key.
 #[cfg(any(filemap_loom, filemap_shuttle))]
 const CHUNK_BITS: u32 = if cfg!(filemap_loom) { 6 } else { 9 };
 #[cfg(any(filemap_loom, filemap_shuttle))]
@@ -35,40 +37,40 @@ const HEAD_WORDS: usize = 8;
 const TOMBSTONE: u64 = 1 << 63;
 const CHUNKED: u64 = 1 << 62;
 const TYPICAL_ENTRY_BYTES: usize = 128;
-/// 12 bits for each entry of that length.
+/// 12 filter bits per typical entry.
 const ENTRIES_PER_FILTER_WORD: usize = 5;
 
-/// What an entry says.
+/// A version or tombstone in the memtable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) version: Version,
     pub(crate) extent: Extent,
     /// Sequence of the version that holds the body; 0 for this one.
     pub(crate) refers_to: u64,
-    /// Whether its record lists the chunks of a large body.
+    /// True if the record lists the chunks of a large body.
     pub(crate) chunked: bool,
     pub(crate) tombstone: bool,
 }
 
-/// All of a key in one table.
+/// What one table knows of a key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     address: u32,
     /// The newest version above the floor.
     pub(crate) best: Option<Entry>,
-    /// Sequence of the last removal, 0 for none: nothing below it exists, here or anywhere.
+    /// Sequence of the last tombstone, 0 for none: no version below it exists, here or anywhere.
     pub(crate) floor: u64,
 }
 
 type Chunk = Box<[AtomicU64]>;
 
-/// See the module.
+/// The memtable.
 #[derive(Debug)]
 pub(crate) struct Memtable {
     filter: Box<[AtomicU64]>,
     buckets: Box<[AtomicU32]>,
     chunks: Box<[OnceLock<Chunk>]>,
-    /// Words of the first chunk: a small table needs no whole one.
+    /// Words of the first chunk, which is shorter in a small table.
     first_words: usize,
     used_words: AtomicUsize,
     /// Words of entries that readers can reach.
@@ -79,12 +81,12 @@ pub(crate) struct Memtable {
 }
 
 impl Memtable {
-    /// An empty table that is meant for about `bytes`, and has room for at least `room` bytes of entries.
+    /// An empty table for about `bytes`, with room for at least `room` bytes of entries.
     pub(crate) fn new(bytes: usize, room: usize) -> Memtable {
         let entries = bytes / TYPICAL_ENTRY_BYTES;
         let buckets = entries.next_power_of_two().max(MIN_BUCKETS);
         let filter_words = (entries / ENTRIES_PER_FILTER_WORD).max(1);
-        // Addresses of words have 32 bits: 32 GiB.
+        // Word addresses have 32 bits: 32 GiB.
         let chunks = (room.max(4 * bytes) / (8 * CHUNK_WORDS) * 2 + SPARE_CHUNKS).min(1 << (32 - CHUNK_BITS));
         Memtable {
             filter: (0..filter_words).map(|_| AtomicU64::new(0)).collect(),
@@ -99,7 +101,7 @@ impl Memtable {
         }
     }
 
-    /// Entries in the table: versions and removals.
+    /// Number of entries: versions and tombstones.
     pub(crate) fn entries(&self) -> u64 {
         self.entries.load(Ordering::Relaxed)
     }
@@ -109,17 +111,17 @@ impl Memtable {
         self.used_words.load(Ordering::Relaxed) * 8 + self.buckets.len() * 4 + self.filter.len() * 8
     }
 
-    /// Whether an entry with the longest key might find no room.
+    /// Returns true if an entry with the longest key might find no room.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.used_words.load(Ordering::Relaxed) / CHUNK_WORDS + 2 >= self.chunks.len()
     }
 
-    /// The least sequence of any entry: no older record is in the table.
+    /// The least sequence of any entry.
     pub(crate) fn least_sequence(&self) -> u64 {
         self.least_sequence.load(Ordering::Acquire)
     }
 
-    /// The greatest time of any version in the table; `i64::MIN` when there is none.
+    /// The greatest time of any version; `i64::MIN` if there is none.
     pub(crate) fn max_time_ms(&self) -> i64 {
         self.max_time_ms.load(Ordering::Relaxed).cast_signed()
     }
@@ -155,7 +157,6 @@ impl Memtable {
             && key.chunks(8).zip(&words[HEAD_WORDS..]).all(|(c, w)| w.load(Ordering::Relaxed) == word_of(c))
     }
 
-    /// The key of the entry at `address`.
     fn key(&self, address: u32) -> Vec<u8> {
         let len = self.word(address, 1) as u32 as usize;
         let words = &self.words(address)[HEAD_WORDS..][..len.div_ceil(8)];
@@ -184,15 +185,17 @@ impl Memtable {
         Found { address, best: (best != 0).then(|| self.entry(best)), floor: self.word(address, 6) }
     }
 
-    /// What the table knows of a key. Takes no lock.
+    /// Looks up a key. Takes no lock.
     pub(crate) fn find(&self, hash: u64, key: &[u8]) -> Option<Found> {
-        // Bits only come, and before their entry: whoever knows of a put sees them.
+        // Filter bits are only ever set, and before their entry: a reader that knows of a put sees
+        // them.
         let (word, mask) = bloom::place(hash, self.filter.len());
         if self.filter[word].load(Ordering::Relaxed) & mask != mask {
             return None;
         }
-        // An entry that is replaced leaves its bucket while readers walk it: a miss counts only if the bucket's head, which
-        // every change replaces first, is still the one that the walk began with.
+        // A replaced entry leaves its bucket while readers walk it. So a miss counts only if the
+        // bucket's head, which every change replaces first, is still the one that the walk began
+        // with.
         loop {
             let head = self.bucket(hash).load(Ordering::Acquire);
             let (at, _) = self.walk(head, hash, key);
@@ -205,14 +208,14 @@ impl Memtable {
         }
     }
 
-    /// All versions of a key above its floor, latest put first.
+    /// Returns all versions of a key above its floor, latest put first.
     pub(crate) fn versions(&self, found: &Found) -> Vec<Entry> {
         let mut versions = Vec::new();
         self.each_version(found, |entry| versions.push(entry));
         versions
     }
 
-    /// As `versions`, one after the other.
+    /// Calls `f` with each version, in the order of `versions`.
     pub(crate) fn each_version(&self, found: &Found, mut f: impl FnMut(Entry)) {
         let mut at = found.address;
         while at != 0 {
@@ -224,15 +227,15 @@ impl Memtable {
         }
     }
 
-    /// A mark between entries: those added later have greater addresses.
+    /// A mark between entries: later ones have addresses at or above it.
     pub(crate) fn mark(&self) -> u32 {
         self.published_words.load(Ordering::Acquire) as u32
     }
 
-    /// The version of a key with a sequence, unless it was removed.
+    /// Returns the version of a key with this sequence, unless it was removed.
     pub(crate) fn version(&self, found: &Found, sequence: u64) -> Option<Entry> {
         let mut at = found.address;
-        // Later puts come first, and have greater sequences.
+        // Later puts come first and have greater sequences.
         while at != 0 && self.word(at, 3) > sequence {
             at = (self.word(at, 0) >> 32) as u32;
         }
@@ -240,7 +243,7 @@ impl Memtable {
         (entry.version.sequence == sequence && sequence > found.floor && !entry.tombstone).then_some(entry)
     }
 
-    /// Whether the table knew of the key when the mark was taken.
+    /// Returns true if the table had the key when the mark was taken.
     pub(crate) fn knew(&self, found: &Found, mark: u32) -> bool {
         let mut at = found.address;
         while at >= mark {
@@ -249,8 +252,8 @@ impl Memtable {
         at != 0
     }
 
-    /// Adds an entry. Only one thread may do so at a time. An entry older than the key's last removal is ignored by
-    /// readers; one that is there already (same sequence) replaces it. The table must not be exhausted.
+    /// Adds an entry, one thread at a time. Readers ignore one older than the key's last tombstone;
+    /// one equal in version to the best replaces it. Panics if the table is exhausted.
     pub(crate) fn insert(&self, hash: u64, key: &[u8], entry: &Entry) {
         let (old, before) = self.walk(self.bucket(hash).load(Ordering::Relaxed), hash, key);
         let new = self.allocate(HEAD_WORDS + key.len().div_ceil(8));
@@ -293,8 +296,8 @@ impl Memtable {
         }
         bucket.store(new, Ordering::Release);
         if before != 0 {
-            // The key's former entry leaves the bucket: it is reached through the new one. A reader that stands on it
-            // goes on to the same successor.
+            // The key's former entry leaves the bucket, but stays reachable through the new one. A
+            // reader on it goes on to the same successor.
             let word = self.word(before, 0);
             let next = self.next(old);
             self.words(before)[0].store(word >> 32 << 32 | u64::from(next), Ordering::Release);
@@ -306,7 +309,7 @@ impl Memtable {
         }
     }
 
-    /// Room for `words` words in one chunk.
+    /// Reserves words in one chunk.
     fn allocate(&self, words: usize) -> u32 {
         let mut at = self.used_words.load(Ordering::Relaxed);
         let chunk_words = |at: usize| if at < CHUNK_WORDS { self.first_words } else { CHUNK_WORDS };
@@ -319,7 +322,7 @@ impl Memtable {
         at as u32
     }
 
-    /// Every key once: its hash and what the table knows of it. The order is that of the buckets.
+    /// Iterates over all keys, once each, with hash and entry, in bucket order.
     pub(crate) fn keys(&self) -> impl Iterator<Item = (u64, Found)> {
         self.buckets.iter().flat_map(move |b| self.bucket_keys(b))
     }
@@ -327,7 +330,7 @@ impl Memtable {
     fn bucket_keys(&self, bucket: &AtomicU32) -> Vec<(u64, Found)> {
         loop {
             let head = bucket.load(Ordering::Acquire);
-            // The key's entry before the head's may still be in the bucket, about to leave it.
+            // The former entry of the head's key may still be in the bucket, about to leave.
             let leaving = if head == 0 { 0 } else { (self.word(head, 0) >> 32) as u32 };
             let mut keys = Vec::new();
             let mut at = head;
@@ -343,7 +346,6 @@ impl Memtable {
         }
     }
 
-    /// The key that was found.
     pub(crate) fn key_of(&self, found: &Found) -> Vec<u8> {
         self.key(found.address)
     }
@@ -412,8 +414,8 @@ mod tests {
         }
     }
 
-    /// Keys whose hashes are equal in all 64 bits under seed 0: the word at byte 16 cancels XXH3's secret there, and so the
-    /// product with the word after it, which counts.
+    /// Keys with equal 64-bit hashes under seed 0: the word at byte 16 cancels XXH3's secret there,
+    /// and so its product with the next word, which counts.
     fn colliding(n: u64) -> Vec<u8> {
         let mut key = b"http://evil.test\xde\xd4\x6d\xe9\x83\x90\x97\xdb".to_vec();
         key.extend_from_slice(&n.to_le_bytes());
@@ -434,14 +436,14 @@ mod tests {
         for seed in [1, 0x0123_4567_89ab_cdef, 0x8000_0000_0000_0000, u64::MAX] {
             let chosen = longest_bucket(seed, (0..100_000).map(colliding));
             let others = longest_bucket(seed, (0..100_000u64).map(|n| format!("http://good.test/{n}").into_bytes()));
-            // In both cases 8 or so: a Poisson distribution of mean 0.76.
+            // About 8 in both cases: a Poisson distribution of mean 0.76.
             assert!(chosen <= 12 && others <= 12, "{chosen} and {others} under seed {seed:x}");
         }
     }
 
     #[test]
     fn readers_see_whole_entries_while_one_thread_inserts() {
-        // Long buckets, in whose middle entries are replaced while readers walk them.
+        // Long buckets, with entries replaced in the middle while readers walk them.
         const KEYS: u64 = 256;
         const BUCKETS: u64 = 4;
         let t = Memtable::new(32 << 20, 0);
@@ -462,7 +464,7 @@ mod tests {
                 })
             };
             let readers: Vec<_> = (0..3).map(reader).collect();
-            // In an order that reaches into the buckets, not always to their ends.
+            // An order that reaches into the buckets, not always to their ends.
             for n in 0..100_000u64 {
                 put(KEYS + n / KEYS * KEYS + n.wrapping_mul(0x9e37_79b9) % KEYS);
             }

@@ -1,7 +1,8 @@
-//! What leads from a key to its versions: the memtable for what was put lately, address.idx for the rest, the segment table
-//! for how much of each segment lives, and the superblock, which says which of it counts.
+//! From a key to its versions: the memtable for recent puts, address.idx for the rest, the segment
+//! table for live bytes, and the superblock, which decides what counts.
 //!
-//! `handle`, `upkeep` and `store` call this. Its modules stand side by side; none knows another but `bloom`.
+//! `handle`, `upkeep` and `store` call this. Its modules do not know each other; all may use
+//! `bloom`.
 
 pub(crate) mod address;
 pub(crate) mod bloom;

@@ -1,21 +1,24 @@
-//! The segment table: how many bytes of each segment are live. A checkpoint keeps it exact, a superblock names it.
+//! The segment table: live bytes of each segment. Checkpoints keep it exact; a superblock names it.
 //!
-//! Live is what the index of that superblock leads to: value records (chunks of large bodies with them) that are some
-//! version's in some chain, and the key records of those chains. Removals are counted by themselves: they are neither, and must stay for
-//! as long as an earlier version of their key may lie in any segment. All else below the checkpoint's tail is dead.
-//! So all numbers can be computed again from the index and the logs, which `verify` does.
+//! Live are the records that the superblock's index leads to: value records (with the chunks of
+//! large bodies) of versions in some chain, and the key records of those chains. Tombstones are
+//! counted separately: they must stay for as long as an earlier version of their key may lie in any
+//! segment. All else below the checkpoint's tail is dead. So every number can be recomputed from
+//! the index and the logs, which `verify` does.
 //!
-//! The table is also the list of files: every segment of the value log up to the checkpoint's tail and every one that
-//! compaction has written stands in it, live or dead, with its length once nothing is appended any more. One that it has and
-//! the directory has not is lost, unless it was marked as leaving: a superblock has that mark before the file goes. So it is with
-//! dictionaries: each stands in the table before a record names it, and does so no more before its file goes.
+//! The table is also the list of files. It names every segment of the value log up to the
+//! checkpoint's tail and every one that compaction wrote, live or dead, with its length once that
+//! is final. A listed segment without a file is lost, unless it was marked as leaving in a durable
+//! superblock before its file was removed. Dictionaries are listed likewise: from before a record
+//! names one until before its file is removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::format::location::Extent;
 use crate::format::{Flaw, key};
 
-/// Words of an entry: {8 bits family, 56 bits ordinal}, live units, units of removals, {8 bits flags, 56 bits length in units}.
+/// Words of an entry: {8 bits family, 56 bits ordinal}, live units, tombstone units, {8 bits flags,
+/// 56 bits length in units}.
 const WORDS: usize = 4;
 const FAMILY_SHIFT: u32 = 56;
 const FLAGS_SHIFT: u32 = 56;
@@ -29,24 +32,25 @@ const DICTIONARIES: u64 = 3;
 
 const NO_DICTIONARY: Flaw = "segment table has an entry that is that of no dictionary, or two of one";
 
-/// What is live in one segment.
+/// The row of one segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SegmentRow {
     pub(crate) ordinal: u64,
     /// In units of the segment's family: 64 bytes for values, 16 for key records.
     pub(crate) live_units: u64,
-    /// Removals, in the same units.
+    /// Tombstones, in the same units.
     pub(crate) tombstone_units: u64,
-    /// Length of a segment to which nothing is appended any more, in the same units; 0 when that is not known. Of a segment of the key
-    /// log what lies behind that counts for nothing.
+    /// Final length in the same units, 0 while unknown or still growing. Bytes of a key-log segment
+    /// beyond it do not count.
     pub(crate) end_units: u64,
-    /// Whether compaction has written it.
+    /// True if compaction wrote the segment.
     pub(crate) is_output: bool,
-    /// Whether its file may go: compaction has emptied it.
+    /// True if the file may be removed: compaction has emptied the segment.
     pub(crate) is_leaving: bool,
-    /// Whether it is gone, or cut short, and a caller has accepted that.
+    /// True if the segment is missing or cut short, and a caller has accepted that.
     pub(crate) is_lost: bool,
-    /// Whether nobody knows any more how long it was: it was lost before a checkpoint had seen all that was in it.
+    /// True if its length will never be known: it was lost before a checkpoint had covered all of
+    /// it.
     pub(crate) is_unseen: bool,
 }
 
@@ -77,17 +81,18 @@ impl SegmentRow {
     }
 }
 
-/// The segment_table of all segments, by their numbers, and the list of dictionaries.
+/// The rows of all segments, by number, and the list of dictionaries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SegmentTable {
     pub(crate) values: BTreeMap<u16, SegmentRow>,
     pub(crate) keys: BTreeMap<u16, SegmentRow>,
-    /// Ids of the dictionaries, and whether each is lost, and a caller has accepted that.
+    /// Dictionary ids; true for one that is lost, which a caller has accepted.
     pub(crate) dictionaries: BTreeMap<u32, bool>,
 }
 
 impl SegmentTable {
-    /// The account of a value segment. One that is not there has no ordinal: what the table says of it stays.
+    /// The row of a value segment, created if absent. `ordinal` is `None` for a missing segment: an
+    /// existing row then keeps its ordinal, a new one is marked as lost.
     fn values_of(&mut self, id: u16, ordinal: Option<u64>) -> &mut SegmentRow {
         let lost = SegmentRow { ordinal: u64::from(id), is_lost: true, is_unseen: true, ..SegmentRow::default() };
         let new = ordinal.map_or(lost, |ordinal| SegmentRow { ordinal, ..SegmentRow::default() });
@@ -96,32 +101,34 @@ impl SegmentTable {
         row
     }
 
-    /// A value record became live in a segment of this ordinal, `None` when the segment is missing.
+    /// Counts a value record as live in a segment of this ordinal, `None` when the segment is
+    /// missing.
     pub(crate) fn credit(&mut self, extent: Extent, ordinal: Option<u64>) {
         self.values_of(extent.location.segment, ordinal).live_units += u64::from(extent.units);
     }
 
-    /// A value record is live no more.
+    /// Counts a value record as dead.
     pub(crate) fn debit(&mut self, extent: Extent) {
         if let Some(row) = self.values.get_mut(&extent.location.segment) {
-            // Saturating, since damage may have hidden what should have been credited: `verify` tells.
+            // Saturating: damage may have hidden the matching credit. `verify` reports the
+            // difference.
             row.live_units = row.live_units.saturating_sub(u64::from(extent.units));
         }
     }
 
-    /// Removals were written to a segment of this ordinal, `None` when it is missing.
+    /// Counts tombstones written to a segment of this ordinal, `None` when it is missing.
     pub(crate) fn add_tombstones(&mut self, segment: u16, ordinal: Option<u64>, units: u64) {
         self.values_of(segment, ordinal).tombstone_units += units;
     }
 
-    /// A key record became live in a segment of this ordinal.
+    /// Counts a key record as live in a segment of this ordinal.
     pub(crate) fn credit_key(&mut self, address: u64, ordinal: u64, bytes: u64) {
         let row = self.keys.entry(key::segment_of(address)).or_default();
         row.ordinal = ordinal;
         row.live_units += bytes / key::UNIT_BYTES;
     }
 
-    /// All key records that another table has became live.
+    /// Adds the live key records of another table.
     pub(crate) fn add_keys(&mut self, other: &SegmentTable) {
         for (id, more) in &other.keys {
             let row = self.keys.entry(*id).or_default();
@@ -130,14 +137,14 @@ impl SegmentTable {
         }
     }
 
-    /// A key record is live no more.
+    /// Counts a key record as dead.
     pub(crate) fn debit_key(&mut self, address: u64, bytes: u64) {
         if let Some(row) = self.keys.get_mut(&key::segment_of(address)) {
             row.live_units = row.live_units.saturating_sub(bytes / key::UNIT_BYTES);
         }
     }
 
-    /// Enters a segment in the list of files, with its length once that is known.
+    /// Lists a segment, with its length once that is final.
     pub(crate) fn name(&mut self, id: u16, ordinal: u64, is_output: bool, end_units: Option<u64>) {
         let row = self.values.entry(id).or_default();
         (row.ordinal, row.is_output) = (ordinal, is_output);
@@ -146,69 +153,71 @@ impl SegmentTable {
         }
     }
 
-    /// Whether the length of the segment of a number is known.
+    /// Returns true if the final length of a segment is known.
     pub(crate) fn has_end(&self, id: u16) -> bool {
         self.values.get(&id).is_some_and(|a| a.end_units != 0)
     }
 
-    /// Whether the loss of the segment of a number was accepted: what is left of it does not tell how long it was.
+    /// Returns true if the loss of a segment was accepted: its file does not tell its length.
     pub(crate) fn is_lost(&self, id: u16) -> bool {
         self.values.get(&id).is_some_and(|a| a.is_lost)
     }
 
-    /// Marks those of some segments in which nothing lives: their files may go once a superblock has the mark.
+    /// Marks those of the segments that have no live bytes: their files may go once a superblock
+    /// has the mark.
     pub(crate) fn let_go(&mut self, ordinals: &[u64]) {
         let empty = self.values.values_mut().filter(|a| a.live_units == 0 && ordinals.contains(&a.ordinal));
         empty.for_each(|a| a.is_leaving = true);
     }
 
-    /// Ordinals of the segments of the key log, and where what counts of them ends.
+    /// Iterates over key-log segments: ordinal, and end of what counts (`u64::MAX` if unknown).
     pub(crate) fn key_ends(&self) -> impl Iterator<Item = (u64, u64)> {
         let end = |a: &SegmentRow| if a.end_units == 0 { u64::MAX } else { a.end_units * key::UNIT_BYTES };
         self.keys.values().map(move |a| (a.ordinal, end(a)))
     }
 
-    /// Enters where segments of the key log end, by their ordinals, as far as that is known.
+    /// Sets the ends of key-log segments from `end_of`, which takes an ordinal.
     pub(crate) fn seal_keys(&mut self, end_of: impl Fn(u64) -> Option<u64>) {
         for row in self.keys.values_mut() {
             row.end_units = end_of(row.ordinal).map_or(0, |end| end / key::UNIT_BYTES);
         }
     }
 
-    /// Drops segments of the key log of which nothing is live: they go.
+    /// Drops the rows of key-log segments without live bytes, whose files will be removed.
     pub(crate) fn forget_dead_keys(&mut self) {
         self.keys.retain(|_, row| row.live_units > 0);
     }
 
-    /// Live bytes of the key log's segment of an ordinal.
+    /// Live bytes of a key-log segment.
     pub(crate) fn live_key_bytes(&self, ordinal: u64) -> u64 {
         let row = self.keys.get(&(ordinal as u16)).filter(|a| a.ordinal == ordinal);
         row.map_or(0, |a| a.live_units * key::UNIT_BYTES)
     }
 
-    /// Whether the table has a value segment of this number and ordinal.
+    /// Returns true if the table lists a value segment with this number and ordinal.
     pub(crate) fn names(&self, id: u16, ordinal: u64) -> bool {
         self.values.get(&id).is_some_and(|a| a.ordinal == ordinal)
     }
 
-    /// Makes these the list of dictionaries, with those that are lost and do not leave. One that is among them is lost no more.
+    /// Replaces the list of dictionaries by `there`, which are no longer lost, and those lost
+    /// before unless `leaving`.
     pub(crate) fn name_dictionaries(&mut self, there: &BTreeSet<u32>, leaving: &BTreeSet<u32>) {
         self.dictionaries.retain(|id, is_lost| *is_lost && !leaving.contains(id));
         self.dictionaries.extend(there.iter().map(|id| (*id, false)));
     }
 
-    /// Ids of the dictionaries whose loss nobody has accepted.
+    /// Ids of the dictionaries that are not accepted as lost.
     pub(crate) fn kept_dictionaries(&self) -> impl Iterator<Item = u32> {
         self.dictionaries.iter().filter(|(_, is_lost)| !**is_lost).map(|(id, _)| *id)
     }
 
-    /// Whether no segment whose length is known has more live bytes and tombstones than bytes.
+    /// Returns true if no segment of known length has more live and tombstone bytes than bytes.
     pub(crate) fn has_room_for_its_counts(&self) -> bool {
         let used = |row: &SegmentRow| row.live_units + row.tombstone_units;
         self.values.values().chain(self.keys.values()).all(|row| row.end_units == 0 || used(row) <= row.end_units)
     }
 
-    /// The table as words, for the index file.
+    /// Encodes the table as words, for the index file.
     pub(crate) fn encode(&self) -> Vec<u64> {
         let families = [(VALUES, &self.values), (KEYS, &self.keys)];
         let segments = families.into_iter().flat_map(|(family, rows)| rows.values().map(move |a| (family, *a)));
@@ -219,7 +228,7 @@ impl SegmentTable {
         segments.chain(dictionaries).flat_map(|(family, a)| a.encode(family)).collect()
     }
 
-    /// The table of words that were read.
+    /// Decodes the table from words.
     pub(crate) fn decode(words: &[u64]) -> Result<SegmentTable, Flaw> {
         let mut segment_table = SegmentTable::default();
         if !words.len().is_multiple_of(WORDS) {
@@ -265,7 +274,7 @@ mod tests {
         segment_table.name(9, 9, true, Some(50));
         segment_table.name(9, 9, true, Some(60));
         segment_table.let_go(&[9, 65_539]);
-        // Of a segment that is missing the table keeps what it says; of one that it does not have it says so.
+        // A missing segment's row keeps its ordinal; a new row for one is marked as lost.
         let missing = |segment| Extent { location: Location::new(segment, 64), units: 1 };
         segment_table.credit(missing(3), None);
         segment_table.debit(missing(3));

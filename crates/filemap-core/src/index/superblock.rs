@@ -1,4 +1,5 @@
-//! The SUPERBLOCK file: reads both copies, writes them in turn.
+//! The file SUPERBLOCK: reads both copies, writes them in turn, and reads the list of begun
+//! segments.
 
 use std::sync::Arc;
 
@@ -11,18 +12,18 @@ use crate::format::rolls::{self, Rolls};
 use crate::format::superblock::{BYTES, COPIES, Superblock};
 use crate::format::{Flaw, names};
 
-/// What the two copies hold.
+/// Both copies, decoded.
 type Copies = [std::result::Result<Superblock, Flaw>; 2];
 
-/// The open file, and what its newest copy says.
+/// The open file.
 #[derive(Debug)]
 pub(crate) struct SuperblockFile {
     file: Arc<dyn File>,
 }
 
 impl SuperblockFile {
-    /// Creates the file with the first superblock, the same as of the epoch before in the other copy, and the segments of
-    /// the log after its tail, under its temporary name; and syncs it (not its name).
+    /// Creates the file under its temporary name and syncs it, but not its name. It holds `first`,
+    /// the same with the epoch before in the other copy, and the list of begun segments.
     pub(crate) fn create(dir: &dyn Dir, first: &Superblock, rolls: &Rolls) -> Result<()> {
         let name = names::NEW_SUPERBLOCK;
         let file = dir.open(name, Access::Create).map_err(|e| Error::io("create", name, e))?;
@@ -34,14 +35,18 @@ impl SuperblockFile {
         file.sync().map_err(|e| Error::io("sync", name, e))
     }
 
-    /// Opens the file that [`SuperblockFile::create`] has made, to be written. Whatever it is called later.
+    /// Opens for writing the file that [`SuperblockFile::create`] made. The handle outlives a
+    /// rename.
     pub(crate) fn open_new(dir: &dyn Dir) -> Result<SuperblockFile> {
         let name = names::NEW_SUPERBLOCK;
         let file = dir.open(name, Access::Write).map_err(|e| Error::io("open", name, e))?;
         Ok(SuperblockFile { file })
     }
 
-    /// Opens the file. `NotAStore` when there is none.
+    /// Opens the file.
+    ///
+    /// # Errors
+    /// `NotAStore` when there is none; `Io`.
     pub(crate) fn open(dir: &dyn Dir, access: Access) -> Result<SuperblockFile> {
         let file = dir.open(names::SUPERBLOCK, access).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => {
@@ -52,20 +57,22 @@ impl SuperblockFile {
         Ok(SuperblockFile { file })
     }
 
-    /// What can be said before the lock is held: whether it looks like a superblock at all, and what a copy that is whole
-    /// says. A copy that is not may be being written.
+    /// Checks without the lock whether this is a superblock, and returns the newest whole copy. The
+    /// other may be being written.
     ///
     /// # Errors
-    /// `NotAStore` when neither copy has the magic; `NewerFormat` when it must not be used with `access`.
+    /// `NotAStore` when neither copy has the magic; `NewerFormat` when `access` is not allowed;
+    /// `Io`.
     pub(crate) fn look(&self, dir: &dyn Dir, access: Access) -> Result<Option<Superblock>> {
         judge(&self.copies()?, dir, access)
     }
 
-    /// The newest copy.
+    /// Returns the newest copy.
     ///
     /// # Errors
-    /// As `look`; `Corrupt` when a copy does not verify: each is one sector, so a crash cannot have torn it, and going
-    /// back to the other one is unsafe, since what that names may have been reused.
+    /// As `look`; `Corrupt` when a copy does not verify. Each is one sector, so a crash cannot have
+    /// torn it; falling back to the other is unsafe, since pages that it names may have been
+    /// reused.
     pub(crate) fn read(&self, dir: &dyn Dir, access: Access) -> Result<Superblock> {
         let copies = self.copies()?;
         let newest = judge(&copies, dir, access)?;
@@ -75,8 +82,8 @@ impl SuperblockFile {
         newest.ok_or_else(|| Error::corrupt(names::SUPERBLOCK, 0, "no copy"))
     }
 
-    /// The newest copy that verifies, for a handle that follows a writer and knows the store is whole: the other may be being
-    /// written just now.
+    /// Returns the newest copy that verifies. For followers, which know that the store is whole:
+    /// the other copy may be being written.
     ///
     /// # Errors
     /// As [`SuperblockFile::read`], when no copy verifies.
@@ -84,7 +91,7 @@ impl SuperblockFile {
         self.look(dir, Access::Read)?.map_or_else(|| self.read(dir, Access::Read), Ok)
     }
 
-    /// Both copies as they stand.
+    /// Reads both copies as they are.
     pub(crate) fn copies(&self) -> Result<Copies> {
         let mut copies = [const { Err("unknown magic") }; 2];
         for (copy, offset) in copies.iter_mut().zip(COPIES) {
@@ -98,10 +105,11 @@ impl SuperblockFile {
         Ok(copies)
     }
 
-    /// The segments of the value log that were begun, as the file stands.
+    /// Reads the list of begun segments.
     ///
     /// # Errors
-    /// `Corrupt` when the sector does not verify: a crash cannot have torn it. Or a writer is writing it just now.
+    /// `Corrupt` when the sector does not verify: it is damaged, since a crash cannot tear it, or a
+    /// writer is writing it; `Io`.
     pub(crate) fn rolls(&self, store_id: &[u8; 16]) -> Result<Rolls> {
         let mut b = [0; rolls::BYTES];
         let n = self.file.read_at(&mut b, rolls::AT).map_err(|e| Error::io("read", names::SUPERBLOCK, e))?;
@@ -112,34 +120,34 @@ impl SuperblockFile {
         Ok(found)
     }
 
-    /// The open file.
     pub(crate) fn file(&self) -> &Arc<dyn File> {
         &self.file
     }
 
-    /// Writes the next superblock over the older copy and syncs it. When this returns, the checkpoint is durable.
+    /// Writes the next superblock over the older copy and syncs it. On return the checkpoint is
+    /// durable.
     pub(crate) fn write(&self, next: &Superblock) -> Result<()> {
         self.file.write_at(&next.encode(), place(next.epoch)).map_err(|e| Error::io("write", names::SUPERBLOCK, e))?;
         if planted(Fault::SuperblockNotSynced) { Ok(()) } else { self.sync() }
     }
 
-    /// Makes what was read durable: it may so far exist in the cache only.
+    /// Makes what was read durable: it may exist in the cache only.
     pub(crate) fn sync(&self) -> Result<()> {
         self.file.sync().map_err(|e| Error::io("sync", names::SUPERBLOCK, e))
     }
 
-    /// Drops cached bytes, so that the next read shows what the disk holds.
+    /// Drops cached bytes, so the next read shows what the disk holds.
     pub(crate) fn drop_cache(&self) {
         self.file.advise(filemap_io::Advice::DropCache, 0, 0);
     }
 }
 
-/// Where the copy of an epoch lies.
+/// Offset of the copy for an epoch.
 fn place(epoch: u64) -> u64 {
     COPIES[(epoch % 2) as usize]
 }
 
-/// The newest whole copy, if this program may use it.
+/// Returns the newest whole copy, if this program may use it.
 fn judge(copies: &Copies, dir: &dyn Dir, access: Access) -> Result<Option<Superblock>> {
     if copies.iter().all(|c| matches!(c, Err("unknown magic" | "superblock is cut off"))) {
         let why = "its file SUPERBLOCK is not one of FileMap".into();

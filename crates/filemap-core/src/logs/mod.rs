@@ -1,7 +1,8 @@
-//! The two logs of a store: values (the truth) and key records. Both are rolled segments of checksummed records.
+//! The two logs of a store: values (the truth) and key records. Both are rolled segments of
+//! checksummed records.
 //!
-//! `handle`, `upkeep` and `store` call this. Nothing in here knows the index or a handle. Inside, `keys` and `values` stand
-//! side by side over `segments`, which knows neither of them.
+//! `handle`, `upkeep` and `store` call this. Nothing here knows the index or a handle. Inside,
+//! `keys` and `values` do not know each other; both use `segments`, which knows neither.
 
 pub(crate) mod keys;
 pub(crate) mod scan;

@@ -1,70 +1,67 @@
-//! A sequential scan of one log file that loses at most what is damaged: after a bad record it looks for the next whole one,
-//! unit by unit.
+//! Sequential scan of one log file. It loses only what is damaged: after a bad record it searches
+//! for the next whole one, unit by unit.
 
 use filemap_io::{Advice, File};
 
 use crate::error::{Error, Result};
 use crate::format::Flaw;
 
-/// How the records of a log are recognised.
+/// How a scan recognises the records of a log.
 pub(crate) trait Framing {
-    /// Records start at multiples of this many bytes.
+    /// Alignment of records.
     const UNIT_BYTES: u64;
-    /// What `peek` needs at most.
+    /// Bytes that `peek` needs at most.
     const PEEK_BYTES: usize;
 
-    /// Length of the head of the record at the front of `b`, by its fixed part.
+    /// Returns the length of the head of the record at the front of `b`, from its fixed part.
     fn peek(&self, b: &[u8]) -> std::result::Result<usize, Flaw>;
 
-    /// Checks the head at the front of `b`, which lies at `offset` of its file; the length of the whole record. Only a
-    /// length that a checksum vouches for is worth reading.
+    /// Verifies the head at the front of `b`, read from `offset` of its file, and returns the
+    /// length of the whole record. Only a length under a verified checksum is worth reading.
     fn head(&self, b: &[u8], offset: u64) -> std::result::Result<Extent, Flaw>;
 
-    /// Checks what follows the head of the whole record at the front of `b`.
+    /// Verifies what follows the head of the whole record at the front of `b`.
     fn check(&self, b: &[u8]) -> std::result::Result<(), Flaw>;
 }
 
-/// How long a record is, and whether what follows its head matters.
+/// Length of a record, and whether what follows its head is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// So many bytes, to be checked.
+    /// A record of this many bytes, to be checked.
     Record(u64),
-    /// So many bytes that hold nothing.
+    /// A filler of this many bytes.
     Filler(u64),
 }
 
-/// What a scan meets.
+/// A result of a scan.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Item<'a> {
     /// A whole record.
     Record {
-        /// Where it lies.
         offset: u64,
-        /// All of it, padding included.
+        /// The whole record, padding included.
         bytes: &'a [u8],
     },
-    /// Bytes that are covered by a filler.
+    /// A filler.
     Filler {
-        /// How many.
+        /// Number of bytes that it covers.
         bytes: u64,
     },
     /// Bytes that belong to no whole record.
     Gap {
-        /// Where they start.
         offset: u64,
-        /// How many.
         bytes: u64,
         /// What is wrong with the first of them.
         what: Flaw,
     },
 }
 
-/// So much is read at once.
+/// Bytes per read.
 const BLOCK_BYTES: usize = 1 << 20;
-/// So much is asked for ahead of what is read, so that the device has something to do while records are judged.
+/// Read-ahead distance: keeps the device busy while records are checked.
 const AHEAD_BYTES: u64 = 16 << 20;
 
-/// A scan from one offset to another.
+/// A scan of a range of a file.
 pub(crate) struct Scan<'a, F> {
     file: &'a dyn File,
     name: String,
@@ -75,14 +72,14 @@ pub(crate) struct Scan<'a, F> {
     start: u64,
     at: u64,
     end: u64,
-    /// Up to where the file was asked for.
+    /// End of what was prefetched.
     asked: u64,
-    /// Whether nobody will want these bytes again soon.
+    /// Reads bypass the page cache where possible.
     is_once: bool,
 }
 
 impl<'a, F: Framing> Scan<'a, F> {
-    /// A scan of `from..end`; `end` is clipped to the length of the file.
+    /// Scans `from..end`; `end` is clipped to the length of the file.
     pub(crate) fn new(file: &'a dyn File, name: String, framing: F, from: u64, end: u64) -> Result<Scan<'a, F>> {
         let len = file.len().map_err(|e| Error::io("measure", &name, e))?;
         let end = end.min(len);
@@ -101,21 +98,21 @@ impl<'a, F: Framing> Scan<'a, F> {
         Ok(scan)
     }
 
-    /// The same scan, for whoever reads a whole log and is not going to do so again soon: what others have in the system's
-    /// cache stays there.
+    /// Makes the scan bypass the page cache where possible, so that a pass over a whole log does
+    /// not evict what others use.
     pub(crate) fn once(self) -> Scan<'a, F> {
         Scan { is_once: true, ..self }
     }
 
-    /// Where the next item starts.
+    /// Offset of the next item.
     pub(crate) fn offset(&self) -> u64 {
         self.at
     }
 
-    /// The next record or gap; `None` at the end. Memory is bounded by the longest record.
+    /// Returns the next item, `None` at the end. Memory is bounded by the longest record.
     ///
     /// # Errors
-    /// `Io` when the file cannot be read; damage is an item, not an error.
+    /// `Io` when the file cannot be read. Damage is an item, not an error.
     pub(crate) fn next(&mut self) -> Result<Option<Item<'_>>> {
         if self.at >= self.end {
             return Ok(None);
@@ -143,7 +140,7 @@ impl<'a, F: Framing> Scan<'a, F> {
         Ok(Some(Item::Gap { offset, bytes: self.at - offset, what }))
     }
 
-    /// Judges the record at `offset` and leaves it in the buffer.
+    /// Verifies the record at `offset` and leaves it in the buffer.
     fn record(&mut self, offset: u64) -> Result<std::result::Result<Extent, Flaw>> {
         self.fill(offset, F::PEEK_BYTES)?;
         let head = match self.framing.peek(self.held(offset, F::PEEK_BYTES)) {
@@ -166,13 +163,13 @@ impl<'a, F: Framing> Scan<'a, F> {
         Ok(self.framing.check(self.held(offset, total as usize)).map(|()| extent))
     }
 
-    /// What the buffer holds of `want` bytes at `offset`.
+    /// Returns what the buffer holds of `want` bytes at `offset`.
     fn held(&self, offset: u64, want: usize) -> &[u8] {
         let at = (offset - self.start) as usize;
         &self.buffer[at.min(self.len)..(at + want).min(self.len)]
     }
 
-    /// Makes `want` bytes at `offset` available in the buffer, or what of them the range has.
+    /// Fills the buffer with `want` bytes at `offset`, clipped to the range.
     fn fill(&mut self, offset: u64, want: usize) -> Result<()> {
         let have = self.start + self.len as u64;
         let need = (offset + want as u64).min(self.end);

@@ -1,4 +1,4 @@
-//! `inspect`: what any file of a store holds, field by field, without opening the store.
+//! `inspect`: lists the contents of any file of a store, field by field, without opening the store.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -16,27 +16,28 @@ use crate::logs::keys::KeyFraming;
 use crate::logs::scan::{Framing, Item, Scan};
 use crate::logs::values::ValueFraming;
 
-/// One thing in a file: a header, a record, a page.
+/// One item of a file: a header, a record or a page.
 #[derive(Clone, Debug)]
 pub struct Inspected {
     /// Byte offset in the file.
     pub offset: u64,
     /// Length in bytes.
     pub bytes: u64,
-    /// What it is, such as `page record` or `leaf`.
+    /// Kind of item, such as `page record` or `leaf`.
     pub kind: String,
-    /// Its fields by name, in their order on disk.
+    /// Its fields: name and value.
     pub fields: Vec<(&'static str, String)>,
-    /// What is wrong with it, if anything.
+    /// What is wrong with the item, if anything.
     pub problem: Option<String>,
 }
 
 type Sink<'a> = &'a mut dyn FnMut(Inspected) -> ControlFlow<()>;
 
-/// Hands everything in a file to `sink`, front to back, until it breaks off. The file is recognised by its magic.
+/// Passes every item of a file to `sink`, front to back, until that breaks off. The magic tells the
+/// kind of file.
 ///
 /// # Errors
-/// [`Error::NotAStore`] when it is no file of FileMap; [`Error::Io`].
+/// [`Error::NotAStore`] when it is not a file of FileMap; [`Error::Io`].
 pub fn inspect(path: impl AsRef<Path>, sink: &mut dyn FnMut(Inspected) -> ControlFlow<()>) -> Result<()> {
     let path = path.as_ref();
     let fail = |e| Error::io("open", path.display().to_string(), e);
@@ -95,7 +96,7 @@ fn header_item(head: std::result::Result<FileHeader, &str>) -> Inspected {
     Inspected { offset: 0, bytes: header::BYTES as u64, kind: "file header".into(), fields, problem }
 }
 
-/// What VERIFIED and VERIFYING say of themselves; `None` of another file.
+/// Decodes VERIFIED, or the head of VERIFYING; `None` for any other file.
 fn verification(b: &[u8]) -> Option<Inspected> {
     let (kind, bytes, fields) = if b.starts_with(verified::MAGIC) {
         let fields = Verified::decode(b).map(|v| {
@@ -120,7 +121,7 @@ fn verification(b: &[u8]) -> Option<Inspected> {
     Some(Inspected { offset: 0, bytes: bytes as u64, kind, fields, problem })
 }
 
-/// Both copies of a dictionary.
+/// Lists both copies of a dictionary.
 fn dictionary(file: &dyn File, name: &str, head: &FileHeader, sink: Sink<'_>) -> Result<()> {
     let half = file.len().map_err(|e| Error::io("measure", name, e))? / 2;
     for offset in [0, half] {
@@ -243,7 +244,7 @@ fn value_fields(b: &[u8]) -> Fields {
     (format!("{:?} record", h.kind).to_lowercase(), fields)
 }
 
-/// An address of the key log as {segment, offset}.
+/// Formats a key-log address as segment:offset.
 fn place(address: u64) -> String {
     if address == 0 {
         return "none".into();

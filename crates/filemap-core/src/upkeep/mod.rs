@@ -1,5 +1,6 @@
-//! What keeps a store in shape beside puts and gets: checkpoints, compaction, pruning, dictionaries, verification, repair, backups,
-//! and the threads that run them. What only the writer may do hangs on [`Upkeep`]; the rest needs a [`Reading`].
+//! Maintenance beside puts and gets: checkpoints, compaction, pruning, dictionaries, verification,
+//! repair, backups, and the threads that run them. What only the writer may do belongs to
+//! [`Upkeep`]; the rest needs a [`Reading`].
 //!
 //! Only `store` (and the simulation, `sim`) calls this.
 
@@ -24,7 +25,7 @@ use crate::handle::writing::Writing;
 use crate::sync::{Ranked, Turns, rank};
 use state::{Checkpointer, Compactor};
 
-/// What only the writer does beside puts.
+/// The writer's maintenance.
 pub(crate) struct Upkeep {
     reading: Arc<Reading>,
     writing: Arc<Writing>,
@@ -32,7 +33,7 @@ pub(crate) struct Upkeep {
     /// One compaction runs at a time, of values, of keys or of the index.
     compacting: Turns,
     compactor: Ranked<{ rank::COMPACTOR }, Compactor>,
-    /// Ordinals of segments of the key log that compaction could not empty.
+    /// Ordinals of key-log segments that compaction could not empty.
     kept_keys: Ranked<{ rank::KEPT_KEYS }, BTreeSet<u64>>,
     /// As in the file RULES.
     rules: Ranked<{ rank::RULES }, Rules>,
@@ -69,13 +70,11 @@ impl Upkeep {
         bells.sync.stop();
     }
 
-    /// Whether a compaction is under way.
     #[cfg(feature = "sim")]
     pub(crate) fn is_compacting(&self) -> bool {
         !self.compacting.is_free()
     }
 
-    /// Whether a checkpoint is under way.
     #[cfg(feature = "sim")]
     pub(crate) fn is_in_checkpoint(&self) -> bool {
         self.checkpointer.try_lock().is_none()
@@ -86,7 +85,7 @@ impl Upkeep {
         &self.checkpointer
     }
 
-    /// How many segments of the key log cannot be emptied.
+    /// Number of key-log segments that could not be emptied.
     #[cfg(test)]
     pub(crate) fn kept_keys(&self) -> usize {
         crate::sync::lock(&self.kept_keys).len()

@@ -1,8 +1,10 @@
-//! Pruning: looks through the key log for versions that a rule does not keep, and has checkpoints drop them from their chains.
+//! Pruning: finds versions in the key log that a rule does not keep, and has checkpoints drop them
+//! from their chains.
 //!
-//! One sequential pass over the key log finds the keys that may lose something, a bounded number of hashes at a time; what each
-//! really loses is decided in the checkpoint, which sees its whole chain. What was put since the pass began is left alone, unless
-//! it is a version of such a key. Nothing here frees space: compaction does, once the segment_table tell what is dead.
+//! One sequential pass over the key log finds the keys that may lose a version, a bounded number of
+//! hashes at a time. The checkpoint, which sees the whole chain, decides what each really loses.
+//! What was put since the pass began is left alone, unless it is a version of such a key. Pruning
+//! frees no space: compaction does, once the segment table shows what is dead.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,18 +23,18 @@ use crate::sync::primitive::Ordering;
 use crate::upkeep::Upkeep;
 use crate::upkeep::checkpoint::Task;
 
-/// So many bytes of key log are read between two looks at whether to go on.
+/// Bytes of key log between two cancellation checks.
 const LOOK_UP_BYTES: u64 = 1 << 20;
 
-/// A hash takes so much less memory than a move of compaction that so many more are gathered for one checkpoint.
+/// Hashes per checkpoint, for each move that compaction would gather: a hash takes less memory.
 const HASHES_PER_OP: usize = 4;
 
-/// How far a pass is: bytes of the key log that were read, and all of them.
+/// Progress callback: bytes of the key log read, and in all. Return `Break` to cancel.
 pub(crate) type Watch<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
 
 impl Upkeep {
-    /// Drops what neither a rule nor the store's own options keep, and nobody needs. Whatever was dropped stays so when it fails or
-    /// is told to stop.
+    /// Drops versions that neither the rule nor the store's options keep, and that no other needs.
+    /// What was dropped before an error or cancellation stays dropped.
     ///
     /// # Errors
     /// `Stopped`; those of a checkpoint.
@@ -43,10 +45,11 @@ impl Upkeep {
         watch: Watch<'_>,
         dropped: &mut Dropped,
     ) -> Result<()> {
-        // What is in memory only is met in the key log then.
+        // Puts that are only in memory get into the key log.
         self.checkpoint()?;
         let mut hashes = Vec::new();
-        // They stay readable when compaction of the key log removes them. What it writes anew was met before.
+        // They stay readable if compaction of the key log removes them. What that rewrites was read
+        // before.
         let (files, end) = self.reading.key_files()?;
         let mut gaps = self.reading.missing_keys(&files, end);
         let total = self.reading.keys().bytes().0;
@@ -59,7 +62,7 @@ impl Upkeep {
                     Item::Record { offset, bytes } => {
                         let (record, key) = self.reading.keys().decode(segment, bytes, offset)?;
                         let hash = self.may_lose(rule, &record, key, dropped)?;
-                        // Of a key that was put often there are many in a row.
+                        // A key that was put often has many records in a row.
                         if hash != hashes.last().copied() {
                             hashes.extend(hash);
                         }
@@ -95,11 +98,11 @@ impl Upkeep {
         self.checkpoint_with(Task { chains, retention, needed: Arc::clone(needed), ..Task::default() })
     }
 
-    /// The hash of a key that may lose a version, by one of its records. Records that nothing leads to any more may tell of keys
-    /// that lose nothing: looking through their chains is all that it costs.
+    /// Returns the hash of a key that may lose a version, judged by one of its records. Dead
+    /// records may point to keys that lose nothing; that only costs a walk of their chains.
     fn may_lose(&self, rule: Retention, record: &KeyRecord, key: &[u8], dropped: &mut Dropped) -> Result<Option<u64>> {
         let is_old = rule.is_old(record.version);
-        // A chain's length stands in its head, the newest version, which may well be young.
+        // A chain's length is in its head, the newest version, which may well be young.
         let is_longer = |n| record.chain > n || record.chain >= self.reading.options().limits.chain_count;
         let is_long = rule.since_ms.is_some() || rule.versions.is_none_or(is_longer);
         if !(is_old && is_long) {
@@ -108,7 +111,7 @@ impl Upkeep {
         let hash = self.reading.hash(key);
         match self.reading.candidates(hash) {
             Ok(slots) => Ok(slots.iter().next().map(|_| hash)),
-            // With a damaged page of the index its keys are left alone.
+            // Keys of a damaged index page are left alone.
             Err(e) if e.is_corrupt() => {
                 dropped.hidden += 1;
                 Ok(None)
@@ -117,7 +120,7 @@ impl Upkeep {
         }
     }
 
-    /// Drops what the store's own options keep no longer, by age. Whether there was anything.
+    /// Drops versions that are too old by the store's options. Returns true if there were any.
     ///
     /// # Errors
     /// As [`Upkeep::prune`].

@@ -1,4 +1,4 @@
-//! The rules of erasures of a handle that writes: kept in the file RULES, vouched for by the superblock.
+//! A writer's rules of erasures: kept in the file RULES, whose generation the superblock names.
 
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -9,15 +9,17 @@ use crate::upkeep::Upkeep;
 use crate::upkeep::checkpoint::Task;
 
 impl Upkeep {
-    /// All rules, in the order in which they were made.
+    /// Returns all rules, in the order in which they were made.
     pub(crate) fn rules(&self) -> Vec<Rule> {
         lock(&self.rules).list.clone()
     }
 
-    /// Writes what `change` makes of the rules, durably, unless it says that there is nothing to write; whether it did.
+    /// Changes the rules durably. `change` returns false if there is nothing to write. Returns true
+    /// if they were written.
     ///
     /// # Errors
-    /// `Full` when they are too long, with nothing changed; those of a checkpoint.
+    /// `Full` when they are too long, with nothing changed; `Poisoned`; `Io`; those of a
+    /// checkpoint.
     pub(crate) fn change_rules(&self, change: impl FnOnce(&mut Rules) -> bool) -> Result<bool> {
         let mut held = lock(&self.rules);
         self.writing.poisoned().check()?;
@@ -26,19 +28,19 @@ impl Upkeep {
             return Ok(false);
         }
         rules.generation += 1;
-        // A sync that failed must not be tried again as if nothing had happened.
+        // A failed sync must not be retried as if nothing had happened.
         rules::write(self.reading.dir(), &self.reading.birth().store_id, &rules).inspect_err(|e| match e {
             Error::Full { .. } => {}
             e => self.writing.poison(e),
         })?;
-        // The file first: what a superblock vouches for is there.
+        // The file first: what a superblock names must exist.
         lock(&self.checkpointer).current.rules = rules.generation;
         *held = rules;
         self.checkpoint_with(Task { is_due: true, ..Task::default() })?;
         Ok(true)
     }
 
-    /// Tells of erasures that were begun and did not end.
+    /// Emits an event for erasures that were begun and not finished.
     pub(crate) fn tell_unfinished(&self) {
         let rules = lock(&self.rules);
         let unfinished = rules.list.iter().filter(|r| r.state == RuleState::Unfinished);

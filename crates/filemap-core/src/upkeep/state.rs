@@ -1,4 +1,4 @@
-//! What checkpoints and compactions keep between two runs, behind their locks.
+//! State that checkpoints and compactions keep between runs, behind their locks.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,29 +11,32 @@ use crate::logs::keys::KeyAppender;
 use crate::logs::segments::Segment;
 use crate::sync::{Ranked, rank};
 
-/// What only checkpoints touch, behind the checkpoint lock.
+/// State of checkpoints, behind the checkpoint lock.
 pub(crate) struct Checkpointer {
     pub(crate) index: IndexWriter,
     pub(crate) keys: KeyAppender,
-    /// As of what the index is led to just now.
+    /// As of the index as it is now, ahead of the last superblock during a checkpoint.
     pub(crate) segment_table: SegmentTable,
-    /// The last durable superblock.
+    /// The last durable superblock; a running checkpoint prepares the next one here.
     pub(crate) current: Superblock,
-    /// Backups that count on the files and the index pages of a superblock: what it names is neither removed nor written over.
+    /// Backups that hold a superblock: what it names is neither removed nor overwritten.
     pub(crate) holds: u32,
-    /// What the running checkpoint keeps, and what it has dropped.
+    /// Retention of the running checkpoint, and what it has dropped.
     pub(crate) retention: Retention,
     pub(crate) dropped: Dropped,
-    /// Of the dropped versions, those that a superblock has told readers of.
+    /// Of the dropped versions, those that a superblock has announced to readers.
     pub(crate) told_versions: u64,
-    /// Whether the running checkpoint has left a part of its task undone, as the handle is being closed.
+    /// True if the running checkpoint left part of its task undone because the handle is being
+    /// closed.
     pub(crate) is_cut: bool,
-    /// Entries with a lower sequence were replayed: an interrupted checkpoint may have entered them before.
+    /// Entries with a lower sequence were replayed: an interrupted checkpoint may have entered them
+    /// before.
     pub(crate) replayed_below: u64,
 }
 
 impl Checkpointer {
-    /// As of the superblock `current`; entries with a sequence below `replayed_below` were replayed.
+    /// State as of the superblock `current`. Entries with a sequence below `replayed_below` were
+    /// replayed.
     pub(crate) fn new(
         index: IndexWriter,
         keys: KeyAppender,
@@ -57,34 +60,35 @@ impl Checkpointer {
     }
 }
 
-/// What compaction leaves behind while something is being erased.
+/// What compaction leaves out during an erasure.
 pub(crate) struct Cleaning {
-    /// Records that name these dictionaries are compressed anew.
+    /// Records that name these dictionaries are recompressed.
     pub(crate) retired: BTreeSet<u32>,
-    /// Removals of such keys go if their sequence is below this: nothing that they hide is left.
+    /// Filter of erased keys: their tombstones below this sequence are dropped, since nothing that
+    /// they hide is left.
     pub(crate) removals: Option<(KeyFilter, u64)>,
-    /// Those of the retired that records still name, which cannot be expanded and move as they are.
+    /// Retired dictionaries still needed by records that cannot be expanded and move as they are.
     pub(crate) needed: Ranked<{ rank::NEEDED }, BTreeSet<u32>>,
 }
 
 impl Cleaning {
-    /// Whether a removal is to go.
+    /// Returns true if a tombstone is to be dropped.
     pub(crate) fn drops(&self, key: &[u8], sequence: u64) -> bool {
         self.removals.as_ref().is_some_and(|(is_meant, below)| sequence < *below && is_meant(key))
     }
 }
 
-/// What compactions know of segments. Only the one whose turn it is changes it.
+/// What compactions know about segments. Changed only by the compaction that has the turn.
 #[derive(Clone, Default)]
 pub(crate) struct Compactor {
-    /// Ordinals of segments that were to be emptied and are not, and whether damage was met in them: else something was put
-    /// meanwhile that needs what they hold.
+    /// Ordinals of segments that could not be emptied; true if because of damage, false if a
+    /// concurrent put needs what they hold.
     pub(crate) stuck: HashMap<u64, bool>,
-    /// Emptied while a backup needed their files.
+    /// Segments emptied while a backup needed their files.
     pub(crate) emptied: Vec<Arc<Segment>>,
-    /// While something is being erased, what no copy may take along.
+    /// The erasure in progress, if any.
     pub(crate) cleaning: Option<Arc<Cleaning>>,
 }
 
-/// Says of a key whether it is meant.
+/// Returns true for the keys that are meant.
 pub type KeyFilter = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;

@@ -1,8 +1,9 @@
-//! Makes dictionaries of the store's own pages: which pages, whether one pays, and what records are compressed with.
+//! Makes dictionaries from the store's own pages: chooses samples, tries a dictionary, and keeps it
+//! if it pays.
 //!
-//! Invariants: nothing here holds a lock that a put or a get waits for, but for the short one that counts puts; a dictionary is
-//! used only when it made held-out pages smaller than what they were compressed with before, by more than its file will cost:
-//! at the level at which pages stay.
+//! Invariants: this holds no lock that a put or a get waits for, except the brief one of the tally.
+//! A dictionary is used only if it compresses held-out pages better than before, at the level at
+//! which pages stay, by more than its file will cost.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -22,37 +23,37 @@ use crate::logs::values::read::Want;
 use crate::record::now_ms;
 use crate::upkeep::Upkeep;
 
-/// A dictionary has at most one byte for so many bytes of bodies that it is for: its file is written twice over.
+/// Bytes of bodies per byte of dictionary, at least: its file holds it twice.
 const BODIES_TO_DICTIONARY: u64 = 32;
-/// The shortest dictionary that is tried, in bytes.
+/// Shortest dictionary tried, in bytes.
 const SHORTEST: u64 = 16 << 10;
-/// A group's own dictionary is at most this part of the longest, and a little less: at 256 KiB, which is what the default gives,
-/// zstd takes tables of twice the length.
+/// A group's dictionary is at most this part of the longest, less a little: at exactly 256 KiB, the
+/// part of the default, zstd takes tables of twice the length.
 const GROUP_PART: usize = 4;
 const LITTLE_LESS: usize = 128;
 /// Length of a dictionary for metas, in bytes.
 const META_BYTES: usize = 8 << 10;
-/// Samples taken, in times of the dictionary's length, and at most in bytes.
+/// Sample bytes per byte of dictionary, and in all at most.
 const SAMPLES_TO_DICTIONARY: usize = 16;
 const MOST_SAMPLE_BYTES: usize = 16 << 20;
-/// A group, and the whole store, is expected to get so many times the bytes that it has had: what its dictionary must save
-/// over is its own file.
+/// Expected growth of a group, and of the whole store, as a factor: over that much data a
+/// dictionary must save more than its own file.
 const EXPECTED: f64 = 4.0;
 const EXPECTED_IN_ALL: f64 = 16.0;
-/// What a dictionary must gain on held-out pages at least.
+/// Least gain on held-out pages, as a share of the size before.
 const LEAST_GAIN: f64 = 0.03;
-/// Memory that a digested dictionary takes when it compresses, in times of its length.
+/// Memory of a dictionary digested for compression, in times of its length.
 const DIGESTED: usize = 5;
 
 impl Upkeep {
     /// Takes over another store's dictionaries; see [`Registry::adopt`].
     ///
     /// # Errors
-    /// `Poisoned`, `Closed`, `Io`.
+    /// `Poisoned`; `Io`; those of a checkpoint.
     pub(crate) fn adopt_dictionaries(&self, other: &Reading) -> Result<BTreeSet<u32>> {
         self.writing.poisoned().check()?;
         let adopted = self.reading.values().dictionaries.adopt(&other.values().dictionaries);
-        // As with one that is made.
+        // As when a dictionary is made.
         if let Err(e @ Error::Io { op: "sync", .. }) = &adopted {
             self.writing.poison(e);
         }
@@ -65,12 +66,12 @@ impl Upkeep {
     /// Makes a dictionary for a group, if it pays.
     ///
     /// # Errors
-    /// `Io`; those of a checkpoint. Then none is used that was not before.
+    /// `Io`; `Full`; those of a checkpoint. Then no new dictionary is used.
     pub(crate) fn train_group(&self, job: &Job) -> Result<Option<DictionaryFacts>> {
         let held = self.writing.training().turn();
         let made = self.make(job);
         drop(held);
-        // Never sync again what failed to: the directory may hold names that other files depend on.
+        // A failed sync is never retried: the directory may hold names that other files depend on.
         if let Err(e @ Error::Io { op: "sync", .. }) = &made {
             self.writing.poison(e);
         }
@@ -105,7 +106,7 @@ impl Upkeep {
         let gain = body.gain(&bodies);
         let cost = 2.0 * body.made.content.len() as f64;
         let expected = if job.group.is_empty() { EXPECTED_IN_ALL } else { EXPECTED };
-        // What is put now is compared with the ratios at its own level later.
+        // Later puts are compared with the ratios at their own level.
         let at_level = |content: &[u8]| ppm(bodies.tried(content, level).unwrap_or_default(), bodies.held_out_bytes());
         let before_ppm = at_level(&body.before);
         if !always && gain < LEAST_GAIN * body.ratio_before(&bodies) {
@@ -138,30 +139,31 @@ impl Upkeep {
         Ok(Outcome::Made(facts))
     }
 
-    /// The level at which pages are in the end, by which a dictionary is judged: but for the first one of few pages, which is
-    /// wanted soon.
+    /// The level that pages have in the end, at which dictionaries are judged, except a first one
+    /// of few pages, which is wanted soon.
     fn stays_at(&self) -> i32 {
         let level = self.reading.options().compression_level;
-        // Without a bound nothing is compressed again in the background.
+        // Without a bound nothing is recompressed in the background.
         let again = self.reading.options().recompression_level.filter(|_| self.reading.options().space_bound.is_some());
         again.map_or(level, |again| level.max(i32::from(again)))
     }
 
-    /// Length of a group's dictionary in bytes, at most.
+    /// Greatest length of a group's dictionary in bytes.
     fn longest(&self, group: &[u8]) -> usize {
         let bytes = self.reading.options().dictionary_bytes;
         if group.is_empty() { bytes } else { bytes / GROUP_PART - bytes / GROUP_PART / LITTLE_LESS }
     }
 
-    /// Whether the digest of one more group's dictionary would fit into half of the memory for them: the other half is for
-    /// reads, and for other levels.
+    /// Returns true if the digest of one more group's dictionary fits into half of the memory for
+    /// digests; the other half is for reads and for other levels.
     fn has_memory(&self) -> bool {
         let one = DIGESTED * self.reading.options().dictionary_bytes / GROUP_PART;
         (self.reading.values().dictionaries.groups() + 1) * one <= self.reading.options().dictionary_memory_bytes / 2
     }
 
-    /// Reads sample pages: bodies and metas. What cannot be read, or was moved, is left out; and so is what is no key's newest
-    /// version any more: no text of a page that was removed gets into a dictionary.
+    /// Reads sample pages: bodies and metas. Skips pages that cannot be read or have moved, and
+    /// those that are no longer their key's newest version: no text of a removed page gets into a
+    /// dictionary.
     fn gather(&self, spots: &[(Location, SizeClass)], most_bytes: usize) -> (Samples, Samples) {
         let (mut bodies, mut metas) = (Samples::default(), Samples::default());
         for (location, size) in spots {
@@ -185,7 +187,7 @@ impl Upkeep {
         (bodies, metas)
     }
 
-    /// Whether the newest version of a key lies at a place.
+    /// Returns true if the newest version of a key lies at a place.
     fn is_newest_at(&self, key: &[u8], at: Location) -> Result<bool> {
         let hash = self.reading.hash(key);
         let (in_memory, floor) = self.reading.in_memtables(key, hash);
@@ -196,7 +198,8 @@ impl Upkeep {
         }
     }
 
-    /// Makes dictionaries now, of pages that are sampled over the whole log: see [`Store::train`](crate::Store::train).
+    /// Makes dictionaries now, from pages sampled over the whole log: see
+    /// [`Store::train`](crate::Store::train).
     pub(crate) fn train(&self) -> Result<Vec<DictionaryFacts>> {
         self.reading.check_open()?;
         self.writing.poisoned().check()?;
@@ -211,13 +214,13 @@ impl Upkeep {
         })?;
         let mut made = Vec::new();
         for mut job in tally.all_jobs(self.writing.firsts()) {
-            // Only a part of the log was looked at.
+            // Only part of the log was read.
             job.raw_bytes = (job.raw_bytes as f64 * scale) as u64;
             job.pages = (job.pages as f64 * scale) as u64;
             step();
             match self.train_group(&job)? {
                 Some(facts) => made.push(facts),
-                // Samples cannot be read through a handle that was closed meanwhile.
+                // A handle that was closed meanwhile cannot read samples.
                 None => self.reading.check_open()?,
             }
         }
@@ -225,7 +228,7 @@ impl Upkeep {
     }
 }
 
-/// What came of a job.
+/// Result of a job.
 enum Outcome {
     Made(DictionaryFacts),
     /// As [`Attempt::Stands`].
@@ -233,7 +236,7 @@ enum Outcome {
     Nothing,
 }
 
-/// A new dictionary beside what there was before.
+/// A new dictionary, and what was used before.
 struct Trial {
     made: Candidate,
     before: Vec<u8>,
@@ -245,7 +248,7 @@ impl Trial {
         self.before_bytes as f64 / samples.held_out_bytes().max(1) as f64
     }
 
-    /// By how much of the uncompressed bytes the new one is better.
+    /// The saving of the new one, as a share of the uncompressed bytes.
     fn gain(&self, samples: &Samples) -> f64 {
         let saved = self.before_bytes as f64 - self.made.compressed_bytes as f64;
         saved / samples.held_out_bytes().max(1) as f64

@@ -1,5 +1,5 @@
-//! The background threads of a handle that writes: one syncs the log and prepares segments, one checkpoints, one gives space
-//! back, one makes dictionaries. Nothing else in the crate starts a thread.
+//! The background threads of a writer: one syncs the log and prepares segments, one checkpoints,
+//! one compacts, one makes dictionaries. Nothing else in the crate starts a thread.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -19,18 +19,19 @@ use crate::upkeep::compact::Goal;
 use crate::upkeep::compact::index::shrink_index;
 use crate::upkeep::compact::keys::compact_keys;
 
-/// How long a thread with nothing to do sleeps.
+/// Sleep of an idle thread.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// How often upkeep looks for something to do when nothing is put; the store is looked through for versions that are too old no
-/// more often than this.
+/// Interval at which the compaction thread looks for work without puts; passes for expired versions
+/// are at least this far apart.
 const UPKEEP: Duration = Duration::from_secs(60);
 
-/// After a dictionary the thread that makes them rests so many times as long as that took. zstd's trainer is one call of some tenths of a
-/// second that cannot make way ([`crate::sync::make_way`]), and in a store of many groups another is always due.
+/// Rest of the training thread, in times of what the dictionary took. zstd's trainer is one call of
+/// some tenths of a second that cannot make way ([`crate::sync::make_way`]), and in a store of many
+/// groups another is always due.
 const TRAINING_REST: u32 = 8;
 
-/// More threads than this do not make a verification faster: one reads.
+/// More helpers do not speed up a verification: one thread reads.
 const MOST_HELPERS: usize = 7;
 
 type Job = fn(&Upkeep);
@@ -43,7 +44,7 @@ pub(crate) type JoinHandle = std::thread::JoinHandle<()>;
 /// Starts the threads; they end when their bells are stopped.
 ///
 /// # Errors
-/// `Io` when the system gives no thread.
+/// `Io` when the system cannot start a thread.
 pub(crate) fn start(upkeep: &Arc<Upkeep>) -> Result<Vec<JoinHandle>> {
     let mut jobs: Vec<(&str, Job)> = vec![
         ("filemap-sync", keep_synced),
@@ -56,7 +57,7 @@ pub(crate) fn start(upkeep: &Arc<Upkeep>) -> Result<Vec<JoinHandle>> {
     start_some(upkeep, &jobs)
 }
 
-/// As [`start`], only the thread that runs checkpoints: for a store that is being made from its log.
+/// Starts only the checkpoint thread: for a store that is being rebuilt from its log.
 pub(crate) fn start_checkpoints(upkeep: &Arc<Upkeep>) -> Result<Vec<JoinHandle>> {
     start_some(upkeep, &[("filemap-checkpoint", keep_checkpointed)])
 }
@@ -81,7 +82,7 @@ pub(crate) fn start_some(upkeep: &Arc<Upkeep>, jobs: &[(&'static str, Job)]) -> 
     Ok(threads)
 }
 
-/// A thread that panics does its work no more: nothing may go on as if it did.
+/// Poisons the handle if a background thread panics: its work is no longer done.
 struct PoisonOnPanic<'a> {
     upkeep: &'a Upkeep,
     name: &'static str,
@@ -95,17 +96,17 @@ impl Drop for PoisonOnPanic<'_> {
     }
 }
 
-/// Runs `work`, which mostly waits for the device, while threads run `help`, as many as there are processors; `end` tells them that
-/// it is over. If the system gives no thread, `work` has no help.
+/// Runs `work`, which mostly waits for the device, while threads run `help`, one per processor up
+/// to a limit. `end` tells them to finish. If the system gives no thread, `work` has no help.
 pub(crate) fn with_help<T>(help: &(dyn Fn() + Sync), end: &dyn Fn(), work: impl FnOnce() -> T) -> T {
-    /// Even if the work panics: the threads are waited for.
+    /// Ends the help even if the work panics: the threads are waited for.
     struct Ending<'a>(&'a dyn Fn());
     impl Drop for Ending<'_> {
         fn drop(&mut self) {
             (self.0)();
         }
     }
-    // A model checker knows nothing of these.
+    // A model checker does not know these threads.
     let most = if cfg!(filemap_shuttle) { 0 } else { MOST_HELPERS };
     let helpers = processors().min(most);
     std::thread::scope(|scope| {
@@ -115,7 +116,7 @@ pub(crate) fn with_help<T>(help: &(dyn Fn() + Sync), end: &dyn Fn(), work: impl 
         let done = work();
         drop(ending);
         for thread in started {
-            // The scope would wait, too, but by a counter that ThreadSanitizer does not see.
+            // The scope would wait too, but by a counter that ThreadSanitizer does not see.
             if let Err(panic) = thread.join() {
                 std::panic::resume_unwind(panic);
             }
@@ -124,8 +125,8 @@ pub(crate) fn with_help<T>(help: &(dyn Fn() + Sync), end: &dyn Fn(), work: impl 
     })
 }
 
-/// What each part of a list comes to, in their order: a thread works on each, the caller on the first, and on those for which the system
-/// gives no thread.
+/// Maps `work` over a list, in order: a thread for each part, the caller for the first and for
+/// those without a thread.
 pub(crate) fn side_by_side<P: Copy + Send, T: Send>(parts: &[P], work: &(dyn Fn(P) -> T + Sync)) -> Vec<T> {
     let Some((first, others)) = parts.split_first() else { return Vec::new() };
     std::thread::scope(|scope| {
@@ -147,15 +148,15 @@ pub(crate) fn side_by_side<P: Copy + Send, T: Send>(parts: &[P], work: &(dyn Fn(
     })
 }
 
-/// How many threads can run at once, at most: asked once, since the system reads files to answer.
+/// Number of threads that can run at once. Asked once, since the system reads files to answer.
 pub(crate) fn processors() -> usize {
     static PROCESSORS: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
-    // A model checker knows nothing of threads that it has not made.
+    // A model checker does not know threads that it has not made.
     let count = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     if cfg!(filemap_shuttle) { 1 } else { *PROCESSORS.get_or_init(count) }
 }
 
-/// Syncs the log in time, keeps the kernel's dirty pages few, and has the next segment ready.
+/// Syncs the log in time, bounds the kernel's dirty pages, and keeps the next segment ready.
 fn keep_synced(upkeep: &Upkeep) {
     let interval = match upkeep.reading.options().durability {
         Durability::Interval(interval) => interval,
@@ -165,7 +166,7 @@ fn keep_synced(upkeep: &Upkeep) {
     while !upkeep.writing.bells().sync.is_stopped() {
         upkeep.writing.bells().sync.wait(interval.saturating_sub(last.elapsed()));
         if upkeep.writing.poisoned().cause().is_some() {
-            // Nothing is written any more: there is nothing to do but to end when told.
+            // A poisoned handle writes nothing more: wait for the end.
             upkeep.writing.bells().sync.wait(IDLE);
             continue;
         }
@@ -177,7 +178,8 @@ fn keep_synced(upkeep: &Upkeep) {
     }
 }
 
-/// Syncs the log when that is due or much of it is unwritten, and creates the next segment when the last one fills.
+/// Syncs the log if that is due or much of it is unwritten, and creates the next segment when the
+/// current one fills.
 pub(crate) fn write_back(upkeep: &Upkeep, is_due: bool) {
     let (position, floor) = {
         let log = lock(upkeep.writing.log());
@@ -186,21 +188,20 @@ pub(crate) fn write_back(upkeep: &Upkeep, is_due: bool) {
     // Another thread may have appended and synced since the position was taken.
     let unwritten = position.saturating_sub(upkeep.writing.synced());
     if (is_due && unwritten > 0) || unwritten >= upkeep.reading.options().writeback_bytes {
-        // The error has poisoned the handle, which is how the caller learns of it.
+        // The error has poisoned the handle; callers learn of it from that.
         let _ = upkeep.writing.sync_to(position);
     }
     if let Some(floor) = floor {
         match upkeep.reading.values().segments.prepare(floor) {
-            // Never sync again what failed to: the second time may wrongly succeed.
+            // A failed sync is never retried: the second may wrongly succeed.
             Err(e @ Error::Io { op: "sync", .. }) => upkeep.writing.poison(&e),
-            // The roll itself will try again, and then it matters.
+            // The roll itself tries again, and reports a failure.
             Err(e) => upkeep.reading.counters().failed(&e),
             Ok(()) => {}
         }
     }
 }
 
-/// Runs checkpoints when they are due.
 fn keep_checkpointed(upkeep: &Upkeep) {
     while !upkeep.writing.bells().checkpoint.is_stopped() {
         upkeep.writing.bells().checkpoint.wait(IDLE);
@@ -210,7 +211,6 @@ fn keep_checkpointed(upkeep: &Upkeep) {
     }
 }
 
-/// Makes dictionaries when they are due.
 fn keep_trained(upkeep: &Upkeep) {
     let bell = &upkeep.writing.training().bell;
     while !bell.is_stopped() {
@@ -226,7 +226,8 @@ fn keep_trained(upkeep: &Upkeep) {
     }
 }
 
-/// Makes the next dictionary that is due; whether one was. What fails is tried again much later.
+/// Makes the next dictionary that is due. Returns false if none was. A failed one is retried much
+/// later.
 pub(crate) fn train_next(upkeep: &Upkeep) -> bool {
     if upkeep.writing.training().bell.is_stopped() || upkeep.writing.poisoned().cause().is_some() {
         return false;
@@ -238,7 +239,7 @@ pub(crate) fn train_next(upkeep: &Upkeep) -> bool {
     true
 }
 
-/// Runs the checkpoint that was asked for, if one was.
+/// Runs the requested checkpoint, if any.
 pub(crate) fn checkpoint_if_due(upkeep: &Upkeep) {
     if upkeep.writing.is_checkpoint_due()
         && let Err(e) = upkeep.checkpoint()
@@ -247,15 +248,15 @@ pub(crate) fn checkpoint_if_due(upkeep: &Upkeep) {
     }
 }
 
-/// Compacts when that is due, which it may be whenever something was put.
+/// Compacts and prunes when that is due, which any put may cause.
 fn keep_compacted(upkeep: &Upkeep) {
     let look = upkeep.reading.options().keep_age.map(|age| (age / 16).max(UPKEEP));
     let mut last = Instant::now();
     while !upkeep.writing.bells().compact.is_stopped() {
-        // Pages come of age without anything being put.
+        // Pages expire without a put.
         upkeep.writing.bells().compact.wait(UPKEEP);
         if upkeep.writing.poisoned().cause().is_some() {
-            // Nothing is written any more: there is nothing to do but to end when told.
+            // A poisoned handle writes nothing more: wait for the end.
             upkeep.writing.bells().compact.wait(IDLE);
             continue;
         }
@@ -270,14 +271,18 @@ fn keep_compacted(upkeep: &Upkeep) {
             match compact_if_due(upkeep) {
                 Ok(true) => {}
                 Ok(false) => break,
-                // What is wrong may be gone when it is next tried: a full disk for instance.
+                // The cause, such as a full disk, may be gone at the next attempt.
                 Err(_) => failed = true,
             }
         }
     }
 }
 
-/// One run of compaction, if the bound asks for it. Whether it did something.
+/// Runs one compaction of values, keys or index, if the bound or the recompression level asks for
+/// it. Returns true if it did something.
+///
+/// # Errors
+/// Those of compaction.
 pub(crate) fn compact_if_due(upkeep: &Upkeep) -> Result<bool> {
     let result = upkeep.compact_once(Goal::Bound, u64::MAX, &|_| ControlFlow::Continue(()));
     if let Err(e) = &result
@@ -296,7 +301,7 @@ pub(crate) fn compact_if_due(upkeep: &Upkeep) -> Result<bool> {
         return Ok(true);
     }
     shrink_index(upkeep)?;
-    // Nothing is urgent: what has been there for long may become smaller.
+    // Nothing is urgent: recompress old segments.
     let Some(level) = upkeep.reading.options().recompression_level else { return Ok(false) };
     upkeep
         .compact_once(Goal::Level(level, upkeep.reading.options().recompresses_before()), u64::MAX, &|_| {

@@ -1,5 +1,6 @@
-//! The directory of an extendible hash table: 2^depth entries, indexed by the hash's first bits; a leaf of lesser depth
-//! is named by a run of entries. (R. Fagin et al., Extendible Hashing, ACM TODS 4(3), 1979.)
+//! The directory of an extendible hash table: 2^depth entries, indexed by the first bits of the
+//! hash. A leaf of lesser depth is named by a run of entries. (R. Fagin et al., Extendible Hashing,
+//! ACM TODS 4(3), 1979.)
 
 use std::ops::Range;
 
@@ -9,7 +10,8 @@ use crate::format::leaf::{MAX_DEPTH, MIN_DEPTH};
 use crate::format::node::Entry;
 use crate::sync::primitive::{AtomicU64, Ordering};
 
-/// In memory only: the entry's page was checked since it was opened, or was written by this handle, and what it has is in the filter.
+/// Mark in memory only: the entry's page was checked since opening, or written by this handle, and
+/// its keys are in the filter.
 const VERIFIED: u64 = 1 << 56;
 
 #[derive(Debug)]
@@ -18,7 +20,7 @@ pub(super) struct Directory {
     epoch: u64,
     entries: Box<[AtomicU64]>,
     filter: Option<Filter>,
-    /// A longer filter is none.
+    /// No filter is made if it would be longer.
     filter_bytes_max: u64,
 }
 
@@ -29,7 +31,8 @@ impl Directory {
         Directory::new(MIN_DEPTH, epoch, vec![entry; 1 << MIN_DEPTH].into_iter(), filter_bytes_max)
     }
 
-    /// From packed entries, 2^depth of them. With a filter, if that takes no more memory than it may: none is held to be checked then.
+    /// Builds a directory from 2^depth packed entries, with a filter if that fits its memory bound.
+    /// With a filter no entry counts as checked: its words are still empty.
     pub(super) fn new(depth: u8, epoch: u64, entries: impl Iterator<Item = u64>, filter_bytes_max: u64) -> Directory {
         let filter = Filter::new(1 << depth, filter_bytes_max);
         let marks = if filter.is_some() { VERIFIED } else { 0 };
@@ -44,7 +47,7 @@ impl Directory {
         Directory::new(self.depth + 1, self.epoch, twice, self.filter_bytes_max)
     }
 
-    /// The same directory with half the entries, if no leaf needs them all.
+    /// The same directory with half the entries, or `None` if a leaf needs the full depth.
     pub(super) fn halved(&self) -> Option<Directory> {
         if self.depth == MIN_DEPTH || self.leaves().any(|(_, entry)| entry.depth == self.depth) {
             return None;
@@ -65,19 +68,19 @@ impl Directory {
         self.entries.len()
     }
 
-    /// Packed entries of a stretch, without the marks that live in memory only.
+    /// Packed entries of a range, without the marks that exist in memory only.
     pub(super) fn packed(&self, range: Range<usize>) -> Vec<u64> {
         self.entries[range].iter().map(|e| Entry::unpack(e.load(Ordering::Relaxed)).pack()).collect()
     }
 
-    /// The entry of a hash, and its index.
+    /// Returns the index and the entry of a hash.
     pub(super) fn find(&self, hash: u64) -> (usize, Entry) {
         let at = (hash >> (64 - self.depth)) as usize;
         (at, Entry::unpack(self.entries[at].load(Ordering::Acquire)))
     }
 
-    /// Names a leaf in all entries of its run: `prefix` is the first `entry.depth` bits of its hashes, `slots` has the kept bits of all of
-    /// them. Returns the run.
+    /// Points all entries of a leaf's run at it and returns the run. `prefix` is the first
+    /// `entry.depth` bits of the leaf's hashes; `slots` are the kept bits of all of them.
     pub(super) fn set(&self, prefix: u64, entry: Entry, slots: impl Iterator<Item = u64>) -> Range<usize> {
         let shift = self.depth - entry.depth;
         let start = (prefix << shift) as usize;
@@ -91,28 +94,28 @@ impl Directory {
         run
     }
 
-    /// Whether the entry's page was checked.
+    /// Returns true if the entry's page was checked.
     pub(super) fn is_verified(&self, at: usize) -> bool {
         self.entries[at].load(Ordering::Acquire) & VERIFIED != 0
     }
 
-    /// Notes that the page of an entry was checked, whose slots have these kept bits.
+    /// Marks the page of an entry as checked; `slots` are the kept bits of its slots.
     pub(super) fn set_verified(&self, at: usize, slots: impl Iterator<Item = u64>) {
         if let Some(filter) = &self.filter {
             filter.add(self.placed(&(at..at + 1), slots));
         }
-        // Only if the entry is still the one that was checked would this be right; since a retired page is not reused
-        // before `reuse` is raised, and the caller then starts over, at worst a mark is set on a page that this very
-        // handle has just written, and whose slots it has put into the filter too.
+        // The entry may have changed since the check. That is harmless: a retired page is not
+        // reused before `reuse` is raised, and the caller then starts over. At worst the mark lands
+        // on a page that this handle has just written, whose slots are in the filter too.
         self.entries[at].fetch_or(VERIFIED, Ordering::Release);
     }
 
-    /// Whether it is known of a hash that its page has it not.
+    /// Returns true if the filter proves that the entry's page lacks the hash.
     pub(super) fn lacks(&self, at: usize, hash: u64) -> bool {
         self.is_verified(at) && self.filter.as_ref().is_some_and(|filter| !filter.may_have(at, filter::bits(hash)))
     }
 
-    /// Those of a leaf's slots that belong to a run of entries of the leaf, each with its entry, as the filter wants them.
+    /// Pairs the slots that belong to a run of entries with their entry, as the filter expects.
     fn placed(&self, run: &Range<usize>, slots: impl Iterator<Item = u64>) -> impl Iterator<Item = (usize, u64)> {
         // The first bits of a hash, which slots do not keep.
         let (first, kept) = ((run.start as u64) << (MAX_DEPTH - self.depth), MAX_DEPTH - MIN_DEPTH);
@@ -121,12 +124,12 @@ impl Directory {
         placed.map(move |bits| ((bits >> shift) as usize, bits)).filter(move |(at, _)| run.contains(at))
     }
 
-    /// Bytes of memory that the filter takes.
+    /// Memory of the filter, in bytes.
     pub(super) fn filter_bytes(&self) -> u64 {
         self.filter.as_ref().map_or(0, Filter::bytes)
     }
 
-    /// Each leaf once, in order of its prefix.
+    /// Iterates over the leaves once each, in order of prefix.
     pub(super) fn leaves(&self) -> impl Iterator<Item = (u64, Entry)> {
         let mut at = 0;
         std::iter::from_fn(move || {

@@ -1,5 +1,5 @@
-//! The maps of address.idx: each extent maps as much as all before it together, so that a growing file is never mapped
-//! anew and a reader's page never moves.
+//! The maps of address.idx. Each extent maps as much as all before it together, so a growing file
+//! is never remapped and a page never moves under a reader.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ const WORDS: usize = PAGE_BYTES / 8;
 #[derive(Debug)]
 pub(super) struct Extents {
     file: Arc<dyn File>,
-    /// The first extent has 2 to this power pages.
+    /// Pages of the first extent, as a power of two.
     first_log2: u32,
     maps: [OnceLock<Arc<dyn Map>>; 32],
 }

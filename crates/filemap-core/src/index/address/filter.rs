@@ -1,11 +1,13 @@
-//! What the leaves do not have, told without a look at them: a Bloom filter in memory, a few words for each entry of the directory.
+//! Bloom filter over the index leaves, in memory only: one 192-byte block per directory entry.
 //!
-//! An entry serves 90 to 250 keys by turns: 6 to 17 bits for each, by which 0.5 to 9% of the keys that are not there are looked for in vain.
+//! An entry serves 90 to 250 keys, so 6 to 17 bits a key; 0.5 to 9% of lookups of absent keys still
+//! read the leaf.
 //!
-//! Nothing of it is on disk. The words of an entry are made anew when its leaf is written, and filled when that is checked for the first time. So
-//! a slot that goes takes its bits along (a reader that was late to check the old leaf may bring them back, until the leaf is written again). A lookup
-//! that comes between new words and the entry that names the new leaf may be told that such a slot is gone, a moment before it is. A slot that
-//! both leaves have is in the old words and in the new ones.
+//! The words of an entry are replaced when its leaf is written, and filled when the leaf is first
+//! checked. So a deleted slot loses its bits; a reader that checks the old leaf late may bring them
+//! back until the leaf is written again. A lookup between new words and the entry that names the
+//! new leaf may miss a deleted slot a moment early. A slot in both leaves is in the old words and
+//! the new ones.
 
 use filemap_io::{LargeWords, Word};
 
@@ -13,15 +15,16 @@ use crate::format::leaf::MAX_DEPTH;
 use crate::index::bloom;
 use crate::sync::primitive::Ordering;
 
-/// For each entry of the directory.
+/// Words per directory entry.
 const WORDS: usize = if cfg!(filemap_loom) { 1 } else { 24 };
 
-/// See the module.
+/// The filter's words.
 #[derive(Debug)]
 pub(super) struct Filter(LargeWords);
 
 impl Filter {
-    /// Of a directory of so many entries, empty; `None` if that would take more than `bytes_max` of memory, or there is none.
+    /// An empty filter for a directory of `entries`. `None` if it needs more than `bytes_max`, or
+    /// if the memory is not available.
     pub(super) fn new(entries: usize, bytes_max: u64) -> Option<Filter> {
         let words = entries * WORDS;
         if words as u64 * 8 > bytes_max {
@@ -34,7 +37,7 @@ impl Filter {
         self.0.len() as u64 * 8
     }
 
-    /// Adds hash bits (see [`bits`]) to those of their entries.
+    /// Adds hash bits (see [`bits`]) to their entries.
     pub(super) fn add(&self, all: impl Iterator<Item = (usize, u64)>) {
         each_entry(all, |entry, masks| {
             for (word, mask) in self.words(entry).iter().zip(masks) {
@@ -43,8 +46,8 @@ impl Filter {
         });
     }
 
-    /// Makes hash bits all that their entries have, each of which must have its own side by side; entries without any stay as they are. Only for
-    /// one thread at a time.
+    /// Replaces the hash bits of each entry that occurs in `all`, where bits of one entry must be
+    /// adjacent. Other entries stay as they are. One thread at a time.
     pub(super) fn set(&self, all: impl Iterator<Item = (usize, u64)>) {
         each_entry(all, |entry, masks| {
             for (word, mask) in self.words(entry).iter().zip(masks) {
@@ -57,15 +60,15 @@ impl Filter {
         &self.0[entry * WORDS..][..WORDS]
     }
 
-    /// Whether those may be there.
+    /// Returns false if the hash is certainly absent.
     pub(super) fn may_have(&self, entry: usize, bits: u64) -> bool {
         let (word, mask) = bloom::place(bits, WORDS);
         self.0[entry * WORDS + word].load(Ordering::Relaxed) & mask == mask
     }
 }
 
-/// Calls `put` with the words of each entry, whose bits stand together: all at once, as a word that others may change takes longer than all
-/// else here.
+/// Calls `put` once per entry, with the collected words of its adjacent bits: an atomic update per
+/// hash would dominate the cost.
 fn each_entry(all: impl Iterator<Item = (usize, u64)>, mut put: impl FnMut(usize, &[u64; WORDS])) {
     let (mut at, mut masks) = (None, [0; WORDS]);
     for (entry, bits) in all {
@@ -80,7 +83,7 @@ fn each_entry(all: impl Iterator<Item = (usize, u64)>, mut put: impl FnMut(usize
     }
 }
 
-/// The bits of a hash that directory and slots have together.
+/// The bits of a hash that directory and slots keep between them.
 pub(super) fn bits(hash: u64) -> u64 {
     hash >> (64 - MAX_DEPTH)
 }

@@ -1,5 +1,5 @@
-//! Opens the index that a superblock names: reads the node pages, checks that they form a directory, and finds out which
-//! pages of the file are free.
+//! Opens the index that a superblock names: reads the node pages, checks that they form a
+//! directory, and finds the pages in use.
 
 use std::sync::Arc;
 
@@ -15,10 +15,12 @@ use crate::format::superblock::IndexRoot;
 use crate::format::{PAGE_BYTES, names};
 use crate::limits::Limits;
 
-/// Loads the index of a superblock's `root` and `epoch`, from which its owner makes an [`IndexWriter`](super::IndexWriter).
+/// Loads the index of a superblock's `root` and `epoch`. A writer makes an
+/// [`IndexWriter`](super::IndexWriter) of it.
 ///
 /// # Errors
-/// `Corrupt` when the file is shorter than the root says, or a node page is damaged or inconsistent.
+/// `Corrupt` when the file is shorter than the root says, or a node page is damaged or
+/// inconsistent; `Io`.
 pub(crate) fn load(
     file: Arc<dyn File>,
     seed: u32,
@@ -61,15 +63,15 @@ pub(crate) fn load(
     Ok(Loaded { index, levels, table, table_pages: table_levels.concat() })
 }
 
-/// An index that was loaded.
+/// A loaded index.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) index: Arc<Index>,
-    /// Where its nodes lie.
+    /// Page numbers of the directory's nodes.
     pub(crate) levels: Levels,
     /// The words of the segment table.
     pub(crate) table: Vec<u64>,
-    /// The pages that hold them.
+    /// The pages of the segment table.
     pub(crate) table_pages: Vec<u32>,
 }
 
@@ -84,8 +86,8 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// Page numbers of the nodes of each level of a tree of `count` words, level 0 first, and the words. Its levels are
-    /// numbered from `lowest`.
+    /// Reads a tree of `count` words whose lowest level is numbered `lowest`. Returns the page
+    /// numbers of each level's nodes, lowest level first, and the words.
     fn tree(&self, root: u32, count: usize, lowest: u8) -> Result<(Levels, Vec<u64>)> {
         let mut counts = vec![count];
         while counts[counts.len() - 1] > CAPACITY {
@@ -102,12 +104,12 @@ impl Loader<'_> {
         Ok((levels, entries))
     }
 
-    /// The entries of one level, from its nodes.
+    /// Reads the entries of one level from its nodes.
     fn level(&self, level: usize, nodes: &[u32], count: usize) -> Result<Vec<u64>> {
         for &page in nodes {
             self.file.advise(Advice::WillNeed, u64::from(page) * PAGE_BYTES as u64, PAGE_BYTES as u64);
         }
-        // By what was read, not by what is claimed: a sparse file is as long as one likes.
+        // Sized by what was read, not by what is claimed: a sparse file can have any length.
         let mut entries = Vec::with_capacity(count.min(nodes.len() * CAPACITY));
         for &page in nodes {
             let offset = u64::from(page) * PAGE_BYTES as u64;
@@ -130,7 +132,7 @@ impl Loader<'_> {
         Ok(entries)
     }
 
-    /// Each leaf's run must be aligned, whole and equal, and its page within the file.
+    /// Checks that each leaf's run is aligned, whole and uniform, and its page within the file.
     fn check_entries(&self, depth: u8, entries: &[u64]) -> Result<()> {
         let mut at = 0;
         while at < entries.len() {

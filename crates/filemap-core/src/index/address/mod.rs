@@ -1,14 +1,15 @@
-//! address.idx: an extendible hash table of immutable pages, read through a map, changed only by checkpoints.
+//! address.idx: an extendible hash table of immutable pages, read through a map, changed only by
+//! checkpoints.
 //!
-//! A key's hash leads through the directory (in memory) to one leaf page, where its slot is found by interpolation. The
-//! caller judges whether a candidate slot is its key: this module reads no logs.
+//! A key's hash leads through the directory (in memory) to one leaf page, where interpolation finds
+//! its slot. The caller decides whether a candidate slot is its key's: this module reads no logs.
 //!
 //! Invariants:
-//! - a page that a durable superblock names is never written again before a later superblock that does not name it is
-//!   durable, so a crash at any moment finds the whole index of the last superblock;
-//! - readers take no lock. The writer raises `reuse` before it overwrites a retired page, and a lookup that sees it
-//!   change starts over;
-//! - a page is checked against its checksum before it is first believed.
+//! - a page that a durable superblock names is not written again before a later superblock without
+//!   it is durable, so a crash at any moment leaves the last superblock's index whole;
+//! - readers take no lock. The writer raises `reuse` before it overwrites a retired page, and a
+//!   lookup that sees it change starts over;
+//! - a page's checksum is verified before its first use.
 
 mod directory;
 mod extents;
@@ -34,7 +35,7 @@ use extents::Extents;
 pub(crate) use load::{Loaded, load};
 pub(crate) use writer::IndexWriter;
 
-/// A file of at most this length is asked for as a whole.
+/// Longest file that is read ahead as a whole, in bytes.
 const AHEAD_BYTES: u64 = 1 << 30;
 
 /// Slots that may be the key's: nearly always none or one.
@@ -58,25 +59,26 @@ impl Candidates {
     }
 }
 
-/// Who else writes the file.
+/// The writer of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// This handle is the writer: pages change only by its own checkpoints. So it may have a filter, of so many bytes at most.
+    /// This handle: pages change only by its own checkpoints, so it may have a filter of at most
+    /// `filter_bytes_max`.
     Us { filter_bytes_max: u64 },
-    /// Another process: a page may be reused at any time, and is checked at every lookup.
+    /// Another process: pages may be reused at any time, so each lookup verifies its page.
     Other,
 }
 
-/// What a lookup in a foreign index found.
+/// Result of a lookup.
 pub(crate) enum Lookup {
     /// The slots with the key's hash bits.
     Found(Candidates),
-    /// The page with this number is not the one that the directory means: the writer has moved on, and the directory must
-    /// be loaded again; or it is damaged.
+    /// The page with this number is not the one that the directory names. Either the writer has
+    /// moved on, and the directory must be loaded again, or the page is damaged.
     Stale(u32),
 }
 
-/// The leaf of a foreign index that was looked into last: what it was at an epoch, it stays for that.
+/// The leaf of the last lookup in a foreign index. It stays valid for its epoch.
 #[derive(Debug, Default)]
 pub(crate) struct LastLeaf {
     epoch: u64,
@@ -100,7 +102,7 @@ impl LastLeaf {
     }
 }
 
-/// The index as readers see it.
+/// The readers' view of the index.
 #[derive(Debug)]
 pub(crate) struct Index {
     file: Arc<dyn File>,
@@ -108,14 +110,15 @@ pub(crate) struct Index {
     owner: Owner,
     extents: Extents,
     directory: ArcSwap<Directory>,
-    /// The directory's, so that a get need not take hold of that to ask. It changes after the directory does.
+    /// Epoch of the directory, readable without loading that. Updated after the directory.
     epoch: AtomicU64,
-    /// Raised by every change of ours; odd while the directory is ahead of the last superblock.
+    /// Raised by every change of this handle; odd while the directory is ahead of the last
+    /// superblock.
     reuse: AtomicU64,
 }
 
 impl Index {
-    /// What tells its file from others.
+    /// Identity of the file.
     pub(crate) fn identity(&self) -> Option<Identity> {
         self.file.identity()
     }
@@ -127,8 +130,9 @@ impl Index {
         Index { file, seed, owner, extents, directory, epoch, reuse: AtomicU64::new(0) }
     }
 
-    /// All slots whose kept hash bits are this hash's. One page is touched. `Stale` only with a foreign owner, of which `last` is
-    /// the leaf that was looked into before: for many hashes about in their order it is checked once for all of them.
+    /// Returns all slots with the kept bits of `hash`; reads at most one page. `Stale` occurs only
+    /// with a foreign owner. `last` caches the leaf looked up before, so roughly sorted hashes
+    /// verify each leaf once.
     ///
     /// # Errors
     /// `Corrupt` when the page is damaged; `Io` when it cannot be mapped.
@@ -177,7 +181,7 @@ impl Index {
         Ok(Lookup::Found(search(words, entry, hash)))
     }
 
-    /// Copies a page and checks that it is whole and the one that the directory means.
+    /// Copies a page and checks that it is whole and the one that the directory names.
     fn checked(
         &self,
         entry: Entry,
@@ -195,14 +199,15 @@ impl Index {
         Ok(leaf.slots)
     }
 
-    /// Starts reading the page of a hash, without waiting. Returns the last hash that the same page serves.
+    /// Prefetches the page of a hash without waiting. Returns the last hash that the same page
+    /// serves.
     pub(crate) fn will_need(&self, hash: u64) -> u64 {
         let (_, entry) = self.directory.load().find(hash);
         self.read_ahead(entry);
         hash | u64::MAX >> entry.depth
     }
 
-    /// Starts reading the page of a hash, without waiting, unless a lookup would not read it.
+    /// Prefetches the page of a hash without waiting, unless the filter already rules the hash out.
     pub(crate) fn will_look(&self, hash: u64) {
         let directory = self.directory.load();
         let (at, entry) = directory.find(hash);
@@ -217,14 +222,15 @@ impl Index {
         }
     }
 
-    /// Starts reading the whole file without waiting, unless it is long: for whoever is about to look at most of its pages.
+    /// Prefetches the whole file without waiting, unless it is over 1 GiB: for callers about to
+    /// read most of its pages.
     pub(crate) fn will_need_all(&self) {
         if let Ok(bytes @ ..=AHEAD_BYTES) = self.file.len() {
             self.file.advise(Advice::WillNeed, 0, bytes);
         }
     }
 
-    /// Takes over the directory of a newer superblock, for handles that follow another process, one thread at a time.
+    /// Takes over the directory of a newer superblock. For followers, one thread at a time.
     pub(crate) fn follow(&self, newer: &Index) {
         let directory = newer.directory.load_full();
         let epoch = directory.epoch();
@@ -232,7 +238,8 @@ impl Index {
         self.epoch.store(epoch, Ordering::Release);
     }
 
-    /// A number that stays the same for as long as the directory is that of one superblock; `None` between two.
+    /// A number that stays the same while the directory is that of one superblock; `None` between
+    /// two.
     pub(crate) fn settled(&self) -> Option<u64> {
         match self.owner {
             Owner::Us { .. } => Some(self.reuse.load(Ordering::Acquire)).filter(|n| n % 2 == 0),
@@ -240,24 +247,29 @@ impl Index {
         }
     }
 
-    /// The epoch of the superblock that the directory was loaded from, or of the one before while another takes its place.
+    /// The epoch of the superblock that the directory belongs to; while the directory is being
+    /// replaced possibly that of the one before.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Bytes of memory that the directory takes.
+    /// Memory of the directory, in bytes.
     pub(crate) fn directory_bytes(&self) -> u64 {
         self.directory.load().len() as u64 * 8
     }
 
-    /// Bytes of memory that the filter takes.
+    /// Memory of the filter, in bytes.
     pub(crate) fn filter_bytes(&self) -> u64 {
         self.directory.load().filter_bytes()
     }
 
-    /// Checks every leaf, in order of their hashes, from the file and not from memory. `slots` gets those of each good one,
-    /// `problem` page number and flaw of each bad one, `follow` is called before a page of a foreign index is held to be bad.
-    /// The index may change meanwhile. Returns the number of pages, or the first error of `slots` or `follow`.
+    /// Verifies every leaf in hash order, read from the file rather than the map. `slots` gets the
+    /// slots of each good leaf, `problem` page number and flaw of each bad one; `follow` is called
+    /// before a page of a foreign index is reported. The index may change meanwhile. Returns the
+    /// number of pages.
+    ///
+    /// # Errors
+    /// The first error of `slots` or `follow`; `Io`.
     pub(crate) fn check(
         &self,
         follow: &mut dyn FnMut() -> Result<()>,
@@ -276,7 +288,7 @@ impl Index {
                 let prefix = hash >> (64 - entry.depth);
                 let epoch = if self.owner == Owner::Other { directory.epoch() } else { u64::MAX };
                 let judged = match leaf::decode(self.seed, entry.page, &page[..read]) {
-                    // A page that was reused may well hold the same leaf as of a later superblock.
+                    // A reused page may hold the same leaf of a later superblock.
                     Ok(l) if l.epoch > epoch => Err("leaf page is newer than the directory"),
                     Ok(l) if l.depth == entry.depth && l.prefix == prefix => Ok(l.slots),
                     Ok(_) => Err("leaf page is not the one that the directory names"),
@@ -290,7 +302,8 @@ impl Index {
                     Ok(found) => slots(&found)?,
                     Err(what) => {
                         follow()?;
-                        // Pages that the last superblock names are not written to: if there is a newer one, it was no damage.
+                        // Pages of the last superblock are never overwritten: if there is a newer
+                        // one, this was no damage.
                         if self.owner == Owner::Other && self.epoch() != directory.epoch() {
                             continue;
                         }
@@ -307,7 +320,7 @@ impl Index {
     }
 }
 
-/// A page's bytes, as they are now.
+/// Copies a page's current bytes.
 fn copy(words: &[Word]) -> [u8; PAGE_BYTES] {
     let mut b = [0; PAGE_BYTES];
     for (word, out) in words.iter().zip(b.chunks_exact_mut(8)) {
@@ -316,8 +329,9 @@ fn copy(words: &[Word]) -> [u8; PAGE_BYTES] {
     b
 }
 
-/// Finds a hash among a leaf's sorted slots by interpolation: hashes are uniform, so the guess is off by about the square
-/// root of the count, a cache line or two. Safe on any words: it stays within the page.
+/// Finds a hash among a leaf's sorted slots by interpolation. Hashes are uniform, so the guess is
+/// off by about the square root of the count: a cache line or two. Safe on any words: it stays
+/// within the page.
 fn search(words: &[Word], entry: Entry, hash: u64) -> Candidates {
     let slots = &words[leaf::HEADER_BYTES / 8..];
     let (kept, count) = (kept_bits(hash), usize::from(entry.count).min(leaf::CAPACITY));

@@ -1,5 +1,6 @@
-//! The index's readers under the model checker, beside its one writer. The words of the file are the checker's, and a write
-//! to the file stores them one by one with no order among them: the least that a system call promises.
+//! The index's readers under the model checker, beside its one writer. The file's words are the
+//! checker's. A write to the file stores them one by one without ordering: the least that a system
+//! call promises.
 
 use std::io;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::sync::primitive::{Fault, plant};
 
 const PAGES: usize = 8;
 
-/// A file that is all in memory, and its own map.
+/// An in-memory file that is its own map.
 #[derive(Debug)]
 struct Memory(Vec<Word>);
 
@@ -65,17 +66,18 @@ impl File for ModelFile {
     }
 }
 
-/// A key of the left half of the hashes, one of the right half, and one that a split parts from the first.
+/// A key in the left half of the hashes, one in the right half, and one that a split separates from
+/// the first.
 const LEFT: u64 = 1 << 61;
 const RIGHT: u64 = 3 << 62;
 const LEFT_TOO: u64 = 1 << 62;
 
-/// A slot whose parts tell whether they belong together.
+/// A slot whose fields are all derived from `key`, so that a torn one is noticed.
 fn slot(hash: u64, key: u64) -> Slot {
     Slot { hash: kept_bits(hash), key, location: Location::new(key as u16, 64 * key), size: SizeClass(key as u8) }
 }
 
-/// The key record to which the one slot of a hash leads; it must be whole.
+/// The key record of a hash's only slot, which must be whole.
 fn key_of(index: &Index, hash: u64) -> u64 {
     let Ok(Lookup::Found(found)) = index.lookup(hash, &mut LastLeaf::default()) else {
         panic!("an error where there is no damage")
@@ -86,15 +88,15 @@ fn key_of(index: &Index, hash: u64) -> u64 {
     slots[0].key
 }
 
-/// Replaces the slots of a leaf, as a checkpoint of one stage does, up to where its superblock would be written.
+/// Replaces the slots of a leaf like one stage of a checkpoint, up to writing its superblock.
 fn write(writer: &mut IndexWriter, slots: &[Slot], hash: u64) {
     let old = writer.leaf(hash).unwrap();
     writer.replace(&old, slots).unwrap();
     writer.flush().unwrap();
 }
 
-/// A writer that has replaced the left leaf once, so that a page of an older one waits to be used again, goes on with
-/// `change`; a reader does `read`.
+/// Runs `change` in a writer that has replaced the left leaf before, so that a retired page waits
+/// to be reused, beside `read` in a reader.
 fn scenario(change: fn(&mut IndexWriter), read: fn(&Index)) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
@@ -109,14 +111,14 @@ fn scenario(change: fn(&mut IndexWriter), read: fn(&Index)) {
             write(&mut writer, &[slot(LEFT, key)], LEFT);
             writer.committed(false);
         }
-        // See the models of the memtable for why it is the reader that is spawned.
+        // The models of the memtable say why it is the reader that is spawned.
         let reader = loom::thread::spawn(move || read(&index));
         change(&mut writer);
         reader.join().unwrap();
     });
 }
 
-/// The page that a reader of the left leaf may still look at goes to the right leaf.
+/// Gives the page that a reader of the left leaf may still read to the right leaf.
 fn reuse(writer: &mut IndexWriter) {
     write(writer, &[slot(LEFT, 3)], LEFT);
     writer.committed(false);
@@ -147,7 +149,7 @@ fn a_split_that_doubles_the_directory_hides_no_key() {
     );
 }
 
-/// Of two threads one checks a leaf with one key and marks its entry; the other finds the mark or does not.
+/// One thread checks a leaf with one key and marks its entry; another may see the mark or not.
 fn marked() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
@@ -174,7 +176,7 @@ fn leaves_that_are_marked_before_their_keys_are_in_the_filter_are_noticed() {
     marked();
 }
 
-/// An entry that a reader sees has what its leaf has in the filter.
+/// Keys of a leaf are in the filter before a reader sees the leaf's entry.
 fn named() {
     scenario(
         |writer| write(writer, &[slot(RIGHT, 4)], RIGHT),
@@ -198,7 +200,7 @@ fn a_key_of_the_old_leaf_and_of_the_new_one_is_in_the_filter_all_the_time() {
             let directory = Arc::clone(&directory);
             loom::thread::spawn(move || {
                 if number == 0 {
-                    // It has checked the old leaf.
+                    // This reader has checked the old leaf.
                     directory.set_verified(0, [kept_bits(LEFT)].into_iter());
                 }
                 assert!(!directory.lacks(0, LEFT));

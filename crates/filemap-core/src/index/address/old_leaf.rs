@@ -1,8 +1,8 @@
-//! A leaf as the writer of the index sees it, and what it remembers of leaves that have lost slots.
+//! A leaf as the index writer sees it, and the writer's record of leaves that have lost slots.
 
 use crate::format::leaf::{CAPACITY, MIN_DEPTH, Slot};
 
-/// A leaf as the writer sees it.
+/// A leaf as the index writer sees it.
 pub(crate) struct OldLeaf {
     pub(crate) prefix: u64,
     pub(crate) depth: u8,
@@ -11,32 +11,33 @@ pub(crate) struct OldLeaf {
 }
 
 impl OldLeaf {
-    /// Whether a hash belongs to this leaf.
+    /// Returns true if the hash belongs to this leaf.
     pub(crate) fn covers(&self, hash: u64) -> bool {
         hash >> (64 - self.depth) == self.prefix
     }
 }
 
-/// Two leaves are merged when together they fill so much of a page: few enough that the next puts do not split it again.
+/// Two leaves are merged if together they fill at most this much of a page, so the next puts do not
+/// split it again.
 pub(super) const MERGED_PERCENT: usize = 60;
 
-/// What the writer remembers of shrinking.
+/// What the writer remembers for shrinking the index.
 #[derive(Debug, Default)]
 pub(super) struct Shrinking {
-    /// First hashes of leaves that have lost slots and may be merged, in rising order.
+    /// First hashes of leaves that have lost slots and may be merged, ascending.
     pub(super) smaller: Vec<u64>,
     /// A leaf as deep as the directory was merged.
     pub(super) may_halve: bool,
-    /// Leaves are being moved.
+    /// A sweep is moving leaves.
     pub(super) is_sweeping: bool,
-    /// No more leaves are moved: what is free from this page on can be punched out.
+    /// Set when a sweep is over: free pages from this one on can be punched out.
     pub(super) swept: Option<u32>,
-    /// The file system has no holes.
+    /// The file system does not support holes.
     pub(super) is_refused: bool,
 }
 
 impl Shrinking {
-    /// A leaf has so many slots now.
+    /// Notes that a leaf now has this many `slots`.
     pub(super) fn note(&mut self, leaf: &OldLeaf, slots: usize) {
         if slots <= CAPACITY * MERGED_PERCENT / 100 && leaf.depth > MIN_DEPTH {
             self.smaller.push(leaf.first_hash());
@@ -45,12 +46,12 @@ impl Shrinking {
 }
 
 impl OldLeaf {
-    /// The least hash that it serves.
+    /// The least hash that the leaf serves.
     pub(super) fn first_hash(&self) -> u64 {
         self.prefix << (64 - self.depth)
     }
 
-    /// The greatest.
+    /// The greatest hash that the leaf serves.
     pub(super) fn last_hash(&self) -> u64 {
         self.first_hash() | u64::MAX >> self.depth
     }

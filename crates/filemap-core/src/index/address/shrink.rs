@@ -1,9 +1,10 @@
-//! The index gives space back. Leaves that have lost slots are merged with their buddies, and the directory halves when no leaf
-//! needs its depth: part of every checkpoint. Pages that are free are given back to the file system: leaves are moved to the
-//! front of the file, some in each checkpoint that is asked to, and then what lies behind them is punched out.
+//! Shrinks the index. Leaves that have lost slots are merged with their buddies, and the directory
+//! halves when no leaf needs its depth; both are part of every checkpoint. Free pages are returned
+//! to the file system by a sweep: checkpoints that are asked to move some leaves to the front of
+//! the file, and then punch out what lies behind them.
 //!
-//! Invariants: a page is punched only while it is free, which no durable superblock names; the file is never cut, since readers
-//! in other processes have mapped it.
+//! Invariants: a page is punched only while it is free, so no durable superblock names it; the file
+//! is never truncated, since readers in other processes have mapped it.
 
 use std::sync::Arc;
 
@@ -15,16 +16,17 @@ use crate::format::{PAGE_BYTES, names, node};
 use crate::sync::primitive::{Ordering, fence};
 
 impl IndexWriter {
-    /// Whether leaves wait to be merged.
+    /// Returns true if leaves wait to be merged.
     pub(crate) fn has_smaller_leaves(&self) -> bool {
         !self.shrinking.smaller.is_empty()
     }
 
-    /// Merges leaves that have lost slots with their buddies. Those that reach up to `next`, the first hash that is still to
-    /// be entered in this checkpoint, wait. Key records that waiting leaves lead to must have been flushed.
+    /// Merges leaves that have lost slots with their buddies. Leaves that reach to or beyond
+    /// `next`, the first hash still to be entered in this checkpoint, wait. Key records that
+    /// waiting leaves lead to must have been flushed.
     ///
     /// # Errors
-    /// `Io`.
+    /// `Full` at 16 TiB; `Io`.
     pub(crate) fn merge(&mut self, next: Option<u64>) -> Result<()> {
         let mut candidates = std::mem::take(&mut self.shrinking.smaller);
         let mut waiting = Vec::new();
@@ -68,7 +70,7 @@ impl IndexWriter {
             return Ok(Merged::Later);
         }
         let low = match self.leaf(hash & !bit) {
-            // What is damaged is left for whoever meets it.
+            // A damaged leaf is left to the next lookup to report.
             Err(e) if e.is_corrupt() => return Ok(Merged::No),
             leaf => leaf?,
         };
@@ -84,7 +86,8 @@ impl IndexWriter {
         Ok(Merged::Into { first: low.first_hash(), last: high.last_hash() })
     }
 
-    /// Halves the directory for as long as no leaf needs its depth. Nothing waits to be flushed.
+    /// Halves the directory for as long as no leaf needs its depth. No leaf may be waiting to be
+    /// flushed.
     pub(super) fn halve(&mut self) {
         if !std::mem::take(&mut self.shrinking.may_halve) {
             return;
@@ -95,7 +98,8 @@ impl IndexWriter {
         }
     }
 
-    /// Whether so much of the file is free, and not given back, that a sweep is worth it.
+    /// Returns true if a sweep is worth it: more than half of the allocated file is free, and more
+    /// than the limit.
     pub(crate) fn wants_sweep(&self) -> bool {
         let page = PAGE_BYTES as u64;
         let allocated = self.index.file.allocated_bytes().unwrap_or(0).min(self.pages * page) / page;
@@ -103,7 +107,6 @@ impl IndexWriter {
         !self.shrinking.is_refused && free > self.limits.free_pages && free * 2 > allocated
     }
 
-    /// Whether a sweep goes on.
     pub(crate) fn is_sweeping(&self) -> bool {
         self.shrinking.is_sweeping
     }
@@ -113,13 +116,13 @@ impl IndexWriter {
         self.leaves + 1 + (nodes + self.table.0.len()) as u64
     }
 
-    /// Moves some leaves to the front of the file, as many as a stage of a checkpoint may write.
+    /// Moves leaves to the front of the file, as many as a stage of a checkpoint may write.
     ///
     /// # Errors
-    /// `Io`.
+    /// `Full` at 16 TiB; `Io`.
     pub(crate) fn sweep(&mut self) -> Result<()> {
         self.flush()?;
-        // Behind it there is room for what each checkpoint writes before it frees as much.
+        // The rest of the front is room for what a checkpoint writes before it frees as much.
         let goal = self.used_pages() + self.used_pages() / 8 + self.limits.stage_pages;
         let goal = u32::try_from(goal).unwrap_or(u32::MAX);
         let directory = self.index.directory.load_full();
@@ -130,7 +133,7 @@ impl IndexWriter {
                 break;
             }
             match self.leaf(prefix << (64 - entry.depth)) {
-                // It stays where it is.
+                // A damaged leaf stays where it is.
                 Err(e) if e.is_corrupt() => continue,
                 leaf => {
                     let leaf = leaf?;
@@ -141,7 +144,7 @@ impl IndexWriter {
         }
         self.shrinking.is_sweeping = moved > 0;
         if moved == 0 {
-            // Nodes are written anew with the leaves that they name; those of leaves that stayed, now.
+            // Nodes move with the leaves that they name; those whose leaves stayed move now.
             if self.levels.iter().flatten().any(|&page| lies_behind(page)) {
                 self.dirty = (0..directory.len().div_ceil(node::CAPACITY)).collect();
             }
@@ -150,20 +153,22 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// Gives back the free pages, once a sweep is over. What the last durable superblock names is not among them.
+    /// Punches out the free pages after a sweep. None of them is named by the last durable
+    /// superblock.
     pub(crate) fn punch(&mut self) {
         if let Some(goal) = self.shrinking.swept.take() {
             self.punch_from(goal);
         }
     }
 
-    /// Gives back all free pages, durably, so that nothing is left of what they held; where the file system can.
+    /// Punches out all free pages durably, where the file system can, so that nothing of their
+    /// content is left.
     ///
     /// # Errors
     /// `Io`.
     pub(crate) fn punch_all(&mut self) -> Result<()> {
         self.punch_from(0);
-        // Behind the last page there is what interrupted checkpoints have left.
+        // Beyond the last page lie leftovers of interrupted checkpoints.
         let io = |op, e| Error::io(op, names::INDEX, e);
         let (end, len) = (self.pages * PAGE_BYTES as u64, self.index.file.len().map_err(|e| io("measure", e))?);
         if len > end {
@@ -173,7 +178,7 @@ impl IndexWriter {
     }
 
     fn punch_from(&mut self, goal: u32) {
-        // As before they are overwritten: who still looks at them must notice.
+        // As before an overwrite: readers still on these pages must notice.
         let ahead = self.index.reuse.load(Ordering::Relaxed) + 2;
         self.index.reuse.store(ahead, Ordering::Release);
         fence(Ordering::Release);
@@ -184,7 +189,7 @@ impl IndexWriter {
                 pages += 1;
             }
             let page = PAGE_BYTES as u64;
-            // Nothing is lost if it fails: the pages stay free, and the space is used again some day.
+            // A failure loses nothing: the pages stay free and will be reused.
             if !self.index.file.punch(u64::from(first) * page, u64::from(pages) * page).unwrap_or(false) {
                 self.shrinking.is_refused = true;
                 return;
@@ -193,12 +198,12 @@ impl IndexWriter {
     }
 }
 
-/// What became of a leaf.
+/// Result of merging a leaf.
 enum Merged {
     No,
     /// Its buddy is still to be entered.
     Later,
-    /// One that serves these hashes.
+    /// Merged into a leaf that serves these hashes.
     Into {
         first: u64,
         last: u64,

@@ -1,4 +1,5 @@
-//! The index against a map: growth, splits, reopening, and that nothing a durable root names is ever overwritten.
+//! The index against a map: growth, splits, reopening, and that no page a durable root names is
+//! ever overwritten.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,7 +41,8 @@ fn slot(hash: u64, i: u64) -> Slot {
     Slot { hash: kept_bits(hash), key: i, location, size: SizeClass((i % 200) as u8) }
 }
 
-/// Enters `batch` (removes where the value is 0), committing stages as a checkpoint does. `durable` sees each root.
+/// Enters `batch` (a value of 0 removes), committing stages as a checkpoint does. `durable` gets
+/// each root.
 fn apply(writer: &mut IndexWriter, batch: &BTreeMap<u64, u64>, durable: &mut dyn FnMut(IndexRoot, u64)) {
     let keys: Vec<(u64, u64)> = batch.iter().map(|(h, i)| (*h, *i)).collect();
     let mut rest = &keys[..];
@@ -128,7 +130,7 @@ fn it_agrees_with_a_map_through_growth_removal_and_reopening() {
         assert_eq!((seen, pages), (model.len(), root.leaves));
     }
     assert!(root.depth > MIN_DEPTH && root.leaves > 400, "{root:?}");
-    // Mean load of leaves that split when full is ln 2; the spare pages are a few per cent.
+    // The mean load of leaves that split when full is ln 2; spare pages are a few per cent.
     let bytes_a_key = root.pages as f64 * PAGE_BYTES as f64 / root.keys as f64;
     assert!((16.0..34.0).contains(&bytes_a_key), "{bytes_a_key}");
 }
@@ -140,8 +142,9 @@ fn what_the_last_durable_root_names_is_untouched_until_the_next_is_durable() {
     let mut durable = (IndexRoot::empty(), 1);
     let first: BTreeMap<u64, u64> = (1..80_000).map(|i| (hash(i), i)).collect();
     apply(&mut writer, &first, &mut |r, e| durable = (r, e));
-    // The next checkpoint replaces every key. At the end of each of its stages, just before the superblock would be
-    // written, the former root must still give a whole index: each key its old or, in a stage that is done, its new value.
+    // The second checkpoint replaces every key. At the end of each stage, just before the
+    // superblock is written, the previous root must still give a whole index: each key has its old
+    // value or, in a completed stage, its new one.
     let second: BTreeMap<u64, u64> = (1..120_000).map(|i| (hash(i), i + 1_000_000)).collect();
     let mut stages = 0;
     let mut last = durable;
@@ -207,7 +210,7 @@ fn keys_with_equal_bits_share_a_page_until_it_is_full_of_them() {
     let old = writer.leaf(0).unwrap();
     let same = |n: u64| (0..n).map(|i| Slot { hash: 0, ..slot(0, i) }).collect::<Vec<_>>();
     writer.replace(&old, &same(254)).unwrap();
-    // However many there may be, the directory does not grow beyond what that many would need.
+    // Whatever number of keys is expected, the directory stays within what that number needs.
     for (keys, bits) in [(0, 16), (1 << 20, 16), (1 << 21, 17), (1 << 30, 26), (u64::MAX, 47)] {
         writer.expect(keys);
         let error = writer.replace(&old, &same(255)).unwrap_err();
@@ -251,7 +254,7 @@ fn a_damaged_page_is_an_error_and_not_a_miss() {
     assert!(errors > 500);
 }
 
-/// What a batch of removals leaves: merges and, in the end, a sweep, as a checkpoint does them.
+/// The merges and the sweep that checkpoints do after keys were removed.
 fn shrink(writer: &mut IndexWriter) {
     loop {
         writer.sweep().unwrap();
@@ -277,7 +280,7 @@ fn an_index_that_grows_and_shrinks_again_and_again_is_what_a_map_is() {
     };
     for round in 0..24 {
         let mut batch = BTreeMap::new();
-        // Now up to 60,000 keys, now down to a few, now a little of both.
+        // Rounds of growth, of removal, and of both.
         let (count, removes) =
             [(30_000, 10), (30_000, 95), (2000, 50), (40_000, 0), (60_000, 100), (500, 60)][round % 6];
         for _ in 0..count {
@@ -336,7 +339,8 @@ fn the_filter_hides_no_key_and_nearly_all_that_are_not_there() {
     let (_temp, file) = file();
     let (index, mut writer) = open(&file, IndexRoot::empty(), 1);
     let mut durable = (IndexRoot::empty(), 1);
-    // How many of the keys that are not there a look at a page is spent on, if all pages were looked at before.
+    // Of 20,000 absent keys, those whose lookup reads a page although all pages were checked
+    // before.
     let passed = |index: &Index, keys: u64| {
         assert!((1..keys).all(|i| found(index, hash(i)) == [i]));
         let directory = index.directory.load();
@@ -356,7 +360,8 @@ fn the_filter_hides_no_key_and_nearly_all_that_are_not_there() {
         assert!(most > 0, "it cannot know all of them");
     }
     assert!(depths.len() > 3 && most < 2_000, "{depths:?}, {most} of 20,000");
-    // It does not wear out: as many keys go as come, until all have gone six times.
+    // The filter does not wear out: keys are removed as fast as added, until all have changed six
+    // times.
     let depth = index.directory.load().depth();
     let part = keys / 2;
     let (mut first, mut next) = (1, keys);

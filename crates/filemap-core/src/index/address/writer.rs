@@ -1,10 +1,10 @@
-//! Changes the index, page by page, for checkpoints: a touched leaf is written anew to a free page, a full one as two
-//! halves; then the directory's nodes; then the caller writes the superblock that names the new root. Only after that
-//! are the replaced pages free.
+//! The index writer, for checkpoints. A touched leaf is written to a free page, a full one as two
+//! halves; then the directory's nodes; then the caller writes the superblock that names the new
+//! root. Only after that are the replaced pages free.
 //!
-//! Because retired pages cannot be reused before a superblock, a checkpoint that touches every leaf would need the file
-//! twice: so the caller commits in stages, whenever [`IndexWriter::stage_is_full`], and the spare pages stay under a
-//! sixteenth.
+//! Retired pages cannot be reused before a superblock, so a checkpoint that touches every leaf
+//! would need the file twice. The caller therefore commits in stages, whenever
+//! [`IndexWriter::stage_is_full`], and spare pages stay under a sixteenth.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ use crate::format::{PAGE_BYTES, names};
 use crate::limits::Limits;
 use crate::sync::primitive::{Ordering, fence};
 
-/// A stage writes up to one in this many of all leaves.
+/// A stage writes at most one in this many of all leaves.
 const STAGES: u64 = 24;
 
 /// A directory of this depth is always allowed: 512 KiB of memory.
 const SMALL_DEPTH: u8 = 16;
-/// A deeper one has at most one entry for this many keys, as a power of 2. Of keys with uniform hashes, 255 that share so
-/// many bits are not met in the life of the universe; of chosen keys, in a store whose seed is known, each bit more doubles
-/// the directory.
+/// A deeper directory has at most one entry per this many keys (a power of 2). With uniform hashes
+/// 255 keys never share that many bits. Chosen keys, in a store whose seed is known, would
+/// otherwise double the directory with each further bit.
 const KEYS_PER_ENTRY_LOG2: u8 = 4;
 
 struct Pending {
@@ -46,7 +46,7 @@ pub(crate) struct IndexWriter {
     pub(super) dirty: BTreeSet<usize>,
     pub(super) free: BTreeSet<u32>,
     retired: Vec<u32>,
-    /// Retired since a backup began that reads what an older superblock names.
+    /// Pages retired while a backup reads an older superblock.
     waiting: Vec<u32>,
     pending: Vec<Pending>,
     pub(super) pages: u64,
@@ -57,15 +57,15 @@ pub(crate) struct IndexWriter {
     written_pages: u64,
     pub(super) limits: Limits,
     pub(super) shrinking: Shrinking,
-    /// No leaf is split beyond this depth.
+    /// Greatest depth to which leaves are split.
     deepest: u8,
-    /// Pages of the segment table, its root last, and the number of its words.
+    /// Pages of the segment table, its root last, and its number of words.
     pub(super) table: (Vec<u32>, u32),
 }
 
 impl IndexWriter {
-    /// The writer of the index that was loaded from `root`; finds out which pages of the file are free. `epoch` is
-    /// that of its first commit.
+    /// Makes the writer of the index loaded from `root` and finds the free pages. `epoch` is that
+    /// of its first commit.
     pub(crate) fn new(loaded: Loaded, root: IndexRoot, epoch: u64, limits: Limits) -> IndexWriter {
         let Loaded { index, levels, table, table_pages } = loaded;
         let directory = index.directory.load_full();
@@ -101,15 +101,15 @@ impl IndexWriter {
         }
     }
 
-    /// Up to `keys` new keys follow, which is how deep the directory may grow.
+    /// Announces up to `keys` new keys, which bounds the depth of the directory.
     pub(crate) fn expect(&mut self, keys: u64) {
         self.deepest = deepest(self.keys.saturating_add(keys));
     }
 
-    /// The leaf that serves a hash. Leaves must be asked for in rising order within a checkpoint.
+    /// Reads the leaf that serves a hash. Within a checkpoint hashes must ascend.
     ///
     /// # Errors
-    /// `Corrupt` when its page is damaged.
+    /// `Corrupt` when its page is damaged; `Io` when it cannot be mapped.
     pub(crate) fn leaf(&self, hash: u64) -> Result<OldLeaf> {
         let directory = self.index.directory.load();
         let (_, entry) = directory.find(hash);
@@ -128,10 +128,11 @@ impl IndexWriter {
         Ok(OldLeaf { prefix, depth: entry.depth, slots, page: entry.page })
     }
 
-    /// Replaces a leaf by what its slots have become, sorted by hash.
+    /// Replaces a leaf's slots by `slots`, sorted by hash.
     ///
     /// # Errors
-    /// `Full` when more keys share the bits of their hash than a page holds.
+    /// `Full` when more keys share the bits of their hash than a page holds, or the file has
+    /// reached 16 TiB.
     pub(crate) fn replace(&mut self, old: &OldLeaf, slots: &[Slot]) -> Result<()> {
         self.keys = self.keys.wrapping_add(slots.len() as u64).wrapping_sub(old.slots.len() as u64);
         if slots.len() < old.slots.len() {
@@ -141,7 +142,7 @@ impl IndexWriter {
         self.place(old.prefix, old.depth, slots)
     }
 
-    /// A leaf is no more, or lies elsewhere.
+    /// Retires a leaf's page: the leaf is gone or moves.
     pub(super) fn drop_leaf(&mut self, old: &OldLeaf) {
         if old.page != 0 {
             self.retire(old.page);
@@ -149,12 +150,12 @@ impl IndexWriter {
         }
     }
 
-    /// Whether enough leaves wait to be worth a write.
+    /// Returns true if enough leaves wait to be worth a write.
     pub(crate) fn wants_flush(&self) -> bool {
         self.pending.len() >= self.limits.flush_pages
     }
 
-    /// Writes slots as one leaf, or as halves until they fit.
+    /// Queues slots as one leaf, or split in halves until they fit.
     pub(super) fn place(&mut self, prefix: u64, depth: u8, slots: &[Slot]) -> Result<()> {
         let room = if depth < self.deepest { self.limits.leaf_slots.min(CAPACITY) } else { CAPACITY };
         if slots.len() <= room {
@@ -191,16 +192,17 @@ impl IndexWriter {
         Ok(page)
     }
 
-    /// Writes the waiting leaves and lets readers see them. They become durable with the next commit.
+    /// Writes the waiting leaves and shows them to readers. The next commit makes them durable.
     ///
     /// # Errors
     /// `Io`.
     pub(crate) fn flush(&mut self) -> Result<()> {
         let pending = std::mem::take(&mut self.pending);
-        // Readers that still look at pages which are about to be reused must notice. A reader that sees the new number sees
-        // the directory that no longer names those pages (release); one that sees a word of their new content sees the
-        // new number too, behind its fence (the fence here). The content is written by a system call, which takes effect
-        // in the order of the calling thread's own stores; the fence says so in the terms of the language.
+        // Readers still on pages about to be reused must notice. A reader that sees the new number
+        // also sees the directory that no longer names those pages (release). A reader that sees a
+        // word of their new content also sees the new number, behind its own fence (the fence
+        // here). The content is written by a system call, which is ordered after this thread's
+        // earlier stores; the fence says so in the terms of the language.
         let ahead = (self.index.reuse.load(Ordering::Relaxed) + 2) | 1;
         self.index.reuse.store(ahead, Ordering::Release);
         fence(Ordering::Release);
@@ -225,13 +227,17 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// Whether so many pages were written that it is time to commit.
+    /// Returns true if enough pages were written that the caller should commit.
     pub(crate) fn stage_is_full(&self) -> bool {
         self.stage_pages >= self.limits.stage_pages.max(self.leaves / STAGES)
     }
 
-    /// Writes what is left of the stage, leaves and nodes, and the segment table, and syncs the file. The result goes into the
-    /// superblock with [`IndexWriter::epoch`]; when that is durable, call [`IndexWriter::committed`].
+    /// Writes the rest of the stage (leaves, nodes, segment table) and syncs the file. The caller
+    /// puts the result into a superblock with [`IndexWriter::epoch`] and, once that is durable,
+    /// calls [`IndexWriter::committed`].
+    ///
+    /// # Errors
+    /// `Full` at 16 TiB; `Io`.
     pub(crate) fn commit(&mut self, table: &[u64]) -> Result<IndexRoot> {
         self.flush()?;
         self.halve();
@@ -243,7 +249,8 @@ impl IndexWriter {
         Ok(self.root())
     }
 
-    /// A page that the last durable superblock may name is not used again before the next one is durable.
+    /// Takes a page out of use. It is reused only after the next superblock is durable, since the
+    /// last one may name it.
     fn retire(&mut self, page: u32) {
         if planted(Fault::PagesPunchedEarly) {
             let _ = self.index.file.punch(u64::from(page) * PAGE_BYTES as u64, PAGE_BYTES as u64);
@@ -255,7 +262,7 @@ impl IndexWriter {
         }
     }
 
-    /// The index as it is now; what a superblock would name.
+    /// The root that a superblock written now would name.
     pub(crate) fn root(&self) -> IndexRoot {
         IndexRoot {
             pages: self.pages,
@@ -268,12 +275,13 @@ impl IndexWriter {
         }
     }
 
-    /// The epoch that the next superblock must have.
+    /// Epoch of the next superblock.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// The superblock that names the last commit is durable: what it replaced is free, or as soon as nobody holds on to it.
+    /// Called when the superblock of the last commit is durable: the pages that it replaced become
+    /// free, or, while a backup holds an older superblock, wait for [`IndexWriter::release`].
     pub(crate) fn committed(&mut self, is_held: bool) {
         let ahead = self.index.reuse.load(Ordering::Relaxed);
         self.index.reuse.store(ahead + ahead % 2, Ordering::Release);
@@ -286,7 +294,7 @@ impl IndexWriter {
         self.epoch += 1;
     }
 
-    /// Nobody holds on to the pages of an older superblock any more.
+    /// Frees the pages that waited for a backup.
     pub(crate) fn release(&mut self) {
         self.free.extend(self.waiting.drain(..));
     }
@@ -296,7 +304,7 @@ impl IndexWriter {
         self.written_pages
     }
 
-    /// Writes the dirty nodes of level 0, and those above them that name them.
+    /// Writes the dirty nodes of level 0, and the nodes above that name them.
     fn write_nodes(&mut self) -> Result<()> {
         let directory: Arc<Directory> = self.index.directory.load_full();
         let mut dirty: Vec<usize> = std::mem::take(&mut self.dirty).into_iter().collect();
@@ -341,7 +349,7 @@ impl IndexWriter {
 }
 
 impl IndexWriter {
-    /// Gives a level of nodes its length; those that it has no more, and levels above a single node, are dropped.
+    /// Sets the number of nodes in a level. Retires surplus nodes, and levels above a single node.
     fn shorten(&mut self, level: usize, nodes: usize) {
         let above = if nodes == 1 { self.levels.split_off(level + 1) } else { Vec::new() };
         let level = &mut self.levels[level];
@@ -352,7 +360,7 @@ impl IndexWriter {
         }
     }
 
-    /// Writes the segment table anew: a page or two, but for the largest stores.
+    /// Rewrites the segment table: one or two pages except in the largest stores.
     fn write_table(&mut self, words: &[u64]) -> Result<()> {
         for page in std::mem::take(&mut self.table.0) {
             self.retire(page);
@@ -377,13 +385,13 @@ impl IndexWriter {
     }
 }
 
-/// How deep the leaves of an index of so many keys may lie.
+/// Greatest depth of the leaves in an index of `keys`.
 fn deepest(keys: u64) -> u8 {
     let most = keys.max(1).ilog2() as u8;
     most.saturating_sub(KEYS_PER_ENTRY_LOG2).clamp(SMALL_DEPTH, MAX_DEPTH)
 }
 
-/// Writes pages, neighbours in one call.
+/// Writes pages; adjacent ones in one call.
 fn write_pages(index: &Index, writes: &mut [(u32, &[u8])]) -> Result<()> {
     const LONGEST: usize = 1 << 20;
     writes.sort_unstable_by_key(|w| w.0);

@@ -1,4 +1,4 @@
-//! The memtable under the model checker: one thread inserts, another reads, in every order that their steps have.
+//! The memtable under the model checker: one thread inserts, another reads, in every interleaving.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use super::*;
 use crate::format::location::Location;
 use crate::sync::primitive::{Fault, plant};
 
-/// All keys of these scenarios have one hash, and lie in one bucket.
+/// The hash of all keys here: they share one bucket.
 const HASH: u64 = 7;
 
-/// An entry whose parts tell whether they belong together.
+/// An entry whose fields are all derived from `sequence`, so that a torn one is noticed.
 fn entry(sequence: u64) -> Entry {
     Entry {
         version: Version { time_ms: sequence.cast_signed(), sequence },
@@ -20,7 +20,7 @@ fn entry(sequence: u64) -> Entry {
     }
 }
 
-/// The latest sequence of a key, whose entry must be whole.
+/// The newest sequence of a key, whose entry must be whole.
 fn latest(table: &Memtable, key: &[u8]) -> u64 {
     let found = table.find(HASH, key).unwrap_or_else(|| panic!("{} is lost", key.escape_ascii()));
     assert_eq!(table.key_of(&found), key);
@@ -29,7 +29,7 @@ fn latest(table: &Memtable, key: &[u8]) -> u64 {
     best.version.sequence
 }
 
-/// A table with a, b and c, in one bucket; one thread goes on with `insert`, the other does `read`.
+/// Runs `insert` and `read` concurrently on a table with a, b and c in one bucket.
 fn scenario(insert: fn(&Memtable), read: fn(&Memtable)) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
@@ -38,8 +38,9 @@ fn scenario(insert: fn(&Memtable), read: fn(&Memtable)) {
         for (i, key) in [b"a", b"b", b"c"].into_iter().enumerate() {
             table.insert(HASH, key, &entry(i as u64 + 1));
         }
-        // The checker runs the spawned thread last at first, and finds what to try next by the loads that a store might have
-        // changed: a thread that loads a word before it stores to it would hide the other's load, so readers come second.
+        // The checker first runs the spawned thread last, and finds alternatives by the loads that
+        // a store might have changed. A thread that loads a word before it stores to it would hide
+        // the other's load, so the reader is spawned.
         let reading = Arc::clone(&table);
         let reader = loom::thread::spawn(move || read(&reading));
         insert(&table);
@@ -47,12 +48,11 @@ fn scenario(insert: fn(&Memtable), read: fn(&Memtable)) {
     });
 }
 
-/// Replaces the entry in the middle of the bucket.
 fn replace(table: &Memtable) {
     table.insert(HASH, b"b", &entry(4));
 }
 
-/// Looks for keys behind, at, and before the entry that is replaced.
+/// Looks up keys behind, at and before the entry that is replaced.
 fn find(table: &Memtable) {
     assert_eq!(latest(table, b"a"), 1);
     let b = latest(table, b"b");
@@ -109,7 +109,7 @@ fn what_was_there_at_a_mark_is_known_and_whole() {
             if let Some(found) = table.find(HASH, b"d").filter(|found| table.knew(found, mark)) {
                 assert_eq!(found.best, Some(entry(4)));
             }
-            // Four entries of nine words, and word 0 is none.
+            // Four entries of nine words; word 0 is unused.
             if mark > 1 + 3 * 9 {
                 assert_eq!(latest(table, b"d"), 4);
             }

@@ -1,7 +1,7 @@
 //! The end of the key log: places records, rolls segments. One appender, owned by checkpoints.
 //!
-//! Records become readable with [`KeyAppender::flush`] and durable with [`KeyAppender::sync`], which syncs every segment that
-//! has records since the last.
+//! Records become readable with [`KeyAppender::flush`] and durable with [`KeyAppender::sync`],
+//! which syncs every segment written since the last sync.
 
 use std::sync::Arc;
 
@@ -16,23 +16,23 @@ use crate::logs::keys::KeyLog;
 use crate::logs::segments::{FIRST_RECORD, OpenSegment, Segment};
 use crate::sync::lock;
 
-/// What waits is written in any case when it is so many times what is worth a write.
+/// The buffer is written at the latest at this many times `flush_bytes`.
 const FLUSHES: usize = 16;
 
-/// See the module.
+/// The appender of the key log.
 pub(crate) struct KeyAppender {
     log: Arc<KeyLog>,
-    /// `None` until the next record begins one.
+    /// `None` until the next record begins a segment.
     current: Option<Current>,
-    /// Segments that were rolled and not synced since.
+    /// Segments rolled since the last sync.
     unsynced: Vec<OpenSegment>,
-    /// Ordinals of segments that were rolled, and where they end, for as long as that does not count.
+    /// Ordinals and ends of rolled segments, until [`KeyAppender::publish`] makes them count.
     rolled: Vec<(u64, u64)>,
     segment_bytes: u64,
-    /// So much is written at once.
+    /// Buffered bytes worth a write.
     flush_bytes: usize,
     buffer: Vec<u8>,
-    /// Where what was written ends, once something was.
+    /// End of what was written, once something was.
     written: Option<Tail>,
     appended_bytes: u64,
 }
@@ -41,7 +41,7 @@ pub(crate) struct KeyAppender {
 struct Current {
     segment: Arc<Segment>,
     file: Arc<dyn File>,
-    /// Where the buffer goes.
+    /// File offset at which the buffer will be written.
     offset: u64,
 }
 
@@ -52,8 +52,9 @@ impl Current {
 }
 
 impl KeyAppender {
-    /// Goes on at the end of the last segment, if the superblock's key tail lies there. What an interrupted checkpoint has left after
-    /// that stays, for readers that were faster than the crash, and counts for nothing: another segment is begun.
+    /// Continues at the end of the last segment if the superblock's key tail lies there. If an
+    /// interrupted checkpoint left bytes beyond the tail, the next record begins a new segment.
+    /// Those bytes stay, for readers already led to them, but do not count.
     ///
     /// # Errors
     /// `Io`.
@@ -82,10 +83,10 @@ impl KeyAppender {
         })
     }
 
-    /// Appends a record to the buffer; its address, and the ordinal of its segment.
+    /// Buffers a record. Returns its address and the ordinal of its segment.
     ///
     /// # Errors
-    /// `Io` when a segment was to be begun; `Full` when all their numbers are in use.
+    /// `Io` when a segment cannot be begun or written; `Full` when all segment numbers are in use.
     pub(crate) fn append(&mut self, record: &KeyRecord, key: &[u8]) -> Result<(u64, u64)> {
         let total = record.total_bytes();
         let current = match self.current.take() {
@@ -98,14 +99,14 @@ impl KeyAppender {
         let place = (key::address(current.segment.id, offset), current.segment.ordinal);
         self.current = Some(current);
         if self.buffer.len() >= FLUSHES * self.flush_bytes {
-            // One key may have any number of records.
+            // A single key may have any number of records.
             self.flush()?;
         }
         Ok(place)
     }
 
-    /// Whether a record fits into a segment. No record crosses a segment's end; one that is longer than a segment has one of
-    /// its own.
+    /// Returns true if a record fits into the segment. No record crosses a segment's end; one
+    /// longer than a segment gets its own.
     fn has_room(&self, current: &Current, total: u64) -> bool {
         let at = self.next(current);
         at + total <= self.segment_bytes || at == FIRST_RECORD
@@ -126,13 +127,14 @@ impl KeyAppender {
         Ok(Current { segment, file, offset: FIRST_RECORD })
     }
 
-    /// Begins another segment if the log ends in the one with a number: its records are to be moved out of it.
+    /// Begins another segment if the log ends in `segment`, whose records are to be moved out.
     ///
     /// # Errors
     /// As [`KeyAppender::append`].
     pub(crate) fn leave(&mut self, segment: u16) -> Result<()> {
         let left = self.current.take_if(|c| c.segment.id == segment);
-        // Where an interrupted checkpoint has left something, nothing is appended to so far.
+        // A segment with leftovers of an interrupted checkpoint is the log's end, but not the
+        // current one.
         if left.is_some() || (self.current.is_none() && self.log.end().ordinal as u16 == segment) {
             let next = self.roll(left)?;
             self.written = Some(next.end());
@@ -146,7 +148,7 @@ impl KeyAppender {
         self.log.is_before(address, other)
     }
 
-    /// The record at an address, wherever it is by now.
+    /// Reads the record at an address, from the buffer or the file.
     pub(crate) fn read(&self, address: u64) -> Result<(KeyRecord, Vec<u8>)> {
         let offset = key::offset_of(address);
         match &self.current {
@@ -164,17 +166,17 @@ impl KeyAppender {
         self.current.as_ref().map(|c| (c.segment.name(), c.file.identity()))
     }
 
-    /// Starts reading a record, without waiting.
+    /// Prefetches a record without waiting.
     pub(crate) fn will_need(&self, address: u64) {
         self.log.will_need(address);
     }
 
-    /// Whether enough is buffered to be worth a write.
+    /// Returns true if enough is buffered to be worth a write.
     pub(crate) fn wants_flush(&self) -> bool {
         self.buffer.len() >= self.flush_bytes
     }
 
-    /// Writes the buffer: readers may be led to its records now.
+    /// Writes the buffer. Readers may be led to its records from now on.
     ///
     /// # Errors
     /// `Io`.
@@ -191,8 +193,8 @@ impl KeyAppender {
             return Ok(());
         }
         if let Err(e) = current.file.write_at(&self.buffer, current.offset) {
-            // What fitted on a full disk gives its space back, or each new try would take more of what was freed for it. No
-            // reader knows of these bytes.
+            // On a full disk, give back the space of the part that fitted, or each retry would take
+            // more of what was freed for it. No reader knows of these bytes.
             let _ = current.file.set_len(current.offset);
             return Err(Error::io("write", current.segment.name(), e));
         }
@@ -202,7 +204,7 @@ impl KeyAppender {
         Ok(())
     }
 
-    /// What was flushed counts from now on: the index leads to it.
+    /// Makes what was flushed count: the index leads to it.
     pub(crate) fn publish(&mut self) {
         if let Some(written) = self.written.take() {
             let mut counted = lock(&self.log.counted);
@@ -211,20 +213,20 @@ impl KeyAppender {
         }
     }
 
-    /// Where the next record goes.
+    /// Position of the next record.
     pub(crate) fn mark(&self) -> Tail {
         let end = self.current.as_ref().map(|c| Tail { ordinal: c.segment.ordinal, offset: self.next(c) });
         end.or(self.written).unwrap_or_else(|| self.log.end())
     }
 
-    /// Sees to it that what was appended since a mark counts for nothing: it was left unfinished.
+    /// Discards what was appended since a mark, left unfinished: it does not count.
     pub(crate) fn abandon(&mut self, since: Tail) {
         match &self.current {
             Some(c) if c.segment.ordinal == since.ordinal && c.offset <= since.offset => {
                 self.buffer.truncate((since.offset - c.offset) as usize);
             }
             _ => {
-                // Some of it is in the file.
+                // Part of it is in the file.
                 self.buffer.clear();
                 if let Some(left) = self.current.take() {
                     self.unsynced.push((left.segment, left.file));
@@ -236,7 +238,7 @@ impl KeyAppender {
         }
     }
 
-    /// Where the segment with an ordinal ends, if that is known and nothing is appended to it any more.
+    /// End of the segment with an ordinal, if that is known and final.
     pub(crate) fn end_of(&self, ordinal: u64) -> Option<u64> {
         if self.current.as_ref().is_some_and(|c| c.segment.ordinal == ordinal) {
             return None;
@@ -245,7 +247,7 @@ impl KeyAppender {
         rolled.or_else(|| lock(&self.log.counted).sealed.get(&ordinal).copied()).filter(|end| *end != u64::MAX)
     }
 
-    /// Makes all that was flushed durable, the oldest first.
+    /// Makes everything flushed durable, oldest segment first.
     ///
     /// # Errors
     /// `Io`.
@@ -260,7 +262,6 @@ impl KeyAppender {
         self.current.as_ref().map_or(Ok(()), |c| sync(&c.segment, &*c.file))
     }
 
-    /// Bytes appended since the appender was made.
     pub(crate) fn appended_bytes(&self) -> u64 {
         self.appended_bytes
     }

@@ -1,8 +1,10 @@
 //! The key log: key records in rolled segments, appended by checkpoints, read for chains and lists.
 //!
-//! Invariants: an address once given out is never given out again while anything may lead to it: where something lies behind the end
-//! that a superblock names, another segment is begun; a segment whose number is used again has another ordinal, which seeds its
-//! checksums. A segment goes when a durable superblock leads to nothing in it.
+//! Invariants:
+//! - an address is never given out twice while anything may lead to it. If bytes lie beyond the end
+//!   that a superblock names, another segment is begun. A segment that reuses a number has another
+//!   ordinal, which seeds its checksums;
+//! - a segment is removed only when the durable superblock leads to nothing in it.
 
 mod append;
 #[cfg(test)]
@@ -26,7 +28,6 @@ use crate::sync::{Ranked, lock, rank};
 
 pub(crate) use append::KeyAppender;
 
-/// The segments of the key log.
 pub(crate) static KEYS: Family = Family {
     kind: Kind::Keys,
     name: names::keys,
@@ -35,31 +36,32 @@ pub(crate) static KEYS: Family = Family {
     longest: key::MAX_SEGMENT_BYTES,
 };
 
-/// How many bytes a read of a record asks for before its key's length is known.
+/// First read of a record, in bytes, while its key's length is unknown.
 const GUESS_BYTES: usize = 256;
-/// Of two segments of one number the ordinals differ at least by this.
+/// The least difference between the ordinals of two segments with one number.
 const NUMBERS: u64 = 1 << 16;
 
-/// The readable side.
+/// The readers' view of the key log.
 #[derive(Debug)]
 pub(crate) struct KeyLog {
     segments: Segments,
     counted: Ranked<{ rank::KEY_END }, Counted>,
 }
 
-/// What counts of the log. All else is being written, or is what interrupted checkpoints have left: to a list of keys it would look
-/// like the record that the index led to when the list began.
+/// The part of the log that counts. The rest is being written, or left by interrupted checkpoints.
+/// To a list of keys it would look like the record that the index led to when the list began.
 #[derive(Debug)]
 struct Counted {
-    /// Where it ends. It never runs ahead of the index: a list that begins meets each key once, since what the index leads to
-    /// later lies beyond.
+    /// End of the log. It never runs ahead of the index, so a list meets each key once: what the
+    /// index leads to later lies beyond it.
     end: Tail,
-    /// Where the segments before that one end, by their ordinals. One that is not here holds nothing that counts.
+    /// Ends of the earlier segments, by ordinal. A segment that is not listed holds nothing that
+    /// counts.
     sealed: BTreeMap<u64, u64>,
 }
 
 impl Counted {
-    /// Where what counts of a segment ends.
+    /// End of the part of a segment that counts; `None` if nothing does.
     fn until(&self, ordinal: u64) -> Option<u64> {
         if ordinal == self.end.ordinal {
             return Some(self.end.offset);
@@ -68,16 +70,16 @@ impl Counted {
     }
 }
 
-/// A segment of the key log to be read from front to end, though it may be removed meanwhile.
+/// A segment of the key log to be read from front to end, even if it is removed meanwhile.
 pub(crate) struct KeyFile {
     pub(crate) segment: Arc<Segment>,
     /// `None` when it is missing.
     pub(crate) file: Option<Arc<dyn File>>,
-    /// Where what counts of it ends.
+    /// End of the part that counts.
     pub(crate) end: u64,
 }
 
-/// The framing of a segment of the key log.
+/// The framing of a key-log segment.
 pub(crate) struct KeyFraming {
     seed: u32,
 }
@@ -115,7 +117,7 @@ impl KeyLog {
         file.sync().map_err(|e| Error::io("sync", &name, e))
     }
 
-    /// Removes all files of a key log, if there are any.
+    /// Removes all files of a key log.
     ///
     /// # Errors
     /// `Io`.
@@ -130,10 +132,12 @@ impl KeyLog {
         Ok(())
     }
 
-    /// Opens the key log as of a superblock. What its segments hold counts once their ends are told by [`KeyLog::learn`].
+    /// Opens the key log as of a superblock. Segments before the tail count once [`KeyLog::learn`]
+    /// sets their ends.
     ///
     /// # Errors
-    /// `Corrupt` when the segment of its tail is missing or shorter than that, or a segment is another store's.
+    /// `Corrupt` when the segment of the tail is missing or shorter than the tail, or belongs to
+    /// another store; `NewerFormat`; `Io`.
     pub(crate) fn open(dir: Arc<dyn Dir>, access: Access, current: &Superblock, bounds: Bounds) -> Result<Arc<KeyLog>> {
         let segments = Segments::open(&KEYS, dir, current.store_id, access, bounds)?;
         let counted = Counted { end: current.key_tail, sealed: BTreeMap::new() };
@@ -145,7 +149,7 @@ impl KeyLog {
         Ok(Arc::new(this))
     }
 
-    /// The file of the segment in which a superblock's key tail lies.
+    /// Opens the segment of a superblock's key tail.
     fn check_tail(&self, tail: Tail) -> Result<Arc<dyn File>> {
         let id = tail.ordinal as u16;
         let segment = self.segments.get(id)?;
@@ -160,18 +164,18 @@ impl KeyLog {
         Ok(file)
     }
 
-    /// Its files.
     pub(crate) fn segments(&self) -> &Segments {
         &self.segments
     }
 
-    /// Length of the segment with an ordinal, at least so much if it has that; `None` when it is not there.
+    /// Returns the length of the segment with an ordinal; `None` when it is missing. Measured again
+    /// only if the known length is below `least`.
     pub(crate) fn length(&self, ordinal: u64, least: u64) -> Option<Result<u64>> {
         let segment = self.segments.get(ordinal as u16).ok().filter(|s| s.ordinal == ordinal)?;
         Some(self.segments.length(&segment, least))
     }
 
-    /// Why the segment of a number is not there.
+    /// Returns why the segment with a number is missing.
     pub(crate) fn why(&self, id: u16) -> String {
         match self.segments.get(id) {
             Ok(_) => "the segment is missing; another one has its name".into(),
@@ -180,51 +184,56 @@ impl KeyLog {
         }
     }
 
-    /// Where what counts ends.
+    /// Returns the end of the log.
     pub(crate) fn end(&self) -> Tail {
         lock(&self.counted).end
     }
 
-    /// Takes over the ordinals of segments, and where they end, from the segment table of the superblock.
+    /// Takes the ordinals and ends of segments from the superblock's segment table.
     pub(crate) fn learn(&self, ends: impl Iterator<Item = (u64, u64)>) {
         lock(&self.counted).sealed = ends.collect();
     }
 
-    /// Where what counts of the segment with an ordinal ends, which is at its first record if nothing does.
+    /// Returns the end of what counts of the segment with an ordinal: its first record if nothing
+    /// does.
     pub(crate) fn until(&self, ordinal: u64) -> u64 {
         lock(&self.counted).until(ordinal).unwrap_or(FIRST_RECORD)
     }
 
-    /// Learns of the segments of a newer superblock, before its index is used, for handles that follow another process.
+    /// Finds the segments of a newer superblock, before its index is used. For followers.
     ///
     /// # Errors
-    /// `Corrupt` when its last segment is missing: damage, or there is a newer superblock still.
+    /// `Corrupt` when the segment of its tail is missing: damage, or there is an even newer
+    /// superblock.
     pub(crate) fn rescan(&self, newer: &Superblock) -> Result<()> {
         let (old, new) = (self.end(), newer.key_tail);
-        // What lay after the old end may have been removed, and its number used again.
+        // What lay after the old end may have been removed, and its number reused.
         self.segments.rescan(|s| s.ordinal <= old.ordinal && s.ordinal + NUMBERS > new.ordinal)?;
         self.check_tail(new).map(|_| ())
     }
 
-    /// Takes over what a newer superblock and its segment table vouch for, once its index is used.
+    /// Takes over the ends that a newer superblock and its segment table name, once its index is
+    /// used.
     pub(crate) fn follow(&self, newer: &Superblock, ends: impl Iterator<Item = (u64, u64)>) {
         let mut counted = lock(&self.counted);
         counted.end = newer.key_tail;
         counted.sealed = ends.collect();
     }
 
-    /// How often segments were removed. What was read by an address that was found before the number changed proves nothing.
+    /// Counts removals of segments. If the number has changed since an address was found, what was
+    /// read there proves nothing.
     pub(crate) fn removals(&self) -> u64 {
         self.segments.changes()
     }
 
-    /// Where an address lies in the order of the log; `None` when its segment is gone.
+    /// Returns the position of an address in the order of the log; `None` when its segment is gone.
     pub(crate) fn position(&self, address: u64) -> Option<Tail> {
         let segment = self.segments.get(key::segment_of(address)).ok()?;
         Some(Tail { ordinal: segment.ordinal, offset: key::offset_of(address) })
     }
 
-    /// Whether an address lies before another in the order of the log, as each record of a chain does that follows another.
+    /// Returns true if an address precedes another in the order of the log. Each record of a chain
+    /// precedes the one that names it.
     pub(crate) fn is_before(&self, address: u64, other: u64) -> bool {
         if key::segment_of(address) == key::segment_of(other) {
             return key::offset_of(address) < key::offset_of(other);
@@ -235,10 +244,10 @@ impl KeyLog {
         }
     }
 
-    /// The record at an address, and its key. One read, two for keys over 200 bytes.
+    /// Reads the record at an address with its key: one read, two for keys over 200 bytes.
     ///
     /// # Errors
-    /// `Corrupt` when there is no whole record.
+    /// `Corrupt` when there is no whole record; `Io`.
     pub(crate) fn read(&self, address: u64) -> Result<(KeyRecord, Vec<u8>)> {
         let segment = self.segments.get(key::segment_of(address))?;
         let (file, offset) = (self.segments.file(&segment)?, key::offset_of(address));
@@ -255,12 +264,13 @@ impl KeyLog {
         Ok((record, key.to_vec()))
     }
 
-    /// The damage that an address leads to.
+    /// Damage at an address.
     pub(crate) fn corrupt(&self, address: u64, what: &str) -> Error {
         Error::corrupt(names::keys(key::segment_of(address)), key::offset_of(address), what)
     }
 
-    /// All segments of which something counts, and where the log ends now. They stay readable when they are removed.
+    /// Returns all segments that count, and the end of the log. Their files stay readable when they
+    /// are removed.
     ///
     /// # Errors
     /// `Io` when one cannot be opened.
@@ -283,14 +293,14 @@ impl KeyLog {
                 };
                 files.push(KeyFile { segment: Arc::clone(segment), file, end: until });
             }
-            // One that was removed meanwhile is not missing: what was in it lies elsewhere.
+            // A segment removed meanwhile is not missing: its records lie elsewhere.
             if self.removals() == removals {
                 return Ok((files, end));
             }
         }
     }
 
-    /// A scan of a segment between two offsets.
+    /// Scans a segment between two offsets.
     pub(crate) fn scan<'f>(
         &self,
         segment: &Segment,
@@ -305,16 +315,17 @@ impl KeyLog {
         KeyRecord::decode(bytes, segment.seed, offset).map_err(|what| segment.corrupt(offset, what))
     }
 
-    /// The segment of an ordinal and its file, which stays readable; `None` when it is gone.
+    /// Returns the segment of an ordinal and its file, which stays readable; `None` when it is
+    /// gone.
     ///
     /// # Errors
-    /// `Io`; `Corrupt` when it is missing.
+    /// `Io`; `Corrupt` when its file is missing.
     pub(crate) fn file(&self, ordinal: u64) -> Result<Option<OpenSegment>> {
         let found = self.segments.get(ordinal as u16).ok().filter(|s| s.ordinal == ordinal);
         found.map(|segment| self.segments.file(&segment).map(|file| (segment, file))).transpose()
     }
 
-    /// The ordinals of the segments up to the end and how long they are, in bytes, as far as that is known.
+    /// Returns ordinals and byte lengths of the segments up to the end, except missing ones.
     ///
     /// # Errors
     /// `Io`.
@@ -323,7 +334,7 @@ impl KeyLog {
         let mut lengths = Vec::new();
         for segment in self.segments.all().iter().filter(|s| s.ordinal <= end.ordinal) {
             let len = match self.segments.file(segment) {
-                // A missing one has nothing that could be given back.
+                // A missing segment has no space to give back.
                 Err(e) if e.is_corrupt() => continue,
                 file => file?.len().map_err(|e| Error::io("measure", segment.name(), e))?,
             };
@@ -332,12 +343,12 @@ impl KeyLog {
         Ok(lengths)
     }
 
-    /// Length of all segments in bytes, and what they take on the device.
+    /// Total length of all segments in bytes, and their allocated bytes on the device.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         self.segments.bytes()
     }
 
-    /// Starts reading a record, without waiting.
+    /// Prefetches a record without waiting.
     fn will_need(&self, address: u64) {
         if let Ok(segment) = self.segments.get(key::segment_of(address))
             && let Ok(file) = self.segments.file(&segment)
@@ -346,8 +357,8 @@ impl KeyLog {
         }
     }
 
-    /// Removes the segments to whose records a superblock that is durable does not lead: those before its key tail in which
-    /// there are no live bytes, which `live_bytes` tells of an ordinal.
+    /// Removes the segments that a durable superblock does not lead to: those before its key tail
+    /// without live bytes. `live_bytes` takes an ordinal.
     ///
     /// # Errors
     /// `Io`.

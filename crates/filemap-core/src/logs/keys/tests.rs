@@ -1,4 +1,5 @@
-//! The key log by itself: rolls, numbers that are used again, what goes and what stays.
+//! The key log by itself: rolls, reused numbers, removal, and what survives an interrupted
+//! checkpoint.
 
 use filemap_io::OsDir;
 
@@ -89,7 +90,7 @@ fn what_follows_the_tail_is_appended_after_and_a_segment_begun_there_is_left() {
     let tail = log.end();
     append(&mut appender, 1);
     drop(appender);
-    // A checkpoint was interrupted in the segment of the tail.
+    // A checkpoint was interrupted in the tail's segment.
     let log = open(temp.path(), Access::Write, tail);
     let mut appender = KeyAppender::new(Arc::clone(&log), &limits()).unwrap();
     let third = append(&mut appender, 2);
@@ -97,7 +98,7 @@ fn what_follows_the_tail_is_appended_after_and_a_segment_begun_there_is_left() {
     assert_eq!((log.until(0), log.until(1)), (tail.offset, FIRST_RECORD + 64));
     append(&mut appender, 3);
     drop(appender);
-    // And then beyond it: nothing that it wrote is named, whatever becomes of its file.
+    // Another was interrupted beyond it: nothing that it wrote counts.
     let log = open(temp.path(), Access::Write, tail);
     assert_eq!(log.end(), tail);
     let mut appender = KeyAppender::new(Arc::clone(&log), &limits()).unwrap();
@@ -109,7 +110,7 @@ fn what_follows_the_tail_is_appended_after_and_a_segment_begun_there_is_left() {
         [(0, tail.offset), (2, FIRST_RECORD + 64)],
         "of the first segment what counted, of the second nothing"
     );
-    // The segment table tells the next handle.
+    // The segment table passes the ends to the next handle.
     let ends = [0, 2].map(|ordinal| (ordinal, appender.end_of(ordinal).unwrap_or(u64::MAX)));
     assert_eq!(ends, [(0, tail.offset), (2, u64::MAX)]);
     let next = open(temp.path(), Access::Read, log.end());
@@ -124,7 +125,7 @@ fn what_is_left_unfinished_counts_for_nothing() {
     let mut appender = KeyAppender::new(Arc::clone(&log), &limits).unwrap();
     let append = |a: &mut KeyAppender, i: u64| a.append(&record(&key(i), i), &key(i)).unwrap().0;
     append(&mut appender, 0);
-    // Out of the buffer it is gone without a trace.
+    // In the buffer it leaves no trace.
     let mark = appender.mark();
     append(&mut appender, 1);
     appender.abandon(mark);
@@ -166,7 +167,7 @@ fn a_segment_that_the_log_ends_in_is_left_though_another_was_begun_after_it() {
     (0..4).for_each(|i| assert_eq!(appender.append(&record(&key(i), i), &key(i)).unwrap().1, i / 3));
     appender.flush().unwrap();
     drop(appender);
-    // No superblock tells of it.
+    // No superblock names it.
     let log = open(temp.path(), Access::Write, tail);
     let mut appender = KeyAppender::new(Arc::clone(&log), &limits()).unwrap();
     appender.leave(0).unwrap();
@@ -197,7 +198,7 @@ fn a_dead_segment_goes_and_its_number_comes_again_with_another_seed() {
     assert_eq!(files(), [0, 2], "the first has a live record, the last is appended to");
     assert!(log.removals() > before);
     assert!(log.read(key::address(1, FIRST_RECORD)).unwrap_err().is_corrupt());
-    // A list that has begun goes on in what is removed.
+    // A list that has begun keeps reading removed segments.
     let (open_files, _) = log.files().unwrap();
     log.remove_dead(log.end(), |_| 0).unwrap();
     assert_eq!(files(), [2]);
@@ -205,7 +206,7 @@ fn a_dead_segment_goes_and_its_number_comes_again_with_another_seed() {
     assert!(
         log.scan(&open_files[0].segment, &**file, FIRST_RECORD..open_files[0].end).unwrap().next().unwrap().is_some()
     );
-    // The numbers begin anew when the last of them was used; ordinals do not.
+    // Numbers wrap around after the last; ordinals do not.
     let mut places = Vec::new();
     while places.last().is_none_or(|p: &(u64, u64)| p.1 < 65_536) {
         places.push(append(&mut appender, 9));
@@ -244,7 +245,7 @@ fn a_reader_learns_of_segments_that_were_removed_and_of_those_with_their_numbers
     assert_eq!(reader.read(last).unwrap().1, key(19));
     assert_eq!(reader.segments.all().len(), 1, "what is gone is forgotten");
     assert!(reader.removals() > 0);
-    // A superblock may name what is gone by now: then there is a newer one.
+    // A superblock may name a segment that is gone: then there is a newer superblock.
     let old = Superblock { key_tail: Tail { ordinal: 0, offset: 128 }, ..superblock::example() };
     assert!(reader.rescan(&old).unwrap_err().is_corrupt());
 }

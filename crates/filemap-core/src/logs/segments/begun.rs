@@ -1,4 +1,4 @@
-//! The list of begun segments, as the writer keeps it: in memory, and in its sector of SUPERBLOCK.
+//! The list of begun segments as the writer keeps it: in memory, and in its sector of SUPERBLOCK.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::failpoint::{Fault, planted};
 use crate::format::names;
 use crate::format::rolls::{self, Rolls};
 
-/// See the module.
+/// The list of begun segments.
 #[derive(Debug)]
 pub(crate) struct Begun {
     rolls: Rolls,
@@ -18,16 +18,17 @@ pub(crate) struct Begun {
 }
 
 impl Begun {
-    /// The list as it stands in SUPERBLOCK.
+    /// Takes the list as read from SUPERBLOCK.
     pub(crate) fn new(rolls: Rolls, file: Arc<dyn File>) -> Begun {
         Begun { rolls, file }
     }
 
-    /// Names a segment that is durable. It counts when this returns, and must not go unless it is struck out.
+    /// Lists a durable segment. On return the entry is durable: the file must not be removed before
+    /// [`Begun::strike`].
     ///
     /// # Errors
-    /// `Io`: whether it is named is not known. It may be done again after a write that failed (as of a creation that does), not after
-    /// a sync.
+    /// `Io`: the segment may or may not be listed. The call may be repeated after a failed write,
+    /// which is reported as a failed creation, but not after a failed sync.
     pub(super) fn add(&mut self, ordinal: u64) -> Result<()> {
         if self.rolls.has(ordinal) {
             return Ok(());
@@ -37,7 +38,7 @@ impl Begun {
         self.write(rolls, "create", &names::segment(ordinal as u16))
     }
 
-    /// Strikes segments out: their files may go when this returns.
+    /// Removes segments from the list. On return their files may be removed.
     ///
     /// # Errors
     /// `Io`.
@@ -50,7 +51,7 @@ impl Begun {
         self.write(rolls, "write", names::SUPERBLOCK)
     }
 
-    /// `op` and `of` say what has failed when the write does.
+    /// Writes and syncs `rolls`. A failed write is reported as `op` of file `of`.
     fn write(&mut self, rolls: Rolls, op: &'static str, of: &str) -> Result<()> {
         self.file.write_at(&rolls.encode(), rolls::AT).map_err(|e| Error::io(op, of, e))?;
         if !planted(Fault::BegunSegmentsNotSynced) {

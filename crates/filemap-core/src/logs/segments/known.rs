@@ -1,14 +1,14 @@
-//! The list of segments as readers see it: replaced as a whole, and never changed.
+//! The list of segments as readers see it: immutable, replaced as a whole.
 
 use std::sync::Arc;
 
 use crate::logs::segments::Segment;
 
-/// The segments that are known, in the order of their ordinals, and where each number stands in it.
+/// The known segments in order of ordinal, with an index by number.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     pub(super) list: Arc<Vec<Arc<Segment>>>,
-    /// By number: place in the list plus one, 0 for none.
+    /// By number: index in the list plus one, 0 for none.
     at: Vec<u32>,
 }
 

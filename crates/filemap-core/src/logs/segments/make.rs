@@ -1,4 +1,4 @@
-//! How segments are made: ahead of their use, or when they are needed; and which ordinals they get.
+//! Creates segments, ahead of their use or when needed, and chooses their ordinals.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use crate::logs::segments::{FIRST_RECORD, OpenSegment, Segment, Segments};
 use crate::record::now_ms;
 use crate::sync::lock;
 
-/// What those who add segments or remove them must agree on.
+/// State shared by all who add or remove segments.
 #[derive(Debug, Default)]
 pub(super) struct Making {
-    /// A segment of the log that was created ahead of its use.
+    /// A log segment created ahead of its use.
     spare: Option<Arc<Segment>>,
-    /// One that is durable and could not be named yet.
+    /// A durable segment that could not be listed as begun yet.
     unnamed: Option<Arc<Segment>>,
-    /// Ordinals below were given out.
+    /// All ordinals below were given out.
     next: u64,
-    /// Numbers of segments that are lost: what leads there must lead nowhere else.
+    /// Numbers of lost segments, never reused: what leads to one must lead nowhere else.
     lost: HashSet<u16>,
-    /// The list of begun segments, of a writer's value log.
+    /// The list of begun segments, in a writer's value log.
     begun: Option<Begun>,
 }
 
 impl Segments {
-    /// Numbers that are never given out: of segments that are lost.
+    /// Excludes the numbers of lost segments from use.
     pub(crate) fn avoid(&self, ids: impl Iterator<Item = u16>) {
         lock(&self.making).lost.extend(ids);
     }
@@ -41,7 +41,7 @@ impl Segments {
         lock(&self.making).begun = Some(begun);
     }
 
-    /// Strikes segments that were never used out of the list of begun ones: their files may go when this returns.
+    /// Removes unused segments from the list of begun ones. On return their files may be removed.
     ///
     /// # Errors
     /// `Io`.
@@ -49,8 +49,8 @@ impl Segments {
         lock(&self.making).begun.as_mut().map_or(Ok(()), |begun| begun.strike(ordinals))
     }
 
-    /// Creates the next segment of the log ahead of its use, unless there is one. Creating one takes two syncs, which no put
-    /// should wait for. `floor` is the next sequence, or a lower one.
+    /// Creates the next log segment ahead of its use, unless one waits. This takes syncs that no
+    /// put should wait for. `floor` is the next sequence or less.
     ///
     /// # Errors
     /// As [`Segments::begin`].
@@ -63,29 +63,31 @@ impl Segments {
         Ok(())
     }
 
-    /// Gives out no ordinal below this one.
+    /// Excludes ordinals below `next`.
     pub(crate) fn pass_over(&self, next: u64) {
         let mut making = lock(&self.making);
         making.next = making.next.max(next);
     }
 
-    /// Whether a segment waits for its use.
+    /// Returns true if a segment waits for its use.
     pub(crate) fn is_prepared(&self) -> bool {
         self.has_spare.load(Ordering::Acquire)
     }
 
-    /// Adds the next segment at the end of the log, opened to be appended to; creates it if that was not done ahead.
+    /// Adds the next segment at the end of the log, opened for appending. Creates it unless one
+    /// waits.
     ///
     /// # Errors
-    /// `Io`; `Full` when all 65,536 numbers are in use. The log has not changed then.
+    /// `Io`; `Full` when all 65,536 numbers are in use; `Corrupt` when a file that holds something
+    /// has its name. The log is then unchanged.
     pub(crate) fn begin(&self, floor: u64) -> Result<OpenSegment> {
-        // Held until the segment is in the list: no other thread may create its file meanwhile.
+        // Held until the segment is listed: no other thread may create its file meanwhile.
         let mut making = lock(&self.making);
         let segment = match making.spare.take() {
             Some(spare) => spare,
             None => self.create_next(&mut making, floor)?,
         };
-        // Opened before it counts: what fails to be opened waits for the next try.
+        // Opened before it counts: on failure it waits for the next try.
         let opened = self.writable(&segment);
         if opened.is_err() {
             making.spare = Some(Arc::clone(&segment));
@@ -96,7 +98,8 @@ impl Segments {
         Ok((segment, file))
     }
 
-    /// Adds a segment for compaction to write, and opens it for that. [`Segment::floor`] says what `floor` means.
+    /// Adds and opens a segment for compaction to write. [`Segment::floor`] says what `floor`
+    /// means.
     ///
     /// # Errors
     /// As [`Segments::begin`].
@@ -105,10 +108,10 @@ impl Segments {
         let ordinal = self.next_ordinal(&making);
         making.next = ordinal + 1;
         drop(making);
-        // No lock is held meanwhile: a put that rolls the log must not wait for these syncs.
+        // No lock is held: a put that rolls the log must not wait for these syncs.
         let segment = self.create(FileHeader { floor, is_output: true, level, ..self.header(ordinal) })?;
         let file = self.writable(&segment).inspect_err(|_| {
-            // Nothing leads there; what cannot be removed now the next writer removes.
+            // Nothing leads there. If the removal fails, the next writer removes the file.
             let _ = self.dir.remove(&segment.name());
         })?;
         let making = lock(&self.making);
@@ -123,7 +126,7 @@ impl Segments {
         self.known.store(Arc::new(Known::new(list)));
     }
 
-    /// The next ordinal whose number is free, greater than all that were given out.
+    /// The next ordinal with a free number, greater than all given out.
     fn next_ordinal(&self, making: &Making) -> u64 {
         let known = self.known.load();
         let next = known.list.last().map_or(0, |last| last.ordinal + 1).max(making.next);
@@ -136,7 +139,7 @@ impl Segments {
         all.clone().find(is_preferred).or_else(|| all.find(is_free)).unwrap_or(next)
     }
 
-    /// Creates the next segment of the log. What stands in its way stands in it for ever: no name is passed over.
+    /// Creates the next log segment. A file in its way blocks it until moved: no name is skipped.
     fn create_next(&self, making: &mut Making, floor: u64) -> Result<Arc<Segment>> {
         let segment = match making.unnamed.take() {
             Some(segment) => segment,
@@ -153,7 +156,7 @@ impl Segments {
         making.next = segment.ordinal + 1;
         let named = making.begun.as_mut().map_or(Ok(()), |begun| begun.add(segment.ordinal));
         if named.is_err() {
-            // It may be named: its file must not be made again.
+            // It may be listed, so its file must not be created again.
             making.unnamed = Some(Arc::clone(&segment));
         }
         named.map(|()| segment)
@@ -163,7 +166,7 @@ impl Segments {
         FileHeader::new(self.family.kind, self.store_id, ordinal, now_ms())
     }
 
-    /// Creates a segment with its header, durable by name and content.
+    /// Creates a segment with its header, durable in name and content.
     fn create(&self, header: FileHeader) -> Result<Arc<Segment>> {
         let id = header.ordinal as u16;
         let name = (self.family.name)(id);
@@ -189,7 +192,10 @@ impl Segments {
         Ok(segment)
     }
 
-    /// Removes a file whose creation the machine's stop cut short: one that holds no record.
+    /// Removes a file whose creation a crash cut short: one without records.
+    ///
+    /// # Errors
+    /// `Corrupt` when the file holds something; `Io`.
     fn remove_unborn(&self, name: &str) -> Result<()> {
         let file = match self.dir.open(name, Access::Write) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),

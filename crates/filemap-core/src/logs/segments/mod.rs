@@ -1,9 +1,12 @@
-//! The segment files of a log, of values or of keys: which there are, and which of them are open. Readers find a segment
-//! without a lock; few files are kept open, however many there are.
+//! The segment files of one log, of values or keys: which exist, and which are open. Readers find a
+//! segment without a lock. Few files are kept open, however many there are.
 //!
-//! Invariants: a segment's number is the low 16 bits of its ordinal and may be used again once its file is gone; an ordinal is
-//! used once. A new segment is durable, by name and header, before anything is appended to it; one of the value log is then
-//! named in SUPERBLOCK's list of begun segments, and its name is taken out of there before its file is removed unused.
+//! Invariants:
+//! - a segment's number is the low 16 bits of its ordinal. Numbers may be reused once the file is
+//!   gone; ordinals never are;
+//! - a new segment is durable, in name and header, before anything is appended to it;
+//! - a new segment of the value log is then listed in SUPERBLOCK as begun, and removed from that
+//!   list before its file is removed unused.
 
 mod begun;
 mod family;
@@ -31,33 +34,34 @@ use make::Making;
 pub(crate) use begun::Begun;
 pub(crate) use family::{Bounds, Family};
 
-/// A segment and its file, which stays open however many others are read.
+/// A segment and its file, which stays open whatever else is read.
 pub(crate) type OpenSegment = (Arc<Segment>, Arc<dyn File>);
 
-/// Where the first record of a segment lies.
+/// Offset of a segment's first record.
 pub(crate) const FIRST_RECORD: u64 = header::BYTES as u64;
 
 /// One segment.
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) id: u16,
-    /// Its place in the order of the log; the number is its low 16 bits.
+    /// Position in the order of the log; the low 16 bits are the number.
     pub(crate) ordinal: u64,
     pub(crate) seed: u32,
-    /// No record in it is an earlier version of a removal with a lower sequence.
+    /// No record in the segment is an earlier version of a tombstone with a lower sequence.
     pub(crate) floor: u64,
-    /// Whether compaction has written it: it is no part of the log's order, and counts only once a superblock names it.
+    /// True if compaction wrote it: then it is not part of the log's order, and counts only once a
+    /// superblock names it.
     pub(crate) is_output: bool,
-    /// Level at which compaction compressed its pages anew, 0 for as they came.
+    /// Level at which compaction recompressed the pages; 0 if they are stored as put.
     pub(crate) level: u8,
-    /// When it was begun, in ms since 1970.
+    /// Creation time, in ms since 1970.
     pub(crate) created_ms: i64,
     family: &'static Family,
     file: ArcSwapOption<Arc<dyn File>>,
     used: AtomicU64,
-    /// Length of the file when it was met.
+    /// Length of the file when the segment was found.
     pub(crate) met_bytes: u64,
-    /// Length of the file once it does not change any more; 0 when it was not measured yet.
+    /// Final length of the file; 0 until measured.
     sealed_bytes: AtomicU64,
 }
 
@@ -79,12 +83,11 @@ impl Segment {
         })
     }
 
-    /// Nothing is appended to it any more: so long is it.
+    /// Sets the final length: nothing more is appended.
     pub(crate) fn seal(&self, bytes: u64) {
         self.sealed_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// The file's name.
     pub(crate) fn name(&self) -> String {
         (self.family.name)(self.id)
     }
@@ -105,22 +108,21 @@ pub(crate) struct Segments {
     known: ArcSwap<Known>,
     bounds: Bounds,
     clock: AtomicU64,
-    /// Those whose files are open for reading. Files are opened and closed under this lock.
+    /// Segments whose files are open for reading. Files are opened and closed under this lock.
     opened: Ranked<{ rank::OPENED }, Vec<Arc<Segment>>>,
     making: Ranked<{ rank::SEGMENTS }, Making>,
     has_spare: AtomicBool,
-    /// Those that are known no more, or about to be, but whose files may still be there.
+    /// Segments that are, or are about to be, forgotten, whose files may still exist.
     leaving: Ranked<{ rank::LEAVING }, Vec<Arc<Segment>>>,
-    /// Raised whenever segments are forgotten or met: a read that sees it change looks again.
+    /// Raised whenever segments are forgotten or found: a read that sees it change starts over.
     changes: AtomicU64,
-    /// Files with a segment's name that are none, by number: their length, and what is wrong.
+    /// Files with a segment's name that are not usable segments, by number: length and flaw.
     unusable: Ranked<{ rank::UNUSABLE }, BTreeMap<u16, (u64, String)>>,
 }
 
 impl Segments {
-    /// Finds the segments of a directory by their headers.
-    ///
-    /// A file whose header is missing or damaged is none; [`Segments::unusable`] has those.
+    /// Finds the segments of a directory by their headers. Files with a missing or damaged header
+    /// are left to [`Segments::unusable`].
     ///
     /// # Errors
     /// `Io`; `NewerFormat`.
@@ -150,20 +152,20 @@ impl Segments {
         Ok(this)
     }
 
-    /// Looks for segments that another process has added or removed. What is `settled` is not looked at again, if there is
-    /// still a file of its name; under the names of others there may be new ones.
+    /// Finds segments that another process has added or removed. `settled` segments whose file name
+    /// still exists are not read again; the names of others may belong to new ones.
     pub(crate) fn rescan(&self, settled: impl Fn(&Segment) -> bool) -> Result<()> {
         let known = self.known.load_full();
         let settled: Vec<_> = known.list.iter().filter(|s| settled(s)).map(Arc::clone).collect();
         self.look(&settled)
     }
 
-    /// Looks at all files of the directory again.
+    /// Reads the headers of all segment files again.
     pub(crate) fn look_anew(&self) -> Result<()> {
         self.look(&[])
     }
 
-    /// Forgets segments: their files are gone, or about to be.
+    /// Forgets segments whose files are gone or about to be removed.
     pub(crate) fn forget(&self, is_gone: impl Fn(&Segment) -> bool) {
         let making = lock(&self.making);
         let kept = self.all().iter().filter(|s| !is_gone(s)).map(Arc::clone).collect();
@@ -171,19 +173,20 @@ impl Segments {
         drop(making);
     }
 
-    /// Puts another list in place of the known one, and closes the files of those that are not in it.
+    /// Replaces the list, and closes the files of segments that left it.
     fn replace(&self, list: Vec<Arc<Segment>>) {
         let new = Arc::new(Known::new(list));
         let old = self.known.load_full();
         let lacks = |known: &Known, s: &Segment| known.get(s.id).is_none_or(|n| n.ordinal != s.ordinal);
         if old.list.iter().any(|s| lacks(&new, s)) {
-            // Before they are missing: whoever misses one must see that it has gone.
+            // Before they disappear: a reader that misses one must see that it has gone.
             self.changes.fetch_add(1, Ordering::AcqRel);
         }
         self.known.store(Arc::clone(&new));
         let is_changed = old.list.iter().any(|s| lacks(&new, s)) || new.list.iter().any(|s| lacks(&old, s));
         if is_changed {
-            // And after: whoever took the list before must see that it is another now, and whoever missed a new one.
+            // And after: a reader that took the old list, or missed a new segment, must see the
+            // change.
             self.changes.fetch_add(1, Ordering::AcqRel);
         }
         let mut opened = lock(&self.opened);
@@ -195,8 +198,8 @@ impl Segments {
         opened.retain(|s| s.file.load().is_some());
     }
 
-    /// How often segments were forgotten, or another process's were met. A read of a place that was found before the number
-    /// changed proves nothing.
+    /// Counts changes of the list: segments forgotten, or found as another process's. If the number
+    /// has changed since a place was found, what was read there proves nothing.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
@@ -212,7 +215,7 @@ impl Segments {
             }
             let name = (self.family.name)(id);
             let file = match self.dir.open(&name, Access::Read) {
-                // A segment without a record may be removed by a writer that recovers.
+                // A recovering writer may remove a segment without records.
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
                 opened => opened.map_err(|e| Error::io("open", &name, e))?,
             };
@@ -234,33 +237,32 @@ impl Segments {
         Ok(())
     }
 
-    /// Whether the handle writes.
     pub(crate) fn is_writable(&self) -> bool {
         self.access == Access::Write
     }
 
-    /// Why the file under a number's name is no segment, and its length, if there is such a file.
+    /// Length and flaw of an unusable file with a segment's name, if there is one.
     pub(crate) fn unusable(&self, id: u16) -> Option<(u64, String)> {
         lock(&self.unusable).get(&id).cloned()
     }
 
-    /// Numbers of files that hold something and are no segments: whatever was in them is lost.
+    /// Numbers of files that hold something but are not segments: their content is lost.
     pub(crate) fn strangers(&self) -> Vec<u16> {
-        // Of a creation that was cut short the length gets to the disk and the header does not.
+        // A creation that was cut short may leave the length on disk without the header.
         lock(&self.unusable).iter().filter(|(_, (len, _))| *len > FIRST_RECORD).map(|(id, _)| *id).collect()
     }
 
-    /// All segments, in the order in which they were begun.
+    /// All segments, in order of ordinal.
     pub(crate) fn all(&self) -> Arc<Vec<Arc<Segment>>> {
         Arc::clone(&self.known.load().list)
     }
 
-    /// Those that make up the log, in its order.
+    /// The segments of the log proper, without output of compaction, in order.
     pub(crate) fn log(&self) -> Vec<Arc<Segment>> {
         self.known.load().list.iter().filter(|s| !s.is_output).map(Arc::clone).collect()
     }
 
-    /// The segment of a number.
+    /// Returns the segment with a number.
     ///
     /// # Errors
     /// `Corrupt` when there is none.
@@ -272,7 +274,7 @@ impl Segments {
         })
     }
 
-    /// The file of a segment, opened if need be; the one that was used least recently is closed for it.
+    /// Returns the file of a segment, opened if necessary. Closes the least recently used ones.
     pub(crate) fn file(&self, segment: &Arc<Segment>) -> Result<Arc<dyn File>> {
         segment.used.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
         if let Some(file) = &*segment.file.load() {
@@ -289,15 +291,15 @@ impl Segments {
         Ok(file)
     }
 
-    /// The file of a segment, opened anew to be appended to or mended.
+    /// Opens the file of a segment anew, for appending or repair.
     pub(crate) fn writable(&self, segment: &Segment) -> Result<Arc<dyn File>> {
         self.open_file(segment, Access::Write)
     }
 
-    /// The file of a segment, opened anew to be read.
+    /// Opens the file of a segment anew, for reading.
     ///
     /// # Errors
-    /// `Corrupt` when it is gone, or another segment's by now.
+    /// `Corrupt` when it is gone or belongs to another segment by now.
     pub(crate) fn open_anew(&self, segment: &Segment) -> Result<Arc<dyn File>> {
         self.open_file(segment, Access::Read)
     }
@@ -316,7 +318,7 @@ impl Segments {
         Ok(file)
     }
 
-    /// Notes that a segment's file is open, and closes those that were used least recently until few enough are.
+    /// Registers an open file, and closes the least recently used ones above the limit.
     fn keep_open(&self, opened: &mut Vec<Arc<Segment>>, segment: &Arc<Segment>) {
         while opened.len() >= self.bounds.open_files.max(1) {
             let used = |place: &usize| opened[*place].used.load(Ordering::Relaxed);
@@ -326,7 +328,7 @@ impl Segments {
         opened.push(Arc::clone(segment));
     }
 
-    /// A scan of a segment's records between two offsets.
+    /// Scans a segment's records between two offsets.
     pub(crate) fn scan_framed<'f, F: Framing>(
         &self,
         segment: &Segment,
@@ -334,11 +336,12 @@ impl Segments {
         framing: F,
         range: Range<u64>,
     ) -> Result<Scan<'f, F>> {
-        // No record lies further, however long a file is.
+        // No record lies beyond, however long the file is.
         Scan::new(file, segment.name(), framing, range.start, range.end.min(self.family.longest))
     }
 
-    /// Length of a segment's file: at least so many bytes as was known when it was met, else measured now.
+    /// Returns the length of a segment's file: as found if that is at least `least`, else measured
+    /// now.
     ///
     /// # Errors
     /// `Corrupt` when it is gone; `Io`.
@@ -349,10 +352,10 @@ impl Segments {
         self.file(segment)?.len().map_err(|e| Error::io("measure", segment.name(), e))
     }
 
-    /// Removes segments whose space is given back. Their names are gone for good when this returns.
+    /// Removes segments and their files, durably.
     ///
     /// # Errors
-    /// `Io`. Those of them that are left are known no more, and the next writer finds them.
+    /// `Io`. Segments whose files remain are forgotten all the same; the next writer finds them.
     pub(crate) fn remove(&self, gone: &[Arc<Segment>]) -> Result<()> {
         let is_gone = |s: &Segment| gone.iter().any(|g| g.ordinal == s.ordinal);
         lock(&self.leaving).extend(gone.iter().map(Arc::clone));
@@ -368,7 +371,7 @@ impl Segments {
         self.dir.sync().map_err(|e| Error::io("sync", self.dir.path().display().to_string(), e))
     }
 
-    /// Gives segments names under which nothing reads them.
+    /// Renames segments so that nothing reads them.
     ///
     /// # Errors
     /// `Io`.

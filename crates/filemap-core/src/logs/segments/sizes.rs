@@ -1,4 +1,4 @@
-//! How long segments are, and what they take on the device.
+//! Lengths of segments, and the space they take on the device.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use crate::logs::segments::{Segment, Segments};
 use crate::sync::lock;
 
 impl Segments {
-    /// Length of a segment that nothing is appended to any more. Measured once.
+    /// Length of a segment that is no longer appended to. Measured once.
     pub(crate) fn sealed_bytes(&self, segment: &Arc<Segment>) -> Result<u64> {
         let known = segment.sealed_bytes.load(Ordering::Relaxed);
         if known != 0 {
@@ -21,12 +21,12 @@ impl Segments {
         Ok(len)
     }
 
-    /// Length of all segments in bytes, and what they take on the device: those that are being removed with them, for as long as
-    /// their files are there, which may be long.
+    /// Total length of all segments in bytes, and their allocated bytes. Segments being removed
+    /// count while their files exist, which may be long.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         let mut sum = (0, 0);
         let all = self.all();
-        // After the others, so that none that leaves is missed.
+        // Read after the others, so that none that leaves is missed.
         let mut leaving = lock(&self.leaving).clone();
         leaving.retain(|s| all.iter().all(|a| a.ordinal != s.ordinal));
         for segment in all.iter().chain(&leaving) {

@@ -11,33 +11,33 @@ use crate::format::superblock::Tail;
 use crate::format::value::{self, Header};
 use crate::logs::segments::{FIRST_RECORD, OpenSegment, Segment, Segments};
 
-/// A record that is ready but for its place and sequence.
+/// A record that lacks only its place and sequence.
 pub(crate) struct Draft {
     pub(crate) header: Header,
-    /// Room for the fixed part, then key, meta, payload and padding: the whole record.
+    /// The whole record: room for the fixed part, then key, meta, payload and padding.
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Where a record was appended.
+/// Location and length of an appended record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Appended {
     pub(crate) extent: Extent,
 }
 
-/// See the module.
+/// The appender of the value log.
 pub(crate) struct Appender {
     segments: Arc<Segments>,
     segment: Arc<Segment>,
     file: Arc<dyn File>,
     offset: u64,
     segment_bytes: u64,
-    /// Segments that were rolled and not synced since.
+    /// Segments rolled since the last sync.
     unsynced: Vec<OpenSegment>,
     appended_bytes: u64,
 }
 
 impl Appender {
-    /// Goes on at `offset` of the last segment of the log.
+    /// Continues at `offset` of the last segment of the log.
     pub(crate) fn new(
         segments: Arc<Segments>,
         segment: Arc<Segment>,
@@ -48,7 +48,7 @@ impl Appender {
         Ok(Appender { segments, segment, file, offset, segment_bytes, unsynced: Vec::new(), appended_bytes: 0 })
     }
 
-    /// Where the next record goes.
+    /// Position of the next record.
     pub(crate) fn tail(&self) -> Tail {
         Tail { ordinal: self.segment.ordinal, offset: self.offset }
     }
@@ -68,11 +68,11 @@ impl Appender {
         self.appended_bytes
     }
 
-    /// Begins a new segment if the last one has no room for so many bytes, or for as many as a
-    /// segment holds. Whether it did.
+    /// Begins a new segment if the current one lacks room for `bytes`, or, if that exceeds an empty
+    /// segment, for all of a segment. Returns true if it did.
     ///
     /// # Errors
-    /// Those of [`Segments::begin`]: nothing of the log has changed then.
+    /// Those of [`Segments::begin`]: the log is then unchanged.
     pub(crate) fn make_room(&mut self, bytes: u64, sequence: u64) -> Result<bool> {
         let is_full = self.offset + bytes.min(self.segment_bytes - FIRST_RECORD) > self.segment_bytes;
         if is_full {
@@ -84,7 +84,8 @@ impl Appender {
     /// Seals a draft with its place and writes it. Its sequence must be set.
     ///
     /// # Errors
-    /// `Io`: the log may then end in a part of the record, and nothing more may be appended through this handle.
+    /// `Io`: the log may then end in part of the record, and this handle must not append any more.
+    /// Those of [`Segments::begin`] when it rolls.
     pub(crate) fn append(&mut self, draft: &mut Draft) -> Result<Appended> {
         let total = draft.header.total_bytes();
         assert_eq!(total, draft.bytes.len() as u64, "a draft has its whole length");
@@ -98,7 +99,7 @@ impl Appender {
         Ok(Appended { extent: Extent::new(location, total) })
     }
 
-    /// Begins a new segment unless the last one holds nothing.
+    /// Begins a new segment unless the current one is empty.
     pub(crate) fn roll_if_used(&mut self, sequence: u64) -> Result<()> {
         if self.offset > FIRST_RECORD { self.roll(sequence) } else { Ok(()) }
     }
@@ -115,20 +116,21 @@ impl Appender {
         Ok(())
     }
 
-    /// Whether the next segment should be created now, ahead of the next roll.
+    /// Returns true if the next segment should be created now, ahead of the next roll.
     pub(crate) fn wants_prepared(&self) -> bool {
         self.offset > self.segment_bytes / 2 && !self.segments.is_prepared()
     }
 
-    /// What must be synced for all that was appended so far to be durable, oldest first, and up to which position.
+    /// Returns the files to sync for all appended so far, oldest first, and the position that this
+    /// covers.
     pub(crate) fn to_sync(&self) -> (Vec<OpenSegment>, u64) {
         let mut files = self.unsynced.clone();
         files.push((Arc::clone(&self.segment), Arc::clone(&self.file)));
         (files, self.appended_bytes)
     }
 
-    /// The files of a `to_sync` were synced. The last of them was current when that began: if it was rolled since, its end is
-    /// not durable, and it stays listed.
+    /// Called when the files of a `to_sync` are synced. The last of them was current when that
+    /// began: if it was rolled since, its end is not durable, so it stays listed.
     pub(crate) fn synced(&mut self, files: &[OpenSegment]) {
         let complete = &files[..files.len().saturating_sub(1)];
         self.unsynced.retain(|(s, _)| complete.iter().all(|(f, _)| f.ordinal != s.ordinal));

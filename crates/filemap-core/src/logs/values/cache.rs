@@ -1,12 +1,12 @@
-//! Expanded pages that were read lately, kept in bounded memory, for those who ask for it.
+//! The value cache: recently read pages, expanded, in bounded memory. Optional.
 //!
-//! Invariant: a page is kept under its place, and what lies at a place changes only when the writer's recovery drops records
-//! and writes others there, which a handle in another process lives through. It then calls [`ValueCache::forget`] before
-//! anything leads to those, and what was read before is not found any more: a place carries the number of such calls as
-//! of before its read.
+//! Invariant: a page is kept under its place. What lies at a place changes only when the writer's
+//! recovery drops records and writes others there; a follower lives through that. It then calls
+//! [`ValueCache::forget`] before anything leads to the new records, and pages read before are not
+//! found again: each place carries the number of such calls as of before its read.
 //!
-//! Compaction copies a page to another place. Where the copy is the same record but for its place, [`ValueCache::follow`] has
-//! it found there, once the index leads there.
+//! Compaction copies pages. If the copy differs only in its place, [`ValueCache::follow`] moves the
+//! page to the new place once the index leads there.
 
 use std::fmt;
 use std::hash::RandomState;
@@ -18,15 +18,15 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use crate::format::value::Header;
 use crate::sync::primitive::{AtomicU64, Ordering};
 
-/// What a page may take of all room is one part in so many: one page should not push out hundreds.
+/// A page takes at most one part in this many of the cache: one page should not evict hundreds.
 const LARGEST_PART: usize = 64;
-/// About what a page takes, expanded: by this the cache's own tables are laid out.
+/// Typical size of an expanded page, by which the cache's own tables are sized.
 const USUAL_BYTES: usize = 16 << 10;
 
-/// Where a page lies: its segment's ordinal and its offset there, and the cache's age.
+/// Place of a page: the cache's age, the segment's ordinal, the offset in it.
 pub(crate) type PagePlace = (u64, u64, u64);
 
-/// A page's record with its parts expanded.
+/// A page's record, expanded.
 pub(crate) struct Page {
     pub(crate) header: Header,
     /// Fixed part and key as in the record, then meta and body.
@@ -34,12 +34,12 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// `front` is the record's fixed part and its key.
+    /// `front` is the record's fixed part and key.
     pub(crate) fn new(header: Header, front: &[u8], meta: &[u8], body: &[u8]) -> Page {
         Page { header, bytes: [front, meta, body].concat().into() }
     }
 
-    /// Fixed part and key as in the record, then what is none of it.
+    /// Fixed part and key as in the record, then the expanded meta and body.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -62,13 +62,13 @@ struct ByBytes;
 
 impl Weighter<PagePlace, Arc<Page>> for ByBytes {
     fn weight(&self, _: &PagePlace, page: &Arc<Page>) -> u64 {
-        // Beside the page: the cache's entry, and what the allocator adds to two pieces.
+        // Beside the page: the cache's entry, and the allocator's overhead for two allocations.
         let own = size_of::<Page>() + size_of::<PagePlace>() + 64;
         (own + page.bytes.len()) as u64
     }
 }
 
-/// Pages by their places. Those that were read once go before those that were read again (S3-FIFO).
+/// Pages by place. Those read once are evicted before those read again (S3-FIFO).
 pub(crate) struct ValueCache {
     pages: Cache<PagePlace, Arc<Page>, ByBytes, RandomState>,
     largest: usize,
@@ -84,7 +84,7 @@ impl fmt::Debug for ValueCache {
 }
 
 impl ValueCache {
-    /// A cache of at most so many bytes; none for 0.
+    /// A cache of at most `bytes`; `None` for 0.
     pub(crate) fn new(bytes: usize) -> Option<ValueCache> {
         let state = RandomState::new();
         let usual = bytes / USUAL_BYTES;
@@ -97,7 +97,7 @@ impl ValueCache {
         })
     }
 
-    /// Under what a page is kept that is read from now on.
+    /// The place under which a page read from now on is kept.
     pub(crate) fn place(&self, ordinal: u64, offset: u64) -> PagePlace {
         (self.age.load(Ordering::Acquire), ordinal, offset)
     }
@@ -109,12 +109,12 @@ impl ValueCache {
         found
     }
 
-    /// Whether a page is kept; this is no use of it.
+    /// Returns true if a page is cached. Does not count as a use.
     pub(crate) fn contains(&self, place: &PagePlace) -> bool {
         self.pages.contains_key(place)
     }
 
-    /// Whether a page of this length is kept.
+    /// Returns true if a page with a body of this length may be cached.
     pub(crate) fn takes(&self, body_bytes: usize) -> bool {
         body_bytes <= self.largest
     }
@@ -123,20 +123,20 @@ impl ValueCache {
         self.pages.insert(place, Arc::new(page));
     }
 
-    /// A page that was found at a place is found in another segment, at another offset from now on.
+    /// Moves a page to another segment and offset.
     pub(crate) fn follow(&self, from: &PagePlace, to: (u64, u64)) {
         if let Some((_, page)) = self.pages.remove(from) {
             self.pages.insert((from.0, to.0, to.1), page);
         }
     }
 
-    /// Nothing that was read before is found from now on.
+    /// Drops all pages, and makes those being read unfindable.
     pub(crate) fn forget(&self) {
         self.age.fetch_add(1, Ordering::AcqRel);
         self.pages.clear();
     }
 
-    /// Memory that the pages take in bytes, reads that found theirs, and those that did not.
+    /// Memory of the pages in bytes, hits, and misses.
     pub(crate) fn usage(&self) -> (u64, u64, u64) {
         (self.pages.weight(), self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
     }

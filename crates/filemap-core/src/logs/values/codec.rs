@@ -1,4 +1,5 @@
-//! Compression: zstd, with a dictionary or without, on the caller's thread, with contexts that each thread keeps.
+//! Compression: zstd, with or without a dictionary, on the caller's thread. Each thread keeps its
+//! contexts.
 
 use std::cell::RefCell;
 use std::io::Cursor;
@@ -9,11 +10,11 @@ use zstd::zstd_safe::{CCtx, DCtx, WriteBuf};
 
 use crate::format::value::Codec;
 
-/// Shorter inputs are stored raw: a frame's header would eat what it saves.
+/// Shorter inputs are stored raw: a frame's header would cost what compression saves.
 const SHORTEST_BYTES: usize = 48;
-/// With a dictionary that pays earlier.
+/// The same with a dictionary, which pays earlier.
 const SHORTEST_WITH_DICTIONARY_BYTES: usize = 24;
-/// An input that is longer than the dictionary so many times gains nothing from it.
+/// Inputs longer than this many times the dictionary gain nothing from it.
 const LONGEST_IN_DICTIONARIES: usize = 6;
 
 thread_local! {
@@ -23,7 +24,8 @@ thread_local! {
     static DECOMPRESSOR_WITH: RefCell<Option<DCtx<'static>>> = const { RefCell::new(None) };
 }
 
-/// Appends `raw` to `out`, compressed at `level` when that makes it shorter (level 0: never). Says which.
+/// Appends `raw` to `out`, compressed at `level` if that is shorter (level 0: never). Returns the
+/// codec used.
 pub(crate) fn append(raw: &[u8], level: i32, out: &mut Vec<u8>) -> Codec {
     let start = out.len();
     if level != 0 && raw.len() >= SHORTEST_BYTES {
@@ -41,19 +43,19 @@ pub(crate) fn append(raw: &[u8], level: i32, out: &mut Vec<u8>) -> Codec {
             return Codec::Zstd;
         }
     }
-    // Incompressible, short, or no memory for a context: raw is always right.
+    // Incompressible, short, or no memory for a context: raw always works.
     out.truncate(start);
     out.extend_from_slice(raw);
     Codec::Raw
 }
 
-/// Whether a dictionary of so many bytes should be used for an input of so many.
+/// Returns true if a dictionary of this length should be used for an input of this length.
 pub(crate) fn is_for(dictionary_bytes: usize, raw_bytes: usize) -> bool {
     raw_bytes >= SHORTEST_WITH_DICTIONARY_BYTES && raw_bytes <= dictionary_bytes.saturating_mul(LONGEST_IN_DICTIONARIES)
 }
 
-/// Appends `raw` to `out`, compressed with a digested dictionary, at the level for which it was digested, when that makes it
-/// shorter. Says which.
+/// Appends `raw` to `out`, compressed with a digested dictionary (at the level of the digest) if
+/// that is shorter. Returns the codec used.
 pub(crate) fn append_with(raw: &[u8], dictionary: &CDict<'_>, out: &mut Vec<u8>) -> Codec {
     let start = out.len();
     out.reserve(zstd::zstd_safe::compress_bound(raw.len()));
@@ -80,11 +82,12 @@ fn new_compressor(level: i32) -> std::io::Result<Compressor<'static>> {
     Ok(compressor)
 }
 
-/// Appends the `raw_bytes` that `stored` stands for to `out`. The caller has checked that length against a limit: no more is
-/// ever allocated, whatever the frame says. `with` is the record's dictionary, for the codec that needs one.
+/// Appends the `raw_bytes` that `stored` encodes to `out`. The caller has checked that length
+/// against a limit: no more is allocated, whatever the frame says. `with` is the record's
+/// dictionary, for the codec that needs one.
 ///
 /// # Errors
-/// What is wrong, when `stored` does not decode to exactly that many bytes.
+/// The flaw, when `stored` does not decode to exactly that many bytes.
 pub(crate) fn expand(
     codec: Codec,
     stored: &[u8],
@@ -103,7 +106,7 @@ pub(crate) fn expand(
     out.try_reserve_exact(raw_bytes).map_err(|_| "no memory for the recorded length")?;
     let mut cursor = Cursor::new(&mut *out);
     cursor.set_position(start as u64);
-    // It may fill all the room that there is: a frame that holds more than its record says is told by its length.
+    // The frame may fill all spare room; one that holds more than recorded is caught by its length.
     if expand_into(codec, stored, with, &mut cursor) == Some(raw_bytes) {
         return Ok(());
     }
@@ -111,7 +114,7 @@ pub(crate) fn expand(
     Err("payload does not decompress to its recorded length")
 }
 
-/// The number of bytes that a frame expands to, within the room that `out` has.
+/// Expands a frame into the room of `out`. Returns the number of bytes.
 fn expand_into<W: WriteBuf + ?Sized>(
     codec: Codec,
     stored: &[u8],

@@ -1,4 +1,5 @@
-//! Builds records: everything of them that can be done before their place in the log is known, on the caller's thread.
+//! Builds records on the caller's thread: everything that does not depend on their place in the
+//! log.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -13,21 +14,23 @@ use crate::logs::values::dictionaries::{Digest, Part, Registry};
 use crate::record::{MAX_KEY_BYTES, MAX_META_BYTES, Record};
 use zstd::dict::CDict;
 
-/// Metas from this length on are compressed without a dictionary, at a level that costs little.
+/// Metas of at least this length are compressed even without a dictionary, at a cheap level.
 const META_BYTES: usize = 128;
 const META_LEVEL: i32 = 1;
-/// A thread keeps a buffer up to this size for its next record.
+/// Largest buffer that a thread keeps for its next record, in bytes.
 const KEEP_BYTES: usize = 4 << 20;
 
 thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// XXH3-128 of a body, as heads show it.
+/// XXH3-128 of a body, as record heads hold it.
 pub(crate) fn digest(body: &[u8]) -> [u8; 16] {
     xxh3_128(body).to_be_bytes()
 }
 
+/// Checks the lengths of key and meta.
+///
 /// # Errors
 /// `KeyLength`, `MetaTooLarge`.
 pub(crate) fn check_limits(key: &[u8], meta: &[u8]) -> Result<()> {
@@ -50,28 +53,28 @@ pub(crate) struct Packing {
 }
 
 impl Packing {
-    /// Without a dictionary.
+    /// Compression without a dictionary.
     pub(crate) fn plain(level: i32) -> Packing {
         Packing { level, dictionary: 0, body: None, meta: None }
     }
 
-    /// With a dictionary, as far as it can be used.
+    /// Compression with a dictionary, for the parts whose digest is available.
     pub(crate) fn with(level: i32, dictionary: u32, registry: &Registry) -> Packing {
         let digest = |part| registry.compressor(dictionary, part, level);
         Packing { level, dictionary, body: digest(Part::Body), meta: digest(Part::Meta) }
     }
 
-    /// Whether there is a digest for bodies.
+    /// Returns true if there is a digest for bodies.
     pub(crate) fn has_body(&self) -> bool {
         self.body.is_some()
     }
 
-    /// Which dictionary that is, 0 for none.
+    /// The dictionary's id, 0 for none.
     pub(crate) fn dictionary(&self) -> u32 {
         self.dictionary
     }
 
-    /// Appends a body or a piece of one to `out`, compressed if that makes it shorter.
+    /// Appends a body or chunk to `out`, compressed if that is shorter.
     pub(crate) fn body(&self, raw: &[u8], out: &mut Vec<u8>) -> Codec {
         match &self.body {
             Some(digest) if codec::is_for(digest.dictionary_bytes, raw.len()) => {
@@ -81,7 +84,7 @@ impl Packing {
         }
     }
 
-    /// Appends a meta to `out`, compressed if that makes it shorter.
+    /// Appends a meta to `out`, compressed if that is shorter.
     pub(crate) fn meta(&self, raw: &[u8], out: &mut Vec<u8>) -> Codec {
         match &self.meta {
             Some(digest) if codec::is_for(digest.dictionary_bytes, raw.len()) => {
@@ -104,7 +107,7 @@ impl Draft {
         Draft::build(header, record.key, record.meta, packing, |out| packing.body(record.body, out))
     }
 
-    /// A version whose body is that of another version of the same key.
+    /// A version with the body of another version of the same key.
     pub(crate) fn reference(
         record: &Record<'_>,
         raw_bytes: u64,
@@ -117,7 +120,7 @@ impl Draft {
         Draft::build(header, record.key, record.meta, packing, |out| raw(&refers_to.to_le_bytes(), out))
     }
 
-    /// A record as it lies in another store: what it holds is neither decompressed nor compressed.
+    /// A copy of a record of another store, neither decompressed nor recompressed.
     pub(crate) fn again(header: Header, bytes: &[u8]) -> Draft {
         let mut copy = BUFFER.take();
         copy.clear();
@@ -125,19 +128,19 @@ impl Draft {
         Draft { header, bytes: copy }
     }
 
-    /// The removal of all earlier versions of a key.
+    /// A tombstone, which removes all earlier versions of a key.
     pub(crate) fn tombstone(key: &[u8], time_ms: i64) -> Draft {
         let header = Header { time_ms, ..Header::plain(Kind::Tombstone, key.len()) };
         Draft::build(header, key, &[], &Packing::plain(0), |_| Codec::Raw)
     }
 
-    /// One piece of a large body.
+    /// One chunk of a large body.
     pub(crate) fn chunk(key: &[u8], time_ms: i64, piece: &[u8], packing: &Packing) -> Draft {
         let header = Header { time_ms, raw_bytes: piece.len() as u64, ..Header::plain(Kind::Chunk, key.len()) };
         Draft::build(header, key, &[], packing, |out| packing.body(piece, out))
     }
 
-    /// The record that lists the pieces of a large body.
+    /// The record that lists the chunks of a large body.
     pub(crate) fn chunked(
         key: &[u8],
         meta: &[u8],
@@ -154,7 +157,7 @@ impl Draft {
         })
     }
 
-    /// Lays out key, meta and payload behind room for the fixed part, and pads to whole units.
+    /// Lays out key, meta and payload after room for the fixed part, and pads to whole units.
     fn build(
         mut header: Header,
         key: &[u8],
@@ -181,7 +184,7 @@ impl Draft {
         Draft { header, bytes }
     }
 
-    /// Gives the buffer back to the thread.
+    /// Returns the buffer to the thread.
     pub(crate) fn recycle(self) {
         if self.bytes.capacity() <= KEEP_BYTES {
             BUFFER.set(self.bytes);

@@ -1,4 +1,5 @@
-//! The value log: rolled segments of self-describing records. It is the truth: every other file can be rebuilt from it.
+//! The value log: rolled segments of self-describing records. It is the truth: every other file can
+//! be rebuilt from it.
 
 pub(crate) mod append;
 pub(crate) mod cache;
@@ -20,11 +21,10 @@ use crate::options::Options;
 use cache::ValueCache;
 use dictionaries::Registry;
 
-/// The segments of the value log.
 pub(crate) static VALUES: Family =
     Family { kind: header::Kind::Values, name: names::segment, parse: names::parse_segment, seed, longest: 1 << 30 };
 
-/// The framing of one segment.
+/// The framing of a value segment.
 pub(crate) struct ValueFraming {
     pub(crate) seed: u32,
 }
@@ -49,7 +49,7 @@ impl Framing for ValueFraming {
     }
 }
 
-/// Records whose heads are whole, whatever has become of their payloads.
+/// The framing of records whose heads are whole, whatever the state of their payloads.
 pub(crate) struct HeadFraming(pub(crate) ValueFraming);
 
 impl Framing for HeadFraming {
@@ -69,19 +69,19 @@ impl Framing for HeadFraming {
     }
 }
 
-/// The value log as its readers hold it.
+/// The readers' view of the value log.
 #[derive(Debug)]
 pub(crate) struct ValueLog {
     /// Shared with the appender.
     pub(crate) segments: Arc<Segments>,
-    /// What records may need to be expanded.
+    /// The dictionaries that records name.
     pub(crate) dictionaries: Registry,
-    /// Values that were read lately, if any are kept.
+    /// The value cache, if enabled.
     pub(crate) cache: Option<ValueCache>,
 }
 
 impl ValueLog {
-    /// Finds the segments and the dictionaries of a store's directory.
+    /// Finds the segments and dictionaries in a store's directory.
     ///
     /// # Errors
     /// `Io`; `NewerFormat`.
@@ -92,7 +92,7 @@ impl ValueLog {
         Ok(ValueLog { segments: Arc::new(segments), dictionaries, cache: ValueCache::new(options.value_cache_bytes) })
     }
 
-    /// A scan of a value segment's records between two offsets.
+    /// Scans a value segment's records between two offsets.
     pub(crate) fn scan<'f>(
         &self,
         segment: &Segment,

@@ -1,4 +1,4 @@
-//! Reads of value records: the head, the body in one piece, a range of it, or chunk by chunk.
+//! Reads value records: the head, the body in one piece, a range of it, or chunk by chunk.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -16,31 +16,33 @@ use crate::logs::values::codec;
 use crate::logs::values::dictionaries::{Part, Registry};
 use crate::record::{Head, Place, Version};
 
-/// Bytes that a read of a head asks for: fixed part, key and meta of nearly every page.
+/// First read of a head, in bytes: covers fixed part, key and meta of nearly every page.
 const HEAD_GUESS_BYTES: u64 = 1024;
 
 thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
-/// A thread's buffer is given back to the system when it grew beyond this.
+/// Largest buffer that a thread keeps, in bytes.
 const KEEP_BUFFER_BYTES: usize = 4 << 20;
 
-/// A record that should be longer than this is first looked for within the length of its file.
+/// Above this length, a read is first clipped to the length of the file.
 const TRUSTED_BYTES: u64 = 4 << 20;
 
-/// How much of a record is wanted.
+/// The wanted part of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
     Head,
     Whole,
-    /// Whole, from the value cache if it has the record; what is read instead may be kept there by [`Raw::keep`].
+    /// Whole, from the value cache if possible; a record read instead may be cached by
+    /// [`Raw::keep`].
     Cached,
 }
 
-/// A record in the thread's buffer, its head checked, and its payload when it was wanted; or in the value cache.
+/// A record in the thread's buffer, with verified head and, if wanted, payload; or in the value
+/// cache.
 pub(crate) struct Raw<'a> {
     pub(crate) header: Header,
-    /// In the value cache no more of them is the record's than fixed part and key.
+    /// From the value cache, only fixed part and key are as in the record.
     pub(crate) bytes: &'a [u8],
     segment: &'a Segment,
     dictionaries: &'a Registry,
@@ -48,14 +50,14 @@ pub(crate) struct Raw<'a> {
     cached: Cached<'a>,
 }
 
-/// What the value cache has to do with a record.
+/// Relation of a record to the value cache.
 #[derive(Clone, Copy)]
 enum Cached<'a> {
-    /// It was not asked.
+    /// The cache was not asked.
     No,
-    /// It has it.
+    /// Cached.
     Yes(&'a Page),
-    /// It has not, but may be given it.
+    /// Not cached, but may be.
     NotYet(&'a ValueCache, PagePlace),
 }
 
@@ -69,7 +71,7 @@ impl Raw<'_> {
     }
 
     /// # Errors
-    /// `Corrupt` when it is no version of its key, though something leads here as if it were.
+    /// `Corrupt` when the record is not a version of its key, though something leads to it as one.
     pub(crate) fn check_version(&self) -> Result<()> {
         if self.header.kind.is_version() { Ok(()) } else { Err(self.flaw("it is not a version of its key")) }
     }
@@ -90,7 +92,7 @@ impl Raw<'_> {
         Ok(meta)
     }
 
-    /// The body of a page, appended to `out`.
+    /// Appends the body of a page to `out`.
     pub(crate) fn body(&self, out: &mut Vec<u8>) -> Result<()> {
         if let Cached::Yes(page) = self.cached {
             out.extend_from_slice(page.body());
@@ -101,7 +103,7 @@ impl Raw<'_> {
             .map_err(|what| self.flaw(what))
     }
 
-    /// Gives the value cache what the record was expanded to, if it was asked for it and did not have it.
+    /// Puts the expanded record into the value cache if the read missed it there.
     pub(crate) fn keep(&self, meta: &[u8], body: &[u8]) {
         if let Cached::NotYet(pages, place) = self.cached
             && pages.takes(body.len())
@@ -120,7 +122,8 @@ impl Raw<'_> {
         value::decode_chunks(self.payload(), self.header.raw_bytes).map_err(|what| self.flaw(what))
     }
 
-    /// The head, but for what a reference leads to. Needs the payload for references and chunked records.
+    /// The head of this record, without resolving a reference. References and chunked records need
+    /// their payload.
     pub(crate) fn head(&self) -> Result<Head> {
         let mut stored_bytes = self.header.total_bytes();
         if self.header.kind == Kind::Chunked {
@@ -142,8 +145,8 @@ impl Raw<'_> {
     }
 }
 
-/// Expands a part of a record, with the dictionary that the record names if it needs one. The inner error says what is wrong
-/// with the record itself.
+/// Expands a part of a record, with its dictionary if needed. The inner error is a flaw of the
+/// record itself.
 ///
 /// # Errors
 /// `Corrupt` when the dictionary is missing or damaged; `NewerFormat`; `Io`.
@@ -164,11 +167,12 @@ pub(crate) fn expand(
 }
 
 impl ValueLog {
-    /// Reads the record at a location into the thread's buffer and hands it to `f`. `size` is the slot's bound of its
-    /// length: one read is enough for a whole one, and for the head of nearly all.
+    /// Reads the record at a location into the thread's buffer and passes it to `f`. `size` is the
+    /// slot's bound on its length: one read suffices for a whole record, and for the head of nearly
+    /// all.
     ///
     /// # Errors
-    /// `Corrupt` when no whole record lies there.
+    /// `Corrupt` when no whole record lies there; `Io`; those of `f`.
     pub(crate) fn with_record<T>(
         &self,
         location: Location,
@@ -194,7 +198,7 @@ impl ValueLog {
         read_record(&self.dictionaries, &(segment, file), offset, size, want, |raw| f(&Raw { cached, ..*raw }))
     }
 
-    /// Has the value cache find pages where their records were copied to, unchanged.
+    /// Moves cached pages to where compaction copied their records unchanged.
     pub(crate) fn follow(&self, moves: &[(Location, Location)]) {
         let Some(pages) = &self.cache else { return };
         for (from, to) in moves {
@@ -204,7 +208,7 @@ impl ValueLog {
         }
     }
 
-    /// Starts reading a record, without waiting.
+    /// Prefetches a record without waiting, unless it is cached.
     pub(crate) fn will_need(&self, location: Location, size: SizeClass) {
         let Ok(segment) = self.segments.get(location.segment) else { return };
         let is_cached = |pages: &ValueCache| pages.contains(&pages.place(segment.ordinal, location.offset()));
@@ -216,7 +220,7 @@ impl ValueLog {
         }
     }
 
-    /// A segment and its file: what is read through them is not lost when the segment is removed meanwhile.
+    /// Returns a segment with its file: reads through them survive the segment's removal.
     pub(crate) fn hold(&self, id: u16) -> Result<OpenSegment> {
         let segment = self.segments.get(id)?;
         let file = self.segments.file(&segment)?;
@@ -247,7 +251,7 @@ fn read_chunk(
     })
 }
 
-/// Reads the record at an offset of an open segment into the thread's buffer and hands it to `f`.
+/// Reads the record at an offset of an open segment into the thread's buffer and passes it to `f`.
 fn read_record<T>(
     dictionaries: &Registry,
     (segment, file): &OpenSegment,
@@ -256,7 +260,7 @@ fn read_record<T>(
     want: Want,
     f: impl FnOnce(&Raw<'_>) -> Result<T>,
 ) -> Result<T> {
-    // As long as the longest record so far, so that it is not filled with zeros for each.
+    // The buffer never shrinks in length, so reads do not zero it again.
     let mut buffer = BUFFER.take();
     let read = |buffer: &mut Vec<u8>, len: u64| -> Result<usize> {
         let len = len as usize;
@@ -300,14 +304,13 @@ fn read_record<T>(
 /// A body that can be read in pieces.
 #[derive(Debug)]
 pub(crate) enum Body {
-    /// All of it.
     Whole(Vec<u8>),
-    /// Its chunks, with their offsets in the body, and the key that each must have.
+    /// The key that each chunk must have, and the chunks with their offsets in the body.
     Chunks(Vec<u8>, Vec<(u64, ChunkEntry)>),
 }
 
 impl Body {
-    /// The body that a page or chunked record holds; that of a page over whatever `spare` held, whose memory it takes.
+    /// The body of a page or chunked record. A page's body takes the memory of `spare`.
     pub(crate) fn of(raw: &Raw<'_>, spare: &mut Vec<u8>) -> Result<Body> {
         if !matches!(raw.header.kind, Kind::Page | Kind::Chunked) {
             return Err(raw.flaw("it is no record that holds a body"));
@@ -326,7 +329,8 @@ impl Body {
         Ok(Body::Whole(std::mem::take(spare)))
     }
 
-    /// Appends a range of the body to `out`, clipped to its length; only the chunks that it meets are read.
+    /// Appends a range of the body, clipped to its length, to `out`. Reads only the chunks in the
+    /// range.
     pub(crate) fn range(&self, values: &ValueLog, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         if range.is_empty() {
             return Ok(());
@@ -364,11 +368,11 @@ impl Body {
 #[derive(Debug)]
 pub struct Reader {
     values: Arc<ValueLog>,
-    /// The segments of its chunks, open: compaction may remove them meanwhile.
+    /// The segments of its chunks, held open: compaction may remove them meanwhile.
     held: Vec<OpenSegment>,
     head: Head,
     body: Body,
-    /// Offset in the body of the piece's first byte.
+    /// Offset of the piece in the body.
     piece_at: u64,
     piece: Vec<u8>,
     at: u64,
@@ -391,7 +395,7 @@ impl Reader {
         Ok(Reader { values, held, head, body, piece_at: 0, piece, at: 0 })
     }
 
-    /// All of the version but its body.
+    /// Everything of the version except its body.
     pub fn head(&self) -> &Head {
         &self.head
     }

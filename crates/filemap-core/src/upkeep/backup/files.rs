@@ -1,4 +1,4 @@
-//! What a backup does with one file: opens it, compares it with another, copies a part of it.
+//! File operations of a backup: open, compare, copy a range.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use filemap_io::{Access, Dir, File};
 use crate::error::{Error, Result};
 use crate::format::{all_zero, header};
 
-/// So much is copied at once.
+/// Bytes copied at once.
 const PIECE_BYTES: usize = 1 << 20;
-/// A file is told from another of the same header and length by so many of its last bytes.
+/// Bytes compared at the end of two files with equal header and length.
 const LAST_BYTES: u64 = 4096;
 
 pub(super) fn missing(name: &str) -> Error {
@@ -28,8 +28,8 @@ pub(super) fn length(file: &dyn File, name: &str) -> Result<u64> {
     file.len().map_err(|e| Error::io("measure", name, e))
 }
 
-/// Whether two files that nothing is appended to are the same: their headers say whose they are and when they were begun, and
-/// what was appended to one only ends in other records.
+/// Returns true if two files that are no longer appended to are the same. The headers identify
+/// store, segment and creation time; different appends to one file end in different records.
 pub(super) fn is_same(a: &dyn File, b: &dyn File) -> Result<bool> {
     let len = length(a, "a file of the store")?;
     if len != length(b, "a file of the backup")? {
@@ -40,7 +40,7 @@ pub(super) fn is_same(a: &dyn File, b: &dyn File) -> Result<bool> {
         && read(a, last, LAST_BYTES as usize)? == read(b, last, LAST_BYTES as usize)?)
 }
 
-/// Some bytes of a file, fewer where it ends.
+/// Reads up to `bytes` of a file, fewer at its end.
 pub(super) fn read(file: &dyn File, offset: u64, bytes: usize) -> Result<Vec<u8>> {
     let mut b = vec![0; bytes];
     let n = file.read_at(&mut b, offset).map_err(|e| Error::io("read", "a file to compare", e))?;
@@ -48,7 +48,8 @@ pub(super) fn read(file: &dyn File, offset: u64, bytes: usize) -> Result<Vec<u8>
     Ok(b)
 }
 
-/// Copies a range of a file to the same place in another, which is as long as the range's end then. Zeros take no space.
+/// Copies a range of a file to the same place in another, and sets the other's length to the
+/// range's end. Zeros become holes.
 pub(super) fn copy_range(
     from: &dyn File,
     to: &dyn File,

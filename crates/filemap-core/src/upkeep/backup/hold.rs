@@ -1,4 +1,4 @@
-//! While a backup is made through a handle that writes, what its last superblock names is neither removed nor written over.
+//! Holds of a writer's backups: what the held superblock names is neither removed nor overwritten.
 
 use crate::error::Result;
 use crate::format::superblock::Superblock;
@@ -6,7 +6,7 @@ use crate::index::segment_table::SegmentTable;
 use crate::sync::lock;
 use crate::upkeep::Upkeep;
 
-/// Keeps what a superblock names from being removed and written over.
+/// Keeps what a superblock names from being removed or overwritten, until dropped.
 pub(crate) struct Hold<'a>(&'a Upkeep);
 
 impl Drop for Hold<'_> {
@@ -14,7 +14,8 @@ impl Drop for Hold<'_> {
         let Hold(upkeep) = self;
         let mut c = lock(&upkeep.checkpointer);
         c.holds -= 1;
-        // A checkpoint that failed leaves a segment table that is ahead of what the superblock leads to: by it nothing may go.
+        // After a failed checkpoint the segment table is ahead of the superblock: nothing may be
+        // removed by it.
         if c.holds == 0 && upkeep.writing.poisoned().check().is_ok() {
             c.index.release();
             if let Err(e) = upkeep.remove_dead_keys(&c) {
@@ -22,13 +23,13 @@ impl Drop for Hold<'_> {
             }
         }
         drop(c);
-        // What it has kept from being removed.
+        // Compaction removes what the hold has kept.
         upkeep.writing.bells().compact.ring();
     }
 }
 
 impl Upkeep {
-    /// Keeps what the last superblock names; and that superblock, with its segment table.
+    /// Holds what the last superblock names. Returns that superblock and its segment table too.
     ///
     /// # Errors
     /// `Poisoned`.
@@ -39,7 +40,7 @@ impl Upkeep {
         Ok((Hold(self), c.current.clone(), c.segment_table.clone()))
     }
 
-    /// Whether something is held.
+    /// Returns true if a backup holds a superblock.
     pub(crate) fn is_held(&self) -> bool {
         lock(&self.checkpointer).holds > 0
     }

@@ -1,12 +1,14 @@
-//! Backups: brings the files that one superblock names into another directory, while puts, checkpoints and compaction go on.
+//! Backups: copies or links the files that one superblock names into another directory, while puts,
+//! checkpoints and compaction go on.
 //!
-//! A handle that writes holds on to its last superblock meanwhile: nothing that it names is removed or written over. A handle
-//! that only reads cannot ask for that of another process. It looks afterwards whether a newer superblock has come, and if so
-//! brings what has changed and looks again; it takes along the log beyond the checkpoint too, as a process that is killed leaves
-//! it, so that opening the backup replays it.
+//! A writer holds its last superblock meanwhile: nothing that it names is removed or overwritten. A
+//! follower cannot hold another process's superblock. It checks afterwards for a newer one, and if
+//! there is one, brings what has changed and checks again. It also copies the log beyond the
+//! checkpoint, as a killed process would leave it; opening the backup replays that.
 //!
-//! Invariants: nothing of the source is changed. What is still appended to is copied, never linked: both stores can be written
-//! afterwards, and neither ever changes a byte that the other has. The superblock is the last file to get its name.
+//! Invariants: the source is not changed. A file that is still appended to is copied, never linked:
+//! both stores can be written afterwards, and neither ever changes a byte of the other. The
+//! superblock is the last file to get its name.
 
 mod files;
 mod hold;
@@ -33,43 +35,43 @@ use crate::sync::primitive::sleep;
 use crate::upkeep::Upkeep;
 use files::{copy_range, is_same, length, missing, open, read};
 
-/// How often a reader tries to be faster than the writer's checkpoints.
+/// Attempts of a follower to finish between two checkpoints of the writer.
 const TRIES: u32 = 40;
 
-/// How far a backup is.
+/// Progress of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackupProgress {
-    /// Bytes that are in the backup, linked or copied.
+    /// Bytes in the backup, linked or copied.
     pub done_bytes: u64,
-    /// Bytes of all files.
+    /// Total bytes of all files.
     pub total_bytes: u64,
-    /// The file that comes next.
+    /// The next file.
     pub file: String,
 }
 
-/// What a backup consists of.
+/// Contents of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackedUp {
-    /// Its files.
+    /// Number of files.
     pub files: u64,
-    /// Their length in bytes.
+    /// Their total length in bytes.
     pub bytes: u64,
-    /// Of these: bytes that the store and the backup share.
+    /// Of these: bytes shared with the store by hard links.
     pub linked_bytes: u64,
-    /// Bytes that an earlier backup and this one share.
+    /// Bytes shared with the earlier backup by hard links.
     pub reused_bytes: u64,
-    /// Bytes that were copied.
+    /// Copied bytes.
     pub copied_bytes: u64,
 }
 
-/// How a backup is made.
+/// A requested backup.
 pub(crate) struct Order<'a> {
     pub(crate) to: &'a dyn Dir,
-    /// An earlier backup.
+    /// An earlier backup to share files with.
     pub(crate) base: Option<&'a dyn Dir>,
-    /// Whether files may be reading.
+    /// True if files may be shared by hard links.
     pub(crate) links: bool,
     pub(crate) watch: &'a mut dyn FnMut(&BackupProgress) -> ControlFlow<()>,
 }
@@ -77,20 +79,21 @@ pub(crate) struct Order<'a> {
 /// The files of a superblock.
 struct Inventory {
     superblock: Superblock,
-    /// The segments of the log after its tail.
+    /// The log's segments from its tail on.
     rolls: Rolls,
-    /// Nothing is ever written to them again.
+    /// Files that are never written again.
     sealed: Vec<String>,
-    /// Something is, or may be; so many bytes of them count. In the order of the log.
+    /// Files that are or may be appended to, with the number of bytes that count. Log segments in
+    /// order.
     growing: Vec<(String, u64)>,
-    /// The dictionaries that it names, and whether each counts as lost.
+    /// Dictionaries that the superblock names; true for one accepted as lost.
     dictionaries: BTreeMap<u32, bool>,
 }
 
-/// Brings everything that makes up the store into an empty directory, and makes it durable there, its name too.
+/// Backs up the whole store into an empty directory, durably, names included.
 ///
 /// # Errors
-/// `Stopped`; those of a checkpoint, and of reading and writing. The source is as it was.
+/// `Stopped`; those of a checkpoint, of reading and of writing. The source is unchanged.
 pub(crate) fn back_up(reading: &Reading, upkeep: Option<&Upkeep>, order: &mut Order<'_>) -> Result<BackedUp> {
     reading.follow_writer()?;
     recover::refuse(&reading.absent(), false)?;
@@ -110,7 +113,7 @@ pub(crate) fn back_up(reading: &Reading, upkeep: Option<&Upkeep>, order: &mut Or
     }
 }
 
-/// The superblock of an earlier backup.
+/// Reads the superblock of an earlier backup, which must be of this store.
 fn superblock_of(reading: &Reading, dir: &dyn Dir) -> Result<Superblock> {
     let found = SuperblockFile::open(dir, Access::Read)?.newest_whole(dir)?;
     if found.store_id == reading.birth().store_id {
@@ -120,7 +123,7 @@ fn superblock_of(reading: &Reading, dir: &dyn Dir) -> Result<Superblock> {
     Err(Error::InvalidOption { name: "base", why })
 }
 
-/// The files of a superblock. Bytes after its tail count only if `beyond`.
+/// Lists the files of a superblock. Bytes after its tail count only if `beyond`.
 fn inventory(
     reading: &Reading,
     superblock: Superblock,
@@ -133,7 +136,8 @@ fn inventory(
     for segment in reading.values().segments.all().iter() {
         let row = segment_table.values.get(&segment.id).filter(|a| a.ordinal == segment.ordinal);
         if segment.is_output || segment.ordinal < tail.ordinal {
-            // Those in which nothing lives, too: the segment table has them. Those that leave may go before they are brought.
+            // Dead segments too, since the segment table names them. Leaving ones may be removed
+            // before they are copied.
             if row.is_some_and(|a| !a.is_leaving) {
                 sealed.push(segment.name());
             }
@@ -156,12 +160,12 @@ struct Run<'a, 'o> {
     sum: BackedUp,
     /// How each sealed file was brought.
     brought: BTreeMap<String, How>,
-    /// Names of the dictionaries that the last try has brought.
+    /// Dictionaries that the last attempt brought, by file name.
     dictionaries: BTreeSet<String>,
     total_bytes: u64,
 }
 
-/// How a file comes into a backup.
+/// How a file got into the backup.
 #[derive(Clone, Copy, Debug)]
 enum How {
     Linked,
@@ -178,26 +182,28 @@ impl Run<'_, '_> {
         self.measure(&inventory)?;
         self.files(&inventory)?;
         self.index(&inventory.superblock)?;
-        // A handle that was closed meanwhile has held nothing since: another writer may have changed what was copied.
+        // A handle that was closed meanwhile held nothing since: another writer may have changed
+        // what was copied.
         reading.check_open()?;
         drop(hold);
         self.finish(&inventory)
     }
 
-    /// Again and again, until no newer superblock has come while the last files were copied.
+    /// Tries until no newer superblock appears while the last files are copied.
     fn as_reader(&mut self) -> Result<BackedUp> {
         let reading = self.reading;
         let mut dropped_epoch = None;
         for attempt in 1..=TRIES {
             let superblock = reading.superblock().newest_whole(reading.dir())?;
             if dropped_epoch.replace(superblock.dropped_epoch).is_some_and(|r| r != superblock.dropped_epoch) {
-                // What was copied of the log may not be there any more.
+                // The copied log may contain records dropped since.
                 self.remove_where(|name| !self.is_sealed_here(name))?;
             }
             let epoch = superblock.epoch;
             match self.try_as_reader(superblock) {
                 Err(e) if e.is_corrupt() => {
-                    // Of the files that the last superblock names none goes: if there is no newer one, it is damage.
+                    // No file of the last superblock is removed: without a newer one this is
+                    // damage.
                     if reading.superblock().newest_whole(reading.dir())?.epoch == epoch {
                         return Err(e);
                     }
@@ -234,12 +240,12 @@ impl Run<'_, '_> {
         Ok(is_newest()?.then_some(inventory))
     }
 
-    /// Whether the backup has a file to which nothing is appended any more.
+    /// Returns true for files in the backup that are not appended to any more.
     fn is_sealed_here(&self, name: &str) -> bool {
         name == names::LOCK || name == names::PARTIAL || names::parse_dictionary(name).is_some()
     }
 
-    /// Adds up what there is to do.
+    /// Adds up the bytes to bring.
     fn measure(&mut self, inventory: &Inventory) -> Result<()> {
         self.sum = BackedUp::default();
         self.total_bytes = inventory.superblock.index.pages * PAGE_BYTES as u64;
@@ -263,7 +269,7 @@ impl Run<'_, '_> {
         if (self.order.watch)(&progress).is_break() { Err(Error::Stopped) } else { Ok(()) }
     }
 
-    /// Brings all files but the index and the superblock.
+    /// Brings all files except the index and the superblock.
     fn files(&mut self, inventory: &Inventory) -> Result<()> {
         for name in &inventory.sealed {
             step();
@@ -281,11 +287,13 @@ impl Run<'_, '_> {
             self.copy(&*from, name, end)?;
         }
         self.rules(inventory.superblock.rules)?;
-        // A dictionary is there before the first record that names it: those of all that was copied are, now.
+        // A dictionary is older than the first record that names it: by now those of all copied
+        // records exist.
         self.bring_dictionaries(inventory)
     }
 
-    /// Copies the rules of erasures, which are at least those that the superblock vouches for: they are replaced before it.
+    /// Copies the rules of erasures. RULES is replaced before a superblock names its generation, so
+    /// it is at least `vouched`.
     fn rules(&mut self, vouched: u64) -> Result<()> {
         let (dir, store_id) = (self.reading.dir(), &self.reading.birth().store_id);
         let rules = rules::read(dir, store_id, vouched, Access::Read)?;
@@ -296,8 +304,9 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Ids of the dictionaries to bring, and whether the superblock vouches for each: all that it names, and what else is there and whole
-    /// (made since, or put back after its loss was accepted).
+    /// Returns the ids of the dictionaries to bring, and whether the superblock names each as not
+    /// lost: all those, and any other whole one (made since, or restored after its loss was
+    /// accepted).
     fn dictionaries(&self, inventory: &Inventory) -> Result<Vec<(u32, bool)>> {
         let dir = &self.reading.dir();
         let listed = dir.list().map_err(|e| Error::io("list", dir.path().display().to_string(), e))?;
@@ -315,7 +324,8 @@ impl Run<'_, '_> {
         Ok(ids)
     }
 
-    /// Brings the dictionaries. One that nobody vouches for may have been removed meanwhile.
+    /// Brings the dictionaries. One that the superblock does not name may have been removed
+    /// meanwhile.
     fn bring_dictionaries(&mut self, inventory: &Inventory) -> Result<()> {
         self.dictionaries.clear();
         for (id, is_vouched) in self.dictionaries(inventory)? {
@@ -331,13 +341,13 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Brings a file that is never written to again: shares it if that can be.
+    /// Brings a file that is never written again, shared if possible.
     fn sealed(&mut self, name: &str) -> Result<()> {
         let (reading, to) = (self.reading, self.order.to);
         let from = open(reading.dir(), name)?;
         let bytes = length(&*from, name)?;
         if let Ok(there) = to.open(name, Access::Read) {
-            // Brought by an earlier try of this backup.
+            // An earlier attempt of this backup brought it.
             if is_same(&*from, &*there)? {
                 let how = self.brought.get(name).copied().unwrap_or(How::Copied);
                 self.add(bytes, how);
@@ -367,20 +377,21 @@ impl Run<'_, '_> {
         } += bytes;
     }
 
-    /// Whether a file of another directory could be reading.
+    /// Links a file of another directory. Returns false if that is not possible.
     fn has_linked(&self, from: &dyn Dir, name: &str) -> Result<bool> {
         match self.order.to.link_from(from, name) {
             Ok(()) => Ok(true),
             Err(e) if e.kind() == ErrorKind::NotFound => Err(missing(name)),
-            // Whatever forbids it, a copy will do.
+            // A copy will do, whatever the cause.
             Err(_) => Ok(false),
         }
     }
 
-    /// Whether the earlier backup had this very file, sealed, and it could be reading.
+    /// Links the file from the earlier backup if it is the same and sealed there. Returns true if
+    /// it did.
     fn base_has(&self, name: &str, wanted: &dyn File) -> Result<bool> {
         let (Some(dir), Some(superblock)) = (self.order.base, &self.base) else { return Ok(false) };
-        // Somebody may have gone on writing to the backup, and its last segments are its own.
+        // The earlier backup may have been written to since, and its last segments are its own.
         let last = [names::segment(superblock.tail.ordinal as u16), names::keys(superblock.key_tail.ordinal as u16)];
         if last.iter().any(|last| last == name) {
             return Ok(false);
@@ -391,8 +402,8 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Copies a file up to a length, and syncs the copy. What an earlier try has copied is kept: what
-    /// counts of a log is only ever appended to.
+    /// Copies a file up to `end` and syncs the copy. What an earlier attempt copied of a log is
+    /// kept: logs are only appended to.
     fn copy(&mut self, from: &dyn File, name: &str, end: u64) -> Result<()> {
         let to = self.open_copy(from, name)?;
         let start = match length(&*to, name)? {
@@ -406,13 +417,13 @@ impl Run<'_, '_> {
         if !planted(Fault::BackupNotSynced) {
             to.sync().map_err(|e| Error::io("sync", name, e))?;
         }
-        // Nobody will read it soon.
+        // The copy is not read soon.
         to.advise(Advice::DropCache, 0, 0);
         self.add(end, How::Copied);
         Ok(())
     }
 
-    /// The copy of a file, which may have been begun.
+    /// Opens the copy of a file, which an earlier attempt may have begun.
     fn open_copy(&self, from: &dyn File, name: &str) -> Result<std::sync::Arc<dyn File>> {
         let to = self.order.to;
         let create = || to.open(name, Access::Create).map_err(|e| Error::io("create", name, e));
@@ -423,7 +434,8 @@ impl Run<'_, '_> {
                 to.open(name, Access::Write).map_err(|e| Error::io("open", name, e))
             }
             Ok(_) => {
-                // Its number is used again, by a file that is another's by now; what was brought may be reading.
+                // The number was reused by another file; the earlier copy may be shared, so it is
+                // not overwritten.
                 to.remove(name).map_err(|e| Error::io("remove", name, e))?;
                 create()
             }
@@ -451,13 +463,13 @@ impl Run<'_, '_> {
         SuperblockFile::create(to, &inventory.superblock, &inventory.rolls)?;
         to.rename(names::NEW_SUPERBLOCK, names::SUPERBLOCK).map_err(|e| Error::io("rename", names::SUPERBLOCK, e))?;
         to.sync().map_err(|e| Error::io("sync", path(), e))?;
-        // Written, not copied.
+        // The superblock is written, not copied.
         self.sum.files += 1;
         self.sum.bytes += 2 * PAGE_BYTES as u64;
         Ok(self.sum)
     }
 
-    /// Removes files of earlier tries from the backup.
+    /// Removes files of earlier attempts from the backup.
     fn remove_where(&self, is_unwanted: impl Fn(&str) -> bool) -> Result<()> {
         let to = self.order.to;
         let all = to.list().map_err(|e| Error::io("list", to.path().display().to_string(), e))?;

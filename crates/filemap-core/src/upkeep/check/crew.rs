@@ -1,8 +1,10 @@
-//! Expanding records beside the thread that reads them: decompression is most of a verification's work.
+//! Expands records on helper threads beside the reading thread: decompression is most of the work
+//! of a verification.
 //!
-//! The reading thread hands over batches; whoever helps takes them in any order; nothing waits for a helper that never came, since
-//! the reading thread does itself what nobody takes. Problems are collected when a segment is done, so that their order
-//! does not depend on who found them. A piece of other work can be put aside for helpers, too.
+//! The reading thread queues batches, which helpers take in any order. It never waits for helpers
+//! that do not exist: it does itself what nobody takes. Problems are collected per segment and
+//! sorted, so their order does not depend on the threads. One other job can also be set aside for
+//! helpers.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,16 +16,16 @@ use crate::sync::primitive::Condvar;
 use crate::sync::{Ranked, lock, rank};
 use crate::upkeep::check::expand::{Flaw, expand};
 
-/// Bytes of records in a batch, about.
+/// Approximate record bytes in a batch.
 const BATCH_BYTES: usize = 1 << 20;
-/// Batches that wait at most.
+/// Queued batches, at most.
 const WAITING: usize = 8;
 
-/// Records that were read.
+/// Records to expand.
 #[derive(Debug, Default)]
 struct Batch {
     bytes: Vec<u8>,
-    /// Their offsets in the file, and where they stand in `bytes`.
+    /// Offset in the file and range in `bytes` of each record.
     records: Vec<(u64, Range<usize>)>,
 }
 
@@ -31,22 +33,22 @@ struct Batch {
 struct Work<'a> {
     waiting: VecDeque<Batch>,
     aside: Option<Box<dyn FnOnce() + Send + 'a>>,
-    /// Batches that somebody is about.
+    /// Batches and jobs in progress.
     taken: usize,
-    /// Emptied ones, to be used again.
+    /// Emptied batches for reuse.
     spare: Vec<Batch>,
     problems: Vec<(u64, Flaw)>,
     is_over: bool,
 }
 
-/// See the module.
+/// The queue that a reading thread shares with its helpers.
 pub(crate) struct Crew<'a> {
     dictionaries: &'a Registry,
     work: Ranked<{ rank::CREW }, Work<'a>>,
     changed: Condvar,
 }
 
-/// Work that was put aside; when it is dropped, nobody wants it any more.
+/// A job set aside. Dropping it cancels the job.
 pub(super) struct Aside<T> {
     is_unwanted: Arc<AtomicBool>,
     result: Arc<Ranked<{ rank::ASIDE }, Option<T>>>,
@@ -62,17 +64,17 @@ impl<T> Drop for Aside<T> {
 #[derive(Debug, Default)]
 pub(super) struct Filling {
     batch: Batch,
-    /// What records expand to.
+    /// Buffer for expanded records.
     expanded: Vec<u8>,
 }
 
 impl<'a> Crew<'a> {
-    /// One whose records need these dictionaries.
+    /// A crew for records that need these dictionaries.
     pub(crate) fn new(dictionaries: &'a Registry) -> Crew<'a> {
         Crew { dictionaries, work: Ranked::default(), changed: Condvar::default() }
     }
 
-    /// Does what is handed over until there will be no more. For helping threads.
+    /// Works on what is queued until [`Crew::end`]. Run by helper threads.
     pub(crate) fn help(&self) {
         let mut expanded = Vec::new();
         let mut work = lock(&self.work);
@@ -95,13 +97,13 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Lets the helping threads end.
+    /// Lets the helper threads end.
     pub(crate) fn end(&self) {
         lock(&self.work).is_over = true;
         self.changed.notify_all();
     }
 
-    /// Hands a record over.
+    /// Queues a record.
     pub(super) fn add(&self, filling: &mut Filling, offset: u64, record: &[u8]) {
         let batch = &mut filling.batch;
         let start = batch.bytes.len();
@@ -124,7 +126,7 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Does one batch that nobody has taken yet; whether there was one.
+    /// Takes and expands one queued batch. Returns false if there was none.
     fn take_one(&self, filling: &mut Filling) -> bool {
         let mut work = lock(&self.work);
         let Some(batch) = work.waiting.pop_front() else { return false };
@@ -134,7 +136,7 @@ impl<'a> Crew<'a> {
         true
     }
 
-    /// Waits until all that was handed over is done: what is wrong, by the records' offsets.
+    /// Waits until everything queued is done. Returns the flaws, sorted by offset.
     pub(super) fn finish(&self, filling: &mut Filling) -> Vec<(u64, Flaw)> {
         if !filling.batch.records.is_empty() {
             self.hand_over(filling);
@@ -149,7 +151,8 @@ impl<'a> Crew<'a> {
         problems
     }
 
-    /// Puts other work aside, which may ask now and then whether it is still wanted. One piece at a time.
+    /// Sets a job aside for a helper, one at a time. The job is passed a check for its
+    /// cancellation.
     pub(super) fn aside<T: Send + 'a>(&self, job: impl FnOnce(&dyn Fn() -> bool) -> T + Send + 'a) -> Aside<T> {
         let aside = Aside { is_unwanted: Arc::default(), result: Arc::new(Ranked::new(None)) };
         let (is_unwanted, result) = (Arc::clone(&aside.is_unwanted), Arc::clone(&aside.result));
@@ -161,7 +164,8 @@ impl<'a> Crew<'a> {
         aside
     }
 
-    /// What came of it: waits for whoever is about it, or does it now. `None` if that panicked.
+    /// Returns the job's result: waits for a helper that runs it, or runs it now. `None` if it
+    /// panicked.
     pub(super) fn result<T>(&self, aside: Aside<T>) -> Option<T> {
         let mut work = lock(&self.work);
         if let Some(waiting) = work.aside.take() {
@@ -182,7 +186,7 @@ impl<'a> Crew<'a> {
         aside();
     }
 
-    /// Expands the records of a batch that was taken.
+    /// Expands the records of a batch.
     fn expand(&self, batch: Batch, expanded: &mut Vec<u8>) {
         let mut taken = Taken { crew: self, batch, problems: Vec::new() };
         for (offset, range) in &taken.batch.records {
@@ -203,7 +207,8 @@ impl Work<'_> {
     }
 }
 
-/// A batch that somebody is about. It is given back even by a panic, which nobody must wait for.
+/// A batch or job in progress. Dropping it reports it as done, even on a panic, so that nobody
+/// waits for ever.
 struct Taken<'c, 'a> {
     crew: &'c Crew<'a>,
     batch: Batch,
@@ -224,7 +229,7 @@ mod tests {
 
     use super::*;
 
-    /// No record at all, which is a problem of each.
+    /// Adds invalid records, each of which is a problem, and returns their offsets.
     fn all(crew: &Crew<'_>, records: u64) -> Vec<u64> {
         let mut filling = Filling::default();
         (0..records).for_each(|n| crew.add(&mut filling, 64 * n, &[0; 5000]));

@@ -1,4 +1,4 @@
-//! Whether what a whole record holds can be expanded.
+//! Checks that the content of a whole record can be expanded.
 
 use crate::error::Error;
 use crate::format::value::{self, Kind};
@@ -9,9 +9,9 @@ use crate::logs::values::read;
 /// Why a record cannot be expanded.
 #[derive(Debug)]
 pub(super) enum Flaw {
-    /// It is wrong itself.
+    /// The record is damaged.
     Record(&'static str),
-    /// The dictionary of this id is.
+    /// The dictionary with this id is missing or damaged.
     Dictionary(u32, Error),
 }
 
@@ -21,7 +21,8 @@ impl From<&'static str> for Flaw {
     }
 }
 
-/// Checks that a record's parts decompress to their recorded lengths.
+/// Checks that a record's parts expand to their recorded lengths, that a page matches its digest,
+/// and that a list of chunks adds up.
 pub(super) fn expand(dictionaries: &Registry, bytes: &[u8], out: &mut Vec<u8>) -> std::result::Result<(), Flaw> {
     let header = value::peek(bytes)?;
     let part = |part, stored: &[u8], raw_bytes, out: &mut Vec<u8>| -> std::result::Result<(), Flaw> {

@@ -1,4 +1,5 @@
-//! The key log: each record whole, each chain followed from the head that the index leads to.
+//! Verification of the key log: every record is whole, and every chain is followed from the head
+//! that the index leads to.
 
 use std::collections::HashSet;
 
@@ -19,10 +20,11 @@ use crate::upkeep::check::starts::Starts;
 use std::sync::Arc;
 
 impl Check<'_, '_> {
-    /// Scans the key log; how many of its records are the head of a key's chain, as the index says.
+    /// Scans the key log. Returns the number of records that are the head of a key's chain in the
+    /// index.
     pub(super) fn keys(&mut self) -> Result<u64> {
         let mut heads = 0;
-        // Each key is looked up, and each leaf checked after that.
+        // Each key is looked up, and each leaf is verified afterwards.
         self.reading.index().will_need_all();
         for KeyFile { segment, file, end } in std::mem::take(&mut self.key_files) {
             match file {
@@ -44,14 +46,15 @@ impl Check<'_, '_> {
         let reading = self.reading;
         let name = segment.name();
         let (mut heads, mut read) = (0, 0);
-        // A checkpoint writes them in the order of their hashes.
+        // A checkpoint writes records in hash order.
         let mut last = LastLeaf::default();
         self.report.files += 1;
         self.keys.insert(segment.id, Starts::default());
         let mut scan = reading.keys().scan(segment, file, FIRST_RECORD..end)?.once();
         while let Some(item) = scan.next()? {
             match item {
-                // An interrupted checkpoint leaves such bytes behind. Damage it is only where something leads to it.
+                // Interrupted checkpoints leave such bytes. They are damage only if something leads
+                // to them.
                 Item::Gap { bytes, .. } | Item::Filler { bytes } => {
                     read += bytes;
                     self.report.unused_key_bytes += bytes;
@@ -82,13 +85,14 @@ impl Check<'_, '_> {
         Ok(heads)
     }
 
-    /// Whether segments of the key log were removed since this began: a chain that ends where there is none is no damage then.
+    /// Returns true if key-log segments were removed since the pass began: a chain that ends in a
+    /// missing segment is then not damage.
     pub(super) fn has_moved(&self) -> bool {
         self.reading.keys().removals() != self.removals
     }
 
-    /// Follows a key's chain from its second record on: each must be whole, of the same key, and lead to a value; and what
-    /// versions refer to must be among them.
+    /// Follows a key's chain from its second record on. Each record must be whole, of the same key,
+    /// and lead to a value; each version referred to must be in the chain.
     fn chain(&mut self, key: &[u8], first: u64, head: &KeyRecord) -> Result<()> {
         let (mut last, mut address, mut chain) = (first, head.previous, head.chain);
         let most = self.reading.options().limits.chain_count;
@@ -143,8 +147,8 @@ impl Check<'_, '_> {
         Ok(())
     }
 
-    /// Counts what a version keeps alive, and whether all that a large body lists is there. Whose it is, and that it fits
-    /// together, each read finds out.
+    /// Counts what a version keeps alive, and checks that the chunks of a large body exist. Owner
+    /// and content of the chunks are left to reads.
     fn version(&mut self, record: &KeyRecord) {
         let place = record.extent.location;
         let chunks = if record.chunked { self.lists.get(&place) } else { None };
@@ -159,7 +163,7 @@ impl Check<'_, '_> {
         }
     }
 
-    /// Whether a key record was met at an address, or could not be.
+    /// Returns true if there is a whole key record at an address, or if that cannot be known.
     pub(super) fn has_key(&self, address: u64) -> bool {
         let place = self.reading.keys().position(address);
         let met = |address| self.keys.get(&segment_of(address)).is_some_and(|s| s.has(offset_of(address) / KEY_UNIT));

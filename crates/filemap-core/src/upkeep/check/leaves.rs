@@ -1,4 +1,5 @@
-//! The index: every leaf, and where its slots lead. Its walk needs nothing of the key log's scan and goes on beside it.
+//! Verification of the index: every leaf, and where its slots lead. The walk does not depend on the
+//! scan of the key log, so it runs beside it.
 
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;
@@ -10,23 +11,24 @@ use crate::upkeep::check::crew::Aside;
 use crate::upkeep::check::places::Places;
 use crate::upkeep::check::{Check, stamp};
 
-/// After so many leaves the caller is told.
+/// Leaves between two progress reports.
 const LEAVES: u64 = 256;
 
-/// Files and offsets to which slots lead, but where there is nothing whole.
+/// File, offset and flaw of places to which slots lead wrongly.
 type Bad = Vec<(String, u64, &'static str)>;
 
-/// What a walk over all leaves has found.
+/// Findings of a walk over all leaves.
 #[derive(Debug, Default)]
 pub(super) struct Leaves {
     pages: u64,
     keys: u64,
     bad: Bad,
-    /// Pages that are no whole leaves, and why.
+    /// Pages that are not whole leaves, and why.
     flawed: Vec<(u32, String)>,
 }
 
-/// Walks over all leaves, and asks `lead` of each slot for the places that it wrongly leads to. `tell` hears of pages, and may end it.
+/// Walks over all leaves. `lead` adds the places to which a slot leads wrongly. `tell` gets the
+/// number of pages read and may end the walk.
 fn walk(
     reading: &Reading,
     lead: &mut dyn FnMut(&Slot, &mut Bad),
@@ -46,7 +48,7 @@ fn walk(
     Ok(Leaves { pages, keys, bad, flawed })
 }
 
-/// The walk that looks after the values.
+/// The walk that checks where slots lead in the value log.
 fn walk_to_values(reading: &Reading, places: &Places, tell: &mut dyn FnMut(u64) -> Result<()>) -> Result<Leaves> {
     let mut lead = |slot: &Slot, bad: &mut Bad| {
         if places.were_scanned(slot.location) && !places.has(slot.location) {
@@ -58,7 +60,7 @@ fn walk_to_values(reading: &Reading, places: &Places, tell: &mut dyn FnMut(u64) 
 }
 
 impl Check<'_, '_> {
-    /// Begins the walk beside this thread, if nobody minds how fast it is read.
+    /// Sets the walk aside for a helper thread, unless the read rate is limited.
     pub(super) fn leaves_aside(&mut self) -> Option<Aside<Result<Leaves>>> {
         if self.options.rate.is_some() {
             return None;
@@ -70,8 +72,9 @@ impl Check<'_, '_> {
         }))
     }
 
-    /// Takes the walk's findings, or walks now. `heads` are the key log's records to which slots lead, `settled` tells which
-    /// index they were counted in.
+    /// Reports the findings of the walk, which runs now if it was not set aside. `heads` is the
+    /// number of key records to which slots lead; `settled` identifies the index in which they were
+    /// counted.
     pub(super) fn index(
         &mut self,
         aside: Option<Aside<Result<Leaves>>>,
@@ -91,7 +94,7 @@ impl Check<'_, '_> {
             }
         };
         let Leaves { pages, keys, mut bad, flawed } = leaves;
-        // Where each slot leads to a head of its own, none leads elsewhere.
+        // If each slot leads to a head of its own, none leads elsewhere.
         if heads != keys {
             let mut lead = |slot: &Slot, bad: &mut Bad| {
                 if !self.has_key(slot.key) {
@@ -109,7 +112,8 @@ impl Check<'_, '_> {
             self.problem(name, offset, what);
         }
         let expected = self.reading.latest().index.keys;
-        // Counts can be compared only if no checkpoint changed them meanwhile, not even one that is still under way.
+        // The counts are comparable only if no checkpoint changed the index, not even one still
+        // running.
         let unchanged = settled.is_some() && stamp(self.reading) == settled;
         if unchanged && self.report.problems.is_empty() && (keys != expected || heads != keys) {
             let what =

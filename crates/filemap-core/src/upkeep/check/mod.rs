@@ -1,5 +1,5 @@
-//! `verify`: reads every byte of a store, or all that leads somewhere, and says of each that is wrong where it is. Damage stops
-//! nothing; the caller may, and go on later.
+//! `verify`: reads every byte of a store, or only what leads somewhere, and reports the place of
+//! each flaw. Damage does not stop a pass; the caller may, and can resume it later.
 
 mod crew;
 mod expand;
@@ -41,7 +41,7 @@ use whose::Whose;
 pub(crate) use crew::Crew;
 pub use report::{Problem, VerifyOptions, VerifyProgress, VerifyReport};
 
-/// A pass that is held back looks up at least this often.
+/// Longest sleep of a rate-limited pass between two cancellation checks.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
 struct Check<'a, 's> {
@@ -52,30 +52,31 @@ struct Check<'a, 's> {
     places: Places<'s>,
     /// The chunks among them.
     chunks: HashMap<u16, Starts>,
-    /// Where lists of chunks lie, and what they list.
+    /// Locations of lists of chunks, and the chunks listed.
     lists: HashMap<Location, Vec<Extent>>,
-    /// What was found to be live, and the removals below `tail`.
+    /// Live bytes as found, and the tombstones below `tail`.
     found: SegmentTable,
     tail: Tail,
-    /// Records that need a dictionary that cannot be read, by its id, and why.
+    /// By id of an unreadable dictionary: number of records that need it, and the error.
     unread: BTreeMap<u32, (u64, Error)>,
-    /// Dictionaries that there were when the pass began, or were to be, and the highest id given until then: only of these and of
-    /// newer ones may one have been erased since.
+    /// Dictionaries present or named when the pass began, and the highest id given by then: only
+    /// one of these, or a newer one, can have been erased since.
     named: BTreeSet<u32>,
     last_dictionary: u32,
     keys: HashMap<u16, Starts>,
-    /// The keys of records of the value log that are not whole.
+    /// Keys of value records that are not whole.
     whose: Whose,
-    /// Where the scan of the key log ends: what the index leads to beyond was written since.
+    /// End of the key-log scan: what the index leads to beyond it was written since.
     key_end: Tail,
-    /// The key log's segments, and how often some were removed when they were opened: what is led by addresses then and
-    /// now is compared only while that stays so.
+    /// Segments of the key log, and the value of `KeyLog::removals` when they were opened.
+    /// Addresses found then and now are comparable only while that stays.
     key_files: Vec<KeyFile>,
     removals: u64,
     options: &'a VerifyOptions,
     crew: &'a Crew<'s>,
     begun: Instant,
-    /// Segments that an earlier part of the pass has found whole, by ordinal; and where that is noted.
+    /// Segments that an earlier part of the pass found whole, by ordinal, and the file that records
+    /// them.
     known: HashMap<u64, Findings>,
     position: Option<Position>,
     progress: &'a mut Progress<'a>,
@@ -83,7 +84,8 @@ struct Check<'a, 's> {
 
 type Progress<'a> = dyn FnMut(VerifyProgress) -> ControlFlow<()> + 'a;
 
-/// See [`Store::verify_with`](crate::Store::verify_with). Whoever helps, helps with `crew`. The writer gives its `upkeep`.
+/// Verifies a store: see [`Store::verify_with`](crate::Store::verify_with). Helper threads join
+/// through `crew`. A writer passes its `upkeep`.
 pub(crate) fn verify<'a, 's>(
     reading: &'s Reading,
     upkeep: Option<&Upkeep>,
@@ -93,7 +95,7 @@ pub(crate) fn verify<'a, 's>(
 ) -> Result<VerifyReport> {
     reading.check_open()?;
     match upkeep {
-        // The memtables then hold only what is put while this runs.
+        // Then the memtables hold only what is put during the pass.
         Some(upkeep) => upkeep.checkpoint()?,
         None => reading.follow_writer()?,
     }
@@ -103,7 +105,7 @@ pub(crate) fn verify<'a, 's>(
     check.absent();
     check.name_problems();
     let Check { mut report, position, places, .. } = check;
-    // What it has found since the handle was closed may be another writer's.
+    // What was found after the handle was closed may be another writer's.
     reading.check_open()?;
     if let Some(e) = places.failed() {
         return Err(e);
@@ -124,7 +126,7 @@ pub(crate) fn verify<'a, 's>(
     }
 }
 
-/// A pass at its beginning, or where it is to go on.
+/// Prepares a pass, from the beginning or resumed.
 fn check<'a, 's>(
     reading: &'s Reading,
     options: &'a VerifyOptions,
@@ -174,7 +176,7 @@ fn check<'a, 's>(
     })
 }
 
-/// Notes that a full pass came to its end. Advice only: if it cannot be written, nobody is the worse for it.
+/// Records that a full pass has ended. Advice only, so a failure to write it is not an error.
 fn note_verified(reading: &Reading, report: &VerifyReport, begun_ms: i64, options: &VerifyOptions) {
     let (store_id, problems) = (reading.birth().store_id, report.problems.len() as u64);
     let note = Verified { store_id, ended_ms: now_ms(), bytes: report.bytes, problems, begun_ms };
@@ -199,17 +201,18 @@ fn note_verified(reading: &Reading, report: &VerifyReport, begun_ms: i64, option
     }
 }
 
-/// Something that stays the same for as long as the index is that of the latest superblock; `None` while it is not.
+/// Returns a value that stays the same while the index is that of the latest superblock; `None`
+/// while it is not.
 fn stamp(reading: &Reading) -> Option<(u64, u64)> {
     let epoch = reading.latest().epoch;
     let settled = reading.index().settled()?;
     (reading.is_writer() || settled == epoch).then_some((settled, epoch))
 }
 
-/// What the system refuses (to open one more file, say) is no damage: nothing is known of what was to be read.
+/// Filters errors of the system (no file descriptor, say), which are not damage.
 ///
 /// # Errors
-/// The error, if it is such a refusal.
+/// The error, if it is one of the system.
 fn not_read(error: &Error) -> Result<()> {
     if matches!(error, Error::Io { .. }) { Err(error.clone()) } else { Ok(()) }
 }
@@ -223,10 +226,10 @@ impl Check<'_, '_> {
         self.report.problems.push(Problem { file, offset, bytes, what, keys: Vec::new() });
     }
 
-    /// Reports why a file cannot be used.
+    /// Reports an unusable file as a problem.
     ///
     /// # Errors
-    /// The error, if it says nothing about what the file holds.
+    /// The error, if it says nothing about the file's content.
     fn judge(&mut self, file: impl Into<String>, error: Error) -> Result<()> {
         not_read(&error)?;
         self.problem(file, 0, error.to_string());
@@ -245,7 +248,7 @@ impl Check<'_, '_> {
         self.index(leaves, heads, settled)
     }
 
-    /// After so many bytes the caller is told.
+    /// Bytes between two progress reports.
     fn piece_bytes(&self) -> u64 {
         if self.options.rate.is_some() { 256 << 10 } else { 4 << 20 }
     }
@@ -254,7 +257,11 @@ impl Check<'_, '_> {
         self.read_but(file, bytes, 0)
     }
 
-    /// Bytes were read, and problems found that are not in the report yet. `Interrupted` when the caller says so.
+    /// Counts bytes as read and reports progress, with `problems` found but not yet in the report.
+    /// Sleeps to keep to the rate.
+    ///
+    /// # Errors
+    /// `Interrupted` when the caller cancels; `Closed`.
     fn read_but(&mut self, file: &str, bytes: u64, problems: usize) -> Result<()> {
         self.report.bytes += bytes;
         let read = self.report.bytes - self.report.resumed_bytes;
@@ -288,7 +295,7 @@ impl Check<'_, '_> {
         Ok(())
     }
 
-    /// Files that are missed and that nothing has led to.
+    /// Reports missing files that no other problem has named.
     fn absent(&mut self) {
         let told = |report: &VerifyReport, file: &str| report.problems.iter().any(|p| p.file == file);
         for absent in self.reading.absent().iter().filter(|a| a.is_missed()) {
@@ -298,7 +305,7 @@ impl Check<'_, '_> {
         }
     }
 
-    /// Reads both copies of every dictionary.
+    /// Verifies both copies of every dictionary.
     fn dictionaries(&mut self) -> Result<()> {
         for id in self.reading.values().dictionaries.ids() {
             let name = names::dictionary(id);
@@ -317,7 +324,7 @@ impl Check<'_, '_> {
         Ok(())
     }
 
-    /// Reads the rules of erasures.
+    /// Verifies the rules of erasures.
     pub(super) fn rules(&mut self) -> Result<()> {
         let (dir, vouched) = (self.reading.dir(), self.reading.latest().rules);
         match rules::read(dir, &self.reading.birth().store_id, vouched, Access::Read) {
@@ -328,8 +335,10 @@ impl Check<'_, '_> {
         Ok(())
     }
 
-    /// Whether an erasure has removed a dictionary since it was looked for: the last superblock has it neither as there nor as lost, so no
-    /// record that counts names it. Not one that there was not before either: records name what no segment table does.
+    /// Returns true if an erasure has removed a dictionary since the pass began: the last
+    /// superblock does not name it, so no record that counts does either. Never true of an id that
+    /// was given before the pass and neither present nor named then: records name what no segment
+    /// table does.
     fn has_gone(&self, id: u32) -> Result<bool> {
         if id <= self.last_dictionary && !self.named.contains(&id) {
             return Ok(false);
@@ -339,7 +348,7 @@ impl Check<'_, '_> {
         Ok(!is_named && !self.reading.values().dictionaries.is_listed(id))
     }
 
-    /// Reports dictionaries that are missing or damaged once each, however many records need them.
+    /// Reports each missing or damaged dictionary once, however many records need it.
     fn unread(&mut self) -> Result<()> {
         for (id, (records, error)) in std::mem::take(&mut self.unread) {
             not_read(&error)?;

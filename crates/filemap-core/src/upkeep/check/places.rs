@@ -1,4 +1,4 @@
-//! Where whole records of the value log were met, for whoever follows what leads there.
+//! Locations of the whole records of the value log, for checking what leads to them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use crate::handle::reading::Reading;
 use crate::sync::{Ranked, lock, rank};
 use crate::upkeep::check::starts::Starts;
 
-/// The places of whole records, by segment.
+/// Locations of whole records, by segment.
 #[derive(Clone)]
 pub(super) struct Places<'a> {
     reading: &'a Reading,
     segments: Arc<HashMap<u16, Starts>>,
-    /// Where the scan ends: what the index leads to beyond was written since.
+    /// End of the scan: what the index leads to beyond it was written since.
     pub(super) end: Tail,
-    /// Why something could not be told.
+    /// First error that left a place undecided.
     failed: Arc<Ranked<{ rank::FAILED }, Option<Error>>>,
 }
 
@@ -26,32 +26,32 @@ impl<'a> Places<'a> {
         Places { reading, segments: Arc::default(), end, failed: Arc::default() }
     }
 
-    /// Why it could not be told of some place what is there, if so.
+    /// Takes the first error that left a place undecided.
     pub(super) fn failed(&self) -> Option<Error> {
         lock(&self.failed).take()
     }
 
-    /// Takes over what was met in one segment. Copies all if a clone is held.
+    /// Adds the records of a segment. Copies everything while a clone exists.
     pub(super) fn add(&mut self, segment: u16, starts: Starts) {
         Arc::make_mut(&mut self.segments).insert(segment, starts);
     }
 
-    /// Whether a whole record starts there.
+    /// Returns true if a whole record starts there.
     pub(super) fn has(&self, place: Location) -> bool {
         self.segments.get(&place.segment).is_some_and(|s| s.has(u64::from(place.unit)))
     }
 
-    /// Whether a place was scanned.
+    /// Returns true if the place was scanned, so that a missing record there is damage.
     pub(super) fn were_scanned(&self, place: Location) -> bool {
         let found = self.reading.values().segments.get(place.segment).or_else(|_| {
-            // A reader may not have heard of what was written since.
+            // A follower may not have seen new segments yet.
             self.reading.catch_up().and_then(|_| self.reading.values().segments.get(place.segment))
         });
         match found {
-            // What compaction has written since was not.
+            // Output of compaction since the scan was not scanned.
             Ok(s) if s.is_output => self.segments.contains_key(&s.id),
             Ok(s) => Tail { ordinal: s.ordinal, offset: place.offset() } < self.end,
-            // Damage is there only if the directory could be looked at.
+            // A missing segment is damage only if the directory could be read.
             Err(e) => {
                 let is_known = !matches!(e, Error::Io { .. });
                 if !is_known {

@@ -1,11 +1,12 @@
-//! How far a resumable verification has come: the file VERIFYING, to which what was found in a segment is appended when all of it
-//! is whole. A segment in which anything is wrong is read again, since somebody may have mended it.
+//! Progress of a resumable verification: the file VERIFYING. The findings of a segment are appended
+//! when all of it is whole. A segment with any flaw is read again, since it may have been repaired.
 //!
-//! Decoding is total: whatever the file holds, it tells of segments or ends. It is never synced, and damage in it costs only time.
+//! Decoding is total: any file yields segments or ends. The file is never synced; damage in it
+//! costs only time.
 //!
-//! A head ([`UnderWay`]). Then for each segment: length of what
-//! follows the CRC-32, u32; CRC-32 of that, u32; numbers of seven bits a byte, the lowest first, the last byte with its highest bit
-//! clear.
+//! The file is a head ([`UnderWay`]), then a frame per segment: length of what follows the CRC-32,
+//! u32; CRC-32 of that, u32; numbers in seven bits a byte, lowest first, the last byte with its
+//! highest bit clear.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,15 +20,15 @@ use crate::format::verified::{UNDER_WAY_BYTES, UnderWay};
 use crate::record::now_ms;
 use crate::upkeep::check::values::{Findings, List};
 
-/// What is older than this says little of what a disk holds today.
+/// Older findings say little about what the disk holds today.
 const LONGEST_PASS_MS: i64 = 30 * 24 * 3600 * 1000;
-/// No segment has more to tell.
+/// Longest frame: no segment needs more.
 const MOST_BYTES: usize = 256 << 20;
 
-/// See the module.
+/// The file VERIFYING, open for appending.
 #[derive(Debug)]
 pub(super) struct Position {
-    /// `None` until there is something to tell.
+    /// `None` until the first segment is recorded.
     file: Option<Arc<dyn File>>,
     end: u64,
     store_id: [u8; 16],
@@ -35,12 +36,13 @@ pub(super) struct Position {
 }
 
 impl Position {
-    /// One at the beginning of a pass.
+    /// The beginning of a pass.
     pub(super) fn new(store_id: [u8; 16]) -> Position {
         Position { file: None, end: 0, store_id, begun_ms: now_ms() }
     }
 
-    /// Goes on with the pass that a store's file tells of, and what was found in it by ordinals of segments; or with a new one.
+    /// Resumes the pass recorded in the store, with its findings by segment ordinal, or begins a
+    /// new one.
     pub(super) fn resume(dir: &dyn Dir, store_id: [u8; 16]) -> (Position, HashMap<u64, Findings>) {
         let mut known = HashMap::new();
         let mut resumed = || -> Option<Position> {
@@ -61,12 +63,12 @@ impl Position {
         (position, known)
     }
 
-    /// Whether a pass can go on from here.
+    /// Returns true if a pass can be resumed from here.
     pub(super) fn is_kept(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Adds what was found in a segment, all of which is whole.
+    /// Records the findings of a segment that is all whole.
     pub(super) fn add(&mut self, dir: &dyn Dir, findings: &Findings) -> io::Result<()> {
         let file = match &self.file {
             Some(file) => Arc::clone(file),
@@ -87,7 +89,7 @@ impl Position {
     }
 }
 
-/// Removes the file, when a pass has come to its end.
+/// Removes the file, at the end of a pass.
 pub(super) fn remove(dir: &dyn Dir) -> io::Result<()> {
     match dir.remove(names::VERIFYING) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
@@ -95,7 +97,7 @@ pub(super) fn remove(dir: &dyn Dir) -> io::Result<()> {
     }
 }
 
-/// The findings at an offset, and how long they are there.
+/// Reads the frame at an offset. Returns the findings and the frame's length.
 fn read(file: &dyn File, offset: u64, len: u64) -> Option<(Findings, u64)> {
     let mut head = [0; 8];
     file.read_at(&mut head, offset).ok().filter(|n| *n == head.len())?;
@@ -126,7 +128,7 @@ fn encode(f: &Findings) -> Vec<u8> {
     out.0
 }
 
-/// The findings in a frame of their length; `None` when it is none.
+/// Decodes a frame; `None` if it is damaged.
 fn decode(frame: &[u8]) -> Option<Findings> {
     let (head, body) = frame.split_first_chunk::<8>()?;
     let (length, crc) = (u32::from_le_bytes(*head.first_chunk()?), u32::from_le_bytes(*head.last_chunk()?));
@@ -171,7 +173,7 @@ impl Reader<'_> {
         None
     }
 
-    /// A number of things of at least a byte each.
+    /// A count of items of at least one byte each.
     fn count(&mut self) -> Option<usize> {
         let n = usize::try_from(self.number()?).ok()?;
         (n <= self.0.len()).then_some(n)
@@ -260,7 +262,7 @@ mod tests {
             let expected = cut.saturating_sub(UNDER_WAY_BYTES) / encode(&example(0)).len();
             assert_eq!(known.len(), expected, "cut at {cut}");
             assert!(cut < UNDER_WAY_BYTES || resumed.begun_ms == position.begun_ms);
-            // And it goes on behind what is whole.
+            // A resumed pass appends after the last whole frame.
             resumed.add(&dir, &example(9)).unwrap();
             let (_, known) = Position::resume(&dir, [5; 16]);
             assert_eq!((known.len(), known.get(&9)), (expected + 1, Some(&example(9))));

@@ -1,5 +1,5 @@
-//! The quick way: what leads somewhere, and that there is something at the end of it. Of the values only those are read that no
-//! checkpoint has seen yet.
+//! The quick verification: everything that leads somewhere, and that something is there. Of the
+//! values it reads only those that no checkpoint has covered.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl Check<'_, '_> {
         Ok(())
     }
 
-    /// A segment's header, its length, and what of it no checkpoint has seen.
+    /// Checks a segment's header, and reads the part of it beyond the last checkpoint.
     fn head(&mut self, segment: &Arc<Segment>) -> Result<()> {
         let end = self.places.end;
         if segment.is_output || segment.ordinal > end.ordinal {
@@ -78,7 +78,8 @@ impl Check<'_, '_> {
         self.read(&name, scan.offset().saturating_sub(told))
     }
 
-    /// Whether each segment that the segment table names is there, and long enough for what is to live in it.
+    /// Checks that each live segment of the segment table exists and is long enough for its live
+    /// bytes.
     fn bounds(&mut self) -> Result<()> {
         let segment_table = Arc::clone(&self.reading.segment_table());
         for (id, row) in segment_table.values.iter().filter(|(_, a)| a.live_units > 0) {
@@ -98,7 +99,8 @@ impl Check<'_, '_> {
         Ok(())
     }
 
-    /// Checks every leaf, and that its slots lead into files that are there. Returns how many keys there are.
+    /// Verifies every leaf, and that its slots lead into existing files. Returns the number of
+    /// keys.
     fn leaves(&mut self) -> Result<u64> {
         self.report.files += 1;
         let lengths: HashMap<u64, u64> = self.reading.keys().lengths()?.into_iter().collect();
@@ -129,7 +131,8 @@ impl Check<'_, '_> {
         Ok(keys)
     }
 
-    /// Whether there are bytes at a place of the value log. What was written since, or moved, is not judged.
+    /// Returns true if there are bytes at a place of the value log. What was written or moved since
+    /// is not judged.
     fn may_be_value(&self, place: Location) -> Result<bool> {
         let segments = &self.reading.values().segments;
         match segments.get(place.segment) {
@@ -145,7 +148,8 @@ impl Check<'_, '_> {
         }
     }
 
-    /// Whether there are bytes at an address of the key log, given the lengths of its segments by ordinal.
+    /// Returns true if there are bytes at a key-log address, given the lengths of its segments by
+    /// ordinal.
     fn may_be_key(&self, address: u64, lengths: &HashMap<u64, u64>) -> bool {
         self.has_moved()
             || self.reading.keys().position(address).is_some_and(|place| {
@@ -153,7 +157,7 @@ impl Check<'_, '_> {
             })
     }
 
-    /// Whether each segment of the key log is there that the segment table names.
+    /// Checks that each live key-log segment of the segment table exists.
     fn key_heads(&mut self) {
         let missing: Vec<String> =
             self.key_files.iter().filter(|f| f.file.is_none()).map(|f| f.segment.name()).collect();
@@ -168,7 +172,7 @@ impl Check<'_, '_> {
         }
     }
 
-    /// What was seen of the dictionaries when they were looked for.
+    /// Reports the flaws seen when the dictionaries were opened.
     fn dictionary_heads(&mut self) -> Result<()> {
         for facts in self.reading.values().dictionaries.facts() {
             self.report.files += 1;

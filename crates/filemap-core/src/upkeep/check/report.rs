@@ -1,6 +1,6 @@
-//! What a verification is asked, and what it says: how far it is, and what it found.
+//! What a verification is given and returns: options, progress and report.
 
-/// What is verified, how fast, and whether it can be interrupted.
+/// What is verified, how fast, and whether the pass can be resumed.
 ///
 /// ```
 /// let slowly = filemap_core::VerifyOptions::new().rate(Some(50_000_000)).resumable(true);
@@ -15,68 +15,70 @@ pub struct VerifyOptions {
 }
 
 impl VerifyOptions {
-    /// Everything is read, as fast as may be.
+    /// A full pass without a rate limit.
     pub fn new() -> VerifyOptions {
         VerifyOptions::default()
     }
 
-    /// Whether only what leads somewhere is read: superblock, index, heads of the files, and the log after the last checkpoint. No
-    /// value that is older is looked at.
+    /// Verifies only what leads somewhere: superblock, index, heads of the files, and the log after
+    /// the last checkpoint. Older values are not read.
     pub fn quick(mut self, quick: bool) -> VerifyOptions {
         self.is_quick = quick;
         self
     }
 
-    /// How many bytes a second are read at most; `None`, the default, for no limit.
+    /// Limits the bytes read per second; `None`, the default, for no limit.
     pub fn rate(mut self, bytes_per_second: Option<u64>) -> VerifyOptions {
         self.rate = bytes_per_second;
         self
     }
 
-    /// Whether a full pass goes on where an earlier one ended that was resumable too, and less than 30 days ago: it notes in the
-    /// store's file `VERIFYING` which segments it has found whole, a byte or two a record, and these are not read again. Whatever
-    /// ends it, even the machine's stop, at most the segment that was being read is read again. What has changed since is, too. A
-    /// store in which nothing can be written is read as if this were not asked.
+    /// Makes a full pass resumable: it continues an earlier resumable pass that began less than 30
+    /// days ago. The pass records in the store's file `VERIFYING` which segments it found whole, in
+    /// a byte or two per record; these are not read again unless they have changed. However it
+    /// ends, even by a power loss, at most the segment being read is read again. A store that
+    /// cannot be written is verified as without this option.
     pub fn resumable(mut self, resumable: bool) -> VerifyOptions {
         self.is_resumable = resumable;
         self
     }
 
-    /// Whether a resumable pass begins anew, whatever an earlier one has read.
+    /// Starts a resumable pass from the beginning, ignoring earlier ones.
     pub fn anew(mut self, anew: bool) -> VerifyOptions {
         self.is_anew = anew;
         self
     }
 
-    /// Whether a read-only handle, too, notes the end of a full pass in the store, for [`Stats::verified_ms`](crate::Stats). One
-    /// that writes always does.
+    /// Lets a read-only handle, too, record the end of a full pass in the store, for
+    /// [`Stats::verified_ms`](crate::Stats). A writer always does.
     pub fn note(mut self, note: bool) -> VerifyOptions {
         self.is_noted = note;
         self
     }
 }
 
-/// One damaged place.
+/// A damaged place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The file's name inside the store.
     pub file: String,
     /// Byte offset of the damage.
     pub offset: u64,
-    /// How many bytes belong to no whole record; 0 where that is not what is wrong.
+    /// Number of bytes that belong to no whole record; 0 if the flaw is another.
     pub bytes: u64,
     /// What is wrong.
     pub what: String,
-    /// The keys of the records that begin in the damaged place, as far as the key log or their own heads say.
+    /// Keys of the records that begin in the damaged place, as far as the key log or their own
+    /// heads tell.
     pub keys: Vec<Vec<u8>>,
 }
 
-/// How far a verification has come.
+/// Progress of a verification.
 #[derive(Clone, Debug)]
 pub struct VerifyProgress {
     /// The file being read.
     pub file: String,
-    /// Bytes read so far, of all files, by earlier parts of the pass too.
+    /// Bytes read so far in all files, including earlier parts of the pass.
     pub done_bytes: u64,
     /// Bytes to read in all.
     pub total_bytes: u64,
@@ -84,24 +86,24 @@ pub struct VerifyProgress {
     pub problems: u64,
 }
 
-/// What a verification found.
+/// Findings of a verification.
 #[derive(Clone, Debug, Default)]
 pub struct VerifyReport {
-    /// Whether it came to its end: the caller has not stopped it.
+    /// True if the pass ended, rather than being stopped by the caller.
     pub is_complete: bool,
-    /// Of a pass that was stopped: whether a resumable one goes on from where it ended.
+    /// True if a stopped pass can be resumed where it ended.
     pub is_resumable: bool,
-    /// Files that were read.
+    /// Files read.
     pub files: u64,
-    /// Bytes that were read, by earlier parts of the pass too.
+    /// Bytes read, including earlier parts of the pass.
     pub bytes: u64,
-    /// Of these, what earlier parts of the pass have read.
+    /// Of these, bytes read by earlier parts of the pass.
     pub resumed_bytes: u64,
     /// Whole records of the value log.
     pub value_records: u64,
     /// Whole records of the key log.
     pub key_records: u64,
-    /// Bytes of the key log that belong to no record: what interrupted checkpoints left. No damage.
+    /// Bytes of the key log outside any record, left by interrupted checkpoints. Not damage.
     pub unused_key_bytes: u64,
     /// Leaf pages of the index.
     pub index_pages: u64,

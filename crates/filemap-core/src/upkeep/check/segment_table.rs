@@ -1,4 +1,4 @@
-//! The segment table, beside what was found to be live.
+//! Comparison of the segment table with the live bytes that a verification found.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -9,7 +9,7 @@ use crate::index::segment_table::{SegmentRow, SegmentTable};
 use crate::upkeep::check::Check;
 
 impl Check<'_, '_> {
-    /// Compares the segment table with what was found.
+    /// Compares the segment table with the findings.
     pub(super) fn segment_table(&mut self) {
         let told = SegmentTable::clone(&self.reading.segment_table());
         let found = std::mem::take(&mut self.found);
@@ -20,9 +20,9 @@ impl Check<'_, '_> {
     }
 }
 
-/// Segments of which the table tells something else than was found, and what. `there` are the ids and ordinals of the value
-/// segments that there are: what compaction has emptied may have been removed since it was scanned, or since the table was
-/// written, so that one look judges both.
+/// Returns the files for which table and findings differ, and how. `there` has id and ordinal of
+/// the existing value segments. Compaction may have removed an empty segment since the scan, or
+/// since the table was written, so both are judged by this one look.
 fn disagreements(
     mut told: SegmentTable,
     mut found: SegmentTable,

@@ -1,6 +1,6 @@
-//! Which records were met: the units at which they start.
+//! Starts of the records found in a segment, as a set of units.
 
-/// A set of the unit offsets at which whole records start: as a list or as bits, whichever is shorter.
+/// A set of unit offsets at which whole records start: a list or a bitmap, whichever is shorter.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Starts {
     bits: Vec<u64>,
@@ -8,7 +8,7 @@ pub(super) struct Starts {
 }
 
 impl Starts {
-    /// The set of rising units.
+    /// The set of ascending units.
     pub(super) fn of(units: &[u32]) -> Starts {
         if units.last().is_some_and(|last| (*last as usize) < 32 * units.len()) {
             let mut starts = Starts::default();

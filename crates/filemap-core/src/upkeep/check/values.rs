@@ -1,5 +1,5 @@
-//! The value log, segment by segment: what a verification finds in each stands by itself, so that a pass which was stopped can go
-//! on with the next one.
+//! Verification of the value log, segment by segment. The findings of each are independent, so a
+//! stopped pass can resume with the next segment.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -17,38 +17,38 @@ use crate::upkeep::check::starts::Starts;
 use crate::upkeep::check::whose::{self, Whose};
 use crate::upkeep::check::{Check, not_read};
 
-/// A list of chunks: in which unit it starts, and what it lists.
+/// A list of chunks: its unit, and the chunks listed.
 pub(super) type List = (u32, Vec<Extent>);
 
-/// What was found in one segment.
+/// Findings of one segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Findings {
     pub(super) id: u16,
     pub(super) ordinal: u64,
-    /// How far it was read.
+    /// End of what was read.
     pub(super) end: u64,
     pub(super) records: u64,
-    /// Units in which whole records start, rising; and those of them that are chunks.
+    /// Units at which whole records start, ascending; and those of them that are chunks.
     pub(super) starts: Vec<u32>,
     pub(super) chunks: Vec<u32>,
     pub(super) lists: Vec<List>,
-    /// Of removals that the segment table counts.
+    /// Units of tombstones that the segment table counts.
     pub(super) tombstone_units: u64,
 }
 
-/// What was read of one segment.
+/// Result of reading one segment.
 #[derive(Debug, Default)]
 struct Scanned {
     findings: Findings,
-    /// Offsets of what is wrong, and how many bytes belong to no whole record.
+    /// Offset and description of each flaw, and the number of bytes that belong to no whole record.
     problems: Vec<(u64, u64, String)>,
     whose: Whose,
-    /// Records that need a dictionary that cannot be read, by its id, and why.
+    /// By id of an unreadable dictionary: number of records that need it, and the error.
     unread: BTreeMap<u32, (u64, Error)>,
 }
 
 impl Scanned {
-    /// Takes over what came of expanding its records.
+    /// Takes over the flaws found while expanding the records.
     fn judge(&mut self, flaws: Vec<(u64, Flaw)>) {
         let mut bad = HashSet::new();
         for (offset, flaw) in flaws {
@@ -80,7 +80,7 @@ impl Check<'_, '_> {
             false => s.ordinal <= end.ordinal,
         };
         for segment in self.reading.values().segments.all().iter().filter(|s| counts(s)) {
-            // What lies below the checkpoint does not change any more.
+            // What lies below the checkpoint's tail no longer changes.
             let is_settled = segment.is_output || segment.ordinal < self.tail.ordinal;
             let known = self.known.remove(&segment.ordinal).filter(|f| is_settled && f.id == segment.id);
             let known =
@@ -102,7 +102,7 @@ impl Check<'_, '_> {
         Ok(())
     }
 
-    /// Notes that a segment need not be read again.
+    /// Records that a segment need not be read again.
     fn done(&mut self, findings: &Findings) {
         let dir = self.reading.dir();
         if let Some(position) = &mut self.position
@@ -113,7 +113,7 @@ impl Check<'_, '_> {
         }
     }
 
-    /// Takes over what was found in a segment.
+    /// Takes over the result of one segment.
     fn tell(&mut self, segment: &Segment, scanned: Scanned) {
         let file = segment.name();
         for (offset, bytes, what) in scanned.problems {
@@ -137,7 +137,7 @@ impl Check<'_, '_> {
         self.chunks.insert(segment.id, Starts::of(&findings.chunks));
     }
 
-    /// Reads one segment; nothing, if compaction has removed it since.
+    /// Reads one segment; `None` if compaction has removed it since.
     fn segment(&mut self, segment: &Arc<Segment>) -> Result<Option<Scanned>> {
         let name = segment.name();
         let mut scanned = Scanned::default();
@@ -147,7 +147,7 @@ impl Check<'_, '_> {
             Ok(file) => file,
             Err(e) => {
                 not_read(&e)?;
-                // What lived in it is checked at its new place, if that counts.
+                // Its live records are checked at their new places, if those count.
                 self.reading.catch_up()?;
                 if self.reading.values().segments.get(segment.id).is_ok_and(|s| s.ordinal == segment.ordinal) {
                     self.problem(name, 0, e.to_string());
@@ -183,7 +183,7 @@ impl Check<'_, '_> {
         Ok(Some(scanned))
     }
 
-    /// Notes what a record is; that it can be expanded is found out meanwhile.
+    /// Records what a record is. The crew checks meanwhile that it can be expanded.
     fn record(&self, segment: &Segment, offset: u64, bytes: &[u8], findings: &mut Findings) {
         findings.records += 1;
         let Ok(header) = value::peek(bytes) else { return };

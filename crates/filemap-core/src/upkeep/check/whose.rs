@@ -1,4 +1,5 @@
-//! Whose damaged records are: by the key log, which leads to them, and by their own heads, where these are whole.
+//! Owners of damaged records: found by the key log, which leads to them, or by their own heads if
+//! those are whole.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +14,13 @@ use crate::logs::segments::Segment;
 use crate::logs::values::{HeadFraming, ValueFraming};
 use crate::upkeep::check::Check;
 
-/// Keys that are remembered at most: a store of which more is damaged has other worries.
+/// Most keys remembered.
 const NAMED_MAX: usize = 1 << 20;
 
-/// The keys of records that are not whole, by segment and unit.
+/// Keys of records that are not whole, by segment and unit.
 pub(super) type Whose = BTreeMap<(u16, u32), Vec<u8>>;
 
-/// The keys of a gap's records whose heads are whole.
+/// Returns the keys of records in a gap whose heads are whole.
 pub(super) fn of_gap(segment: &Segment, file: &dyn File, offset: u64, bytes: u64) -> Result<Whose> {
     let framing = HeadFraming(ValueFraming { seed: segment.seed });
     let mut scan = Scan::new(file, segment.name(), framing, offset, offset + bytes)?;
@@ -36,14 +37,14 @@ pub(super) fn of_gap(segment: &Segment, file: &dyn File, offset: u64, bytes: u64
 }
 
 impl Check<'_, '_> {
-    /// Remembers whose a record is that the key log leads to, if it was not met whole.
+    /// Remembers the key of a record that the key log leads to but that was not found whole.
     pub(super) fn note_whose(&mut self, key: &[u8], place: Location) {
         if self.whose.len() < NAMED_MAX && self.places.were_scanned(place) && !self.places.has(place) {
             self.whose.entry((place.segment, place.unit)).or_insert_with(|| key.to_vec());
         }
     }
 
-    /// Says of each damaged place of the value log whose records begin there.
+    /// Adds to each damaged place of the value log the keys of the records that begin there.
     pub(super) fn name_problems(&mut self) {
         let whose = std::mem::take(&mut self.whose);
         let segments: BTreeMap<String, u16> = whose.keys().map(|(id, _)| (names::segment(*id), *id)).collect();

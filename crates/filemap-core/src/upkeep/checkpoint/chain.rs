@@ -1,54 +1,56 @@
-//! A chain of key records as a merge reads it: which records it has, and which versions they tell of.
+//! A chain of key records as a merge reads it: its records and its versions.
 //!
-//! Takes 56 bytes of memory for each record of one chain; nothing here takes more than a sort of time.
+//! Takes 56 bytes of memory per record of one chain; no operation takes longer than a sort.
 
 use crate::format::key::KeyRecord;
 use crate::handle::spot::Spot;
 use crate::handle::spot::sort_versions;
 
-/// A chain as far as it can be read.
+/// The readable part of a chain.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
-    /// Address and length of each record, from the head on. Address 0: the head is damaged, and was made up.
+    /// Address and length of each record, from the head on. Address 0: the head is damaged, and was
+    /// reconstructed.
     records: Vec<(u64, u32)>,
     /// The versions, newest first, each once.
     spots: Vec<Spot>,
-    /// Where it goes on: a damaged record's address and what its length should be. (0, 0) at its end.
+    /// The unreadable rest: a damaged record's address and its expected chain length. (0, 0) if
+    /// there is none.
     pub(super) behind: (u64, u32),
 }
 
 impl Chain {
-    /// Adds the next record from the head on.
+    /// Adds the next record, from the head on.
     pub(super) fn push(&mut self, address: u64, record: &KeyRecord) {
         self.records.push((address, record.total_bytes() as u32));
         self.spots.push(Spot::from(record));
     }
 
-    /// The same, once all records were added.
+    /// Ends the chain once all records were added.
     pub(super) fn ended(mut self, behind: (u64, u32)) -> Chain {
         sort_versions(&mut self.spots);
         self.behind = behind;
         self
     }
 
-    /// The versions, newest first, each once.
+    /// Returns the versions, newest first, each once.
     pub(super) fn spots(&self) -> &[Spot] {
         &self.spots
     }
 
-    /// Addresses and lengths of the records that are there.
+    /// Returns addresses and lengths of the existing records.
     pub(super) fn records(&self) -> impl Iterator<Item = (u64, u64)> {
         self.records.iter().filter(|r| r.0 != 0).map(|r| (r.0, u64::from(r.1)))
     }
 
-    /// Whether it has a version with this sequence and time.
+    /// Returns true if the chain has a version with this sequence and time.
     pub(super) fn has(&self, spot: &Spot) -> bool {
         self.spots.binary_search_by(|s| spot.version.cmp(&s.version)).is_ok()
     }
 }
 
-/// Those of a list of versions that another has not: both newest first, each version once. `is_same` says what of two spots of
-/// one version is to be equal.
+/// Iterates over versions of one list that another lacks. Both are sorted newest first, each
+/// version once. `is_same` compares two spots of one version.
 pub(super) fn without<'a>(
     these: &'a [Spot],
     others: &'a [Spot],

@@ -1,8 +1,9 @@
-//! What the versions of one key in the memtable, and the moves of compaction, make of its slot and its chain of key
-//! records; and what that does to the segment_table of the segments.
+//! Merges the versions of one key in the memtable, and the moves of compaction, into its slot and
+//! its chain of key records, and updates the segment table.
 //!
-//! The head of a chain is its newest version; the rest may be in any order, and a version may stand in it twice (readers
-//! drop the second). So a put of an older time is chained behind a restated head, and nothing written is ever changed.
+//! The head of a chain is its newest version. The rest may be in any order, and a version may occur
+//! twice (readers drop the second). So a put with an older time is chained behind a restated head,
+//! and nothing written is ever changed.
 
 use crate::error::Result;
 use crate::failpoint::{Fault, planted};
@@ -32,34 +33,36 @@ pub(super) struct Merge<'a> {
     pub(super) replayed_below: u64,
     /// See [`Limits::chain_count`](crate::limits::Limits::chain_count).
     pub(super) chain_count: u32,
-    /// Set when the handle is being closed, which waits for this: what a task asks for is left undone then.
+    /// Set when the handle is being closed, which waits for this: the rest of the task is then left
+    /// undone.
     pub(super) closed: &'a AtomicBool,
-    /// Whether something was.
+    /// Set if part of the task was left undone.
     pub(super) is_cut: &'a mut bool,
 }
 
-/// So many key records are read or written in less than a tenth of a millisecond, or so.
+/// Key records between two checks for closing: less than about a tenth of a millisecond.
 const SOME_RECORDS: usize = 256;
 
 /// Whether a chain may be left as it is when the handle is being closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Duty {
-    /// It is to be merged.
+    /// The chain must be merged.
     Must,
-    /// It may wait.
+    /// The chain may wait.
     May,
 }
 
-/// A key's place among a leaf's slots.
+/// A key's slot among those of its leaf.
 struct Existing {
     at: usize,
     head: KeyRecord,
-    /// Of its key record; 0 when that is damaged, and was made up from the value record.
+    /// Address of the key record; 0 when that is damaged, and was reconstructed from the value
+    /// record.
     address: u64,
 }
 
 impl Merge<'_> {
-    /// Asks for the key records that merging keys with these hash bits will read.
+    /// Prefetches the key records that merging keys with these hash bits will read.
     pub(super) fn read_ahead(&self, slots: &[Slot], hashes: impl Iterator<Item = u64>) {
         for hash in hashes {
             let first = slots.partition_point(|s| s.hash < hash);
@@ -67,7 +70,8 @@ impl Merge<'_> {
         }
     }
 
-    /// Merges one key: `found` and `versions` are what the memtable knows of it, `slots` those of its leaf.
+    /// Merges one key. `found` and `versions` are from the memtable, `slots` are those of the key's
+    /// leaf.
     pub(super) fn key(
         &mut self,
         slots: &mut Vec<Slot>,
@@ -86,7 +90,7 @@ impl Merge<'_> {
         let floor = if planted(Fault::TombstonesNotMerged) { 0 } else { found.floor };
         let replayed = new.iter().any(|s| s.version.sequence < self.replayed_below);
         let length = match existing.head.chain {
-            // It may be any more.
+            // The count is capped: the chain may have any length from there on.
             counted if counted >= self.chain_count => usize::MAX,
             counted => counted as usize + new.len(),
         };
@@ -101,10 +105,11 @@ impl Merge<'_> {
                 return self.extend(slots, hash, key, &existing, new);
             }
             if floor > 0 {
-                // What lies behind damage was put before the removal.
+                // Versions behind the damage were put before the tombstone.
                 chain.behind = (0, 0);
             }
-            // In this order, so that of two places of one version the index's is kept: its row knows that one.
+            // Index entries first: if a version occurs twice, keep the location that the segment
+            // table already counts.
             let mut all = chain.spots().to_vec();
             all.extend(new);
             all.retain(|s| s.version.sequence > floor);
@@ -114,8 +119,8 @@ impl Merge<'_> {
         if new.is_empty() { Ok(()) } else { self.extend(slots, hash, key, &existing, new) }
     }
 
-    /// Applies what was asked for the keys with these hash bits, whichever they are: moves of their versions, and what the
-    /// whole chain is looked through for.
+    /// Applies the task to all keys with these hash bits: moves of their versions, and whatever
+    /// needs the whole chain.
     pub(super) fn restate(&mut self, slots: &mut Vec<Slot>, hash: u64, ops: &[Op], task: &Task) -> Result<()> {
         let first = slots.partition_point(|s| s.hash < hash);
         let mut at = first;
@@ -155,7 +160,7 @@ impl Merge<'_> {
         Ok(())
     }
 
-    /// What goes with the versions of a chain that are not kept.
+    /// Counts what is dropped with the versions of a chain that are not kept.
     fn dropped_from(&self, before: &[Spot], kept: &[Spot]) -> Result<Dropped> {
         let mut dropped = Dropped::default();
         if kept.len() == before.len() {
@@ -169,7 +174,7 @@ impl Merge<'_> {
         Ok(dropped)
     }
 
-    /// The key whose slot stands at a place.
+    /// Returns the key of the slot at an index.
     fn at(&self, slots: &[Slot], at: usize) -> Result<Option<(Existing, Vec<u8>)>> {
         let slot = &slots[at];
         match self.keys.read(slot.key) {
@@ -182,8 +187,8 @@ impl Merge<'_> {
         }
     }
 
-    /// The slot of a key among those of its leaf. Its identity is the key in its key record or, when that is damaged, in its
-    /// value record; when both are, the slot is left alone.
+    /// Finds the slot of a key in its leaf. A slot's key is in its key record or, if that is
+    /// damaged, in its value record; if both are damaged, the slot is left alone.
     fn find(&self, slots: &[Slot], hash: u64, key: &[u8]) -> Result<Option<Existing>> {
         let first = slots.partition_point(|s| s.hash < hash);
         for (at, _) in slots.iter().enumerate().skip(first).take_while(|(_, s)| s.hash == hash) {
@@ -194,7 +199,7 @@ impl Merge<'_> {
         Ok(None)
     }
 
-    /// A key record as the value record tells it, for when the key record is lost: the chain behind it is lost too.
+    /// Reconstructs a lost key record from the value record. The chain behind it is lost.
     fn record_by_value(&self, slot: &Slot) -> Result<Option<(KeyRecord, Vec<u8>)>> {
         let read = self.values.with_record(slot.location, slot.size, Want::Head, |raw| {
             let refers_to = if raw.header.kind == Kind::Reference { raw.refers_to() } else { 0 };
@@ -216,7 +221,7 @@ impl Merge<'_> {
         }
     }
 
-    /// All records of a chain. `None` when it may wait, and the handle is being closed.
+    /// Reads all records of a chain. `None` if it may wait and the handle is being closed.
     fn chain(&mut self, existing: &Existing, duty: Duty) -> Result<Option<Chain>> {
         let mut chain = Chain::default();
         chain.push(existing.address, &existing.head);
@@ -235,8 +240,8 @@ impl Merge<'_> {
                     (address, last) = (last.previous, record);
                 }
                 Ok(_) => return Ok(Some(chain.ended(behind))),
-                // What lies behind a damaged record is lost to readers, who are told; it must not keep the rest from being
-                // merged.
+                // Readers are told that what lies behind a damaged record is lost. It must not
+                // block the merge of the rest.
                 Err(e) if e.is_corrupt() => return Ok(Some(chain.ended(behind))),
                 Err(e) => return Err(e),
             }
@@ -244,19 +249,20 @@ impl Merge<'_> {
         Ok(None)
     }
 
-    /// Whether the rest of a task is to be left undone.
+    /// Returns true if the rest of a task is to be left undone.
     pub(super) fn stops_task(&mut self) -> bool {
         self.stops(0, Duty::May)
     }
 
-    /// Whether what may wait is to end here, at the nth of many records.
+    /// Returns true if work that may wait is to stop before the nth record.
     fn stops(&mut self, nth: usize, duty: Duty) -> bool {
         let stops = duty == Duty::May && nth.is_multiple_of(SOME_RECORDS) && self.closed.load(Ordering::Acquire);
         *self.is_cut |= stops;
         stops
     }
 
-    /// Puts a chain of the versions that are kept, newest first, in place of a key's old one and its slot, if it had any.
+    /// Replaces a key's chain and slot, if any, by a new chain of the versions in `kept`, newest
+    /// first.
     fn rewrite(
         &mut self,
         slots: &mut Vec<Slot>,
@@ -266,7 +272,7 @@ impl Merge<'_> {
         kept: &[Spot],
         duty: Duty,
     ) -> Result<()> {
-        // What lies behind damage is told to readers, unless it would not be kept.
+        // Readers are told of what lies behind damage, unless it would not be kept.
         let behind = if self.retention.is_satisfied(kept.len()) { (0, 0) } else { chain.behind };
         let Some(address) = self.append(key, behind, kept, Holders::default(), duty)? else { return Ok(()) };
         for spot in without(chain.spots(), kept, Spot::eq) {
@@ -320,9 +326,9 @@ impl Merge<'_> {
         }
     }
 
-    /// Appends key records for versions that are given newest first, the oldest first, behind a chain: its address and length.
-    /// Returns the newest one's address; `None` when it may wait, and the handle is being closed: nothing leads to what was
-    /// appended then.
+    /// Appends key records for versions, given newest first, oldest first behind a chain (its
+    /// address and length). Returns the newest record's address. `None` if this may wait and the
+    /// handle is being closed: then nothing leads to what was appended.
     fn append(
         &mut self,
         key: &[u8],
@@ -358,7 +364,7 @@ impl Merge<'_> {
         Ok(Some(address))
     }
 
-    /// A version became reachable through the index.
+    /// Counts a version as live: the index now leads to it.
     fn enter(&mut self, spot: &Spot) -> Result<()> {
         for extent in self.extents(spot)? {
             let ordinal = self.values.segments.get(extent.location.segment).ok().map(|s| s.ordinal);
@@ -367,13 +373,14 @@ impl Merge<'_> {
         Ok(())
     }
 
-    /// A version is no more.
+    /// Counts a version as dead.
     fn leave(&mut self, spot: &Spot) -> Result<()> {
         self.extents(spot)?.into_iter().for_each(|extent| self.segment_table.debit(extent));
         Ok(())
     }
 
-    /// The records that make up a version: its own, and its chunks. Of a damaged list the chunks are not known.
+    /// Returns the records of a version: its own, and its chunks. The chunks of a damaged list are
+    /// unknown.
     fn extents(&self, spot: &Spot) -> Result<Vec<Extent>> {
         let mut extents = vec![spot.extent];
         if spot.chunked {
@@ -392,8 +399,8 @@ fn slot(hash: u64, address: u64, newest: &Spot) -> Slot {
     Slot { hash, key: address, location: newest.extent.location, size: newest.extent.size() }
 }
 
-/// Addresses of the versions that hold bodies, as far as they are at hand: those just appended, the former head, and the one
-/// that the former head named.
+/// Addresses of versions that hold bodies, as far as known: those just appended, the former head,
+/// and the one that the former head named.
 #[derive(Default)]
 struct Holders {
     known: Vec<(u64, u64)>,
@@ -406,14 +413,14 @@ impl Holders {
     }
 
     fn add(&mut self, sequence: u64, address: u64) {
-        // Only the latest are worth remembering: a reader that finds none walks the chain.
+        // Only the latest are worth remembering: a reader that finds no address walks the chain.
         if self.known.len() >= 64 {
             self.known.remove(0);
         }
         self.known.push((sequence, address));
     }
 
-    /// The address of the version with a sequence; 0 when it is not known, or for no version.
+    /// Returns the address of the version with a sequence; 0 if unknown, or for sequence 0.
     fn find(&self, sequence: u64) -> u64 {
         let found = self.known.iter().rev().find(|k| sequence != 0 && k.0 == sequence);
         found.map_or(0, |k| k.1)

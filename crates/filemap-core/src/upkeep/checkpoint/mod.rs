@@ -1,11 +1,12 @@
-//! A checkpoint merges the memtable into the index and makes it durable, in the background, while puts go on into a
-//! second table.
+//! A checkpoint merges the memtable into the index and makes it durable, in the background, while
+//! puts go on into a second table.
 //!
-//! The order is what makes it safe: freeze table, tail and next sequence in one step; sync the value log; then, leaf by leaf
-//! in hash order, append key records and write new leaves to free pages. A stage ends with the key log synced, then address.idx
-//! synced, then the superblock written and synced. Until then nothing that the last superblock names is touched. The last
-//! stage's superblock has the new tail; those before it keep the old one, so that after a crash what they entered is merely
-//! early.
+//! The order makes it safe: freeze table, tail and next sequence in one step; sync the value log;
+//! then, leaf by leaf in hash order, append key records and write new leaves to free pages. A stage
+//! ends by syncing the key log, then address.idx, then writing and syncing the superblock. Until
+//! then nothing that the last superblock names is touched. The last stage's superblock has the new
+//! tail. Earlier ones keep the old tail, so after a crash their entries are replayed a second time,
+//! without harm.
 
 mod chain;
 mod merge;
@@ -34,34 +35,35 @@ use merge::Merge;
 
 pub(crate) use work::{Op, Task};
 
-/// A freeze that holds the append lock for this long counts as holding up the puts that wait for it.
+/// A freeze that holds the append lock this long counts as delaying puts.
 const SLOW_FREEZE: Duration = Duration::from_micros(500);
-/// Leaves that are read ahead of the one being merged.
+/// Leaves read ahead of the one being merged.
 const LEAVES_AHEAD: usize = 64;
-/// So many keys are gathered and sorted in about a tenth of a millisecond.
+/// Keys gathered and sorted in about a tenth of a millisecond.
 const SOME_KEYS: usize = 1024;
 
-/// The state of the log at the moment of freezing.
+/// State of the log at the moment of freezing.
 pub(crate) struct Frozen {
     pub(crate) table: Arc<Memtable>,
     tail: Tail,
     next_sequence: u64,
     position: u64,
-    /// Units of the removals in the log up to there, by segment, that are not accounted for yet.
+    /// Units of tombstones in the log up to the tail, by segment, not yet in the segment table.
     tombstones: BTreeMap<u16, u64>,
 }
 
 impl Upkeep {
-    /// Runs a checkpoint now; waits for one that is running.
+    /// Runs a checkpoint now; waits for a running one first.
     ///
     /// # Errors
-    /// The first failure, which stops all further writes.
+    /// The first failure, which stops all further writes; `Poisoned`; `Closed`.
     pub(crate) fn checkpoint(&self) -> Result<()> {
         self.checkpoint_with(Task::default()).map(|_| ())
     }
 
-    /// As `checkpoint`, and does a task with it; what its retention has dropped. What the task leads to is synced. When the handle is
-    /// closed meanwhile, what is left of the task is left undone, and the error is `Closed`.
+    /// As `checkpoint`, with a task. Returns what the task's retention dropped. The targets of its
+    /// moves must be synced. If the handle is closed meanwhile, the rest of the task is left undone
+    /// and the error is `Closed`.
     pub(crate) fn checkpoint_with(&self, task: Task) -> Result<Dropped> {
         let mut c = lock(&self.checkpointer);
         if !planted(Fault::GateNotShut) {
@@ -70,11 +72,11 @@ impl Upkeep {
         self.checkpoint_held(&mut c, task)
     }
 
-    /// The last checkpoint of a handle that is being closed, if nothing has poisoned it. Under the same lock the gate is shut, so that
-    /// no other one is in the middle of writing then.
+    /// Runs the last checkpoint of a handle that is being closed, unless it is poisoned, and shuts
+    /// the gate under the same lock, so that no other checkpoint is in the middle of writing.
     ///
     /// # Errors
-    /// As [`Upkeep::checkpoint`]. The gate is shut and the lock given up in any case.
+    /// As [`Upkeep::checkpoint`]. The gate is shut and the lock file given up in any case.
     pub(crate) fn end(&self) -> Result<()> {
         let mut c = lock(&self.checkpointer);
         if self.writing.gate().is_shut() {
@@ -85,8 +87,9 @@ impl Upkeep {
         result.map(|_| ())
     }
 
-    /// Has a superblock name the dictionaries that there are now: from then on they are used, and missed when they go. Enters nothing
-    /// in the index; costs a superblock and the segment table, unless nothing has changed.
+    /// Writes a superblock that names the present dictionaries: from then on they are used, and
+    /// noticed when lost. Changes nothing in the index; costs a superblock and the segment table,
+    /// unless nothing has changed.
     ///
     /// # Errors
     /// As [`Upkeep::checkpoint`].
@@ -101,8 +104,9 @@ impl Upkeep {
         self.commit(&mut c).inspect_err(|e| self.writing.poison(e))
     }
 
-    /// Removes the files of dictionaries that no record names any more, durably, after a superblock that does not name them; does nothing
-    /// while a backup holds on to an older one. Whether they went.
+    /// Removes the files of dictionaries that no record names, durably, after a superblock that
+    /// does not name them. Returns false, and does nothing, while a backup holds an older
+    /// superblock.
     ///
     /// # Errors
     /// As [`Upkeep::checkpoint`].
@@ -133,15 +137,16 @@ impl Upkeep {
         let _guard = PoisonOnUnwind(self.writing.poisoned());
         let first = c.current.next_sequence;
         let own = Retention::of(self.reading.options());
-        // Of more versions than are kept readers are not shown the rest, unless what hides it is dropped at the same time.
+        // Readers are not shown more versions than are kept, unless what hides the surplus is
+        // dropped at the same time.
         let drops_more = !task.retention.keeps_all() || !task.erased.is_empty();
         c.retention = own.entering(first, own.versions.is_none() || drops_more);
         task.retention = task.retention.entering(first, true);
-        // What this checkpoint enters stays, with what it refers to: until the last stage is durable, a crash has the log replayed
-        // from before it.
+        // Versions entered by this checkpoint stay, with those they refer to: until the last stage
+        // is durable, a crash replays the log from before it.
         task.erased.retain(|sequence| *sequence < first || planted(Fault::ErasedWhileEntered));
         (c.dropped, c.told_versions, c.is_cut) = (Dropped::default(), 0, false);
-        // Before the table is frozen: a put that comes later must see it.
+        // Before the table is frozen: later puts must see it.
         let horizon = c.retention.horizon_ms().max(task.retention.horizon_ms());
         let horizon = if task.erased.is_empty() { horizon } else { i64::MAX };
         self.reading.expire_before(horizon);
@@ -163,7 +168,8 @@ impl Upkeep {
             self.writing.sync_to(frozen.position)?;
         }
         step();
-        // From here on the index may hold versions as late as this: reads of recent entries must look there too.
+        // From here on the index may hold versions this late: reads of recent entries must look
+        // there too.
         self.reading.will_index(frozen.table.max_time_ms());
         if planted(Fault::TailWithTheFirstStage) {
             c.current.tail = frozen.tail;
@@ -189,7 +195,7 @@ impl Upkeep {
         self.commit(c)?;
         c.index.punch();
         step();
-        // Counted before the frozen table goes: a put that has looked at it must notice.
+        // Counted before the frozen table goes, so a put that has read it notices.
         Counters::add(&self.reading.counters().checkpoints, 1);
         self.reading.merged();
         lock(self.writing.log()).pins.merged();
@@ -204,8 +210,8 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Puts a fresh table in place of the active one, and notes where the log stands, in one step. `None` when nothing was
-    /// logged since the last checkpoint, and there is nothing else to do.
+    /// Replaces the active table by an empty one and notes the log's state, in one step. `None` if
+    /// nothing was logged since the last checkpoint and the task is empty.
     pub(crate) fn freeze(&self, c: &Checkpointer, task: &Task) -> Result<Option<Frozen>> {
         let fresh = Arc::new(Memtable::new(self.reading.options().memtable_bytes, 0));
         let mut log = lock(self.writing.log());
@@ -227,8 +233,8 @@ impl Upkeep {
         Ok(Some(Frozen { table, tail, next_sequence: log.next_sequence, position, tombstones }))
     }
 
-    /// Enters all keys of a table in the index and does a task's work there, in hash order, committing a stage whenever one is
-    /// full.
+    /// Enters all keys of a table in the index and applies the task, in hash order, committing each
+    /// stage that is full.
     pub(crate) fn apply(&self, c: &mut Checkpointer, table: &Memtable, mut task: Task) -> Result<()> {
         let mut keys: Vec<(u64, Found)> = Vec::new();
         for key in table.keys() {
@@ -254,7 +260,7 @@ impl Upkeep {
                 c.index.replace(&old, &slots)?;
             }
             if c.index.wants_flush() || c.keys.wants_flush() {
-                // Readers may be led to a key record only when it is in the file.
+                // Readers may be led to a key record only once it is in the file.
                 c.keys.flush()?;
                 c.index.flush()?;
                 c.keys.publish();
@@ -270,7 +276,8 @@ impl Upkeep {
         merge_leaves(c, None)
     }
 
-    /// What becomes of the slots of one leaf: the table's keys first, then the task for all that were touched.
+    /// Merges into the slots of one leaf: first the table's keys, then the task for all touched
+    /// hashes.
     fn merge_leaf(
         &self,
         c: &mut Checkpointer,
@@ -300,7 +307,7 @@ impl Upkeep {
         }
         let mut last = None;
         for hash in touched.iter().filter(|h| task.touches(**h)) {
-            // Keys whose hashes share the bits that slots keep are looked at together.
+            // Keys whose hashes share the bits in slots are handled together.
             if last != Some(kept_bits(*hash)) && !merge.stops_task() {
                 merge.restate(slots, kept_bits(*hash), task.ops_near(*hash), task)?;
             }
@@ -309,7 +316,7 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Ends a stage: what was entered so far is durable when this returns.
+    /// Ends a stage: on return everything entered so far is durable.
     fn commit(&self, c: &mut Checkpointer) -> Result<()> {
         c.keys.flush()?;
         c.keys.sync()?;
@@ -329,7 +336,8 @@ impl Upkeep {
         c.current.epoch = c.index.epoch();
         c.current.key_tail = self.reading.keys().end();
         if c.dropped.versions > c.told_versions {
-            // Readers may have followed what is gone. If this superblock is lost, and a reader has seen it, the recovery's is another.
+            // Readers may have followed what is dropped. If this superblock is lost after a reader
+            // has seen it, recovery writes another epoch.
             c.current.dropped_epoch = c.current.epoch;
             c.told_versions = c.dropped.versions;
         }
@@ -342,11 +350,11 @@ impl Upkeep {
         self.reading.publish(&c.current, &c.segment_table);
         c.index.committed(c.holds > 0);
         self.reading.values().dictionaries.named(dictionaries);
-        // From here on nothing durable leads to what is dead in them.
+        // From here on nothing durable leads to dead key segments.
         self.remove_dead_keys(c)
     }
 
-    /// Sees to it that the segment table has every value segment on which the superblock counts, live or not.
+    /// Lists every value segment on which the superblock relies in the segment table, live or dead.
     fn name_segments(&self, c: &mut Checkpointer) {
         for segment in self.reading.values().segments.all().iter() {
             let (id, ordinal) = (segment.id, segment.ordinal);
@@ -355,7 +363,7 @@ impl Upkeep {
                 continue;
             }
             let is_sealed = segment.is_output || ordinal < c.current.tail.ordinal;
-            // That of one which cannot be measured now is not known before the next checkpoint.
+            // If it cannot be measured now, its length stays unknown until the next checkpoint.
             let measure = || self.reading.values().segments.sealed_bytes(segment).ok().map(|bytes| bytes / UNIT_BYTES);
             let is_open = is_sealed && !c.segment_table.has_end(id) && !c.segment_table.is_lost(id);
             let end_units = if is_open { measure() } else { None };
@@ -363,7 +371,8 @@ impl Upkeep {
         }
     }
 
-    /// Removes the segments of the key log to which no durable superblock leads, unless a backup holds on to an older one.
+    /// Removes the key-log segments that no durable superblock leads to, unless a backup holds an
+    /// older one.
     pub(crate) fn remove_dead_keys(&self, c: &Checkpointer) -> Result<()> {
         if c.holds > 0 && !planted(Fault::BackupNotHeld) {
             return Ok(());
@@ -372,7 +381,7 @@ impl Upkeep {
     }
 }
 
-/// Merges leaves that have lost slots, up to the next hash that is to be entered.
+/// Merges leaves that have lost slots, up to the next hash to be entered.
 fn merge_leaves(c: &mut Checkpointer, next: Option<&u64>) -> Result<()> {
     if !c.index.has_smaller_leaves() {
         return Ok(());
@@ -383,8 +392,8 @@ fn merge_leaves(c: &mut Checkpointer, next: Option<&u64>) -> Result<()> {
     Ok(())
 }
 
-/// A panic in a checkpoint (in the caller's event sink, say) must not let another one begin: it would take the place of the
-/// frozen table, which is not merged.
+/// Poisons the handle if a checkpoint panics (in the caller's event sink, say): another checkpoint
+/// would replace the frozen table, which is not merged.
 struct PoisonOnUnwind<'a>(&'a Poison);
 
 impl Drop for PoisonOnUnwind<'_> {
@@ -396,16 +405,17 @@ impl Drop for PoisonOnUnwind<'_> {
     }
 }
 
-/// Asks for leaves some way ahead of the merge, so that an index larger than memory is read with many requests under way.
+/// Prefetches leaves ahead of the merge, so that an index larger than memory is read with many
+/// requests in flight.
 struct ReadAhead<'a> {
     hashes: &'a [u64],
-    /// Keys whose leaves were asked for.
+    /// Keys whose leaves were prefetched.
     covered: usize,
-    /// Leaves that were asked for.
+    /// Leaves prefetched.
     leaves: usize,
 }
 
-/// Sorts keys by their hashes, some at a time.
+/// Sorts keys by hash, making way between parts.
 fn sort(keys: &mut [(u64, Found)]) {
     make_way();
     if keys.len() <= SOME_KEYS {
@@ -417,7 +427,7 @@ fn sort(keys: &mut [(u64, Found)]) {
 }
 
 impl ReadAhead<'_> {
-    /// One leaf on; at the first call, as many as there should be under way.
+    /// Prefetches one more leaf; on the first call, the full read-ahead.
     fn go(&mut self, index: &Index) {
         let goal = self.leaves.max(LEAVES_AHEAD) + 1;
         while self.leaves < goal && self.covered < self.hashes.len() {

@@ -1,5 +1,5 @@
-//! Whether the files that a writer has open are still those under their names: whoever removes or replaces one takes the store
-//! away under it, and what is written then is lost when the handle is closed.
+//! Checks that a writer's open files still have their names. If a file was removed or replaced,
+//! what is written to it is lost when the handle is closed.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -14,11 +14,11 @@ use crate::upkeep::Upkeep;
 use crate::upkeep::state::Checkpointer;
 
 impl Upkeep {
-    /// Compares the names of the store's files with what is open. No file is opened for it. What the system does not say is taken for
-    /// unchanged.
+    /// Compares the names of the store's files with the open files, without opening any. What the
+    /// system does not tell counts as unchanged.
     ///
     /// # Errors
-    /// `Corrupt` when a file that is open has no name any more, or another file has its name.
+    /// `Corrupt` when an open file has no name any more, or another file has its name.
     pub(super) fn check_names(&self, c: &Checkpointer) -> Result<()> {
         let mut open = vec![
             (names::LOCK.to_owned(), self.writing.gate().identity()),
@@ -27,25 +27,25 @@ impl Upkeep {
             lock(self.writing.log()).appender.identity(),
         ];
         open.extend(c.keys.identity());
-        // A repair's superblock has its name only at the end.
+        // The superblock of a repair gets its name only at the end.
         open.retain(|(name, _)| name != names::SUPERBLOCK || !self.is_unnamed());
         for (name, identity) in open {
             self.check_name(&name, identity)?;
         }
-        // Listing takes a descriptor, asking for one name takes none.
+        // Listing takes a file descriptor, asking for one name takes none.
         let listed: HashSet<String> = self.reading.dir().list().unwrap_or_default().into_iter().collect();
         self.check_segments(&self.reading.values().segments, &listed)?;
         self.check_segments(self.reading.keys().segments(), &listed)?;
         self.check_dictionaries(c, &listed)
     }
 
-    /// Whether all dictionaries are there that the last superblock names.
+    /// Checks that all dictionaries that the last superblock names exist.
     fn check_dictionaries(&self, c: &Checkpointer, listed: &HashSet<String>) -> Result<()> {
         let names = c.segment_table.kept_dictionaries().map(names::dictionary);
         names.filter(|name| !listed.contains(name)).try_for_each(|name| self.check_name(&name, None))
     }
 
-    /// Whether the superblock still has its temporary name.
+    /// Returns true if the superblock still has its temporary name.
     fn is_unnamed(&self) -> bool {
         let has = |name| self.reading.dir().identity_of(name).is_ok();
         has(names::NEW_SUPERBLOCK) && !has(names::SUPERBLOCK)
@@ -62,10 +62,10 @@ impl Upkeep {
         Err(Error::corrupt(name, 0, what))
     }
 
-    /// Whether all segments are there that are known.
+    /// Checks that all known segments exist.
     fn check_segments(&self, segments: &Segments, listed: &HashSet<String>) -> Result<()> {
         for segment in segments.all().iter().filter(|s| !listed.contains(&s.name())) {
-            // It may have been begun since the names were listed, or removed.
+            // It may have been begun or removed since the names were listed.
             let is_known = || segments.get(segment.id).is_ok_and(|s| s.ordinal == segment.ordinal);
             match self.check_name(&segment.name(), None) {
                 Err(e) if is_known() => return Err(e),

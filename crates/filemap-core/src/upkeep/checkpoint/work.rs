@@ -1,5 +1,5 @@
-//! What a checkpoint is asked to do beside merging the memtable: to lead versions to the places that compaction has
-//! copied them to, to look through chains for versions that are not kept, to write chains anew.
+//! The task of a checkpoint beside the memtable: lead versions to where compaction copied them,
+//! drop versions from chains, rewrite chains.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,13 +11,14 @@ use crate::handle::retention::Needed;
 use crate::handle::retention::Retention;
 use crate::handle::spot::Spot;
 
-/// A version that has another place now.
+/// A move of one version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Op {
-    /// Of its key.
+    /// Hash of the version's key.
     pub(crate) hash: u64,
     pub(crate) sequence: u64,
-    /// Where the index had it when it was looked up. If it is there no more, it was removed or moved meanwhile.
+    /// Location in the index when the version was copied. If it is elsewhere by now, it was removed
+    /// or moved meanwhile.
     pub(crate) from: Location,
     pub(crate) to: Extent,
 }
@@ -28,25 +29,25 @@ impl Op {
     }
 }
 
-/// The work beside the table.
+/// Work beside merging the table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Task {
     pub(crate) ops: Vec<Op>,
-    /// Hashes of keys whose chains are to be looked through.
+    /// Hashes of keys whose chains are examined.
     pub(crate) chains: Vec<u64>,
-    /// Chains that have a record in this segment of the key log are written anew.
+    /// Chains with a record in this key-log segment are rewritten.
     pub(crate) evacuated: Option<u16>,
-    /// Leaves of the index are moved to the front of its file, some of them, and what is free behind them is given back.
+    /// Moves some leaves to the front of the index file, and punches out free space behind them.
     pub(crate) sweep: bool,
-    /// A superblock is to be written though nothing may have changed in the index: segments without a version are to be named.
+    /// Writes a superblock even if the index is unchanged: it must name segments without a version.
     pub(crate) is_due: bool,
-    /// Ordinals of value segments that may go, if nothing lives in them at the end.
+    /// Ordinals of value segments that may be removed if nothing is live in them at the end.
     pub(crate) leaving: Vec<u64>,
-    /// Versions that this does not keep are dropped from the chains that are looked through.
+    /// Retention by which versions are dropped from the examined chains.
     pub(crate) retention: Retention,
-    /// What is kept all the same, since others need it.
+    /// Versions kept all the same, because others need them.
     pub(crate) needed: Arc<Needed>,
-    /// Versions with these sequences are dropped too, unless a version that is kept has its body from one.
+    /// Sequences of versions to drop, unless a kept version has its body from one.
     pub(crate) erased: HashSet<u64>,
 }
 
@@ -56,7 +57,7 @@ impl Task {
         self.ops.is_empty() && self.chains.is_empty() && !has_work
     }
 
-    /// Leaves out what is erased.
+    /// Removes the erased versions.
     pub(crate) fn without_erased(&self, mut kept: Vec<Spot>) -> Vec<Spot> {
         if !self.erased.is_empty() {
             let is_erased = |s: &Spot| self.erased.contains(&s.version.sequence);
@@ -67,14 +68,14 @@ impl Task {
         kept
     }
 
-    /// Puts everything in the order of hashes, in which it is asked for.
+    /// Sorts everything by hash, the order of use.
     pub(crate) fn sort(&mut self) {
         self.ops.sort_unstable_by_key(|op| (told(op.hash), op.sequence));
         self.chains.sort_unstable();
         self.chains.dedup();
     }
 
-    /// All hashes that are touched, with those of keys to merge, sorted, each once.
+    /// All touched hashes, with those of the keys to merge, sorted, each once.
     pub(crate) fn hashes(&self, keys: impl Iterator<Item = u64>) -> Vec<u64> {
         let mut hashes: Vec<u64> =
             keys.chain(self.ops.iter().map(|op| op.hash)).chain(self.chains.iter().copied()).collect();
@@ -83,30 +84,30 @@ impl Task {
         hashes
     }
 
-    /// Whether there is something to do for keys of a hash.
+    /// Returns true if there is work for keys of a hash.
     pub(crate) fn touches(&self, hash: u64) -> bool {
         !self.ops_near(hash).is_empty() || self.chains.binary_search(&hash).is_ok()
     }
 
-    /// The moves of keys that slots cannot tell from one with this hash.
+    /// The moves of keys whose slots look the same as for this hash.
     pub(crate) fn ops_near(&self, hash: u64) -> &[Op] {
         let start = self.ops.partition_point(|op| told(op.hash) < told(hash));
         let end = start + self.ops[start..].partition_point(|op| told(op.hash) == told(hash));
         &self.ops[start..end]
     }
 
-    /// Whether an address lies in the segment that is to be emptied.
+    /// Returns true if an address lies in the segment to be emptied.
     pub(crate) fn evacuates(&self, address: u64) -> bool {
         address != 0 && self.evacuated == Some(key::segment_of(address))
     }
 }
 
-/// What slots can tell of a hash.
+/// The bits of a hash that directory and slots keep.
 fn told(hash: u64) -> u64 {
     hash >> (64 - MAX_DEPTH)
 }
 
-/// Where a version lies after moves, which are in the order of their sequences.
+/// Returns the location of a version after moves, which are sorted by sequence.
 pub(crate) fn moved(ops: &[Op], spot: &Spot) -> Extent {
     let sequence = spot.version.sequence;
     let first = ops.partition_point(|op| op.sequence < sequence);

@@ -1,10 +1,11 @@
-//! What a run of compaction has found out about keys with many versions, so that it walks the chain of a key once and not for
-//! each of its records.
+//! What a run of compaction has learnt about keys with many versions, so that it walks a key's
+//! chain once and not for each of its records.
 //!
-//! Invariants: memory is bounded, since of a key only what lies in the segment that is being read is noted, from there on, and
-//! only so much of it. What was found out may have changed since, in two ways. A version is gone by now: its copy is led to by
-//! nothing. A version is new: it does not lie in a victim, which was sealed before a checkpoint entered all of it. Should
-//! anything live in a victim that was taken for dead, the segment table says so and the victim stays.
+//! Memory is bounded: per key only what lies in the segment being read is noted, from the current
+//! place on, and up to a limit. The notes may be outdated in two ways. A version is gone: nothing
+//! will lead to its copy. A version is new: it does not lie in a victim, which was sealed before a
+//! checkpoint entered all of it. If a live record in a victim is taken for dead, the segment table
+//! tells, and the victim stays.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,26 +13,26 @@ use std::ops::Range;
 use crate::format::location::Location;
 use crate::handle::spot::Spot;
 
-/// Chains of so many versions are walked each time.
+/// Chains of at most this many versions are walked each time.
 pub(super) const FEW: usize = 8;
 
-/// So many versions and chunks are noted at most, in 24 and 56 bytes each.
+/// Versions and chunks noted, at most; 24 and 56 bytes each.
 const MOST: usize = 1 << 20;
 
-/// What is to become of a record that compaction meets.
+/// What becomes of a record in a victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// A version that is kept.
     Live,
-    /// A version that its chain still names, though it is not kept: the chain is to be looked through.
+    /// A version in its chain that is not kept: the chain must be examined.
     Expired,
     /// Nothing leads to it.
     Dead,
-    /// Damage keeps from knowing: it stays where it is.
+    /// Undecidable because of damage: the record stays where it is.
     Unknown,
 }
 
-/// See the module.
+/// Notes on keys with many versions.
 #[derive(Debug)]
 pub(super) struct Chains {
     by_hash: HashMap<u64, Known>,
@@ -40,25 +41,26 @@ pub(super) struct Chains {
     most: usize,
 }
 
-/// Which records of a key are versions of it, of those in a part of a segment.
+/// The versions of a key in part of a segment.
 #[derive(Debug)]
 struct Known {
     key: Vec<u8>,
     segment: u16,
     offsets: Range<u64>,
-    /// Offset, sequence, and whether it is kept, in the order of offsets. `None`: damage keeps from knowing.
+    /// Offset, sequence and whether it is kept, sorted by offset. `None`: unknown because of
+    /// damage.
     versions: Option<Vec<(u64, u64, bool)>>,
 }
 
-/// Which versions of a key have which chunks in victims.
+/// The versions of a key that have chunks in victims.
 #[derive(Debug)]
 struct Owners {
     key: Vec<u8>,
-    /// By the chunks' places. `None`: damage keeps from knowing.
+    /// Sorted by location of the chunk. `None`: unknown because of damage.
     chunks: Option<Vec<Owner>>,
 }
 
-/// A version whose body has a chunk at a place.
+/// A version, and the location of one of its chunks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner {
     pub(super) chunk: Location,
@@ -73,7 +75,7 @@ impl Default for Chains {
 }
 
 impl Chains {
-    /// What was found out about the record of a key with a sequence at a place, if anything was.
+    /// Returns the verdict on the record of a key with this sequence and place, if it was noted.
     pub(super) fn verdict(&self, hash: u64, key: &[u8], sequence: u64, at: Location) -> Option<Verdict> {
         let known = self.by_hash.get(&hash).filter(|k| k.key == key && k.segment == at.segment)?;
         if !known.offsets.contains(&at.offset()) {
@@ -88,8 +90,8 @@ impl Chains {
         })
     }
 
-    /// Notes the versions of a key with many, and which are kept, both newest first, as far as they lie in a segment from a place
-    /// on. `None`: damage keeps from knowing.
+    /// Notes the versions of a key, and which are kept (both newest first), as far as they lie in
+    /// the segment of `from`, from there on. `None`: unknown because of damage.
     pub(super) fn note(&mut self, hash: u64, key: &[u8], from: Location, found: Option<(&[Spot], &[Spot])>) {
         let mut end = u64::MAX;
         let mut here = found.map(|(all, kept)| {
@@ -112,7 +114,8 @@ impl Chains {
         self.by_hash.insert(hash, known);
     }
 
-    /// The versions of a key whose bodies have a chunk at a place, if they are known: `Some(None)` when damage keeps from knowing.
+    /// Returns the versions of a key with a chunk at a place, if noted: `Some(None)` if unknown
+    /// because of damage.
     pub(super) fn owners(&self, hash: u64, key: &[u8], chunk: Location) -> Option<Option<Vec<Owner>>> {
         let owners = self.owners.get(&hash).filter(|o| o.key == key)?;
         Some(owners.chunks.as_ref().map(|all| {
@@ -121,14 +124,14 @@ impl Chains {
         }))
     }
 
-    /// Notes all versions of a key that have chunks in victims. `None`: damage keeps from knowing.
+    /// Notes all versions of a key that have chunks in victims. `None`: unknown because of damage.
     pub(super) fn note_owners(&mut self, hash: u64, key: &[u8], mut chunks: Option<Vec<Owner>>) {
         chunks.iter_mut().for_each(|all| all.sort_unstable_by_key(|o| o.chunk));
         self.make_room(FEW + chunks.as_ref().map_or(0, Vec::len));
         self.owners.insert(hash, Owners { key: key.to_vec(), chunks });
     }
 
-    /// Forgets everything when so much more would be too much.
+    /// Forgets everything if `more` notes would exceed the limit.
     fn make_room(&mut self, more: usize) {
         self.noted += more;
         if self.noted > self.most {
@@ -166,7 +169,7 @@ mod tests {
         assert_eq!(verdict(&chains, 3, 1, 3), None, "it lies before what was looked at");
         assert_eq!(verdict(&chains, 28, 0, 28), None);
         assert_eq!(chains.verdict(7, b"other", 29, Location::new(1, 64 * 29)), None);
-        // Of more than may be noted only the first part is known.
+        // Above the limit only the first part is noted.
         chains.most = 4;
         chains.note(7, b"k", Location::new(1, 64), Some((&all, kept)));
         assert_eq!(verdict(&chains, 7, 1, 7), Some(Verdict::Expired));

@@ -1,12 +1,12 @@
-//! Erasure, the part that rewrites: every segment of either log that may hold bytes of what was erased is emptied, and its file
-//! removed.
+//! The rewriting part of an erasure: empties every segment of either log that may hold bytes of
+//! erased versions, and removes its file.
 //!
-//! A segment of values may hold some if anything in it is dead, if a record names a retired dictionary, or if a removal names a
-//! key that is erased. A segment of keys may if anything in it is dead; the last one may behind its end. What is all live has
-//! been found to be something else.
+//! A value segment may hold some if anything in it is dead, if a record names a retired dictionary,
+//! or if a tombstone names an erased key. A key segment may if anything in it is dead; the last one
+//! may beyond its end. Live bytes are known not to be erased.
 //!
-//! Invariant: removals of erased keys go in a second pass only, when nothing is dead any more that they hide: a repair in between
-//! brings nothing back.
+//! Invariant: tombstones of erased keys are dropped only in a second pass, when nothing that they
+//! hide is left, so a repair in between brings nothing back.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,11 +26,11 @@ use crate::upkeep::compact::plan::{Candidate, Plan};
 use crate::upkeep::compact::run::Watch;
 use crate::upkeep::state::{Cleaning, Compactor, KeyFilter};
 
-/// A log is looked through so often at most with nothing gained: damage may keep a segment, and what others put meanwhile makes new
-/// garbage.
+/// Rounds without gain after which a log is given up: damage may keep a segment, and concurrent
+/// puts make new garbage.
 const ROUNDS: u32 = 6;
 
-/// Counts the rounds that have gained nothing.
+/// Counts consecutive rounds without gain.
 struct Gain {
     live: u64,
     idle: u32,
@@ -41,21 +41,21 @@ impl Gain {
         Gain { live: u64::MAX, idle: 0 }
     }
 
-    /// Whether to go on, when so much lives in what is still to be emptied. A run that ends before a segment does has gained
-    /// something, too.
+    /// Returns true to go on, given the live bytes in segments still to be emptied. A run that ends
+    /// within a segment is a gain too.
     fn goes_on(&mut self, live: u64) -> bool {
         self.idle = if live < self.live { 0 } else { self.idle + 1 };
         self.live = live;
         self.idle < ROUNDS
     }
 
-    /// Files are gone.
+    /// Notes that files were removed.
     fn removed(&mut self) {
         self.live = u64::MAX;
     }
 }
 
-/// Ends the cleaning of a handle, however it ends.
+/// Ends the cleaning of a handle on drop.
 struct Ended<'a>(&'a Upkeep);
 
 impl Drop for Ended<'_> {
@@ -64,18 +64,19 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// Which segments of values are looked at.
+/// The value segments to clean.
 #[derive(Clone, Copy)]
 struct Limit {
-    /// The last ordinal.
+    /// Greatest ordinal.
     last: u64,
-    /// The log's segments from this one on are not.
+    /// Segments of the log proper from this ordinal on are excluded.
     tail: u64,
 }
 
 impl Upkeep {
-    /// Empties every segment of values that may hold something of what was erased. Names of the files that could not be, and of the
-    /// dictionaries that records need which cannot be compressed anew.
+    /// Empties every value segment that may hold erased bytes. Returns the names of files that
+    /// could not be emptied, and of dictionaries still needed by records that cannot be
+    /// recompressed.
     ///
     /// # Errors
     /// `Stopped`; those of compaction.
@@ -87,10 +88,10 @@ impl Upkeep {
         watch: Watch<'_>,
     ) -> Result<Vec<String>> {
         let below = lock(self.writing.log()).next_sequence;
-        // What could not be emptied before, for puts that came between perhaps, is tried again.
+        // Segments that got stuck before, perhaps because of concurrent puts, are tried again.
         lock(&self.compactor).stuck.clear();
         self.roll_garbage(Goal::Level(0, 0))?;
-        // What is put from here on is none of it.
+        // Later puts are not erased.
         let tail = self.reading.log_end().0.ordinal;
         let _ended = Ended(self);
         let removals = Some((Arc::clone(is_erased), below));
@@ -108,7 +109,7 @@ impl Upkeep {
         Ok(Vec::new())
     }
 
-    /// One pass: runs of compaction until nothing is to be emptied any more.
+    /// One pass: runs of compaction until no segment is left to empty.
     fn clean_with(
         &self,
         cleaning: &Arc<Cleaning>,
@@ -152,7 +153,7 @@ impl Upkeep {
         }
     }
 
-    /// The segments that are to be emptied. `clean` has those that were looked through.
+    /// Returns the segments to empty. `clean` collects those examined and found clean.
     fn tainted(
         &self,
         compactor: &Compactor,
@@ -180,7 +181,7 @@ impl Upkeep {
         Ok(tainted)
     }
 
-    /// Whether a record of a segment is to be compressed anew, or to go.
+    /// Returns true if a segment has a record to recompress or to drop.
     fn names_erased(&self, segment: &Arc<Segment>, cleaning: &Cleaning) -> Result<bool> {
         let file = self.reading.values().segments.file(segment)?;
         let mut scan = self.reading.values().scan(segment, &*file, FIRST_RECORD, u64::MAX)?.once();
@@ -196,7 +197,8 @@ impl Upkeep {
         Ok(false)
     }
 
-    /// Empties every segment of the key log that may hold an erased key. Names of the files that could not be.
+    /// Empties every key-log segment that may hold an erased key. Returns the names of files that
+    /// could not be emptied.
     ///
     /// # Errors
     /// As of a checkpoint.

@@ -1,7 +1,7 @@
-//! Copies what lives in the victims to the output, and notes for each version where the index is to lead.
+//! Copies what is live in the victims to the output, and notes the new place of each version.
 //!
-//! A version moves whole: a list of chunks that is live takes those of its chunks with it that lie in victims, and names their new
-//! places, wherever the list itself lies. Its sequence, its time and its body stay what they were.
+//! A version moves whole: a live list of chunks takes its chunks in victims with it and names their
+//! new places, wherever the list itself lies. Sequence, time and body stay the same.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,40 +24,40 @@ use crate::upkeep::compact::judge::{judge, owners};
 use crate::upkeep::compact::output::Output;
 use crate::upkeep::state::Cleaning;
 
-/// To copy so much takes about a tenth of a millisecond.
+/// Bytes copied in about a tenth of a millisecond.
 const MAKE_WAY_BYTES: u64 = 32 << 10;
 
-/// See the module.
+/// Copies live records from victims to the output.
 pub(super) struct Copier<'s> {
     reading: &'s Reading,
     pub(super) output: Output<'s>,
     pub(super) task: Task,
-    /// Old and new places of what was copied as it is, for the value cache, if there is one. What is compressed anew is another
-    /// record: a get tells its length.
+    /// Old and new places of records copied unchanged, for the value cache, if there is one. A
+    /// recompressed record is a different one: a get shows its stored length.
     pub(super) unchanged: Vec<(Location, Location)>,
     retention: Retention,
     chains: Chains,
-    /// Level at which pages are compressed anew, 0 for as they are.
+    /// Level at which pages are recompressed, 0 to copy them as they are.
     level: u8,
     most_ops: usize,
     victims: HashSet<u16>,
-    /// The two segments with the least floors: their floors and ordinals.
+    /// Floor and ordinal of the two segments with the least floors.
     least: [(u64, u64); 2],
-    /// Sequences of lists that were moved, and the old places of their chunks.
+    /// Sequences of moved lists, and the old places of their chunks.
     lists: HashSet<u64>,
     chunks: HashSet<Location>,
-    /// Called with the bytes that were read; breaks off by an error.
+    /// Called with the bytes read; an error cancels the run.
     pause: &'s dyn Fn(u64) -> Result<()>,
-    /// What is being erased.
+    /// The erasure in progress, if any.
     pub(super) cleaning: Option<Arc<Cleaning>>,
-    /// Whether damage kept something from being copied.
+    /// True if damage kept something from being copied.
     pub(super) met_damage: bool,
-    /// Records that were to be compressed anew and cannot be expanded.
+    /// Records to recompress that could not be expanded.
     pub(super) unexpanded: u64,
 }
 
 impl<'s> Copier<'s> {
-    /// A copier of everything that lives in the victims, whose output has `floor` and `level`.
+    /// A copier for the victims, with an output of this `floor` and `level`.
     pub(super) fn new(
         reading: &'s Reading,
         victims: &[Arc<Segment>],
@@ -77,7 +77,7 @@ impl<'s> Copier<'s> {
             retention: Retention::of(reading.options()),
             chains: Chains::default(),
             level,
-            // To compress takes a hundred times as long as to copy.
+            // Compression takes a hundred times as long as copying.
             most_ops: reading.options().limits.compact_ops / if level == 0 { 1 } else { 64 } + 1,
             victims: victims.iter().map(|s| s.id).collect(),
             least: [floors[0], floors[1]],
@@ -90,8 +90,8 @@ impl<'s> Copier<'s> {
         }
     }
 
-    /// Copies what lives in one victim; whether it came to the end. It does not when there is more than one checkpoint should
-    /// be asked to do.
+    /// Copies what is live in one victim. Returns false if it stopped early, with as much work as
+    /// one checkpoint should do.
     pub(super) fn segment(&mut self, segment: &Arc<Segment>) -> Result<bool> {
         let file = self.reading.values().segments.file(segment)?;
         let mut scan = self.reading.values().scan(segment, &*file, FIRST_RECORD, u64::MAX)?.once();
@@ -99,7 +99,7 @@ impl<'s> Copier<'s> {
         while let Some(item) = scan.next()? {
             match item {
                 Item::Record { offset, bytes } => self.record(segment, offset, bytes)?,
-                // What is damaged stays behind: if the index leads there, the victim is not removed.
+                // Damaged bytes stay: if the index leads there, the victim is not removed.
                 Item::Gap { .. } => self.met_damage = true,
                 Item::Filler { .. } => {}
             }
@@ -140,7 +140,8 @@ impl<'s> Copier<'s> {
                 match judge(self.reading, key, &header, at, self.retention, &mut self.chains)? {
                     Verdict::Live if header.kind == Kind::Chunked => {
                         let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
-                        // The scan has checked the record; a list that does not add up can be read by nobody.
+                        // The scan has verified the record; a list that does not add up is
+                        // unreadable anyway.
                         if let Ok(list) = value::decode_chunks(payload, header.raw_bytes) {
                             self.list(key, at, &header, bytes, list)?;
                         }
@@ -159,7 +160,8 @@ impl<'s> Copier<'s> {
         Ok(())
     }
 
-    /// Appends a record from a place, compressed anew if that is wanted and makes it shorter, or if its dictionary is to go.
+    /// Appends a record, recompressed if that is wanted and shorter, or if its dictionary is
+    /// retired.
     fn append(&mut self, at: Location, header: &Header, bytes: &[u8]) -> Result<Extent> {
         let must = self.must_repack(header);
         if (self.level > 0 || must)
@@ -176,14 +178,14 @@ impl<'s> Copier<'s> {
         Ok(to)
     }
 
-    /// Whether a record names a dictionary that is to go.
+    /// Returns true if the record names a retired dictionary.
     fn must_repack(&self, header: &Header) -> bool {
         let is_retired = self.cleaning.as_ref().is_some_and(|c| c.retired.contains(&header.dictionary));
         is_retired && !planted(Fault::RetiredDictionariesNamed)
     }
 
-    /// A record compressed anew. `None` for what cannot be expanded, for want of its dictionary perhaps: it moves as it is, and is
-    /// counted.
+    /// Recompresses a record. `None` if it cannot be expanded, perhaps for want of its dictionary:
+    /// it moves as it is, and is counted.
     fn repacked(&mut self, at: Location, header: &Header, bytes: &[u8]) -> Result<Option<Recompressed>> {
         let level = if self.level > 0 { i32::from(self.level) } else { self.reading.options().compression_level };
         let (key, meta) = (&bytes[header.key_at()..header.meta_at()], &bytes[header.meta_at()..header.payload_at()]);
@@ -198,15 +200,15 @@ impl<'s> Copier<'s> {
         .inspect(|new| self.note_need(header, new.is_none()))
     }
 
-    /// Notes that the dictionary of a record cannot go, if the record moves as it is.
+    /// Notes that a retired dictionary is still needed, if the record moves as it is.
     fn note_need(&self, header: &Header, moves_as_it_is: bool) {
         if let Some(cleaning) = self.cleaning.as_ref().filter(|_| moves_as_it_is && self.must_repack(header)) {
             lock(&cleaning.needed).insert(header.dictionary);
         }
     }
 
-    /// Whether no earlier version of a removed key can be left outside of the removal's own segment: every other one holds
-    /// nothing from before. A victim counts for as long as its file is there.
+    /// Returns true if no earlier version of the key can exist outside of the tombstone's own
+    /// segment: every other segment has a higher floor. A victim counts until its file is removed.
     fn is_obsolete(&self, sequence: u64, own: &Segment) -> bool {
         if planted(Fault::RemovalsDropped) {
             return true;
@@ -215,16 +217,16 @@ impl<'s> Copier<'s> {
         others.0 > sequence
     }
 
-    /// A key's chain names a version that is not kept.
+    /// Notes that a key's chain has a version that is not kept.
     fn expired(&mut self, key: &[u8]) {
         let hash = self.reading.hash(key);
-        // Of a key that was put often there are many in a row.
+        // A key that was put often has many such records in a row.
         if self.task.chains.last() != Some(&hash) {
             self.task.chains.push(hash);
         }
     }
 
-    /// A chunk: if a version lists it, that moves.
+    /// Handles a chunk: versions that list it move.
     fn chunk(&mut self, key: &[u8], at: Location) -> Result<()> {
         let known = (&self.victims, &mut self.chains);
         let Some(owners) = owners(self.reading, key, at, self.retention, known)? else {
@@ -251,7 +253,7 @@ impl<'s> Copier<'s> {
         })
     }
 
-    /// Moves a list of chunks from a place, with its chunks that lie in victims.
+    /// Moves a list of chunks, with those of its chunks that lie in victims.
     fn list(&mut self, key: &[u8], from: Location, header: &Header, bytes: &[u8], list: Vec<ChunkEntry>) -> Result<()> {
         if !self.lists.insert(header.sequence) {
             return Ok(());
@@ -297,7 +299,7 @@ impl<'s> Copier<'s> {
     }
 }
 
-/// What `pause` returns to break off.
+/// The error that `pause` returns when the handle is closed or poisoned, or to make way.
 pub(super) fn stopped() -> Error {
     Error::Closed
 }

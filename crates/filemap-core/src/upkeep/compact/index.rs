@@ -1,5 +1,5 @@
-//! The index's file gives its free pages back, when that is worth it. What makes them free, the merging of leaves, is part of every
-//! checkpoint.
+//! Returns free pages of the index file to the file system, when that is worth it. The merging of
+//! leaves, which frees pages, is part of every checkpoint.
 
 use crate::error::Result;
 use crate::failpoint::step;
@@ -7,15 +7,15 @@ use crate::sync::lock;
 use crate::upkeep::Upkeep;
 use crate::upkeep::checkpoint::Task;
 
-/// Moves leaves to the front of address.idx, a stage of a checkpoint at a time, and gives back what is free behind them, if much
-/// is; whether it did something.
+/// Moves leaves to the front of address.idx, one stage per checkpoint, and punches out the free
+/// space behind them, if there is much of it. Returns true if it did.
 ///
 /// # Errors
 /// As of a checkpoint.
 pub(crate) fn shrink_index(upkeep: &Upkeep) -> Result<bool> {
     let is_worth_it = {
         let c = lock(&upkeep.checkpointer);
-        // A backup keeps the pages that would be given back.
+        // A backup holds the pages that would be punched out.
         c.holds == 0 && c.index.wants_sweep()
     };
     if is_worth_it {
@@ -24,7 +24,7 @@ pub(crate) fn shrink_index(upkeep: &Upkeep) -> Result<bool> {
     Ok(is_worth_it)
 }
 
-/// The same, whether it is worth it or not.
+/// As [`shrink_index`], whether it is worth it or not.
 ///
 /// # Errors
 /// As of a checkpoint.
@@ -40,7 +40,7 @@ pub(crate) fn sweep(upkeep: &Upkeep) -> Result<()> {
 }
 
 impl Upkeep {
-    /// Empties the free pages of the index.
+    /// Punches out all free pages of the index.
     ///
     /// # Errors
     /// `Io`, which stops further writes.

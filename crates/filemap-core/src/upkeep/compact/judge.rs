@@ -1,7 +1,7 @@
-//! What is to become of a record that compaction meets in a victim.
+//! Decides what becomes of a record that compaction finds in a victim.
 //!
-//! Nothing that is found out here is promised to hold later: the checkpoint that follows looks again, and leads the index only from
-//! places that it still names.
+//! A verdict need not hold later: the checkpoint that follows looks again, and moves only versions
+//! whose old place the index still names.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::handle::spot::Spot;
 use crate::logs::values::read::Want;
 use crate::upkeep::compact::chains::{Chains, FEW, Owner, Verdict};
 
-/// Judges a page, a reference or a list of chunks at a place. What is found out about a key with many versions is noted.
+/// Judges a page, a reference or a list of chunks. Notes the versions of keys that have many.
 pub(super) fn judge(
     reading: &Reading,
     key: &[u8],
@@ -43,7 +43,8 @@ pub(super) fn judge(
     }
     let is_it = |s: &Spot| s.version.sequence == header.sequence && s.extent.location == at;
     if in_memory.is_some() && is_before_memtables(reading, header.sequence) {
-        // A key that was put often has many records here, and many entries in memory, none of which leads to these.
+        // A key that was put often has many records here, and many entries in memory that do not
+        // lead to them.
         match reading.indexed_chain(key, hash) {
             Ok(chain) if chain.as_ref().is_some_and(|c| c.len() > FEW) => {}
             Ok(chain) if !chain.iter().flatten().any(is_it) => return Ok(Verdict::Dead),
@@ -69,15 +70,16 @@ pub(super) fn judge(
     Ok(if retention.kept(spots).iter().any(is_it) { Verdict::Live } else { Verdict::Expired })
 }
 
-/// Whether a record with this sequence cannot be in memory, so that whoever looks at the index from now on finds it, if it is
-/// anywhere.
+/// Returns true if no record with this sequence can be in a memtable, so that a later look at the
+/// index finds it, if it is anywhere.
 fn is_before_memtables(reading: &Reading, sequence: u64) -> bool {
     let tables = reading.tables();
     let both = [Some(&tables.active), tables.frozen.as_ref()];
     both.into_iter().flatten().all(|table| sequence < table.least_sequence())
 }
 
-/// The versions of a key whose bodies have a chunk at a place in one of the victims. `None` when damage keeps from knowing.
+/// Returns the versions of a key with a chunk at a place in a victim. `None`: unknown because of
+/// damage.
 pub(super) fn owners(
     reading: &Reading,
     key: &[u8],
@@ -99,7 +101,7 @@ pub(super) fn owners(
     Ok(owners)
 }
 
-/// All chunks in victims that versions of a key have.
+/// Returns all chunks in victims that versions of a key have.
 fn all_owners(
     reading: &Reading,
     key: &[u8],

@@ -1,8 +1,9 @@
-//! Compaction of the key log: the chains that still have a record in a segment that is mostly dead are written anew at the log's
-//! end; the checkpoint that enters them removes the segment.
+//! Compaction of the key log: rewrites the chains with a record in a mostly dead segment at the end
+//! of the log; the checkpoint that enters them removes the segment.
 //!
-//! Invariants: which segment it is follows from the segment table alone; a segment into which a damaged chain leads is kept,
-//! since its live bytes never come to nothing, and not tried again through the same handle.
+//! Invariants: the choice of the segment depends on the segment table alone; a segment into which a
+//! damaged chain leads is kept, since its live bytes never reach 0, and not tried again by the same
+//! handle.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,12 +19,12 @@ use crate::sync::lock;
 use crate::upkeep::Upkeep;
 use crate::upkeep::checkpoint::Task;
 
-/// What a plan needs to know of a segment of the key log.
+/// A key-log segment, as the plan sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Candidate {
     ordinal: u64,
     live_bytes: u64,
-    /// Its length, without the header.
+    /// Its length without the header.
     bytes: u64,
 }
 
@@ -33,7 +34,8 @@ impl Candidate {
     }
 }
 
-/// Which segment is worth being emptied now, if any: when much of the log is dead, the one of which most is.
+/// Chooses the segment to empty: the one with the greatest dead share, if enough of the log is
+/// dead.
 fn plan(segments: &[Candidate], limits: &Limits) -> Option<Candidate> {
     let bytes: u64 = segments.iter().map(|s| s.bytes).sum();
     let dead_bytes: u64 = segments.iter().map(Candidate::dead_bytes).sum();
@@ -46,15 +48,16 @@ fn plan(segments: &[Candidate], limits: &Limits) -> Option<Candidate> {
     segments.iter().filter(|s| s.dead_bytes() > 0).max_by_key(|s| share(s)).copied()
 }
 
-/// Gives back the space of one segment of the key log, if that is worth it; whether it did something. Takes as long as it takes
-/// to read the segment and to write what of it is live: other threads go on meanwhile.
+/// Gives back the space of one key-log segment, if that is worth it. Returns true if it did
+/// something. Takes the time to read the segment and rewrite its live chains; other threads go on
+/// meanwhile.
 ///
 /// # Errors
 /// As of a checkpoint.
 pub(crate) fn compact_keys(upkeep: &Upkeep) -> Result<bool> {
     let _turn = upkeep.turn_to_compact()?;
     if lock(&upkeep.checkpointer).holds > 0 {
-        // A backup keeps what would be removed.
+        // A backup holds what would be removed.
         return Ok(false);
     }
     let all = candidates(upkeep, &lock(&upkeep.kept_keys))?;
@@ -62,7 +65,8 @@ pub(crate) fn compact_keys(upkeep: &Upkeep) -> Result<bool> {
     empty(upkeep, victim.ordinal, Way::Make).map(|()| true)
 }
 
-/// Empties one segment of the key log, whichever the caller picks of so many, however little it gives back: for tests.
+/// Empties the key-log segment with index `pick` modulo their number, however little that gains:
+/// for tests.
 ///
 /// # Errors
 /// As of a checkpoint.
@@ -73,8 +77,8 @@ pub(crate) fn empty_any(upkeep: &Upkeep, pick: usize) -> Result<()> {
     all.get(pick % all.len().max(1)).map_or(Ok(()), |victim| empty(upkeep, victim.ordinal, Way::Make))
 }
 
-/// Segments that may hold bytes of keys that are no more, by ordinal and name: those in which anything is dead, and all that
-/// lies from `last` on, where interrupted checkpoints may have left something.
+/// Returns ordinal and name of the segments up to `last` that may hold bytes of erased keys: those
+/// with dead bytes, and `last`, where interrupted checkpoints may have left something.
 ///
 /// # Errors
 /// `Io`.
@@ -93,20 +97,21 @@ pub(super) fn empty_one(upkeep: &Upkeep, ordinal: u64) -> Result<()> {
     empty(upkeep, ordinal, Way::Keep)
 }
 
-/// Whether compaction of the key log ends early where puts wait for that of the value log. What was done need not be done again.
+/// Whether key-log compaction ends early when puts wait for compaction of the value log. Work done
+/// is not repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Make,
-    /// Somebody waits for the segment to be empty.
+    /// The caller waits for the segment to be empty.
     Keep,
 }
 
-/// Writes anew all chains that have a record in a segment.
+/// Rewrites all chains that have a record in a segment.
 fn empty(upkeep: &Upkeep, ordinal: u64, way: Way) -> Result<()> {
     let is_live = || upkeep.reading.segment_table().live_key_bytes(ordinal) > 0;
     for want in [Want::Heads, Want::All] {
         let mut from = Some(FIRST_RECORD);
-        // Once at least, even if nothing is live: the segment may be the one that is appended to.
+        // At least once, even if nothing is live: the segment may be the one that is appended to.
         while let Some(at) = from.filter(|at| is_live() || (want == Want::Heads && *at == FIRST_RECORD)) {
             if upkeep.writing.bells().checkpoint.is_stopped() {
                 return Ok(());
@@ -126,7 +131,7 @@ fn empty(upkeep: &Upkeep, ordinal: u64, way: Way) -> Result<()> {
     Ok(())
 }
 
-/// The segments of the key log, but those that cannot be emptied.
+/// The segments of the key log, except those that could not be emptied.
 fn candidates(upkeep: &Upkeep, kept: &BTreeSet<u64>) -> Result<Vec<Candidate>> {
     let segment_table = Arc::clone(&upkeep.reading.segment_table());
     let lengths = upkeep.reading.keys().lengths()?.into_iter().filter(|(ordinal, _)| !kept.contains(ordinal));
@@ -137,17 +142,17 @@ fn candidates(upkeep: &Upkeep, kept: &BTreeSet<u64>) -> Result<Vec<Candidate>> {
     Ok(lengths.map(candidate).collect())
 }
 
-/// Whose chains are looked for.
+/// Which chains to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Want {
-    /// Keys whose newest record is there: they are told without another read, and nearly always they are all.
+    /// Keys whose newest record is there. They are known without another read, and are nearly all.
     Heads,
-    /// All keys that have a record there, and are live.
+    /// All live keys with a record there.
     All,
 }
 
-/// Hashes of keys whose chains may have a record in a segment, from an offset on, and where to go on: as many as are looked
-/// at in one checkpoint.
+/// Returns hashes of keys whose chains may have a record in a segment, from an offset on, as many
+/// as one checkpoint handles; and the offset to go on from.
 fn gather(upkeep: &Upkeep, ordinal: u64, want: Want, from: u64) -> Result<(Vec<u64>, Option<u64>)> {
     let mut hashes = Vec::new();
     let Some((segment, file)) = upkeep.reading.keys().file(ordinal)? else { return Ok((hashes, None)) };
@@ -156,7 +161,7 @@ fn gather(upkeep: &Upkeep, ordinal: u64, want: Want, from: u64) -> Result<(Vec<u
         let Item::Record { offset, bytes } = item else { continue };
         let (_, key) = upkeep.reading.keys().decode(&segment, bytes, offset)?;
         let hash = upkeep.reading.hash(key);
-        // With a page of the index that is damaged the chain is left alone, and so the segment stays.
+        // If the index page is damaged, the chain is left alone, and so the segment stays.
         let Ok(slots) = upkeep.reading.candidates(hash) else { continue };
         let here = Some(Tail { ordinal, offset });
         let is_wanted = match want {

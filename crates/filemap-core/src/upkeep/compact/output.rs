@@ -1,5 +1,5 @@
-//! The segments that compaction writes: filled one after the other, synced before anything may lead to them, removed when
-//! nothing will.
+//! The segments that compaction writes: filled one after the other, synced before anything may lead
+//! to them, removed if nothing will.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use crate::format::location::{Extent, Location, UNIT_BYTES};
 use crate::format::value::{self, Header};
 use crate::logs::segments::{FIRST_RECORD, OpenSegment, Segment, Segments};
 
-/// Bytes that wait before they are handed to the file.
+/// Buffered bytes worth a write.
 const FLUSH_BYTES: usize = 1 << 20;
-/// Bytes after which the file is synced in passing, so that the kernel never has much to write at once.
+/// Bytes between two syncs while writing, so that the kernel never has much to write at once.
 const SYNC_BYTES: u64 = 32 << 20;
 
-/// A segment that was written, and the units of the removals in it.
+/// A written segment, and the units of its tombstones.
 pub(super) struct Written {
     pub(super) segment: Arc<Segment>,
     pub(super) tombstone_units: u64,
 }
 
-/// See the module.
+/// The output of one run.
 pub(super) struct Output<'s> {
     segments: &'s Segments,
     floor: u64,
@@ -28,7 +28,7 @@ pub(super) struct Output<'s> {
     segment_bytes: u64,
     current: Option<OpenSegment>,
     buffer: Vec<u8>,
-    /// Where the buffer goes.
+    /// File offset at which the buffer will be written.
     offset: u64,
     unsynced: u64,
     tombstone_units: u64,
@@ -37,8 +37,8 @@ pub(super) struct Output<'s> {
 }
 
 impl<'s> Output<'s> {
-    /// No record that is to be written is an earlier version of a removal with a sequence below `floor`; pages are compressed
-    /// anew at `level`, unless that is 0.
+    /// An output whose segments get this `floor` and `level`. No record written to it may be an
+    /// earlier version of a tombstone with a sequence below `floor`.
     pub(super) fn new(segments: &'s Segments, floor: u64, level: u8, segment_bytes: u64) -> Output<'s> {
         Output {
             segments,
@@ -55,12 +55,12 @@ impl<'s> Output<'s> {
         }
     }
 
-    /// Bytes of records that were written.
+    /// Bytes of records written.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Appends a whole record with this header, sealed for its new place; where that is.
+    /// Appends a whole record with this header, sealed for its new place. Returns its extent.
     pub(super) fn append(&mut self, header: &Header, record: &[u8]) -> Result<Extent> {
         let total = header.total_bytes();
         assert_eq!(total, record.len() as u64, "a record has its whole length");
@@ -118,7 +118,7 @@ impl<'s> Output<'s> {
         Ok(())
     }
 
-    /// Ends the segment that is being written: it is durable.
+    /// Ends the segment being written and makes it durable.
     fn finish(&mut self) -> Result<()> {
         if self.current.is_none() {
             return Ok(());
@@ -132,7 +132,7 @@ impl<'s> Output<'s> {
         Ok(())
     }
 
-    /// Ends the last segment. All that was written is durable; the caller sees to it that something leads there.
+    /// Ends the last segment and returns all, durable. The caller leads the index to them.
     pub(super) fn complete(&mut self) -> Result<Vec<Written>> {
         self.finish()?;
         Ok(std::mem::take(&mut self.written))
@@ -140,12 +140,12 @@ impl<'s> Output<'s> {
 }
 
 impl Drop for Output<'_> {
-    /// Removes what was not completed: nothing leads there, and nothing will.
+    /// Removes what was not completed: nothing will lead there.
     fn drop(&mut self) {
         let mut gone: Vec<Arc<Segment>> = self.written.drain(..).map(|w| w.segment).collect();
         gone.extend(self.current.take().map(|(segment, _)| segment));
         if !gone.is_empty() {
-            // What cannot be removed now, the next writer removes when it opens the store.
+            // If the removal fails, the next writer removes the files when it opens the store.
             let _ = self.segments.remove(&gone);
         }
     }

@@ -1,7 +1,8 @@
-//! Which segments are compacted, and why none are: a pure function of the segment_table.
+//! Chooses the segments to compact, or says why none: a pure function of the segment table.
 //!
-//! Greedy cleaning: the segment with the least that lives costs the least to move for each byte that it gives back.
-//! (M. Rosenblum and J. K. Ousterhout, The Design and Implementation of a Log-Structured File System, ACM TOCS 10(1), 1992.)
+//! Greedy cleaning: the segment with the least live share costs the least copying per byte freed.
+//! (M. Rosenblum and J. K. Ousterhout, The Design and Implementation of a Log-Structured File
+//! System, ACM TOCS 10(1), 1992.)
 
 use crate::event::Reason;
 
@@ -10,14 +11,15 @@ use crate::event::Reason;
 pub(crate) struct Candidate {
     pub(crate) id: u16,
     pub(crate) floor: u64,
-    /// Bytes of records, its header left out.
+    /// Bytes of records, without the file header.
     pub(crate) bytes: u64,
     pub(crate) live_bytes: u64,
     pub(crate) tombstone_bytes: u64,
-    /// Level at which its pages were compressed anew, 0 for as they came.
+    /// Level at which its pages were recompressed, 0 if they are as put.
     pub(crate) level: u8,
     pub(crate) created_ms: i64,
-    /// Whether it may be taken: it lies below the last checkpoint, and nobody is about to refer to what it holds.
+    /// True if it may be chosen: it lies below the last checkpoint, and no put in progress will
+    /// refer to it.
     pub(crate) is_eligible: bool,
 }
 
@@ -31,16 +33,16 @@ impl Candidate {
     }
 }
 
-/// All that a plan depends on.
+/// Everything that a plan depends on.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
-    /// In the order in which they were begun.
+    /// In order of ordinal.
     pub(crate) segments: Vec<Candidate>,
-    /// Bytes of the log that no checkpoint has seen yet: what lives there is not known.
+    /// Bytes of the log beyond the last checkpoint, whose live share is unknown.
     pub(crate) unindexed_bytes: u64,
-    /// Bytes that may lie dead beyond the bound before it is worth doing anything, so that small stores are left in peace.
+    /// Dead bytes tolerated beyond the bound, so that small stores are left alone.
     pub(crate) slack_bytes: u64,
-    /// So much is copied in one run at most.
+    /// Most bytes copied in one run.
     pub(crate) run_bytes: u64,
 }
 
@@ -49,34 +51,34 @@ impl View {
         self.segments.iter().map(|s| s.live_bytes).sum()
     }
 
-    /// What the bound allows, less room for what is copied and put while a run is under way.
+    /// The total that the bound allows, less room for what is copied and put during a run.
     pub(crate) fn target_bytes(&self, bound: f64) -> u64 {
         let live = self.live_bytes();
         let garbage = (live as f64 * bound) as u64 - live.min((live as f64 * bound) as u64);
         live.saturating_add(garbage - (self.run_bytes / 2).min(garbage / 3))
     }
 
-    /// Bytes of records, those that no checkpoint has seen yet with them.
+    /// Bytes of records, including those beyond the last checkpoint.
     pub(crate) fn total_bytes(&self) -> u64 {
         self.segments.iter().map(|s| s.bytes).sum::<u64>() + self.unindexed_bytes
     }
 }
 
-/// What is wanted.
+/// The goal of a plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Want {
-    /// All bytes are at most this many times the live ones.
+    /// Total bytes at most this many times the live ones.
     Bound(f64),
-    /// Nothing that is dead.
+    /// No dead bytes.
     NoGarbage,
-    /// All pages compressed at least at this level, in segments that were begun before this time.
+    /// All pages compressed at least at this level, in segments begun before this time.
     Level(u8, i64),
 }
 
-/// What is to be done.
+/// The result of planning.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
-    /// Numbers of the segments to be emptied, none when nothing is to be done.
+    /// Numbers of the segments to empty; none if there is nothing to do.
     pub(crate) victims: Vec<u16>,
     pub(crate) reason: Reason,
 }
@@ -87,14 +89,14 @@ pub(crate) fn plan(view: &View, want: Want) -> Plan {
     let sum = |of: fn(&Candidate) -> u64| view.segments.iter().map(of).sum::<u64>();
     let (live, dead) = (view.live_bytes(), sum(Candidate::dead_bytes));
     let tombstones = sum(|s| s.tombstone_bytes);
-    // What no checkpoint has seen may have replaced as much.
+    // Records beyond the checkpoint may have replaced as many bytes.
     let excess = match want {
         Want::Level(level, before_ms) => return recompression(view, level, before_ms),
         Want::NoGarbage => dead,
         Want::Bound(bound) => view.total_bytes().saturating_sub(view.target_bytes(bound)),
     };
     let mut eligible: Vec<&Candidate> = view.segments.iter().filter(|s| s.is_eligible).collect();
-    // Those without anything to keep cost nothing.
+    // Segments with nothing to keep cost nothing.
     let empty: Vec<u16> = eligible.iter().filter(|s| s.bytes > 0 && s.kept_bytes() == 0).map(|s| s.id).collect();
     if !empty.is_empty() {
         return Plan { victims: empty, reason: Reason::Garbage };
@@ -130,7 +132,7 @@ pub(crate) fn plan(view: &View, want: Want) -> Plan {
     nothing(if dead == 0 { Reason::AllLive } else { Reason::NotYet })
 }
 
-/// The oldest segments whose pages are to be compressed anew.
+/// Chooses the oldest segments whose pages are to be recompressed.
 fn recompression(view: &View, level: u8, before_ms: i64) -> Plan {
     let due = |s: &&Candidate| s.is_eligible && s.level < level && s.created_ms < before_ms && s.live_bytes > 0;
     let (mut victims, mut copied) = (Vec::new(), 0);
@@ -145,7 +147,7 @@ fn recompression(view: &View, level: u8, before_ms: i64) -> Plan {
     Plan { victims, reason }
 }
 
-/// Chooses the victims of all runs, one after the other, as if nothing changed meanwhile.
+/// Chooses the victims of all runs in succession, as if nothing changed meanwhile.
 pub(crate) fn whole(view: &View, want: Want) -> Plan {
     let mut view = view.clone();
     let mut all = plan(&view, want);
@@ -154,7 +156,7 @@ pub(crate) fn whole(view: &View, want: Want) -> Plan {
         let (chosen, others): (Vec<_>, Vec<_>) = view.segments.iter().partition(|s| next.victims.contains(&s.id));
         let sum = |of: fn(&Candidate) -> u64| chosen.iter().copied().map(of).sum::<u64>();
         let (live_bytes, tombstone_bytes) = (sum(|s| s.live_bytes), sum(|s| s.tombstone_bytes));
-        // What they leave is taken by no later run.
+        // No later run takes their output.
         let output = Candidate {
             floor: u64::MAX,
             bytes: live_bytes + tombstone_bytes,
@@ -165,7 +167,7 @@ pub(crate) fn whole(view: &View, want: Want) -> Plan {
         };
         view.segments = others.into_iter().copied().chain([output]).collect();
         if next.reason == Reason::Removals {
-            // Which of them can be dropped is found out only by doing it.
+            // Only the run itself finds out which tombstones can be dropped.
             break;
         }
         next = plan(&view, want);
@@ -210,7 +212,8 @@ mod tests {
     #[test]
     fn the_emptiest_segments_are_taken_until_the_bound_holds() {
         let mut some = view(vec![segment(0, 900, 0), segment(1, 300, 0), segment(2, 500, 0), segment(3, 1000, 0)]);
-        // 4000 bytes for 2700 live ones: 625 too many, and 225 as room for the run, which the second and third give back.
+        // 4000 bytes for 2700 live ones: 625 too many, and 225 as room for the run; the second and
+        // third give back that much.
         assert_eq!(plan(&some, Want::Bound(1.25)), Plan { victims: vec![1, 2], reason: Reason::OverBound });
         assert_eq!(plan(&some, Want::NoGarbage).victims, [1, 2], "what one run copies is bounded");
         assert_eq!(plan(&some, Want::Bound(1.4)).victims, [1]);

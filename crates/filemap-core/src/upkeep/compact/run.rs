@@ -1,4 +1,5 @@
-//! One run of compaction, from the plan to the removal of the victims; and how writers are held back when it cannot keep up.
+//! One run of compaction, from the plan to the removal of the victims; and the delay of puts when
+//! compaction cannot keep up.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -23,25 +24,26 @@ use crate::upkeep::compact::output::Written;
 use crate::upkeep::compact::plan::{self, Candidate, Plan, View};
 use crate::upkeep::state::Compactor;
 
-/// To tell the value cache of so many moves takes less than a tenth of a millisecond.
+/// Moves reported to the value cache in less than a tenth of a millisecond.
 const MAKE_WAY_MOVES: usize = 256;
 
-/// What a compaction is to reach.
+/// The goal of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Goal {
     /// The bound on space amplification.
     Bound,
     /// No garbage at all.
     NoGarbage,
-    /// All pages of segments that were begun before a time compressed at least at this level.
+    /// All pages of segments begun before a time compressed at least at this level.
     Level(u8, i64),
 }
 
-/// Is told what a run has done so far, and may break it off.
+/// Progress callback; return `Break` to cancel.
 pub(crate) type Watch<'a> = &'a dyn Fn(&Compacted) -> ControlFlow<()>;
 
 impl Upkeep {
-    /// Whether the bound does not hold if all that no checkpoint has seen has replaced something.
+    /// Returns true if the bound may be exceeded, assuming that everything beyond the last
+    /// checkpoint replaced something.
     fn may_be_over(&self, view: &View, goal: Goal) -> bool {
         match (goal, self.reading.options().space_bound) {
             (Goal::Bound, Some(bound)) => {
@@ -52,13 +54,14 @@ impl Upkeep {
         }
     }
 
-    /// Compacts the worst segments, if the goal asks for it: one run, which copies about a segment at most. Only segments whose
-    /// ordinals are at most `last` are taken; without such a limit the log is rolled when what is dead lies at its end. `watch` is
-    /// told what was done so far, now and then, and breaks the run off.
+    /// Compacts the worst segments in one run, if the goal requires it; copies about one segment at
+    /// most. Only ordinals up to `last` are taken. Without such a limit (`u64::MAX`) the log is
+    /// rolled if the dead bytes lie at its end. `watch` is called now and then and may cancel.
     ///
     /// # Errors
-    /// `Closed` when the handle is being closed; `Stopped` when it was broken off; those of reading and writing. Nothing is lost by any, and only a failed
-    /// checkpoint or a failed sync of the directory stops further writes.
+    /// `Closed` when the handle is being closed or the run makes way; `Stopped` when it was
+    /// cancelled; those of reading and writing. None of them loses data. Only a failed checkpoint
+    /// or a failed sync of the directory stops further writes.
     pub(crate) fn compact_once(&self, goal: Goal, last: u64, watch: Watch<'_>) -> Result<Compacted> {
         let turn = self.turn_to_compact()?;
         let mut compactor = turn.known();
@@ -84,7 +87,7 @@ impl Upkeep {
         let mut view = self.view(compactor, last)?;
         let mut plan = plan::plan(&view, want(&self.reading, goal));
         if view.unindexed_bytes > view.live_bytes() / 32 && self.may_be_over(&view, goal) {
-            // The segment_table are those of the last checkpoint: better know what has died since.
+            // The segment table is that of the last checkpoint: find out what has died since.
             self.checkpoint()?;
             view = self.view(compactor, last)?;
             plan = plan::plan(&view, want(&self.reading, goal));
@@ -94,10 +97,12 @@ impl Upkeep {
             plan = plan::plan(&view, want(&self.reading, goal));
         }
         if plan.reason == Reason::Removals && !compactor.emptied.is_empty() {
-            // What they remove is still there, for a backup.
+            // A backup holds emptied segments, so the versions that the tombstones hide still
+            // exist.
             plan = Plan { victims: Vec::new(), reason: Reason::NotYet };
         }
-        // Within the bound, too: this thread may be about something else when that is passed, recompression for instance.
+        // Within the bound too: this thread may be busy (recompressing, say) when the bound is
+        // exceeded.
         let sets_limit = !matches!(goal, Goal::Level(..));
         if sets_limit {
             self.hold_back(&view, !plan.victims.is_empty() || plan.reason == Reason::WithinBound);
@@ -120,8 +125,8 @@ impl Upkeep {
         Ok(done)
     }
 
-    /// The level at which what is moved is compressed anew: in passing only if all of it has been there for long, since what is
-    /// about to be replaced is not worth it.
+    /// The level at which records that move are recompressed, 0 for none. Beside the level's own
+    /// goal, only if all victims are old: what will soon be replaced is not worth it.
     fn level(&self, plan: &Plan, goal: Goal) -> u8 {
         if let Goal::Level(level, _) = goal {
             return level;
@@ -133,7 +138,7 @@ impl Upkeep {
         if plan.victims.iter().all(is_old) { level } else { 0 }
     }
 
-    /// All segments as the plan needs to see them.
+    /// Returns all segments as the plan sees them.
     pub(super) fn view(&self, compactor: &Compactor, last: u64) -> Result<View> {
         let (tail, segment_table) = {
             let c = lock(&self.checkpointer);
@@ -144,7 +149,8 @@ impl Upkeep {
         view(&self.reading, (tail, &segment_table, pinned), compactor, last)
     }
 
-    /// Begins a new segment when much of what is dead, or only keeps removals, lies in the one that is being written. Whether it did.
+    /// Rolls the log if much of its last segment is dead, or only keeps tombstones. Returns true if
+    /// it did.
     pub(crate) fn roll_garbage(&self, goal: Goal) -> Result<bool> {
         let view = self.view(&Compactor::default(), u64::MAX)?;
         let (current, floor) = {
@@ -154,9 +160,10 @@ impl Upkeep {
         let Some(last) = view.segments.iter().find(|s| s.id == current) else { return Ok(false) };
         let is_worth_it = match goal {
             Goal::Bound => last.dead_bytes() > 0 && last.dead_bytes() >= view.slack_bytes / 2,
-            // Removals can be dropped once nothing older is left, but not where the log is being written.
+            // Tombstones can be dropped once nothing older is left, but not in the segment being
+            // written.
             Goal::NoGarbage => last.dead_bytes() > 0 || last.tombstone_bytes > view.live_bytes() / 16,
-            // All pages that there are.
+            // For all existing pages.
             Goal::Level(..) => true,
         };
         if !is_worth_it {
@@ -172,7 +179,7 @@ impl Upkeep {
         Ok(true)
     }
 
-    /// Copies, has a checkpoint lead the index to the copies, removes what is empty then.
+    /// Copies, has a checkpoint lead the index to the copies, and removes the emptied victims.
     pub(super) fn run(
         &self,
         compactor: &mut Compactor,
@@ -192,12 +199,12 @@ impl Upkeep {
             let segment_table = self.reading.segment_table();
             segment_table.values.get(&id).is_some_and(|a| a.live_units + a.tombstone_units > 0)
         };
-        // Ordinals of those that were not copied to their ends: the next run goes on.
+        // Ordinals of victims not copied to their ends: the next run goes on.
         let mut cut = HashSet::new();
         let mut damaged = HashSet::new();
         let full: Vec<&Arc<Segment>> = victims.iter().filter(|s| kept(s.id)).collect();
         if !full.is_empty() {
-            // Before the first look: whatever was removed with a lower sequence is known to be dead.
+            // Before the first look: everything removed with a lower sequence is known to be dead.
             let floor = lock(self.writing.log()).next_sequence;
             step();
             let mut copier = Copier::new(&self.reading, &victims, floor, level, &pause);
@@ -223,7 +230,8 @@ impl Upkeep {
             task.leaving = victims.iter().map(|s| s.ordinal).filter(|o| !cut.contains(o)).collect();
             let result = self.lead_to(&written, task);
             if result.is_err() {
-                // Whether the superblock that names them is there is not known: the next recovery finds out.
+                // The superblock that names the output may or may not exist: the next recovery
+                // finds out.
                 return result.map(|()| done);
             }
             for moves in copier.unchanged.chunks(MAKE_WAY_MOVES) {
@@ -242,7 +250,7 @@ impl Upkeep {
         Ok(done)
     }
 
-    /// Has a checkpoint name the output, with its removals, and lead the index there.
+    /// Has a checkpoint name the output, with its tombstones, and lead the index there.
     fn lead_to(&self, written: &[Written], task: crate::upkeep::checkpoint::Task) -> Result<()> {
         {
             let mut checkpointer = lock(&self.checkpointer);
@@ -254,7 +262,7 @@ impl Upkeep {
         self.checkpoint_with(crate::upkeep::checkpoint::Task { is_due, ..task }).map(|_| ())
     }
 
-    /// Removes the victims of earlier runs that a backup has kept, unless one still does.
+    /// Removes the victims of earlier runs that a backup has held, unless one still does.
     pub(super) fn remove_emptied(&self, compactor: &mut Compactor, done: &mut Compacted) -> Result<()> {
         let emptied = std::mem::take(&mut compactor.emptied);
         if emptied.is_empty() {
@@ -263,7 +271,8 @@ impl Upkeep {
         self.remove(compactor, &emptied, done, &|_, live_units| live_units == 0).map(|_| ())
     }
 
-    /// Removes those victims that `is_empty`, given the units that live there; the ordinals of the others.
+    /// Removes the victims that `is_empty` accepts, given their live units. Returns the ordinals of
+    /// the others.
     fn remove(
         &self,
         compactor: &mut Compactor,
@@ -271,17 +280,18 @@ impl Upkeep {
         done: &mut Compacted,
         is_empty: &dyn Fn(&Segment, u64) -> bool,
     ) -> Result<Vec<u64>> {
-        // Held while they go, so that nobody who counts on the files of the last checkpoint finds one missing.
+        // Held during the removal, so that nobody relying on the last checkpoint's files misses
+        // one.
         let mut checkpointer = lock(&self.checkpointer);
         let live = |id: u16| checkpointer.segment_table.values.get(&id).map_or(0, |a| a.live_units);
-        // Without the mark of a durable superblock its absence would be a loss.
+        // Without the mark in a durable superblock a missing file would count as lost.
         let unmarked = [Fault::EmptiedNotMarked, Fault::VictimsRemovedEarly].into_iter().any(planted);
         let may_go = |id: u16| unmarked || checkpointer.segment_table.values.get(&id).is_none_or(|a| a.is_leaving);
         let (gone, left): (Vec<_>, Vec<_>) =
             victims.iter().map(Arc::clone).partition(|s| may_go(s.id) && is_empty(s, live(s.id)));
         let left = left.iter().map(|s| s.ordinal).collect();
         if checkpointer.holds > 0 {
-            // A backup still needs the files, which go when that is done.
+            // A backup still needs the files; they are removed after it.
             compactor.emptied.extend(gone);
             return Ok(left);
         }
@@ -290,15 +300,15 @@ impl Upkeep {
             done.removed_segments += 1;
             checkpointer.segment_table.values.remove(&segment.id);
         }
-        // A failed sync of the directory must not be tried again as if nothing had happened.
+        // A failed sync of the directory must not be retried as if nothing had happened.
         self.reading.values().segments.remove(&gone).inspect_err(|e| self.writing.poison(e))?;
         self.reading.publish_table(&checkpointer.segment_table);
         Ok(left)
     }
 
-    /// Lets puts go on at full speed up to half way between where compaction begins and the bound, and more slowly beyond that:
-    /// what a run copies comes on top of it until its victims go. Not before compaction has looked again, or they would wait for
-    /// nothing.
+    /// Lets puts run at full speed up to half way between the start of compaction and the bound,
+    /// and more slowly beyond: a run's copies add to the total until its victims are removed. Set
+    /// only after compaction has looked again, or puts would wait for nothing.
     fn hold_back(&self, view: &View, can_help: bool) {
         let limit = match self.reading.options().space_bound {
             Some(bound) if can_help => {
@@ -313,7 +323,7 @@ impl Upkeep {
     }
 }
 
-/// What runs of compaction with this goal would do, one after the other, as any handle can tell.
+/// Returns what successive runs with this goal would do, as seen by any handle.
 ///
 /// # Errors
 /// `Io` when a segment cannot be measured.
@@ -329,7 +339,7 @@ pub(crate) fn planned(reading: &Reading, upkeep: Option<&Upkeep>, goal: Goal) ->
         }
     };
     let last = reading.log_end().0.ordinal as u16;
-    // The log is rolled for what is dead at its end.
+    // The log is rolled for dead bytes at its end.
     if let Some(last) = view.segments.iter_mut().find(|s| s.id == last) {
         last.is_eligible |= goal == Goal::NoGarbage || last.dead_bytes() >= view.slack_bytes / 2;
     }
@@ -340,14 +350,15 @@ pub(crate) fn planned(reading: &Reading, upkeep: Option<&Upkeep>, goal: Goal) ->
 fn want(reading: &Reading, goal: Goal) -> plan::Want {
     match (goal, reading.options().space_bound) {
         (Goal::Bound, Some(bound)) => plan::Want::Bound(bound),
-        // Without a bound only what is wholly dead is given back.
+        // Without a bound only wholly dead segments are given back.
         (Goal::Bound, None) => plan::Want::Bound(f64::MAX),
         (Goal::NoGarbage, _) => plan::Want::NoGarbage,
         (Goal::Level(level, before_ms), _) => plan::Want::Level(level, before_ms),
     }
 }
 
-/// All segments, as of a tail and a segment table; of the log only those below the ordinal `pinned` are eligible.
+/// Returns all segments as of a tail and a segment table. Those of the log proper are eligible only
+/// below the ordinal `pinned`.
 fn view(
     reading: &Reading,
     (tail, segment_table, pinned): (Tail, &SegmentTable, u64),
@@ -383,7 +394,7 @@ fn view(
     Ok(view)
 }
 
-/// Keeps the reading of a run to a rate, and breaks it off.
+/// Keeps a run to the read rate, and cancels it.
 struct Pace<'a> {
     upkeep: &'a Upkeep,
     reason: Reason,
@@ -394,7 +405,11 @@ struct Pace<'a> {
 }
 
 impl Pace<'_> {
-    /// So many bytes more were read.
+    /// Counts bytes as read, and sleeps to keep to the rate.
+    ///
+    /// # Errors
+    /// `Closed` when the handle is closed or poisoned, or when the run must make way; `Stopped`
+    /// when `watch` cancels.
     fn pause(&self, read: u64) -> Result<()> {
         let is_closed = || self.upkeep.reading.closed().load(Ordering::Acquire);
         if is_closed() || self.upkeep.writing.poisoned().cause().is_some() || self.makes_way() {
@@ -402,19 +417,19 @@ impl Pace<'_> {
         }
         self.read.set(self.read.get() + read);
         while !self.wait().is_zero() && !is_closed() {
-            // Not for long at once: the handle may be closed.
+            // In short sleeps: the handle may be closed.
             sleep(self.wait().min(Duration::from_millis(100)));
         }
         let so_far = Compacted { read_bytes: self.read.get(), ..Compacted::nothing(self.reason) };
         if (self.watch)(&so_far).is_break() { Err(Error::Stopped) } else { Ok(()) }
     }
 
-    /// What is not urgent makes way for what is.
+    /// Returns true if background recompression must make way for compaction that puts wait for.
     fn makes_way(&self) -> bool {
         self.in_background && self.reason == Reason::Recompression && self.upkeep.writing.is_over_space()
     }
 
-    /// How long to wait before more is read.
+    /// Time to wait before reading more.
     fn wait(&self) -> Duration {
         let due = |rate| Duration::from_secs_f64(self.read.get() as f64 / rate as f64);
         self.upkeep.reading.options().compaction_rate.map_or(Duration::ZERO, due).saturating_sub(self.start.elapsed())

@@ -12,12 +12,13 @@ pub(crate) struct Compacting<'w> {
 }
 
 impl Compacting<'_> {
-    /// What compactions know. Not locked while one runs: who is told how far it is may want to see a plan.
+    /// Returns what compactions know. It is not locked during a run, since a progress callback may
+    /// ask for a plan.
     pub(crate) fn known(&self) -> Compactor {
         Compactor::clone(&lock(self.compactor))
     }
 
-    /// Takes over what one has learnt.
+    /// Takes over what a run has learnt.
     pub(crate) fn learn(&self, learnt: Compactor) {
         let mut known = lock(self.compactor);
         (known.stuck, known.emptied) = (learnt.stuck, learnt.emptied);

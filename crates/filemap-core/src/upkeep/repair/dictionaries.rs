@@ -1,7 +1,9 @@
-//! The dictionaries of a store that is repaired: carried along, and made whole where one of the two copies in a file is.
+//! The dictionaries of a store under repair: copied along, and restored if one of a file's two
+//! copies is whole.
 //!
-//! Invariant: what has a dictionary's name in a repaired store can be used. A file that cannot is set aside in place, and not copied
-//! elsewhere; put back whole, it is found again, since its number is given to no other.
+//! Invariant: every file with a dictionary's name in a repaired store is usable. An unusable one is
+//! set aside in place, and not copied elsewhere. If it is restored whole, it is found again, since
+//! its id is not reused.
 
 use filemap_io::{Access, Dir};
 
@@ -11,15 +13,15 @@ use crate::format::dictionary::{self, CONTENT_AT, LONGEST_FILE};
 use crate::format::{Flaw, names};
 use crate::handle::recover::{remove_if_there, sync_dir};
 
-/// Brings a dictionary's file to where it belongs, which may be where it is. Whether it is whole there.
+/// Brings a dictionary's file to `to`, or restores it in place. Returns true if it is whole there.
 ///
 /// # Errors
-/// `NewerFormat`; `Io`. What the device does not give is damage if it is copied.
+/// `NewerFormat`; `Io`. In a copy, unreadable bytes count as damage.
 pub(crate) fn carry(from: &dyn Dir, to: Option<&dyn Dir>, id: u32, store_id: &[u8; 16]) -> Result<bool> {
     let name = names::dictionary(id);
     let found = read(from, &name, to.is_none())?;
     let (first, second) = found.split_at(found.len() / 2);
-    // The first tells its length, whatever has become of the file's end.
+    // The first copy tells its length, even if the file's end is lost.
     let whole = match judge(&name, id, store_id, &found)? {
         Some(whole) => Some(whole),
         None => judge(&name, id, store_id, second)?,
@@ -36,14 +38,14 @@ pub(crate) fn carry(from: &dyn Dir, to: Option<&dyn Dir>, id: u32, store_id: &[u
     Ok(true)
 }
 
-/// Gives a file that is no dictionary another name, durably.
+/// Renames a file that is not a dictionary, durably.
 fn set_aside(dir: &dyn Dir, name: &str) -> Result<()> {
     let listed = dir.list().map_err(|e| Error::io("list", dir.path().display().to_string(), e))?;
     dir.rename(name, &names::next_set_aside(name, &listed)).map_err(|e| Error::io("rename", name, e))?;
     sync_dir(dir)
 }
 
-/// The copy that some bytes begin with, if it is whole.
+/// Returns the copy at the front of `bytes`, if it is whole.
 fn judge<'b>(name: &str, id: u32, store_id: &[u8; 16], bytes: &'b [u8]) -> Result<Option<&'b [u8]>> {
     let whole = || -> std::result::Result<_, Flaw> {
         let (header, facts) = dictionary::decode_facts(&bytes[..bytes.len().min(CONTENT_AT)], store_id)?;
@@ -56,7 +58,7 @@ fn judge<'b>(name: &str, id: u32, store_id: &[u8; 16], bytes: &'b [u8]) -> Resul
     Ok((facts.id == id).then_some(copy))
 }
 
-/// All of a file; what cannot be read is zeros, or an error if `is_strict`.
+/// Reads a whole file. Unreadable bytes become zeros, or an error if `is_strict`.
 fn read(dir: &dyn Dir, name: &str, is_strict: bool) -> Result<Vec<u8>> {
     let file = match dir.open(name, Access::Read) {
         Err(_) if !is_strict => return Ok(Vec::new()),
@@ -75,7 +77,7 @@ fn read(dir: &dyn Dir, name: &str, is_strict: bool) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Puts a file in a dictionary's place, durable when this returns.
+/// Writes a dictionary's file, replacing any other, durably.
 fn write(dir: &dyn Dir, id: u32, bytes: &[u8]) -> Result<()> {
     let (new, name) = (names::new_dictionary(id), names::dictionary(id));
     remove_if_there(dir, &new)?;

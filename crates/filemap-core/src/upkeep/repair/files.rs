@@ -1,5 +1,5 @@
-//! The files of a repair: segments are copied while they are read, or mended where they lie; derived files are removed and made
-//! anew; and the superblock gets its name when all else is durable.
+//! The files of a repair. Segments are copied while they are read, or mended in place; derived
+//! files are removed and rebuilt; the superblock gets its name when all else is durable.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -18,16 +18,17 @@ use crate::logs::segments::{FIRST_RECORD, Segment};
 use crate::sync::{Ranked, lock, rank};
 use crate::upkeep::repair::survey::Survey;
 
-/// What is tried again by itself when a larger read fails.
+/// Unit of reads after a larger one has failed.
 const SECTOR_BYTES: usize = 4096;
 const COPY_BYTES: usize = 1 << 20;
 
-/// A source whose bytes go into a copy as they are read, from front to end. What the device does not give is zeros in both.
+/// A source whose bytes are copied as they are read, front to back. Unreadable bytes are zeros in
+/// both.
 #[derive(Debug)]
 pub(crate) struct Copying {
     source: Arc<dyn File>,
     copy: Arc<dyn File>,
-    /// Offsets and lengths of what could not be read.
+    /// Offset and length of each unreadable part.
     unreadable: Ranked<{ rank::UNREADABLE }, Vec<(u64, u64)>>,
 }
 
@@ -36,7 +37,7 @@ impl Copying {
         Copying { source, copy, unreadable: Ranked::default() }
     }
 
-    /// Offsets and lengths of what could not be read.
+    /// Returns offset and length of each unreadable part.
     pub(crate) fn unreadable(self) -> Vec<(u64, u64)> {
         self.unreadable.into_inner()
     }
@@ -71,7 +72,7 @@ impl File for Copying {
             Ok(n) => n,
         };
         self.copy.write_at(&buf[..n], offset)?;
-        // It is not wanted again, and memory that is used over and over is the fastest.
+        // It is not read again, and reused memory is the fastest.
         self.source.advise(Advice::DropCache, offset, n as u64);
         Ok(n)
     }
@@ -105,10 +106,10 @@ impl File for Copying {
     }
 }
 
-/// A file opened for writing that has no other name; one that has gets a copy of its own in its place.
+/// Opens a file for writing. If it has other hard links, a private copy replaces it first.
 ///
 /// # Errors
-/// `Io`, for instance when it belongs to somebody else.
+/// `Io`, for instance when it belongs to another user.
 pub(crate) fn own(dir: &dyn Dir, name: &str) -> Result<Arc<dyn File>> {
     match dir.open(name, Access::Write) {
         Err(e) if e.kind() == ErrorKind::InvalidInput => {}
@@ -137,17 +138,17 @@ pub(crate) fn copy_file(from: &dyn Dir, name: &str, to: &dyn Dir, as_name: &str)
     }
 }
 
-/// Takes the store in a directory apart for its repair: from here on it is none until [`finish`], and this may be done again
-/// whenever it is cut short. Segments get their names, and headers where they have none.
+/// Takes a store apart for repair in place: it is not a store again until [`finish`]. May be
+/// repeated after an interruption. Segments get their proper names, and headers if they have none.
 pub(crate) fn begin_in_place(dir: &dyn Dir, survey: &Survey) -> Result<()> {
-    // First of all, so that nobody opens what is half done. What it tells is needed if this must be done again.
+    // First, so that nobody opens a half-repaired store. Its content is needed if this is repeated.
     match dir.rename(names::SUPERBLOCK, names::OLD_SUPERBLOCK) {
         Err(e) if e.kind() != ErrorKind::NotFound => return Err(Error::io("rename", names::SUPERBLOCK, e)),
         _ => sync_dir(dir)?,
     }
     remove_if_there(dir, names::NEW_SUPERBLOCK)?;
     remove_if_there(dir, names::INDEX)?;
-    // What was found then says nothing of what is made now.
+    // Old findings say nothing about the repaired store.
     remove_if_there(dir, names::VERIFIED)?;
     remove_if_there(dir, names::VERIFYING)?;
     KeyLog::remove(dir)?;
@@ -156,7 +157,7 @@ pub(crate) fn begin_in_place(dir: &dyn Dir, survey: &Survey) -> Result<()> {
     for ignored in &survey.ignored {
         rename(&ignored.file, &names::next_set_aside(&ignored.file, &listed))?;
     }
-    // In two steps, since one may stand where another belongs.
+    // In two steps, since one file may have another's proper name.
     let strayed = || survey.segments.iter().filter(|f| f.name != f.proper_name());
     for found in strayed() {
         let moved = names::moved_segment(found.header.ordinal as u16);
@@ -180,14 +181,15 @@ pub(crate) fn begin_in_place(dir: &dyn Dir, survey: &Survey) -> Result<()> {
 /// Creates a segment with its header, and syncs it.
 pub(crate) fn create_segment(dir: &dyn Dir, header: &FileHeader) -> Result<()> {
     let name = names::segment(header.ordinal as u16);
-    // What is there without a record was never whole.
+    // A file without a record was never complete.
     remove_if_there(dir, &name)?;
     let file = dir.open(&name, Access::Create).map_err(|e| Error::io("create", &name, e))?;
     file.write_at(&header.encode(), 0).map_err(|e| Error::io("write", &name, e))?;
     file.sync().map_err(|e| Error::io("sync", &name, e))
 }
 
-/// Creates superblock, key log and index of a store without keys. The superblock has its temporary name.
+/// Creates superblock, key log and index of a store without keys. The superblock has its temporary
+/// name.
 pub(crate) fn create_derived(dir: &dyn Dir, first: &Superblock) -> Result<()> {
     SuperblockFile::create(dir, first, &Rolls::none(first.store_id))?;
     sync_dir(dir)?;
@@ -204,7 +206,7 @@ pub(crate) fn finish(dir: &dyn Dir) -> Result<()> {
     sync_dir(dir)
 }
 
-/// Covers gaps of a segment with fillers and cuts it at its end, if that is needed; and syncs it.
+/// Covers gaps of a segment with fillers, cuts it at its end if necessary, and syncs it.
 pub(crate) fn mend(file: &dyn File, segment: &Segment, gaps: &[(u64, u64)], end: u64) -> Result<()> {
     for (offset, bytes) in gaps {
         fill(file, segment, *offset, *bytes)?;

@@ -1,16 +1,16 @@
-//! A file that a repair has found to be a segment of the value log, whatever it is called.
+//! A file that a repair identified as a segment of the value log, whatever its name.
 
 use crate::format::header::FileHeader;
 use crate::format::names;
 
-/// A segment that was found.
+/// An identified segment.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    /// The file's name, which may not be the segment's.
+    /// Name of the file, which may differ from the segment's.
     pub(crate) name: String,
     pub(crate) bytes: u64,
     pub(crate) header: FileHeader,
-    /// Whether the header was damaged. Of what it said only the ordinal is known: a record's checksum tells.
+    /// True if the header was damaged. Only its ordinal is then known, from a record's checksum.
     pub(crate) is_guessed: bool,
 }
 

@@ -1,4 +1,5 @@
-//! What the last superblock still tells of the segments: which there were, and how long; and what nothing is left to tell.
+//! What the last superblock still tells about the segments, which existed and how long they were;
+//! and what cannot be known any more.
 
 use filemap_io::{Access, Dir};
 
@@ -15,19 +16,20 @@ use crate::logs::segments::FIRST_RECORD;
 use crate::upkeep::repair::Loss;
 use crate::upkeep::repair::found::Found;
 
-/// See the module.
+/// The surviving facts about a store's segments.
 pub(super) struct Known<'a> {
-    /// If it is certainly the last that was written.
+    /// `None` unless it is certainly the last one written.
     superblock: Option<&'a Superblock>,
     /// `None` when it cannot be read.
     segment_table: Option<SegmentTable>,
-    /// Segments of the log after its tail.
+    /// Segments of the log after the tail; `None` when the list cannot be read.
     begun: Option<Vec<u64>>,
     unwitnessed: Vec<String>,
 }
 
 impl<'a> Known<'a> {
-    /// `is_whole` says whether no copy of the superblock is damaged, and so the newest the last.
+    /// Reads the facts. `is_whole` is true if no copy of the superblock is damaged, so that the
+    /// newest is the last.
     pub(super) fn look(
         dir: &dyn Dir,
         superblock: Option<&'a Superblock>,
@@ -65,17 +67,17 @@ impl<'a> Known<'a> {
         known
     }
 
-    /// Whether the superblock is certainly the last that was written.
+    /// Returns true if the superblock is certainly the last one written.
     pub(super) fn is_last(&self) -> bool {
         self.superblock.is_some()
     }
 
-    /// The dictionaries that there were.
+    /// Ids of the dictionaries that existed.
     pub(super) fn dictionaries(&self) -> Vec<u32> {
         self.segment_table.iter().flat_map(SegmentTable::kept_dictionaries).collect()
     }
 
-    /// What was there and is not: segments, and ends of segments.
+    /// Returns what existed and is missing: segments, and ends of segments.
     pub(super) fn missing(&self, found: &[Found]) -> Vec<Loss> {
         let Some(superblock) = self.superblock else { return Vec::new() };
         let is_there = |ordinal: u64| found.iter().any(|f| f.header.ordinal == ordinal);
@@ -113,13 +115,13 @@ impl<'a> Known<'a> {
         gone.chain(unseen).chain(cut).collect()
     }
 
-    /// The ordinal after the last one that is known.
+    /// The ordinal after the last known one.
     pub(super) fn next_ordinal(&self) -> u64 {
         let all = self.segment_table.iter().flat_map(|a| a.values.values()).map(|a| a.ordinal);
         all.chain(self.begun.iter().flatten().copied()).map(|ordinal| ordinal + 1).max().unwrap_or(0)
     }
 
-    /// What nothing is left to tell: of gaps between the segments, whether they were given back.
+    /// Returns what cannot be known: for gaps between the segments, whether they were given back.
     pub(super) fn unwitnessed(self, found: &[Found]) -> Vec<String> {
         let mut all = self.unwitnessed;
         if self.segment_table.is_none() {
@@ -144,7 +146,8 @@ fn table(dir: &dyn Dir, superblock: &Superblock, limits: &Limits) -> Result<Segm
     recover::segment_table(&loaded, superblock.index)
 }
 
-/// The name of a segment of the log that was put to, and that the list of begun ones beside a superblock lacks.
+/// Returns the name of a log segment with records that the superblock's list of begun segments
+/// lacks, so that the superblock is not the last.
 fn newer(dir: &dyn Dir, superblock: &Superblock, found: &[Found]) -> Option<String> {
     let rolls = begun(dir, superblock).ok()?;
     let is_newer = |f: &&Found| {
@@ -154,7 +157,7 @@ fn newer(dir: &dyn Dir, superblock: &Superblock, found: &[Found]) -> Option<Stri
     found.iter().find(is_newer).map(|f| f.name.clone())
 }
 
-/// The list of begun segments.
+/// Reads the list of begun segments.
 fn begun(dir: &dyn Dir, superblock: &Superblock) -> Result<Rolls> {
     let name = [names::SUPERBLOCK, names::OLD_SUPERBLOCK].into_iter().find(|n| dir.open(n, Access::Read).is_ok());
     let name = name.unwrap_or(names::SUPERBLOCK);

@@ -1,9 +1,10 @@
-//! Repair: the value log alone gives the store back. Every whole record of every segment that can be found is entered in a new
-//! index, removals hide what was put before them wherever it lies, and what is damaged is covered, so that it is not taken
-//! for anything later.
+//! Repair: rebuilds the store from the value log alone. Every whole record of every segment that
+//! can be found enters a new index. Tombstones hide earlier puts wherever these lie. Damaged bytes
+//! are covered, so that they are not taken for records later.
 //!
-//! Invariants: a source that is not repaired in place is only read. What is being repaired is no store before all of it is
-//! durable: its superblock gets its name last. Nothing whole is ever written over.
+//! Invariants: a source that is not repaired in place is only read. What is being repaired is not a
+//! store until all of it is durable: its superblock gets its name last. Nothing whole is
+//! overwritten.
 
 pub(crate) mod dictionaries;
 pub(crate) mod files;
@@ -18,41 +19,42 @@ use std::path::Path;
 use crate::options::Canonicalizer;
 use crate::record::Version;
 
-/// Where a repaired store is to lie.
+/// Target of a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepairTo<'a> {
-    /// In a new or empty directory. The source is only read.
+    /// A new or empty directory. The source is only read.
     New(&'a Path),
-    /// Where it lies. Index, key log and superblock are removed and made again, and damaged bytes of the segments are covered:
-    /// ask before doing so, and keep a copy if there is room for one.
+    /// The store's own directory. Index, key log and superblock are removed and rebuilt, and
+    /// damaged bytes of the segments are covered. Ask before doing so, and keep a copy if there is
+    /// room.
     InPlace,
 }
 
-/// How far a repair has come.
+/// Progress of a repair.
 #[derive(Clone, Debug)]
 pub struct RepairProgress {
     /// The file being read.
     pub file: String,
-    /// Bytes read so far, of all segments.
+    /// Bytes read so far in all segments.
     pub done_bytes: u64,
-    /// Bytes to read in all.
+    /// Total bytes to read.
     pub total_bytes: u64,
-    /// Places found so far at which something is lost.
+    /// Losses found so far.
     pub losses: u64,
 }
 
-/// Something that did not come back.
+/// Something that was not recovered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// The file's name in the source.
     pub file: String,
-    /// Byte offset of what is lost.
+    /// Byte offset of the loss.
     pub offset: u64,
-    /// How many bytes.
+    /// Number of lost bytes.
     pub bytes: u64,
-    /// The key of the record that lay there, if that much of it is whole.
+    /// Key of the record that was there, if its head is whole.
     pub key: Option<Vec<u8>>,
-    /// Its version, likewise.
+    /// Version of that record, likewise.
     pub version: Option<Version>,
     /// What is wrong.
     pub what: String,
@@ -67,45 +69,47 @@ pub struct Ignored {
     pub why: String,
 }
 
-/// What a repair found and did.
+/// Result of a repair.
 #[derive(Clone, Debug)]
 pub struct RepairReport {
-    /// Segments that were read.
+    /// Segments read.
     pub segments: u64,
     /// Their bytes.
     pub bytes: u64,
     /// Whole records in them.
     pub records: u64,
-    /// Whole removals among them.
+    /// Whole tombstones among them.
     pub removals: u64,
-    /// Keys that the repaired store has.
+    /// Keys in the repaired store.
     pub keys: u64,
-    /// What is lost, in the order in which it was found. A record that was replaced or removed long ago is counted too if it is
-    /// damaged: nobody can tell any more.
+    /// Losses, in the order found. Includes damaged records that may have been replaced or removed
+    /// long ago: that can no longer be known.
     pub losses: Vec<Loss>,
-    /// Versions whose chunks or body are not there, while later versions of their keys, or removals, are: nearly always what
-    /// compaction has left of versions that were not kept. No loss.
+    /// Versions without their chunks or body whose keys have later versions or tombstones: nearly
+    /// always what compaction left of versions that were not kept. Not losses.
     pub outdated: u64,
-    /// Bytes after what the last superblock vouches for that are no whole record: a writer's last words. No loss.
+    /// Bytes beyond what the last superblock covers that are not whole records: an interrupted
+    /// write. Not a loss.
     pub unfinished_bytes: u64,
-    /// Files that were left out though they look like a store's.
+    /// Files left out although they look like a store's.
     pub ignored: Vec<Ignored>,
-    /// What nothing was left to tell, in words: which segments there were, whether those that are not there were given back by
-    /// compaction or are lost, whether what was removed is known to be. No loss that is known, and none that can be ruled out.
+    /// What cannot be known, in words: which segments existed, whether missing ones were given back
+    /// by compaction or are lost, whether all tombstones are known. Neither known losses nor proof
+    /// of none.
     pub unwitnessed: Vec<String>,
-    /// The rule by which keys are made, as the superblock or the caller had it.
+    /// The rule by which keys are made, from the superblock or the caller.
     pub canonicalizer: Canonicalizer,
-    /// Whether the superblock told that, not the caller.
+    /// True if the rule is from the superblock.
     pub is_rule_known: bool,
 }
 
 impl RepairReport {
-    /// Bytes that are lost.
+    /// Total lost bytes.
     pub fn lost_bytes(&self) -> u64 {
         self.losses.iter().map(|l| l.bytes).sum()
     }
 
-    /// Whether all came back that was found to be there.
+    /// Returns true if there were no losses and no ignored files.
     pub fn is_complete(&self) -> bool {
         self.losses.is_empty() && self.ignored.is_empty()
     }

@@ -1,12 +1,13 @@
-//! Reads segments record by record, once, and enters all that counts in the memtable of a store without keys, from where
-//! checkpoints lead it to the index, batch by batch.
+//! Reads segments record by record, once, and enters everything that counts in the memtable of a
+//! store without keys; checkpoints move it to the index, batch by batch.
 //!
-//! Segments that are not in the log's order come first: what compaction has written, and what has lost its header. Of these all
-//! removals are remembered, since a version that one of them hides may be met later, and versions that need something not
-//! met yet wait. In the log everything comes after what it needs, and a removal after what it removes.
+//! Segments outside the log's order come first: output of compaction, and segments without a
+//! header. All their tombstones are remembered, since a version that one hides may follow, and
+//! versions that need something not yet seen wait. In the log proper everything follows what it
+//! needs, and a tombstone follows what it removes.
 //!
-//! Memory: a batch; 50 bytes for each removal outside of the log and each version that waits; 16 bytes a chunk; a bit a
-//! record. Nothing grows with the bytes of the store.
+//! Memory: a batch; 50 bytes for each tombstone outside the log and each waiting version; 16 bytes
+//! a chunk; a bit a record. Nothing grows with the bytes of the store.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -35,17 +36,17 @@ use crate::upkeep::repair::sequences::Sequences;
 use crate::upkeep::repair::{Loss, RepairProgress};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-/// After so many bytes the caller is told.
+/// Bytes between two progress reports.
 const TELL_BYTES: u64 = 4 << 20;
 
 type Progress<'a> = dyn FnMut(RepairProgress) -> ControlFlow<()> + 'a;
 
-/// What was found in one segment.
+/// Findings of one segment.
 #[derive(Debug)]
 pub(crate) struct Scanned {
-    /// Offsets and lengths of what lies between whole records and is none.
+    /// Offset and length of gaps between whole records.
     pub(crate) gaps: Vec<(u64, u64)>,
-    /// Where its last whole record ends.
+    /// End of the last whole record.
     pub(crate) end: u64,
 }
 
@@ -63,7 +64,7 @@ pub(crate) struct Found {
     pub(crate) dictionaries: BTreeSet<u32>,
 }
 
-/// A version that was met before what it needs.
+/// A version that was read before what it needs.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     extent: Extent,
@@ -71,37 +72,38 @@ struct Waiting {
     holder: u64,
 }
 
-/// See the module.
+/// A rebuild in progress.
 pub(crate) struct Rebuild<'a> {
     upkeep: &'a Upkeep,
     /// Called when the active table is full; returns when there is room.
     make_room: &'a dyn Fn(&Upkeep) -> Result<()>,
     progress: &'a mut Progress<'a>,
     total_bytes: u64,
-    /// What lies after it may never have been written to the end.
+    /// Log position from which writes may be unfinished.
     vouched: Option<Tail>,
     next_sequence: u64,
-    /// By hashes of keys: of those that were removed outside of the log the last removal, and of those that are watched, or 0.
+    /// Last tombstone by hash of the key: of keys removed outside the log's order, and of watched
+    /// keys (0 if none was seen).
     removals: HashMap<u128, u64>,
-    /// Whole chunks, and hashes of their keys.
+    /// Whole chunks, with hashes of their keys.
     chunks: HashMap<Location, u64>,
     /// Versions that hold bodies.
     holders: Sequences,
     waiting: Vec<Waiting>,
-    /// Lists of chunks that wait: what refers to one must wait, too.
+    /// Lists of chunks that wait: a reference to one must wait too.
     awaited: Sequences,
     /// Versions that are not whole.
     unwhole: Vec<Extent>,
-    /// What an index that is left says of versions.
+    /// What a surviving index says about versions.
     living: Option<Living>,
     found: Found,
 }
 
-/// Which versions lived as of an index that is left, for when removals are lost.
+/// Versions that were live in a surviving index, for when tombstones are lost.
 #[derive(Debug)]
 pub(crate) struct Living {
     pub(crate) sequences: Sequences,
-    /// It knows of those with lower sequences.
+    /// The index covers lower sequences.
     pub(crate) below: u64,
 }
 
@@ -137,16 +139,17 @@ impl<'a> Rebuild<'a> {
         }
     }
 
-    /// Leaves out the versions that did not live.
+    /// Leaves out versions that were not live.
     pub(crate) fn believe(&mut self, living: Option<Living>) {
         self.living = living;
     }
 
-    /// Reads one segment. Those that are not in the log's order must come first, and the log in its order. `file` is read once,
-    /// from front to end; `again` is for looking once more at what was. `name` is what the caller calls it.
+    /// Reads one segment. Those outside the log's order must come first, then the log in order.
+    /// `file` is read once, front to back; `again` reads parts of it a second time. `name` is used
+    /// in reports.
     ///
     /// # Errors
-    /// `Interrupted` when the caller says so; `Io`; what checkpoints return.
+    /// `Interrupted` when the caller cancels; `Io`; those of checkpoints.
     pub(crate) fn segment(
         &mut self,
         segment: &Segment,
@@ -197,12 +200,12 @@ impl<'a> Rebuild<'a> {
         if told.is_break() { Err(Error::Interrupted) } else { Ok(()) }
     }
 
-    /// Adds what the caller has found out.
+    /// Adds a loss that the caller has found.
     pub(crate) fn lost(&mut self, loss: Loss) {
         self.found.losses.push(loss);
     }
 
-    /// Tells what was lost in a gap: records whose heads are whole by their keys, the rest by its place.
+    /// Reports the losses in a gap: records with whole heads by key, the rest by place.
     fn gap(&mut self, segment: &Segment, file: &dyn File, name: &str, gap: (u64, u64), what: Flaw) -> Result<()> {
         let (offset, bytes) = gap;
         let here = Tail { ordinal: segment.ordinal, offset };
@@ -215,7 +218,7 @@ impl<'a> Rebuild<'a> {
         while let Some(item) = scan.next()? {
             let (offset, bytes, head) = match item {
                 Item::Gap { offset, bytes, .. } => (offset, bytes, None),
-                // The scan that found the gap would have passed over it.
+                // The scan that found the gap would have skipped a filler.
                 Item::Filler { .. } => continue,
                 Item::Record { offset, bytes } => {
                     (offset, bytes.len() as u64, value::peek(bytes).ok().map(|h| (h, bytes)))
@@ -281,7 +284,7 @@ impl<'a> Rebuild<'a> {
         Ok(())
     }
 
-    /// Counts a removal, and remembers it if something that it hides may follow.
+    /// Counts a tombstone, and remembers it if something that it hides may follow.
     fn removal(&mut self, segment: &Segment, key: &[u8], header: &Header, extent: Extent) -> Result<()> {
         self.found.removals += 1;
         let mut log = lock(self.upkeep.writing.log());
@@ -307,14 +310,14 @@ impl<'a> Rebuild<'a> {
         chunks.is_ok_and(|list| list.iter().all(|c| self.chunks.get(&c.location) == Some(&hash)))
     }
 
-    /// Whether a removal that is remembered hides a version of a key with a sequence.
+    /// Returns true if a remembered tombstone hides a version of a key.
     fn is_removed(&self, key: &[u8], sequence: u64) -> bool {
         !planted(Fault::RemovalsForgotten)
             && !self.removals.is_empty()
             && self.removals.get(&self.hash128(key)).is_some_and(|last| *last > sequence)
     }
 
-    /// Enters a whole version or removal in the table.
+    /// Enters a whole version or tombstone in the table.
     fn enter(&mut self, segment: &Segment, offset: u64, bytes: &[u8], key: &[u8], header: &Header) -> Result<()> {
         if header.kind != Kind::Tombstone && self.is_removed(key, header.sequence) {
             return Ok(());
@@ -330,7 +333,8 @@ impl<'a> Rebuild<'a> {
         Ok(())
     }
 
-    /// Enters what has waited and is whole after all, ends the log at a place, and makes the index durable.
+    /// Enters waiting versions that turned out whole, sets the end of the log, and makes the index
+    /// durable.
     ///
     /// # Errors
     /// As [`Rebuild::segment`].
@@ -343,7 +347,7 @@ impl<'a> Rebuild<'a> {
             log.next_sequence = self.next_sequence;
         }
         let registry = &reading.values().dictionaries;
-        // The number of one that is gone is given to no other, and it is missed.
+        // A missing dictionary's id is not reused, and its loss is recorded.
         registry.pass_over(self.found.dictionaries.last().copied().unwrap_or(0));
         let gone = self.found.dictionaries.iter().filter(|id| registry.flaw(**id).is_some());
         lock(&self.upkeep.checkpointer).segment_table.dictionaries.extend(gone.map(|id| (*id, true)));
@@ -355,7 +359,7 @@ impl<'a> Rebuild<'a> {
 
     fn enter_late(&mut self) -> Result<()> {
         let mut waiting = std::mem::take(&mut self.waiting);
-        // In the order of their places, and what may hold a body before what refers to it.
+        // In order of place, but possible holders of bodies before references.
         waiting.sort_unstable_by_key(|w| (w.holder != 0, w.extent.location));
         for one in waiting {
             let segment = self.upkeep.reading.values().segments.get(one.extent.location.segment)?;
@@ -382,7 +386,7 @@ impl<'a> Rebuild<'a> {
         self.upkeep.reading.values().with_record(extent.location, extent.size(), Want::Whole, f)
     }
 
-    /// Says of each version that is not whole whether it is lost, or nobody would read it any more.
+    /// Decides for each version that is not whole whether it is lost or outdated.
     fn judge_unwhole(&mut self) -> Result<()> {
         for extent in std::mem::take(&mut self.unwhole) {
             let place = extent.location;
@@ -390,7 +394,7 @@ impl<'a> Rebuild<'a> {
                 self.with_record(extent, |raw| Ok((raw.key().to_vec(), raw.version(), raw.header.kind)))?;
             let is_removed = self.is_removed(&key, version.sequence);
             let kept = self.upkeep.reading.all_spots(&key, self.upkeep.reading.hash(&key))?;
-            // The same one may have come from elsewhere, whole.
+            // The same version may exist elsewhere, whole.
             if is_removed || kept.first().is_some_and(|s| s.version >= version) {
                 self.found.outdated += 1;
                 continue;

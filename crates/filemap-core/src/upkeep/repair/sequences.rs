@@ -1,11 +1,11 @@
-//! A set of sequences: dense in a store, whatever a damaged or forged record may claim.
+//! A set of sequences: dense in a store, but a damaged or forged record may claim any.
 
 use std::collections::HashMap;
 
 /// Words of a page: 4096 sequences.
 const WORDS: usize = 64;
 
-/// See the module. A bit for each sequence of a store, in pages.
+/// A set of sequences: a bitmap in pages.
 #[derive(Debug, Default)]
 pub(crate) struct Sequences {
     pages: HashMap<u64, Box<[u64; WORDS]>>,

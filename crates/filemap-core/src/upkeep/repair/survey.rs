@@ -1,5 +1,5 @@
-//! What of a store is there: which files are its segments, whatever they are called and whatever has become of their headers; and
-//! what the superblock can still tell. Changes nothing.
+//! Surveys a damaged store: which files are its segments, whatever their names and headers, and
+//! what the superblock still tells. Changes nothing.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -21,27 +21,27 @@ use crate::upkeep::repair::found::Found;
 use crate::upkeep::repair::known::Known;
 use crate::upkeep::repair::{Ignored, Loss};
 
-/// See the module.
+/// Result of a survey.
 #[derive(Debug)]
 pub(crate) struct Survey {
     pub(crate) store_id: [u8; 16],
     /// The newest whole copy of the superblock.
     pub(crate) superblock: Option<Superblock>,
-    /// Whether it is certainly the last that was written: its log's tail and its segment table count.
+    /// True if that is certainly the last one written: its tail and segment table then count.
     pub(crate) is_last: bool,
-    /// Those that are not in the log's order first, then the log.
+    /// Segments outside the log's order first, then the log.
     pub(crate) segments: Vec<Found>,
-    /// Ids of the dictionaries of which there are files.
+    /// Ids of dictionaries with a file.
     pub(crate) dictionaries: Vec<u32>,
-    /// Ids of those that were there by the last superblock.
+    /// Ids of dictionaries that the last superblock names.
     pub(crate) named_dictionaries: Vec<u32>,
-    /// Files that bear a segment's name and are none of the store's.
+    /// Files with a segment's name that are not used.
     pub(crate) ignored: Vec<Ignored>,
-    /// Segments that were there by the last superblock, and are not.
+    /// Segments that the last superblock names and that are missing.
     pub(crate) missing: Vec<Loss>,
-    /// What nothing is left to tell.
+    /// What cannot be known.
     pub(crate) unwitnessed: Vec<String>,
-    /// No segment had this ordinal or a greater one, and its number is free.
+    /// Greater than the ordinals of all segments, with a free number.
     pub(crate) next_ordinal: u64,
 }
 
@@ -54,10 +54,10 @@ struct Candidate {
     header: std::result::Result<FileHeader, &'static str>,
 }
 
-/// Looks at all files of a directory. What the device does not give is damage, or an error if `is_strict`.
+/// Examines all files of a directory. Unreadable bytes are damage, or an error if `is_strict`.
 ///
 /// # Errors
-/// `NotAStore` when nothing there is a store's; `NewerFormat`; `Io`.
+/// `NotAStore` when nothing there belongs to a store; `NewerFormat`; `Io`.
 pub(crate) fn survey(dir: &dyn Dir, is_strict: bool, limits: &Limits) -> Result<Survey> {
     let mut listed = dir.list().map_err(|e| Error::io("list", dir.path().display().to_string(), e))?;
     listed.sort();
@@ -100,13 +100,13 @@ pub(crate) fn survey(dir: &dyn Dir, is_strict: bool, limits: &Limits) -> Result<
     })
 }
 
-/// The number in the name of a segment, be it one that a repair was about to rename.
+/// Parses a segment's name, including that of one a repair was about to rename.
 fn segment_id(name: &str) -> Option<u16> {
     let moved = || names::parse_segment(name.strip_suffix(".moved")?);
     names::parse_segment(name).or_else(moved)
 }
 
-/// What was read, or nothing where that failed and is not to be an error.
+/// Returns the bytes read; a failure counts as 0 unless `is_strict`.
 fn given(read: std::io::Result<usize>, name: &str, is_strict: bool) -> Result<usize> {
     match read {
         Err(_) if !is_strict => Ok(0),
@@ -136,23 +136,25 @@ fn candidate(
     let header = match FileHeader::decode(&b[..n]) {
         Ok(h) => {
             check_versions(name, h.read_version, h.write_version, Access::Write)?;
-            // A power loss may leave another segment's header in one that was created ahead. It is not that one, cut short.
+            // A power loss may leave another segment's header in a file that was created ahead.
+            // That is not the other segment, cut short.
             if bytes <= FIRST_RECORD && h.ordinal as u16 != id {
                 return Ok(None);
             }
             if h.kind == Kind::Values { Ok(h) } else { Err("it is a file of another kind") }
         }
-        // Without a record it is none yet, and nothing is lost.
+        // A file without a record is not a segment yet; nothing is lost.
         Err(_) if bytes <= FIRST_RECORD => return Ok(None),
         Err(what) => Err(what),
     };
     Ok(Some(Candidate { name: name.to_owned(), id, bytes, file, header }))
 }
 
-/// All whole copies of superblocks, the one that counts first, and whether each is certainly the last.
+/// Returns all whole superblock copies, the one that counts first, and whether each is certainly
+/// the last.
 fn superblocks(dir: &dyn Dir, is_strict: bool) -> Result<Vec<(Superblock, bool)>> {
     let mut all = Vec::new();
-    // The last is that of an earlier repair which was cut short. It has the facts of the store, too.
+    // The third is that of an earlier, interrupted repair; it has the store's facts too.
     for name in [names::SUPERBLOCK, names::OLD_SUPERBLOCK, names::NEW_SUPERBLOCK] {
         let file = match dir.open(name, Access::Read) {
             Err(e) if is_strict && !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {
@@ -173,15 +175,15 @@ fn superblocks(dir: &dyn Dir, is_strict: bool) -> Result<Vec<(Superblock, bool)>
             }
         }
         whole.sort_by_key(|s| std::cmp::Reverse(s.epoch));
-        // A copy that is not whole may have been the later one.
+        // A damaged copy may have been the later one.
         let is_certain = whole.len() == COPIES.len() && name != names::NEW_SUPERBLOCK;
         all.extend(whole.into_iter().enumerate().map(|(nth, s)| (s, is_certain && nth == 0)));
     }
     Ok(all)
 }
 
-/// Whose the store is: the id that most of its files have; of those that as many have the superblock's, then that of more bytes of
-/// segments.
+/// Returns the store's id: the one that most files have; among equals the superblock's, then the
+/// one with more bytes of segments.
 fn owner(
     dir: &dyn Dir,
     listed: &[String],
@@ -206,7 +208,7 @@ fn owner(
     votes.into_iter().max_by_key(|(id, vote)| (*vote, *id)).map(|(id, _)| id)
 }
 
-/// The header of a file that is neither a segment of values nor a superblock.
+/// Reads the header of a key segment, dictionary or index.
 fn other_header(dir: &dyn Dir, name: &str) -> Option<FileHeader> {
     let is_ours = name == names::INDEX || names::parse_keys(name).is_some() || names::parse_dictionary(name).is_some();
     let file = is_ours.then(|| dir.open(name, Access::Read).ok()).flatten()?;
@@ -215,12 +217,12 @@ fn other_header(dir: &dyn Dir, name: &str) -> Option<FileHeader> {
     FileHeader::decode(&b[..n]).ok()
 }
 
-/// Finds out which segment each file is.
+/// Identifies the segment of each file.
 struct Sorting<'a> {
     store_id: [u8; 16],
     is_strict: bool,
     ignored: &'a mut Vec<Ignored>,
-    /// By number: whose it is.
+    /// File name by segment number.
     taken: HashMap<u16, String>,
 }
 
@@ -241,7 +243,8 @@ impl Sorting<'_> {
                 _ => rest.push(candidate),
             }
         }
-        // Those that are in their places come first, then those that have only strayed, then those that must be guessed.
+        // Files under their proper names come first, then misplaced ones, then those that must be
+        // guessed.
         rest.sort_by_key(|c| c.header.is_err());
         for candidate in rest {
             let header = match candidate.header {
@@ -272,8 +275,9 @@ impl Sorting<'_> {
         found.push(Found { name: candidate.name, bytes: candidate.bytes, header, is_guessed });
     }
 
-    /// A header for a segment that has none any more: its number is in its name, and a whole record fits only the right ordinal.
-    /// It is taken out of the log's order, in which nobody can tell its place, and may hold versions from before any removal.
+    /// Reconstructs the header of a segment: its number is in the file's name, and a whole record
+    /// verifies only under the right ordinal. It is marked as output, since its place in the log's
+    /// order is unknown, with floor 0, since it may hold versions older than any tombstone.
     fn guess(&self, candidate: &Candidate, greatest: u64) -> Result<Option<FileHeader>> {
         for life in 0..=(greatest >> 16) + 1 {
             let ordinal = u64::from(candidate.id) | life << 16;
@@ -288,7 +292,7 @@ impl Sorting<'_> {
                         break;
                     }
                     Err(e) if self.is_strict => return Err(e),
-                    // What cannot be read proves nothing.
+                    // Unreadable bytes prove nothing.
                     Ok(None) | Err(_) => break,
                 }
             }

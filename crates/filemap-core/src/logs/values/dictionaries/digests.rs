@@ -1,6 +1,7 @@
-//! What zstd has digested of dictionaries: found without a lock, bounded in bytes, the least recently used dropped first.
+//! Digested zstd dictionaries in memory: found without a lock, bounded in bytes, least recently
+//! used dropped first.
 //!
-//! Invariant: what a thread holds stays usable however soon it is dropped from here.
+//! Invariant: a digest that a thread holds stays usable after it is dropped from here.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,11 +14,11 @@ use crate::error::Result;
 use crate::format::dictionary::Facts;
 use crate::sync::{Ranked, lock, rank};
 
-/// Digests for compression that were used since so many others were wanted are not dropped: more groups than there is room
-/// for would otherwise digest for every page.
+/// A full memory takes a new digest for compression only if its oldest digest was unused for this
+/// many misses. Otherwise more groups than fit would digest a dictionary for every page.
 const RECENT_WISHES: u64 = 64;
 
-/// Which of a file's two dictionaries.
+/// One of a file's two dictionaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Body,
@@ -34,7 +35,7 @@ impl Part {
     }
 }
 
-/// While there is no room, one is looked for at one wish in so many.
+/// While memory is full, one miss in this many looks for an old digest.
 const LOOK_EVERY: u64 = 8;
 
 /// A digested dictionary.
@@ -55,7 +56,7 @@ impl<T> fmt::Debug for Digest<T> {
 }
 
 impl<T> Digest<T> {
-    /// Notes that it was used, without writing to memory that other threads read when that says nothing new.
+    /// Notes a use. Does not write if nothing changes: other threads read this memory.
     fn touch(&self, now: u64) {
         if self.used.load(Ordering::Relaxed) != now {
             self.used.store(now, Ordering::Relaxed);
@@ -65,11 +66,11 @@ impl<T> Digest<T> {
 
 type List<T> = ArcSwap<Vec<Arc<Digest<T>>>>;
 
-/// One dictionary, and what is digested of it.
+/// One dictionary and its digests.
 #[derive(Debug)]
 pub(crate) struct Dictionary {
     pub(crate) id: u32,
-    /// As its file says, or why it does not.
+    /// From its file, or why that cannot be read.
     pub(crate) facts: Result<Facts>,
     compressors: List<CDict<'static>>,
     expanders: List<DDict<'static>>,
@@ -86,12 +87,12 @@ impl Dictionary {
     }
 }
 
-/// See the module.
+/// The digests of all dictionaries, and their bound.
 #[derive(Debug)]
 pub(crate) struct Digests {
     bound: AtomicU64,
     bytes: AtomicU64,
-    /// How many digests were wanted that were not there.
+    /// Misses: digests that were wanted and not there.
     wishes: AtomicU64,
     changing: Ranked<{ rank::DIGESTS }, ()>,
 }
@@ -131,7 +132,8 @@ impl Digests {
         Some(Arc::clone(found))
     }
 
-    /// Whether there is room for one more digest for compression: within the bound, or in place of one that was not used lately.
+    /// Returns true if there is room for one more digest for compression: within the bound, or in
+    /// place of one that was not used lately. Counts a miss.
     pub(crate) fn may_add(&self, all: &[Arc<Dictionary>]) -> bool {
         let now = self.wishes.fetch_add(1, Ordering::Relaxed);
         let has_old = || oldest(all).is_some_and(|(used, _)| used + RECENT_WISHES < now);
@@ -175,7 +177,7 @@ impl Digests {
         let bytes = self.bytes.fetch_add(digest.bytes, Ordering::Relaxed) + digest.bytes;
         let mut left = bytes.saturating_sub(self.bound.load(Ordering::Relaxed));
         while left > 0 {
-            // The new one is not in a list yet.
+            // The new digest is not in a list yet.
             let Some((_, dropped)) = oldest(all) else { break };
             let freed = dropped.drop_it();
             self.bytes.fetch_sub(freed, Ordering::Relaxed);
@@ -199,7 +201,7 @@ enum Droppable<'a> {
 }
 
 impl Droppable<'_> {
-    /// Takes it out of its list; what that frees.
+    /// Removes the digest from its list. Returns the bytes freed.
     fn drop_it(&self) -> u64 {
         match self {
             Droppable::Compressor(of, digest) => without(&of.compressors, digest),
@@ -214,7 +216,7 @@ fn without<T>(list: &List<T>, digest: &Arc<Digest<T>>) -> u64 {
     digest.bytes
 }
 
-/// The digest that was used least recently, and when.
+/// The least recently used digest, and the time of its use.
 fn oldest(all: &[Arc<Dictionary>]) -> Option<(u64, Droppable<'_>)> {
     let mut oldest: Option<(u64, Droppable<'_>)> = None;
     for of in all {

@@ -1,4 +1,5 @@
-//! Makes dictionaries of sample pages, and tries them on others. docs/DICTIONARIES.md has the measurements behind the choices.
+//! Makes dictionaries of sample pages, and tries them on held-out ones. docs/DICTIONARIES.md has
+//! the measurements behind the constants.
 //!
 //! Invariant: the same samples give the same dictionary.
 
@@ -7,22 +8,24 @@ use zstd::zstd_safe::{self, CCtx, compress_bound};
 
 use crate::format::dictionary::MAX_BYTES;
 
-/// What a dictionary that zstd trained begins with; the four bytes after it are its id.
+/// First bytes of a dictionary trained by zstd; the next four are its id.
 const MAGIC: [u8; 4] = [0x37, 0xa4, 0x30, 0xec];
-/// One sample in so many is kept to try dictionaries on.
+/// One sample in this many is held out to try dictionaries on.
 const HELD_OUT: usize = 8;
-/// A trained dictionary is tried when there is so many times its length to train on: with less it hardly ever is the better one.
+/// A trained dictionary is tried if the samples are at least this many times its length; with less
+/// it hardly ever wins.
 const TRAINED_ON: usize = 24;
-/// Of a dictionary of whole pages, the part that is trained: it brings entropy tables and what pages have in common.
+/// One part in this many of a dictionary of whole pages is trained: for entropy tables and what
+/// pages have in common.
 const TRAINED_PART: usize = 2;
-/// That part needs so many times its length, since whole pages make up for what it lacks.
+/// The trained part needs only this many times its length, since whole pages make up for its gaps.
 const PART_TRAINED_ON: usize = 8;
-/// What one page adds to a dictionary of whole pages, in bytes: more pages are worth more than long ones.
+/// Most bytes of one page in a dictionary of whole pages: many pages beat long ones.
 const PAGE_BYTES: usize = 48 << 10;
 /// Shorter dictionaries are not worth a file.
 const LEAST_BYTES: usize = 256;
 
-/// What dictionaries are made of: bodies, or metas.
+/// Sample bodies, or sample metas.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
     pages: Vec<Vec<u8>>,
@@ -30,7 +33,7 @@ pub(crate) struct Samples {
     raw_bytes: usize,
 }
 
-/// A dictionary, and what it made of the samples that were held out.
+/// A dictionary, and the compressed size of the held-out samples with it.
 #[derive(Debug)]
 pub(crate) struct Candidate {
     pub(crate) content: Vec<u8>,
@@ -48,17 +51,18 @@ impl Samples {
         if is_held_out { &mut self.held_out } else { &mut self.pages }.push(sample);
     }
 
-    /// Bytes of all samples.
+    /// Total bytes of all samples.
     pub(crate) fn raw_bytes(&self) -> usize {
         self.raw_bytes
     }
 
-    /// Bytes of those that are held out.
+    /// Total bytes of the held-out samples.
     pub(crate) fn held_out_bytes(&self) -> u64 {
         self.held_out.iter().map(|s| s.len() as u64).sum()
     }
 
-    /// The best dictionary of at most `bytes` at a level; `None` when there is too little to make one of.
+    /// Returns the best dictionary of at most `bytes` at a level; `None` when there are too few
+    /// samples.
     pub(crate) fn dictionary(&self, bytes: usize, level: i32) -> Option<Candidate> {
         let bytes = bytes.min(MAX_BYTES);
         let candidates = [self.of_pages(bytes), self.trained(bytes, TRAINED_ON)];
@@ -69,7 +73,8 @@ impl Samples {
         tried.min_by_key(|c| c.compressed_bytes)
     }
 
-    /// What a dictionary makes of the samples that are held out; an empty one stands for none. `None` if zstd refuses it.
+    /// Compressed size of the held-out samples with a dictionary (empty for none). `None` if zstd
+    /// refuses it.
     pub(crate) fn tried(&self, dictionary: &[u8], level: i32) -> Option<u64> {
         let digest = CDict::try_create(dictionary, level)?;
         let mut context = CCtx::try_create()?;
@@ -84,12 +89,12 @@ impl Samples {
         Some(sum)
     }
 
-    /// By zstd's trainer (fast cover).
+    /// A dictionary from zstd's trainer (fast cover), if there are `on` times `bytes` of samples.
     fn trained(&self, bytes: usize, on: usize) -> Option<Vec<u8>> {
         let mut lengths: Vec<usize> = Vec::new();
         let mut samples: Vec<u8> = Vec::new();
         for page in &self.pages {
-            // More makes it hardly better, and takes longer.
+            // More hardly improves it, and takes longer.
             if samples.len() >= on * bytes + on * bytes / 3 {
                 break;
             }
@@ -104,7 +109,7 @@ impl Samples {
         Some(out)
     }
 
-    /// A part trained, if that can be, then whole pages.
+    /// A trained part, if possible, then whole pages.
     fn of_pages(&self, bytes: usize) -> Option<Vec<u8>> {
         let mut out = self.trained(bytes / TRAINED_PART, PART_TRAINED_ON).unwrap_or_default();
         for page in &self.pages {
@@ -118,7 +123,7 @@ impl Samples {
     }
 }
 
-/// Writes a dictionary's number where frames take it from, if it has such a place.
+/// Writes the dictionary's id where frames take it from, if the dictionary has such a field.
 pub(crate) fn name(dictionary: &mut [u8], id: u32) {
     if dictionary.starts_with(&MAGIC) && dictionary.len() >= 8 {
         dictionary[4..8].copy_from_slice(&id.to_le_bytes());

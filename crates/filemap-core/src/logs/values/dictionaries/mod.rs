@@ -1,11 +1,11 @@
-//! The dictionaries of a store: which there are, which one new records of a group are compressed with, and what zstd has
-//! digested of them, in bounded memory. Making them is in the files beside this one.
+//! The dictionaries of a store: which exist, which one compresses new records of a group, and their
+//! digests in bounded memory. The files beside this one make them.
 //!
 //! Invariants:
-//! - a dictionary is durable, by content and name, and a superblock names it, before anything can be compressed with it; it is
-//!   never changed;
-//! - its file is read once for each digest; a digest that is in memory is found without a lock;
-//! - digests take no more than the bound in bytes, but for those that reads need at the moment.
+//! - a dictionary is durable, in content and name, and named by a superblock before anything is
+//!   compressed with it; it never changes;
+//! - its file is read once per digest; a digest in memory is found without a lock;
+//! - digests take no more than their bound in bytes, except those that reads need at the moment.
 
 mod digests;
 pub(crate) mod make;
@@ -33,12 +33,12 @@ use digests::{Dictionary, Digests};
 pub(crate) use digests::{Digest, Part};
 use named::Standing;
 
-/// What to do about a dictionary that cannot be read.
+/// Advice when a dictionary cannot be read.
 const CURE: &str = "restore the file from a copy of the store, or fetch the pages again that need it";
-/// A store has at most this many dictionaries.
+/// Greatest number of dictionaries in a store.
 const MOST: usize = 4096;
 
-/// See the module.
+/// The dictionaries of a store.
 #[derive(Debug)]
 pub(crate) struct Registry {
     dir: Arc<dyn Dir>,
@@ -46,13 +46,14 @@ pub(crate) struct Registry {
     access: Access,
     /// By id.
     list: ArcSwap<Vec<Arc<Dictionary>>>,
-    /// The newest whole dictionary of each group; the global one has no name.
+    /// The newest usable dictionary of each group; the global one has an empty name.
     current: ArcSwap<BTreeMap<Vec<u8>, u32>>,
     digests: Digests,
     /// Held while the list or the files change.
     changing: Ranked<{ rank::DICTIONARIES }, ()>,
     file_bytes: AtomicU64,
-    /// Highest id ever given. A record that names a dictionary whose file is gone must not be expanded with another.
+    /// Highest id ever given. An id is not reused: records may name a dictionary whose file is
+    /// gone.
     last_id: AtomicU32,
     standing: ArcSwap<Standing>,
 }
@@ -60,39 +61,39 @@ pub(crate) struct Registry {
 /// A dictionary as [`Store::dictionaries`](crate::Store::dictionaries) lists it.
 #[derive(Clone, Debug)]
 pub struct DictionaryFacts {
-    /// Its number, which records name; the file is `dictN.zdict`.
+    /// Its id, which records name; the file is `dictN.zdict`.
     pub id: u32,
     /// The group of keys that it was made for, empty for all.
     pub group: Vec<u8>,
-    /// When it was made, in ms since 1970.
+    /// Creation time, in ms since 1970.
     pub created_ms: i64,
-    /// Of how many pages samples were taken for it.
+    /// Number of pages sampled for it.
     pub pages: u32,
     /// Length of the dictionary for bodies in bytes, 0 if there is none.
     pub body_bytes: u32,
     /// Length of the dictionary for metas in bytes, 0 if there is none.
     pub meta_bytes: u32,
-    /// Compressed to uncompressed bytes of bodies that it was not made of, when it was made.
+    /// Hold-out compression ratio of bodies when it was made: compressed to uncompressed bytes.
     pub body_ratio: f64,
-    /// The same of metas.
+    /// The same for metas.
     pub meta_ratio: f64,
-    /// Whether new records of its group are compressed with it.
+    /// True if it compresses new records of its group.
     pub is_current: bool,
-    /// Why it cannot be used, if it cannot: then all but the id is empty.
+    /// Why it is unusable; all fields but the id are then empty.
     pub problem: Option<Error>,
 }
 
-/// What reading a dictionary's file has shown.
+/// Result of reading a dictionary's file.
 #[derive(Debug, Default)]
 pub(crate) struct Checked {
     pub(crate) bytes: u64,
-    /// What is wrong, and at which offset.
+    /// Offset and description of each flaw.
     pub(crate) problems: Vec<(u64, String)>,
 }
 
 impl Registry {
-    /// Finds the dictionaries of a directory. One that is damaged is found too: only what needs it will fail. A writer
-    /// removes what an interrupted creation has left.
+    /// Finds the dictionaries of a directory. Damaged ones are listed too: only records that need
+    /// them fail. A writer removes leftovers of an interrupted creation.
     ///
     /// # Errors
     /// `Io`.
@@ -118,17 +119,17 @@ impl Registry {
         Ok(this)
     }
 
-    /// Sets the bound of what digests take.
+    /// Sets the bound on the memory of digests.
     pub(crate) fn set_memory(&self, bytes: usize) {
         self.digests.set_bound(bytes);
     }
 
-    /// Sets up to which id none is given any more.
+    /// Excludes ids up to `id` from use.
     pub(crate) fn pass_over(&self, id: u32) {
         self.last_id.fetch_max(id, Ordering::Relaxed);
     }
 
-    /// The highest id that was ever given; 0 for none.
+    /// The highest id ever given; 0 for none.
     pub(crate) fn last_id(&self) -> u32 {
         self.last_id.load(Ordering::Relaxed)
     }
@@ -137,7 +138,7 @@ impl Registry {
         self.dir.list().map_err(|e| Error::io("list", self.dir.path().display().to_string(), e))
     }
 
-    /// Looks for dictionaries that another process has added, and for those that could not be read before.
+    /// Finds dictionaries that another process has added, and retries those that could not be read.
     ///
     /// # Errors
     /// `Io`.
@@ -146,7 +147,8 @@ impl Registry {
         let known = self.list.load_full();
         let mut list = Vec::clone(&known);
         let names = self.names()?;
-        // A damaged one that is not there any more was taken away; a whole one may still be needed by who has read of it.
+        // A damaged one without a file was taken away. A whole one may still be needed by a reader
+        // that has seen its id.
         list.retain(|d| d.facts.is_ok() || names.contains(&names::dictionary(d.id)));
         for id in names.iter().filter_map(|n| names::parse_dictionary(n)) {
             // One that could not be read before may have been restored.
@@ -172,7 +174,8 @@ impl Registry {
         self.list.store(Arc::new(list));
     }
 
-    /// The facts of a dictionary's file, from the copy that is whole; `None` when it is gone.
+    /// Reads the facts of a dictionary's file, from the first whole copy; `None` when the file is
+    /// gone.
     fn read_facts(&self, id: u32) -> Option<Result<Facts>> {
         let name = names::dictionary(id);
         let file = match self.dir.open(&name, Access::Read) {
@@ -210,7 +213,7 @@ impl Registry {
         Ok(facts)
     }
 
-    /// Both copies of a dictionary's file, each as far as it is there, with its offset.
+    /// Reads both copies of a dictionary's file, as far as they exist, with their offsets.
     fn copies(&self, id: u32) -> Result<Vec<(u64, Vec<u8>)>> {
         let name = names::dictionary(id);
         let file = self.dir.open(&name, Access::Read).map_err(|e| match e.kind() {
@@ -224,14 +227,14 @@ impl Registry {
         let mut all = vec![0; len as usize];
         let n = file.read_at(&mut all, 0).map_err(|e| Error::io("read", &name, e))?;
         all.truncate(n);
-        // The first tells its length, whatever has become of the file's end.
+        // The first copy tells its length, even if the file's end is lost.
         let told = self.judge(id, &name, &all[..n.min(CONTENT_AT)]).map(|facts| facts.copy_bytes());
         let half = told.unwrap_or(n / 2).min(n);
         let second = all.split_off(half);
         Ok(vec![(0, all), (half as u64, second)])
     }
 
-    /// The content of a dictionary, from the copy that is whole: for bodies and for metas.
+    /// Reads the content of a dictionary, for bodies and for metas, from the first whole copy.
     fn content(&self, id: u32) -> Result<(Vec<u8>, Vec<u8>)> {
         let name = names::dictionary(id);
         let mut flaw = None;
@@ -248,7 +251,7 @@ impl Registry {
         Err(flaw.unwrap_or_else(|| damaged(&name, "it is empty")))
     }
 
-    /// The content of one of a file's two dictionaries.
+    /// Reads one of a file's two dictionaries.
     ///
     /// # Errors
     /// As [`Registry::expander`].
@@ -256,10 +259,10 @@ impl Registry {
         self.content(id).map(|content| part.of(content))
     }
 
-    /// Reads both copies of a dictionary.
+    /// Verifies both copies of a dictionary.
     ///
     /// # Errors
-    /// `Corrupt` when the file is missing or far too long; `Io`.
+    /// `Corrupt` when the file is missing or far too long; `NewerFormat`; `Io`.
     pub(crate) fn check(&self, id: u32) -> Result<Checked> {
         let name = names::dictionary(id);
         let mut checked = Checked::default();
@@ -277,45 +280,45 @@ impl Registry {
         Ok(checked)
     }
 
-    /// Ids of all dictionaries that were found, damaged ones too.
+    /// Ids of all listed dictionaries, damaged ones included.
     pub(crate) fn ids(&self) -> Vec<u32> {
         self.list.load().iter().map(|d| d.id).collect()
     }
 
-    /// How many whole dictionaries there are, and the bytes of their files.
+    /// Number of whole dictionaries, and the bytes of their files.
     pub(crate) fn size(&self) -> (u64, u64) {
         let whole = self.list.load().iter().filter(|d| d.facts.is_ok()).count();
         (whole as u64, self.file_bytes.load(Ordering::Relaxed))
     }
 
-    /// Whether one more may be made.
+    /// Returns true if one more may be made.
     pub(crate) fn has_room(&self) -> bool {
         self.list.load().len() < MOST
     }
 
-    /// Memory that digests take now, in bytes.
+    /// Memory of the digests, in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.digests.bytes()
     }
 
-    /// The dictionary that new records of a group are compressed with: its own, or the global one; 0 for none.
+    /// The dictionary for new records of a group: its own, else the global one; 0 for none.
     pub(crate) fn choose(&self, group: &[u8]) -> u32 {
         let current = self.current.load();
         current.get(group).or_else(|| current.get(&b""[..])).copied().unwrap_or(0)
     }
 
-    /// The current dictionary that was made for a group, and no other.
+    /// The current dictionary of a group itself, not the global one.
     pub(crate) fn own(&self, group: &[u8]) -> Option<Facts> {
         let id = *self.current.load().get(group)?;
         self.find(id)?.facts.as_ref().ok().cloned()
     }
 
-    /// Groups that have a dictionary of their own.
+    /// Number of groups with a dictionary of their own.
     pub(crate) fn groups(&self) -> usize {
         self.current.load().keys().filter(|name| !name.is_empty()).count()
     }
 
-    /// What is known of each dictionary.
+    /// Describes every dictionary.
     pub(crate) fn facts(&self) -> Vec<DictionaryFacts> {
         let current = self.current.load();
         let list = self.list.load();
@@ -328,7 +331,7 @@ impl Registry {
         Some(Arc::clone(&list[at]))
     }
 
-    /// What expands the bodies or metas of records that name a dictionary.
+    /// Returns the digest that expands bodies or metas of records that name a dictionary.
     ///
     /// # Errors
     /// `Corrupt` when it is missing or both of its copies are damaged; `NewerFormat`; `Io`.
@@ -356,8 +359,8 @@ impl Registry {
         Ok(self.digests.add_expander(&self.list.load(), &found, part, digest, content.len()))
     }
 
-    /// What compresses bodies or metas at a level with a dictionary; `None` when it has none for them, cannot be read, or
-    /// there is no room in memory that others do not need more.
+    /// Returns the digest that compresses bodies or metas at a level. `None` when the dictionary
+    /// has none for that part or cannot be read, or memory is full of digests in use.
     pub(crate) fn compressor(&self, id: u32, part: Part, level: i32) -> Option<Arc<Digest<CDict<'static>>>> {
         let found = self.find(id)?;
         if let Some(digest) = self.digests.compressor(&found, part, level) {
@@ -372,18 +375,18 @@ impl Registry {
         Some(self.digests.add_compressor(&self.list.load(), &found, part, level, digest, content.len()))
     }
 
-    /// Writes a new dictionary, which is durable when this returns. It is used for its group once a superblock [names
+    /// Writes a new dictionary, durable on return. It is used once a superblock [names
     /// it](Registry::named).
     ///
     /// # Errors
-    /// `Io`, and then nothing has changed but that an unused file may be left; `Full`.
+    /// `Io`: then at most an unused file is left; `Full` when the store has as many as it may have.
     pub(crate) fn create(&self, making: &Making, body: &mut [u8], meta: &mut [u8]) -> Result<DictionaryFacts> {
         let _held = lock(&self.changing);
         let id = self.last_id().saturating_add(1);
         if id > MAX_ID || self.list.load().len() >= MOST {
             return Err(Error::full(names::dictionary(id), "there are as many dictionaries as there may be"));
         }
-        // The frames then name it too, and zstd refuses another.
+        // Frames then name it too, and zstd refuses another.
         make::name(body, id);
         make::name(meta, id);
         let bytes = dictionary::encode(self.store_id, id, making, body, meta);
@@ -405,8 +408,9 @@ impl Registry {
         Ok(made)
     }
 
-    /// Ids under which this store and another have the same dictionaries. If this one has no others, those that it lacks are
-    /// taken over first, durably, but for ids that it has given out: records may name them. Damaged ones are passed over.
+    /// Returns the ids under which this store and another have equal dictionaries. If this one has
+    /// no others, it first takes over, durably, those that it lacks, except ids that it has given
+    /// out: records may name them. Damaged ones are skipped.
     ///
     /// # Errors
     /// `Io`.

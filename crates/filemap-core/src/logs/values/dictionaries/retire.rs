@@ -1,5 +1,5 @@
-//! Dictionaries that go: an erasure retires those that may hold text of what it erases, and removes their files once no record
-//! names them.
+//! Retirement of dictionaries. An erasure retires those that may hold erased text, and removes
+//! their files once no record names them.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -10,24 +10,25 @@ use crate::format::names;
 use crate::sync::lock;
 
 impl Registry {
-    /// From now on no new record is compressed with these. What names them can be read until their files go.
+    /// Stops compression with these. Records that name them stay readable until the files are
+    /// removed.
     pub(crate) fn retire(&self, ids: &BTreeSet<u32>) {
         let _held = lock(&self.changing);
         self.change(|standing| standing.retired.extend(ids));
     }
 
-    /// From now on no superblock is to name these.
+    /// Keeps superblocks from naming these again.
     pub(crate) fn let_go(&self, ids: &BTreeSet<u32>) {
         let _held = lock(&self.changing);
         self.change(|standing| standing.leaving.extend(ids));
     }
 
-    /// Whether a dictionary was retired through this handle.
+    /// Returns true if a dictionary was retired through this handle.
     pub(crate) fn is_retired(&self, id: u32) -> bool {
         id != 0 && self.standing.load().retired.contains(&id)
     }
 
-    /// Removes the files of dictionaries that neither a record nor a superblock names any more; durable when this returns.
+    /// Removes the files of dictionaries that no record and no superblock names, durably.
     ///
     /// # Errors
     /// `Io`.

@@ -1,8 +1,8 @@
-//! Counts what is put, by group of keys, and remembers where a few of the pages lie: enough to know when a dictionary should
-//! be made, and of what.
+//! Counts puts by group of keys and samples the locations of pages: enough to decide when to make a
+//! dictionary, and of what.
 //!
-//! Invariants: memory is bounded, whatever is put; nothing is allocated for a page once a group's places are full; all that is
-//! random comes from one fixed seed, so that the same puts give the same samples.
+//! Invariants: memory is bounded, whatever is put; once a group's sample is full, a page allocates
+//! nothing; all randomness comes from one fixed seed, so the same puts give the same samples.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +12,19 @@ use crate::limits::Limits;
 use crate::sync::primitive::{AtomicBool, Ordering};
 use crate::sync::{Ranked, lock, rank};
 
-/// Groups that are counted at a time.
+/// Groups counted at a time.
 const MOST_GROUPS: usize = 2048;
-/// Pages whose places are remembered, of a group and of all.
+/// Sampled pages of a group, and of all.
 const GROUP_SPOTS: usize = 256;
 const GLOBAL_SPOTS: usize = 2048;
-/// The recent ratio is that of about so many bytes of bodies.
+/// Window of the recent ratio, in bytes of bodies: the sums are halved beyond twice this.
 const RECENT_BYTES: u64 = 8 << 20;
-/// A ratio so much worse than that of the trial calls for a new dictionary.
+/// A recent ratio this much worse than the trial's calls for a new dictionary.
 const DRIFT: f64 = 1.15;
-/// A dictionary made of fewer pages than this is made again when there are [`GROWTH`] times as many.
+/// A dictionary of fewer pages than this is made again when there are [`GROWTH`] times as many.
 pub(crate) const FEW_PAGES: u64 = 2048;
 const GROWTH: u64 = 8;
-/// The longest wait for another attempt, in pages.
+/// The longest wait between two attempts, in pages.
 const LONGEST_WAIT: u64 = 1 << 20;
 
 /// A page that was put.
@@ -36,7 +36,7 @@ pub(crate) struct Noted {
     pub(crate) stored_bytes: u64,
 }
 
-/// What was trained for a group: how many pages its samples were taken from, and its ratio then.
+/// A group's dictionary: the pages sampled for it, and its ratio then.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Trained {
     pub(crate) pages: u64,
@@ -49,25 +49,26 @@ impl From<&Facts> for Trained {
     }
 }
 
-/// What came of an attempt to make a dictionary.
+/// Result of an attempt to make a dictionary.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Attempt {
-    /// One was made.
+    /// A dictionary was made.
     Made(Trained),
-    /// The dictionary that its pages are compressed with is as good as a new one of so many pages; its ratio.
+    /// The current dictionary is as good as a new one of this many pages; its ratio.
     Stands(Trained),
-    /// It does not pay yet, or cannot be.
+    /// None pays yet, or none can be made.
     Nothing,
 }
 
-/// A group for which a dictionary should be made, and where its pages lie.
+/// A group that should get a dictionary, with its sample.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) group: Vec<u8>,
     pub(crate) spots: Vec<(Location, SizeClass)>,
-    /// Bytes of bodies that were put since the group was first met, or since it has a dictionary of many pages.
+    /// Bytes of bodies put since the group's first page, or since it has a dictionary of many
+    /// pages.
     pub(crate) raw_bytes: u64,
-    /// Pages that were put since the group was first met: what the places are a sample of.
+    /// Pages put since the group's first: the population of the sample.
     pub(crate) pages: u64,
 }
 
@@ -75,7 +76,7 @@ pub(crate) struct Job {
 struct Group {
     name: Vec<u8>,
     trained: Option<Trained>,
-    /// The ratio of the dictionary that it was compressed with when a new one, of many pages, was no better.
+    /// Ratio of the current dictionary when a new one, of many pages, was no better.
     stands: Option<f64>,
     spots: Vec<u64>,
     /// Since the first page, or since there is a dictionary of many pages.
@@ -84,7 +85,7 @@ struct Group {
     seen: u64,
     /// Since the last attempt.
     pages: u64,
-    /// No attempt before so many pages.
+    /// Pages before the next attempt.
     wait: u64,
     recent_raw: u64,
     recent_stored: u64,
@@ -92,7 +93,7 @@ struct Group {
 
 impl Group {
     fn new(name: &[u8], trained: Option<Trained>, first: u64) -> Group {
-        // A store that was just opened looks at its dictionaries as if they had been made now.
+        // A newly opened store treats its dictionaries as if made now.
         let wait = trained.map_or(first, |t| (GROWTH * t.pages).max(first));
         Group { name: name.to_vec(), trained, wait, ..Group::default() }
     }
@@ -110,7 +111,8 @@ impl Group {
         if self.spots.len() < most {
             self.spots.push(spot);
         } else {
-            // Reservoir sampling (Vitter's algorithm R): each page is among them with the same probability.
+            // Reservoir sampling (Vitter's algorithm R): each page is kept with the same
+            // probability.
             let at = below(random, self.pages);
             if let Some(slot) = self.spots.get_mut(at as usize) {
                 *slot = spot;
@@ -129,8 +131,9 @@ impl Group {
         }
     }
 
-    /// Whether recent pages are much longer than those of a ratio. Of pages that hardly shrink at all the ratio cannot tell that
-    /// others have come, since nothing is stored longer than it is: each wait is twice the one before, so then it is always so.
+    /// Returns true if the recent ratio is clearly worse than `from`. Always true if `from` is so
+    /// near 1 that no worse ratio can exist, since nothing is stored longer than it is; the waits,
+    /// each twice the one before, then limit the attempts.
     fn has_drifted(&self, from: f64) -> bool {
         let ratio = self.recent_stored as f64 / self.recent_raw.max(1) as f64;
         ratio > DRIFT * from || DRIFT * from >= 1.0
@@ -142,13 +145,13 @@ impl Group {
         Job { group: self.name.clone(), spots, raw_bytes: self.raw_bytes, pages: self.seen }
     }
 
-    /// Begins anew after an attempt.
+    /// Resets the counts after an attempt.
     fn attempted(&mut self, attempt: Attempt) {
         let wait = match attempt {
             Attempt::Made(made) if made.pages < FEW_PAGES => (GROWTH * made.pages).min(FEW_PAGES),
-            // Each lasts twice as long as the one before at least, up to the longest wait.
+            // At least twice the wait before, up to the longest.
             Attempt::Made(_) => (2 * self.wait).clamp(FEW_PAGES, LONGEST_WAIT),
-            // Whatever did not pay now will hardly pay soon.
+            // What did not pay now will hardly pay soon.
             Attempt::Stands(_) => (2 * self.pages).max(FEW_PAGES).clamp(self.wait, LONGEST_WAIT.max(self.wait)),
             Attempt::Nothing => (2 * self.pages).clamp(self.wait, LONGEST_WAIT.max(self.wait)),
         };
@@ -157,7 +160,7 @@ impl Group {
             Attempt::Stands(tried) if tried.pages >= FEW_PAGES => (self.trained, Some(tried.ratio)),
             Attempt::Stands(_) | Attempt::Nothing => (self.trained, self.stands),
         };
-        // A mature dictionary is replaced for what it costs on the pages since, not on all that there ever were.
+        // A mature dictionary is replaced for its cost on later pages, not on all there ever were.
         let raw_bytes = if trained.is_some_and(|t| t.pages >= FEW_PAGES) { 0 } else { self.raw_bytes };
         let (name, seen) = (std::mem::take(&mut self.name), self.seen);
         *self = Group { name, trained, stands, wait, raw_bytes, seen, ..Group::default() };
@@ -167,30 +170,30 @@ impl Group {
 #[derive(Debug, Default)]
 struct Counts {
     global: Option<Group>,
-    /// By hash.
+    /// By hash of the group's name.
     groups: BTreeMap<u64, Group>,
     random: u64,
 }
 
-/// See the module.
+/// Counts of all groups, and whether a job is due.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     counts: Ranked<{ rank::TALLY }, Counts>,
     due: AtomicBool,
 }
 
-/// From how many pages on a first dictionary is made.
+/// Pages needed for a first dictionary.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Firsts {
     pub(crate) global: u64,
     pub(crate) group: u64,
-    /// Groups wait until the global dictionary was made of so many pages, or stood beside one that was: before, theirs would be
-    /// compared with nothing.
+    /// Groups wait until the global dictionary has been made of this many pages, or stood against
+    /// one that was: before that theirs would be compared with nothing.
     pub(crate) mature: u64,
 }
 
 impl Firsts {
-    /// As the engine's limits say.
+    /// From the engine's limits.
     pub(crate) fn of(limits: &Limits) -> Firsts {
         let mature = if limits.always_train { 0 } else { FEW_PAGES };
         Firsts { global: limits.first_pages, group: limits.group_pages, mature }
@@ -198,8 +201,9 @@ impl Firsts {
 }
 
 impl Tally {
-    /// Counts a page of a group, whose hash the caller knows; the empty name is no group. `trained` tells what a group has that
-    /// is met for the first time. Whether a dictionary should be made now that was not due before.
+    /// Counts a page of a group, given by name and hash; the empty name is no group. `trained`
+    /// returns the dictionary of a group counted for the first time. Returns true if a dictionary
+    /// has become due.
     pub(crate) fn note(
         &self,
         group: (&[u8], u64),
@@ -233,7 +237,7 @@ impl Tally {
         is_due && !self.due.swap(true, Ordering::AcqRel)
     }
 
-    /// The next job: the global dictionary first.
+    /// Returns the next job, the global dictionary first.
     pub(crate) fn job(&self, firsts: Firsts) -> Option<Job> {
         if !self.due.load(Ordering::Acquire) {
             return None;
@@ -248,14 +252,14 @@ impl Tally {
         job
     }
 
-    /// Jobs of all groups that have at least so many pages, due or not: the global one first.
+    /// Returns the jobs of the global dictionary and of all groups with enough pages, due or not.
     pub(crate) fn all_jobs(&self, firsts: Firsts) -> Vec<Job> {
         let counts = lock(&self.counts);
         let groups = counts.groups.values().filter(|g| g.pages >= firsts.group);
         counts.global.iter().chain(groups).map(Group::job).collect()
     }
 
-    /// A job was done; what came of it.
+    /// Records the result of a job.
     pub(crate) fn done(&self, group: (&[u8], u64), attempt: Attempt) {
         let mut counts = lock(&self.counts);
         let (name, hash) = group;
@@ -272,7 +276,7 @@ impl Counts {
         firsts.mature == 0 || self.global.as_ref().is_some_and(is_mature)
     }
 
-    /// Makes room: of groups without a dictionary, those that are seldom put to go.
+    /// Makes room: halves the counts of groups without a dictionary, and drops those that reach 0.
     fn forget_small_groups(&mut self) {
         self.groups.retain(|_, group| {
             if group.trained.is_none() {
@@ -343,7 +347,7 @@ mod tests {
         assert!(put(&tally, b"", 50_000, 2_000), "much later");
     }
 
-    /// A tally whose global dictionary was made of 256 pages of ratio 0.08, and which wants it made anew.
+    /// A tally whose global dictionary was made of 256 pages at ratio 0.08, and is due again.
     fn made_of_few() -> Tally {
         let tally = Tally::default();
         assert!(put(&tally, b"", 100, 1_000));
@@ -407,7 +411,7 @@ mod tests {
         let tally = Tally::default();
         for i in 0..10_000u64 {
             tally.note((&i.to_le_bytes(), i), &page(i, 5_000), FIRSTS, |_| None);
-            // One that is put to all the time stays.
+            // A group that is put to all the time stays.
             tally.note((b"large", u64::MAX), &page(i, 5_000), FIRSTS, |_| None);
         }
         let counts = lock(&tally.counts);
