@@ -211,12 +211,6 @@ impl SegmentTable {
         self.dictionaries.iter().filter(|(_, is_lost)| !**is_lost).map(|(id, _)| *id)
     }
 
-    /// Returns true if no segment of known length has more live and tombstone bytes than bytes.
-    pub(crate) fn has_room_for_its_counts(&self) -> bool {
-        let used = |row: &SegmentRow| row.live_units + row.tombstone_units;
-        self.values.values().chain(self.keys.values()).all(|row| row.end_units == 0 || used(row) <= row.end_units)
-    }
-
     /// Encodes the table as words, for the index file.
     pub(crate) fn encode(&self) -> Vec<u64> {
         let families = [(VALUES, &self.values), (KEYS, &self.keys)];

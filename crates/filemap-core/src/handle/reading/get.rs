@@ -52,6 +52,7 @@ impl Reading {
         loop {
             let before = self.moment();
             match read() {
+                believed if planted(Fault::StaleKeysBelieved) => return believed,
                 Err(e) if e.is_corrupt() => {
                     self.check_open()?;
                     let is_begun_anew = self.catch_up()?;
@@ -63,7 +64,7 @@ impl Reading {
                 }
                 // The index led into a removed segment of the key log: perhaps to another key's
                 // record.
-                Ok(_) if self.keys.removals() != before.key_removals && !planted(Fault::StaleKeysBelieved) => {}
+                Ok(_) if self.keys.removals() != before.key_removals => {}
                 result => return result,
             }
         }

@@ -330,7 +330,6 @@ impl Upkeep {
         c.segment_table.seal_keys(|ordinal| c.keys.end_of(ordinal));
         let dictionaries = self.reading.values().dictionaries.to_name();
         c.segment_table.name_dictionaries(&dictionaries, &self.reading.values().dictionaries.leaving());
-        debug_assert!(c.segment_table.has_room_for_its_counts(), "a segment with more live than it holds");
         c.current.index = c.index.commit(&c.segment_table.encode())?;
         c.keys.publish();
         c.current.epoch = c.index.epoch();
