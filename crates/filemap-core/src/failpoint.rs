@@ -1,70 +1,72 @@
-//! What only the simulation needs inside the engine: planted faults, which prove that its harness sees anything, and steps
-//! of a checkpoint, between which other work may be put. Without the feature `sim` all of it compiles to nothing.
+//! Fault injection for the simulator: named faults that the crash tests must catch, and steps of a checkpoint between which
+//! they do other work. Compiled out without feature `sim`.
 
-/// A mistake that the engine makes on demand. Each breaks one of the crash rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the names say it, and the tests list them")]
-#[non_exhaustive]
-pub enum Fault {
-    LogNotSyncedBeforeCheckpoint,
-    KeysNotSynced,
-    RolledKeysNotSynced,
-    KeysRemovedEarly,
-    StaleKeysBelieved,
-    PagesPunchedEarly,
-    IndexNotSynced,
-    SuperblockNotSynced,
-    SuperblockBeforeIndex,
-    RetiredPagesReusedAtOnce,
-    TailTakenAtTheEnd,
-    TailWithTheFirstStage,
-    NewSegmentNotSynced,
-    NewSegmentNameNotSynced,
-    RolledSegmentForgotten,
-    SyncSkipped,
-    RecoveredTailNotSynced,
-    RecoveredSuperblockNotSynced,
-    RecoveredNamesNotSynced,
-    HolesNotFilled,
-    TailNotCut,
-    StoppedAtTheFirstHole,
-    CacheTrusted,
-    FailedSyncRetried,
-    ReferencesTrusted,
-    ChunksTrusted,
-    TombstonesNotReplayed,
-    TombstonesNotMerged,
-    SequencesReused,
-    CreatedWithoutSync,
-    LocationsNotSeeded,
-    OutputNotSynced,
-    RemovalsDropped,
-    StreamsNotPinned,
-    VictimsRemovedEarly,
-    DictionaryNotSynced,
-    DictionaryNameNotSynced,
-    DictionaryUsedUnnamed,
-    DictionaryRemovedNamed,
-    RemovalsForgotten,
-    BackupNotHeld,
-    BackupNotSynced,
-    ExpiringReferredTo,
-    StalePagesKept,
-    FilterNotFilled,
-    GateNotShut,
-    ErasedWhileEntered,
-    RemovalsErasedAtOnce,
-    RetiredDictionariesNamed,
-    LeftoversCounted,
-    SegmentsNamedEarly,
-    BegunSegmentsNotSynced,
-    SparesRemovedEarly,
-    EmptiedNotMarked,
+filemap_io::failpoints! {
+    feature = "sim";
+    /// A mistake that the engine makes on demand. Each breaks one of the crash rules.
+    #[allow(missing_docs, reason = "the names say it, and the tests list them")]
+    #[non_exhaustive]
+    pub enum Fault {
+        LogNotSyncedBeforeCheckpoint,
+        KeysNotSynced,
+        RolledKeysNotSynced,
+        KeysRemovedEarly,
+        StaleKeysBelieved,
+        PagesPunchedEarly,
+        IndexNotSynced,
+        SuperblockNotSynced,
+        SuperblockBeforeIndex,
+        RetiredPagesReusedAtOnce,
+        TailTakenAtTheEnd,
+        TailWithTheFirstStage,
+        NewSegmentNotSynced,
+        NewSegmentNameNotSynced,
+        RolledSegmentForgotten,
+        SyncSkipped,
+        RecoveredTailNotSynced,
+        RecoveredSuperblockNotSynced,
+        RecoveredNamesNotSynced,
+        HolesNotFilled,
+        TailNotCut,
+        StoppedAtTheFirstHole,
+        CacheTrusted,
+        FailedSyncRetried,
+        ReferencesTrusted,
+        ChunksTrusted,
+        TombstonesNotReplayed,
+        TombstonesNotMerged,
+        SequencesReused,
+        CreatedWithoutSync,
+        LocationsNotSeeded,
+        OutputNotSynced,
+        RemovalsDropped,
+        StreamsNotPinned,
+        VictimsRemovedEarly,
+        DictionaryNotSynced,
+        DictionaryNameNotSynced,
+        DictionaryUsedUnnamed,
+        DictionaryRemovedNamed,
+        RemovalsForgotten,
+        BackupNotHeld,
+        BackupNotSynced,
+        ExpiringReferredTo,
+        StalePagesKept,
+        FilterNotFilled,
+        GateNotShut,
+        ErasedWhileEntered,
+        RemovalsErasedAtOnce,
+        RetiredDictionariesNamed,
+        LeftoversCounted,
+        SegmentsNamedEarly,
+        BegunSegmentsNotSynced,
+        SparesRemovedEarly,
+        EmptiedNotMarked,
+    }
 }
 
 #[cfg(feature = "sim")]
 mod on {
-    use std::cell::{Cell, RefCell};
+    use std::cell::RefCell;
 
     use super::Fault;
     use crate::sync::as_another_thread;
@@ -72,7 +74,6 @@ mod on {
     type Work = Box<dyn FnMut()>;
 
     thread_local! {
-        static PLANTED: Cell<Option<Fault>> = const { Cell::new(None) };
         static STEP: RefCell<Option<Work>> = const { RefCell::new(None) };
     }
 
@@ -132,11 +133,6 @@ mod on {
         ];
     }
 
-    /// Whether this thread's engine is to make this mistake.
-    pub(crate) fn planted(fault: Fault) -> bool {
-        PLANTED.get() == Some(fault)
-    }
-
     /// A point of a checkpoint at which no lock of the append side is held.
     pub(crate) fn step() {
         // Taken out while it runs: what it does may come by here again.
@@ -148,11 +144,6 @@ mod on {
         }
     }
 
-    /// Plants a fault in this thread's engine, or takes it out.
-    pub fn plant(fault: Option<Fault>) {
-        PLANTED.set(fault);
-    }
-
     /// Calls `work` at each step of a checkpoint that runs on this thread.
     pub fn at_steps(work: Option<Work>) {
         STEP.set(work);
@@ -161,20 +152,14 @@ mod on {
 
 #[cfg(not(feature = "sim"))]
 mod off {
-    /// Never.
-    #[inline(always)]
-    pub(crate) fn planted(_: super::Fault) -> bool {
-        false
-    }
-
     /// Nothing.
     #[inline(always)]
     pub(crate) fn step() {}
 }
 
 #[cfg(not(feature = "sim"))]
-pub(crate) use off::{planted, step};
+pub(crate) use off::step;
 #[cfg(feature = "sim")]
-pub use on::{at_steps, plant};
+pub use on::at_steps;
 #[cfg(feature = "sim")]
-pub(crate) use on::{planted, step};
+pub(crate) use on::step;
