@@ -11,7 +11,7 @@ use filemap_io::sim::SimDisk;
 use crate::drive::{Driver, now, tell};
 use crate::judge::{self, Trouble};
 use crate::op::{Long, Op};
-use crate::oracle::{After, Pruning};
+use filemap_oracle::{After, Pruning};
 
 /// What happens at the steps of something long: at one of them the handle is closed.
 struct Between {

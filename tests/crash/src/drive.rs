@@ -11,8 +11,8 @@ use crate::erase;
 use crate::judge::{self, Depth, Trouble};
 use crate::listing::Listing;
 use crate::op::Op;
-use crate::oracle::{After, Oracle, Pruning, What};
 use crate::world::{World, choice};
+use filemap_oracle::{After, Oracle, Pruning, What};
 
 /// What all bodies have in common.
 const ALIKE: &[u8] = b"<p>What every page of a site has in the same words, and in the same place.</p>";

@@ -11,9 +11,9 @@ use crate::drive::{Driver, Shared, now};
 use crate::hunt::guarded;
 use crate::judge::{self, Depth, Trouble};
 use crate::op::Op;
-use crate::oracle::{After, Oracle};
 use crate::world::World;
 use crate::{Count, Violation};
+use filemap_oracle::{After, Oracle};
 
 /// Each way of failing.
 pub const WAYS: [(Fault, bool); 7] = [

@@ -11,9 +11,9 @@ use filemap_io::sim::{Level, Loss, SimDisk, Snapshot};
 use crate::drive::{Driver, Shared, now, random_failure};
 use crate::judge::{self, Depth, Trouble};
 use crate::op::Op;
-use crate::oracle::{After, Oracle};
 use crate::world::{Mood, World, choice};
 use crate::{Count, Violation, failing, vanish};
+use filemap_oracle::{After, Oracle};
 
 /// Generations of one run.
 const GENERATIONS: usize = 3;

@@ -7,8 +7,8 @@ use filemap_io::sim::SimDisk;
 
 use crate::erase;
 use crate::mend;
-use crate::oracle::{After, Oracle, Shown, What};
 use crate::world::World;
+use filemap_oracle::{After, Oracle, Shown, What};
 
 /// Why an operation or a reading did not succeed.
 #[derive(Debug)]

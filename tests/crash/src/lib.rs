@@ -1,7 +1,7 @@
 //! Crash tests: the whole engine runs on the simulated disk of `filemap-io`; at its calls, images of the disk are drawn as a power
 //! loss or a kill could leave them; on each the store is opened again and judged by an oracle that stands outside of it.
 //!
-//! - `oracle` knows what was put, removed and synced, and judges what a reopened store shows;
+//! - the oracle of `filemap-oracle` knows what was put, removed and synced, and judges what a reopened store shows;
 //! - `world` chooses options, tiny limits and keys;
 //! - `op` has the operations; `drive` performs them on a store and tells the oracle;
 //! - `closing` closes a handle in the middle of what a clone of it does;
@@ -23,7 +23,6 @@ mod judge;
 mod listing;
 mod mend;
 mod op;
-mod oracle;
 pub mod small;
 mod vanish;
 mod world;

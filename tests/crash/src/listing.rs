@@ -8,7 +8,7 @@ use filemap_core::{Keys, Store};
 
 use crate::drive::{Driver, now};
 use crate::judge::Trouble;
-use crate::oracle::Oracle;
+use filemap_oracle::Oracle;
 
 /// See the module.
 pub struct Listing {

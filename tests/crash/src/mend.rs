@@ -7,8 +7,8 @@ use filemap_core::{Loss as Lost, RepairReport, sim};
 use filemap_io::sim::{Level, Loss, SimDisk};
 
 use crate::judge::contents;
-use crate::oracle::{After, Oracle};
 use crate::world::{World, choice};
+use filemap_oracle::{After, Oracle};
 
 /// Repairs a copy of a disk whose store is synced, in one of several ways, and judges what comes of it.
 ///

@@ -10,9 +10,9 @@ use filemap_io::sim::{Level, Loss, SimDisk};
 use crate::drive::{Driver, Shared, now};
 use crate::judge::{self, Depth};
 use crate::op::Op;
-use crate::oracle::{After, Oracle};
 use crate::world::World;
 use crate::{Count, Violation};
+use filemap_oracle::{After, Oracle};
 
 /// The letters of a string: put a, put b, remove a, sync, checkpoint, roll, grow, reopen.
 pub const LETTERS: &[u8; 8] = b"abrscRgo";

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use filemap_core::{Error, RepairReport, Store, sim};
 use filemap_io::sim::SimDisk;
 
-use crate::oracle::Oracle;
 use crate::world::{World, choice};
+use filemap_oracle::Oracle;
 
 /// The versions that can be read, by key and sequence.
 type Readable = BTreeMap<(Vec<u8>, u64), Vec<u8>>;

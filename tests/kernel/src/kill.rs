@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use filemap_core::Store;
+use filemap_oracle::Bounds;
 
 use crate::ops::{self, Op};
-use crate::oracle::{Bounds, Oracle};
+use crate::oracle::Oracle;
 use crate::random::Random;
 use crate::writer::{Work, Writer};
 

@@ -15,7 +15,6 @@ pub mod disk;
 pub mod full;
 pub mod image;
 pub mod kill;
-pub mod model;
 pub mod ops;
 pub mod oracle;
 pub mod random;

@@ -20,14 +20,6 @@ const STEADY_SPAN: u64 = 256;
 /// Bodies above this are cut into chunks.
 const LARGE_VALUE_BYTES: u64 = 64 << 10;
 
-/// A change of a key, and the operation that makes it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Event {
-    pub(crate) number: u64,
-    pub(crate) is_put: bool,
-    pub(crate) op: Op,
-}
-
 /// A key of the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {

@@ -7,11 +7,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use filemap_core::Store;
+use filemap_oracle::Bounds;
 
 use crate::disk::Tape;
 use crate::image::Fate;
 use crate::ops;
-use crate::oracle::{self, Bounds, Oracle};
+use crate::oracle::{self, Oracle};
 use crate::random::Random;
 use crate::system::{FileSystem, Machine, Result, unique_name};
 use crate::writer::{self, Work, Writer};

@@ -1,13 +1,15 @@
-//! What may be read. The oracle notes every put and remove in order, what of it was acknowledged, and up to where it was
-//! acknowledged as durable; from that it judges what a store shows of a key.
+//! The oracle that is told everything: every put and removal in order, what of it was acknowledged, and up to where it is
+//! durable. It judges what a store shows of a key.
 //!
 //! After a power loss all that was durable must be there; of the rest any part may be, each record by itself. After a kill all
-//! that was acknowledged must be there. A remove that counts hides all that was put before it.
+//! that was acknowledged must be there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use filemap_core::Version;
+
+use crate::floor;
 
 /// No two bodies have these first bytes in common.
 const TEXT_BYTES: usize = 8;
@@ -225,15 +227,33 @@ impl Oracle {
 
     /// The newest body that a live handle shows of a key.
     pub fn newest(&self, key: &[u8]) -> Option<Arc<[u8]>> {
-        let steps = self.keys.get(key)?;
-        let from = steps.iter().rposition(|s| s.what == What::Remove).map_or(0, |at| at + 1);
-        let put = |s: &Step| match &s.what {
-            What::Put { time_ms, sequence, body, .. } if s.acknowledged => {
-                Some((*time_ms, *sequence, Arc::clone(body)))
+        let puts = self.live(key).filter_map(|step| match &step.what {
+            What::Put { time_ms, sequence, body, .. } => Some((*time_ms, *sequence, body)),
+            What::Remove => None,
+        });
+        puts.max_by_key(|put| (put.0, put.1)).map(|put| Arc::clone(put.2))
+    }
+
+    /// All versions that a live handle shows of a key when nothing of it is uncertain, newest first.
+    pub fn versions(&self, key: &[u8]) -> Vec<Shown> {
+        let shown = self.live(key).filter_map(|step| match &step.what {
+            What::Put { time_ms, sequence: Some(sequence), body, meta } => {
+                let version = Version { time_ms: *time_ms, sequence: *sequence };
+                Some(Shown { version, body: body.to_vec(), meta: meta.to_vec() })
             }
             _ => None,
-        };
-        steps[from..].iter().filter_map(put).max_by_key(|p| (p.0, p.1)).map(|p| p.2)
+        });
+        let mut shown: Vec<Shown> = shown.collect();
+        shown.sort_by_key(|one| std::cmp::Reverse(one.version));
+        shown.truncate(self.keep.map_or(usize::MAX, |keep| keep as usize));
+        shown
+    }
+
+    /// The acknowledged puts of a key behind its last removal.
+    fn live(&self, key: &[u8]) -> impl Iterator<Item = &Step> {
+        let steps = self.keys.get(key).map_or(&[][..], |steps| steps);
+        let from = steps.iter().rposition(|s| s.what == What::Remove).map_or(0, |at| at + 1);
+        steps[from..].iter().filter(|step| step.acknowledged)
     }
 
     /// Whether all that was begun for a key has returned without an error, so that one thing only is right.
@@ -280,19 +300,10 @@ impl Oracle {
             };
             present.push(step.number);
         }
-        let removes = || steps.iter().filter(|s| s.what == What::Remove);
-        let last = removes().filter(|s| self.must(s, after)).map(|s| s.number + 1).max().unwrap_or(0);
-        // Some remove from the last sure one on is the last that counted: what lies below it is gone, all that is sure
-        // above it is there.
-        let floors = removes().map(|s| s.number + 1).chain([last]).filter(|&f| f >= last);
-        let mut why = String::new();
-        for floor in floors {
-            match self.fits(key, &present, floor, after) {
-                Ok(()) => return Ok(()),
-                Err(what) => why = what,
-            }
-        }
-        Err(format!("{why}; shown are {:?}; known are {}", versions(shown), tell(steps)))
+        // What lies below the last removal that counted is gone, and all that is sure above it is there.
+        let removes = steps.iter().filter(|s| s.what == What::Remove).map(|s| (s.number, self.must(s, after)));
+        floor::fits_some(removes, |floor| self.fits(key, &present, floor, after))
+            .map_err(|why| format!("{why}; shown are {:?}; known are {}", versions(shown), tell(steps)))
     }
 
     /// The dropped version that this is, if it holds the body of one put later that is shown or that it outranks: then it is
