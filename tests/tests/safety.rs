@@ -1,4 +1,5 @@
-//! docs/SAFETY.md promises nothing without a test: each test that it names exists, and each section of promises names some.
+//! docs/SAFETY.md promises nothing without a test: each test that it names exists, and each
+//! section names some.
 
 use std::collections::HashSet;
 use std::fs;

@@ -1,8 +1,8 @@
-//! A differential run: one process works on a store, with upkeep and lists beside it in threads of its own; others read it
-//! all the time, and compare whatever they read with the oracle.
+//! Differential run: one process works on a store, with upkeep and lists in threads beside it;
+//! other processes read it all the time and compare everything with the oracle.
 //!
-//! The worker writes how far it has come into a small file that all processes share, so a reader knows between which
-//! operations it has read: what it met must be the state of one moment between them.
+//! The worker writes its progress into a small shared file, so a reader knows between which
+//! operations it read. What it saw must be the state of one moment between them.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -60,7 +60,8 @@ pub struct Run {
     pub forget: bool,
 }
 
-/// Runs it in stores below `folder`; `program` is this package's. How many times readers compared what they had read.
+/// Runs it in stores below `folder`; `program` is this package's. How many times readers compared
+/// what they had read.
 ///
 /// # Errors
 /// The first difference, or what kept a process from going on.
@@ -95,7 +96,8 @@ fn one(program: &Path, part: &Part, readers: u64) -> Result<u64, String> {
     Ok(looks)
 }
 
-/// Runs the worker and the readers to their ends; the first that fails ends all. How many looks the readers took.
+/// Runs the worker and the readers to their ends; the first that fails ends all. How many looks
+/// the readers took.
 fn processes(program: &Path, part: &Part, readers: u64) -> Result<u64, String> {
     let mut running = vec![("the worker", start(program, "differ-worker", part)?)];
     for number in 1..=readers {
@@ -214,7 +216,8 @@ pub fn work(part: &Part) -> Result<(), String> {
     })
 }
 
-/// Compaction, recompression, checkpoints and lists through handles that the worker may close in the midst of them.
+/// Compaction, recompression, checkpoints and lists through handles that the worker may close in
+/// the midst of them.
 fn upkeep(seed: u64, handle: &Mutex<Store>, ended: &AtomicBool, done: &AtomicU64) -> Result<(), String> {
     let mut random = Random::new(seed, 0x7570_6b65);
     while !ended.load(Ordering::Acquire) {
@@ -283,7 +286,8 @@ pub fn read(part: &Part) -> Result<(), String> {
     Ok(())
 }
 
-/// Refreshes a handle and reads some keys in all ways, and now and then the list of all; compares everything.
+/// Refreshes a handle and reads some keys in all ways, and now and then the list of all; compares
+/// everything.
 fn look(
     store: &Store,
     oracle: &mut Oracle,
@@ -342,7 +346,8 @@ fn look_at(
     let many = store.get_many(&[&bytes]).map_err(|e| failed("get_many", e))?;
     let there = store.contains(&bytes).map_err(|e| failed("contains", e))?;
     let number = |head: &filemap_core::Head| head.version.time_ms.cast_unsigned();
-    // Nothing but refreshes lets such a handle see more, or it follows by itself; either way it saw what was put by then.
+    // Nothing but refreshes lets such a handle see more, or it follows by itself; either way it
+    // saw what was put by then.
     let window = Window { from, until: progress()?.until };
     oracle.learn_below(window.until);
     let numbers: Vec<u64> = history.iter().map(number).collect();

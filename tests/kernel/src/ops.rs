@@ -1,8 +1,8 @@
-//! The workload: what is done to the store, as a function of a seed and a number and of nothing else. So the process that
-//! works and the one that judges need not tell each other what was done, only how far it came.
+//! The workload: a function of a seed and a number. The process that works and the one that judges
+//! need not tell each other what was done, only how far it came.
 //!
-//! Invariant: a put's number is its time, so a version that is read tells which operation made it. Numbers rise, each
-//! belongs to at most one change of one key.
+//! Invariant: a put's number is its time, so a version tells which operation made it. Numbers
+//! rise; each belongs to at most one change of one key.
 
 use std::io::Write;
 use std::path::Path;
@@ -232,8 +232,8 @@ fn steady(seed: u64, number: u64) -> Key {
     Key::Named(Random::new(seed ^ 0x7374, number).below(STEADY_KEYS))
 }
 
-/// The options of the workload: small segments and tables, so that rolls and checkpoints are many. The durability is one of
-/// four, by the seed.
+/// The options of the workload: small segments and tables, so that rolls and checkpoints are many.
+/// The durability is one of four, by the seed.
 pub fn options(seed: u64) -> Options {
     let durability = match seed % 4 {
         0 => Durability::Sync,

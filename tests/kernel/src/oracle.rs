@@ -1,5 +1,5 @@
-//! What a store of the workload may hold, given how far the work came: the operations follow from their seed and numbers, so
-//! the process that did them is never asked.
+//! What a store of the workload may hold, given how far the work came: the operations follow from
+//! their seed and numbers, so the process that did them is never asked.
 
 use std::collections::HashSet;
 
@@ -75,8 +75,8 @@ impl Oracle {
         }
     }
 
-    /// Checks a store: every key, its history, its body, and the list of keys; of the keys that were put once a sample
-    /// that `random` draws.
+    /// Checks a store: every key, its history, its body, and the list of keys; of the keys that
+    /// were put once a sample that `random` draws.
     ///
     /// # Errors
     /// The first violation, in words.

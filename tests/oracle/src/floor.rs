@@ -1,7 +1,8 @@
 //! Where a key's life begins: behind the last removal that counts.
 
-/// Judges a key by `fits`, which is given a number: nothing with a lower one may show, and all that is sure from it on must.
-/// The removals are numbers, each with whether it is sure. The last sure one counts; of those after it any may be the last.
+/// Judges a key by `fits`, which is given a number: nothing with a lower one may show, and all
+/// that is sure from it on must. The removals are numbers, each with whether it is sure. The last
+/// sure one counts; of those after it any may be the last.
 ///
 /// # Errors
 /// When it fits none of them: that of the last sure one.

@@ -1,13 +1,13 @@
-//! The oracle of work that follows from a seed. All changes have numbers, which rise; a version's time is the number of its
-//! put. So the judge needs to know only how far the work came.
+//! The oracle of work that follows from a seed. All changes have numbers, which rise; a version's
+//! time is the number of its put. So the judge needs to know only how far the work came.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use crate::floor;
 
-/// How far the work had come when a process was killed or the power was lost. Between the two, any part may be there: unsynced
-/// writes reach the disk in any order.
+/// How far the work had come when a process was killed or the power was lost. Between the two, any
+/// part may be there: unsynced writes reach the disk in any order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// All changes with numbers below this are there.
@@ -16,8 +16,8 @@ pub struct Bounds {
     pub possible: u64,
 }
 
-/// The changes between which a reading took place, of work that one thread does and nothing interrupts: the reader meets the
-/// state after one of them.
+/// The changes between which a reading took place, of work that one thread does and nothing
+/// interrupts: the reader meets the state after one of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     /// Changes with numbers below this had returned before the reading began.
@@ -150,7 +150,8 @@ impl<K: Ord + Copy + Debug, T> Numbered<K, T> {
         if right { Ok(()) } else { Err(format!("{key:?}: version {number} cannot be had in {window:?}")) }
     }
 
-    /// The states of the window, one for each change of the key, as the number below which changes are done.
+    /// The states of the window, one for each change of the key, as the number below which changes
+    /// are done.
     fn moments(&self, key: K, window: Window) -> impl Iterator<Item = u64> {
         let changes = self.of(key);
         let first = changes.partition_point(|c| c.number < window.from);

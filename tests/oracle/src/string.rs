@@ -1,5 +1,5 @@
-//! Strings of operations whose results the oracle knows exactly: nothing is lost but by a removal. The property test and a
-//! fuzz target share them.
+//! Strings of operations whose results the oracle knows exactly: nothing is lost but by a removal.
+//! The property test and a fuzz target share them.
 //!
 //! Where the store lies is a [`Ground`]: a folder, or a simulated disk.
 

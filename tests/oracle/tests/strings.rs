@@ -1,5 +1,5 @@
-//! The engine against a model: strings of operations, with checkpoints, crashes and reopenings in between, must give what a
-//! map of version lists gives.
+//! The engine against the oracle: strings of operations with checkpoints, crashes and reopenings
+//! in between.
 
 use std::path::PathBuf;
 
