@@ -32,7 +32,7 @@ pub const ENGINE_LAYERS: &[&[&str]] = &[
     // Fault injection; sizes that tests change.
     &["failpoint", "limits"],
     // Plain data that every layer may name.
-    &["record"],
+    &["record", "sequences"],
     &["error"],
     &["event"],
     &["options"],

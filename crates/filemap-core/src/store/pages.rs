@@ -4,7 +4,7 @@
 //! marked when it is handed out. A segment that is gone when its turn comes has left its live versions to segments that were
 //! begun since, so as long as segments go, what compaction has written is looked through too.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
@@ -17,6 +17,7 @@ use crate::logs::scan::Item;
 use crate::logs::segments::{FIRST_RECORD, Segment};
 use crate::logs::values::read::Want;
 use crate::record::{Head, Value, Version};
+use crate::sequences::Sequences;
 use crate::store::Store;
 use crate::store::ranks::Ranks;
 
@@ -32,28 +33,6 @@ impl Store {
     /// As [`Store::pages`], with every live version of each key.
     pub fn versions(&self) -> Pages {
         Pages::new(Arc::clone(&self.shared), false)
-    }
-}
-
-/// A set of sequences: a bit for each, in blocks that are there when they are needed.
-#[derive(Default)]
-struct Sequences {
-    blocks: HashMap<u64, Box<[u64; 64]>>,
-}
-
-impl Sequences {
-    /// Adds a sequence; whether it was not there.
-    fn insert(&mut self, sequence: u64) -> bool {
-        let block = self.blocks.entry(sequence / 4096).or_insert_with(|| Box::new([0; 64]));
-        let (word, bit) = ((sequence / 64 % 64) as usize, 1 << (sequence % 64));
-        let is_new = block[word] & bit == 0;
-        block[word] |= bit;
-        is_new
-    }
-
-    fn contains(&self, sequence: u64) -> bool {
-        let block = self.blocks.get(&(sequence / 4096));
-        block.is_some_and(|b| b[(sequence / 64 % 64) as usize] >> (sequence % 64) & 1 == 1)
     }
 }
 
@@ -340,21 +319,5 @@ impl Iterator for Pages {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.advance(Pages::judge)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_set_of_sequences_knows_what_was_added() {
-        let mut set = Sequences::default();
-        for sequence in [0, 1, 63, 64, 4095, 4096, 1 << 40] {
-            assert!(!set.contains(sequence));
-            assert!(set.insert(sequence));
-            assert!(set.contains(sequence) && !set.insert(sequence));
-        }
-        assert!(!set.contains(2));
     }
 }

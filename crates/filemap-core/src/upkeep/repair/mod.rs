@@ -9,7 +9,6 @@ pub(crate) mod dictionaries;
 pub(crate) mod files;
 mod known;
 pub(crate) mod rebuild;
-pub(crate) mod sequences;
 pub(crate) mod survey;
 
 use std::path::Path;
