@@ -1,16 +1,13 @@
-//! Strings of operations on a store over a simulated disk, against the model that the property test uses too.
+//! Strings of operations on a store over a simulated disk, against the oracle, as in the property test.
 //!
 //! The first byte bounds the versions kept; then each operation is a byte and its arguments.
 #![no_main]
 
-#[path = "../../crates/filemap-core/tests/model/mod.rs"]
-mod model;
-
 use filemap_core::sim::{self, Limits};
 use filemap_core::{Options, Store};
 use filemap_io::sim::SimDisk;
+use filemap_oracle::string::{self, Ground, Op};
 use libfuzzer_sys::fuzz_target;
-use model::{Ground, Op};
 
 fuzz_target!(|data: &[u8]| {
     let Some((&keep, mut rest)) = data.split_first() else { return };
@@ -20,7 +17,7 @@ fuzz_target!(|data: &[u8]| {
         rest = behind;
     }
     let keep = Some(u32::from(keep % 4)).filter(|&keep| keep > 0);
-    model::run(&mut Disk(SimDisk::new(7)), &ops, keep);
+    string::run(&mut Disk(SimDisk::new(7)), &ops, keep);
 });
 
 /// The operation at the front of some bytes, and the bytes behind it.

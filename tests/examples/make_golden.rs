@@ -1,5 +1,5 @@
-//! Makes a golden store, for a new version of the format: `cargo run -p filemap-tests --example make_golden -- FOLDER`. The folder
-//! must not exist: committed golden stores are never replaced.
+//! Makes a golden store for a new version of the format: `cargo run -p filemap-tests --example
+//! make_golden -- FOLDER`. The folder must not exist: committed golden stores are never replaced.
 
 use std::error::Error;
 use std::path::PathBuf;

@@ -19,9 +19,13 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("fm-tool", &["filemap", "filemap-core", "terminal", "urlindex"]),
     ("fm-crawl", &["filemap", "filemap-core", "filemap-io", "frontier", "terminal", "urlindex"]),
     ("filemap-tests", &["filemap", "filemap-core", "filemap-io", "urlindex"]),
-    ("filemap-crash", &["filemap-core", "filemap-io"]),
-    ("filemap-fuzz", &["filemap", "filemap-core", "filemap-io", "filemap-tests", "frontier", "urlindex"]),
-    ("filemap-kernel", &["filemap-core"]),
+    ("filemap-oracle", &["filemap-core"]),
+    ("filemap-crash", &["filemap-core", "filemap-io", "filemap-oracle"]),
+    (
+        "filemap-fuzz",
+        &["filemap", "filemap-core", "filemap-io", "filemap-oracle", "filemap-tests", "frontier", "urlindex"],
+    ),
+    ("filemap-kernel", &["filemap-core", "filemap-oracle"]),
     ("filemap-benches", &["filemap", "filemap-core", "filemap-io", "urlindex"]),
     ("filemap-compare", &["filemap-benches", "filemap-core"]),
 ];
@@ -54,7 +58,7 @@ pub const ENGINE_LAYERS: &[&[&str]] = &[
     // Fault injection; sizes that tests change.
     &["failpoint", "limits"],
     // Plain data that every layer may name.
-    &["record"],
+    &["record", "sequences"],
     &["error"],
     &["event"],
     &["options"],

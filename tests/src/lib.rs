@@ -1,11 +1,11 @@
-//! The rules of this house as code, and what the end-to-end tests share.
+//! The rules of the house as code, and what the end-to-end tests share.
 //!
-//! Owns the table of who may import whom ([`layers`]), the reading of Rust source that holds it ([`source`]), and the
-//! rules themselves ([`rules`]). They stand in a library, not in a test file, so that each rule can be tried on a
-//! planted bad snippet: a rule that has never failed proves nothing. Beside them stands what the tests and fuzz targets of
-//! hostile files share ([`hostile`]).
+//! [`layers`] is the table of who may import whom, [`source`] reads Rust source, [`rules`] are the
+//! rules. They stand in a library so that each rule is also tried on a planted bad snippet: a rule
+//! that has never failed proves nothing. [`hostile`] is what the tests and fuzz targets of hostile
+//! files share.
 //!
-//! The tests themselves are in `tests/`; everything that they read is in `tests/data`.
+//! The tests are in `tests/`; what they read is in `tests/data`.
 
 pub mod hostile;
 pub mod layers;

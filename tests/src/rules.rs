@@ -1,6 +1,5 @@
-//! The rules, one function each: a file (or a manifest) goes in, the ways in which it breaks the rule come out.
-//!
-//! A violation is a sentence that begins with `file:line` and says what to do. No rule stops at the first.
+//! The rules, one function each: a file or a manifest in, the violations out. A violation is a
+//! sentence that begins with `file:line` and says what to do. No rule stops at the first.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +12,8 @@ pub const FILE_LINES_MAX: usize = 500;
 pub const FILE_LINES_MEDIAN: usize = 200;
 /// Lines that a function may have.
 pub const FUNCTION_LINES_MAX: usize = 70;
-/// Words that the opening `//!` block must have: what the file owns and why does not fit into fewer.
+/// Words that the opening `//!` block must have: what the file owns and why does not fit into
+/// fewer.
 pub const HEADER_WORDS_MIN: usize = 8;
 
 /// Names that say nothing about what a module owns.
@@ -180,7 +180,8 @@ pub fn imports(file: &SourceFile, re_exports: &BTreeMap<String, Vec<String>>) ->
     broken
 }
 
-/// What a path leads to inside its own crate, from the crate's root on, through the root's re-exports if need be.
+/// What a path leads to inside its own crate, from the crate's root on, through the root's
+/// re-exports if need be.
 fn imported_path<'p>(segments: &'p [String], re_exports: &'p BTreeMap<String, Vec<String>>) -> Option<&'p [String]> {
     let inside = segments.strip_prefix(["crate".to_owned()].as_slice())?;
     let behind = re_exports.get(inside.first()?).map_or(inside, Vec::as_slice);
@@ -192,7 +193,8 @@ fn starts_thread(segments: &[String]) -> bool {
     pairs.into_iter().any(|pair| pair[0] == "thread" && matches!(pair[1].as_str(), "spawn" | "scope" | "Builder"))
 }
 
-/// A crate depends on the workspace's crates below it only, and takes its lints from the workspace.
+/// A crate depends on the workspace's crates below it only, and takes its lints from the
+/// workspace.
 pub fn manifest(path: &str, text: &str) -> Vec<String> {
     let table: toml::Table = match text.parse() {
         Ok(table) => table,

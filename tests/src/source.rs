@@ -1,8 +1,9 @@
-//! Reads one Rust file as the rules need it: its lines without tests, the paths it names, its functions.
+//! Reads one Rust file as the rules need it: its lines without tests, the paths it names, its
+//! functions.
 //!
-//! The file is cut into tokens by `proc-macro2`, so that a path inside a comment or a string is never taken for an
-//! import. Items under `#[cfg(test)]` are cut out first: the rules are about the code that ships. Paths are given as
-//! written from the crate's root: `use` trees are expanded, and `self::` and `super::` are resolved.
+//! `proc-macro2` cuts the file into tokens, so a path in a comment or a string is no import. Items
+//! under `#[cfg(test)]` are cut out: the rules are about the code that ships. Paths are given from
+//! the crate's root: `use` trees are expanded, `self::` and `super::` resolved.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -84,13 +85,15 @@ impl SourceFile {
         self.text.lines().count() - self.cut.lines
     }
 
-    /// Whether the whole file is tests: under a package's own `tests` or `benches` folder, or declared so.
+    /// Whether the whole file is tests: under a package's own `tests` or `benches` folder, or
+    /// declared so.
     pub fn is_test(&self) -> bool {
         let inside = self.path.iter().skip(1).any(|part| part == "tests" || part == "benches");
         inside || self.declared_test
     }
 
-    /// The module path of the file inside its crate: `["index", "page"]`; empty for `lib.rs` and `main.rs`.
+    /// The module path of the file inside its crate: `["index", "page"]`; empty for `lib.rs` and
+    /// `main.rs`.
     pub fn module(&self) -> Vec<String> {
         let parts: Vec<String> = self.path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
         let after_src = parts.iter().position(|part| part == "src").map_or(0, |at| at + 1);

@@ -1,7 +1,7 @@
 //! Finds the workspace's own files: every member's manifest and every Rust file.
 //!
-//! The walk is by folder (`crates`, `tools`, `tests`, `benches`, `fuzz`), never by a list of names, so that a new crate
-//! is under the rules from its first commit. Build output and test data are left out.
+//! The walk is by folder, never by a list of names, so that a new crate is under the rules from
+//! its first commit. Build output and test data are left out.
 
 use std::fs;
 use std::io;

@@ -1,5 +1,5 @@
-//! The integration tests of a package are one program, `tests/main.rs`: each file is a module of it or a program that the
-//! manifest names, so that none is left out in silence.
+//! The integration tests of a package are one program, `tests/main.rs`: each file is a module of
+//! it or a program that the manifest names, so that none is left out in silence.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use filemap_tests::workspace;
 const ALONE: [&str; 3] =
     ["crates/filemap-core/tests/concurrent.rs", "tests/tests/hostile_bombs.rs", "tests/tests/hostile_forged.rs"];
 
-/// The paths of a manifest's `[[test]]` entries, from the root of the workspace; `None` when Cargo finds the programs itself.
+/// The paths of a manifest's `[[test]]` entries, from the root of the workspace; `None` when Cargo
+/// finds the programs itself.
 fn programs(folder: &Path, manifest: &str) -> Option<BTreeSet<PathBuf>> {
     let table: toml::Table = manifest.parse().unwrap();
     if table["package"].get("autotests").and_then(toml::Value::as_bool) != Some(false) {

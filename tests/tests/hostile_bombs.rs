@@ -1,5 +1,5 @@
-//! WARC files that were made to harm: small ones that decompress to much, and ones that make a reader look again and again.
-//! Reading them ends, in bounded memory.
+//! Hostile WARC files: small ones that decompress to much, and ones that make a reader look again
+//! and again. Reading ends, in bounded memory.
 //!
 //! A program of its own: its allocator counts the memory of the whole process.
 
@@ -15,7 +15,8 @@ use peak_alloc::PeakAlloc;
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-/// The spool keeps 8 MiB of a record in memory, the input two windows of 1 MiB; the store its tables.
+/// The spool keeps 8 MiB of a record in memory, the input two windows of 1 MiB; the store its
+/// tables.
 const MEMORY_LIMIT_MB: f32 = 48.0;
 
 static ALONE: Mutex<()> = Mutex::new(());
@@ -120,7 +121,8 @@ fn lengths_beyond_the_file_are_a_cut_record() {
     });
 }
 
-/// A head of a mebibyte has half a million lines of two bytes, which were a hundred bytes each once they were fields.
+/// A head of a mebibyte has half a million lines of two bytes, which were a hundred bytes each
+/// once they were fields.
 #[test]
 fn heads_of_half_a_million_lines_take_little_memory_and_lose_nothing() {
     let lines = || "a\n".repeat((1 << 19) - 100);
@@ -143,7 +145,8 @@ fn heads_of_half_a_million_lines_take_little_memory_and_lose_nothing() {
     });
 }
 
-/// Without a bound on the work for each candidate this runs for minutes: the dictionary was made ready for each of them.
+/// Without a bound on the work for each candidate this runs for minutes: the dictionary was made
+/// ready for each of them.
 #[test]
 fn a_dictionary_that_decompresses_to_64_mib_is_made_ready_once() {
     let content = zstd_frame(512, b'd');

@@ -1,6 +1,7 @@
-//! Every byte, sector and length of the golden store, damaged in turn: each key must read as its right value, as what it
-//! was before a damaged record of the log's tail, or as `Corrupt` with file and offset; damage costs the keys whose bytes
-//! it met and no other; and it is told, or met bytes that hold nothing.
+//! Every byte, sector and length of the golden store damaged in turn. Each key must read as its
+//! right value, as what it was before a damaged record of the log's tail, or as `Corrupt` with
+//! file and offset. Damage costs only the keys whose bytes it hit, and is reported unless it hit
+//! unused bytes.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -58,8 +59,8 @@ fn runs(offsets: &[usize]) -> Vec<(usize, usize)> {
     runs
 }
 
-/// Whether a reader waits for what lies there when it does not verify, since it may be being written: then every 64th
-/// byte is enough, and a writer, which does not wait, sees all.
+/// Whether a reader waits for what lies there when it does not verify, since it may be being
+/// written: then every 64th byte is enough, and a writer, which does not wait, sees all.
 fn is_waited_for(file: &str, cost: &Cost) -> bool {
     cost.opening && matches!(file, "SUPERBLOCK" | "address.idx")
 }
@@ -112,7 +113,8 @@ fn every_flipped_byte_of_the_key_log_is_told_but_the_padding() {
     assert_eq!(silent.len(), 13, "one for each record: {silent:?}");
 }
 
-// Behind the header of page 0 lie zeros; pages 1 and 3 are a leaf and the node of the first checkpoint.
+// Behind the header of page 0 lie zeros; pages 1 and 3 are a leaf and the node of the first
+// checkpoint.
 
 #[test]
 fn every_flipped_byte_of_the_first_half_of_the_index_is_told_but_those_of_free_pages() {

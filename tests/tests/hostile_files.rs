@@ -1,5 +1,6 @@
-//! Whole files of a store removed, emptied, swapped and rolled back, in every combination of two: each handle gives all that can
-//! be read and names what is absent, nothing that was removed comes back unnoticed, and nothing that is not whole is called so.
+//! Whole files of a store removed, emptied, swapped and rolled back, in every combination of two.
+//! Each handle gives all that can be read and names what is absent; nothing removed comes back
+//! unnoticed, and nothing incomplete is called whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +13,8 @@ use filemap_io::sim::SimDisk;
 use filemap_tests::hostile::image::Image;
 use filemap_tests::hostile::whole::{self, Ending, Harm, Named, Past, Seen, Way};
 
-/// Readers wait a while for a superblock or an index that may be being written: many cases wait at once.
+/// Readers wait a while for a superblock or an index that may be being written: many cases wait at
+/// once.
 const THREADS: usize = 16;
 
 /// A removed page is read again, and files are named as absent or damaged.
@@ -23,7 +25,8 @@ const BACK_IN_A_TOLD_REPAIR: &str = "a repair brings a removed page and says tha
 /// What was done wrong, with what was met.
 type Broken = BTreeMap<&'static str, String>;
 
-/// A handle that only reads, and what is made of what it gives; which versions it gave without a word, if there was none.
+/// A handle that only reads, and what is made of what it gives; which versions it gave without a
+/// word, if there was none.
 fn reading(owed: &BTreeSet<Named>, image: &Image, broken: &mut Broken) -> Option<BTreeSet<Named>> {
     let store = match sim::open_read_only(whole::dir(image), whole::options()) {
         Ok(store) => store,
@@ -139,7 +142,8 @@ fn repair(owed: &BTreeSet<Named>, image: &Image, in_place: bool, broken: &mut Br
     sim::abandon(store);
 }
 
-/// All that is wrong with how a damaged store is met, and what a reader was given of it without a word.
+/// All that is wrong with how a damaged store is met, and what a reader was given of it without a
+/// word.
 fn judge(owed: &BTreeSet<Named>, image: &Image) -> (Broken, Option<BTreeSet<Named>>) {
     let (mut broken, mut silent) = (Broken::new(), None);
     let panicked = catch_unwind(AssertUnwindSafe(|| {
@@ -197,8 +201,9 @@ fn every_pair(past: &Past) -> Found {
     Found { cases: cases.len(), broken: broken.into_inner().unwrap(), silent: silent.into_inner().unwrap() }
 }
 
-/// Nothing that was closed after a compaction can be rolled back two files at a time so that nothing can tell: the superblock names
-/// the segments and their lengths, and an older one misses the segments that compaction gave back since.
+/// Nothing that was closed after a compaction can be rolled back two files at a time so that
+/// nothing can tell: the superblock names the segments and their lengths, and an older one misses
+/// the segments that compaction gave back since.
 #[test]
 fn of_any_two_files_of_a_closed_store_nothing_is_lost_in_silence() {
     let found = every_pair(&Past::make(Ending::Closed).unwrap());
@@ -207,15 +212,18 @@ fn of_any_two_files_of_a_closed_store_nothing_is_lost_in_silence() {
     assert_eq!(found.silent, [] as [Vec<Harm>; 0]);
 }
 
-/// The superblock is that of the first checkpoint, which names no segment after the second, and with it went one of these files.
+/// The superblock is that of the first checkpoint, which names no segment after the second, and
+/// with it went one of these files.
 fn is_with_the_first_superblock(case: &[Harm], others: &[(&str, Way)]) -> bool {
     let is = |name: &str, way: Way| case.iter().any(|h| h.file == name && h.way == way);
     is("SUPERBLOCK", Way::RolledBack(0)) && others.iter().any(|(name, way)| is(name, *way))
 }
 
-/// Of what was put after the last checkpoint the segment itself is the only witness, and of segments that were begun after it the
-/// superblock. So these are earlier states, as after a power failure, of which nothing can tell that there was more: the last segment
-/// as it was at that checkpoint, alone or beside what costs no version, the rules and an older superblock; and a superblock from before the last segment was begun, without that segment. A removal that only
+/// Of what was put after the last checkpoint the segment itself is the only witness, and of
+/// segments that were begun after it the superblock. So these are earlier states, as after a power
+/// failure, of which nothing can tell that there was more: the last segment as it was at that
+/// checkpoint, alone or beside what costs no version, the rules and an older superblock; and a
+/// superblock from before the last segment was begun, without that segment. A removal that only
 /// the last segment tells of is undone with it, but never unless files are named.
 #[test]
 fn of_any_two_files_of_a_killed_store_nothing_is_lost_in_silence_but_the_tail_of_the_log() {

@@ -1,5 +1,5 @@
-//! Hostile stores: files that were made to harm, their checksums right. Whatever they say, reading them ends, takes bounded
-//! memory, and gives a value that was put, nothing, or an error with its place.
+//! Forged stores with right checksums. Reading them ends, takes bounded memory, and gives a value
+//! that was put, nothing, or an error with its place.
 //!
 //! A program of its own: its allocator counts the memory of the whole process.
 
@@ -250,21 +250,24 @@ fn a_list_of_chunks_that_names_itself_another_key_or_nothing_gives_no_body() {
         let at = list(&mut tail, key, std::slice::from_ref(&entry), raw);
         for writes in [true, false] {
             let store = tail.open(writes);
-            // To a reader the list is not in the index yet: it may go with the writer's next recovery.
+            // To a reader the list is not in the index yet: it may go with the writer's next
+            // recovery.
             if is_verified && writes && store.history(key.as_bytes()).is_ok_and(|h| !h.is_empty()) {
                 let problems = store.verify(&mut |_| {}).unwrap().problems;
                 let told = problems.iter().find(|p| p.offset == at as u64).expect("verify tells it");
                 assert!(told.what.contains("lists a chunk that is not there"), "{told:?}");
             }
             match store.get(key.as_bytes()) {
-                // A list of what lies behind the end was never written, to recovery and to readers.
+                // A list of what lies behind the end was never written, to recovery and to
+                // readers.
                 Ok(None) if entry == forge::chunk_entry(64 * 9000, 20, 2) => {}
                 Err(Error::Corrupt { what, .. }) => assert!(what.contains(why), "{what}"),
                 other => panic!("a get gives {other:?}"),
             }
         }
     }
-    // One that names itself, and so a place that holds no chunk when it is met, counts as never written.
+    // One that names itself, and so a place that holds no chunk when it is met, counts as never
+    // written.
     let mut tail = Tail::new();
     let at = list(&mut tail, key, &[forge::chunk_entry(end, 20, 2)], 20);
     assert_eq!(at, end);
@@ -288,7 +291,8 @@ fn references_that_lead_to_themselves_or_round_give_no_body() {
             assert!(matches!(tail.open(writes).get(KEYS[12].as_bytes()), Ok(None)));
         }
     }
-    // Below the tail a reference is believed without a look: one to a version with another body gives none.
+    // Below the tail a reference is believed without a look: one to a version with another body
+    // gives none.
     let mut tail = Tail::new();
     let at = tail.add(&Value { raw_bytes: 20, ..Value::new(2, SEQUENCE, 9000, KEYS[1], &1u64.to_le_bytes()) });
     tail.fails_to_refer(KEYS[1], at);

@@ -1,4 +1,5 @@
-//! The rules of the house and the end-to-end tests, in one program, except those that count its memory.
+//! The rules of the house and the end-to-end tests, in one program, except those that count its
+//! memory.
 
 mod architecture;
 mod arrangement;

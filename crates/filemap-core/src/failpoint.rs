@@ -1,70 +1,72 @@
 //! Fault injection for the simulator: named bugs that the crash tests must catch, and steps of
 //! long operations at which a test runs other work. Compiles to nothing without feature `sim`.
 
-/// A bug that the engine commits on demand. Each breaks one of the crash rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the names say it, and the tests list them")]
-#[non_exhaustive]
-pub enum Fault {
-    LogNotSyncedBeforeCheckpoint,
-    KeysNotSynced,
-    RolledKeysNotSynced,
-    KeysRemovedEarly,
-    StaleKeysBelieved,
-    PagesPunchedEarly,
-    IndexNotSynced,
-    SuperblockNotSynced,
-    SuperblockBeforeIndex,
-    RetiredPagesReusedAtOnce,
-    TailTakenAtTheEnd,
-    TailWithTheFirstStage,
-    NewSegmentNotSynced,
-    NewSegmentNameNotSynced,
-    RolledSegmentForgotten,
-    SyncSkipped,
-    RecoveredTailNotSynced,
-    RecoveredSuperblockNotSynced,
-    RecoveredNamesNotSynced,
-    HolesNotFilled,
-    TailNotCut,
-    StoppedAtTheFirstHole,
-    CacheTrusted,
-    FailedSyncRetried,
-    ReferencesTrusted,
-    ChunksTrusted,
-    TombstonesNotReplayed,
-    TombstonesNotMerged,
-    SequencesReused,
-    CreatedWithoutSync,
-    LocationsNotSeeded,
-    OutputNotSynced,
-    RemovalsDropped,
-    StreamsNotPinned,
-    VictimsRemovedEarly,
-    DictionaryNotSynced,
-    DictionaryNameNotSynced,
-    DictionaryUsedUnnamed,
-    DictionaryRemovedNamed,
-    RemovalsForgotten,
-    BackupNotHeld,
-    BackupNotSynced,
-    ExpiringReferredTo,
-    StalePagesKept,
-    FilterNotFilled,
-    GateNotShut,
-    ErasedWhileEntered,
-    RemovalsErasedAtOnce,
-    RetiredDictionariesNamed,
-    LeftoversCounted,
-    SegmentsNamedEarly,
-    BegunSegmentsNotSynced,
-    SparesRemovedEarly,
-    EmptiedNotMarked,
+filemap_io::failpoints! {
+    feature = "sim";
+    /// A bug that the engine commits on demand. Each breaks one of the crash rules.
+    #[allow(missing_docs, reason = "the names say it, and the tests list them")]
+    #[non_exhaustive]
+    pub enum Fault {
+        LogNotSyncedBeforeCheckpoint,
+        KeysNotSynced,
+        RolledKeysNotSynced,
+        KeysRemovedEarly,
+        StaleKeysBelieved,
+        PagesPunchedEarly,
+        IndexNotSynced,
+        SuperblockNotSynced,
+        SuperblockBeforeIndex,
+        RetiredPagesReusedAtOnce,
+        TailTakenAtTheEnd,
+        TailWithTheFirstStage,
+        NewSegmentNotSynced,
+        NewSegmentNameNotSynced,
+        RolledSegmentForgotten,
+        SyncSkipped,
+        RecoveredTailNotSynced,
+        RecoveredSuperblockNotSynced,
+        RecoveredNamesNotSynced,
+        HolesNotFilled,
+        TailNotCut,
+        StoppedAtTheFirstHole,
+        CacheTrusted,
+        FailedSyncRetried,
+        ReferencesTrusted,
+        ChunksTrusted,
+        TombstonesNotReplayed,
+        TombstonesNotMerged,
+        SequencesReused,
+        CreatedWithoutSync,
+        LocationsNotSeeded,
+        OutputNotSynced,
+        RemovalsDropped,
+        StreamsNotPinned,
+        VictimsRemovedEarly,
+        DictionaryNotSynced,
+        DictionaryNameNotSynced,
+        DictionaryUsedUnnamed,
+        DictionaryRemovedNamed,
+        RemovalsForgotten,
+        BackupNotHeld,
+        BackupNotSynced,
+        ExpiringReferredTo,
+        StalePagesKept,
+        FilterNotFilled,
+        GateNotShut,
+        ErasedWhileEntered,
+        RemovalsErasedAtOnce,
+        RetiredDictionariesNamed,
+        LeftoversCounted,
+        SegmentsNamedEarly,
+        BegunSegmentsNotSynced,
+        SparesRemovedEarly,
+        EmptiedNotMarked,
+    }
 }
 
 #[cfg(feature = "sim")]
 mod on {
-    use std::cell::{Cell, RefCell};
+    use std::cell::RefCell;
 
     use super::Fault;
     use crate::sync::order::as_another_thread;
@@ -72,7 +74,6 @@ mod on {
     type Work = Box<dyn FnMut()>;
 
     thread_local! {
-        static PLANTED: Cell<Option<Fault>> = const { Cell::new(None) };
         static STEP: RefCell<Option<Work>> = const { RefCell::new(None) };
     }
 
@@ -137,11 +138,6 @@ mod on {
         ];
     }
 
-    /// Returns true if this thread's engine is to commit this fault.
-    pub(crate) fn planted(fault: Fault) -> bool {
-        PLANTED.get() == Some(fault)
-    }
-
     /// A step of a checkpoint, read, compaction or other operation: runs the test's work. No lock
     /// of the append side is held.
     pub(crate) fn step() {
@@ -154,11 +150,6 @@ mod on {
         }
     }
 
-    /// Plants a fault in this thread's engine; `None` removes it.
-    pub fn plant(fault: Option<Fault>) {
-        PLANTED.set(fault);
-    }
-
     /// Calls `work` at each step of the operations on this thread.
     pub fn at_steps(work: Option<Work>) {
         STEP.set(work);
@@ -167,18 +158,14 @@ mod on {
 
 #[cfg(not(feature = "sim"))]
 mod off {
-    #[inline(always)]
-    pub(crate) fn planted(_: super::Fault) -> bool {
-        false
-    }
-
+    /// Nothing.
     #[inline(always)]
     pub(crate) fn step() {}
 }
 
 #[cfg(not(feature = "sim"))]
-pub(crate) use off::{planted, step};
+pub(crate) use off::step;
 #[cfg(feature = "sim")]
-pub use on::{at_steps, plant};
+pub use on::at_steps;
 #[cfg(feature = "sim")]
-pub(crate) use on::{planted, step};
+pub(crate) use on::step;

@@ -36,6 +36,7 @@ mod limits;
 mod logs;
 mod options;
 mod record;
+mod sequences;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod stats;

@@ -1,12 +1,10 @@
 //! The tests of the engine's public interface, in one program.
 
-mod against_model;
 mod backup;
 mod compaction;
 mod edges;
 mod erase;
 mod hostile_keys;
-mod model;
 mod moment;
 mod planted;
 mod prune;

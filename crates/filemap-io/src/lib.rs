@@ -11,6 +11,7 @@
 //!   file has all its space before it is mapped;
 //! - nothing is durable before [`File::sync`] (its bytes and length) and [`Dir::sync`] (its name) returned `Ok`.
 
+mod failpoint;
 mod guard;
 pub mod layout;
 mod map;

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use filemap_io::{Access, Dir, File, Lock, Locking};
 
 use crate::error::{Error, Result};
-use crate::planted::{self, Mistake};
+use crate::failpoint::{Mistake, planted};
 
 /// The latch after the first failed write or sync: the frontier takes nothing more from then on.
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ pub(crate) fn replace(dir: &dyn Dir, name: &str, write: impl FnOnce(&dyn File, &
     let new = unfinished(name);
     let file = dir.open(&new, Access::Create).map_err(Error::io("create", &new))?;
     write(&*file, &new)?;
-    if !planted::has(Mistake::SnapshotNotSynced) {
+    if !planted(Mistake::SnapshotNotSynced) {
         file.sync().map_err(Error::io("sync", &new))?;
     }
     dir.rename(&new, name).map_err(Error::io("rename", &new))?;

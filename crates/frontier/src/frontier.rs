@@ -21,6 +21,7 @@ use filemap_io::{Access, Dir, Lock, OsDir, create_dir};
 use crate::credit::{Ledger, Totals};
 use crate::discover::sort_links;
 use crate::error::{Error, Result};
+use crate::failpoint::{Mistake, planted};
 use crate::files::{self, Poison};
 use crate::hosts::Hosts;
 use crate::journal::Journal;
@@ -28,7 +29,6 @@ use crate::links::Links;
 use crate::options::FrontierOptions;
 use crate::outcome::{Assignment, Done, Failure, Fetched, Next, PageId};
 use crate::pages::{Pages, Status};
-use crate::planted::{self, Mistake};
 use crate::record::Record;
 use crate::recrawl::{self, due_s, interval_ms};
 use crate::snapshot;
@@ -371,7 +371,7 @@ impl Frontier {
         let old_links = self.sync_links()?;
         let next = Journal::create(&*self.dir, self.id, self.journal.number() + 1)?;
         self.dir.sync().map_err(Error::io("sync of the directory", next.name()))?;
-        if planted::has(Mistake::JournalRemovedFirst) {
+        if planted(Mistake::JournalRemovedFirst) {
             files::remove(&*self.dir, self.journal.name())?;
             self.dir.sync().map_err(Error::io("sync of the directory", next.name()))?;
         }
@@ -411,7 +411,7 @@ impl Frontier {
     fn tell(&mut self, record: &Record<'_>) -> Result<()> {
         self.state.prepare(record)?;
         match record {
-            Record::Done { page, due_s, age, lost, known, depth, .. } if planted::has(Mistake::LinksNotTold) => {
+            Record::Done { page, due_s, age, lost, known, depth, .. } if planted(Mistake::LinksNotTold) => {
                 let (known, new) = (known.clone(), Vec::new());
                 self.journal.append(&Record::Done {
                     page: *page,

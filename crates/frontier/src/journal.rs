@@ -25,8 +25,8 @@ use crc32fast::Hasher;
 use filemap_io::{Access, Advice, Dir, File};
 
 use crate::error::{Error, Result};
+use crate::failpoint::{Mistake, planted};
 use crate::files::{self, HEADER_BYTES, array};
-use crate::planted::{self, Mistake};
 use crate::record::Record;
 
 const MAGIC: [u8; 8] = *b"FMFJRNL1";
@@ -184,7 +184,7 @@ impl Journal {
         if self.durable == self.end {
             return Ok(());
         }
-        if !planted::has(Mistake::JournalNotSynced) {
+        if !planted(Mistake::JournalNotSynced) {
             self.file.sync().map_err(Error::io("sync", &self.name))?;
         }
         (self.durable, self.is_closed) = (self.end, false);

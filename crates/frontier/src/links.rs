@@ -29,8 +29,8 @@ use crc32fast::Hasher;
 use filemap_io::{Access, Advice, Dir, File};
 
 use crate::error::{Error, Result};
+use crate::failpoint::{Mistake, planted};
 use crate::files::{self, HEADER_BYTES, array};
-use crate::planted::{self, Mistake};
 use crate::record::{Bytes, put_number, put_pages};
 
 const MAGIC: [u8; 8] = *b"FMFLINK1";
@@ -156,7 +156,7 @@ impl Links {
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.seal();
         self.flush()?;
-        if planted::has(Mistake::LinksNotSynced) {
+        if planted(Mistake::LinksNotSynced) {
             return Ok(());
         }
         self.file.sync().map_err(Error::io("sync", &self.name))

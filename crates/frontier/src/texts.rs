@@ -23,9 +23,9 @@ use crc32fast::Hasher;
 use filemap_io::{Access, Advice, Dir, File};
 
 use crate::error::{Error, Result};
+use crate::failpoint::{Mistake, planted};
 use crate::files::{self, HEADER_BYTES, array};
 use crate::grow::push;
-use crate::planted::{self, Mistake};
 
 pub(crate) const NAME: &str = "frontier.urls";
 /// The longest URL, in bytes.
@@ -111,7 +111,7 @@ impl Texts {
     /// Makes all records durable.
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.flush()?;
-        if planted::has(Mistake::UrlsNotSynced) {
+        if planted(Mistake::UrlsNotSynced) {
             return Ok(());
         }
         self.file.sync().map_err(Error::io("sync", NAME))

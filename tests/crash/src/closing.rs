@@ -1,5 +1,5 @@
-//! Closes a handle in the middle of what a clone of it does, lets a second writer open the store and write, and lets the first go on:
-//! that must end with `Closed`, or have been over, and change nothing.
+//! Closes a handle in the middle of what a clone of it does, while a second writer opens the store
+//! and writes. The first operation must end with `Closed`, or have been over, and change nothing.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -11,7 +11,7 @@ use filemap_io::sim::SimDisk;
 use crate::drive::{Driver, now, tell};
 use crate::judge::{self, Trouble};
 use crate::op::{Long, Op};
-use crate::oracle::{After, Pruning};
+use filemap_oracle::{After, Pruning};
 
 /// What happens at the steps of something long: at one of them the handle is closed.
 struct Between {

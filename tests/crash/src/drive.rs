@@ -11,13 +11,13 @@ use crate::erase;
 use crate::judge::{self, Depth, Trouble};
 use crate::listing::Listing;
 use crate::op::Op;
-use crate::oracle::{After, Oracle, Pruning, What};
 use crate::world::{World, choice};
+use filemap_oracle::{After, Oracle, Pruning, What};
 
 /// What all bodies have in common.
 const ALIKE: &[u8] = b"<p>What every page of a site has in the same words, and in the same place.</p>";
 
-/// Length of a body that a dictionary is made of, and how many: enough in some worlds, and little beside a segment.
+/// Length and number of bodies that a dictionary is made of: enough in some worlds.
 const ALIKE_BYTES: usize = 240;
 const TRAINED_ON: usize = 2;
 
@@ -112,7 +112,7 @@ impl Driver {
             Op::Batch { keys, time_ms } => self.batch(keys, *time_ms),
             Op::Stream { key, time_ms, bytes } => self.stream(*key, *time_ms, *bytes, |_| Ok(())),
             Op::StreamOverCompaction { key, time_ms, bytes } => self.stream(*key, *time_ms, *bytes, |driver| {
-                // What is compacted is what is sealed: the chunks must lie before the end of the log.
+                // Only sealed segments are compacted.
                 driver.durable(Store::checkpoint)?;
                 driver.perform(&Op::Roll)?;
                 driver.perform(&Op::Compact)
@@ -271,7 +271,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Something that runs checkpoints, if it says so, between whose steps puts and removes happen, and a reader follows.
+    /// Runs `what`, which tells whether it ran a checkpoint, with other work between its steps.
     fn with_steps(&mut self, what: impl FnOnce(&Store) -> filemap_core::Result<bool>) -> Result<(), Trouble> {
         self.interrupted(false, |driver| {
             let mark = now(&driver.oracle).next();
@@ -302,7 +302,7 @@ impl Driver {
         self.disk.failed() > 0
     }
 
-    /// Something long between whose steps that happens; checkpoints and compactions too, if so wished and where they can.
+    /// As above; between the steps also checkpoints and compactions, where they can run.
     fn interrupted(
         &mut self,
         by_checkpoints: bool,

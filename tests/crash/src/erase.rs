@@ -1,4 +1,5 @@
-//! Erasing a key on the simulated disk: what the oracle knows of its bodies is in no file afterwards, whatever was interrupted.
+//! Erases a key on the simulated disk. Afterwards no file holds its bodies, whatever was
+//! interrupted.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -22,7 +23,8 @@ pub fn erase(store: &Store, key: &[u8]) -> Result<Erased, Trouble> {
     Ok(store.erase(&of(key), &mut |_| ControlFlow::Continue(()))?)
 }
 
-/// Looks for texts of an erased key in all files: as they lie on the disk, and as the store expands them.
+/// Looks for texts of an erased key in all files: as they lie on the disk, and as the store
+/// expands them.
 ///
 /// # Errors
 /// Says what was found, and where.

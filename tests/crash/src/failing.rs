@@ -1,6 +1,7 @@
-//! Lets every call of a string of operations fail, one run a call, in every way, once or for ever: the operation that meets it
-//! returns an error or does without the call; a handle whose write or sync failed refuses all further writes, and reads on; and the
-//! store opens again with all that is durable.
+//! Fails every call of a string of operations, one run a call, in each way, once or for ever.
+//!
+//! The operation returns an error or does without the call. A handle whose write or sync failed
+//! refuses further writes and goes on reading. Opened again, the store has all that is durable.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,9 +12,9 @@ use crate::drive::{Driver, Shared, now};
 use crate::hunt::guarded;
 use crate::judge::{self, Depth, Trouble};
 use crate::op::Op;
-use crate::oracle::{After, Oracle};
 use crate::world::World;
 use crate::{Count, Violation};
+use filemap_oracle::{After, Oracle};
 
 /// Each way of failing.
 pub const WAYS: [(Fault, bool); 7] = [
@@ -103,7 +104,8 @@ fn one(seed: u64, at: u64, (fault, forever): (Fault, bool)) -> Result<Met, Strin
     }
     let met = match disk.failed() {
         0 if disk.calls() < at => Met::Beyond,
-        // All went as if nothing had been to fail: that is judged once, when the string has no more calls.
+        // All went as if nothing had been to fail: that is judged once, when the string has no
+        // more calls.
         0 => return Ok(Met::Passed),
         _ => Met::Failed,
     };
@@ -116,16 +118,19 @@ fn one(seed: u64, at: u64, (fault, forever): (Fault, bool)) -> Result<Met, Strin
     Ok(met)
 }
 
-/// An operation returned an error. Reads go on; and a write or sync that failed has stopped all further ones.
+/// An operation returned an error. Reads go on; and a write or sync that failed has stopped all
+/// further ones.
 fn after(driver: &mut Driver, disk: &SimDisk, op: &Op, error: &Error) -> Result<(), String> {
-    // The device is healthy again: what was poisoned stays so. A list may have met the failure, and not told it yet.
+    // The device is healthy again: what was poisoned stays so. A list may have met the failure,
+    // and not told it yet.
     disk.fail(None);
     driver.forget_list();
     let Ok(store) = driver.store() else { return Ok(()) };
     judge::contents(store, &now(&driver.oracle), After::Kill).map_err(|e| format!("reads after a failed call: {e}"))?;
     let failed = matches!(error, Error::Io { op: "write" | "sync", .. });
-    // What compaction cannot write, nothing leads to: it is given up, and puts go on. An erasure compacts, but writes the log too;
-    // a sync of the directory, or of the superblock that names what is begun, is of either.
+    // What compaction cannot write, nothing leads to: it is given up, and puts go on. An erasure
+    // compacts, but writes the log too; a sync of the directory, or of the superblock that names
+    // what is begun, is of either.
     let directory = disk.dir().path().display().to_string();
     let compacts = match (op, error) {
         (Op::Compact | Op::Recompress | Op::StreamOverCompaction { .. }, _) => true,

@@ -1,5 +1,5 @@
-//! Random strings of operations over three generations: a run goes on from an image of the one before, so that crashes in recovery,
-//! and crashes after a recovery that itself was cut short, come by themselves.
+//! Random strings of operations over three generations: a run starts from a crash image of the one
+//! before, so that crashes in a recovery occur, and crashes after a recovery that was cut short.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,14 +11,15 @@ use filemap_io::sim::{Level, Loss, SimDisk, Snapshot};
 use crate::drive::{Driver, Shared, now, random_failure};
 use crate::judge::{self, Depth, Trouble};
 use crate::op::Op;
-use crate::oracle::{After, Oracle};
 use crate::world::{Mood, World, choice};
 use crate::{Count, Violation, failing, vanish};
+use filemap_oracle::{After, Oracle};
 
 /// Generations of one run.
 const GENERATIONS: usize = 3;
 
-/// States of a run after which it goes on from half as many of its images, after twice as many from a third, and so on.
+/// States of a run after which it goes on from half as many of its images, after twice as many
+/// from a third, and so on.
 const MANY_STATES: u64 = 300;
 
 /// An image, and what may be read of it.
@@ -57,7 +58,8 @@ impl Watch {
     fn draw(&mut self, at: &Snapshot<'_>) {
         let oracle = self.oracle.as_ref().map(now);
         let seed = self.rng.u64(..);
-        // What recovery must sync before it builds on it exists at few moments, so kills are aimed there.
+        // What recovery must sync before it builds on it exists at few moments, so kills are aimed
+        // there.
         let aimed = (at.is_dirty("SUPERBLOCK") || at.has_new_names())
             && self.rng.u8(..4) <= u8::from(self.mood == Mood::Kills) * 2;
         let (disk, after) = match self.rng.u8(..8) {
@@ -120,11 +122,13 @@ pub(crate) fn guarded(fault: Option<Fault>, run: impl FnOnce() -> Result<(), Str
     })
 }
 
-/// Hunts with a fault planted, until it shows or so many states were judged: after how many, and how it showed.
+/// Hunts with a fault planted, until it shows or so many states were judged: after how many, and
+/// how it showed.
 pub fn catch(fault: Fault, states: u64) -> Option<(u64, Violation)> {
     let mut count = Count::default();
     for seed in 1.. {
-        // In turns with the calls that fail, of which each string has hundreds, and that take as many runs.
+        // In turns with the calls that fail, of which each string has hundreds, and that take as
+        // many runs.
         let (run, result) = match seed % 8 {
             3 => failing::run_counted(seed, &failing::WAYS, Some(fault)),
             _ => run_counted(seed, Some(fault)),
@@ -141,7 +145,8 @@ pub fn catch(fault: Fault, states: u64) -> Option<(u64, Violation)> {
 }
 
 impl Run {
-    /// Opens (or, without an oracle, creates) a store on a disk, runs a string on it, and judges the images drawn.
+    /// Opens (or, without an oracle, creates) a store on a disk, runs a string on it, and judges
+    /// the images drawn.
     fn generation(
         &mut self,
         number: usize,
@@ -236,14 +241,16 @@ impl Run {
         driver.end_list().map_err(|e| format!("a list that ends: {e}"))?;
         let shown = driver.store().and_then(|s| judge::contents(s, &now(&driver.oracle), After::Kill));
         shown.map_err(|e| e.to_string())?;
-        // A string's end is where most has been removed, moved and dropped: its log alone must tell all of that.
+        // A string's end is where most has been removed, moved and dropped: its log alone must
+        // tell all of that.
         disk.observe(None);
         self.count.states += 1;
         let depth = Depth::Repair(self.count.states);
         judge::image(&disk.kill(), &self.world, &now(&driver.oracle), After::Kill, depth)
     }
 
-    /// A call failed. Reads go on; the store opens again on what the failure left, with all that is durable.
+    /// A call failed. Reads go on; the store opens again on what the failure left, with all that
+    /// is durable.
     fn after_failure(&mut self, number: usize, disk: &SimDisk, driver: &Driver) -> Result<(), String> {
         disk.fail(None);
         disk.observe(None);
@@ -275,7 +282,8 @@ impl Run {
             };
         };
         let goes_on = if image.aimed || image.in_recovery || image.after == After::Kill { 3 } else { 10 };
-        // Generations multiply: other strings find more than the twentieth thousand of states of one.
+        // Generations multiply: other strings find more than the twentieth thousand of states of
+        // one.
         let goes_on = goes_on * (1 + self.count.states / MANY_STATES);
         if number + 1 < GENERATIONS && self.rng.u64(..goes_on) == 0 {
             return self.generation(number + 1, image.disk, Some(oracle), image.after);

@@ -1,4 +1,4 @@
-//! Opens what a crash left, reads everything in every way, and lets the oracle judge it.
+//! Opens a crash image, reads everything in every way and lets the oracle judge it.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use filemap_io::sim::SimDisk;
 
 use crate::erase;
 use crate::mend;
-use crate::oracle::{After, Oracle, Shown, What};
 use crate::world::World;
+use filemap_oracle::{After, Oracle, Shown, What};
 
 /// Why an operation or a reading did not succeed.
 #[derive(Debug)]
@@ -66,8 +66,8 @@ pub fn contents(store: &Store, oracle: &Oracle, after: After) -> Result<Contents
     Ok(all)
 }
 
-/// Reads every key in all ways without judging what is there: a handle that stays behind its writer may see something older,
-/// but never damage.
+/// Reads every key in all ways without judging what is there: a handle that stays behind its
+/// writer may see something older, but never damage.
 ///
 /// # Errors
 /// What a read returned.
@@ -149,7 +149,8 @@ pub enum Depth {
 /// # Errors
 /// Says what is wrong.
 pub fn image(disk: &SimDisk, world: &World, oracle: &Oracle, after: After, depth: Depth) -> Result<(), String> {
-    // A reader comes first: it changes nothing, sees what recovery will find, and follows the writer from there.
+    // A reader comes first: it changes nothing, sees what recovery will find, and follows the
+    // writer from there.
     let read_only = |e| format!("open read-only: {e}");
     let reader = sim::open_read_only(disk.dir(), world.options.clone()).map_err(read_only)?;
     contents(&reader, oracle, after).map_err(|e| format!("read-only: {e}"))?;
@@ -229,7 +230,8 @@ fn resumed(disk: &SimDisk, store: &Store, key: &[u8], before: &Oracle, now: &mut
     erase::check(disk, store, key, &texts).map_err(|e| format!("an erasure that was cut short, done again: {e}"))
 }
 
-/// Judges what a crash left of a store that was being created: it opens and is empty, or it can be created again.
+/// Judges what a crash left of a store that was being created: it opens and is empty, or it can be
+/// created again.
 ///
 /// # Errors
 /// Says what is wrong.

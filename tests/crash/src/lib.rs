@@ -1,18 +1,20 @@
-//! Crash tests: the whole engine runs on the simulated disk of `filemap-io`; at its calls, images of the disk are drawn as a power
-//! loss or a kill could leave them; on each the store is opened again and judged by an oracle that stands outside of it.
+//! Crash tests on the simulated disk of `filemap-io`. At the engine's calls, images of the disk
+//! are drawn as a power loss or a kill could leave them; on each the store is opened and judged by
+//! the oracle.
 //!
-//! - `oracle` knows what was put, removed and synced, and judges what a reopened store shows;
+//! - `filemap-oracle` knows what was put, removed and synced, and judges what a reopened store
+//!   shows;
 //! - `world` chooses options, tiny limits and keys;
 //! - `op` has the operations; `drive` performs them on a store and tells the oracle;
 //! - `closing` closes a handle in the middle of what a clone of it does;
-//! - `listing` is a list of keys that is read beside all else;
+//! - `listing` reads a list of keys beside other work;
 //! - `judge` opens an image and compares it with the oracle;
 //! - `mend` repairs a store without its derived files;
 //! - [`hunt`] runs random strings of operations over three generations of crashes;
 //! - [`small`] runs every string of up to four operations;
-//! - [`failing`] lets every single call fail, one run a call.
+//! - [`failing`] fails every single call, one run a call.
 //!
-//! All of it is decided by a seed: a violation names the command that repeats it.
+//! A seed decides everything: a violation names the command that repeats it.
 
 mod closing;
 mod drive;
@@ -23,7 +25,6 @@ mod judge;
 mod listing;
 mod mend;
 mod op;
-mod oracle;
 pub mod small;
 mod vanish;
 mod world;
@@ -70,7 +71,8 @@ impl Count {
     }
 }
 
-/// Runs numbers by so many threads, until they are used up, enough states were judged, or something was violated.
+/// Runs numbers by so many threads, until they are used up, enough states were judged, or
+/// something was violated.
 ///
 /// # Errors
 /// The first violation.

@@ -1,5 +1,5 @@
-//! A list of keys that is read a few keys at a time while other things go on, and judged at its end: no key comes twice, and
-//! each that was there from beginning to end comes.
+//! Reads a list of keys a few at a time beside other work. No key may come twice, and each that
+//! was there from beginning to end must come.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
@@ -8,7 +8,7 @@ use filemap_core::{Keys, Store};
 
 use crate::drive::{Driver, now};
 use crate::judge::Trouble;
-use crate::oracle::Oracle;
+use filemap_oracle::Oracle;
 
 /// See the module.
 pub struct Listing {

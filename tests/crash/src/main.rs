@@ -1,5 +1,6 @@
-//! The command of the crash tests: `hunt`, `small`, `fail`, `faults`, and `soak` for all of them. It prints what was looked at and, for a violation, the
-//! command that repeats it; its exit code is 1 if there was one.
+//! The command of the crash tests: `hunt`, `small`, `fail`, `faults`, and `soak` for all of them.
+//! It prints the counts and, for a violation, the command that repeats it; then the exit code is
+//! 1.
 
 use std::ops::Range;
 use std::process::ExitCode;
@@ -50,8 +51,8 @@ enum What {
         #[arg(long, default_value_t = 40)]
         runs: u64,
     },
-    /// All of it, for hours if so wished: millions of states of random strings, every small one, thousands of failing calls, and
-    /// the planted faults.
+    /// All of it, for hours if so wished: millions of states of random strings, every small one,
+    /// thousands of failing calls, and the planted faults.
     Soak {
         /// The first seed of the random strings.
         #[arg(long, default_value_t = 1_000_000)]

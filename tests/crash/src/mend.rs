@@ -1,5 +1,6 @@
-//! Takes all that is derived from a store, repairs what is left, and lets the oracle judge that: compaction must have kept every
-//! removal that hides something, and a repair must find everything else. Repairs are cut short, too.
+//! Removes all derived files of a store, repairs it and lets the oracle judge the result.
+//! Compaction must have kept every tombstone that hides something, and the repair must find
+//! everything else. Repairs are cut short too.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,10 +8,11 @@ use filemap_core::{Loss as Lost, RepairReport, sim};
 use filemap_io::sim::{Level, Loss, SimDisk};
 
 use crate::judge::contents;
-use crate::oracle::{After, Oracle};
 use crate::world::{World, choice};
+use filemap_oracle::{After, Oracle};
 
-/// Repairs a copy of a disk whose store is synced, in one of several ways, and judges what comes of it.
+/// Repairs a copy of a disk whose store is synced, in one of several ways, and judges what comes
+/// of it.
 ///
 /// # Errors
 /// Says what is wrong.
@@ -43,7 +45,8 @@ pub fn repaired(disk: &SimDisk, world: &World, oracle: &Oracle, rng: &mut fastra
     Ok(())
 }
 
-/// Nothing is lost, but what was dropped: the version that held its body may be gone for good, and no record says that it is, too.
+/// Nothing is lost, but what was dropped: the version that held its body may be gone for good, and
+/// no record says that it is, too.
 fn check(report: &RepairReport, oracle: &Oracle) -> Result<(), String> {
     let is_lost = |loss: &&Lost| match (&loss.key, loss.version) {
         (Some(key), Some(version)) => !oracle.may_lack(key, version.sequence),

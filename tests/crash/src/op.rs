@@ -27,17 +27,18 @@ pub enum Op {
     Compact,
     /// All pages compressed again, with other operations between the steps.
     Recompress,
-    /// Compaction of a segment of the key log, of one that is worth it or of any, with other operations between the steps of
-    /// its checkpoints.
+    /// Compaction of a segment of the key log, of one that is worth it or of any, with other
+    /// operations between the steps of its checkpoints.
     CompactKeys { any: Option<usize> },
     /// Free pages of the index are given back.
     ShrinkIndex,
     /// A prune, with other operations between its steps.
     Prune { keep: Option<u32>, since_ms: Option<i64> },
-    /// A backup to another disk, which is judged, with other operations between its steps; by a handle that only reads, or by
-    /// the one that writes.
+    /// A backup to another disk, which is judged, with other operations between its steps; by a
+    /// handle that only reads, or by the one that writes.
     Backup { by_reader: bool },
-    /// A key is erased, in the end from every file; with other operations between the steps, or with none.
+    /// A key is erased, in the end from every file; with other operations between the steps, or
+    /// with none.
     Erase { key: usize, is_busy: bool },
     /// What background threads would do.
     Work,
@@ -45,12 +46,14 @@ pub enum Op {
     Roll,
     /// Puts of all keys, and a checkpoint: leaves that hold too many are split.
     Grow,
-    /// Puts of alike bodies, a dictionary made of them, a put that is compressed with it, and a sync.
+    /// Puts of alike bodies, a dictionary made of them, a put that is compressed with it, and a
+    /// sync.
     Train { key: usize },
     /// A clean close, and open.
     Reopen,
-    /// Something long, in the middle of which another clone closes the handle, and a second writer opens the store and writes; then
-    /// the first goes on. The second writer is the one from there on.
+    /// Something long, in the middle of which another clone closes the handle, and a second writer
+    /// opens the store and writes; then the first goes on. The second writer is the one from there
+    /// on.
     CloseInside { long: Long, after: usize, key: usize },
     /// A read-only handle follows and reads everything.
     Follow,

@@ -1,6 +1,6 @@
-//! Small worlds, wholly: every string of up to four operations over two keys, and at every call of its last operation that changes the
-//! disk one image of each kind; what the earlier operations do is looked at in the shorter strings. (After CrashMonkey, OSDI 2018:
-//! nearly all crash bugs show in workloads of three operations.)
+//! Every string of up to four operations over two keys, with one image of each kind at every call
+//! of the last operation that changes the disk. (After CrashMonkey, OSDI 2018: nearly all crash
+//! bugs show in workloads of three operations.)
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,9 +10,9 @@ use filemap_io::sim::{Level, Loss, SimDisk};
 use crate::drive::{Driver, Shared, now};
 use crate::judge::{self, Depth};
 use crate::op::Op;
-use crate::oracle::{After, Oracle};
 use crate::world::World;
 use crate::{Count, Violation};
+use filemap_oracle::{After, Oracle};
 
 /// The letters of a string: put a, put b, remove a, sync, checkpoint, roll, grow, reopen.
 pub const LETTERS: &[u8; 8] = b"abrscRgo";

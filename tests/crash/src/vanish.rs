@@ -1,13 +1,13 @@
-//! Takes a segment or a dictionary away from what a crash left. Whatever can then be read no more, the file must be named; whatever was removed
-//! must stay so; and the store must be refused for writing, unless the loss is accepted.
+//! Takes a segment or a dictionary out of a crash image. The missing file must be named, removed
+//! keys must stay removed, and the store must refuse writes until the loss is accepted.
 
 use std::collections::BTreeMap;
 
 use filemap_core::{Error, RepairReport, Store, sim};
 use filemap_io::sim::SimDisk;
 
-use crate::oracle::Oracle;
 use crate::world::{World, choice};
+use filemap_oracle::Oracle;
 
 /// The versions that can be read, by key and sequence.
 type Readable = BTreeMap<(Vec<u8>, u64), Vec<u8>>;
@@ -68,7 +68,8 @@ pub fn judged(disk: &SimDisk, world: &World, oracle: &Oracle, seed: u64) -> Resu
     if !report.losses.iter().any(|l| l.file == *file) {
         return wrong("a repair does not say what is lost");
     }
-    // With all segments there a repair goes by them alone, and brings versions that were not kept, too.
+    // With all segments there a repair goes by them alone, and brings versions that were not kept,
+    // too.
     if file.starts_with("value") && report.unwitnessed.is_empty() && comes_back(&now) {
         return wrong("a version has come back by a repair");
     }
@@ -126,7 +127,8 @@ fn take(disk: &SimDisk, file: &str, way: u8) {
     }
 }
 
-/// What a repair into a new store says, and all versions of that store, of which nothing is absent.
+/// What a repair into a new store says, and all versions of that store, of which nothing is
+/// absent.
 fn repaired(disk: &SimDisk, world: &World, oracle: &Oracle, seed: u64) -> Result<(RepairReport, Readable), String> {
     let target = SimDisk::new(seed);
     let options = world.options.clone().canonicalizer("bytes", 1);

@@ -1,5 +1,6 @@
-//! A world: options, limits and keys, chosen by a seed so that rare paths are common: leaves of one to three slots, stages of a page,
-//! segments of a few records, maps of one page, keys that share a leaf however often it is split.
+//! Options, limits and keys chosen by a seed so that rare paths are common: leaves of one to three
+//! slots, stages of one page, segments of a few records, maps of one page, keys that share a leaf
+//! however often it is split.
 
 use std::time::Duration;
 
@@ -23,12 +24,13 @@ pub struct World {
     shared_bits: u32,
     /// How many keys there are.
     keys: usize,
-    /// Which kinds of operations occur, a bit each: a string of few kinds meets what a string of all of them seldom does.
-    /// (Swarm testing: A. Groce et al., ISSTA 2012.)
+    /// Which kinds of operations occur, a bit each: a string of few kinds meets what a string of
+    /// all of them seldom does. (Swarm testing: A. Groce et al., ISSTA 2012.)
     kinds: u32,
     /// What goes wrong most.
     pub mood: Mood,
-    /// Whether each operation is told on standard error: with the environment variable `FILEMAP_CRASH_TRACE`.
+    /// Whether each operation is told on standard error: with the environment variable
+    /// `FILEMAP_CRASH_TRACE`.
     pub is_traced: bool,
 }
 

@@ -1,4 +1,5 @@
-//! The lettered cases of docs/RECOVERY.md, each made by hand on a simulated disk and opened; and what earlier versions got wrong.
+//! The lettered cases of docs/RECOVERY.md, each made by hand on a simulated disk, and bugs of
+//! earlier versions.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -308,7 +309,8 @@ fn case_n_a_segment_whose_creation_was_cut_short_is_none() {
     let (disk, store) = fresh();
     let header = disk.bytes("value0.dat").unwrap()[..HEADER].to_vec();
     sim::abandon(store);
-    // Shorter than a header; a header that never got there; another segment's, left on the device from before.
+    // Shorter than a header; a header that never got there; another segment's, left on the device
+    // from before.
     for bytes in [vec![0; 10], vec![0; HEADER], vec![0xa5; HEADER], header] {
         let disk = disk.kill();
         disk.set_bytes("value1.dat", &bytes);
@@ -344,8 +346,8 @@ fn case_o_what_a_failed_sync_left_in_the_cache_is_not_trusted() {
     assert!((1..30).contains(&lost), "{lost} of 30 were lost");
 }
 
-/// How often a reader with a page cache shows something else than what was put last, after a recovery has dropped what it had
-/// read and the same page was put again.
+/// How often a reader with a page cache shows something else than what was put last, after a
+/// recovery has dropped what it had read and the same page was put again.
 fn stale_pages() -> usize {
     let put_as = |store: &Store, text: &str| store.put(&Record::new(b"new", &body(text, 100)).time(5)).unwrap();
     let shown = |reader: &Store| {
@@ -412,7 +414,8 @@ fn case_p_what_an_interrupted_checkpoint_left_is_unused_and_in_nobodys_way() {
 
 #[test]
 fn case_q_versions_that_an_early_stage_dropped_do_not_come_back() {
-    // One version is kept. The newest is referred to and replaced before a checkpoint whose first stage has dropped both.
+    // One version is kept. The newest is referred to and replaced before a checkpoint whose first
+    // stage has dropped both.
     let options = options().keep_versions(Some(1));
     let disk = SimDisk::new(3);
     let store = sim::create(disk.dir(), options.clone()).unwrap();
@@ -438,7 +441,8 @@ fn case_q_versions_that_an_early_stage_dropped_do_not_come_back() {
     }
 }
 
-/// An old block comes back at the log's end: a record of a page that was removed since. Whether it shows, and what is cut off.
+/// An old block comes back at the log's end: a record of a page that was removed since. Whether it
+/// shows, and what is cut off.
 fn with_an_old_record_at_the_end() -> (bool, u64) {
     let disk = SimDisk::new(3);
     let store = sim::create(disk.dir(), options()).unwrap();
@@ -459,15 +463,16 @@ fn with_an_old_record_at_the_end() -> (bool, u64) {
 fn case_r_a_record_that_lies_where_it_was_not_written_is_none() {
     let (shows, cut) = with_an_old_record_at_the_end();
     assert!(!shows && cut >= 128, "{cut}");
-    // With checksums that know no place, and sequences that need not ascend, it would be read: the test can fail.
+    // With checksums that know no place, and sequences that need not ascend, it would be read: the
+    // test can fail.
     sim::plant(Some(sim::Fault::LocationsNotSeeded));
     let unseeded = with_an_old_record_at_the_end();
     sim::plant(None);
     assert_eq!(unseeded, (true, 0));
 }
 
-/// Every segment of values in turn, those below the checkpoint's tail, that of the tail and the last, which only the list of begun
-/// segments has.
+/// Every segment of values in turn, those below the checkpoint's tail, that of the tail and the
+/// last, which only the list of begun segments has.
 #[test]
 fn case_s_a_segment_that_is_gone_or_cut_short_is_named_and_its_loss_is_accepted_or_refused() {
     let (disk, store) = fresh();
@@ -525,8 +530,8 @@ fn case_t_an_older_superblock_is_named_and_nobody_writes_after_it() {
     (0..32).for_each(|i| has(&store, &format!("young{i}"), 450));
 }
 
-/// A store that was killed after a record had been compressed with its only dictionary, and that has lost that; whether the
-/// page can be read, and what is said to be absent.
+/// A store that was killed after a record had been compressed with its only dictionary, and that
+/// has lost that; whether the page can be read, and what is said to be absent.
 fn without_its_dictionary() -> (SimDisk, bool, Vec<String>) {
     let limits = Limits { first_pages: 5, group_pages: 3, always_train: true, ..Limits::default() };
     let options = options().compression_level(3).dictionary_bytes(4096).segment_bytes(1 << 20);
@@ -575,7 +580,8 @@ fn readable(store: &Store) -> Vec<String> {
     keys.filter(|key| matches!(store.get(key.as_bytes()), Ok(Some(_)))).collect()
 }
 
-/// What a reader that has few files open gets of each key when the segments of the key log went since it followed.
+/// What a reader that has few files open gets of each key when the segments of the key log went
+/// since it followed.
 fn read_behind_compaction() -> Vec<Result<bool, Error>> {
     let limits = Limits { key_segment_bytes: 128, ..Limits::default() };
     let options = || sim::with_limits(options().max_open_files(1), limits);
@@ -613,7 +619,8 @@ fn a_reader_that_knows_a_segment_created_ahead_sees_the_one_that_takes_its_place
         }
     }
     sim::abandon(store);
-    // The names of two segments without records were not durable alike, and so neither is in the list of begun segments.
+    // The names of two segments without records were not durable alike, and so neither is in the
+    // list of begun segments.
     let disk = disk.kill();
     disk.set_bytes("SUPERBLOCK", &superblock);
     disk.remove("value2.dat");
@@ -627,7 +634,8 @@ fn a_reader_that_knows_a_segment_created_ahead_sees_the_one_that_takes_its_place
     }
 }
 
-/// Disks as a kill leaves them when a compaction has begun to write, and nothing names what it has written.
+/// Disks as a kill leaves them when a compaction has begun to write, and nothing names what it has
+/// written.
 fn killed_in_compaction(disk: &SimDisk, store: &Store) -> Vec<SimDisk> {
     let before = disk.names();
     let images: Arc<Mutex<Vec<SimDisk>>> = Arc::default();
@@ -661,7 +669,8 @@ fn a_reader_that_knows_what_a_killed_compaction_wrote_sees_the_segment_of_the_lo
         let (store, _) = open(&disk);
         let gone: Vec<String> = known.into_iter().filter(|name| !disk.names().contains(name)).collect();
         (0..puts).chain(0..1).for_each(|i| put(&store, &format!("new {i}"), 300));
-        // Something is dropped: readers begin anew from the superblock, whose tail is in the segment in question or near it.
+        // Something is dropped: readers begin anew from the superblock, whose tail is in the
+        // segment in question or near it.
         let rule = PruneRule { keep_versions: Some(1), ..PruneRule::default() };
         store.prune(rule, &mut |_| ControlFlow::Continue(())).unwrap();
         reader.refresh().unwrap();
@@ -765,7 +774,8 @@ fn a_get_across_a_removal_an_older_put_and_a_checkpoint_returns_what_was_newest_
             let store = sim::create(SimDisk::new(3).dir(), options()).unwrap();
             put(&store, 100);
             store.checkpoint().unwrap();
-            // Older than what the index has: what memory knows of the key is not its newest version.
+            // Older than what the index has: what memory knows of the key is not its newest
+            // version.
             put(&store, 50);
             let (inner, mut is_first) = (store.clone(), true);
             sim::at_steps(Some(Box::new(move || {
@@ -791,7 +801,8 @@ fn a_get_across_a_removal_an_older_put_and_a_checkpoint_returns_what_was_newest_
     }
 }
 
-/// How many keys lists name twice that are read beside a compaction, after kills in another compaction.
+/// How many keys lists name twice that are read beside a compaction, after kills in another
+/// compaction.
 fn named_twice() -> usize {
     // A list reads one record at a time; a checkpoint is one stage.
     let limits = Limits { list_bytes: 1, stage_pages: 128, slack_bytes: 0, ..Limits::default() };

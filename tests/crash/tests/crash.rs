@@ -1,4 +1,5 @@
-//! A bounded run of each kind, for every `cargo test`; CI and the soak run more of the same with the package's command.
+//! A bounded run of each harness for `cargo test`; the gate and the soak run more of the same with
+//! the command.
 
 use filemap_core::sim::Fault;
 use filemap_crash::{Count, Violation, each, failing, hunt, small};
@@ -13,7 +14,8 @@ fn random_strings_over_three_generations_of_crashes_lose_nothing() {
     assert!(count.states > 50_000 && count.in_recovery > 1000 && count.failures > 50, "{count:?}");
 }
 
-/// The next segment was created ahead, and a failed sync had left its header in the cache only: this run refused the store.
+/// The next segment was created ahead, and a failed sync had left its header in the cache only:
+/// this run refused the store.
 #[test]
 fn after_a_lost_tail_the_log_goes_on_in_no_segment_without_a_record() {
     assert!(hunt::run(3163, None).is_ok());

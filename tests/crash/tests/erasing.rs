@@ -1,4 +1,5 @@
-//! Erasures that are cut short, each made by hand on a simulated disk; and that these cases can fail.
+//! Erasures that are cut short, each made by hand on a simulated disk, with planted faults that
+//! these cases catch.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
@@ -48,7 +49,8 @@ fn with_and_without(fault: Fault, wrong: impl Fn() -> usize) -> (usize, usize) {
     (sound, planted)
 }
 
-/// Kills in an erasure, beside which the body that goes is put again, after which a version is damaged.
+/// Kills in an erasure, beside which the body that goes is put again, after which a version is
+/// damaged.
 fn left_without_a_body() -> usize {
     let disk = SimDisk::new(3);
     let store = sim::create(disk.dir(), options()).unwrap();
@@ -59,7 +61,8 @@ fn left_without_a_body() -> usize {
     store.put(&record(1)).unwrap();
     store.checkpoint().unwrap();
     store.put(&record(2)).unwrap();
-    // While the checkpoint runs with which the erasure begins: after it was frozen, before the erasure looks.
+    // While the checkpoint runs with which the erasure begins: after it was frozen, before the
+    // erasure looks.
     let (other, mut is_put) = (store.clone(), false);
     sim::at_steps(Some(Box::new(move || {
         if !std::mem::replace(&mut is_put, true) {
@@ -86,7 +89,8 @@ fn a_crash_between_the_stages_of_an_erasure_leaves_no_version_without_its_body()
     assert!(planted > 0);
 }
 
-/// Kills in an erasure of a removed page, after which a repair that has the value log alone brings it back.
+/// Kills in an erasure of a removed page, after which a repair that has the value log alone brings
+/// it back.
 fn brought_back() -> usize {
     let disk = SimDisk::new(3);
     let store = sim::create(disk.dir(), options()).unwrap();

@@ -1,4 +1,4 @@
-//! What compaction must leave in the value log for a repair to find, and what a repair does when its own calls fail.
+//! What compaction must leave in the value log for a repair, and a repair whose own calls fail.
 
 use filemap_core::sim::{self, Fault, Limits};
 use filemap_core::{Durability, Options, Record, Store};
@@ -19,8 +19,9 @@ fn put(store: &Store, key: &str, bytes: usize) {
     store.put(&Record::new(key.as_bytes(), &vec![key.len() as u8; bytes]).time(5)).unwrap();
 }
 
-/// A store in whose first segment a removed page lies among others that live, while the segment with its removal was worth
-/// compacting. What fills up the first segment lives, or dies as well, so that nothing but removals is moved.
+/// A store in whose first segment a removed page lies among others that live, while the segment
+/// with its removal was worth compacting. What fills up the first segment lives, or dies as well,
+/// so that nothing but removals is moved.
 fn removed_and_compacted(filler: &str) -> SimDisk {
     let disk = SimDisk::new(1);
     let store = sim::create(disk.dir(), options()).unwrap();

@@ -1,4 +1,5 @@
-//! What a failing device fails: the writes of one file of a store, told by the bytes themselves, its flushes, or all.
+//! What a failing device fails: the writes of one file, recognised by their bytes; its flushes; or
+//! everything.
 
 use crate::visitor::{BODY_MARK, KEY_MARK};
 

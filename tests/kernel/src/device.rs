@@ -1,9 +1,9 @@
-//! A device that fails: the writes of one file of the store, or the device's flushes, or all of it. What fails is told by
-//! the bytes themselves, so that it is that file and no other; the store's error must name it.
+//! A device that fails the writes of one file of the store, its flushes, or everything. The
+//! store's error must name the file.
 //!
-//! Linux forgets a failed write: the pages count as clean, the next sync succeeds, and the disk holds the old bytes. So
-//! the handle must refuse to write from then on, though the device be well again, and what is opened anew must not believe
-//! the page cache.
+//! Linux forgets a failed write: the pages count as clean, the next sync succeeds, and the disk
+//! holds the old bytes. So the handle must refuse further writes even when the device is well
+//! again, and the next open must not trust the page cache.
 
 use std::path::Path;
 
@@ -16,7 +16,8 @@ struct Failure {
     name: &'static str,
     /// The writes that fail.
     aim: Aim,
-    /// Whether the journal of the file system fails too, after which that is read-only until it is mounted again.
+    /// Whether the journal of the file system fails too, after which that is read-only until it is
+    /// mounted again.
     takes_the_file_system: bool,
     /// What is done before it, not synced: puts of keys 400 to 409.
     before: &'static [&'static str],
@@ -98,13 +99,15 @@ const FAILURES: [Failure; 8] = [
 enum Opening {
     /// At once: the page cache still has what the disk has not.
     Warm,
-    /// At once, and nothing is put before it is closed: what was recovered is not by chance written again.
+    /// At once, and nothing is put before it is closed: what was recovered is not by chance
+    /// written again.
     WarmAndIdle,
     /// After the file system was mounted anew.
     Cold,
 }
 
-/// Lets each part fail, once for each way to open the store afterwards. Prints a line for each; how many went wrong.
+/// Lets each part fail, once for each way to open the store afterwards. Prints a line for each;
+/// how many went wrong.
 ///
 /// # Errors
 /// When the harness itself fails.
@@ -171,8 +174,8 @@ fn fail_and_open(program: &Path, machine: &Machine, failure: &Failure, opening: 
     mounted.unmount()
 }
 
-/// Works, and meets the failure; the device is well again when this returns. Whether the store says that all puts are
-/// durable.
+/// Works, and meets the failure; the device is well again when this returns. Whether the store
+/// says that all puts are durable.
 fn fail(program: &Path, store: &Path, machine: &Machine, failure: &Failure) -> Result<bool> {
     let mut visitor = Visitor::start(program, store)?;
     for command in ["open 0", "put 0 300 300", "sync", "checkpoint", "put 0 50 500", "put 300 400 500", "remove 299"] {
@@ -197,7 +200,8 @@ fn fail(program: &Path, store: &Path, machine: &Machine, failure: &Failure) -> R
     Ok(all_durable)
 }
 
-/// The store meets the failure: it says so, writes no more, and reads on. Whether it says that all puts are durable.
+/// The store meets the failure: it says so, writes no more, and reads on. Whether it says that all
+/// puts are durable.
 fn meet(visitor: &mut Visitor, failure: &Failure) -> Result<bool> {
     let answer = visitor.must_refuse(failure.command, &["eio", "poisoned"])?;
     let named = match &answer {

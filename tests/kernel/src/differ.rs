@@ -1,8 +1,8 @@
-//! A differential run: one process works on a store, with upkeep and lists beside it in threads of its own; others read it
-//! all the time, and compare whatever they read with the model.
+//! Differential run: one process works on a store, with upkeep and lists in threads beside it;
+//! other processes read it all the time and compare everything with the oracle.
 //!
-//! The worker writes how far it has come into a small file that all processes share, so a reader knows between which
-//! operations it has read: what it met must be the state of one moment between them.
+//! The worker writes its progress into a small shared file, so a reader knows between which
+//! operations it read. What it saw must be the state of one moment between them.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -13,9 +13,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use filemap_core::{Error, Store};
+use filemap_oracle::Window;
 
-use crate::model::{Model, Window};
 use crate::ops::{self, Key, Op};
+use crate::oracle::Oracle;
 use crate::random::Random;
 
 /// Keys that a reader reads between two refreshes.
@@ -59,7 +60,8 @@ pub struct Run {
     pub forget: bool,
 }
 
-/// Runs it in stores below `folder`; `program` is this package's. How many times readers compared what they had read.
+/// Runs it in stores below `folder`; `program` is this package's. How many times readers compared
+/// what they had read.
 ///
 /// # Errors
 /// The first difference, or what kept a process from going on.
@@ -84,17 +86,18 @@ fn one(program: &Path, part: &Part, readers: u64) -> Result<u64, String> {
     Progress::create(&part.progress)?;
     let looks = processes(program, part, readers)?;
     let store = Store::open(&part.store, ops::options(part.seed)).map_err(|e| format!("open: {e}"))?;
-    let mut model = Model::new(part.seed);
-    model.learn_below(part.until);
+    let mut oracle = Oracle::new(part.seed, 1);
+    oracle.learn_below(part.until);
     let end = Progress::open(&part.progress)?.window()?;
     let mut random = Random::new(part.seed, 0x656e_6421);
-    look(&store, &mut model, &mut random, &mut || Ok(end))?;
+    look(&store, &mut oracle, &mut random, &mut || Ok(end))?;
     crate::oracle::verify(&store)?;
     store.close().map_err(|e| format!("close: {e}"))?;
     Ok(looks)
 }
 
-/// Runs the worker and the readers to their ends; the first that fails ends all. How many looks the readers took.
+/// Runs the worker and the readers to their ends; the first that fails ends all. How many looks
+/// the readers took.
 fn processes(program: &Path, part: &Part, readers: u64) -> Result<u64, String> {
     let mut running = vec![("the worker", start(program, "differ-worker", part)?)];
     for number in 1..=readers {
@@ -213,7 +216,8 @@ pub fn work(part: &Part) -> Result<(), String> {
     })
 }
 
-/// Compaction, recompression, checkpoints and lists through handles that the worker may close in the midst of them.
+/// Compaction, recompression, checkpoints and lists through handles that the worker may close in
+/// the midst of them.
 fn upkeep(seed: u64, handle: &Mutex<Store>, ended: &AtomicBool, done: &AtomicU64) -> Result<(), String> {
     let mut random = Random::new(seed, 0x7570_6b65);
     while !ended.load(Ordering::Acquire) {
@@ -257,7 +261,7 @@ fn list_once(store: &Store) -> Result<filemap_core::Result<()>, String> {
 pub fn read(part: &Part) -> Result<(), String> {
     let progress = Progress::open(&part.progress)?;
     let mut random = Random::new(part.seed, 0x7265_6164 + part.number);
-    let mut model = Model::new(part.seed);
+    let mut oracle = Oracle::new(part.seed, 1);
     let store = loop {
         match Store::open_read_only(&part.store, ops::options(part.seed)) {
             Ok(store) => break store,
@@ -272,7 +276,7 @@ pub fn read(part: &Part) -> Result<(), String> {
     let mut looks = 0u64;
     loop {
         let before = progress.window()?;
-        look(&store, &mut model, &mut random, &mut || progress.window())?;
+        look(&store, &mut oracle, &mut random, &mut || progress.window())?;
         looks += 1;
         if before.from >= part.until {
             break;
@@ -282,31 +286,32 @@ pub fn read(part: &Part) -> Result<(), String> {
     Ok(())
 }
 
-/// Refreshes a handle and reads some keys in all ways, and now and then the list of all; compares everything.
+/// Refreshes a handle and reads some keys in all ways, and now and then the list of all; compares
+/// everything.
 fn look(
     store: &Store,
-    model: &mut Model,
+    oracle: &mut Oracle,
     random: &mut Random,
     progress: &mut dyn FnMut() -> Result<Window, String>,
 ) -> Result<(), String> {
     let from = progress()?.from;
     store.refresh().map_err(|e| format!("refresh: {e}"))?;
     if random.one_in(8) {
-        look_at_list(store, model, from, progress)?;
+        look_at_list(store, oracle, from, progress)?;
     }
-    model.learn_below(from);
-    let keys: Vec<Key> = model.keys().collect();
+    oracle.learn_below(from);
+    let keys: Vec<Key> = oracle.changes().keys().collect();
     for _ in 0..KEYS_A_LOOK.min(keys.len()) {
         let key = keys[random.below(keys.len() as u64) as usize];
         let named = Key::Named(random.below(ops::NAMED_KEYS));
-        look_at(store, model, if random.one_in(4) { key } else { named }, from, progress)?;
+        look_at(store, oracle, if random.one_in(4) { key } else { named }, from, progress)?;
     }
     Ok(())
 }
 
 fn look_at_list(
     store: &Store,
-    model: &mut Model,
+    oracle: &mut Oracle,
     from: u64,
     progress: &mut dyn FnMut() -> Result<Window, String>,
 ) -> Result<(), String> {
@@ -319,17 +324,17 @@ fn look_at_list(
         }
     }
     let window = Window { from, until: progress()?.until };
-    model.learn_below(window.until);
-    let known: std::collections::BTreeSet<Key> = model.keys().collect();
+    oracle.learn_below(window.until);
+    let known: std::collections::BTreeSet<Key> = oracle.changes().keys().collect();
     if let Some(stranger) = listed.difference(&known).next() {
         return Err(format!("{stranger:?} is listed and was never put"));
     }
-    known.iter().try_for_each(|key| model.judge_listed(*key, listed.contains(key), window))
+    known.iter().try_for_each(|key| oracle.changes().judge_listed(*key, listed.contains(key), window))
 }
 
 fn look_at(
     store: &Store,
-    model: &mut Model,
+    oracle: &mut Oracle,
     key: Key,
     from: u64,
     progress: &mut dyn FnMut() -> Result<Window, String>,
@@ -341,29 +346,30 @@ fn look_at(
     let many = store.get_many(&[&bytes]).map_err(|e| failed("get_many", e))?;
     let there = store.contains(&bytes).map_err(|e| failed("contains", e))?;
     let number = |head: &filemap_core::Head| head.version.time_ms.cast_unsigned();
-    // Nothing but refreshes lets such a handle see more, or it follows by itself; either way it saw what was put by then.
+    // Nothing but refreshes lets such a handle see more, or it follows by itself; either way it
+    // saw what was put by then.
     let window = Window { from, until: progress()?.until };
-    model.learn_below(window.until);
+    oracle.learn_below(window.until);
     let numbers: Vec<u64> = history.iter().map(number).collect();
-    model.judge_history(key, &numbers, window)?;
-    model.judge_listed(key, there, window).map_err(|e| format!("contains: {e}"))?;
+    oracle.changes().judge_history(key, &numbers, window)?;
+    oracle.changes().judge_listed(key, there, window).map_err(|e| format!("contains: {e}"))?;
     for value in [&got, &many[0]] {
-        model.judge_newest(key, value.as_ref().map(|v| number(&v.head)), window)?;
+        oracle.changes().judge_newest(key, value.as_ref().map(|v| number(&v.head)), window)?;
         if let Some(value) = value {
-            model.judge_content(key, number(&value.head), &value.head.meta, Some(&value.body))?;
+            oracle.judge_content(key, number(&value.head), &value.head.meta, Some(&value.body))?;
         }
     }
     for head in &history {
-        model.judge_content(key, number(head), &head.meta, None)?;
+        oracle.judge_content(key, number(head), &head.meta, None)?;
     }
     let Some(old) = history.last() else { return Ok(()) };
     // It may have gone since, by a removal that this handle has seen.
     match store.get_version(&bytes, old.version).map_err(|e| failed("an old version", e))? {
-        Some(value) => model.judge_content(key, number(old), &value.head.meta, Some(&value.body)),
+        Some(value) => oracle.judge_content(key, number(old), &value.head.meta, Some(&value.body)),
         None => {
             let window = Window { from, until: progress()?.until };
-            model.learn_below(window.until);
-            model.judge_gone(key, number(old), window)
+            oracle.learn_below(window.until);
+            oracle.changes().judge_gone(key, number(old), window)
         }
     }
 }

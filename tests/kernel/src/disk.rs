@@ -1,11 +1,11 @@
-//! A disk of our own: one file in a FUSE file system, served by a process of its own. A loop device on it gives the kernel
-//! a block device of which every write and flush passes through here: to be recorded, to be failed, to be lost.
+//! A recording and failing disk: a file in a FUSE file system under a loop device. Every write and
+//! flush passes through here.
 //!
-//! The process is this package's program with the command `disk`; [`Disk`] tells it what to do, line by line. It is not the
-//! process that uses the disk: that one could not be killed while it waits for itself.
+//! A process of its own serves it (command `disk`); [`Disk`] sends it commands line by line. The
+//! process that uses the disk must not serve it: it could not be killed while it waits for itself.
 //!
-//! Invariant: the thread that serves the disk waits for nothing but the state's lock, and nobody holds that lock while
-//! waiting for the kernel.
+//! Invariant: the serving thread waits for nothing but the state's lock, and nobody holds that
+//! lock while waiting for the kernel.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
@@ -47,8 +47,8 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Makes a disk of zeros, whose file appears in the empty directory `mount_point` under `name`; `program` is this
-    /// package's.
+    /// Makes a disk of zeros, whose file appears in the empty directory `mount_point` under
+    /// `name`; `program` is this package's.
     ///
     /// # Errors
     /// When FUSE cannot be mounted.
@@ -72,7 +72,8 @@ impl Disk {
         &self.file
     }
 
-    /// All zeros again. Nothing may be mounted on it; that goes for all that changes what it holds.
+    /// All zeros again. Nothing may be mounted on it; that goes for all that changes what it
+    /// holds.
     ///
     /// # Errors
     /// When its process has ended; that goes for all that it is told.
@@ -104,8 +105,9 @@ impl Disk {
         Ok(Tape { events: self.tell("tape")?, flushes: self.tell("flushes")? })
     }
 
-    /// Holds from now on what a power loss after `point` events of the tape may have left, and begins a new record. `lost`
-    /// of the last flushes did not keep their word. Points must not become smaller.
+    /// Holds from now on what a power loss after `point` events of the tape may have left, and
+    /// begins a new record. `lost` of the last flushes did not keep their word. Points must not
+    /// become smaller.
     ///
     /// # Errors
     /// See [`Disk::blank`].
@@ -212,7 +214,8 @@ pub fn serve(service: &Service) -> Result<()> {
         let answer = lock(&state).obey(&line)?;
         println!("{answer}");
     }
-    // Who used it may have been killed: what is still mounted is unmounted while it is still served.
+    // Who used it may have been killed: what is still mounted is unmounted while it is still
+    // served.
     crate::system::take_down(&service.mount_point, &service.name);
     Ok(())
 }

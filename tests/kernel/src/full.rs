@@ -1,6 +1,6 @@
-//! A disk that is full when a file of the store is to grow. Ballast takes all space; then it is given back in small steps,
-//! so that each file in turn is the one for which there is no room. Each time there must be an error, never a signal, and
-//! nothing that was acknowledged is lost; with space again all is well and puts go on.
+//! A disk that is full when a file of the store is to grow. Ballast takes all space and gives it
+//! back in small steps, so that each file in turn finds no room. Each time there must be an error,
+//! never a signal; nothing acknowledged is lost, and with space again puts go on.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -131,8 +131,9 @@ impl Trial<'_> {
     }
 }
 
-/// What is given back after the n-th try. Small steps first, each file is to be met; then larger ones: a checkpoint that
-/// fails leaves its key records behind, and some file systems need more for a file than is in it.
+/// What is given back after the n-th try. Small steps first, each file is to be met; then larger
+/// ones: a checkpoint that fails leaves its key records behind, and some file systems need more
+/// for a file than is in it.
 fn step(first: u64, nth: u64) -> u64 {
     first << (nth / 20)
 }
@@ -233,7 +234,8 @@ fn checkpoint(t: &mut Trial<'_>) -> Result<()> {
     Err("there should be room".into())
 }
 
-/// The floor: puts stop while there is room for the rest, and go on when there is space again, in the same handle.
+/// The floor: puts stop while there is room for the rest, and go on when there is space again, in
+/// the same handle.
 fn floor(t: &mut Trial<'_>) -> Result<()> {
     let mut visitor = t.visitor()?;
     for command in ["open 36000000", "put 0 100 600", "sync"] {

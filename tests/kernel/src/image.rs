@@ -1,8 +1,7 @@
-//! The bytes of a disk, and what a power loss may have left of them.
+//! The bytes of a disk, and what a power loss may leave of them.
 //!
-//! An [`Image`] shares its pages with its copies until they are written, so that the disk of a crash costs what it differs
-//! by. What was written before the last flush is there; of what was written after it each write, and each sector of 512
-//! bytes of it, may be there or not.
+//! An [`Image`] shares its pages with its copies until they are written. Writes before the last
+//! flush are there; each later write, and each of its sectors of 512 bytes, may be there or not.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -13,8 +12,9 @@ use crate::random::Random;
 const PAGE: usize = 4096;
 /// What a disk writes in one piece.
 pub const SECTOR: usize = 512;
-/// The file system's superblock lies below: ext4 writes its two sectors in place and takes them for one piece, so that when
-/// they are torn nothing can be mounted. That says nothing of the store: such a write is lost or kept as a whole.
+/// The file system's superblock lies below: ext4 writes its two sectors in place and takes them
+/// for one piece, so that when they are torn nothing can be mounted. That says nothing of the
+/// store: such a write is lost or kept as a whole.
 const SUPERBLOCK_END: u64 = 4096;
 
 /// The content of a disk.

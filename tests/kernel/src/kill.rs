@@ -1,13 +1,15 @@
-//! A writer killed with SIGKILL at random moments, also while it creates or recovers the store: nothing that returned is
-//! lost, no page is wrong, and what was removed stays removed. A reader in this process follows it meanwhile.
+//! A writer killed with SIGKILL at random moments, also while it creates or recovers the store.
+//! What returned is not lost, no page is wrong, and what was removed stays removed. A reader in
+//! this process follows it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use filemap_core::Store;
+use filemap_oracle::Bounds;
 
 use crate::ops::{self, Op};
-use crate::oracle::{Bounds, Oracle};
+use crate::oracle::Oracle;
 use crate::random::Random;
 use crate::writer::{Work, Writer};
 
@@ -106,8 +108,8 @@ impl Round<'_> {
         result.map_err(|e| format!("as a reader sees it, {e}"))
     }
 
-    /// Finds out what the cut off operation did, and takes it for done from here on. The reader is asked: it sees what a
-    /// recovery will keep.
+    /// Finds out what the cut off operation did, and takes it for done from here on. The reader is
+    /// asked: it sees what a recovery will keep.
     fn settle(&mut self, report: &mut Report) -> Result<(), String> {
         let bounds = self.bounds();
         let reader = self.reader.as_ref().ok_or("no reader")?;
@@ -116,8 +118,8 @@ impl Round<'_> {
         self.check_now_and_then(report)
     }
 
-    /// Recovers and checks the store in this process in one of three cycles: in the others the next writer recovers it, and
-    /// may be killed in the midst of that.
+    /// Recovers and checks the store in this process in one of three cycles: in the others the
+    /// next writer recovers it, and may be killed in the midst of that.
     fn check_now_and_then(&mut self, report: &mut Report) -> Result<(), String> {
         if !self.random.one_in(3) || self.reader.is_none() {
             return Ok(());
@@ -129,7 +131,8 @@ impl Round<'_> {
         if report.checks % 10 == 1 {
             crate::oracle::verify(&store)?;
         }
-        // One operation of our own, and no close: a drop without a checkpoint would be the writer's end too.
+        // One operation of our own, and no close: a drop without a checkpoint would be the
+        // writer's end too.
         let op: Op = self.oracle.learn();
         let store = op.run(store, &self.work.store, &options).map_err(|e| format!("{:?}: {e}", op.what))?;
         self.certain = self.oracle.next();

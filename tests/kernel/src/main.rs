@@ -1,5 +1,5 @@
-//! The command line of the harnesses: counts and seeds in, what was found out. Exit code 0 when nothing was found, 1 when
-//! something was, 2 when the harness failed, 77 when this machine cannot do it (an error when CI=true).
+//! The command line of the harnesses. Exit code 0: nothing found; 1: a violation; 2: the harness
+//! failed; 77: this machine cannot run it (an error when CI=true).
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
-//! The workload: what is done to the store, as a function of a seed and a number and of nothing else. So the process that
-//! works and the one that judges need not tell each other what was done, only how far it came.
+//! The workload: a function of a seed and a number. The process that works and the one that judges
+//! need not tell each other what was done, only how far it came.
 //!
-//! Invariant: a put's number is its time, so a version that is read tells which operation made it. Numbers rise, each
-//! belongs to at most one change of one key.
+//! Invariant: a put's number is its time, so a version tells which operation made it. Numbers
+//! rise; each belongs to at most one change of one key.
 
 use std::io::Write;
 use std::path::Path;
@@ -19,14 +19,6 @@ const STEADY_KEYS: u64 = 16;
 const STEADY_SPAN: u64 = 256;
 /// Bodies above this are cut into chunks.
 const LARGE_VALUE_BYTES: u64 = 64 << 10;
-
-/// A change of a key, and the operation that makes it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Event {
-    pub(crate) number: u64,
-    pub(crate) is_put: bool,
-    pub(crate) op: Op,
-}
 
 /// A key of the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -240,8 +232,8 @@ fn steady(seed: u64, number: u64) -> Key {
     Key::Named(Random::new(seed ^ 0x7374, number).below(STEADY_KEYS))
 }
 
-/// The options of the workload: small segments and tables, so that rolls and checkpoints are many. The durability is one of
-/// four, by the seed.
+/// The options of the workload: small segments and tables, so that rolls and checkpoints are many.
+/// The durability is one of four, by the seed.
 pub fn options(seed: u64) -> Options {
     let durability = match seed % 4 {
         0 => Durability::Sync,

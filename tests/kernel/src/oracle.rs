@@ -1,31 +1,20 @@
-//! The oracle: what a store may hold, given how far the work was durable and how far it can have come.
-//!
-//! It knows the operations from their seed and numbers, and never asks the process that did them. Of each key the
-//! operations up to [`Bounds::certain`] are done; each of those after it, up to [`Bounds::possible`], may be done or not,
-//! in any combination, since unsynced writes reach the disk in any order.
+//! What a store of the workload may hold, given how far the work came: the operations follow from
+//! their seed and numbers, so the process that did them is never asked.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use filemap_core::Store;
+use filemap_oracle::{Bounds, Numbered};
 
-use crate::ops::{Event, Key, Op, body, meta};
+use crate::ops::{Change, Key, Op, body, meta};
 use crate::random::Random;
-
-/// How far the work has come, in numbers of operations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    /// All changes with numbers below this are there.
-    pub certain: u64,
-    /// No change with a number from here on was begun.
-    pub possible: u64,
-}
 
 /// The operations of one workload, by key.
 #[derive(Clone, Debug)]
 pub struct Oracle {
     seed: u64,
     next: u64,
-    events: BTreeMap<Key, Vec<Event>>,
+    changes: Numbered<Key, Op>,
 }
 
 /// How many of the keys that were put once are looked at in one check.
@@ -34,7 +23,7 @@ const BULK_SAMPLE: usize = 300;
 impl Oracle {
     /// That of a store that nothing was put into; the workload begins at a number.
     pub fn new(seed: u64, first: u64) -> Oracle {
-        Oracle { seed, next: first, events: BTreeMap::new() }
+        Oracle { seed, next: first, changes: Numbered::default() }
     }
 
     /// The number at which the next operation begins.
@@ -52,8 +41,8 @@ impl Oracle {
     /// Learns an operation that is not drawn from the workload.
     pub fn learn_op(&mut self, op: Op) {
         self.next = op.end();
-        for c in op.changes() {
-            self.events.entry(c.key).or_default().push(Event { number: c.number, is_put: c.is_put, op });
+        for Change { number, key, is_put } in op.changes() {
+            self.changes.add(key, filemap_oracle::Change { number, is_put, of: op });
         }
     }
 
@@ -64,13 +53,35 @@ impl Oracle {
         }
     }
 
-    /// Checks a store: every key, its history, its body, and the list of keys; of the keys that were put once a sample
-    /// that `random` draws.
+    /// The changes of what was learnt.
+    pub fn changes(&self) -> &Numbered<Key, Op> {
+        &self.changes
+    }
+
+    /// Judges the meta and the body of a version.
+    ///
+    /// # Errors
+    /// When they are others than were put.
+    pub fn judge_content(&self, key: Key, number: u64, own_meta: &[u8], own_body: Option<&[u8]>) -> Result<(), String> {
+        let op = self.changes.put(key, number)?.of;
+        if own_meta != meta(number) {
+            return Err(format!("{key:?}: the meta of version {number} is that of another"));
+        }
+        match own_body {
+            Some(own) if own != body(&op, &Change { number, key, is_put: true }) => {
+                Err(format!("{key:?}: the body of version {number} is wrong"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks a store: every key, its history, its body, and the list of keys; of the keys that
+    /// were put once a sample that `random` draws.
     ///
     /// # Errors
     /// The first violation, in words.
     pub fn check(&self, store: &Store, bounds: Bounds, random: &mut Random) -> Result<(), String> {
-        let bulk: Vec<Key> = self.events.keys().copied().filter(|k| matches!(k, Key::Bulk(_))).collect();
+        let bulk: Vec<Key> = self.changes.keys().filter(|k| matches!(k, Key::Bulk(_))).collect();
         let sample: HashSet<Key> = match bulk.len() {
             0 => HashSet::new(),
             n => (0..BULK_SAMPLE).map(|_| bulk[random.below(n as u64) as usize]).collect(),
@@ -78,22 +89,22 @@ impl Oracle {
         let mut listed = HashSet::new();
         for key in store.keys() {
             let key = key.map_err(|e| format!("a list of keys: {e}"))?;
-            let known = Key::parse(&key).filter(|k| self.events.contains_key(k));
+            let known = Key::parse(&key).filter(|k| self.changes.has(*k));
             let key = known.ok_or_else(|| format!("{:?} was never put", String::from_utf8_lossy(&key)))?;
             if !listed.insert(key) {
                 return Err(format!("{key:?} is listed twice"));
             }
         }
-        for (key, events) in &self.events {
-            let numbers = if matches!(key, Key::Named(_)) || sample.contains(key) {
-                self.check_key(store, *key, bounds)?
-            } else if listed.contains(key) {
-                vec![events[0].number]
+        for key in self.changes.keys() {
+            let numbers = if matches!(key, Key::Named(_)) || sample.contains(&key) {
+                self.check_key(store, key, bounds)?
+            } else if listed.contains(&key) {
+                vec![self.changes.of(key)[0].number]
             } else {
                 Vec::new()
             };
-            judge(events, &numbers, bounds).map_err(|what| format!("{key:?}: {what}; {bounds:?}"))?;
-            if listed.contains(key) == numbers.is_empty() {
+            self.changes.judge(key, &numbers, bounds).map_err(|what| format!("{key:?}: {what}; {bounds:?}"))?;
+            if listed.contains(&key) == numbers.is_empty() {
                 return Err(format!("{key:?} has the versions {numbers:?}, but the list of keys says otherwise"));
             }
         }
@@ -111,11 +122,6 @@ impl Oracle {
             return Err(format!("{key:?}: get and history {numbers:?} disagree"));
         }
         for (nth, (head, number)) in history.iter().zip(&numbers).enumerate() {
-            let event = self.events[&key].iter().find(|e| e.number == *number && e.is_put);
-            let event = event.ok_or_else(|| format!("{key:?} has version {number}, which nobody put; {bounds:?}"))?;
-            if head.meta != meta(*number) {
-                return Err(format!("{key:?}: the meta of version {number} is that of another"));
-            }
             // The bodies of old versions are read now and then: they cost the most.
             let value = match &newest {
                 Some(value) if nth == 0 => Some(value.body.clone()),
@@ -125,10 +131,8 @@ impl Oracle {
                 }
                 _ => None,
             };
-            let change = crate::ops::Change { number: *number, key, is_put: true };
-            if value.is_some_and(|v| v != body(&event.op, &change)) {
-                return Err(format!("{key:?}: the body of version {number} is wrong; {bounds:?}"));
-            }
+            self.judge_content(key, *number, &head.meta, value.as_deref())
+                .map_err(|what| format!("{what}; {bounds:?}"))?;
         }
         Ok(numbers)
     }
@@ -138,15 +142,13 @@ impl Oracle {
     /// # Errors
     /// What reading returned.
     pub fn settle(&mut self, store: &Store, bounds: Bounds) -> Result<(), String> {
-        for (key, events) in &mut self.events {
-            if events.last().is_none_or(|e| e.number < bounds.certain) {
-                continue;
-            }
+        let unsure = |key: &Key| self.changes.of(*key).last().is_some_and(|c| c.number >= bounds.certain);
+        let keys: Vec<Key> = self.changes.keys().filter(unsure).collect();
+        for key in keys {
             let history = store.history(&key.bytes()).map_err(|e| format!("history of {key:?}: {e}"))?;
-            let there: HashSet<u64> = history.iter().map(|h| h.version.time_ms.cast_unsigned()).collect();
-            events.retain(|e| there.contains(&e.number));
+            let there: Vec<u64> = history.iter().map(|h| h.version.time_ms.cast_unsigned()).collect();
+            self.changes.settle(key, &there);
         }
-        self.events.retain(|_, events| !events.is_empty());
         Ok(())
     }
 }
@@ -163,72 +165,9 @@ pub fn verify(store: &Store) -> Result<(), String> {
     }
 }
 
-/// Whether a key whose life was `events` may have just the versions `seen`.
-fn judge(events: &[Event], seen: &[u64], bounds: Bounds) -> Result<(), String> {
-    let removed = events.iter().filter(|e| !e.is_put && e.number < bounds.certain).map(|e| e.number).max().unwrap_or(0);
-    let is_put = |n: u64| events.iter().any(|e| e.is_put && e.number == n);
-    for &n in seen {
-        if !is_put(n) || n >= bounds.possible {
-            return Err(format!("version {n} was never put"));
-        }
-        if n < removed {
-            return Err(format!("version {n} is back after the removal {removed}"));
-        }
-    }
-    let lost = events
-        .iter()
-        .find(|e| e.is_put && e.number > removed && e.number < bounds.certain && !seen.contains(&e.number));
-    let Some(lost) = lost else { return Ok(()) };
-    let oldest = seen.iter().min().copied().unwrap_or(u64::MAX);
-    let by_removal = events.iter().any(|e| {
-        !e.is_put
-            && e.number >= bounds.certain
-            && e.number < bounds.possible
-            && e.number > lost.number
-            && oldest > e.number
-    });
-    if by_removal { Ok(()) } else { Err(format!("version {} is lost, {seen:?} are there", lost.number)) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::What;
-
-    fn life(of: &[(u64, bool)]) -> Vec<Event> {
-        let op = Op { seed: 0, first: 0, what: What::Put };
-        of.iter().map(|&(number, is_put)| Event { number, is_put, op }).collect()
-    }
-
-    #[test]
-    fn every_combination_of_what_is_uncertain_is_legal_and_nothing_else() {
-        let events = life(&[(1, true), (2, false), (3, true), (5, true), (6, false), (7, true), (9, true)]);
-        let bounds = Bounds { certain: 4, possible: 9 };
-        for legal in [&[3][..], &[5, 3], &[7, 5, 3], &[7, 3], &[7], &[]] {
-            assert_eq!(judge(&events, legal, bounds), Ok(()), "{legal:?}");
-        }
-        for (bad, why) in [
-            (&[5][..], "3 is lost"),
-            (&[7, 5], "3 is lost"),
-            (&[3, 1], "1 is back"),
-            (&[9, 3], "9 was never put"),
-            (&[4, 3], "4 was never put"),
-            (&[6, 3], "6 was never put"),
-        ] {
-            let verdict = judge(&events, bad, bounds);
-            assert!(verdict.as_ref().is_err_and(|e| e.contains(why)), "{bad:?}: {verdict:?}");
-        }
-    }
-
-    #[test]
-    fn with_nothing_uncertain_one_set_of_versions_is_legal() {
-        let events = life(&[(1, true), (2, false), (3, true), (5, true)]);
-        let bounds = Bounds { certain: 6, possible: 6 };
-        assert_eq!(judge(&events, &[5, 3], bounds), Ok(()));
-        for bad in [&[5][..], &[3], &[], &[5, 3, 1]] {
-            assert!(judge(&events, bad, bounds).is_err(), "{bad:?}");
-        }
-    }
 
     #[test]
     fn the_oracle_finds_lost_strange_and_changed_pages_in_a_store() {
@@ -252,7 +191,8 @@ mod tests {
         };
         let later = Bounds { certain: 4000, possible: 4000 };
         assert!(behind.check(&store, later, &mut random).is_err(), "it has lost what was put");
-        let key = oracle.events.iter().find(|(k, e)| matches!(k, Key::Named(_)) && e.last().unwrap().is_put).unwrap().0;
+        let is_there = |key: &Key| matches!(key, Key::Named(_)) && oracle.changes.of(*key).last().unwrap().is_put;
+        let key = oracle.changes.keys().find(is_there).unwrap();
         let number = store.head(&key.bytes()).unwrap().unwrap().version.time_ms;
         let twin = filemap_core::Record { key: &key.bytes(), meta: &meta(number as u64), body: b"x", time_ms: number };
         store.put(&twin).unwrap();

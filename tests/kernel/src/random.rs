@@ -1,4 +1,4 @@
-//! Random numbers that are determined by a seed and the number of a stream, so that a seed names a run.
+//! Random numbers determined by a seed and the number of a stream.
 
 /// The generator.
 #[derive(Clone, Debug)]

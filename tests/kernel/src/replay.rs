@@ -1,17 +1,20 @@
-//! Power losses on a real file system. A writer works in a store on ext4 or XFS on a disk of our own, which records every
-//! block write and flush, and with it how far the writer was durable. Then, for points in that record, the disk is made as
-//! a power loss there may have left it; the kernel mounts it, the store recovers, the oracle looks. The work goes on for a
-//! while, and a second power loss may strike in the midst of the recovery or of that.
+//! Power losses on a real file system. A writer works in a store on ext4 or XFS on a recording
+//! disk, which notes every block write and flush and how far the writer was durable.
+//!
+//! At points of that record the disk is made as a power loss may leave it; the kernel mounts it,
+//! the store recovers, the oracle judges. Work goes on, and a second power loss may strike in the
+//! recovery or after it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use filemap_core::Store;
+use filemap_oracle::Bounds;
 
 use crate::disk::Tape;
 use crate::image::Fate;
 use crate::ops;
-use crate::oracle::{self, Bounds, Oracle};
+use crate::oracle::{self, Oracle};
 use crate::random::Random;
 use crate::system::{FileSystem, Machine, Result, unique_name};
 use crate::writer::{self, Work, Writer};
@@ -178,8 +181,8 @@ impl State<'_> {
         self.session(bounds).map_err(|e| format!("second power loss (event {point}, {fate:?}): {e}")).map(drop)
     }
 
-    /// Keeps the disk of a violation: the same seed gives the same work, but the kernel does not write it in the same order
-    /// again.
+    /// Keeps the disk of a violation: the same seed gives the same work, but the kernel does not
+    /// write it in the same order again.
     fn keep(&self, what: String) -> String {
         if !self.keep || self.report.violations.len() >= KEPT_IMAGES {
             return what;

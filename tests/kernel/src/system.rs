@@ -1,8 +1,9 @@
-//! What is asked of the system: loop devices, file systems, mounts. Each is a value that undoes itself when it is dropped,
-//! so that a test that fails or panics leaves nothing behind; what a killed run left, the next one sweeps.
+//! Loop devices, file systems, mounts. Each undoes itself when it is dropped; the next run sweeps
+//! what a killed one left.
 //!
-//! Names carry the process id, and all mounts are made in a mount namespace of the process's own
-//! ([`enter_private_mounts`]): runs do not see each other, and the mounts of a process that dies go with it.
+//! Names carry the process id, and mounts are made in a mount namespace of the process's own
+//! ([`enter_private_mounts`]): runs do not see each other, and the mounts of a process that dies
+//! go with it.
 
 use std::ffi::CString;
 use std::os::unix::process::CommandExt;
@@ -127,7 +128,8 @@ pub fn run(program: &str, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Goes on in a process with mounts of its own: it runs this program with the same arguments again, in a new namespace.
+/// Goes on in a process with mounts of its own: it runs this program with the same arguments
+/// again, in a new namespace.
 ///
 /// # Errors
 /// When that cannot be done; otherwise this returns only in the new process.
@@ -143,8 +145,8 @@ pub fn enter_private_mounts() -> Result<()> {
     Err(format!("unshare: {}", command.env(PRIVATE, "1").exec()))
 }
 
-/// Unmounts what is mounted beside a disk's folder, and detaches the loop device of its file. In the order of things nothing
-/// is: only a process that was killed leaves it to its disk.
+/// Unmounts what is mounted beside a disk's folder, and detaches the loop device of its file. In
+/// the order of things nothing is: only a process that was killed leaves it to its disk.
 pub(crate) fn take_down(disk_folder: &Path, file_name: &str) {
     let Some(scratch) = disk_folder.parent() else { return };
     // Processes that use it are ending as well.
@@ -168,7 +170,8 @@ pub(crate) fn take_down(disk_folder: &Path, file_name: &str) {
     }
 }
 
-/// Detaches loop devices and removes folders that runs left behind which were killed. Their mounts went with them.
+/// Detaches loop devices and removes folders that runs left behind which were killed. Their mounts
+/// went with them.
 fn sweep() {
     for (device, file) in loop_devices() {
         if is_left_behind(file.rsplit('/').next().unwrap_or_default()) {
@@ -298,7 +301,8 @@ impl Drop for Mounted {
 /// A disk of our own with a loop device on it and a place to mount that.
 pub struct Machine {
     system: FileSystem,
-    // Dropped in this order: the device before its disk, the disk before the folder in which it appears.
+    // Dropped in this order: the device before its disk, the disk before the folder in which it
+    // appears.
     device: Loop,
     disk: Disk,
     mount_point: PathBuf,

@@ -1,8 +1,9 @@
-//! A process that does to a store what it is told, line by line, and answers each line with what came of it. A store that
-//! meets a failing device or a full disk works in such a process, so that a signal is seen as one.
+//! A process that does to a store what it is told, line by line, and answers each line. A store on
+//! a failing device or a full disk works in such a process, so that a signal is seen as one.
 //!
-//! Commands: `open FLOOR`, `put FROM TO SIZE`, `check FROM TO SIZE`, `absent I`, `remove I`, `sync`, `checkpoint`,
-//! `verify`, `close`. Answers: `ok`, or `no`, the kind of the error, its file, and the error's words.
+//! Commands: `open FLOOR`, `put FROM TO SIZE`, `check FROM TO SIZE`, `absent I`, `remove I`,
+//! `sync`, `checkpoint`, `verify`, `close`. Answers: `ok`, or `no`, the kind of the error, its
+//! file, and the error's words.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -229,8 +230,8 @@ impl Visitor {
         Err(format!("`{command}` should be refused with {kinds:?}, but {answer:?}"))
     }
 
-    /// After a failed write: nothing is written any more, whatever is tried, and however often. Whether `sync` says that all
-    /// is durable: it may, when it is.
+    /// After a failed write: nothing is written any more, whatever is tried, and however often.
+    /// Whether `sync` says that all is durable: it may, when it is.
     ///
     /// # Errors
     /// What was done all the same.

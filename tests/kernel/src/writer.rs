@@ -1,9 +1,9 @@
-//! The process that works: it runs the workload from a number on and says on a pipe how far it came. It is this package's
-//! own program, started again with the command `writer`.
+//! The process that works: this program with the command `writer`. It runs the workload from a
+//! number on and reports progress on a pipe.
 //!
-//! A line `123` says that all operations with numbers below 123 have returned (or, when it waits, are durable). When it
-//! waits, the writer stops after each line until its reader has sent one back: so what the disk is told afterwards is not
-//! taken for what it was told before.
+//! A line `123` says that all operations with numbers below 123 have returned (or, when it waits,
+//! are durable). When it waits, the writer stops after each line until its reader has sent one
+//! back, so that earlier and later writes are not confused.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -69,8 +69,8 @@ pub fn work(work: &Work) -> Result<()> {
     std::process::exit(0);
 }
 
-/// The operation that puts so many keys into a new store that pages of the index are nearly full: the workload after it
-/// splits some.
+/// The operation that puts so many keys into a new store that pages of the index are nearly full:
+/// the workload after it splits some.
 pub fn filling(seed: u64) -> Op {
     Op { seed, first: 1, what: ops::What::Bulk(28_500) }
 }
@@ -113,8 +113,8 @@ impl Writer {
         }
     }
 
-    /// Kills it after a time, which begins when it has opened the store if `opened` says so; the last number that it
-    /// reported, if any.
+    /// Kills it after a time, which begins when it has opened the store if `opened` says so; the
+    /// last number that it reported, if any.
     ///
     /// # Errors
     /// What it said, when it ended by itself: one that works without end ends only by a failure.

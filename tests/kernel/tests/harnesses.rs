@@ -1,8 +1,8 @@
-//! Runs each harness of this package with a small count, and plants faults to see that they are found. What this machine
-//! cannot do is skipped, with the reason printed; with CI=true it fails instead.
+//! Runs each harness with a small count, and plants faults that it must find. What this machine
+//! cannot run is skipped with the reason; with CI=true it fails.
 //!
-//! The counts of the gate and of a soak are arguments of the program (see its `--help`); that of the killed writers is
-//! FILEMAP_KILL_CYCLES here too.
+//! The gate and the soak pass larger counts to the program; FILEMAP_KILL_CYCLES sets that of the
+//! killed writers here too.
 
 use std::io::Write;
 use std::process::{Command, Output};

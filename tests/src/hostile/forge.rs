@@ -1,12 +1,13 @@
-//! Checksums for forged bytes: makes a changed record, page or header pass, so that what lies behind the checksum is
-//! reached.
+//! Checksums for forged bytes, so that a changed record, page or header is read past its checksum.
 //!
-//! Written after docs/FORMAT.md, not with the engine's code: what the two disagree about is a bug in one of them.
-//! Invariant: total over any bytes; lengths that reach past the end of a file are clipped to it.
+//! Written after docs/FORMAT.md, not with the engine's code: a disagreement is a bug in one of
+//! them. Invariant: total over any bytes; lengths that reach past the end of a file are clipped to
+//! it.
 
 use super::image::Image;
 
-/// The seed of a file's checksums: `number` is the segment's ordinal, with [`KEYS`] or without, or [`INDEX`].
+/// The seed of a file's checksums: `number` is the segment's ordinal, with [`KEYS`] or without, or
+/// [`INDEX`].
 pub fn seed(store_id: &[u8; 16], number: u64) -> u32 {
     let mut h = crc32fast::Hasher::new();
     h.update(store_id);
@@ -65,7 +66,8 @@ pub fn header(file: &mut [u8]) {
     }
 }
 
-/// Seals one copy of a dictionary's file: its header, its facts, both dictionaries as far as they are there.
+/// Seals one copy of a dictionary's file: its header, its facts, both dictionaries as far as they
+/// are there.
 pub fn dictionary(copy: &mut [u8], store_id: &[u8; 16]) {
     if copy.len() < 512 {
         return;
@@ -106,7 +108,8 @@ pub fn key_record(file: &mut [u8], store_id: &[u8; 16], at: usize) {
     }
 }
 
-/// Where the payload of the value record at `at` starts and ends, by its own fields, clipped to the file.
+/// Where the payload of the value record at `at` starts and ends, by its own fields, clipped to
+/// the file.
 pub fn payload(file: &[u8], at: usize) -> std::ops::Range<usize> {
     let has_digest = matches!(file.get(at + 8), Some(1 | 2 | 5));
     let fixed = if has_digest { 72 } else { 56 };
@@ -130,8 +133,8 @@ pub fn value_record(file: &mut [u8], store_id: &[u8; 16], ordinal: u64, at: usiz
     put(file, at, &sum);
 }
 
-/// Whether an image holds, where it differs from another, something whose checksum is right: a fuzzer that compares long
-/// enough finds the numbers that it is compared with.
+/// Whether an image holds, where it differs from another, something whose checksum is right: a
+/// fuzzer that compares long enough finds the numbers that it is compared with.
 pub fn is_forged(image: &Image, original: &Image) -> bool {
     let id = original.0.get("SUPERBLOCK").map_or([0; 16], |f| store_id(f));
     image.0.iter().any(|(name, bytes)| {

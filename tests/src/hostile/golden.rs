@@ -1,9 +1,11 @@
-//! The golden store of format version 1: committed bytes that every later build must read, and what must be in them.
+//! The golden store of format version 1: committed bytes that every later build must read, and
+//! their contents.
 //!
-//! It is small and holds every kind of record: pages raw and compressed, references, tombstones, a large body in chunks, a
-//! filler where a power loss left a hole, several versions in and out of order, an index of two leaves with pages of an
-//! earlier checkpoint, and a tail of the log behind the last checkpoint. It was made once by [`make`] (the ignored test
-//! the example `make_golden`) and is not made again: a later format gets a folder of its own.
+//! It is small and holds every kind of record: pages raw and compressed, references, tombstones, a
+//! large body in chunks, a filler where a power loss left a hole, several versions in and out of
+//! order, an index of two leaves with pages of an earlier checkpoint, and a tail of the log after
+//! the last checkpoint. [`make`] (the example `make_golden`) made it once; a later format gets a
+//! folder of its own.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +14,8 @@ use filemap_core::{Durability, Options, Record, Result, Store};
 use super::forge;
 use super::image::Image;
 
-/// The keys of the first leaf and, from the eighth on, of the second: their hashes under seed 0 start alike.
+/// The keys of the first leaf and, from the eighth on, of the second: their hashes under seed 0
+/// start alike.
 pub const KEYS: [&str; 13] = [
     "http://golden.example/101",
     "http://golden.example/177",
@@ -60,7 +63,8 @@ pub const FIRST: [(usize, Act); 15] = [
     (10, Put(1000, 8, 0)),
     (10, Same(1100, 1000)),
 ];
-/// What the second checkpoint merged; between the two a put of the fifth key was lost, and a filler stands there.
+/// What the second checkpoint merged; between the two a put of the fifth key was lost, and a
+/// filler stands there.
 pub const SECOND: [(usize, Act); 2] = [(5, Put(1000, 64, 0)), (5, Put(2000, 65, 0))];
 /// What lies in the log behind the last checkpoint.
 pub const TAIL: [(usize, Act); 9] = [
@@ -121,8 +125,8 @@ pub struct Kept {
     pub meta: Vec<u8>,
 }
 
-/// The versions of a key, newest first, when those acts of the tail count for which `counts` says so. A version whose body
-/// is in a version that does not count does not count either.
+/// The versions of a key, newest first, when those acts of the tail count for which `counts` says
+/// so. A version whose body is in a version that does not count does not count either.
 pub fn state(key: usize, counts: &dyn Fn(usize) -> bool) -> Vec<Kept> {
     let mut versions: Vec<Kept> = Vec::new();
     let tail = TAIL.iter().enumerate().filter(|(at, _)| counts(*at)).map(|(_, act)| act);

@@ -1,7 +1,7 @@
 //! A store's files as bytes in memory, and a simulated disk to open them on.
 //!
-//! Invariant: an [`Image`] holds the files of one store and nothing else; writing it to a directory makes that directory
-//! hold just these files.
+//! Invariant: an [`Image`] holds the files of one store; writing it to a directory leaves just
+//! these files there.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,7 +1,8 @@
-//! Says whether what a store answers is allowed: the right value, nothing where that is legal, or damage with its place.
+//! Judges a store's answers: the right value, nothing where that is legal, or damage with its
+//! place.
 //!
-//! Never allowed, whatever was done to the files: a panic, a value of another key or one that was never put, an error that
-//! is not `Corrupt`.
+//! Never allowed: a panic, a value of another key or one that was never put, an error that is not
+//! `Corrupt`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -48,7 +49,8 @@ impl Expect {
     /// What damage of this cost leaves.
     pub fn new(cost: &Cost) -> Expect {
         let states = (0..KEYS.len()).map(|key| {
-            // Any of the damaged records may be judged whole or lost; those of other keys do not matter.
+            // Any of the damaged records may be judged whole or lost; those of other keys do not
+            // matter.
             let acts: Vec<usize> = cost.acts.iter().copied().filter(|&act| TAIL[act].0 == key).collect();
             let mut allowed: Vec<Vec<Kept>> = Vec::new();
             for lost in 0..1usize << acts.len() {
@@ -61,7 +63,8 @@ impl Expect {
             allowed
         });
         let (mut states, mut may_fail): (Vec<_>, _) = (states.collect(), cost.keys.clone());
-        // A reader does not know yet that recovery will drop a version whose body is lost: it lists it, and cannot read it.
+        // A reader does not know yet that recovery will drop a version whose body is lost: it
+        // lists it, and cannot read it.
         for act in &cost.acts {
             let Act::Put(lost, bytes, _) = TAIL[*act].1 else { continue };
             let key = TAIL[*act].0;
@@ -78,8 +81,8 @@ impl Expect {
         Expect { states, may_fail, wild: BTreeSet::new(), opening_may_fail: cost.opening }
     }
 
-    /// Any version that was ever put, nothing, or an error: for files whose checksums were forged, but not those of the
-    /// value log, which is the truth.
+    /// Any version that was ever put, nothing, or an error: for files whose checksums were forged,
+    /// but not those of the value log, which is the truth.
     pub fn any_version() -> Expect {
         let mut expect = Expect::new(&Cost { opening: true, keys: (0..KEYS.len()).collect(), ..Cost::default() });
         for (key, states) in expect.states.iter_mut().enumerate() {
@@ -97,8 +100,8 @@ impl Expect {
         }
     }
 
-    /// Judges all answers of a handle that writes, then puts a page and reads it back. Bytes that recovery reports as cut
-    /// off or skipped are told.
+    /// Judges all answers of a handle that writes, then puts a page and reads it back. Bytes that
+    /// recovery reports as cut off or skipped are told.
     fn writable(&self, dir: Arc<dyn Dir>) -> Result<Told, Broken> {
         let lost = Arc::new(AtomicU64::new(0));
         let seen = Arc::clone(&lost);
@@ -123,13 +126,14 @@ impl Expect {
         Ok(told)
     }
 
-    /// As [`Expect::any_version`], after forging value records of this key: of that key anything may be read.
+    /// As [`Expect::any_version`], after forging value records of this key: of that key anything
+    /// may be read.
     pub fn any_version_but(key: usize) -> Expect {
         Expect { wild: BTreeSet::from([key]), ..Expect::any_version() }
     }
 
-    /// Nothing is held but that errors tell their place and that lists end: after value records were forged, which are the
-    /// truth.
+    /// Nothing is held but that errors tell their place and that lists end: after value records
+    /// were forged, which are the truth.
     pub fn anything() -> Expect {
         Expect { wild: (0..KEYS.len()).collect(), ..Expect::any_version() }
     }
@@ -214,7 +218,8 @@ impl Expect {
         Ok(told)
     }
 
-    /// Judges the lists; whether one told damage. They end, each names no key twice, and none leaves out a whole key.
+    /// Judges the lists; whether one told damage. They end, each names no key twice, and none
+    /// leaves out a whole key.
     fn lists(&self, store: &Store) -> Result<bool, Broken> {
         let mut told = false;
         let mut listed = BTreeSet::new();

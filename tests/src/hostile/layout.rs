@@ -1,7 +1,8 @@
-//! Which bytes of the golden store matter to which keys: what damage may cost, and what it must not.
+//! Maps bytes of the golden store to the keys that damage there may cost. All other keys must read
+//! as before.
 //!
-//! Read from the whole files with the engine's own `inspect` and, for the index, by the table in docs/FORMAT.md. A key that
-//! is not named for a damaged place must still read as if nothing had happened.
+//! Made from the whole files with the engine's `inspect` and, for the index, by the table in
+//! docs/FORMAT.md.
 
 use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};

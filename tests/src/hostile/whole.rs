@@ -1,9 +1,10 @@
-//! A small store of many files, and whole files of it that are removed, emptied, changed with another of their kind, or of an
-//! earlier checkpoint, two at a time.
+//! A small store of many files, of which whole files are removed, emptied, swapped or rolled back,
+//! two at a time.
 //!
-//! The store ([`Past`]) has segments of values, one of them made by a compaction, segments of keys, an index, a superblock, a
-//! dictionary and rules; its bytes are kept at two earlier checkpoints, and those of a store of another id stand by for files that are the
-//! only ones of their kind. A [`Harm`] is a file and what became of it.
+//! The store ([`Past`]) has segments of values, one made by a compaction, segments of keys, an
+//! index, a superblock, a dictionary and rules. Its bytes are kept at two earlier checkpoints; a
+//! store of another id lends files that are the only ones of their kind. A [`Harm`] is a file and
+//! what was done to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -169,7 +170,8 @@ impl Past {
         Ok(Past { now, then: own.then, foreign, alive: own.alive, alive_then: own.alive_then, tail })
     }
 
-    /// What is owed after some harms: what can be read or, when nothing can tell that there was more, what could be then.
+    /// What is owed after some harms: what can be read or, when nothing can tell that there was
+    /// more, what could be then.
     pub fn owed(&self, harms: &[Harm]) -> &BTreeSet<Named> {
         let last = self.then.len() - 1;
         let is_old = |h: &Harm| self.tail.as_ref() == Some(&h.file) && h.way == Way::RolledBack(last);
@@ -230,7 +232,8 @@ pub enum Way {
     Removed,
     /// It is there, without a byte.
     Emptied,
-    /// It has changed names with the next of its kind; the only one of its kind is that of another store.
+    /// It has changed names with the next of its kind; the only one of its kind is that of another
+    /// store.
     Swapped,
     /// It is what it was at an earlier checkpoint.
     RolledBack(usize),
@@ -336,8 +339,8 @@ pub fn read(store: &Store, alive: &BTreeSet<Named>) -> Seen {
     seen
 }
 
-/// Copies all that a handle gives into a store that has some pages already, or none; what the copy holds, and whether it said that
-/// something could not be read.
+/// Copies all that a handle gives into a store that has some pages already, or none; what the copy
+/// holds, and whether it said that something could not be read.
 ///
 /// # Errors
 /// The stores'.

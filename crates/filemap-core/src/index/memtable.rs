@@ -324,14 +324,16 @@ impl Memtable {
 
     /// Iterates over all keys, once each, with hash and entry, in bucket order.
     pub(crate) fn keys(&self) -> impl Iterator<Item = (u64, Found)> {
-        self.buckets.iter().flat_map(move |b| self.bucket_keys(b))
+        // Most buckets of a small table are empty.
+        let heads = self.buckets.iter().map(|bucket| (bucket, bucket.load(Ordering::Acquire)));
+        heads.filter(|(_, head)| *head != 0).flat_map(move |(bucket, head)| self.bucket_keys(bucket, head))
     }
 
-    fn bucket_keys(&self, bucket: &AtomicU32) -> Vec<(u64, Found)> {
+    /// The keys of a bucket whose first entry was `head` a moment ago.
+    fn bucket_keys(&self, bucket: &AtomicU32, mut head: u32) -> Vec<(u64, Found)> {
         loop {
-            let head = bucket.load(Ordering::Acquire);
-            // The former entry of the head's key may still be in the bucket, about to leave.
-            let leaving = if head == 0 { 0 } else { (self.word(head, 0) >> 32) as u32 };
+            // The key's entry before the head's may still be in the bucket, about to leave it.
+            let leaving = (self.word(head, 0) >> 32) as u32;
             let mut keys = Vec::new();
             let mut at = head;
             while at != 0 {
@@ -340,8 +342,9 @@ impl Memtable {
                 }
                 at = self.next(at);
             }
-            if bucket.load(Ordering::Acquire) == head {
-                return keys;
+            match bucket.load(Ordering::Acquire) {
+                still if still == head => return keys,
+                other => head = other,
             }
         }
     }
@@ -427,7 +430,14 @@ mod tests {
         for (i, key) in keys.enumerate() {
             t.insert(xxhash_rust::xxh3::xxh3_64_with_seed(&key, seed), &key, &entry(i as u64 + 1, 0, false));
         }
-        t.buckets.iter().map(|b| t.bucket_keys(b).len()).max().unwrap()
+        t.buckets
+            .iter()
+            .map(|bucket| match bucket.load(Ordering::Acquire) {
+                0 => 0,
+                head => t.bucket_keys(bucket, head).len(),
+            })
+            .max()
+            .unwrap()
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! segments begun since. So as long as segments are removed, new compaction outputs are scanned,
 //! too.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
@@ -19,6 +19,7 @@ use crate::logs::scan::Item;
 use crate::logs::segments::{FIRST_RECORD, Segment};
 use crate::logs::values::read::Want;
 use crate::record::{Head, Value, Version};
+use crate::sequences::Sequences;
 use crate::store::Store;
 use crate::store::ranks::Ranks;
 
@@ -36,28 +37,6 @@ impl Store {
     /// [`Store::pages`] with every live version of each key.
     pub fn versions(&self) -> Pages {
         Pages::new(Arc::clone(&self.reading), false)
-    }
-}
-
-/// A bit set of sequences, in blocks allocated on demand.
-#[derive(Default)]
-struct Sequences {
-    blocks: HashMap<u64, Box<[u64; 64]>>,
-}
-
-impl Sequences {
-    /// Adds a sequence. Returns true if it is new.
-    fn insert(&mut self, sequence: u64) -> bool {
-        let block = self.blocks.entry(sequence / 4096).or_insert_with(|| Box::new([0; 64]));
-        let (word, bit) = ((sequence / 64 % 64) as usize, 1 << (sequence % 64));
-        let is_new = block[word] & bit == 0;
-        block[word] |= bit;
-        is_new
-    }
-
-    fn contains(&self, sequence: u64) -> bool {
-        let block = self.blocks.get(&(sequence / 4096));
-        block.is_some_and(|b| b[(sequence / 64 % 64) as usize] >> (sequence % 64) & 1 == 1)
     }
 }
 
@@ -348,21 +327,5 @@ impl Iterator for Pages {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.advance(Pages::judge)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_set_of_sequences_knows_what_was_added() {
-        let mut set = Sequences::default();
-        for sequence in [0, 1, 63, 64, 4095, 4096, 1 << 40] {
-            assert!(!set.contains(sequence));
-            assert!(set.insert(sequence));
-            assert!(set.contains(sequence) && !set.insert(sequence));
-        }
-        assert!(!set.contains(2));
     }
 }

@@ -8,9 +8,9 @@ use filemap_io::Dir;
 use crate::error::{Error, Result};
 use crate::format::names;
 use crate::options::Options;
+use crate::sequences::Sequences;
 use crate::store::{Store, Threads};
 use crate::upkeep::repair::rebuild::Living;
-use crate::upkeep::repair::sequences::Sequences;
 use crate::upkeep::repair::survey::Survey;
 
 /// The live versions, if segments are missing and index and key log are whole; otherwise why they
@@ -42,7 +42,7 @@ fn look(source: &Arc<dyn Dir>, options: &Options) -> Result<Sequences> {
             key => key?,
         };
         let spots = store.reading.all_spots(&key, store.reading.hash(&key))?;
-        spots.iter().for_each(|s| sequences.add(s.version.sequence));
+        spots.iter().for_each(|s| sequences.insert(s.version.sequence));
     }
     Ok(sequences)
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use filemap_io::sim::{Failure as DiskFailure, Fault, Level, Loss};
 
 use super::*;
-use crate::planted::{Mistake, plant};
+use crate::failpoint::{Mistake, plant};
 
 type Judged<T> = std::result::Result<T, String>;
 

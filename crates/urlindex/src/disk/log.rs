@@ -46,8 +46,8 @@ use std::time::Duration;
 use crc32fast::Hasher;
 use filemap_io::{Access, Advice, File};
 
+use super::failpoint::{Mistake, planted};
 use super::key::FingerprintBits;
-use super::planted::{self, Mistake};
 use super::run::Home;
 use super::traffic::Traffic;
 use crate::error::{Error, Result};
@@ -304,10 +304,10 @@ impl Log {
             self.write(&self.encode(self.written), self.written)?;
             sectors += 1;
         }
-        if planted::has(Mistake::LogNotedFirst) {
+        if planted(Mistake::LogNotedFirst) {
             self.note(sectors)?;
         }
-        if !planted::has(Mistake::LogNotSynced) {
+        if !planted(Mistake::LogNotSynced) {
             self.file.sync().map_err(Error::io("sync", &self.name))?;
         }
         (self.durable, self.is_changed) = (sectors, false);

@@ -51,6 +51,7 @@
 mod batch;
 mod block;
 mod cache;
+pub(crate) mod failpoint;
 mod filter;
 mod front;
 mod iter;
@@ -59,7 +60,6 @@ mod log;
 mod manifest;
 mod merge;
 mod options;
-pub(crate) mod planted;
 mod reader;
 mod run;
 mod snapshot;

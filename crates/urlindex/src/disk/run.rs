@@ -26,8 +26,8 @@ use std::sync::Arc;
 use filemap_io::{Access, Advice, Dir, File};
 
 use super::block::{self, BLOCK_BYTES, Block, PADDING_BYTES, Salt, VALUES_MAX};
+use super::failpoint::{Mistake, planted};
 use super::key::{DECIDED, FingerprintBits, SEEN, class};
-use super::planted::{self, Mistake};
 use super::traffic::Traffic;
 use crate::error::{Error, Result};
 use crate::files::{self, array};
@@ -466,7 +466,7 @@ impl<'a> RunWriter<'a> {
         self.info.squares += (self.class.1 as f64).powi(2);
         self.write(&self.index, (1 + self.info.blocks) * BLOCK_BYTES as u64)?;
         self.write(&header(self.home, &self.info, crc32fast::hash(&self.index)), 0)?;
-        if !planted::has(Mistake::RunNotSynced) {
+        if !planted(Mistake::RunNotSynced) {
             self.file.sync().map_err(Error::io("sync", &self.name))?;
         }
         Ok(Some(self.info))

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use filemap_io::Access;
 
 use super::cache::Cache;
+use super::failpoint::{Mistake, planted};
 use super::filter::{Filter, Plan};
 use super::front::Front;
 use super::key::class;
@@ -20,7 +21,6 @@ use super::log::Log;
 use super::manifest::Manifest;
 use super::merge::{RunReader, Source};
 use super::options::{Budget, Clock, DiskOptions, generation, is_expired, start_ms};
-use super::planted::{self, Mistake};
 use super::run::{Home, Run, RunInfo, RunWriter};
 use super::strangers;
 use super::table::Table;
@@ -89,7 +89,7 @@ impl State {
     /// The set that the manifest describes.
     pub(super) fn open(home: Home, manifest: Manifest, options: &DiskOptions) -> Result<State> {
         // It may have been renamed by a process whose sync of the directory failed: what an older one names must stay till then.
-        if !planted::has(Mistake::OpenNotSynced) {
+        if !planted(Mistake::OpenNotSynced) {
             home.dir.sync().map_err(Error::io("sync of the directory", &home.name))?;
         }
         strangers::remove_left(&home, &manifest)?;
@@ -234,12 +234,12 @@ impl State {
         let written = self.write_run(next.next_number, &recent, new, first)?;
         drop(recent);
         next.runs.extend(written.as_ref().map(|(info, _)| *info));
-        if planted::has(Mistake::LogRemovedFirst) {
+        if planted(Mistake::LogRemovedFirst) {
             files::remove(&*self.home.dir, self.log.name())?;
         }
         let log = Log::create(&self.home, 1 + written.as_ref().map_or(next.next_number, |(info, _)| info.number))?;
         (next.next_number, next.log_number) = (log.number() + 1, log.number());
-        if !planted::has(Mistake::NamesNotSynced) {
+        if !planted(Mistake::NamesNotSynced) {
             self.home.dir.sync().map_err(Error::io("sync of the directory", &self.home.name))?;
         }
         let run = written.map(|(info, filter)| Ok((Run::open(&self.home, info)?, filter))).transpose()?;

@@ -34,7 +34,7 @@ use filemap_io::{Access, Dir};
 
 use crate::bloom::growing::{GROWING_MAGIC, GrowingFilter};
 use crate::bloom::{BLOOM_MAGIC, BloomFilter, BloomOptions};
-use crate::disk::planted::{self, Mistake};
+use crate::disk::failpoint::{Mistake, planted};
 use crate::disk::{DiskOptions, DiskUrlSet, Front};
 use crate::error::{Error, Result};
 use crate::files::{self, guard};
@@ -178,9 +178,7 @@ impl TwoTierSet {
         let found = match &stamp {
             Some(stamp) => match open_filter(&dir, name).map_err(Error::derived) {
                 Err(Error::Corrupt { .. }) if stamp.is_saving() => None,
-                found => {
-                    found?.filter(|found| stamp.is_of(found.save_number()) || planted::has(Mistake::AnyFilterTrusted))
-                }
+                found => found?.filter(|found| stamp.is_of(found.save_number()) || planted(Mistake::AnyFilterTrusted)),
             },
             None => None,
         };
@@ -189,7 +187,7 @@ impl TwoTierSet {
             _ => (make_filter(&dir, name, wanted)?, 0),
         };
         let front = Arc::new(Filter { filter, answered: AtomicU64::new(0) });
-        let first = if planted::has(Mistake::RunsNotTold) { u64::MAX } else { covers };
+        let first = if planted(Mistake::RunsNotTold) { u64::MAX } else { covers };
         for fingerprint in set.fingerprints_since(first)? {
             front.insert(fingerprint?.to_u128())?;
         }
@@ -229,11 +227,11 @@ impl TwoTierSet {
             return Ok(());
         }
         let stamp = Stamp { set, branch, covers: next_number, save: files::new_number(&*self.dir)?, saving: 0 };
-        if !planted::has(Mistake::SavingNotMarked) {
+        if !planted(Mistake::SavingNotMarked) {
             let before = Stamp { covers: *covers, save: self.front.filter.save_number(), saving: stamp.save, ..stamp };
             before.write(&*self.dir, &self.name)?;
         }
-        if planted::has(Mistake::StampFirst) {
+        if planted(Mistake::StampFirst) {
             stamp.write(&*self.dir, &self.name)?;
         }
         self.front.filter.save_as(stamp.save)?;

@@ -11,7 +11,6 @@ pub(crate) mod files;
 pub(crate) mod found;
 mod known;
 pub(crate) mod rebuild;
-pub(crate) mod sequences;
 pub(crate) mod survey;
 
 use std::path::Path;

@@ -29,10 +29,10 @@ use crate::logs::values::append::Appender;
 use crate::logs::values::read::{Raw, Want};
 use crate::logs::values::{HeadFraming, ValueFraming};
 use crate::record::{MAX_SEQUENCE, Version};
+use crate::sequences::Sequences;
 use crate::sync::lock;
 use crate::upkeep::Upkeep;
 use crate::upkeep::checkpoint::Task;
-use crate::upkeep::repair::sequences::Sequences;
 use crate::upkeep::repair::{Loss, RepairProgress};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
@@ -109,7 +109,7 @@ pub(crate) struct Living {
 
 impl Living {
     fn is_dead(&self, sequence: u64) -> bool {
-        sequence < self.below && !self.sequences.has(sequence)
+        sequence < self.below && !self.sequences.contains(sequence)
     }
 }
 
@@ -256,27 +256,27 @@ impl<'a> Rebuild<'a> {
                 true
             }
             Kind::Page => {
-                self.holders.add(header.sequence);
+                self.holders.insert(header.sequence);
                 true
             }
             Kind::Chunked => {
                 let is_whole = self.has_chunks(key, &header, payload);
                 if is_whole {
-                    self.holders.add(header.sequence);
+                    self.holders.insert(header.sequence);
                 }
                 is_whole
             }
-            Kind::Reference => self.holders.has(holder(payload)),
+            Kind::Reference => self.holders.contains(holder(payload)),
         };
         if whole {
             return self.enter(segment, offset, bytes, key, &header);
         }
         self.removals.entry(self.hash128(key)).or_insert(0);
         let holder = if header.kind == Kind::Reference { holder(payload) } else { 0 };
-        if segment.is_output || self.awaited.has(holder) {
+        if segment.is_output || self.awaited.contains(holder) {
             self.waiting.push(Waiting { extent, holder });
             if holder == 0 {
-                self.awaited.add(header.sequence);
+                self.awaited.insert(header.sequence);
             }
         } else {
             self.unwhole.push(extent);
@@ -370,10 +370,10 @@ impl<'a> Rebuild<'a> {
             let payload = &record[header.payload_at()..][..header.payload_bytes as usize];
             let is_whole = match header.kind {
                 Kind::Chunked => self.has_chunks(key, &header, payload),
-                _ => self.holders.has(one.holder),
+                _ => self.holders.contains(one.holder),
             };
             if is_whole {
-                self.holders.add(header.sequence);
+                self.holders.insert(header.sequence);
                 self.enter(&segment, offset, &record, key, &header)?;
             } else {
                 self.unwhole.push(one.extent);

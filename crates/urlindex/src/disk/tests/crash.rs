@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use filemap_io::sim::{Failure, Fault, Level, Loss};
 
-use super::planted::{Mistake, plant};
+use super::failpoint::{Mistake, plant};
 use super::*;
 
 /// What is wrong, in words.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use filemap_io::sim::{Failure, Fault, Level, Loss};
 
 use super::*;
-use crate::disk::planted::plant;
+use crate::disk::failpoint::plant;
 
 type Judged<T> = std::result::Result<T, String>;
 

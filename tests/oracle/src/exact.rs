@@ -1,13 +1,15 @@
-//! What may be read. The oracle notes every put and remove in order, what of it was acknowledged, and up to where it was
-//! acknowledged as durable; from that it judges what a store shows of a key.
+//! The oracle that is told everything: every put and removal in order, what of it was
+//! acknowledged, and up to where it is durable. It judges what a store shows of a key.
 //!
-//! After a power loss all that was durable must be there; of the rest any part may be, each record by itself. After a kill all
-//! that was acknowledged must be there. A remove that counts hides all that was put before it.
+//! After a power loss all that was durable must be there; of the rest any part may be, each record
+//! by itself. After a kill all that was acknowledged must be there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use filemap_core::Version;
+
+use crate::floor;
 
 /// No two bodies have these first bytes in common.
 const TEXT_BYTES: usize = 8;
@@ -15,8 +17,8 @@ const TEXT_BYTES: usize = 8;
 /// How the store came to be looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
-    /// Through the handle that wrote, or one that follows it, or after the process was killed: all that was acknowledged
-    /// is there.
+    /// Through the handle that wrote, or one that follows it, or after the process was killed: all
+    /// that was acknowledged is there.
     Kill,
     /// After a power loss, or after a failed sync: all that is durable is there.
     PowerLoss,
@@ -78,7 +80,8 @@ pub struct Oracle {
     only: Option<Vec<u8>>,
     /// So many rules of erasures were made, durably.
     pub rules: usize,
-    /// What was dropped before, though not removed: no record says so, and as long as it is in the value log a repair brings it back.
+    /// What was dropped before, though not removed: no record says so, and as long as it is in the
+    /// value log a repair brings it back.
     dropped: BTreeMap<Vec<u8>, Vec<Step>>,
 }
 
@@ -151,7 +154,8 @@ impl Oracle {
         }
     }
 
-    /// An erasure of a key begins, whose rule is durable: from now on any version of it may be gone.
+    /// An erasure of a key begins, whose rule is durable: from now on any version of it may be
+    /// gone.
     pub fn erase(&mut self, key: &[u8]) {
         self.unsettle();
         (self.pruning, self.only) = (Some(Pruning { keep: None, since_ms: Some(i64::MAX) }), Some(key.to_vec()));
@@ -163,8 +167,8 @@ impl Oracle {
         self.only.as_ref()
     }
 
-    /// The erasure that began before an operation is complete: nothing comes back, by no repair either. Texts that should be
-    /// nowhere now.
+    /// The erasure that began before an operation is complete: nothing comes back, by no repair
+    /// either. Texts that should be nowhere now.
     pub fn erased(&mut self, key: &[u8], begun: u64, shown: &BTreeMap<Vec<u8>, Vec<Shown>>) -> Vec<Vec<u8>> {
         (self.pruning, self.only) = (None, None);
         let shown = shown.get(key).map_or(&[][..], |list| list);
@@ -183,7 +187,8 @@ impl Oracle {
         self.pruning.filter(|_| self.only.as_ref().is_none_or(|only| only == key))
     }
 
-    /// The prune that began before an operation has returned, and what this store shows is what it has left, for ever.
+    /// The prune that began before an operation has returned, and what this store shows is what it
+    /// has left, for ever.
     pub fn pruned(&mut self, begun: u64, shown: &BTreeMap<Vec<u8>, Vec<Shown>>) {
         let (Some(pruning), only) = (self.pruning.take(), self.only.take()) else { return };
         for (key, steps) in self.keys.iter_mut().filter(|(key, _)| only.as_ref().is_none_or(|only| only == *key)) {
@@ -212,7 +217,8 @@ impl Oracle {
         next
     }
 
-    /// As of a moment: what was acknowledged before it must be there, and of the rest any part may be.
+    /// As of a moment: what was acknowledged before it must be there, and of the rest any part may
+    /// be.
     pub fn as_of(&self, number: u64) -> Oracle {
         Oracle { durable_below: number, ..self.clone() }
     }
@@ -225,18 +231,38 @@ impl Oracle {
 
     /// The newest body that a live handle shows of a key.
     pub fn newest(&self, key: &[u8]) -> Option<Arc<[u8]>> {
-        let steps = self.keys.get(key)?;
-        let from = steps.iter().rposition(|s| s.what == What::Remove).map_or(0, |at| at + 1);
-        let put = |s: &Step| match &s.what {
-            What::Put { time_ms, sequence, body, .. } if s.acknowledged => {
-                Some((*time_ms, *sequence, Arc::clone(body)))
-            }
-            _ => None,
-        };
-        steps[from..].iter().filter_map(put).max_by_key(|p| (p.0, p.1)).map(|p| p.2)
+        let puts = self.live(key).filter_map(|step| match &step.what {
+            What::Put { time_ms, sequence, body, .. } => Some((*time_ms, *sequence, body)),
+            What::Remove => None,
+        });
+        puts.max_by_key(|put| (put.0, put.1)).map(|put| Arc::clone(put.2))
     }
 
-    /// Whether all that was begun for a key has returned without an error, so that one thing only is right.
+    /// All versions that a live handle shows of a key when nothing of it is uncertain, newest
+    /// first.
+    pub fn versions(&self, key: &[u8]) -> Vec<Shown> {
+        let shown = self.live(key).filter_map(|step| match &step.what {
+            What::Put { time_ms, sequence: Some(sequence), body, meta } => {
+                let version = Version { time_ms: *time_ms, sequence: *sequence };
+                Some(Shown { version, body: body.to_vec(), meta: meta.to_vec() })
+            }
+            _ => None,
+        });
+        let mut shown: Vec<Shown> = shown.collect();
+        shown.sort_by_key(|one| std::cmp::Reverse(one.version));
+        shown.truncate(self.keep.map_or(usize::MAX, |keep| keep as usize));
+        shown
+    }
+
+    /// The acknowledged puts of a key behind its last removal.
+    fn live(&self, key: &[u8]) -> impl Iterator<Item = &Step> {
+        let steps = self.keys.get(key).map_or(&[][..], |steps| steps);
+        let from = steps.iter().rposition(|s| s.what == What::Remove).map_or(0, |at| at + 1);
+        steps[from..].iter().filter(|step| step.acknowledged)
+    }
+
+    /// Whether all that was begun for a key has returned without an error, so that one thing only
+    /// is right.
     pub fn is_certain(&self, key: &[u8]) -> bool {
         self.pruning_of(key).is_none()
             && self.keys.get(key).is_none_or(|steps| steps.iter().all(|s| s.acknowledged && !s.may_be_gone))
@@ -280,23 +306,16 @@ impl Oracle {
             };
             present.push(step.number);
         }
-        let removes = || steps.iter().filter(|s| s.what == What::Remove);
-        let last = removes().filter(|s| self.must(s, after)).map(|s| s.number + 1).max().unwrap_or(0);
-        // Some remove from the last sure one on is the last that counted: what lies below it is gone, all that is sure
-        // above it is there.
-        let floors = removes().map(|s| s.number + 1).chain([last]).filter(|&f| f >= last);
-        let mut why = String::new();
-        for floor in floors {
-            match self.fits(key, &present, floor, after) {
-                Ok(()) => return Ok(()),
-                Err(what) => why = what,
-            }
-        }
-        Err(format!("{why}; shown are {:?}; known are {}", versions(shown), tell(steps)))
+        // What lies below the last removal that counted is gone, and all that is sure above it is
+        // there.
+        let removes = steps.iter().filter(|s| s.what == What::Remove).map(|s| (s.number, self.must(s, after)));
+        floor::fits_some(removes, |floor| self.fits(key, &present, floor, after))
+            .map_err(|why| format!("{why}; shown are {:?}; known are {}", versions(shown), tell(steps)))
     }
 
-    /// The dropped version that this is, if it holds the body of one put later that is shown or that it outranks: then it is
-    /// kept with that, and shows again once fewer versions are left than the store keeps.
+    /// The dropped version that this is, if it holds the body of one put later that is shown or
+    /// that it outranks: then it is kept with that, and shows again once fewer versions are left
+    /// than the store keeps.
     fn holder(&self, key: &[u8], one: &Shown, shown: &[Shown]) -> Option<&Step> {
         let holds = |step: &Step| match &step.what {
             What::Put { time_ms, sequence, body, .. } => {
@@ -335,8 +354,8 @@ impl Oracle {
         Ok(())
     }
 
-    /// The oracle of a store that shows this and whose recovery has returned: that is what there is, and all of it is
-    /// durable.
+    /// The oracle of a store that shows this and whose recovery has returned: that is what there
+    /// is, and all of it is durable.
     pub fn rebased(&self, shown: &BTreeMap<Vec<u8>, Vec<Shown>>) -> Oracle {
         let mut next = Oracle { rules: self.rules, ..Oracle::new(self.keep) };
         for (key, steps) in &self.keys {
@@ -368,8 +387,8 @@ impl Oracle {
 }
 
 impl Oracle {
-    /// What was dropped of a key or may have been, by prunes or because the store keeps so many, given what is left: unless a remove
-    /// hides it, a repair may bring it back.
+    /// What was dropped of a key or may have been, by prunes or because the store keeps so many,
+    /// given what is left: unless a remove hides it, a repair may bring it back.
     fn hidden(&self, key: &[u8], steps: &[Step], shown: &BTreeMap<Vec<u8>, Vec<Shown>>) -> Vec<Step> {
         let shown = shown.get(key).map_or(&[][..], |list| list);
         let is_sure = |s: &&Step| s.what == What::Remove && self.must(s, After::PowerLoss);

@@ -1,11 +1,12 @@
-//! A set of sequences: dense in a store, but a damaged or forged record may claim any.
+//! A set of sequences: one bit each, in pages that exist where it has some. Sequences of a store are
+//! dense, but a damaged or forged record may claim any.
 
 use std::collections::HashMap;
 
 /// Words of a page: 4096 sequences.
 const WORDS: usize = 64;
 
-/// A set of sequences: a bitmap in pages.
+/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Sequences {
     pages: HashMap<u64, Box<[u64; WORDS]>>,
@@ -16,12 +17,12 @@ impl Sequences {
         (sequence / (64 * WORDS as u64), (sequence / 64) as usize % WORDS, 1 << (sequence % 64))
     }
 
-    pub(crate) fn add(&mut self, sequence: u64) {
+    pub(crate) fn insert(&mut self, sequence: u64) {
         let (page, word, bit) = Sequences::place(sequence);
         self.pages.entry(page).or_insert_with(|| Box::new([0; WORDS]))[word] |= bit;
     }
 
-    pub(crate) fn has(&self, sequence: u64) -> bool {
+    pub(crate) fn contains(&self, sequence: u64) -> bool {
         let (page, word, bit) = Sequences::place(sequence);
         self.pages.get(&page).is_some_and(|p| p[word] & bit != 0)
     }
@@ -35,9 +36,9 @@ mod tests {
     fn what_was_added_is_there_and_nothing_else() {
         let mut set = Sequences::default();
         let added = [0, 1, 63, 64, 4095, 4096, 1 << 40, (1 << 56) - 1];
-        added.iter().for_each(|s| set.add(*s));
+        added.iter().for_each(|s| set.insert(*s));
         for sequence in added.iter().flat_map(|s| [s.saturating_sub(1), *s, s + 1]) {
-            assert_eq!(set.has(sequence), added.contains(&sequence), "{sequence}");
+            assert_eq!(set.contains(sequence), added.contains(&sequence), "{sequence}");
         }
     }
 }

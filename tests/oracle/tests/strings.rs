@@ -1,12 +1,13 @@
-//! The engine against a model: strings of operations, with checkpoints, crashes and reopenings in between, must give what a
-//! map of version lists gives.
+//! The engine against the oracle: strings of operations with checkpoints, crashes and reopenings
+//! in between.
 
-use crate::moment;
 use std::path::PathBuf;
 
-use crate::model::{self, Ground, Op};
 use filemap_core::{Options, Store};
+use filemap_oracle::string::{self, Ground, Op};
 use proptest::prelude::*;
+
+use crate::moment;
 
 fn op() -> impl Strategy<Value = Op> {
     let key = 0u8..12;
@@ -63,11 +64,11 @@ proptest! {
 
     #[test]
     fn any_string_of_operations_gives_what_the_model_gives(ops in prop::collection::vec(op(), 0..60)) {
-        model::run(&mut Folder::new(), &ops, None);
+        string::run(&mut Folder::new(), &ops, None);
     }
 
     #[test]
     fn with_a_bound_on_versions_the_newest_are_kept(ops in prop::collection::vec(op(), 0..60), keep in 1u32..4) {
-        model::run(&mut Folder::new(), &ops, Some(keep));
+        string::run(&mut Folder::new(), &ops, Some(keep));
     }
 }

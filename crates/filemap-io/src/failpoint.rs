@@ -1,0 +1,59 @@
+//! Failpoints: named faults that a test plants in its own thread, to show that the harness above catches them. Each crate
+//! declares its own with [`failpoints`](crate::failpoints!).
+
+/// Declares an enum of faults, `plant(Option<Fault>)` for tests and `planted(Fault) -> bool` for the code that fails on
+/// demand. Where the condition in front does not hold, `plant` is absent and `planted` is `false` at compile time.
+///
+/// ```
+/// filemap_io::failpoints! {
+///     debug_assertions;
+///     /// What this crate can do wrongly.
+///     enum Fault {
+///         /// The file is not synced.
+///         NotSynced,
+///     }
+/// }
+///
+/// assert!(!planted(Fault::NotSynced));
+/// # #[cfg(debug_assertions)]
+/// plant(Some(Fault::NotSynced));
+/// # #[cfg(debug_assertions)]
+/// assert!(planted(Fault::NotSynced));
+/// ```
+#[macro_export]
+macro_rules! failpoints {
+    (
+        $condition:meta;
+        $(#[$attribute:meta])*
+        $visibility:vis enum $fault:ident { $($(#[$about:meta])* $name:ident),* $(,)? }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        $visibility enum $fault { $($(#[$about])* $name),* }
+
+        #[cfg($condition)]
+        ::std::thread_local! {
+            static PLANTED: ::std::cell::Cell<::std::option::Option<$fault>> =
+                const { ::std::cell::Cell::new(::std::option::Option::None) };
+        }
+
+        /// Plants a fault in this thread, or takes it out.
+        #[cfg($condition)]
+        $visibility fn plant(fault: ::std::option::Option<$fault>) {
+            PLANTED.set(fault);
+        }
+
+        /// Whether this thread is to make this mistake.
+        #[cfg($condition)]
+        pub(crate) fn planted(fault: $fault) -> bool {
+            PLANTED.get() == ::std::option::Option::Some(fault)
+        }
+
+        /// Never.
+        #[cfg(not($condition))]
+        #[inline(always)]
+        pub(crate) fn planted(_: $fault) -> bool {
+            false
+        }
+    };
+}
