@@ -10,6 +10,8 @@ use std::sync::Arc;
 use filemap_core::Version;
 
 use crate::date;
+use crate::limits;
+use crate::packing::Packing;
 
 /// What can go wrong between a page and its store.
 #[derive(Debug, thiserror::Error)]
@@ -73,16 +75,16 @@ pub enum Error {
         /// The version's time in ms since 1970.
         time_ms: i64,
         /// What is wrong.
-        source: crate::meta::MetaError,
+        source: MetaError,
     },
     /// The bytes given can be no variant: there are none, or too many. Give a digest of them.
-    #[error("a variant has 1 to {limit} bytes, this one has {len}; give a digest of it", limit = crate::Variant::MAX_BYTES)]
+    #[error("a variant has 1 to {limit} bytes, this one has {len}; give a digest of it", limit = limits::VARIANT_BYTES)]
     Variant {
         /// How many there are.
         len: usize,
     },
     /// The headers and the rest of the description take more than a page may have of them. Nothing was written.
-    #[error("the headers take {bytes} bytes; a page may have {limit} bytes of them", limit = crate::meta::MAX_BYTES)]
+    #[error("the headers take {bytes} bytes; a page may have {limit} bytes of them", limit = limits::DESCRIPTION_BYTES)]
     HeadersTooLarge {
         /// Their encoded size in bytes.
         bytes: u64,
@@ -103,7 +105,7 @@ pub enum Error {
         /// The file.
         file: String,
         /// The form.
-        form: crate::warc::Packing,
+        form: Packing,
     },
     /// A page too large for memory could not be set aside on disk. Free space there, or give another folder.
     #[error("setting a large page aside in {} failed: {source}; give another folder with room", dir.display())]
@@ -124,6 +126,36 @@ pub enum Error {
     /// The output of a dump could not be written. What was closed before is whole.
     #[error("writing the dump failed: {0}")]
     Write(#[source] io::Error),
+}
+
+/// Why bytes are no description of a page.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MetaError {
+    /// The description ends inside a field.
+    #[error("it ends inside the field `{field}`")]
+    Short {
+        /// The field.
+        field: &'static str,
+    },
+    /// A field holds what the layout does not allow.
+    #[error("the field `{field}` holds no valid value")]
+    Invalid {
+        /// The field.
+        field: &'static str,
+    },
+    /// Bytes are left over.
+    #[error("{bytes} bytes follow the last field")]
+    Trailing {
+        /// How many.
+        bytes: usize,
+    },
+    /// The description was written in a layout of another version. Read it with the build that wrote it, or a newer.
+    #[error("it has layout version {found}, this build reads up to {limit}", limit = limits::DESCRIPTION_VERSION)]
+    Version {
+        /// The version it says.
+        found: u8,
+    },
 }
 
 /// The crate's result.

@@ -2,7 +2,7 @@
 //!
 //! * [`PageStore`] puts and gets [`Page`]s by URL: the newest, that of a time, all versions, with or without the body.
 //! * A [`Variant`] tells the answers of one URL apart: that of a `POST` never stands in the page's place.
-//! * [`warc`] reads WARC files, whole or damaged, into a store.
+//! * [`import`] puts WARC, ARC and WACZ files, whole or damaged, into a store; [`warc`] reads their records.
 //! * [`dump`] writes pages out as WARC files, their index, JSON Lines and plain files.
 //! * [`erase`] takes pages away for good, and keeps them from coming back.
 //! * [`meta`] is how a page's headers and the rest of its description are kept.
@@ -11,29 +11,29 @@
 //! re-coded: character sets are the reader's matter.
 
 pub mod date;
-mod digest;
 pub mod dump;
 pub mod erase;
 mod error;
-mod headers;
 mod http;
-mod key;
-pub mod meta;
+pub mod import;
+mod limits;
+mod packing;
 mod page;
 mod spool;
 mod store;
-mod variant;
 pub mod warc;
 
 pub use error::{Error, Result};
 pub use filemap_core::{Durability, Event, Options, Put, Stats, Version};
-pub use headers::{Header, Headers};
-pub use key::url as url_of_key;
+pub use page::headers::{Header, Headers};
+pub use page::key::url as url_of_key;
+pub use page::meta;
+pub use page::variant::Variant;
+pub use page::version::StoredVersion;
 pub use page::{HttpVersion, Original, Page, RecordKind, Revisit, RevisitProfile};
 pub use spool::Spool;
 pub use store::{
-    Heads, Loader, PageHead, PageReader, PageStore, Pages, PruneStep, Removed, RevisitCount, Sizes, StoredVersion,
-    StoredVersions, Unresolved, Urls, VariantHeads, Variants, VersionSize, Versions,
+    Heads, Loader, PageHead, PageReader, PageStore, Pages, PruneStep, Removed, RevisitCount, Sizes, StoredVersions,
+    Unresolved, Urls, VariantHeads, Variants, VersionSize, Versions,
 };
 pub use urlindex::{Canonicalizer, Exact, UrlError, Whatwg};
-pub use variant::Variant;

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use tempfile::SpooledTempFile;
 
 use crate::error::{Error, Result};
+use crate::page::digest::Digest;
 
 /// Where bytes are set aside, and how many of them stay in memory.
 #[derive(Clone, Debug)]
@@ -222,6 +223,16 @@ impl Payload {
                 count => see(&piece[..count])?,
             }
         }
+    }
+
+    /// Whether the bytes have this digest; `None` if its algorithm is not computed here.
+    pub(crate) fn has_digest(&mut self, digest: &Digest) -> Result<Option<bool>> {
+        let Some(mut hasher) = digest.hasher() else { return Ok(None) };
+        self.chunks(|bytes| {
+            hasher.update(bytes);
+            Ok(())
+        })?;
+        Ok(Some(digest.is(&hasher.finish())))
     }
 
     fn spool(&self) -> Spool {

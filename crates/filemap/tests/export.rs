@@ -4,7 +4,8 @@ mod samples;
 mod stores;
 
 use filemap::dump::{DumpEvent, DumpOptions, Format, Selection, dump, jsonl};
-use filemap::warc::{Compression, ImportOptions, Item};
+use filemap::import::ImportOptions;
+use filemap::warc::{Compression, Item};
 use filemap::{Exact, Header, HttpVersion, Options, Page, PageStore, RecordKind, Revisit, RevisitProfile, Variant};
 use proptest::prelude::*;
 use samples::{Fresh, fresh, run, run_sample};

@@ -5,7 +5,8 @@ mod samples;
 use std::collections::BTreeSet;
 use std::io::Read;
 
-use filemap::warc::{ImportOptions, Problem, ProblemKind};
+use filemap::import::ImportOptions;
+use filemap::warc::{Problem, ProblemKind};
 use proptest::prelude::*;
 use samples::{bytes, fresh, gz, ids, page, plain, read, run, zst};
 

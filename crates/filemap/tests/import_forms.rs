@@ -5,7 +5,8 @@ mod samples;
 
 use std::io::{Read, Write};
 
-use filemap::warc::{ImportOptions, ImportReport, ProblemKind, import};
+use filemap::import::{ImportOptions, ImportReport, import};
+use filemap::warc::ProblemKind;
 use filemap::{Exact, Options, PageStore, RecordKind, Spool};
 use samples::{fresh, gz, page, plain, read, response, run, zst};
 

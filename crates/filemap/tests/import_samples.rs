@@ -4,7 +4,7 @@
 
 mod samples;
 
-use filemap::warc::ImportOptions;
+use filemap::import::ImportOptions;
 use filemap::{Page, PageStore, RecordKind, date};
 use samples::{bytes, fresh, run_sample};
 use sha1::{Digest, Sha1};

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use filemap::dump::{DumpOptions, Format, Selection, jsonl};
 use filemap::erase::{EraseOrder, Target};
-use filemap::warc::ImportOptions;
+use filemap::import::ImportOptions;
 use filemap::{Options, Page, PageStore, RecordKind, Revisit, RevisitProfile, Version};
 use filemap_core::PruneRule;
 use proptest::prelude::*;

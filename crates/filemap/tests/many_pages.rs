@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use filemap::warc::{ImportOptions, import};
+use filemap::import::{ImportOptions, import};
 use filemap::{Page, PageStore, RecordKind};
 use samples::{Fresh, bytes, fresh};
 

@@ -7,7 +7,7 @@ mod stores;
 use std::collections::BTreeSet;
 
 use filemap::dump::{DumpOptions, Format};
-use filemap::warc::{ImportOptions, ImportReport};
+use filemap::import::{ImportOptions, ImportReport};
 use filemap::{PageStore, RecordKind, RevisitProfile, Variant};
 use samples::{Fresh, fresh, read, run};
 use stores::{assert_equal, dumped};

@@ -4,7 +4,7 @@
 mod samples;
 
 use base64::Engine as _;
-use filemap::warc::ImportOptions;
+use filemap::import::ImportOptions;
 use filemap::{PageStore, RevisitCount};
 use samples::{Fresh, fresh, run};
 

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use filemap::dump::{DumpOptions, Format, jsonl};
 use filemap::erase::{EraseOrder, Target};
-use filemap::warc::ImportOptions;
+use filemap::import::ImportOptions;
 use filemap::{Options, Page, PageStore, RecordKind, Variant};
 use samples::{Fresh, fresh, run};
 use stores::{Memory, assert_equal, dumped};

@@ -8,7 +8,7 @@ use std::io::{Cursor, Read, Write};
 
 use filemap::PageStore;
 use filemap::dump::{DumpOptions, Format, Wacz, dump};
-use filemap::warc::{ImportOptions, ImportReport, import_wacz, is_zip};
+use filemap::import::{ImportOptions, ImportReport, import_wacz, is_zip};
 use samples::{Fresh, fresh, gz, page, run_sample};
 use serde_json::Value;
 use sha2::{Digest, Sha256};

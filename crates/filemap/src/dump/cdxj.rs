@@ -14,9 +14,9 @@ use super::sort::LineSorter;
 use super::surt::surt;
 use super::target::{OutputFile, Target};
 use crate::date;
+use crate::page::variant::Variant;
 use crate::spool::Spool;
-use crate::variant::Variant;
-use crate::warc::Entry;
+use crate::warc::write::Entry;
 
 /// Gathers the lines of an index.
 pub(crate) struct CdxjIndex {

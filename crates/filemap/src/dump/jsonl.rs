@@ -40,10 +40,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::date;
 use crate::error::{Error, Result};
-use crate::headers::Header;
-use crate::key;
+use crate::page::headers::Header;
+use crate::page::key;
+use crate::page::variant::Variant;
 use crate::page::{HttpVersion, Original, Page, RecordKind, Revisit, RevisitProfile};
-use crate::variant::Variant;
 
 /// Why a line is no page.
 #[derive(Debug, thiserror::Error)]

@@ -7,6 +7,7 @@
 //! WARC files; a damaged version is told and costs itself only.
 
 mod cdxj;
+mod files;
 pub mod jsonl;
 mod names;
 mod options;
@@ -19,10 +20,8 @@ mod surt;
 mod target;
 mod wacz;
 
-pub(crate) use cdxj::CdxjIndex;
 pub use options::{DumpOptions, Format};
 pub use pass::{DumpEvent, DumpReport, dump};
-pub(crate) use select::mime;
 pub use select::{MimeRange, Selection, StatusRange};
 pub use target::{OutputFile, Target};
 pub use wacz::Wacz;

@@ -125,7 +125,7 @@ fn cut(name: String, bytes: usize, digest: u128) -> String {
 
 /// The extension to add so that programs know what the file is: none if it has the right one.
 fn extension(last: &[u8], has_query: bool, page: &Page) -> &'static str {
-    let wanted = match super::mime(page).as_deref() {
+    let wanted = match page.headers.mime().as_deref() {
         Some("text/html" | "application/xhtml+xml") => ".html",
         Some("text/plain") => ".txt",
         Some("text/css") => ".css",

@@ -8,6 +8,7 @@ use std::io;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::cdxj::CdxjIndex;
+use super::files::WarcFiles;
 use super::options::{DumpOptions, Format};
 use super::pages::PageList;
 use super::sequences::Sequences;
@@ -15,10 +16,12 @@ use super::target::{OutputFile, Target};
 use super::{jsonl, names};
 use crate::date;
 use crate::error::{Error, Result};
-use crate::key;
+use crate::page::digest::sha1_of;
+use crate::page::key;
+use crate::page::version::StoredVersion;
 use crate::page::{Page, RecordKind};
-use crate::store::{PageStore, StoredVersion, take_body};
-use crate::warc::{Form, Reference, WarcFiles, digest, draft};
+use crate::store::{PageStore, take_body};
+use crate::warc::write::{Form, Reference, draft};
 
 /// What happens while a dump runs.
 #[derive(Debug)]
@@ -229,7 +232,7 @@ impl<'a> Pass<'a> {
             if !is_in {
                 return Ok(Form::Full);
             }
-            let payload = digest::sha1_of(&[&original.page.body]);
+            let payload = sha1_of(&[&original.page.body]);
             let sequence = original.version.sequence;
             return Ok(Form::Revisit(Some(Reference::to(&original.key, sequence, &original.page, payload))));
         }
@@ -243,7 +246,7 @@ impl<'a> Pass<'a> {
         // A reference names the time of its original, which a date must be able to say.
         let found = found.filter(|original| date::has_four_digit_year(original.fetched_at_ms));
         let refer = |original: Page| {
-            let payload = digest::sha1_of(&[&page.body]);
+            let payload = sha1_of(&[&page.body]);
             Form::Unchanged(Reference::to(&version.key, sequence, &original, payload))
         };
         Ok(found.map_or(Form::Full, refer))

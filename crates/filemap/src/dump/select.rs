@@ -155,20 +155,12 @@ impl Selection {
     }
 
     fn takes_mime(&self, page: &Page) -> bool {
-        let Some(mime) = mime(page) else { return false };
+        let Some(mime) = page.headers.mime() else { return false };
         self.mimes.iter().any(|wanted| match wanted.is_range {
             true => mime.starts_with(&wanted.beginning),
             false => mime == wanted.beginning,
         })
     }
-}
-
-/// The type of a page by its `Content-Type`, in lower case and without parameters.
-pub(crate) fn mime(page: &Page) -> Option<String> {
-    let text = String::from_utf8_lossy(page.headers.get("Content-Type")?).to_ascii_lowercase();
-    let essence = text.split(';').next().unwrap_or_default().trim();
-    let is_type = essence.contains('/') && essence.bytes().all(|byte| byte.is_ascii_graphic());
-    is_type.then(|| essence.to_owned())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use filemap_core::{Erasure, Version};
 
-use super::{EraseProgress, Watch};
+use crate::erase::{EraseProgress, Watch};
 use crate::error::Result;
 use crate::page::Page;
 use crate::store::{FoundRevisit, Loader, PageStore, Resolver, take_body};

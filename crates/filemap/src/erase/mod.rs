@@ -4,26 +4,22 @@
 //! [`PageStore::resume_erasures`] ends it. docs/ERASING.md says what is reached and what is not.
 
 mod detach;
-mod digest;
 mod proof;
-mod rule;
-mod set;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use filemap_core::{Admission, Erased, Erasure, ErasureStep, Rule, RuleState, Store, Version};
 
+pub use crate::store::rules::{EraseOrder, Target, obey};
 pub use proof::{Mention, Proof};
-pub use rule::{EraseOrder, Target};
-pub(crate) use set::RuleSet;
 
 use crate::error::{Error, Result};
-use crate::key;
+use crate::page::key;
 use crate::store::PageStore;
+use crate::store::rules::{Matcher, RuleSet, salt_of, words};
 use proof::Needles;
-use rule::{Matcher, salt_of};
 
 /// A rule of a store, as people read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,30 +78,7 @@ pub enum EraseProgress {
 
 type Watch<'a> = &'a mut dyn FnMut(EraseProgress) -> ControlFlow<()>;
 
-/// Has an engine that was opened without pages obey the rules of its erasures.
-///
-/// # Errors
-///
-/// [`Error::Rule`]; those of [`Store::rules`].
-pub fn obey(engine: &Store) -> Result<()> {
-    let set = RuleSet::of(&engine.rules()?)?;
-    engine.set_admission((!set.is_empty()).then(|| Arc::new(set) as Arc<dyn Admission>));
-    Ok(())
-}
-
 impl PageStore {
-    /// Has everything that is put obey the rules as they are now.
-    pub(crate) fn obey(&self) -> Result<()> {
-        if self.engine().is_read_only() {
-            return Ok(());
-        }
-        let set = Arc::new(RuleSet::of(&self.engine().rules()?)?);
-        let admission = (!set.is_empty()).then(|| Arc::clone(&set) as Arc<dyn Admission>);
-        *self.rule_set.write().unwrap_or_else(PoisonError::into_inner) = set;
-        self.engine().set_admission(admission);
-        Ok(())
-    }
-
     /// Erases what an order means: makes a rule (or takes the one that was made for the same before), takes every matching
     /// capture out of the store, with every dictionary that may hold its text and every segment that may hold its bytes, and
     /// searches the files for what may be left. Reads and puts go on. See [`Store::erase`] for what it takes.
@@ -332,7 +305,7 @@ impl EraseRule {
             state: rule.state,
             made_ms: rule.made_ms,
             changed_ms: rule.changed_ms,
-            about: rule::words(&rule.what),
+            about: words(&rule.what),
             what: String::from_utf8_lossy(&rule.what).into_owned(),
             reason: rule.reason,
         }

@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 
 use filemap_core::{Erasure, Search};
 
-use super::set::RuleSet;
 use crate::error::Result;
-use crate::key;
+use crate::page::key;
 use crate::store::PageStore;
+use crate::store::rules::{Matcher, RuleSet};
 
 /// Of so many captures at most text is remembered to be searched for.
 const CAPTURES: usize = 256;
@@ -107,7 +107,7 @@ impl PageStore {
     ) -> Result<Proof> {
         let texts: Vec<Vec<u8>> = needles.urls.iter().chain(&needles.pieces).cloned().collect();
         let urls = needles.urls.len();
-        let of_all_times = set.matchers().all(super::rule::Matcher::is_of_all_times);
+        let of_all_times = set.matchers().all(Matcher::is_of_all_times);
         let mut proof = Proof { texts: texts.len() as u64, ..Proof::default() };
         let mut mention = |found: &[u8], text: usize| {
             proof.mentions += 1;

@@ -12,9 +12,9 @@
 use std::io::BufReader;
 
 use crate::error::{Error, Result};
-use crate::headers::Headers;
 use crate::http::chunked::{self, End};
 use crate::http::content::{self, Decoded};
+use crate::page::headers::Headers;
 use crate::spool::{Payload, Spool};
 
 /// The coding of which a body consists on the wire.
@@ -50,7 +50,7 @@ pub(crate) fn undo(headers: &mut Headers, payload: Payload, rules: &BodyRules) -
         undo_content(headers, &mut body, rules)?;
     }
     if transfer == Transfer::Undone || body.decoded || body.payload.len() != received_bytes {
-        set_length(headers, body.payload.len());
+        headers.set_length(body.payload.len());
     }
     Ok(body)
 }
@@ -60,16 +60,6 @@ pub(crate) fn undo_revisit(headers: &mut Headers) {
     let is_known = |coding: &String| coding == CHUNKED || content::is_known(coding);
     if headers.items("Transfer-Encoding").iter().any(is_known) {
         headers.rename("Transfer-Encoding", "X-Crawler-Transfer-Encoding");
-    }
-}
-
-/// Makes the headers of a revisit agree with the body of its original, which has `original`'s headers.
-pub(crate) fn align(headers: &mut Headers, original: &Headers, body_bytes: u64) {
-    if original.get("X-Crawler-Content-Encoding").is_some() && original.get("Content-Encoding").is_none() {
-        headers.rename("Content-Encoding", "X-Crawler-Content-Encoding");
-    }
-    if headers.get("Content-Length").is_some() {
-        set_length(headers, body_bytes);
     }
 }
 
@@ -181,16 +171,6 @@ fn undo_content(headers: &mut Headers, body: &mut Body, rules: &BodyRules) -> Re
     Ok(())
 }
 
-/// Makes `Content-Length` say `bytes`; another length that stood there is kept under its X-Crawler name.
-fn set_length(headers: &mut Headers, bytes: u64) {
-    let text = bytes.to_string();
-    if headers.get("Content-Length") == Some(text.as_bytes()) {
-        return;
-    }
-    headers.rename("Content-Length", "X-Crawler-Content-Length");
-    headers.push("Content-Length", text);
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write;
@@ -202,7 +182,7 @@ mod tests {
     }
 
     fn headers(fields: &[(&str, &str)]) -> Headers {
-        fields.iter().map(|(name, value)| crate::headers::Header::new(*name, *value)).collect()
+        fields.iter().map(|(name, value)| crate::page::headers::Header::new(*name, *value)).collect()
     }
 
     fn gz(bytes: &[u8]) -> Vec<u8> {
@@ -357,14 +337,5 @@ mod tests {
         let fields = [("Transfer-Encoding", "gzip")];
         let (told, bytes, body) = run(&fields, b"", false);
         assert!(told == headers(&fields) && bytes.is_empty() && body.as_received.is_none());
-    }
-
-    #[test]
-    fn a_revisit_tells_of_its_originals_body() {
-        let mut own = headers(&[("Content-Encoding", "gzip"), ("Content-Length", "606")]);
-        align(&mut own, &headers(&[("X-Crawler-Content-Encoding", "gzip")]), 1270);
-        let expected =
-            [("X-Crawler-Content-Encoding", "gzip"), ("X-Crawler-Content-Length", "606"), ("Content-Length", "1270")];
-        assert_eq!(own, headers(&expected));
     }
 }

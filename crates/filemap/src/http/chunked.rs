@@ -9,8 +9,8 @@
 
 use std::io::{self, BufRead};
 
-use crate::headers::Headers;
 use crate::http::head;
+use crate::page::headers::Headers;
 
 /// A size line or trailer line longer than this is none.
 const MAX_LINE_BYTES: usize = 16 << 10;

@@ -7,8 +7,8 @@
 
 use memchr::{memchr, memchr2};
 
-use crate::headers::{Header, Headers};
 use crate::page::HttpVersion;
+use crate::page::headers::{self, Header, Headers};
 
 /// Bytes that a head may have; a message with more is kept whole and unparsed.
 pub(crate) const MAX_HEAD_BYTES: usize = 1 << 20;
@@ -38,11 +38,11 @@ pub(crate) struct Head {
 /// Parses the head at the start of `message`, of which at least [`MAX_HEAD_BYTES`] (or all) are given; `None` if it is
 /// not HTTP, or its head is longer or has more than [`MAX_FIELDS`].
 pub(crate) fn parse(message: &[u8]) -> Option<Head> {
-    let (line, mut at) = line(message, 0)?;
+    let (line, mut at) = headers::line(message, 0)?;
     let first = first_line(line)?;
     let mut headers = Headers::new();
     loop {
-        let Some((text, next)) = self::line(message, at) else {
+        let Some((text, next)) = headers::line(message, at) else {
             // The head ends with the message: allowed, unless it was cut off at the bound.
             return (message.len() < MAX_HEAD_BYTES).then_some(Head { first, headers, bytes: message.len() });
         };
@@ -80,18 +80,6 @@ pub(crate) fn push_field(headers: &mut Headers, line: &[u8]) {
         None => (line, &b""[..]),
     };
     headers.0.push(Header::new(trim(name), trim(value)));
-}
-
-/// The line that begins at `at`, without its end, and where the next begins. A last line without an end counts.
-pub(crate) fn line(message: &[u8], at: usize) -> Option<(&[u8], usize)> {
-    let rest = message.get(at..).filter(|rest| !rest.is_empty())?;
-    let (text, next) = match memchr(b'\n', rest) {
-        Some(end) => (&rest[..end], at + end + 1),
-        None => (rest, message.len()),
-    };
-    // Some writers end a line with more than one carriage return.
-    let bytes = text.iter().rposition(|&byte| byte != b'\r').map_or(0, |at| at + 1);
-    Some((&text[..bytes], next))
 }
 
 fn first_line(line: &[u8]) -> Option<FirstLine> {

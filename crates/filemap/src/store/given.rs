@@ -10,8 +10,8 @@
 use filemap_core::Head;
 
 use super::PageStore;
-use crate::digest::Digest;
 use crate::error::Result;
+use crate::page::digest::Digest;
 use crate::page::{Page, RecordKind, Revisit};
 use crate::spool::Payload;
 
@@ -68,7 +68,7 @@ impl PageStore {
     fn has_digest(&self, key: &[u8], head: &Head, digest: &Digest) -> Result<bool> {
         let Some(value) = self.value_of(key, head.version)? else { return Ok(false) };
         let body = self.stored(key, value)?.body;
-        Ok(digest.matches(&mut Payload::Memory(body))? == Some(true))
+        Ok(Payload::Memory(body).has_digest(digest)? == Some(true))
     }
 }
 

@@ -12,8 +12,6 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-use super::load::Prints;
-
 /// From so many questions on, the versions of a key are kept.
 const HOT_LOOKUPS: u8 = 8;
 /// Marks a key whose versions are kept.
@@ -25,6 +23,9 @@ const MAX_PRINTS: usize = 1_800_000;
 /// Bodies of originals: so many, and so many bytes of them.
 const MAX_ORIGINALS: usize = 1 << 14;
 const MAX_ORIGINAL_BYTES: usize = 16 << 20;
+
+/// The fingerprints of a version, one for each way in which two may be the same.
+pub(super) type Prints = [u128; 3];
 
 /// What one import knows of the store.
 #[derive(Default)]

@@ -7,14 +7,14 @@ use filemap_core::{Head, Put};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::PageStore;
-use super::known::{Heat, Known, print};
+use super::known::{Heat, Known, Prints, print};
 use super::put::BodySource;
 use crate::error::Result;
-use crate::key;
-use crate::meta;
 use crate::page::Page;
+use crate::page::digest::sha1_of;
+use crate::page::key;
+use crate::page::meta;
 use crate::spool::Payload;
-use crate::warc::digest::sha1_of;
 
 /// When a version of the same URL and time counts as the one to be put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,9 +41,6 @@ pub(crate) struct Arrival {
     /// Whether the store has it, but cannot read it: it is stored whole, whatever the newest version is.
     pub(crate) mends: bool,
 }
-
-/// The fingerprints of a version, one for each [`Sameness`].
-pub(super) type Prints = [u128; 3];
 
 /// Puts many pages into one store, which may hold them already.
 #[derive(Default)]

@@ -14,17 +14,18 @@ mod prune;
 mod put;
 mod read;
 mod revisit;
+pub(crate) mod rules;
 mod unresolved;
 mod variants;
 
 use std::path::Path;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
-use filemap_core::{Options, Store};
+use filemap_core::{Admission, Options, Store};
 use urlindex::{Canonicalizer, Whatwg};
 
 pub(crate) use known::Known;
-pub use list::{Heads, Pages, Removed, Sizes, StoredVersion, StoredVersions, Urls, VersionSize, Versions};
+pub use list::{Heads, Pages, Removed, Sizes, StoredVersions, Urls, VersionSize, Versions};
 pub use load::Loader;
 pub(crate) use load::Sameness;
 pub use prune::PruneStep;
@@ -35,11 +36,11 @@ pub(crate) use unresolved::FoundRevisit;
 pub use unresolved::{RevisitCount, Unresolved};
 pub use variants::{VariantHeads, Variants};
 
-use crate::erase::RuleSet;
 use crate::error::{Error, Result};
-use crate::key;
+use crate::page::key;
+use crate::page::variant::Variant;
 use crate::page::{Page, RecordKind};
-use crate::variant::Variant;
+use crate::store::rules::RuleSet;
 
 /// A store of pages by URL. Cheap to clone; `Send` and `Sync`, as the engine is.
 ///
@@ -164,6 +165,18 @@ impl PageStore {
         let store = PageStore { engine, canonicalizer, rule_set: Arc::default() };
         store.obey()?;
         Ok(store)
+    }
+
+    /// Has everything that is put obey the rules as they are now.
+    pub(crate) fn obey(&self) -> Result<()> {
+        if self.engine().is_read_only() {
+            return Ok(());
+        }
+        let set = Arc::new(RuleSet::of(&self.engine().rules()?)?);
+        let admission = (!set.is_empty()).then(|| Arc::clone(&set) as Arc<dyn Admission>);
+        *self.rule_set.write().unwrap_or_else(PoisonError::into_inner) = set;
+        self.engine().set_admission(admission);
+        Ok(())
     }
 
     /// The engine below.

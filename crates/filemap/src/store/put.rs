@@ -1,6 +1,6 @@
 //! Putting pages; a page that says a variant is a version of that.
 //!
-//! A page is one record of the engine: its description is the meta (see [`crate::meta`]), its body the value. A
+//! A page is one record of the engine: its description is the meta (see [`crate::page::meta`]), its body the value. A
 //! description too large for the meta goes before the body, in the same value.
 
 use std::io::{self, Read, Write};
@@ -10,8 +10,8 @@ use filemap_core::{Admission, Put, Record, Version};
 
 use super::PageStore;
 use crate::error::{Error, Result};
-use crate::key;
-use crate::meta;
+use crate::page::key;
+use crate::page::meta;
 use crate::page::{Page, RecordKind};
 
 /// Where a body comes from.

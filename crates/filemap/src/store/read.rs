@@ -11,8 +11,8 @@ use filemap_core::{Head, Reader, Value, Version};
 
 use super::PageStore;
 use crate::error::{Error, Result};
-use crate::key;
-use crate::meta;
+use crate::page::key;
+use crate::page::meta;
 use crate::page::{Page, RecordKind};
 
 /// A version of a page without its body.

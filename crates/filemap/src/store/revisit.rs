@@ -27,12 +27,12 @@ use std::sync::Arc;
 
 use filemap_core::{Value, Version};
 
+use super::PageStore;
 use super::read::{shown_url, unreadable};
-use super::{PageStore, StoredVersion};
-use crate::digest::Digest;
 use crate::error::{Error, Result};
-use crate::http::body;
-use crate::key;
+use crate::page::digest::Digest;
+use crate::page::key;
+use crate::page::version::StoredVersion;
 use crate::page::{Original, Page, RecordKind, RevisitProfile};
 
 /// Revisits of revisits are followed this far.
@@ -386,7 +386,7 @@ fn other_scheme(key: &[u8]) -> Option<Vec<u8>> {
 
 /// Puts the body of `original` under the revisit's own headers, which are brought into line with it.
 pub(crate) fn take_body(page: &mut Page, original: StoredVersion) {
-    body::align(&mut page.headers, &original.page.headers, original.page.body.len() as u64);
+    page.headers.align(&original.page.headers, original.page.body.len() as u64);
     page.body = original.page.body;
     if let Some(revisit) = &mut page.revisit {
         revisit.original = Some(Original { key: original.key, fetched_at_ms: original.version.time_ms });

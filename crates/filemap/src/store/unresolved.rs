@@ -11,7 +11,7 @@ use filemap_core::Version;
 use super::revisit::{Resolver, Sought};
 use super::{PageHead, PageStore};
 use crate::error::Result;
-use crate::key;
+use crate::page::key;
 use crate::page::{Page, RecordKind};
 
 /// What collected revisits may take in memory.

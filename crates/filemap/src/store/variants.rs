@@ -15,9 +15,9 @@ use filemap_core::{Keys, Record, Store, Version};
 
 use super::{PageHead, PageReader, PageStore};
 use crate::error::Result;
-use crate::key;
+use crate::page::key;
+use crate::page::variant::Variant;
 use crate::page::{Page, RecordKind};
-use crate::variant::Variant;
 
 /// The step of a mark's time, in ms.
 const DAY_MS: i64 = 86_400_000;

@@ -20,7 +20,7 @@ const REWIND_FACTOR: u64 = 16;
 
 /// Reading failed: not damage inside a WARC file, but no bytes at all.
 #[derive(Debug)]
-pub(super) enum ReadFailure {
+pub(crate) enum ReadFailure {
     /// The file's reader failed.
     Source(io::Error),
     /// Bytes set aside could not be written or read back.
@@ -39,7 +39,7 @@ impl From<Error> for ReadFailure {
     }
 }
 
-pub(super) struct Input<R> {
+pub(crate) struct Input<R> {
     source: R,
     buffer: Vec<u8>,
     /// The file offset of `buffer[0]`.
@@ -53,23 +53,23 @@ pub(super) struct Input<R> {
 }
 
 impl<R: Read> Input<R> {
-    pub(super) fn new(source: R) -> Input<R> {
+    pub(crate) fn new(source: R) -> Input<R> {
         Input { source, buffer: Vec::new(), base: 0, at: 0, ended: false, failure: None, rewound_bytes: 0 }
     }
 
     /// The file offset of the next byte.
-    pub(super) fn offset(&self) -> u64 {
+    pub(crate) fn offset(&self) -> u64 {
         self.base + self.at as u64
     }
 
     /// Bytes taken from the source so far.
-    pub(super) fn bytes_read(&self) -> u64 {
+    pub(crate) fn bytes_read(&self) -> u64 {
         self.base + self.buffer.len() as u64
     }
 
     /// Bytes that were gone back over so far.
     #[cfg(test)]
-    pub(super) fn rewound_bytes(&self) -> u64 {
+    pub(crate) fn rewound_bytes(&self) -> u64 {
         self.rewound_bytes
     }
 
@@ -78,7 +78,7 @@ impl<R: Read> Input<R> {
     /// # Errors
     ///
     /// The source's, when all that it gave before is used.
-    pub(super) fn ensure(&mut self, count: usize) -> io::Result<&[u8]> {
+    pub(crate) fn ensure(&mut self, count: usize) -> io::Result<&[u8]> {
         while self.buffer.len() - self.at < count && !self.ended {
             self.read_more();
         }
@@ -88,12 +88,12 @@ impl<R: Read> Input<R> {
         Ok(&self.buffer[self.at..])
     }
 
-    pub(super) fn consume(&mut self, count: usize) {
+    pub(crate) fn consume(&mut self, count: usize) {
         self.at = (self.at + count).min(self.buffer.len());
     }
 
     /// Goes back to `offset`, or as near to it as the window allows; whether the bound on repeated work let it.
-    pub(super) fn rewind(&mut self, offset: u64) -> bool {
+    pub(crate) fn rewind(&mut self, offset: u64) -> bool {
         let allowed = REWIND_BASE_BYTES + REWIND_FACTOR * self.bytes_read();
         let back = self.offset().saturating_sub(offset).min(self.at as u64);
         if self.rewound_bytes + back > allowed {

@@ -17,64 +17,23 @@ mod search;
 
 use std::io::Read;
 
-use self::lengths::ArcEnd;
 use self::search::{find_record, find_start, kept};
-use super::arc;
-use super::clipped::Clipped;
-use super::digest;
-use super::header::RecordHeader;
-use super::input::ReadFailure;
-use super::member::{Broken, Ended, Members, Opened, RECORD_MAGIC, record_begins};
-use super::report::{Place, Problem, ProblemKind};
 use crate::error::{Error, Result};
 use crate::spool::{Payload, Spool};
+use crate::warc::arc;
+use crate::warc::clipped::Clipped;
+use crate::warc::digest;
+use crate::warc::header::{RECORD_MAGIC, RecordHeader, record_begins};
+use crate::warc::input::ReadFailure;
+use crate::warc::member::{Ended, Members, Opened};
+use crate::warc::problem::{Place, Problem, ProblemKind};
+use crate::warc::record::{Item, Record};
+use crate::warc::step::Broken;
 
 /// A header longer than this is none.
 const MAX_HEADER_BYTES: usize = 1 << 20;
 /// What of a block is kept: more cannot be stored.
 const MAX_BLOCK_BYTES: u64 = filemap_core::MAX_VALUE_BYTES + (1 << 20);
-
-/// A whole record.
-pub struct Record {
-    /// Its header.
-    pub header: RecordHeader,
-    /// Where it stands.
-    pub place: Place,
-    /// What is wrong with it although it is whole: a length or a digest that does not agree with its block.
-    pub problem: Option<Problem>,
-    pub(super) block: Payload,
-}
-
-impl Record {
-    /// The block's length in bytes.
-    pub fn block_bytes(&self) -> u64 {
-        self.block.len()
-    }
-
-    /// Reads the block, from its start.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Spool`] if a block set aside on disk cannot be read back.
-    pub fn block(&mut self) -> Result<impl Read + '_> {
-        self.block.reader()
-    }
-}
-
-impl std::fmt::Debug for Record {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Record").field("header", &self.header).field("place", &self.place).finish_non_exhaustive()
-    }
-}
-
-/// What stands next in a WARC file.
-#[derive(Debug)]
-pub enum Item {
-    /// A whole record.
-    Record(Record),
-    /// Something that is none.
-    Problem(Problem),
-}
 
 /// Reads the records of one WARC file, plain or compressed, from any reader.
 pub struct Reader<R> {
@@ -108,6 +67,21 @@ enum Form {
 
 /// Blocks of wrong length are looked into up to this size.
 const MAX_MENDED_BYTES: u64 = 16 << 20;
+
+/// Where an ARC record ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ArcEnd {
+    /// Where its length says.
+    Here,
+    /// The length takes in the line end behind it.
+    ByteBefore,
+    /// This far into the block another record begins.
+    Inside(u64),
+    /// Further on.
+    Behind,
+    /// Nobody can say: a line end follows, but no record.
+    Unsure,
+}
 
 /// Why there are no more bytes for a record.
 enum Stop {

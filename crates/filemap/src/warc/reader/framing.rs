@@ -5,9 +5,10 @@ use std::result::Result as Outcome;
 
 use super::{MAX_HEADER_BYTES, Reader, Stop};
 use crate::spool::PayloadWriter;
+use crate::warc::header::{VERSION_LINE_BYTES, record_begins};
 use crate::warc::input::ReadFailure;
-use crate::warc::member::{Ended, VERSION_LINE_BYTES, record_begins};
-use crate::warc::report::Place;
+use crate::warc::member::Ended;
+use crate::warc::problem::Place;
 
 impl<R: Read> Reader<R> {
     /// Makes sure that there are bytes to read, in this member or a next one that goes on with the record.

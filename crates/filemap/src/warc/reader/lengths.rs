@@ -10,30 +10,16 @@ use std::io::Read;
 use std::result::Result as Outcome;
 
 use super::search::{find_record, find_start, kept};
-use super::{Item, MAX_MENDED_BYTES, Reader, Record};
+use super::{ArcEnd, MAX_MENDED_BYTES, Reader};
 use crate::http::head::{self, MAX_HEAD_BYTES};
 use crate::spool::Payload;
 use crate::warc::arc;
 use crate::warc::clipped::{Clipped, ends_in_head};
 use crate::warc::header::RecordHeader;
+use crate::warc::header::record_begins;
 use crate::warc::input::ReadFailure;
-use crate::warc::member::record_begins;
-use crate::warc::report::{Place, ProblemKind};
-
-/// Where an ARC record ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ArcEnd {
-    /// Where its length says.
-    Here,
-    /// The length takes in the line end behind it.
-    ByteBefore,
-    /// This far into the block another record begins.
-    Inside(u64),
-    /// Further on.
-    Behind,
-    /// Nobody can say: a line end follows, but no record.
-    Unsure,
-}
+use crate::warc::problem::{Place, ProblemKind};
+use crate::warc::record::{Item, Record};
 
 impl<R: Read> Reader<R> {
     /// Where the ARC record ends whose block was read; consumes its line end if it is here.

@@ -6,13 +6,14 @@ use std::result::Result as Outcome;
 use memchr::memmem;
 
 use super::search::find_record;
-use super::{Form, Item, MAX_BLOCK_BYTES, MAX_MENDED_BYTES, Reader, Record};
+use super::{Form, MAX_BLOCK_BYTES, MAX_MENDED_BYTES, Reader};
 use crate::spool::Payload;
 use crate::warc::digest;
 use crate::warc::header::RecordHeader;
+use crate::warc::header::{RECORD_MAGIC, VERSION_LINE_BYTES, record_begins};
 use crate::warc::input::ReadFailure;
-use crate::warc::member::{RECORD_MAGIC, VERSION_LINE_BYTES, record_begins};
-use crate::warc::report::{Place, ProblemKind};
+use crate::warc::problem::{Place, ProblemKind};
+use crate::warc::record::{Item, Record};
 
 impl<R: Read> Reader<R> {
     /// No record ends where the Content-Length says. If none begins inside the block, the length may be too small: the

@@ -10,10 +10,10 @@
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 
-use super::header::{CENTRAL, END, End, Header, LOCAL, LOCAL_BYTES, local_header};
+use crate::warc::wacz::header::{CENTRAL, END, End, Header, LOCAL, LOCAL_BYTES, local_header, piece};
 
 /// Bytes of the list, and of names that it lacks: 180,000 entries at most, which take 70 MiB of memory.
-pub(super) const MAX_LIST_BYTES: u64 = 8 << 20;
+pub(crate) const MAX_LIST_BYTES: u64 = 8 << 20;
 /// The end of the list stands in so many last bytes, its comment included.
 const END_BYTES: u64 = 22 + 0xffff;
 /// How much is looked through at once.
@@ -25,35 +25,35 @@ const MAX_PROBLEMS: usize = 1000;
 
 /// What is known of one entry.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// As the list has it.
-    pub(super) header: Header,
+    pub(crate) header: Header,
     /// As the header before its data has it, if that is another.
-    pub(super) other_name: Option<Vec<u8>>,
+    pub(crate) other_name: Option<Vec<u8>>,
     /// Where its header begins.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     /// Where its data lies.
-    pub(super) data: Range<u64>,
+    pub(crate) data: Range<u64>,
     /// What the header before its data says of the checksum, too.
-    pub(super) other_crc: u32,
+    pub(crate) other_crc: u32,
 }
 
 /// Something that is wrong.
 #[derive(Debug)]
-pub(super) struct Wrong {
-    pub(super) offset: u64,
+pub(crate) struct Wrong {
+    pub(crate) offset: u64,
     /// Of the entry, if it is about one.
-    pub(super) name: Option<Vec<u8>>,
-    pub(super) what: String,
+    pub(crate) name: Option<Vec<u8>>,
+    pub(crate) what: String,
 }
 
 /// A zip file's parts.
 #[derive(Debug, Default)]
-pub(super) struct Layout {
-    pub(super) entries: Vec<Entry>,
-    pub(super) problems: Vec<Wrong>,
+pub(crate) struct Layout {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) problems: Vec<Wrong>,
     /// Problems beyond those that are told.
-    pub(super) untold: u64,
+    pub(crate) untold: u64,
 }
 
 impl Layout {
@@ -74,7 +74,7 @@ struct List {
 }
 
 /// Reads what lies where; with the reason, if that is not looked into.
-pub(super) fn read<R: Read + Seek>(source: &mut R) -> io::Result<Result<Layout, String>> {
+pub(crate) fn read<R: Read + Seek>(source: &mut R) -> io::Result<Result<Layout, String>> {
     let bytes = source.seek(SeekFrom::End(0))?;
     let mut layout = Layout::default();
     let list = match find_list(source, bytes, &mut layout)? {
@@ -318,16 +318,6 @@ fn name_twins(layout: &mut Layout) {
         let what = format!("the zip file is damaged: {} entries have this name; each of them is read", same.len());
         layout.problem(same[1].1, Some(&same[0].0), what);
     }
-}
-
-/// Up to `count` bytes from `from` on.
-pub(super) fn piece<R: Read + Seek>(source: &mut R, from: u64, count: usize) -> io::Result<Vec<u8>> {
-    let mut out = Vec::new();
-    if i64::try_from(from).is_ok() {
-        source.seek(SeekFrom::Start(from))?;
-        source.take(count as u64).read_to_end(&mut out)?;
-    }
-    Ok(out)
 }
 
 /// The first place at which `is_it` says so of the bytes from there on, of which at least 16 are given if there are.

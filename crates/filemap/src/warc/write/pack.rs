@@ -55,22 +55,22 @@ const MIN_SAMPLE_BYTES: usize = 1 << 20;
 type Done = Vec<(usize, Vec<u8>)>;
 
 /// Compresses records.
-pub(super) struct Packer {
+pub(crate) struct Packer {
     compression: Compression,
     dictionary: Option<(Vec<u8>, EncoderDictionary<'static>)>,
 }
 
 impl Packer {
-    pub(super) fn new(compression: Compression) -> Packer {
+    pub(crate) fn new(compression: Compression) -> Packer {
         Packer { compression, dictionary: None }
     }
 
-    pub(super) fn compression(&self) -> Compression {
+    pub(crate) fn compression(&self) -> Compression {
         self.compression
     }
 
     /// Takes a dictionary for all that follows, trained on these records, if there are enough of them.
-    pub(super) fn train<'a>(&mut self, records: impl Iterator<Item = &'a [u8]>) {
+    pub(crate) fn train<'a>(&mut self, records: impl Iterator<Item = &'a [u8]>) {
         let samples: Vec<&[u8]> = records.map(|record| &record[..record.len().min(MAX_SAMPLE_BYTES)]).collect();
         let bytes: usize = samples.iter().map(|sample| sample.len()).sum();
         if self.compression != Compression::Zstd || samples.len() < MIN_SAMPLES || bytes < MIN_SAMPLE_BYTES {
@@ -85,7 +85,7 @@ impl Packer {
     }
 
     /// Writes what stands before the first record of a file.
-    pub(super) fn begin(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn begin(&self, out: &mut dyn Write) -> io::Result<()> {
         let Some((dictionary, _)) = &self.dictionary else { return Ok(()) };
         let packed = zstd_frame(Encoder::new(Vec::new(), DICTIONARY_LEVEL)?, dictionary)?;
         out.write_all(&DICTIONARY_MAGIC)?;
@@ -94,7 +94,7 @@ impl Packer {
     }
 
     /// The members of these records, in order; compressed on as many threads as there are cores.
-    pub(super) fn members<'a>(&self, records: Vec<&'a [u8]>) -> io::Result<Vec<Cow<'a, [u8]>>> {
+    pub(crate) fn members<'a>(&self, records: Vec<&'a [u8]>) -> io::Result<Vec<Cow<'a, [u8]>>> {
         if self.compression == Compression::Plain {
             return Ok(records.into_iter().map(Cow::Borrowed).collect());
         }

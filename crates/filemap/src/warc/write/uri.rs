@@ -13,7 +13,7 @@ pub(crate) fn target_uri<'a>(url: &'a [u8], canonical_url: &'a [u8]) -> Cow<'a, 
 }
 
 /// `url` with everything escaped that no URI holds.
-pub(super) fn escaped(url: &[u8]) -> Cow<'_, str> {
+pub(crate) fn escaped(url: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(url) {
         Ok(text) if url.iter().all(|&byte| is_legal(byte)) => Cow::Borrowed(text),
         _ => {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::headers::Header;
+use crate::page::headers::Header;
 use crate::page::{HttpVersion, Original, Page, RecordKind, Revisit, RevisitProfile};
 
 fn full_page() -> Page {

@@ -77,7 +77,7 @@ pub(super) fn multipart(content_type: &str, body: &[u8]) -> Option<String> {
 fn field(part: &[u8]) -> String {
     let mut name = None;
     let mut at = 0;
-    while let Some((line, next)) = crate::http::head::line(part, at) {
+    while let Some((line, next)) = crate::page::headers::line(part, at) {
         at = next;
         if line.is_empty() {
             break;

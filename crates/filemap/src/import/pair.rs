@@ -14,10 +14,10 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::header::RecordHeader;
-use super::report::Place;
 use crate::error::Result;
-use crate::variant::Variant;
+use crate::page::variant::Variant;
+use crate::warc::Place;
+use crate::warc::header::RecordHeader;
 
 /// An answer waits for its request for this many records.
 const HELD_RECORDS: u64 = 64;

@@ -6,21 +6,21 @@ const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
 /// How a digest is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Algorithm {
+pub(crate) enum Algorithm {
     Sha1,
     Sha256,
 }
 
 /// A digest of a body.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Digest {
-    pub(super) algorithm: Algorithm,
-    pub(super) bytes: Vec<u8>,
+pub(crate) struct Digest {
+    pub(crate) algorithm: Algorithm,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Digest {
     /// Reads `sha1:` or `sha256:`, with a hyphen or without, and hexadecimal or base 32 behind it.
-    pub(super) fn parse(text: &str) -> Option<Digest> {
+    pub(crate) fn parse(text: &str) -> Option<Digest> {
         let (label, value) = text.split_once(':')?;
         let algorithm = match label.to_ascii_lowercase().replace('-', "").as_str() {
             "sha1" => Algorithm::Sha1,
@@ -34,7 +34,7 @@ impl Digest {
     }
 
     /// The one way in which a rule writes it.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let label = if self.algorithm == Algorithm::Sha1 { "sha1" } else { "sha256" };
         let hex: String = self.bytes.iter().map(|b| format!("{b:02x}")).collect();
         format!("{label}:{hex}")
@@ -67,7 +67,7 @@ pub(crate) struct Hashers {
 }
 
 impl Hashers {
-    pub(super) fn new(of: impl Iterator<Item = Algorithm>) -> Hashers {
+    pub(crate) fn new(of: impl Iterator<Item = Algorithm>) -> Hashers {
         let mut hashers = Hashers::default();
         for algorithm in of {
             match algorithm {
@@ -83,7 +83,7 @@ impl Hashers {
         self.sha256.iter_mut().for_each(|h| h.update(bytes));
     }
 
-    pub(super) fn finish(self) -> Vec<Digest> {
+    pub(crate) fn finish(self) -> Vec<Digest> {
         let sha1 = self.sha1.map(|h| Digest { algorithm: Algorithm::Sha1, bytes: h.finalize().to_vec() });
         let sha256 = self.sha256.map(|h| Digest { algorithm: Algorithm::Sha256, bytes: h.finalize().to_vec() });
         sha1.into_iter().chain(sha256).collect()

@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::reader::Record;
 use crate::date::{self, DateRule};
 use crate::error::Result;
 use crate::http::head;
+use crate::warc::Record;
 
 /// The head of an answer is looked at up to here for its `Date`.
 const HEAD_BYTES: usize = 64 << 10;

@@ -10,7 +10,7 @@ use crate::spool::Spool;
 /// Options of an import; the defaults keep pages, their bodies decoded, and the requests of variants.
 ///
 /// ```
-/// use filemap::warc::ImportOptions;
+/// use filemap::import::ImportOptions;
 /// let options = ImportOptions::new().as_received(true).keep_requests(true);
 /// ```
 #[derive(Clone, Debug)]

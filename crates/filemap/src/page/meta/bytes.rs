@@ -3,7 +3,7 @@
 //! A varint is little-endian base 128 (LEB128), seven bits a byte, in its shortest form only, so that one page has one
 //! encoding. Reading is total: it ends in a [`MetaError`], never in a panic, and allocates no more than there is.
 
-use super::MetaError;
+use crate::error::MetaError;
 
 /// Appends a varint.
 pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {

@@ -51,11 +51,14 @@ pub(crate) use compact::{sha1_text, uuid_text};
 pub use read::{decode, spill_bytes};
 pub use write::{Encoded, encode};
 
+pub use crate::error::MetaError;
+use crate::limits;
+
 /// The largest description of a page: 64 MiB.
-pub const MAX_BYTES: u64 = 64 << 20;
+pub const MAX_BYTES: u64 = limits::DESCRIPTION_BYTES;
 
 /// The layout that this build writes, and the newest it reads.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = limits::DESCRIPTION_VERSION;
 
 /// The bytes before the description.
 pub(crate) const FIXED_BYTES: usize = 12;
@@ -87,36 +90,6 @@ mod revisit_bit {
     pub(super) const TIME: u8 = 1 << 3;
     pub(super) const ID: u8 = 1 << 4;
     pub(super) const KNOWN: u8 = (1 << 5) - 1;
-}
-
-/// Why bytes are no description of a page.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum MetaError {
-    /// The description ends inside a field.
-    #[error("it ends inside the field `{field}`")]
-    Short {
-        /// The field.
-        field: &'static str,
-    },
-    /// A field holds what the layout does not allow.
-    #[error("the field `{field}` holds no valid value")]
-    Invalid {
-        /// The field.
-        field: &'static str,
-    },
-    /// Bytes are left over.
-    #[error("{bytes} bytes follow the last field")]
-    Trailing {
-        /// How many.
-        bytes: usize,
-    },
-    /// The description was written in a layout of another version. Read it with the build that wrote it, or a newer.
-    #[error("it has layout version {found}, this build reads up to {VERSION}")]
-    Version {
-        /// The version it says.
-        found: u8,
-    },
 }
 
 #[cfg(test)]

@@ -88,6 +88,34 @@ impl Headers {
         };
         self.all(name).flat_map(split).collect()
     }
+
+    /// Makes the headers of a revisit agree with the body of its original, which has `original`'s headers.
+    pub(crate) fn align(&mut self, original: &Headers, body_bytes: u64) {
+        if original.get("X-Crawler-Content-Encoding").is_some() && original.get("Content-Encoding").is_none() {
+            self.rename("Content-Encoding", "X-Crawler-Content-Encoding");
+        }
+        if self.get("Content-Length").is_some() {
+            self.set_length(body_bytes);
+        }
+    }
+
+    /// Makes `Content-Length` say `bytes`; another length that stood there is kept under its X-Crawler name.
+    pub(crate) fn set_length(&mut self, bytes: u64) {
+        let text = bytes.to_string();
+        if self.get("Content-Length") == Some(text.as_bytes()) {
+            return;
+        }
+        self.rename("Content-Length", "X-Crawler-Content-Length");
+        self.push("Content-Length", text);
+    }
+
+    /// The media type of `Content-Type`, in lower case and without parameters.
+    pub(crate) fn mime(&self) -> Option<String> {
+        let text = String::from_utf8_lossy(self.get("Content-Type")?).to_ascii_lowercase();
+        let essence = text.split(';').next().unwrap_or_default().trim();
+        let is_type = essence.contains('/') && essence.bytes().all(|byte| byte.is_ascii_graphic());
+        is_type.then(|| essence.to_owned())
+    }
 }
 
 impl<'a> IntoIterator for &'a Headers {
@@ -103,6 +131,18 @@ impl FromIterator<Header> for Headers {
     fn from_iter<I: IntoIterator<Item = Header>>(fields: I) -> Headers {
         Headers(fields.into_iter().collect())
     }
+}
+
+/// The line that begins at `at`, without its end, and where the next begins. A last line without an end counts.
+pub(crate) fn line(message: &[u8], at: usize) -> Option<(&[u8], usize)> {
+    let rest = message.get(at..).filter(|rest| !rest.is_empty())?;
+    let (text, next) = match memchr::memchr(b'\n', rest) {
+        Some(end) => (&rest[..end], at + end + 1),
+        None => (rest, message.len()),
+    };
+    // Some writers end a line with more than one carriage return.
+    let bytes = text.iter().rposition(|&byte| byte != b'\r').map_or(0, |at| at + 1);
+    Some((&text[..bytes], next))
 }
 
 #[cfg(test)]
@@ -139,5 +179,18 @@ mod tests {
         assert!(headers.rename("content-length", "X-Crawler-Content-Length"));
         assert_eq!(headers.0[0], Header::new("X-Crawler-Content-Length", "5"));
         assert!(!headers.rename("content-length", "Y"));
+    }
+
+    fn fields(fields: &[(&str, &str)]) -> Headers {
+        fields.iter().map(|(name, value)| Header::new(*name, *value)).collect()
+    }
+
+    #[test]
+    fn a_revisit_tells_of_its_originals_body() {
+        let mut own = fields(&[("Content-Encoding", "gzip"), ("Content-Length", "606")]);
+        own.align(&fields(&[("X-Crawler-Content-Encoding", "gzip")]), 1270);
+        let expected =
+            [("X-Crawler-Content-Encoding", "gzip"), ("X-Crawler-Content-Length", "606"), ("Content-Length", "1270")];
+        assert_eq!(own, fields(&expected));
     }
 }

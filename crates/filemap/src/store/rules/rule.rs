@@ -11,7 +11,7 @@ use sha1::Digest as _;
 
 use super::digest::Digest;
 use crate::error::{Error, Result};
-use crate::key;
+use crate::page::key;
 
 /// What is to be erased.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ enum Pattern {
 
 /// A rule that can be asked.
 #[derive(Clone, Debug)]
-pub(super) struct Matcher {
+pub(crate) struct Matcher {
     pattern: Pattern,
     from_ms: i64,
     to_ms: i64,
@@ -83,7 +83,7 @@ pub(super) struct Matcher {
 
 impl Matcher {
     /// Whether it is about URLs like this one, whatever their time.
-    pub(super) fn is_about(&self, url: &[u8]) -> bool {
+    pub(crate) fn is_about(&self, url: &[u8]) -> bool {
         match &self.pattern {
             Pattern::Hashed { part, salt, sha256 } => part.of(url).is_some_and(|text| salted(salt, text) == *sha256),
             Pattern::Host(host) => urlindex::host(url) == Some(host.as_slice()),
@@ -93,21 +93,21 @@ impl Matcher {
         }
     }
 
-    pub(super) fn includes(&self, time_ms: i64) -> bool {
+    pub(crate) fn includes(&self, time_ms: i64) -> bool {
         (self.from_ms..=self.to_ms).contains(&time_ms)
     }
 
     /// Whether it is about all times.
-    pub(super) fn is_of_all_times(&self) -> bool {
+    pub(crate) fn is_of_all_times(&self) -> bool {
         (self.from_ms, self.to_ms) == (i64::MIN, i64::MAX)
     }
 
-    pub(super) fn digest(&self) -> Option<&Digest> {
+    pub(crate) fn digest(&self) -> Option<&Digest> {
         if let Pattern::Digest(digest) = &self.pattern { Some(digest) } else { None }
     }
 
     /// Whether a dictionary that was made of pages of a site may hold text of what this is about.
-    pub(super) fn may_be_of(&self, site: &[u8]) -> bool {
+    pub(crate) fn may_be_of(&self, site: &[u8]) -> bool {
         let url = [site, b"/"].concat();
         match &self.pattern {
             Pattern::Host(host) => urlindex::host(&url).is_none_or(|found| found == host.as_slice()),
@@ -118,7 +118,7 @@ impl Matcher {
     }
 
     /// Reads what a rule keeps.
-    pub(super) fn read(what: &[u8]) -> std::result::Result<Matcher, String> {
+    pub(crate) fn read(what: &[u8]) -> std::result::Result<Matcher, String> {
         let value: Value = serde_json::from_slice(what).map_err(|e| e.to_string())?;
         let text = |name: &str| value[name].as_str().map(str::to_owned);
         let from_ms = value["from_ms"].as_i64().unwrap_or(i64::MIN);
@@ -163,7 +163,7 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 }
 
 /// The salt of a rule, if it has one.
-pub(super) fn salt_of(what: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn salt_of(what: &[u8]) -> Option<Vec<u8>> {
     let value: Value = serde_json::from_slice(what).ok()?;
     unhex(value["salt"].as_str()?)
 }
@@ -173,7 +173,7 @@ impl EraseOrder {
     ///
     /// # Errors
     /// [`Error::Rule`] when it makes no sense.
-    pub(super) fn what(&self, canonical: Option<&[u8]>, salt: &[u8]) -> Result<Vec<u8>> {
+    pub(crate) fn what(&self, canonical: Option<&[u8]>, salt: &[u8]) -> Result<Vec<u8>> {
         let mut map = Map::new();
         let mut set = |name: &str, value: Value| {
             map.insert(name.to_owned(), value);
@@ -230,7 +230,7 @@ impl EraseOrder {
 }
 
 /// A rule's target in words, for people.
-pub(super) fn words(what: &[u8]) -> String {
+pub(crate) fn words(what: &[u8]) -> String {
     let Ok(value) = serde_json::from_slice::<Value>(what) else { return String::new() };
     let kind = value["kind"].as_str().unwrap_or("rule");
     match (value["text"].as_str(), value["sha256"].as_str()) {

@@ -14,9 +14,6 @@ use md5::Md5;
 use sha1::{Digest as _, Sha1};
 use sha2::{Sha256, Sha512};
 
-use crate::error::Result;
-use crate::spool::Payload;
-
 const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
 /// Algorithms whose length is known, by their label in lower case without signs.
@@ -65,19 +62,31 @@ impl Digest {
         if self.algorithm == "sha1" { self.bytes.as_slice().try_into().ok() } else { None }
     }
 
-    /// Whether `payload` has this digest; `None` if its algorithm is not computed here.
-    pub(crate) fn matches(&self, payload: &mut Payload) -> Result<Option<bool>> {
-        let Some(mut hasher) = Hasher::of(self) else { return Ok(None) };
-        payload.chunks(|bytes| {
-            hasher.update(bytes);
-            Ok(())
-        })?;
-        Ok(Some(hasher.finish() == self.bytes))
+    /// Computes digests of this algorithm; `None` if it is not computed here.
+    pub(crate) fn hasher(&self) -> Option<Hasher> {
+        Hasher::of(self)
+    }
+
+    /// Whether these are its bytes.
+    pub(crate) fn is(&self, bytes: &[u8]) -> bool {
+        self.bytes == bytes
     }
 }
 
+/// The 20 bytes of a SHA-1 digest as a header gives it; `None` if it is none.
+pub(crate) fn expected(text: &str) -> Option<[u8; 20]> {
+    Digest::parse(text)?.sha1()
+}
+
+/// The SHA-1 of `parts`, one after the other.
+pub(crate) fn sha1_of(parts: &[&[u8]]) -> [u8; 20] {
+    let mut hasher = Sha1::new();
+    parts.iter().for_each(|part| hasher.update(part));
+    hasher.finalize().into()
+}
+
 /// The algorithms that are computed here.
-enum Hasher {
+pub(crate) enum Hasher {
     Md5(Md5),
     Sha1(Sha1),
     Sha256(Sha256),
@@ -95,7 +104,7 @@ impl Hasher {
         }
     }
 
-    fn update(&mut self, bytes: &[u8]) {
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
         match self {
             Hasher::Md5(hasher) => hasher.update(bytes),
             Hasher::Sha1(hasher) => hasher.update(bytes),
@@ -104,7 +113,7 @@ impl Hasher {
         }
     }
 
-    fn finish(self) -> Vec<u8> {
+    pub(crate) fn finish(self) -> Vec<u8> {
         match self {
             Hasher::Md5(hasher) => hasher.finalize().to_vec(),
             Hasher::Sha1(hasher) => hasher.finalize().to_vec(),
@@ -211,6 +220,12 @@ mod tests {
         labels.iter().flat_map(|label| signs.iter().map(move |sign| format!("{label}{sign}"))).collect()
     }
 
+    fn is_of(digest: &Digest, bytes: &[u8]) -> Option<bool> {
+        let mut hasher = digest.hasher()?;
+        hasher.update(bytes);
+        Some(digest.is(&hasher.finish()))
+    }
+
     #[test]
     fn every_label_encoding_and_case_is_the_same_digest() {
         let mut all = 0;
@@ -223,8 +238,8 @@ mod tests {
                 assert_eq!(Digest::parse(&text), Some(expected.clone()), "{text}");
                 all += 1;
             }
-            assert_eq!(expected.matches(&mut Payload::Memory(b"abc".to_vec())).expect("memory"), Some(true));
-            assert_eq!(expected.matches(&mut Payload::Memory(b"abd".to_vec())).expect("memory"), Some(false));
+            assert_eq!(is_of(&expected, b"abc"), Some(true));
+            assert_eq!(is_of(&expected, b"abd"), Some(false));
         }
         assert_eq!(all, 4 * 6 * 8);
     }
@@ -258,7 +273,7 @@ mod tests {
         assert_eq!(parse("xxh3:00FF"), parse("XXH-3:00ff"));
         assert_ne!(parse("xxh3:00FF"), parse("xxh3:00FE"));
         assert!(!parse("xxh3:00FF").is_comparable(&parse("sha1:VGMT4NSHA2AWVOR6EVYXQUGCNSONBWE5")));
-        assert_eq!(parse("xxh3:00ff").matches(&mut Payload::Memory(vec![])).expect("memory"), None);
+        assert_eq!(is_of(&parse("xxh3:00ff"), b""), None);
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub enum Packing {
 
 impl Packing {
     /// The form of a file that begins with these bytes.
-    pub(super) fn of(bytes: &[u8]) -> Option<Packing> {
+    pub(crate) fn of(bytes: &[u8]) -> Option<Packing> {
         match bytes {
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Packing::Xz),
             [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, 0x59, 0x26, 0x53, 0x59, ..] => Some(Packing::Bzip2),

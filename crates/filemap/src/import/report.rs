@@ -4,65 +4,14 @@
 //! always exact.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use super::payload::DigestCount;
 use crate::date::DateRule;
 use crate::store::Unresolved;
+use crate::warc::DigestCount;
+use crate::warc::{Problem, ProblemKind};
 
 /// Problems listed one by one; more are only counted.
 pub const MAX_LISTED_PROBLEMS: usize = 10_000;
-
-/// A place in a WARC file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
-    /// Byte offset in the file: of the record, or of the compressed member that holds it.
-    pub offset: u64,
-    /// Byte offset inside the decompressed member, where there is one.
-    pub inner: Option<u64>,
-}
-
-/// What kind of problem it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ProblemKind {
-    /// Bytes of the file are wrong or missing; records that are not whole were left out.
-    Damage,
-    /// The record is whole, but cannot be kept: no URL, or beyond a limit.
-    Unusable,
-    /// The answer to a request other than a plain `GET` is in the store as the page of its URL: the request came too late in
-    /// the file for it.
-    Misplaced,
-    /// A segment of a record that its writer has cut into several. The first makes a page that is marked truncated, the others are
-    /// left out.
-    Segment,
-    /// Nothing is lost, but something was taken otherwise than it stands there, such as a date by a rule.
-    Warning,
-}
-
-/// One thing that was wrong, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Problem {
-    /// The file's name, as given to the import.
-    pub file: String,
-    /// Where in it.
-    pub place: Place,
-    /// Damage or not.
-    pub kind: ProblemKind,
-    /// What is wrong, and what that cost.
-    pub what: String,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: offset {}", self.file, self.place.offset)?;
-        if let Some(inner) = self.place.inner.filter(|&inner| inner > 0) {
-            write!(f, " (+{inner} decompressed)")?;
-        }
-        write!(f, ": {}", self.what)
-    }
-}
 
 /// What came of one import, or of several ([`ImportReport::add`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -112,7 +61,7 @@ pub struct ImportReport {
     /// The revisits among the pages, stored or there already: [`Unresolved::count`] says how many have no original in the
     /// store. It may be asked after several files, since an original may come later than its revisits.
     pub unresolved: Unresolved,
-    /// Whether it was stopped before the end: see [`ImportOptions::stop`](super::ImportOptions::stop).
+    /// Whether it was stopped before the end: see [`ImportOptions::stop`](crate::import::ImportOptions::stop).
     pub stopped: bool,
 }
 
@@ -173,6 +122,7 @@ impl ImportReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::warc::Place;
 
     fn problem(at: u64) -> Problem {
         let place = Place { offset: at, inner: Some(7) };

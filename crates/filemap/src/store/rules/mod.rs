@@ -1,16 +1,35 @@
 //! All rules of a store that hold, asked about everything that is put.
 
-use filemap_core::{Admission, Record, Rule, RuleState};
+mod digest;
+mod rule;
 
-use super::digest::{Algorithm, Digest, Hashers};
-use super::rule::Matcher;
+use std::sync::Arc;
+
+use filemap_core::{Admission, Record, Rule, RuleState, Store};
+
+pub use self::rule::{EraseOrder, Target};
+pub(crate) use self::rule::{Matcher, salt_of, words};
+
+use self::digest::{Algorithm, Digest, Hashers};
 use crate::error::{Error, Result};
-use crate::{key, meta};
+use crate::page::key;
+use crate::page::meta;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct RuleSet {
     rules: Vec<(u32, Matcher)>,
+}
+
+/// Has an engine that was opened without pages obey the rules of its erasures.
+///
+/// # Errors
+///
+/// [`Error::Rule`]; those of [`Store::rules`].
+pub fn obey(engine: &Store) -> Result<()> {
+    let set = RuleSet::of(&engine.rules()?)?;
+    engine.set_admission((!set.is_empty()).then(|| Arc::new(set) as Arc<dyn Admission>));
+    Ok(())
 }
 
 impl RuleSet {
@@ -23,7 +42,7 @@ impl RuleSet {
     }
 
     /// Those whose erasures are not finished.
-    pub(super) fn unfinished(rules: &[Rule]) -> Result<RuleSet> {
+    pub(crate) fn unfinished(rules: &[Rule]) -> Result<RuleSet> {
         RuleSet::that(rules, |rule| rule.state == RuleState::Unfinished)
     }
 
@@ -39,7 +58,7 @@ impl RuleSet {
         self.rules.is_empty()
     }
 
-    pub(super) fn matchers(&self) -> impl Iterator<Item = &Matcher> {
+    pub(crate) fn matchers(&self) -> impl Iterator<Item = &Matcher> {
         self.rules.iter().map(|(_, matcher)| matcher)
     }
 
@@ -53,7 +72,7 @@ impl RuleSet {
     }
 
     /// The rule that refuses a body with one of these digests.
-    pub(super) fn by_digest(&self, digests: &[Digest], time_ms: i64) -> Option<u32> {
+    pub(crate) fn by_digest(&self, digests: &[Digest], time_ms: i64) -> Option<u32> {
         let is_it = |m: &Matcher| m.includes(time_ms) && m.digest().is_some_and(|d| digests.contains(d));
         self.rules.iter().find(|(_, m)| is_it(m)).map(|(id, _)| *id)
     }
@@ -66,7 +85,7 @@ impl RuleSet {
     }
 
     /// The digests by which a version is known: those of its body, and the one that it came with.
-    pub(super) fn digests_of(&self, body: &[u8], told: Option<&str>) -> Vec<Digest> {
+    pub(crate) fn digests_of(&self, body: &[u8], told: Option<&str>) -> Vec<Digest> {
         let mut hashers = Hashers::new(self.algorithms());
         hashers.update(body);
         let mut digests = hashers.finish();

@@ -7,11 +7,18 @@
 //! Invariant: a `Page` read from a store equals the one that was put, except for `Revisit::original` and the body of a
 //! revisit, which reading fills in.
 
+pub(crate) mod digest;
+pub(crate) mod headers;
+pub(crate) mod key;
+pub mod meta;
+pub(crate) mod variant;
+pub(crate) mod version;
+
 use std::net::IpAddr;
 
-use crate::digest::Digest;
-use crate::headers::Headers;
-use crate::variant::Variant;
+use crate::page::digest::Digest;
+use crate::page::headers::Headers;
+use crate::page::variant::Variant;
 
 /// What kind of record a page came from, or is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

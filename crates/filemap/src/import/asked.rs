@@ -2,12 +2,12 @@
 //!
 //! Invariant: a request whose head cannot be read makes no variant, and that is told: nobody knows what its answer answers.
 
-use super::capture::Capture;
-use super::digest::digest_of;
 use crate::error::Result;
-use crate::headers::Headers;
+use crate::page::headers::Headers;
+use crate::page::variant::Variant;
 use crate::page::{Page, RecordKind};
-use crate::variant::Variant;
+use crate::warc::capture::Capture;
+use crate::warc::digest::digest_of;
 
 /// Method and URL of a request, in words.
 pub(super) fn asked_for(request: &Page) -> String {

@@ -14,7 +14,7 @@
 //! one key.
 
 use crate::page::RecordKind;
-use crate::variant::Variant;
+use crate::page::variant::Variant;
 
 const SEPARATOR: u8 = 0;
 /// Stands where a kind does; no kind has this name.

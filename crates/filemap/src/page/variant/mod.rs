@@ -19,6 +19,7 @@ mod request;
 use std::fmt;
 
 use crate::error::{Error, Result};
+use crate::limits;
 
 /// Which answer of a URL: see the module's head.
 ///
@@ -33,9 +34,9 @@ pub struct Variant(Vec<u8>);
 
 impl Variant {
     /// The longest variant, in bytes.
-    pub const MAX_BYTES: usize = 32 << 10;
+    pub const MAX_BYTES: usize = limits::VARIANT_BYTES;
     /// A request's body with more bytes is told by its digest alone.
-    pub(crate) const MAX_PARSED_BYTES: u64 = 1 << 20;
+    pub(crate) const MAX_PARSED_BYTES: u64 = request::MAX_PARSED_BYTES;
 
     /// A variant of the caller's own: any bytes, compared byte by byte.
     ///

@@ -3,13 +3,15 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{Variant, form, json};
-use crate::warc::digest::sha1_of;
+use super::{form, json};
+use crate::page::digest::sha1_of;
 
 /// How the text of a request begins.
 pub(super) const METHOD: &str = "__wb_method=";
 /// How the digest of a body begins that the query does not hold whole; at the end of the text.
 const DIGEST: &str = "&__filemap_sha1=";
+/// A longer body is told by its digest alone.
+pub(super) const MAX_PARSED_BYTES: u64 = 1 << 20;
 /// Archives index this many characters of a query.
 const MAX_QUERY_CHARS: usize = 4096;
 
@@ -19,7 +21,7 @@ pub(super) fn text(method: &str, content_type: &[u8], body: &[u8]) -> Option<Vec
     if body.is_empty() && matches!(method.as_str(), "GET" | "") {
         return None;
     }
-    if body.len() as u64 > Variant::MAX_PARSED_BYTES {
+    if body.len() as u64 > MAX_PARSED_BYTES {
         return Some(large(&method, sha1_of(&[body])));
     }
     let query = if body.is_empty() { String::new() } else { query(content_type, body) };
@@ -141,12 +143,12 @@ mod tests {
             let known = known(text.as_bytes()).expect("a request").to_owned();
             assert_eq!(known.chars().count(), "__wb_method=POST&".len() + MAX_QUERY_CHARS);
             assert_eq!(text.len(), known.len() + DIGEST.len() + 40);
-            assert!(text.len() <= Variant::MAX_BYTES);
+            assert!(text.len() <= crate::limits::VARIANT_BYTES);
         }
         let (one, two) = (run("POST", "application/json", b"{"), run("POST", "application/json", b"["));
         assert_ne!(one, two);
         assert_eq!(known(one.expect("no GET").as_bytes()), Some("__wb_method=POST"));
-        let body = vec![b'x'; Variant::MAX_PARSED_BYTES as usize + 1];
+        let body = vec![b'x'; MAX_PARSED_BYTES as usize + 1];
         assert_eq!(text("post", b"", &body), Some(large("POST", sha1_of(&[&body]))));
     }
 

@@ -61,6 +61,14 @@ pub(crate) fn uuid_text(bytes: &[u8; 16]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::page::digest::{expected, sha1_of};
+
+    #[test]
+    fn a_digest_that_is_made_is_the_one_that_is_read() {
+        let text = sha1_text(&sha1_of(&[b"a", b"", b"bc"]));
+        assert_eq!(text, "sha1:VGMT4NSHA2AWVOR6EVYXQUGCNSONBWE5");
+        assert_eq!(expected(&text), Some(sha1_of(&[b"abc"])));
+    }
 
     #[test]
     fn a_digest_of_a_real_archive_takes_twenty_bytes_and_reads_back() {

@@ -15,20 +15,20 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use filemap_core::Put;
 
-use super::asked::{asked_for, unread, variant};
-use super::capture::{Capture, Captured, Original, capture};
+use super::asked::{self, asked_for, variant};
 use super::dates::Dates;
-use super::header::{RecordHeader, Segment};
 use super::options::ImportOptions;
 use super::pair::{Links, Pairing, Role, Size};
-use super::reader::{Item, Reader};
-use super::report::{ImportReport, Place, Problem, ProblemKind};
-use super::stored::Stored;
+use super::report::ImportReport;
 use crate::date::DateRule;
 use crate::error::Result;
 use crate::page::{Page, RecordKind};
 use crate::spool::Payload;
 use crate::store::{BodySource, Known, PageStore, Sameness};
+use crate::warc::capture::{Capture, Captured, Original, capture};
+use crate::warc::header::Segment;
+use crate::warc::stored::Stored;
+use crate::warc::{Item, Place, Problem, ProblemKind, Reader, RecordHeader};
 
 /// A batch is handed over at this many records, or bytes.
 const BATCH_RECORDS: u64 = 256;
@@ -50,6 +50,18 @@ pub struct ImportProgress {
     pub pages: u64,
     /// Problems met.
     pub problems: u64,
+}
+
+impl ImportProgress {
+    /// This, after other files.
+    pub(super) fn after(&self, others: &ImportReport) -> ImportProgress {
+        ImportProgress {
+            bytes_read: others.bytes_read + self.bytes_read,
+            records: others.records + self.records,
+            pages: others.stored + self.pages,
+            problems: others.losses() + self.problems,
+        }
+    }
 }
 
 enum Event {
@@ -197,7 +209,7 @@ fn take(
     let mut unread = None;
     let (role, event, size) = match capture(record, kind, &options.body_rules())? {
         Captured::Page(mut page) => {
-            unread = self::unread(&page);
+            unread = asked::unread(&page);
             let role = if page.stored.is_some() { Role::Other } else { role(&mut page)? };
             let is_kept = keeps(kind) || matches!(role, Role::Request(Some(_)));
             let size = page_size(&page);

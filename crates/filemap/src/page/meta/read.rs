@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 
 use super::bytes::Cursor;
-use super::{FIXED_BYTES, MAX_BYTES, MetaError, PROTOCOL_TEXT, VERSION, compact, flag, revisit_bit};
-use crate::headers::{Header, Headers};
+use super::{FIXED_BYTES, MAX_BYTES, PROTOCOL_TEXT, VERSION, compact, flag, revisit_bit};
+use crate::error::MetaError;
+use crate::page::headers::{Header, Headers};
 use crate::page::{HttpVersion, Page, RecordKind, Revisit, RevisitProfile};
 
 /// How many bytes of the description stand before the body: 0 for nearly every page.
