@@ -1,7 +1,9 @@
-//! Who may import whom: the one table, for crates and for the modules inside the engine.
+//! Who may import whom: one table of crates, and one table of modules for each crate that has one.
 //!
-//! Invariant: an import goes downward only. A new crate or engine module fails the test until it is given its place
-//! here; that is the moment to ask whether it has one.
+//! Invariant: an import goes downward only. A new crate, or a new module of a crate in [`TABLES`], fails the test until
+//! it is placed here. The engine's table is [`ENGINE_LAYERS`]; other crates have a file each below `layers/`.
+
+use std::path::Path;
 
 /// A crate of the workspace and the crates of the workspace that it may depend on. Tests, benches and their
 /// dev-dependencies may look at everything.
@@ -21,6 +23,22 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("filemap-benches", &["filemap", "filemap-core", "filemap-io", "urlindex"]),
     ("filemap-compare", &["filemap-benches", "filemap-core"]),
 ];
+
+/// The modules of one crate, by layer.
+pub struct Table {
+    /// The crate's source folder, relative to the workspace's root.
+    pub source: &'static str,
+    /// Module paths, lowest layer first. A path stands for its file and for all files below it that no longer path
+    /// names. A module may import itself and lower layers, never its own layer or a higher one; unit tests too. The
+    /// crate's root (`lib.rs`, `main.rs`) stands above all and has no entry.
+    pub layers: &'static [&'static [&'static str]],
+    /// The only module that may start threads, where the crate has such a rule.
+    pub spawning: Option<&'static str>,
+}
+
+/// Every crate whose modules are layered.
+pub const TABLES: &[Table] =
+    &[Table { source: ENGINE_SOURCE, layers: ENGINE_LAYERS, spawning: Some(SPAWNING_MODULE) }];
 
 /// The modules of `filemap-core`, lowest layer first; a path stands for all files below it that no longer path names. A module
 /// may import those of lower layers, and itself; never those beside it or above it. The same holds for unit tests.
@@ -77,19 +95,30 @@ pub const SPAWNING_MODULE: &str = "upkeep::worker";
 /// Files that may hold `unsafe`: the memory map; and in the comparison the opening of LMDB, whose own map is one too.
 pub const UNSAFE_FILES: &[&str] = &["crates/filemap-io/src/map.rs", "benches/compare/src/engine/lmdb.rs"];
 
-/// The entry of the table that a module (or a name in it) belongs to, the longest that fits, and its layer counted from the
-/// lowest.
-pub fn engine_layer(path: &[String]) -> Option<(&'static str, usize)> {
-    let fits = |entry: &str| entry.split("::").enumerate().all(|(nth, part)| path.get(nth).is_some_and(|p| p == part));
-    let layers = ENGINE_LAYERS.iter().enumerate();
-    let entries = layers.flat_map(|(layer, entries)| entries.iter().map(move |entry| (*entry, layer)));
-    entries.filter(|(entry, _)| fits(entry)).max_by_key(|(entry, _)| entry.len())
-}
+impl Table {
+    /// The table of the crate that a file belongs to.
+    pub fn of(path: &Path) -> Option<&'static Table> {
+        TABLES.iter().find(|table| path.starts_with(table.source))
+    }
 
-/// Whether a module is a folder that only holds modules of the table.
-pub fn is_engine_folder(path: &[String]) -> bool {
-    let own = format!("{}::", path.join("::"));
-    ENGINE_LAYERS.iter().flat_map(|layer| layer.iter()).any(|entry| entry.starts_with(&own))
+    /// The entry that a module, or a name in it, belongs to (the longest that fits), and its layer counted from the lowest.
+    pub fn layer(&self, path: &[String]) -> Option<(&'static str, usize)> {
+        let fits =
+            |entry: &str| entry.split("::").enumerate().all(|(nth, part)| path.get(nth).is_some_and(|p| p == part));
+        self.entries().filter(|(entry, _)| fits(entry)).max_by_key(|(entry, _)| entry.len())
+    }
+
+    /// Whether a module is a folder that only holds modules of the table.
+    pub fn is_folder(&self, path: &[String]) -> bool {
+        let own = format!("{}::", path.join("::"));
+        self.entries().any(|(entry, _)| entry.starts_with(&own))
+    }
+
+    /// Every entry with its layer.
+    pub fn entries(&self) -> impl Iterator<Item = (&'static str, usize)> + use<> {
+        let layers = self.layers.iter().enumerate();
+        layers.flat_map(|(layer, entries)| entries.iter().map(move |entry| (*entry, layer)))
+    }
 }
 
 /// The workspace crates that `name` may depend on.

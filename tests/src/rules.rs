@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::layers;
+use crate::layers::{self, Table};
 use crate::source::{SourceFile, UsedPath};
 
 /// Lines that a file may have, its tests not counted.
@@ -139,31 +139,33 @@ pub fn unsafe_code(file: &SourceFile) -> Vec<String> {
     broken
 }
 
-/// Inside the engine, imports go downward only, those of unit tests too, and one module starts threads.
+/// Inside a layered crate imports go downward only, those of unit tests too, and threads start where its table says.
 ///
-/// `re_exports` are the names of the crate's root, with the paths they stand for (from `lib.rs`).
-pub fn engine_imports(file: &SourceFile, re_exports: &BTreeMap<String, Vec<String>>) -> Vec<String> {
+/// `re_exports` are the names of the crate's root, with the paths they stand for (from `lib.rs` or `main.rs`).
+pub fn imports(file: &SourceFile, re_exports: &BTreeMap<String, Vec<String>>) -> Vec<String> {
     let module = file.module();
-    if module.is_empty() || !file.path.starts_with(layers::ENGINE_SOURCE) {
-        return Vec::new();
-    }
+    let Some(table) = Table::of(&file.path).filter(|_| !module.is_empty()) else { return Vec::new() };
     let at = |line: usize| format!("{}:{line}", file.path.display());
     let used = file.all_used_paths();
-    let Some((own, own_layer)) = layers::engine_layer(&module) else {
-        if layers::is_engine_folder(&module) && used.iter().all(|used| used.segments[0] != "crate") {
+    let Some((own, own_layer)) = table.layer(&module) else {
+        if table.is_folder(&module) && used.iter().all(|used| used.segments[0] != "crate") {
             return Vec::new();
         }
         let module = module.join("::");
-        return vec![format!("{}: module `{module}` has no layer; give it one in tests/src/layers.rs", at(1))];
+        return vec![format!(
+            "{}: module `{module}` has no layer; give it one in the table of its crate, tests/src/layers",
+            at(1)
+        )];
     };
     let mut broken = Vec::new();
-    let spawns = |used: &UsedPath| own != layers::SPAWNING_MODULE && starts_thread(&used.segments);
-    for used in file.used_paths().into_iter().filter(|used| !file.is_test() && spawns(used)) {
-        broken.push(format!("{}: starts a thread; only `{}` does", at(used.line), layers::SPAWNING_MODULE));
+    if let Some(only) = table.spawning.filter(|only| own != *only && !file.is_test()) {
+        for used in file.used_paths().into_iter().filter(|used| starts_thread(&used.segments)) {
+            broken.push(format!("{}: starts a thread; only `{only}` does", at(used.line)));
+        }
     }
     for used in used {
         let Some(target) = imported_path(&used.segments, re_exports) else { continue };
-        match layers::engine_layer(target) {
+        match table.layer(target) {
             Some((target, layer)) if target == own || layer < own_layer => {}
             Some((target, _)) => {
                 broken.push(format!("{}: `{own}` imports `{target}`, which is not below it", at(used.line)));

@@ -3,9 +3,10 @@
 //! The rules and their table are in the library of this package. Each is run twice: on the workspace, where it must
 //! find nothing, and on a planted bad snippet, where it must find exactly what was planted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use filemap_tests::layers::{TABLES, Table};
 use filemap_tests::source::SourceFile;
 use filemap_tests::{layers, rules, workspace};
 
@@ -21,10 +22,11 @@ fn planted(path: &str, text: &str) -> SourceFile {
     SourceFile::parse(Path::new(path), text).expect("the planted snippet is Rust")
 }
 
-fn re_exports(files: &[SourceFile]) -> BTreeMap<String, Vec<String>> {
-    let root = Path::new(layers::ENGINE_SOURCE).join("lib.rs");
-    let lib = files.iter().find(|file| file.path == root).expect("the engine has a lib.rs");
-    lib.re_exports().into_iter().collect()
+fn re_exports(files: &[SourceFile], table: &Table) -> BTreeMap<String, Vec<String>> {
+    let source = Path::new(table.source);
+    let is_root = |file: &&SourceFile| file.path == source.join("lib.rs") || file.path == source.join("main.rs");
+    let root = files.iter().find(is_root).expect("every crate has a root");
+    root.re_exports().into_iter().collect()
 }
 
 #[track_caller]
@@ -84,10 +86,30 @@ fn unsafe_code_stands_only_where_the_table_says() {
 }
 
 #[test]
-fn engine_imports_go_downward_only_and_one_module_starts_threads() {
+fn imports_go_downward_only_and_threads_start_where_the_table_says() {
     let files = files();
-    let names = re_exports(&files);
-    assert_none(files.iter().flat_map(|file| rules::engine_imports(file, &names)).collect());
+    for table in TABLES {
+        let names = re_exports(&files, table);
+        let of_crate = files.iter().filter(|file| file.path.starts_with(table.source));
+        assert_none(of_crate.flat_map(|file| rules::imports(file, &names)).collect());
+    }
+}
+
+#[test]
+fn every_entry_of_a_table_is_a_module_once() {
+    let files = files();
+    for table in TABLES {
+        let modules: BTreeSet<String> = files
+            .iter()
+            .filter(|file| file.path.starts_with(table.source))
+            .map(|file| file.module().join("::"))
+            .collect();
+        let mut seen = BTreeSet::new();
+        for (entry, _) in table.entries() {
+            assert!(modules.contains(entry), "{}: there is no module `{entry}`", table.source);
+            assert!(seen.insert(entry), "{}: `{entry}` stands in two layers", table.source);
+        }
+    }
 }
 
 #[test]
@@ -119,7 +141,7 @@ fn planted_upward_imports_are_found_however_they_are_written() {
     ];
     for (path, text) in ways {
         let path = format!("{}/{path}", layers::ENGINE_SOURCE);
-        let broken = rules::engine_imports(&planted(&path, text), &names);
+        let broken = rules::imports(&planted(&path, text), &names);
         assert_one(&broken, "not below it");
     }
 }
@@ -139,7 +161,7 @@ fn downward_imports_comments_and_strings_are_let_pass() {
         mod tests { use super::*; use crate::format::names; }
     "#;
     let path = format!("{}/logs/keys/mod.rs", layers::ENGINE_SOURCE);
-    assert_none(rules::engine_imports(&planted(&path, text), &names));
+    assert_none(rules::imports(&planted(&path, text), &names));
 }
 
 #[test]
@@ -159,9 +181,12 @@ fn a_file_declared_as_a_test_module_is_a_test_and_its_neighbours_are_not() {
 
 #[test]
 fn a_planted_module_without_a_layer_is_found() {
-    for (at, text) in [("novelty.rs", ""), ("logs/novelty.rs", ""), ("logs/mod.rs", "use crate::error::Error;")] {
-        let path = format!("{}/{at}", layers::ENGINE_SOURCE);
-        assert_one(&rules::engine_imports(&planted(&path, text), &BTreeMap::new()), "has no layer");
+    let in_engine = [("novelty.rs", ""), ("logs/novelty.rs", ""), ("logs/mod.rs", "use crate::error::Error;")];
+    let in_engine = in_engine.map(|(at, text)| (layers::ENGINE_SOURCE, at, text));
+    let elsewhere = TABLES.iter().map(|table| (table.source, "novelty.rs", ""));
+    for (source, at, text) in in_engine.into_iter().chain(elsewhere) {
+        let path = format!("{source}/{at}");
+        assert_one(&rules::imports(&planted(&path, text), &BTreeMap::new()), "has no layer");
     }
 }
 
@@ -169,12 +194,12 @@ fn a_planted_module_without_a_layer_is_found() {
 fn a_planted_thread_is_found() {
     let path = format!("{}/store.rs", layers::ENGINE_SOURCE);
     for text in ["fn f() { std::thread::spawn(g); }", "use std::thread::{self, Builder};"] {
-        let broken = rules::engine_imports(&planted(&path, text), &BTreeMap::new());
+        let broken = rules::imports(&planted(&path, text), &BTreeMap::new());
         assert_one(&broken, "starts a thread");
     }
     let worker = format!("{}/upkeep/worker.rs", layers::ENGINE_SOURCE);
     let file = planted(&worker, "fn f() { std::thread::spawn(g); }");
-    assert_none(rules::engine_imports(&file, &BTreeMap::new()));
+    assert_none(rules::imports(&file, &BTreeMap::new()));
 }
 
 #[test]
