@@ -5,6 +5,7 @@
 //! * [`import`] puts WARC, ARC and WACZ files, whole or damaged, into a store; [`warc`] reads their records.
 //! * [`dump`] writes pages out as WARC files, their index, JSON Lines and plain files.
 //! * [`erase`] takes pages away for good, and keeps them from coming back.
+//! * [`coding`] undoes content codings (gzip, deflate, br, zstd) within bounds.
 //! * [`meta`] is how a page's headers and the rest of its description are kept.
 //!
 //! Keys are made by a canonicaliser of `urlindex`; the URL as fetched is kept beside it. Bodies are bytes and are never
@@ -25,6 +26,7 @@ pub mod warc;
 
 pub use error::{Error, Result};
 pub use filemap_core::{Durability, Event, Options, Put, Stats, Version};
+pub use http::coding;
 pub use page::headers::{Header, Headers};
 pub use page::key::url as url_of_key;
 pub use page::meta;

@@ -6,5 +6,6 @@
 
 pub(crate) mod body;
 pub(crate) mod chunked;
+pub mod coding;
 pub(crate) mod content;
 pub(crate) mod head;

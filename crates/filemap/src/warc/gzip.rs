@@ -7,6 +7,7 @@ use std::io::{self, Read};
 
 use flate2::{Decompress, FlushDecompress, Status};
 
+use crate::http::coding::header_bytes;
 use crate::warc::arc;
 use crate::warc::header::record_begins;
 use crate::warc::input::Input;
@@ -22,23 +23,6 @@ const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
 /// Whether a member may begin here.
 pub(crate) fn begins(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC) && bytes.get(3).is_none_or(|flags| flags & 0xe0 == 0)
-}
-
-/// The length of the header at the start of `bytes`; `None` if it does not end within them.
-fn header_bytes(bytes: &[u8]) -> Option<usize> {
-    let flags = *bytes.get(3)?;
-    let mut at = 10;
-    if flags & 4 != 0 {
-        let length = bytes.get(at..at + 2)?;
-        at += 2 + usize::from(u16::from_le_bytes([length[0], length[1]]));
-    }
-    for text in [8, 16] {
-        if flags & text != 0 {
-            at += memchr::memchr(0, bytes.get(at..)?)? + 1;
-        }
-    }
-    at += usize::from(flags & 2);
-    (at <= bytes.len()).then_some(at)
 }
 
 /// Whether `bytes` inflate as a member from their start on, as far as they go.
