@@ -3,6 +3,8 @@
 //! Invariant: an import goes downward only. A new crate, or a new module of a crate in [`TABLES`], fails the test until
 //! it is placed here. The engine's table is [`ENGINE_LAYERS`]; other crates have a file each below `layers/`.
 
+mod filemap;
+
 use std::path::Path;
 
 /// A crate of the workspace and the crates of the workspace that it may depend on. Tests, benches and their
@@ -38,7 +40,7 @@ pub struct Table {
 
 /// Every crate whose modules are layered.
 pub const TABLES: &[Table] =
-    &[Table { source: ENGINE_SOURCE, layers: ENGINE_LAYERS, spawning: Some(SPAWNING_MODULE) }];
+    &[Table { source: ENGINE_SOURCE, layers: ENGINE_LAYERS, spawning: Some(SPAWNING_MODULE) }, filemap::FILEMAP];
 
 /// The modules of `filemap-core`, lowest layer first; a path stands for all files below it that no longer path names. A module
 /// may import those of lower layers, and itself; never those beside it or above it. The same holds for unit tests.

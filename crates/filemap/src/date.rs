@@ -14,6 +14,10 @@ const LAST_MS: i64 = 253_402_300_799_999;
 
 /// Reads `2017-03-06T04:03:53Z`, with fractions of a second (cut to ms), an offset such as `+01:00`, or less precision
 /// (`2017`, `2017-03`, `2017-03-06`, `2017-03-06T04:03Z`), and the fourteen digits of older archives.
+///
+/// ```
+/// assert_eq!(filemap::date::parse("2017-03-06T05:04:03.5+01:00"), Some(1_488_773_043_500));
+/// ```
 pub fn parse(text: &str) -> Option<i64> {
     let text = text.trim();
     if text.len() == 14 && text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -48,6 +52,10 @@ pub fn parse(text: &str) -> Option<i64> {
 
 /// Writes `2017-03-06T04:03:53Z`, with `.123` before the `Z` where there are milliseconds. Years beyond 9999 or before
 /// 0 have a sign, as ISO 8601 asks.
+///
+/// ```
+/// assert_eq!(filemap::date::format(1_488_773_043_500), "2017-03-06T04:04:03.500Z");
+/// ```
 pub fn format(time_ms: i64) -> String {
     let (days, of_day) = (time_ms.div_euclid(DAY_MS), time_ms.rem_euclid(DAY_MS));
     let (year, month, day) = civil_from_days(days);
@@ -59,6 +67,10 @@ pub fn format(time_ms: i64) -> String {
 }
 
 /// Writes the fourteen digits of archives' indexes (`20170306040353`); a year that does not fit is the nearest that does.
+///
+/// ```
+/// assert_eq!(filemap::date::stamp(1_488_773_043_500), "20170306040403");
+/// ```
 pub fn stamp(time_ms: i64) -> String {
     let text = format(time_ms.clamp(FIRST_MS, LAST_MS));
     text.bytes().take(19).filter(u8::is_ascii_digit).map(char::from).collect()

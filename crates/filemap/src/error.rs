@@ -123,6 +123,12 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
+    /// The store cannot do what was asked: see its [`Capabilities`](crate::access::Capabilities).
+    #[error("this store has no {what}")]
+    Unsupported {
+        /// What it has not.
+        what: &'static str,
+    },
     /// The output of a dump could not be written. What was closed before is whole.
     #[error("writing the dump failed: {0}")]
     Write(#[source] io::Error),

@@ -15,6 +15,11 @@ use crate::error::{Error, Result};
 use crate::page::digest::Digest;
 
 /// Where bytes are set aside, and how many of them stay in memory.
+///
+/// ```
+/// let spool = filemap::Spool { memory_bytes: 1 << 20, ..filemap::Spool::default() };
+/// assert_eq!(spool.dir, std::env::temp_dir());
+/// ```
 #[derive(Clone, Debug)]
 pub struct Spool {
     /// Payloads up to this many bytes stay in memory.

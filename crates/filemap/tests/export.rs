@@ -1,5 +1,7 @@
 //! Stores written out and read back: by WARC files of every form and by JSON Lines, the store is the same again.
 
+#![cfg(feature = "import")]
+
 mod samples;
 mod stores;
 

@@ -1,5 +1,7 @@
 //! Damaged WARC files: every record that is still whole is found, the damage is told with its offset, nothing panics.
 
+#![cfg(feature = "import")]
+
 mod samples;
 
 use std::collections::BTreeSet;

@@ -1,6 +1,8 @@
 //! WARC files in every form: plain, gzip and zstd, by member and whole, mixed, with dictionaries; and bodies that are
 //! large, repeated, coded in every way, or not to be kept.
 
+#![cfg(feature = "import")]
+
 mod samples;
 
 use std::io::{Read, Write};

@@ -1,6 +1,8 @@
 //! Files as they are found: ARC records, dates that are none, line ends with two carriage returns, a last record that is
 //! clipped at each of its bytes, payload digests that do not hold, and forms of compression that are not read.
 
+#![cfg(feature = "import")]
+
 mod samples;
 
 use std::collections::BTreeMap;

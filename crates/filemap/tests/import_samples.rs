@@ -2,6 +2,8 @@
 //!
 //! The numbers were taken with warcio 1.7 and with a separate count over the decompressed bytes.
 
+#![cfg(feature = "import")]
+
 mod samples;
 
 use filemap::import::ImportOptions;

@@ -1,5 +1,7 @@
 //! What is done to many pages at once: sizes told, pages removed by a filter, imports stopped and taken up again.
 
+#![cfg(feature = "import")]
+
 mod samples;
 
 use std::ops::ControlFlow;
@@ -25,7 +27,8 @@ fn filled() -> Fresh {
 #[test]
 fn sizes_tell_every_version_of_pages_and_of_records_beside_them() {
     let Fresh { store, dir: _dir } = filled();
-    let row = |size: filemap::VersionSize| (size.url, size.is_page, size.is_newest, size.time_ms, size.body_bytes);
+    let row =
+        |size: filemap::store::VersionSize| (size.url, size.is_page, size.is_newest, size.time_ms, size.body_bytes);
     let mut sizes: Vec<_> = store.sizes().map(|size| row(size.unwrap())).collect();
     sizes.sort();
     let row =

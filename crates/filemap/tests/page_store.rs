@@ -1,5 +1,7 @@
 //! A store of pages through its public face: what is put comes back, by URL, time, host and prefix.
 
+#![cfg(feature = "import")]
+
 mod samples;
 
 use std::collections::BTreeSet;
@@ -16,7 +18,7 @@ fn text(name: &str, fetched_at_ms: i64, body: &str) -> Page {
     page
 }
 
-fn sorted(urls: filemap::Urls) -> Vec<String> {
+fn sorted(urls: filemap::store::Urls) -> Vec<String> {
     let mut urls: Vec<String> = urls.map(|url| String::from_utf8(url.expect("readable")).expect("text")).collect();
     urls.sort_unstable();
     urls

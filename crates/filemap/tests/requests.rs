@@ -1,6 +1,8 @@
 //! Answers find their requests on import: what a POST brought never stands in the page's place, whatever order the records of
 //! a file have.
 
+#![cfg(feature = "import")]
+
 mod samples;
 mod stores;
 

@@ -1,11 +1,14 @@
 //! Revisits of WARC files: found by every way to write a digest, under the other scheme, by URL and time, by record id,
 //! through another revisit; and counted while their original is not there.
 
+#![cfg(feature = "import")]
+
 mod samples;
 
 use base64::Engine as _;
+use filemap::PageStore;
 use filemap::import::ImportOptions;
-use filemap::{PageStore, RevisitCount};
+use filemap::store::RevisitCount;
 use samples::{Fresh, fresh, run};
 
 const BODY: &str = "the very same payload";

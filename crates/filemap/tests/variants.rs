@@ -1,6 +1,8 @@
 //! Several answers of one URL: the page is the page, and the answers to other requests are beside it, each with its own
 //! versions, through every form of a dump.
 
+#![cfg(feature = "import")]
+
 mod samples;
 mod stores;
 
@@ -8,7 +10,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use filemap::dump::{DumpOptions, Format, jsonl};
-use filemap::erase::{EraseOrder, Target};
+use filemap::erase::{EraseOrder, EraseTarget};
 use filemap::import::ImportOptions;
 use filemap::{Options, Page, PageStore, RecordKind, Variant};
 use samples::{Fresh, fresh, run};
@@ -83,7 +85,7 @@ fn lists_of_pages_have_no_variants_and_lists_of_variants_have_them() {
         assert_eq!(urls.map(|url| url.expect("whole")).collect::<Vec<_>>(), [URL.as_bytes()]);
     }
     assert_eq!((store.pages().count(), store.heads().count()), (1, 1));
-    let of = |found: filemap::Variants| found.map(|item| item.expect("whole").1).collect::<BTreeSet<_>>();
+    let of = |found: filemap::store::Variants| found.map(|item| item.expect("whole").1).collect::<BTreeSet<_>>();
     assert_eq!(of(store.variants(URL).expect("readable")), BTreeSet::from([post("q=1"), post("q=2")]));
     assert_eq!(of(store.variants("http://a.example/none").expect("readable")), BTreeSet::new());
     assert_eq!(store.variants_where(|_| true).count(), 3);
@@ -169,7 +171,7 @@ fn erasing_a_time_takes_the_variants_of_that_time_and_the_mark_with_the_last_one
         |variant: &str, time_ms: i64| store.put_page(&page(Some(post(variant)), time_ms, "a secret of some length"));
     put("before", 10 * day - 1).expect("it fits");
     put("within", 10 * day + 1).expect("it fits");
-    let (target, reason) = (Target::Url(URL.into()), "asked for".to_owned());
+    let (target, reason) = (EraseTarget::Url(URL.into()), "asked for".to_owned());
     let (from_ms, to_ms) = (Some(10 * day), Some(11 * day));
     let mut order = EraseOrder { target, from_ms, to_ms, reason, hashed: false };
     assert!(store.erase(&order, &mut |_| ControlFlow::Continue(())).expect("writable").is_complete());

@@ -1,5 +1,7 @@
 //! WACZ files out and in: what stands in them, that they give an equal store, and what damaged and hostile ones cost.
 
+#![cfg(feature = "import")]
+
 mod samples;
 mod stores;
 

@@ -28,7 +28,7 @@ pub enum Format {
 /// ```
 /// use filemap::dump::{DumpOptions, Format, Selection};
 /// let options = DumpOptions::new("crawl", &[Format::Warc, Format::Cdxj])
-///     .selection(Selection::new().host("example.com", false))
+///     .selection(Selection::new().host("example.com"))
 ///     .newest_only(true);
 /// ```
 #[derive(Clone, Debug)]

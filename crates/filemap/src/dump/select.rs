@@ -12,7 +12,7 @@ use crate::page::Page;
 /// ```
 /// use filemap::dump::Selection;
 /// let texts = "text/*".parse().unwrap();
-/// let pages = Selection::new().host("Example.com", true).status("2xx".parse().unwrap()).mime(texts);
+/// let pages = Selection::new().host_with_subdomains("Example.com").status("2xx".parse().unwrap()).mime(texts);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
@@ -25,6 +25,13 @@ pub struct Selection {
 }
 
 /// A range of status codes: one (`404`), a class (`2xx`), or a first and a last (`200-299`).
+///
+/// ```
+/// use filemap::Page;
+/// use filemap::dump::Selection;
+/// let selection = Selection::new().status("2xx".parse().unwrap());
+/// assert!(!selection.takes(b"http://a/", &Page::new("http://a/", 0, 404, "")));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusRange {
     first: u16,
@@ -51,6 +58,11 @@ impl FromStr for StatusRange {
 }
 
 /// A type (`text/html`), types that begin alike (`text/*`, `image/svg*`), or all (`*/*`, `*`): without parameters, in any case.
+///
+/// ```
+/// use filemap::dump::MimeRange;
+/// assert!("text/*".parse::<MimeRange>().is_ok());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MimeRange {
     /// In lower case; of a range what is before the `*`.
@@ -95,8 +107,17 @@ impl Selection {
         Selection::default()
     }
 
-    /// Only pages of this host, as a person writes it; those of its subdomains too if so asked.
-    pub fn host(mut self, host: &str, subdomains: bool) -> Selection {
+    /// Only pages of this host, as a person writes it; not those of its subdomains.
+    pub fn host(self, host: &str) -> Selection {
+        self.of_host(host, false)
+    }
+
+    /// Only pages of this host, as a person writes it, and of its subdomains.
+    pub fn host_with_subdomains(self, host: &str) -> Selection {
+        self.of_host(host, true)
+    }
+
+    fn of_host(mut self, host: &str, subdomains: bool) -> Selection {
         let host = urlindex::canonical_host(host).unwrap_or_else(|| host.to_owned());
         self.host = Some((host.into_bytes(), subdomains));
         self
@@ -188,11 +209,11 @@ mod tests {
     fn every_condition_is_met_or_the_version_is_left_out() {
         let takes = |selection: Selection| selection.takes(b"http://www.a.example/x", &page());
         assert!(takes(Selection::new()));
-        assert!(takes(Selection::new().host("WWW.a.example", false)));
-        assert!(takes(Selection::new().host("a.example", true)));
-        assert!(!takes(Selection::new().host("a.example", false)));
-        assert!(!takes(Selection::new().host("example.a", true)));
-        assert!(!takes(Selection::new().host("w.a.example", true)));
+        assert!(takes(Selection::new().host("WWW.a.example")));
+        assert!(takes(Selection::new().host_with_subdomains("a.example")));
+        assert!(!takes(Selection::new().host("a.example")));
+        assert!(!takes(Selection::new().host_with_subdomains("example.a")));
+        assert!(!takes(Selection::new().host_with_subdomains("w.a.example")));
         assert!(takes(Selection::new().prefix("http://www.")));
         assert!(!takes(Selection::new().prefix("https:")));
         assert!(takes(Selection::new().from(1000).before(1001)));
@@ -241,6 +262,6 @@ mod tests {
         let page = Page::default();
         assert!(!Selection::new().status("0-999".parse().unwrap()).takes(b"x", &page));
         assert!(!Selection::new().mime("*".parse().unwrap()).takes(b"x", &page));
-        assert!(!Selection::new().host("x", true).takes(b"x", &page));
+        assert!(!Selection::new().host_with_subdomains("x").takes(b"x", &page));
     }
 }

@@ -106,7 +106,7 @@ mod tests {
     use filemap_core::Options;
 
     use super::*;
-    use crate::erase::{EraseOrder, Target};
+    use crate::erase::{EraseOrder, EraseTarget};
     use crate::page::{RecordKind, Revisit, RevisitProfile};
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
         let put = store.put_with_body(&mut Loader::default(), (&key, version), &original, true).expect("stored");
         assert_eq!((put, store.history(stays).expect("whole").len()), (Some(8), 2));
 
-        let target = Target::Url(gone.into());
+        let target = EraseTarget::Url(gone.into());
         let order = EraseOrder { target, from_ms: None, to_ms: None, reason: "r".into(), hashed: false };
         let done = store.erase(&order, &mut |_| ControlFlow::Continue(())).expect("erased");
         assert!(done.is_complete() && done.erased.promoted == 1, "{done:?}");

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use filemap_core::{Admission, Erased, Erasure, ErasureStep, Rule, RuleState, Store, Version};
 
-pub use crate::store::rules::{EraseOrder, Target, obey};
+pub use crate::store::rules::{EraseOrder, EraseTarget, obey};
 pub use proof::{Mention, Proof};
 
 use crate::error::{Error, Result};
@@ -100,7 +100,7 @@ impl PageStore {
                 self.engine().add_rule(&what, &order.reason)?;
             }
         }
-        let text = if let Target::Url(url) = &order.target { Some(self.key(url)?) } else { None };
+        let text = if let EraseTarget::Url(url) = &order.target { Some(self.key(url)?) } else { None };
         self.end_erasures(text, watch)
     }
 
@@ -178,7 +178,7 @@ impl PageStore {
 
     /// The rule of an order, in the salt that the store's rules have.
     fn what(&self, order: &EraseOrder, rules: &[Rule]) -> Result<Vec<u8>> {
-        let canonical = if let Target::Url(url) = &order.target { Some(self.key(url)?) } else { None };
+        let canonical = if let EraseTarget::Url(url) = &order.target { Some(self.key(url)?) } else { None };
         let salt = match rules.iter().filter(|r| r.holds()).find_map(|rule| salt_of(&rule.what)) {
             Some(salt) => salt,
             None => self.engine().random_bytes(16)?,

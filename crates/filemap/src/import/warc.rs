@@ -24,7 +24,7 @@ use crate::date::DateRule;
 use crate::error::Result;
 use crate::page::{Page, RecordKind};
 use crate::spool::Payload;
-use crate::store::{BodySource, Known, PageStore, Sameness};
+use crate::store::{Arrival, BodySource, Known, PageStore, Sameness};
 use crate::warc::capture::{Capture, Captured, Original, capture};
 use crate::warc::header::Segment;
 use crate::warc::stored::Stored;
@@ -86,6 +86,22 @@ struct Batch {
 
 /// Imports the WARC file `source`, plain, gzip or zstd by its content. `file` is its name in the report. `progress` is
 /// called on this thread, at least every few hundred records.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use filemap::import::{ImportOptions, import};
+/// use filemap::{Options, PageStore};
+///
+/// let dir = tempfile::tempdir()?;
+/// let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// let file = b"WARC/1.1\r\nWARC-Type: resource\r\nWARC-Target-URI: http://example.com/a.txt\r\n\
+///     WARC-Date: 2023-11-14T22:13:20Z\r\nContent-Length: 5\r\n\r\nhello\r\n\r\n";
+/// let report = import(&store, "file.warc", &file[..], &ImportOptions::new(), &mut |_| {})?;
+/// assert_eq!((report.stored, report.losses()), (1, 0));
+/// assert_eq!(store.get("http://example.com/a.txt")?.map(|page| page.body), Some(b"hello".to_vec()));
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 ///
@@ -414,7 +430,7 @@ fn put_page(store: &PageStore, known: &mut Known, capture: &mut Capture) -> Resu
             return Ok(None);
         }
     }
-    let arrival = store.arrival_of(known, &capture.page, &mut capture.body, sameness)?;
+    let arrival = arrival(store, known, &capture.page, &mut capture.body, sameness)?;
     let Some(arrival) = arrival else { return Ok(None) };
     let put = match &mut capture.body {
         Payload::Memory(bytes) => {
@@ -429,6 +445,22 @@ fn put_page(store: &PageStore, known: &mut Known, capture: &mut Capture) -> Resu
     Ok(Some(put))
 }
 
+/// What is to be known of `page`, with this body, once it is put; `None` if the store holds it.
+fn arrival(
+    store: &PageStore,
+    known: &mut Known,
+    page: &Page,
+    body: &mut Payload,
+    sameness: Sameness,
+) -> Result<Option<Arrival>> {
+    store.arrival(known, page, body.len(), sameness, |hasher| {
+        body.chunks(|bytes| {
+            hasher.update(bytes);
+            Ok(())
+        })
+    })
+}
+
 /// Gives an unchanged version the body that an earlier one of its URL has; without that, it is a revisit of it. `false` if
 /// it came before its original once, and is in the store as a revisit.
 fn fetch_body(store: &PageStore, known: &mut Known, capture: &mut Capture, original: Original) -> Result<bool> {
@@ -441,5 +473,5 @@ fn fetch_body(store: &PageStore, known: &mut Known, capture: &mut Capture, origi
         return Ok(true);
     };
     capture.body = Payload::Memory(body);
-    Ok(store.arrival_of(known, &revisit, &mut no_body, Sameness::Everything)?.is_some())
+    Ok(arrival(store, known, &revisit, &mut no_body, Sameness::Everything)?.is_some())
 }

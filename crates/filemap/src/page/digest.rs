@@ -67,6 +67,13 @@ impl Digest {
         Hasher::of(self)
     }
 
+    /// Whether `content` has this digest; `None` if its algorithm is not computed here.
+    pub(crate) fn is_of(&self, content: &[u8]) -> Option<bool> {
+        let mut hasher = self.hasher()?;
+        hasher.update(content);
+        Some(self.is(&hasher.finish()))
+    }
+
     /// Whether these are its bytes.
     pub(crate) fn is(&self, bytes: &[u8]) -> bool {
         self.bytes == bytes
@@ -220,12 +227,6 @@ mod tests {
         labels.iter().flat_map(|label| signs.iter().map(move |sign| format!("{label}{sign}"))).collect()
     }
 
-    fn is_of(digest: &Digest, bytes: &[u8]) -> Option<bool> {
-        let mut hasher = digest.hasher()?;
-        hasher.update(bytes);
-        Some(digest.is(&hasher.finish()))
-    }
-
     #[test]
     fn every_label_encoding_and_case_is_the_same_digest() {
         let mut all = 0;
@@ -238,8 +239,8 @@ mod tests {
                 assert_eq!(Digest::parse(&text), Some(expected.clone()), "{text}");
                 all += 1;
             }
-            assert_eq!(is_of(&expected, b"abc"), Some(true));
-            assert_eq!(is_of(&expected, b"abd"), Some(false));
+            assert_eq!(expected.is_of(b"abc"), Some(true));
+            assert_eq!(expected.is_of(b"abd"), Some(false));
         }
         assert_eq!(all, 4 * 6 * 8);
     }
@@ -273,7 +274,7 @@ mod tests {
         assert_eq!(parse("xxh3:00FF"), parse("XXH-3:00ff"));
         assert_ne!(parse("xxh3:00FF"), parse("xxh3:00FE"));
         assert!(!parse("xxh3:00FF").is_comparable(&parse("sha1:VGMT4NSHA2AWVOR6EVYXQUGCNSONBWE5")));
-        assert_eq!(is_of(&parse("xxh3:00ff"), b""), None);
+        assert_eq!(parse("xxh3:00ff").is_of(b""), None);
     }
 
     #[test]

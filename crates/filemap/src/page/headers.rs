@@ -3,6 +3,10 @@
 //! Invariant: nothing is merged, sorted, re-cased or re-coded. Names compare without regard to ASCII case.
 
 /// One header field.
+///
+/// ```
+/// assert!(filemap::Header::new("ETag", "\"1\"").is("etag"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
     /// The name as sent.
@@ -24,6 +28,12 @@ impl Header {
 }
 
 /// The header fields of one message, in order.
+///
+/// ```
+/// let mut headers = filemap::Headers::new();
+/// headers.push("Content-Type", "text/html");
+/// assert_eq!(headers.get("content-type"), Some(&b"text/html"[..]));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Headers(pub Vec<Header>);
 

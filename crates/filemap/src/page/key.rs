@@ -57,6 +57,10 @@ pub(crate) fn is_mark(key: &[u8]) -> bool {
 }
 
 /// The canonical URL in a key of any kind: of a page, of a variant, of a record beside them. Keys of one URL have one.
+///
+/// ```
+/// assert_eq!(filemap::url_of_key(b"http://example.com/\0request"), b"http://example.com/");
+/// ```
 pub fn url(key: &[u8]) -> &[u8] {
     &key[..memchr::memchr(SEPARATOR, key).unwrap_or(key.len())]
 }

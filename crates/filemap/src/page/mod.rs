@@ -21,6 +21,12 @@ use crate::page::headers::Headers;
 use crate::page::variant::Variant;
 
 /// What kind of record a page came from, or is.
+///
+/// ```
+/// use filemap::RecordKind;
+/// assert_eq!(RecordKind::named("Metadata"), Some(RecordKind::Metadata));
+/// assert!(RecordKind::Resource.is_page() && !RecordKind::Request.is_page());
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RecordKind {
@@ -74,6 +80,12 @@ impl RecordKind {
 }
 
 /// The protocol of an answer, as its first line says it.
+///
+/// ```
+/// use filemap::HttpVersion;
+/// assert_eq!(HttpVersion::from_token("HTTP/2.0"), HttpVersion::Http2);
+/// assert_eq!(HttpVersion::Http11.as_str(), "HTTP/1.1");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HttpVersion {
@@ -126,6 +138,23 @@ pub enum RevisitProfile {
 }
 
 /// What a revisit refers to.
+///
+/// ```
+/// use filemap::{Page, RecordKind, Revisit, RevisitProfile};
+/// let revisit = Revisit {
+///     profile: RevisitProfile::IdenticalPayload,
+///     refers_to_url: Some(b"http://example.com/".to_vec()),
+///     refers_to_ms: Some(1_700_000_000_000),
+///     refers_to_id: None,
+///     original: None,
+/// };
+/// let page = Page {
+///     kind: RecordKind::Revisit,
+///     revisit: Some(revisit),
+///     ..Page::new("http://example.com/", 1_700_000_900_000, 200, "")
+/// };
+/// assert!(page.lacks_body());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Revisit {
     /// Why it is a revisit.
@@ -151,6 +180,12 @@ pub struct Original {
 }
 
 /// One page as it was fetched at one time.
+///
+/// ```
+/// let mut page = filemap::Page::new("http://example.com/", 1_700_000_000_000, 200, "<p>hello");
+/// page.headers.push("Content-Type", "text/html");
+/// assert_eq!(page.http_head(), b"HTTP/1.1 200 \r\nContent-Type: text/html\r\n\r\n");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     /// The URL as fetched; the store's key is its canonical form.

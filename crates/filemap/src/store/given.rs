@@ -13,7 +13,6 @@ use super::PageStore;
 use crate::error::Result;
 use crate::page::digest::Digest;
 use crate::page::{Page, RecordKind, Revisit};
-use crate::spool::Payload;
 
 impl PageStore {
     /// The bytes of the body that the store has for `page`, a revisit without one, as a version of its own; `None` if there is
@@ -68,7 +67,7 @@ impl PageStore {
     fn has_digest(&self, key: &[u8], head: &Head, digest: &Digest) -> Result<bool> {
         let Some(value) = self.value_of(key, head.version)? else { return Ok(false) };
         let body = self.stored(key, value)?.body;
-        Ok(Payload::Memory(body).has_digest(digest)? == Some(true))
+        Ok(digest.is_of(&body) == Some(true))
     }
 }
 

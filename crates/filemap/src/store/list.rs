@@ -8,11 +8,11 @@ use std::ops::ControlFlow;
 
 use filemap_core::{Keys, Value};
 
-use super::{PageHead, PageStore};
+use super::PageStore;
 use crate::error::Result;
 use crate::page::Page;
 use crate::page::key;
-use crate::page::version::StoredVersion;
+use crate::page::version::{PageHead, StoredVersion};
 
 /// The canonical URLs of pages, none twice, in no promised order.
 pub struct Urls(Keys);

@@ -14,7 +14,6 @@ use crate::page::Page;
 use crate::page::digest::sha1_of;
 use crate::page::key;
 use crate::page::meta;
-use crate::spool::Payload;
 
 /// When a version of the same URL and time counts as the one to be put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +42,21 @@ pub(crate) struct Arrival {
 }
 
 /// Puts many pages into one store, which may hold them already.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use filemap::store::Loader;
+/// use filemap::{Options, Page, PageStore};
+///
+/// let dir = tempfile::tempdir()?;
+/// let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// let mut loader = Loader::default();
+/// let page = Page::new("http://example.com/", 1_700_000_000_000, 200, "hello");
+/// assert!(loader.put_page_if_new(&store, &page)?.is_some());
+/// assert!(loader.put_page_if_new(&store, &page)?.is_none());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Default)]
 pub struct Loader {
     known: Known,
@@ -117,24 +131,9 @@ impl PageStore {
         Loader::default().put_stored_if_new(self, page, unchanged)
     }
 
-    /// What is to be known of `page`, with this body, once it is put; `None` if the store holds it. `page.body` is not
+    /// What is to be known of `page`, with a body of this length that `hash_body` hashes, once it is put; `None` if the store holds it. `page.body` is not
     /// looked at.
-    pub(crate) fn arrival_of(
-        &self,
-        known: &mut Known,
-        page: &Page,
-        body: &mut Payload,
-        sameness: Sameness,
-    ) -> Result<Option<Arrival>> {
-        self.arrival(known, page, body.len(), sameness, |hasher| {
-            body.chunks(|bytes| {
-                hasher.update(bytes);
-                Ok(())
-            })
-        })
-    }
-
-    fn arrival(
+    pub(crate) fn arrival(
         &self,
         known: &mut Known,
         page: &Page,

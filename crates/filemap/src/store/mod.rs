@@ -6,6 +6,7 @@
 //!
 //! Invariant: every key of the store was made by this canonicaliser and the key scheme of `key`.
 
+mod access;
 mod given;
 mod known;
 mod list;
@@ -24,13 +25,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 use filemap_core::{Admission, Options, Store};
 use urlindex::{Canonicalizer, Whatwg};
 
+pub use crate::page::version::StoredVersion;
 pub(crate) use known::Known;
 pub use list::{Heads, Pages, Removed, Sizes, StoredVersions, Urls, VersionSize, Versions};
 pub use load::Loader;
-pub(crate) use load::Sameness;
+pub(crate) use load::{Arrival, Sameness};
 pub use prune::PruneStep;
 pub(crate) use put::BodySource;
-pub use read::{PageHead, PageReader};
+pub use read::PageReader;
 pub(crate) use revisit::{Resolver, take_body};
 pub(crate) use unresolved::FoundRevisit;
 pub use unresolved::{RevisitCount, Unresolved};

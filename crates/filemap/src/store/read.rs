@@ -13,23 +13,8 @@ use super::PageStore;
 use crate::error::{Error, Result};
 use crate::page::key;
 use crate::page::meta;
+use crate::page::version::PageHead;
 use crate::page::{Page, RecordKind};
-
-/// A version of a page without its body.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PageHead {
-    /// The page; its body is empty here.
-    pub page: Page,
-    /// Which version it is.
-    pub version: Version,
-    /// The length of its body in bytes; of a revisit, of its own (mostly 0).
-    pub body_bytes: u64,
-    /// What it takes in the store, in bytes.
-    pub stored_bytes: u64,
-    /// The sequence of the version that holds the same body, if it was not stored again.
-    pub unchanged_since: Option<u64>,
-}
 
 /// Reads the body of a page.
 #[derive(Debug)]

@@ -8,10 +8,11 @@
 
 use filemap_core::Version;
 
+use super::PageStore;
 use super::revisit::{Resolver, Sought};
-use super::{PageHead, PageStore};
 use crate::error::Result;
 use crate::page::key;
+use crate::page::version::PageHead;
 use crate::page::{Page, RecordKind};
 
 /// What collected revisits may take in memory.

@@ -13,10 +13,11 @@ use std::collections::BTreeSet;
 
 use filemap_core::{Keys, Record, Store, Version};
 
-use super::{PageHead, PageReader, PageStore};
+use super::{PageReader, PageStore};
 use crate::error::Result;
 use crate::page::key;
 use crate::page::variant::Variant;
+use crate::page::version::PageHead;
 use crate::page::{Page, RecordKind};
 
 /// The step of a mark's time, in ms.

@@ -156,7 +156,8 @@ fn http_message(page: &mut Page, block: &mut Payload) -> Result<bool> {
 mod tests {
     use super::*;
     use crate::spool::Spool;
-    use crate::warc::{Item, Reader};
+    use crate::warc::reader::Reader;
+    use crate::warc::record::Item;
 
     fn rules() -> BodyRules {
         BodyRules { as_received: false, max_decoded_bytes: 1 << 20, spool: Spool::default() }

@@ -36,6 +36,20 @@ const MAX_HEADER_BYTES: usize = 1 << 20;
 const MAX_BLOCK_BYTES: u64 = filemap_core::MAX_VALUE_BYTES + (1 << 20);
 
 /// Reads the records of one WARC file, plain or compressed, from any reader.
+///
+/// ```
+/// # fn main() -> filemap::Result<()> {
+/// use filemap::Spool;
+/// use filemap::warc::{Item, Reader};
+///
+/// let file = b"WARC/1.1\r\nWARC-Type: warcinfo\r\nContent-Length: 2\r\n\r\nok\r\n\r\n";
+/// let mut reader = Reader::new(&file[..], "file.warc", Spool::default())?;
+/// while let Some(Item::Record(record)) = reader.next_item()? {
+///     assert_eq!((record.header.record_type(), record.block_bytes()), ("warcinfo", 2));
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct Reader<R> {
     file: String,
     members: Members<R>,

@@ -10,9 +10,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use filemap::import;
 use filemap::import::{ImportOptions, ImportProgress, ImportReport};
+use filemap::store::RevisitCount;
 use filemap::warc::ProblemKind;
-use filemap::{RevisitCount, import};
 use serde_json::{Value, json};
 
 use crate::cli::Shared;

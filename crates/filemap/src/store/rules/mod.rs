@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use filemap_core::{Admission, Record, Rule, RuleState, Store};
 
-pub use self::rule::{EraseOrder, Target};
+pub use self::rule::{EraseOrder, EraseTarget};
 pub(crate) use self::rule::{Matcher, salt_of, words};
 
 use self::digest::{Algorithm, Digest, Hashers};

@@ -16,7 +16,7 @@ use crate::page::key;
 /// What is to be erased.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Target {
+pub enum EraseTarget {
     /// A URL, with all variants and the records beside it. It is made canonical.
     Url(Vec<u8>),
     /// All of a host's URLs, of any scheme and port; not those of its subdomains.
@@ -30,10 +30,35 @@ pub enum Target {
 }
 
 /// What is to be erased, of what time, and why.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::ops::ControlFlow;
+///
+/// use filemap::erase::{EraseOrder, EraseTarget};
+/// use filemap::{Options, Page, PageStore};
+///
+/// let dir = tempfile::tempdir()?;
+/// let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// let page = Page::new("http://example.com/private", 1_700_000_000_000, 200, "hello");
+/// store.put_page(&page)?;
+/// let order = EraseOrder {
+///     target: EraseTarget::Host("example.com".to_owned()),
+///     from_ms: None,
+///     to_ms: None,
+///     reason: "asked for".to_owned(),
+///     hashed: false,
+/// };
+/// assert!(store.erase(&order, &mut |_| ControlFlow::Continue(()))?.is_complete());
+/// assert!(!store.contains("http://example.com/private")?);
+/// assert!(store.put_page(&page).unwrap_err().refused_by().is_some());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EraseOrder {
     /// Which captures.
-    pub target: Target,
+    pub target: EraseTarget,
     /// Only captures of this time (ms since 1970) and later.
     pub from_ms: Option<i64>,
     /// Only captures of this time and earlier.
@@ -182,17 +207,17 @@ impl EraseOrder {
         let fail = |what: &str| Err(Error::Rule { id: 0, what: what.to_owned() });
         let mut is_hashed = self.hashed;
         match &self.target {
-            Target::Url(url) => {
+            EraseTarget::Url(url) => {
                 set("kind", json!("url"));
                 set("sha256", digest(canonical.map_or(url, key::url)));
                 is_hashed = true;
             }
-            Target::Host(host) => {
+            EraseTarget::Host(host) => {
                 let host = urlindex::canonical_host(host).unwrap_or_else(|| host.clone());
                 set("kind", json!("host"));
                 if is_hashed { set("sha256", digest(host.as_bytes())) } else { set("text", json!(host)) }
             }
-            Target::Prefix(prefix) => {
+            EraseTarget::Prefix(prefix) => {
                 set("kind", json!("prefix"));
                 let Ok(text) = str::from_utf8(prefix) else { return fail("a prefix is text") };
                 if is_hashed {
@@ -202,15 +227,15 @@ impl EraseOrder {
                     set("text", json!(text));
                 }
             }
-            Target::Regex(_) if is_hashed => return fail("a regular expression cannot be kept as a digest"),
-            Target::Regex(regex) => {
+            EraseTarget::Regex(_) if is_hashed => return fail("a regular expression cannot be kept as a digest"),
+            EraseTarget::Regex(regex) => {
                 if let Err(e) = Regex::new(regex) {
                     return fail(&e.to_string());
                 }
                 set("kind", json!("regex"));
                 set("text", json!(regex));
             }
-            Target::Digest(text) => {
+            EraseTarget::Digest(text) => {
                 let Some(digest) = Digest::parse(text) else {
                     return fail("a digest is sha1: or sha256: and hexadecimal or base 32 digits");
                 };
