@@ -13,12 +13,14 @@
 //! re-coded: character sets are the reader's matter.
 //!
 //! Features, both on by default: `warc` (modules `warc`, `dump`, `coding`) and `import`. Without them a store puts, gets,
-//! lists and erases.
+//! lists and erases. `async` adds `AsyncPageStore`, for callers on tokio.
 
 // What only these use stands with what it belongs to.
 #![cfg_attr(not(feature = "import"), allow(dead_code, unused_imports))]
 
 pub mod access;
+#[cfg(feature = "async")]
+mod async_store;
 pub mod date;
 #[cfg(feature = "warc")]
 pub mod dump;
@@ -38,6 +40,8 @@ pub mod store;
 pub mod warc;
 
 pub use access::{Lookup, PageRead, PageWrite};
+#[cfg(feature = "async")]
+pub use async_store::AsyncPageStore;
 pub use error::{Error, Result};
 pub use filemap_core::{Durability, Event, Options, Put, Stats, Version};
 #[cfg(feature = "warc")]

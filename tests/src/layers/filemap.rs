@@ -31,7 +31,7 @@ pub const FILEMAP: Table = Table {
         &["store::rules"],
         &["store"],
         // What fills and empties it. None knows another.
-        &["dump", "erase", "import"],
+        &["async_store", "dump", "erase", "import"],
     ],
     spawning: None,
 };
