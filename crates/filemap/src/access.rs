@@ -1,8 +1,10 @@
-//! The interface of every store of pages: [`PageRead`] and [`PageWrite`], object-safe and blocking.
+//! The interface of every store of pages: [`PageRead`] and [`PageWrite`], object-safe and
+//! blocking.
 //!
-//! A store on this machine implements them; one behind HTTP or in object storage can. A command, a server or a crawler
-//! that takes `&dyn PageRead` and `&dyn PageWrite` works with each. What a store promises is in its [`Capabilities`].
-//! Upkeep of files (verify, compact, backup) is not here: only a local store has any.
+//! A store on this machine implements them; one behind HTTP or in object storage can. A command, a
+//! server or a crawler that takes `&dyn PageRead` and `&dyn PageWrite` works with each. What a
+//! store promises is in its [`Capabilities`]. Upkeep of files (verify, compact, backup) is not
+//! here: only a local store has any.
 
 use filemap_core::Put;
 
@@ -162,7 +164,8 @@ pub enum PutRule {
     Always,
     /// As a reference to the newest version, if the body is the same.
     IfChanged,
-    /// As `IfChanged`, and not at all if the store has this very version: done again, it adds nothing.
+    /// As `IfChanged`, and not at all if the store has this very version: done again, it adds
+    /// nothing.
     IfNew,
 }
 
@@ -236,7 +239,8 @@ pub trait PageRead: Send + Sync {
         urls.iter().map(|url| self.get(&Lookup::new(url))).collect()
     }
 
-    /// The newest versions of pages as their URLs come, `depth` of them read at once where the store can.
+    /// The newest versions of pages as their URLs come, `depth` of them read at once where the
+    /// store can.
     fn get_ahead<'s>(&'s self, urls: Box<dyn Iterator<Item = Vec<u8>> + 's>, depth: usize) -> Fetched<'s> {
         let _ = depth;
         Box::new(urls.map(|url| {
@@ -245,8 +249,8 @@ pub trait PageRead: Send + Sync {
         }))
     }
 
-    /// The versions of a page or variant, newest first, from the lookup's time on back. A damaged one is an error in its
-    /// place, and the others follow.
+    /// The versions of a page or variant, newest first, from the lookup's time on back. A damaged
+    /// one is an error in its place, and the others follow.
     ///
     /// # Errors
     ///
@@ -257,7 +261,8 @@ pub trait PageRead: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`](crate::Error::Unsupported) for a cursor that it did not give; those of the store.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) for a cursor that it did not give; those
+    /// of the store.
     fn list<'s>(&'s self, scope: &Scope, after: Option<&Cursor>) -> Result<Results<'s, Listed>>;
 
     /// What the store holds.
@@ -293,7 +298,8 @@ pub trait PageWrite: Send + Sync {
     /// [`Error::Url`](crate::Error::Url); those of the store. Nothing was written.
     fn put(&self, page: &Page, rule: PutRule) -> Result<Option<Put>>;
 
-    /// Puts pages in their order. Not one transaction: an error leaves those before it in the store.
+    /// Puts pages in their order. Not one transaction: an error leaves those before it in the
+    /// store.
     ///
     /// # Errors
     ///
@@ -302,7 +308,8 @@ pub trait PageWrite: Send + Sync {
         pages.iter().map(|page| self.put(page, rule)).collect()
     }
 
-    /// Removes a page with all versions and variants; with a variant, that variant alone. Whether it was there.
+    /// Removes a page with all versions and variants; with a variant, that variant alone. Whether
+    /// it was there.
     ///
     /// # Errors
     ///
@@ -316,7 +323,8 @@ pub trait PageWrite: Send + Sync {
     /// Those of the store.
     fn sync(&self) -> Result<()>;
 
-    /// Ends the store: makes durable what was put; later calls fail. A second call returns what the first did.
+    /// Ends the store: makes durable what was put; later calls fail. A second call returns what
+    /// the first did.
     ///
     /// # Errors
     ///

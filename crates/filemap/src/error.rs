@@ -66,8 +66,9 @@ pub enum Error {
         /// The version in its superblock.
         version: u32,
     },
-    /// The description of a stored page does not decode. The record passed the engine's checksum, so it was not
-    /// written by this crate, or by a newer one: read the store with the program that wrote it.
+    /// The description of a stored page does not decode. The record passed the engine's checksum,
+    /// so it was not written by this crate, or by a newer one: read the store with the program
+    /// that wrote it.
     #[error("the page {key:?} of time {time_ms}: its description (meta) does not decode: {source}")]
     Meta {
         /// The page's key, with replacement characters for what is not text.
@@ -83,7 +84,8 @@ pub enum Error {
         /// How many there are.
         len: usize,
     },
-    /// The headers and the rest of the description take more than a page may have of them. Nothing was written.
+    /// The headers and the rest of the description take more than a page may have of them. Nothing
+    /// was written.
     #[error("the headers take {bytes} bytes; a page may have {limit} bytes of them", limit = limits::DESCRIPTION_BYTES)]
     HeadersTooLarge {
         /// Their encoded size in bytes.
@@ -107,7 +109,8 @@ pub enum Error {
         /// The form.
         form: Packing,
     },
-    /// A page too large for memory could not be set aside on disk. Free space there, or give another folder.
+    /// A page too large for memory could not be set aside on disk. Free space there, or give
+    /// another folder.
     #[error("setting a large page aside in {} failed: {source}; give another folder with room", dir.display())]
     Spool {
         /// The folder for temporary files.
@@ -115,7 +118,7 @@ pub enum Error {
         /// The system's reason.
         source: io::Error,
     },
-    /// A rule of an erasure makes no sense, or is of a newer build: then nobody knows what it refuses.
+    /// A rule of an erasure is invalid or of a newer build: what it refuses is unknown.
     #[error("the rule {id} of an erasure is not understood: {what}")]
     Rule {
         /// The rule's id; 0 of one that was to be made.
@@ -156,7 +159,8 @@ pub enum MetaError {
         /// How many.
         bytes: usize,
     },
-    /// The description was written in a layout of another version. Read it with the build that wrote it, or a newer.
+    /// The description was written in a layout of another version. Read it with the build that
+    /// wrote it, or a newer.
     #[error("it has layout version {found}, this build reads up to {limit}", limit = limits::DESCRIPTION_VERSION)]
     Version {
         /// The version it says.
@@ -168,8 +172,8 @@ pub enum MetaError {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Whether the error is about bytes in the store that are not what was written: it costs this one version, and others
-    /// can still be read.
+    /// Whether the error is about bytes in the store that are not what was written: it costs this
+    /// one version, and others can still be read.
     pub fn is_damage(&self) -> bool {
         match self {
             Error::Engine(engine) => engine.is_corrupt(),
@@ -179,7 +183,8 @@ impl Error {
         }
     }
 
-    /// Whether the error is about this one page (no URL, beyond a limit, or refused by a rule), so that others can still be put.
+    /// Whether the error is about this one page (no URL, beyond a limit, or refused by a rule), so
+    /// that others can still be put.
     pub fn concerns_one_page(&self) -> bool {
         use filemap_core::Error as Engine;
         match self {

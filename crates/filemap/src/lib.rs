@@ -1,19 +1,23 @@
 //! Web pages by URL: pages over the FileMap engine, for crawlers.
 //!
-//! * [`PageStore`] puts and gets [`Page`]s by URL: the newest, that of a time, all versions, with or without the body.
-//! * [`PageRead`] and [`PageWrite`] are the interface of every store: local, over HTTP, in object storage.
-//! * A [`Variant`] tells the answers of one URL apart: that of a `POST` never stands in the page's place.
-//! * [`import`] puts WARC, ARC and WACZ files, whole or damaged, into a store; [`warc`] reads their records.
+//! * [`PageStore`] puts and gets [`Page`]s by URL: the newest, that of a time, all versions, with
+//!   or without the body.
+//! * [`PageRead`] and [`PageWrite`] are the interface of every store: local, over HTTP, in object
+//!   storage.
+//! * A [`Variant`] tells the answers of one URL apart: that of a `POST` never stands in the page's
+//!   place.
+//! * [`import`] puts WARC, ARC and WACZ files, whole or damaged, into a store; [`warc`] reads
+//!   their records.
 //! * [`dump`] writes pages out as WARC files, their index, JSON Lines and plain files.
 //! * [`erase`] takes pages away for good, and keeps them from coming back.
 //! * [`coding`] undoes content codings (gzip, deflate, br, zstd) within bounds.
 //! * [`meta`] is how a page's headers and the rest of its description are kept.
 //!
-//! Keys are made by a canonicaliser of `urlindex`; the URL as fetched is kept beside it. Bodies are bytes and are never
-//! re-coded: character sets are the reader's matter.
+//! Keys are made by a canonicaliser of `urlindex`; the URL as fetched is kept beside it. Bodies
+//! are bytes and are never re-coded: character sets are the reader's matter.
 //!
-//! Features, both on by default: `warc` (modules `warc`, `dump`, `coding`) and `import`. Without them a store puts, gets,
-//! lists and erases. `async` adds `AsyncPageStore`, for callers on tokio.
+//! Features, both on by default: `warc` (modules `warc`, `dump`, `coding`) and `import`. Without
+//! them a store puts, gets, lists and erases. `async` adds `AsyncPageStore`, for callers on tokio.
 
 // What only these use stands with what it belongs to.
 #![cfg_attr(not(feature = "import"), allow(dead_code, unused_imports))]

@@ -1,4 +1,5 @@
-//! Compressed forms that are known by their first bytes and not read: an import says what to do instead.
+//! Compressed forms that are known by their first bytes and not read: an import says what to do
+//! instead.
 
 use std::fmt;
 

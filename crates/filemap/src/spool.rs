@@ -1,8 +1,9 @@
-//! Bytes of any length in bounded memory: small ones in memory, large ones in an unnamed temporary file.
+//! Bytes of any length in bounded memory: small ones in memory, large ones in an unnamed temporary
+//! file.
 //!
-//! A WARC block is only known to be whole when its end has been seen, and a body only known to decode when all of it
-//! has: both must be held before anything is stored, whatever their size. The file is unlinked as soon as it is made,
-//! so that nothing is left behind by a crash.
+//! A WARC block is only known to be whole when its end has been seen, and a body only known to
+//! decode when all of it has: both must be held before anything is stored, whatever their size.
+//! The file is unlinked as soon as it is made, so that nothing is left behind by a crash.
 //!
 //! Invariant: a [`Payload`] never holds more than the spool's memory bound in memory.
 

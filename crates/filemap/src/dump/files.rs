@@ -1,7 +1,8 @@
-//! The WARC files of a dump: records as members, members in files of about a gigabyte, the index beside them.
+//! The WARC files of a dump: records as members, members in files of about a gigabyte, the index
+//! beside them.
 //!
-//! Invariants: a store whose versions have not changed gives the same files, byte for byte; until the dump has ended, one
-//! file is not closed.
+//! Invariants: a store whose versions have not changed gives the same files, byte for byte; until
+//! the dump has ended, one file is not closed.
 
 use std::io::{self, Write};
 
@@ -9,9 +10,10 @@ use super::cdxj::CdxjIndex;
 use super::target::{OutputFile, Target};
 use crate::warc::write::{Compression, Draft, Entry, Packer, warcinfo};
 
-/// Records are gathered up to this many bytes, and compressed together on as many threads as there are cores.
+/// Records are gathered up to this many bytes, and compressed together on as many threads as there
+/// are cores.
 const BATCH_BYTES: usize = 4 << 20;
-/// So many, where the first ones train a dictionary.
+/// The same for the first batch where it trains a dictionary.
 const TRAINING_BYTES: usize = 16 << 20;
 
 /// Writes the WARC files of a dump, and their index.
@@ -60,7 +62,8 @@ impl Write for Counted {
 }
 
 impl WarcFiles {
-    /// Files called `STEM-00000.warc.gz` and so on, or one called `STEM.warc.gz` if nothing is rolled.
+    /// Files called `STEM-00000.warc.gz` and so on, or one called `STEM.warc.gz` if nothing is
+    /// rolled.
     pub(crate) fn new(
         stem: &str,
         compression: Compression,
@@ -91,8 +94,8 @@ impl WarcFiles {
         if self.waiting_bytes < enough { Ok(()) } else { self.write(target) }
     }
 
-    /// Ends the last file and writes the index; the names of the files, and their bytes. What is not `whole` was stopped:
-    /// the last file stays one that is not closed, and there is no index.
+    /// Ends the last file and writes the index; the names of the files, and their bytes. What is
+    /// not `whole` was stopped: the last file stays one that is not closed, and there is no index.
     pub(crate) fn finish(mut self, target: &mut dyn Target, whole: bool) -> io::Result<(Vec<String>, u64)> {
         self.write(target)?;
         if !whole {
@@ -103,7 +106,8 @@ impl WarcFiles {
             }
             return Ok((self.files, self.bytes));
         }
-        // The index is open before the last file is closed: at no moment do those look like all there is.
+        // The index is open before the last file is closed: at no moment do those look like all
+        // there is.
         let index = self.index.take().map(|index| index.write(target)).transpose()?;
         self.close()?;
         if let Some((name, index)) = index {
@@ -137,7 +141,8 @@ impl WarcFiles {
         let is_full = |file: &OpenFile| self.roll_bytes.is_some_and(|roll| file.out.bytes >= roll);
         let full = self.file.as_ref().is_some_and(is_full);
         if full || self.file.is_none() {
-            // The next file is open before this one is closed: a dump that is killed never looks whole.
+            // The next file is open before this one is closed: a dump that is killed never looks
+            // whole.
             let next = self.open(target, time_ms)?;
             self.close()?;
             self.file = Some(next);

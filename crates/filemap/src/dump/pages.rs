@@ -1,7 +1,8 @@
 //! The list of pages of a WACZ file (`pages.jsonl`): what a player shows to begin with.
 //!
-//! A line a capture of a page that people look at: HTML over HTTP that the server gave (status 200) to a plain GET, in the
-//! order of the dump. `url` is that of the WARC record, `ts` its date, `id` made of both.
+//! A line a capture of a page that people look at: HTML over HTTP that the server gave (status
+//! 200) to a plain GET, in the order of the dump. `url` is that of the WARC record, `ts` its date,
+//! `id` made of both.
 
 use std::io::{self, Write};
 

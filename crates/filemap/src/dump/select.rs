@@ -1,7 +1,8 @@
 //! Which versions a dump takes: by host, prefix, time, status and type.
 //!
-//! A version is judged by its key (the canonical URL) and its own description; its body is not looked at. A condition that
-//! a version has nothing to say to (a status where there is none) is not met.
+//! A version is judged by its key (the canonical URL) and its own description; its body is not
+//! looked at. A condition that a version has nothing to say to (a status where there is none) is
+//! not met.
 
 use std::str::FromStr;
 
@@ -57,7 +58,8 @@ impl FromStr for StatusRange {
     }
 }
 
-/// A type (`text/html`), types that begin alike (`text/*`, `image/svg*`), or all (`*/*`, `*`): without parameters, in any case.
+/// A type (`text/html`), types that begin alike (`text/*`, `image/svg*`), or all (`*/*`, `*`):
+/// without parameters, in any case.
 ///
 /// ```
 /// use filemap::dump::MimeRange;
@@ -74,7 +76,8 @@ impl FromStr for MimeRange {
     type Err = String;
 
     /// # Errors
-    /// What is expected: a text that no type can be like would choose nothing, which looks like an answer.
+    /// What is expected: a text that no type can be like would choose nothing, which looks like an
+    /// answer.
     fn from_str(text: &str) -> Result<MimeRange, String> {
         let wanted = text.trim().to_ascii_lowercase();
         if wanted == "*" || wanted == "*/*" {
@@ -96,7 +99,8 @@ impl FromStr for MimeRange {
     }
 }
 
-/// What names of types are made of (RFC 9110, 5.6.2), but for the `*`, which stands for any end of them here.
+/// What names of types are made of (RFC 9110, 5.6.2), but for the `*`, which stands for any end of
+/// them here.
 fn is_of_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'+-.^_`|~".contains(&byte)
 }
@@ -147,8 +151,8 @@ impl Selection {
         self
     }
 
-    /// Only versions whose `Content-Type` is this (`text/html`) or of this group (`text/*`), or another one that was
-    /// given.
+    /// Only versions whose `Content-Type` is this (`text/html`) or of this group (`text/*`), or
+    /// another one that was given.
     pub fn mime(mut self, range: MimeRange) -> Selection {
         self.mimes.push(range);
         self

@@ -7,13 +7,14 @@ use crate::error::Result;
 use crate::page::Page;
 use crate::store::{FoundRevisit, Loader, PageStore, Resolver, take_body};
 
-/// So many bytes of bodies are put before the revisits go that had none.
+/// Bytes of bodies put before the revisits without bodies are removed.
 const PUT_BYTES: u64 = 64 << 20;
 
 impl PageStore {
-    /// Puts each revisit that stays, and whose original goes, again as a page with that body; how many. The revisits are dropped
-    /// after that, and before anything else: done again after an interruption, it puts nothing twice. A revisit gets no body
-    /// that a rule refuses or that cannot be read. With `dry` they are only counted: at most so many, since one may find its
+    /// Puts each revisit that stays, and whose original goes, again as a page with that body; how
+    /// many. The revisits are dropped after that, and before anything else: done again after an
+    /// interruption, it puts nothing twice. A revisit gets no body that a rule refuses or that
+    /// cannot be read. With `dry` they are only counted: at most so many, since one may find its
     /// body through another that was given one.
     pub(super) fn detach_revisits(&self, what: &Erasure, dry: bool, watch: Watch<'_>) -> Result<u64> {
         let mut detached = 0;
@@ -70,7 +71,8 @@ impl PageStore {
         Ok(detached)
     }
 
-    /// Puts a revisit again with the body of its original, of so many bytes; `None` if one of them is gone.
+    /// Puts a revisit again with the body of its original; its bytes, or `None` if one of them is
+    /// gone.
     fn put_with_body(
         &self,
         loader: &mut Loader,

@@ -10,12 +10,12 @@ use crate::page::key;
 use crate::store::PageStore;
 use crate::store::rules::{Matcher, RuleSet};
 
-/// Of so many captures at most text is remembered to be searched for.
+/// Captures whose text is searched for, at most.
 const CAPTURES: usize = 256;
-/// Of each so many pieces of its body, of so many bytes.
+/// Pieces of each body, and bytes of a piece.
 const PIECES: usize = 4;
 const PIECE_BYTES: usize = 48;
-/// So many mentions are named; more are only counted.
+/// Mentions listed; more are counted.
 const LISTED: usize = 100;
 
 /// A page that stays and that has text of what went: it links to it, or says the same.

@@ -1,13 +1,15 @@
-//! Brings the body of an answer into the form that a store keeps, and its headers into line with it.
+//! Brings the body of an answer into the form that a store keeps, and its headers into line with
+//! it.
 //!
-//! The transfer codings go (chunks, and what lies under them), and the content coding too unless bodies are asked for as
-//! received. Headers lie: a coding is undone only if it takes the whole body and ends where that ends; else the body stays as received, and the caller is
-//! told. Headers then say what is there, in Common Crawl's way: the field that no longer holds is renamed
-//! (`X-Crawler-Transfer-Encoding`, `X-Crawler-Content-Encoding`, `X-Crawler-Content-Length`), and `Content-Length`
-//! gives the length of the body kept.
+//! The transfer codings go (chunks, and what lies under them), and the content coding too unless
+//! bodies are asked for as received. Headers lie: a coding is undone only if it takes the whole
+//! body and ends where that ends; else the body stays as received, and the caller is told. Headers
+//! then say what is there, in Common Crawl's way: the field that no longer holds is renamed
+//! (`X-Crawler-Transfer-Encoding`, `X-Crawler-Content-Encoding`, `X-Crawler-Content-Length`), and
+//! `Content-Length` gives the length of the body kept.
 //!
-//! Invariant: a body that was not changed keeps its headers as they were, but for a `Transfer-Encoding: chunked` that
-//! the archive had already undone.
+//! Invariant: a body that was not changed keeps its headers as they were, but for a
+//! `Transfer-Encoding: chunked` that the archive had already undone.
 
 use std::io::BufReader;
 
@@ -17,7 +19,7 @@ use crate::http::content::{self, Decoded};
 use crate::page::headers::Headers;
 use crate::spool::{Payload, Spool};
 
-/// The coding of which a body consists on the wire.
+/// The transfer coding in chunks.
 const CHUNKED: &str = "chunked";
 
 /// How bodies are kept.
@@ -114,7 +116,8 @@ fn undo_transfer(headers: &mut Headers, body: &mut Body, rules: &BodyRules) -> R
             Ok(payload) => current = Some(payload),
             Err(why) => {
                 body.as_received = Some(why);
-                // Of a word that is no coding at all (`binary`, say) nothing follows for the codings below it.
+                // Of a word that is no coding at all (`binary`, say) nothing follows for the
+                // codings below it.
                 return Ok(if why == content::UNKNOWN && !is_chunked { Transfer::Left } else { Transfer::Damaged });
             }
         }

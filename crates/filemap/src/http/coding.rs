@@ -1,7 +1,9 @@
-//! Decodes one content coding piece by piece, within bounds: gzip, deflate (zlib or raw), brotli, zstd.
+//! Decodes one content coding piece by piece, within bounds: gzip, deflate (zlib or raw), brotli,
+//! zstd.
 //!
-//! Invariants: no more output than the bounds allow is handed on; what was handed on before an error stays good. Data
-//! behind the end of a coding is an error: a text may pass for a short stream with something behind it.
+//! Invariants: no more output than the bounds allow is handed on; what was handed on before an
+//! error stays good. Data behind the end of a coding is an error: a text may pass for a short
+//! stream with something behind it.
 
 use std::io::{self, Write};
 
@@ -12,10 +14,12 @@ use zstd::stream::raw::{DParameter, Decoder as ZstdDecoder, InBuffer, Operation,
 const BUFFER_BYTES: usize = 64 << 10;
 /// A gzip header has fewer bytes: 64 KiB of extra field, name and comment each.
 const MAX_GZIP_HEADER_BYTES: usize = 256 << 10;
-/// Servers must not use windows over 8 MiB (RFC 9659); a frame that asks for more asks for the reader's memory.
+/// Servers must not use windows over 8 MiB (RFC 9659); a frame that asks for more asks for the
+/// reader's memory.
 const ZSTD_WINDOW_LOG: u32 = 23;
 
-/// A content coding. HTTP's `deflate` means [`Coding::Zlib`]; some servers send [`Coding::Deflate`].
+/// A content coding. HTTP's `deflate` means [`Coding::Zlib`]; some servers send
+/// [`Coding::Deflate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Coding {
@@ -76,7 +80,8 @@ pub struct Decoder {
     bytes_in: u64,
     bytes_out: u64,
     max_bytes: u64,
-    /// How many times as long as its input the output may be, once it has more bytes than the second number.
+    /// How many times as long as its input the output may be, once it has more bytes than the
+    /// second number.
     max_ratio: Option<(u32, u64)>,
 }
 
@@ -140,7 +145,8 @@ impl Decoder {
         self
     }
 
-    /// Writes no more than `ratio` times the bytes that came in, once it is more than `from_bytes`.
+    /// Writes no more than `ratio` times the bytes that came in, once it is more than
+    /// `from_bytes`.
     pub fn max_ratio(mut self, ratio: u32, from_bytes: u64) -> Decoder {
         self.max_ratio = Some((ratio, from_bytes));
         self

@@ -1,8 +1,10 @@
-//! Undoes the content codings of a body: gzip, deflate (zlib, or raw as some servers send it), br and zstd.
+//! Undoes the content codings of a body: gzip, deflate (zlib, or raw as some servers send it), br
+//! and zstd.
 //!
-//! A body decodes whole or not at all: a coding that is unknown, data that is damaged, ends early or goes on behind the
-//! coding's end, and an output over the bound (a decompression bomb) all leave the body as received, with the reason.
-//! Headers lie: one byte of a text can be a whole brotli or deflate stream, and what browsers ignore is then the page.
+//! A body decodes whole or not at all: a coding that is unknown, data that is damaged, ends early
+//! or goes on behind the coding's end, and an output over the bound (a decompression bomb) all
+//! leave the body as received, with the reason. Headers lie: one byte of a text can be a whole
+//! brotli or deflate stream, and what browsers ignore is then the page.
 
 use std::io::{self, Read, Write};
 
@@ -11,12 +13,13 @@ use crate::error::{Error, Result};
 use crate::spool::{Payload, PayloadWriter, Spool};
 
 const STEP_BYTES: usize = 64 << 10;
-/// More codings on top of each other than this are not undone: each costs a pass over what may be a bomb.
+/// More codings on top of each other than this are not undone: each costs a pass over what may be
+/// a bomb.
 pub(crate) const MAX_CODINGS: usize = 8;
 
-/// Why more are left alone.
+/// The reason for more of them.
 pub(crate) const TOO_MANY: &str = "there are too many codings";
-/// Why a coding is left alone that nobody here knows.
+/// The reason for an unknown coding.
 pub(crate) const UNKNOWN: &str = "the coding is unknown";
 
 const DAMAGED: &str = "the data is damaged";
@@ -32,7 +35,8 @@ pub(crate) enum Decoded {
     AsReceived(Payload, &'static str),
 }
 
-/// Undoes `codings`, listed in the order in which they were applied, writing no more than `limit` bytes for each.
+/// Undoes `codings`, listed in the order in which they were applied, writing no more than `limit`
+/// bytes for each.
 pub(crate) fn decode(codings: &[String], body: Payload, spool: &Spool, limit: u64) -> Result<Decoded> {
     let mut original = body;
     let mut current: Option<Payload> = None;

@@ -1,9 +1,9 @@
 //! Reads the head of an HTTP message: the first line and the header fields, leniently.
 //!
-//! Taken as they come: bare LF, a status line without words, unknown protocol tokens, names with spaces, values in any
-//! bytes, a head that ends with the message. A folded value is joined by a space; a line without a colon becomes a
-//! field with that name and no value, so that nothing is lost. What does not begin as an answer or a request is not
-//! HTTP: `None`.
+//! Taken as they come: bare LF, a status line without words, unknown protocol tokens, names with
+//! spaces, values in any bytes, a head that ends with the message. A folded value is joined by a
+//! space; a line without a colon becomes a field with that name and no value, so that nothing is
+//! lost. What does not begin as an answer or a request is not HTTP: `None`.
 
 use memchr::{memchr, memchr2};
 
@@ -13,7 +13,8 @@ use crate::page::headers::{self, Header, Headers};
 /// Bytes that a head may have; a message with more is kept whole and unparsed.
 pub(crate) const MAX_HEAD_BYTES: usize = 1 << 20;
 
-/// Fields that a head may have, of HTTP or of WARC: in memory, a field of two bytes takes fifty times as many.
+/// Fields that a head may have, of HTTP or of WARC: in memory, a field of two bytes takes fifty
+/// times as many.
 pub(crate) const MAX_FIELDS: usize = 10_000;
 
 /// A longer token is no method.
@@ -35,8 +36,8 @@ pub(crate) struct Head {
     pub(crate) bytes: usize,
 }
 
-/// Parses the head at the start of `message`, of which at least [`MAX_HEAD_BYTES`] (or all) are given; `None` if it is
-/// not HTTP, or its head is longer or has more than [`MAX_FIELDS`].
+/// Parses the head at the start of `message`, of which at least [`MAX_HEAD_BYTES`] (or all) are
+/// given; `None` if it is not HTTP, or its head is longer or has more than [`MAX_FIELDS`].
 pub(crate) fn parse(message: &[u8]) -> Option<Head> {
     let (line, mut at) = headers::line(message, 0)?;
     let first = first_line(line)?;
@@ -95,8 +96,8 @@ fn status_line(line: &[u8]) -> Option<FirstLine> {
     Some(FirstLine::Response { version, status, reason: trim(reason).to_vec() })
 }
 
-/// Any token is a method; without a protocol behind it, as the oldest clients sent it, only one in capitals: it could be
-/// the first word of any text.
+/// Any token is a method; without a protocol behind it, as the oldest clients sent it, only one in
+/// capitals: it could be the first word of any text.
 fn request_line(line: &[u8]) -> Option<FirstLine> {
     let (token, rest) = split_word(line);
     if token.is_empty() || token.len() > MAX_METHOD_BYTES || !token.iter().all(is_token) || rest.is_empty() {

@@ -1,6 +1,8 @@
-//! What a request record says: method and URL in words, and the variant that it makes of its answer.
+//! What a request record says: method and URL in words, and the variant that it makes of its
+//! answer.
 //!
-//! Invariant: a request whose head cannot be read makes no variant, and that is told: nobody knows what its answer answers.
+//! Invariant: a request with an unreadable head makes no variant and is reported: its answer's
+//! request is unknown.
 
 use crate::error::Result;
 use crate::page::headers::Headers;
@@ -26,7 +28,8 @@ pub(super) fn variant(request: &mut Capture) -> Result<Option<Variant>> {
     Ok(Variant::of_request(method, headers.get("Content-Type"), &body))
 }
 
-/// How much of what follows a request's head is its body: some writers end the record of a `GET` with a line more.
+/// How much of what follows a request's head is its body: some writers end the record of a `GET`
+/// with a line more.
 fn sent_bytes(method: &str, headers: &Headers, bytes: u64) -> u64 {
     let text = |name: &str| headers.get(name).and_then(|value| std::str::from_utf8(value).ok());
     match text("Content-Length").map(|length| length.trim().parse::<u64>()) {
@@ -36,7 +39,7 @@ fn sent_bytes(method: &str, headers: &Headers, bytes: u64) -> u64 {
     }
 }
 
-/// What is to be told of a request over HTTP whose head is none.
+/// The problem of an HTTP request with an unreadable head.
 pub(super) fn unread(request: &Capture) -> Option<String> {
     let page = &request.page;
     let is_http = page.url.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"http"));

@@ -1,7 +1,8 @@
-//! The time of every record that is kept: as its header says it, else by the rules of [`crate::date::mend`], `Date` headers
-//! and neighbours.
+//! The time of every record that is kept: as its header says it, else by the rules of
+//! [`crate::date::mend`], `Date` headers and neighbours.
 //!
-//! A record with a date that no reader takes gets one that is: what comes after sees a good header.
+//! A record with a date that no reader takes gets one that is: what comes after sees a good
+//! header.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,8 +26,8 @@ pub(super) struct Dates {
 }
 
 impl Dates {
-    /// Gives a record that `is_read` a good date, and counts it if it `is_kept`. What is to be told: the first use of each
-    /// rule.
+    /// Gives a record that `is_read` a good date, and counts it if it `is_kept`. What is to be
+    /// told: the first use of each rule.
     pub(super) fn settle(&mut self, record: &mut Record, is_read: bool, is_kept: bool) -> Result<Option<String>> {
         if let Some(time_ms) = record.header.date_ms() {
             self.last_ms = Some(time_ms);

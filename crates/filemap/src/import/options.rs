@@ -7,7 +7,8 @@ use crate::http::body::BodyRules;
 use crate::page::RecordKind;
 use crate::spool::Spool;
 
-/// Options of an import; the defaults keep pages, their bodies decoded, and the requests of variants.
+/// Options of an import; the defaults keep pages, their bodies decoded, and the requests of
+/// variants.
 ///
 /// ```
 /// use filemap::import::ImportOptions;
@@ -44,13 +45,15 @@ impl ImportOptions {
         ImportOptions::default()
     }
 
-    /// Keep content codings (gzip, br, ...) as they came; the chunked coding goes all the same. Default: undo them.
+    /// Keep content codings (gzip, br, ...) as they came; the chunked coding goes all the same.
+    /// Default: undo them.
     pub fn as_received(mut self, yes: bool) -> ImportOptions {
         self.as_received = yes;
         self
     }
 
-    /// Keep request records beside their pages. Default: only those that are no plain `GET`: they say what a variant answers.
+    /// Keep request records beside their pages. Default: only those that are no plain `GET`: they
+    /// say what a variant answers.
     pub fn keep_requests(mut self, yes: bool) -> ImportOptions {
         self.requests = yes;
         self
@@ -74,14 +77,16 @@ impl ImportOptions {
         self
     }
 
-    /// Where large blocks are set aside, and from which size on. Default: 8 MiB, the system's temporary folder.
+    /// Where large blocks are set aside, and from which size on. Default: 8 MiB, the system's
+    /// temporary folder.
     pub fn spool(mut self, spool: Spool) -> ImportOptions {
         self.spool = spool;
         self
     }
 
-    /// Once this flag is set, by another thread or by a signal, the import ends after the record that it is at: what was
-    /// taken in stays, and the same import done again goes on. Default: none.
+    /// Once this flag is set, by another thread or by a signal, the import ends after the record
+    /// that it is at: what was taken in stays, and the same import done again goes on. Default:
+    /// none.
     pub fn stop(mut self, flag: Arc<AtomicBool>) -> ImportOptions {
         self.stop = Some(flag);
         self

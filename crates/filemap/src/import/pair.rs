@@ -1,14 +1,17 @@
-//! Finds the request that an answer belongs to: what was asked decides whether an answer is the page itself or a variant.
+//! Finds the request that an answer belongs to: what was asked decides whether an answer is the
+//! page itself or a variant.
 //!
-//! A request and its answer are two records. `WARC-Concurrent-To` of either names the other; where neither names any, two
-//! records that follow each other with the same URL and date belong together. Which of them comes first differs among
-//! writers, so that an answer is held back until its request was met, or [`HELD_RECORDS`] more records were. What is held and
-//! would take more than [`HELD_BYTES`] of memory is set aside on disk: a large answer waits as long as a small one, up to
-//! [`HELD_DISK_BYTES`]. A request that comes before its answer is remembered for longer. Records that an export wrote say
-//! themselves what they are.
+//! A request and its answer are two records. `WARC-Concurrent-To` of either names the other; where
+//! neither names any, two records that follow each other with the same URL and date belong
+//! together. Which of them comes first differs among writers, so that an answer is held back until
+//! its request was met, or [`HELD_RECORDS`] more records were. What is held and would take more
+//! than [`HELD_BYTES`] of memory is set aside on disk: a large answer waits as long as a small
+//! one, up to [`HELD_DISK_BYTES`]. A request that comes before its answer is remembered for
+//! longer. Records that an export wrote say themselves what they are.
 //!
-//! Invariants: records go on in the order in which they came; memory is bounded; an answer that names another record and goes on
-//! before its request was met is counted; a request that comes too late for its answer is told, with the place of that.
+//! Invariants: records go on in the order in which they came; memory is bounded; an answer that
+//! names another record and goes on before its request was met is counted; a request that comes
+//! too late for its answer is told, with the place of that.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -67,7 +70,8 @@ impl Links {
         names(self, other) || names(other, self)
     }
 
-    /// Whether a record that stands beside the other may belong to it, since neither says anything else.
+    /// Whether a record that stands beside the other may belong to it, since neither says anything
+    /// else.
     fn may_belong_to(&self, other: &Links) -> bool {
         self.names.is_empty() && other.names.is_empty() && self.url == other.url && self.date == other.date
     }
@@ -109,7 +113,7 @@ pub(super) struct Pairing<T> {
     passed: Passed,
 }
 
-/// A request that was met a short while ago.
+/// A recent request.
 struct Asked {
     number: u64,
     links: Links,
@@ -130,8 +134,8 @@ impl<T> Pairing<T> {
         }
     }
 
-    /// Takes the next record. If it is a request other than a plain `GET`, and its answer has gone on as that of one: where that
-    /// stands.
+    /// Takes the next record. If it is a request other than a plain `GET`, and its answer has gone
+    /// on as that of one: where that stands.
     pub(super) fn push(&mut self, what: T, role: Role, links: Links, size: Size) -> Option<Place> {
         self.number += 1;
         let mut held = Held { what, variant: None, number: self.number, size, links, waits: role == Role::Answer };
@@ -175,8 +179,8 @@ impl<T> Pairing<T> {
         Some(held)
     }
 
-    /// Lets `set_aside` take what is held from memory to disk, from the last record on, until it takes no more than it may;
-    /// it says what the record takes then.
+    /// Lets `set_aside` take what is held from memory to disk, from the last record on, until it
+    /// takes no more than it may; it says what the record takes then.
     pub(super) fn relieve(&mut self, mut set_aside: impl FnMut(&mut T) -> Result<Option<Size>>) -> Result<()> {
         for held in self.held.iter_mut().rev() {
             if self.held_size.memory <= HELD_BYTES {
@@ -191,7 +195,8 @@ impl<T> Pairing<T> {
         Ok(())
     }
 
-    /// Answers that have gone on as those to a plain `GET` although they name another record, and whose request was not met.
+    /// Answers that have gone on as those to a plain `GET` although they name another record, and
+    /// whose request was not met.
     pub(super) fn without_request(&self) -> u64 {
         self.passed.without_request
     }
@@ -319,7 +324,8 @@ impl<V> Latest<V> {
 /// Which answers have gone on without a request: the last ones.
 #[derive(Default)]
 struct Passed {
-    /// Number and place of an answer, by its id's hash, and by the complements of the hashes of what it names.
+    /// Number and place of an answer, by its id's hash, and by the complements of the hashes of
+    /// what it names.
     answers: Latest<(u64, Place)>,
     /// Those that name another record, by their numbers.
     open: HashSet<u64>,
@@ -355,8 +361,8 @@ impl Passed {
 mod tests {
     use super::*;
 
-    /// `a<b` is an answer with the id `a` that names `b`; `?` in front makes it a `POST`, `.` a `GET`; `+` a note. `n:` at the
-    /// end is the date.
+    /// `a<b` is an answer with the id `a` that names `b`; `?` in front makes it a `POST`, `.` a
+    /// `GET`; `+` a note. `n:` at the end is the date.
     fn links(text: &str) -> (Role, Links) {
         let (kind, rest) = match text.as_bytes()[0] {
             b'?' | b'.' | b'+' => text.split_at(1),

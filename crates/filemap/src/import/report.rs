@@ -1,7 +1,7 @@
 //! What an import found: how much came in, and every place where something was wrong.
 //!
-//! Damage is data here, not an error: an import goes on behind it. The list of problems is bounded, their number is
-//! always exact.
+//! Damage is data here, not an error: an import goes on behind it. The list of problems is
+//! bounded, their number is always exact.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,8 @@ pub struct ImportReport {
     pub stored: u64,
     /// Of these: versions whose body was the same as before and was not stored again.
     pub unchanged: u64,
-    /// Of these: answers to other requests than a plain `GET`, which are kept apart from their URL's page.
+    /// Of these: answers to other requests than a plain `GET`, which are kept apart from their
+    /// URL's page.
     pub variants: u64,
     /// Records that the store held already (same URL, time and digest): nothing was added.
     pub already_there: u64,
@@ -45,12 +46,13 @@ pub struct ImportReport {
     pub unusable: u64,
     /// Of these: records that a rule of an erasure refuses.
     pub refused: u64,
-    /// Number of problems that are answers to other requests than a plain `GET`, kept as pages: see [`ProblemKind::Misplaced`].
+    /// Number of problems that are answers to other requests than a plain `GET`, kept as pages:
+    /// see [`ProblemKind::Misplaced`].
     pub misplaced: u64,
     /// Number of problems that are segments of records: see [`ProblemKind::Segment`].
     pub segments: u64,
-    /// Answers kept as pages that name another record as theirs, and whose request was not met in the file: whether that was
-    /// a plain `GET` is not known.
+    /// Answers kept as pages that name another record as theirs, and whose request was not met in
+    /// the file: whether that was a plain `GET` is not known.
     pub without_request: u64,
     /// Number of problems that are warnings: each is said once a file.
     pub warnings: u64,
@@ -58,10 +60,12 @@ pub struct ImportReport {
     pub mended_dates: BTreeMap<DateRule, u64>,
     /// What the payload digests of the pages are worth.
     pub digests: DigestCount,
-    /// The revisits among the pages, stored or there already: [`Unresolved::count`] says how many have no original in the
-    /// store. It may be asked after several files, since an original may come later than its revisits.
+    /// The revisits among the pages, stored or there already: [`Unresolved::count`] says how many
+    /// have no original in the store. It may be asked after several files, since an original may
+    /// come later than its revisits.
     pub unresolved: Unresolved,
-    /// Whether it was stopped before the end: see [`ImportOptions::stop`](crate::import::ImportOptions::stop).
+    /// Whether it was stopped before the end: see
+    /// [`ImportOptions::stop`](crate::import::ImportOptions::stop).
     pub stopped: bool,
 }
 

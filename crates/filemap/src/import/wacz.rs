@@ -1,13 +1,15 @@
-//! Imports a WACZ file (Web Archive Collection Zipped 1.1.1): a zip file with WARC files in its folder `archive/`.
+//! Imports a WACZ file (Web Archive Collection Zipped 1.1.1): a zip file with WARC files in its
+//! folder `archive/`.
 //!
-//! The index and the list of pages beside them say nothing that the WARC files do not: they are not read. An entry is read
-//! as it lies, stored or deflated, and its WARC file as any other; problems name both files. An archive elsewhere in the zip
-//! file, a WACZ file among them, is not read: it is a problem with its name. What the zip file says of its entries is read
-//! twice and compared (`layout`, of `header`s); the bytes of an entry are checked as they come (`entry`).
+//! The index and the list of pages beside them say nothing that the WARC files do not: they are
+//! not read. An entry is read as it lies, stored or deflated, and its WARC file as any other;
+//! problems name both files. An archive elsewhere in the zip file, a WACZ file among them, is not
+//! read: it is a problem with its name. What the zip file says of its entries is read twice and
+//! compared (`layout`, of `header`s); the bytes of an entry are checked as they come (`entry`).
 //!
-//! Invariants: memory is bounded by the list of entries, whose bytes are bounded, and by that of an import; no byte of
-//! the file belongs to two entries, and each to one, to the list, or to a problem. A zip file that is damaged is a problem
-//! of the report, never an error.
+//! Invariants: memory is bounded by the list of entries, whose bytes are bounded, and by that of
+//! an import; no byte of the file belongs to two entries, and each to one, to the list, or to a
+//! problem. A zip file that is damaged is a problem of the report, never an error.
 
 use std::io::{Read, Seek};
 
@@ -31,8 +33,8 @@ pub fn is_zip(first_bytes: &[u8]) -> bool {
     first_bytes.starts_with(b"PK\x03\x04") || first_bytes.starts_with(b"PK\x05\x06")
 }
 
-/// Imports the WARC files in the WACZ file `source`, as [`import`](crate::import) does each; the report is of all together. `file` is
-/// its name in the report.
+/// Imports the WARC files in the WACZ file `source`, as [`import`](crate::import) does each; the
+/// report is of all together. `file` is its name in the report.
 ///
 /// # Errors
 ///
@@ -130,8 +132,8 @@ fn tell(file: &str, layout: &Layout, report: &mut ImportReport) {
     }
 }
 
-/// The name of an entry to import, after the name of the WACZ file; `None` if the entry is a folder or no archive. Of two names
-/// the one that is an archive's counts.
+/// The name of an entry to import, after the name of the WACZ file; `None` if the entry is a
+/// folder or no archive. Of two names the one that is an archive's counts.
 ///
 /// # Errors
 ///

@@ -1,13 +1,14 @@
-//! Imports a WARC file into a store, on two threads: one reads, decompresses and parses, the caller's compresses and
-//! puts.
+//! Imports a WARC file into a store, on two threads: one reads, decompresses and parses, the
+//! caller's compresses and puts.
 //!
-//! An import can be repeated: a record that the store holds already (same URL, time and digest) adds nothing, so that an
-//! interrupted import is resumed by running it again. Bodies equal to the newest version's are stored as references; of
-//! what an export of a store wrote, those that were references there.
+//! An import can be repeated: a record that the store holds already (same URL, time and digest)
+//! adds nothing, so that an interrupted import is resumed by running it again. Bodies equal to the
+//! newest version's are stored as references; of what an export of a store wrote, those that were
+//! references there.
 //!
-//! Invariants: memory is bounded by the batches under way (a few MiB each), by what waits for its request (see `pair`), and by
-//! the spool's bound for one record; an
-//! error of the store stops both threads; what was imported before stays.
+//! Invariants: memory is bounded by the batches under way (a few MiB each), by what waits for its
+//! request (see `pair`), and by the spool's bound for one record; an error of the store stops both
+//! threads; what was imported before stays.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -44,11 +45,11 @@ const BATCHES_WAITING: usize = 2;
 pub struct ImportProgress {
     /// Bytes read from the file, as they lie on disk.
     pub bytes_read: u64,
-    /// Whole records met.
+    /// Whole records so far.
     pub records: u64,
     /// Versions stored.
     pub pages: u64,
-    /// Problems met.
+    /// Problems so far.
     pub problems: u64,
 }
 
@@ -84,8 +85,8 @@ struct Batch {
     without_request: u64,
 }
 
-/// Imports the WARC file `source`, plain, gzip or zstd by its content. `file` is its name in the report. `progress` is
-/// called on this thread, at least every few hundred records.
+/// Imports the WARC file `source`, plain, gzip or zstd by its content. `file` is its name in the
+/// report. `progress` is called on this thread, at least every few hundred records.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -105,8 +106,8 @@ struct Batch {
 ///
 /// # Errors
 ///
-/// [`crate::Error::Read`] if `source` fails, [`crate::Error::Spool`], and those of the store; all that came before is stored. Damage
-/// and records that cannot be kept are in the report.
+/// [`crate::Error::Read`] if `source` fails, [`crate::Error::Spool`], and those of the store; all
+/// that came before is stored. Damage and records that cannot be kept are in the report.
 pub fn import<R: Read + Send>(
     store: &PageStore,
     file: &str,
@@ -117,8 +118,9 @@ pub fn import<R: Read + Send>(
     import_into(&mut |_| Ok(store.clone()), file, source, options, progress)
 }
 
-/// As [`import`], into the store that `stores` gives for a page of a URL: it is asked at every page, on this thread, and
-/// need not make a store for a file that has none. An error of it that concerns one page costs that page.
+/// As [`import`], into the store that `stores` gives for a page of a URL: it is asked at every
+/// page, on this thread, and need not make a store for a file that has none. An error of it that
+/// concerns one page costs that page.
 ///
 /// # Errors
 ///
@@ -142,7 +144,7 @@ pub fn import_into<R: Read + Send>(
     })
 }
 
-/// Reads the file to its end, or until nobody takes the batches any more.
+/// Reads the file to its end, or until the other thread stops.
 fn produce<R: Read>(
     reader: &mut Reader<R>,
     file: &str,
@@ -203,7 +205,8 @@ fn take(
     if let Some(problem) = record.problem.take() {
         pairing.push_other(Event::Problem(problem));
     }
-    // What an export wrote, the store had: it is kept whatever its type, and says itself what it answers.
+    // What an export wrote, the store had: it is kept whatever its type, and says itself what it
+    // answers.
     let is_ours = Stored::of(&record.header).is_some();
     let keeps = |kind: RecordKind| options.keeps(kind) || is_ours;
     let (links, place) = (Links::of(&record.header, record.place), record.place);
@@ -254,7 +257,7 @@ fn take(
     Ok(())
 }
 
-/// What is to be told of the page of a first segment.
+/// The problem of a page that is a first segment.
 fn first_segment(file: &str, place: Place, url: &[u8]) -> Event {
     let (url, kind) = (String::from_utf8_lossy(url), ProblemKind::Segment);
     let what = format!("{url}: this is the first segment of a record that was cut into several: the page ends with it");
@@ -287,7 +290,8 @@ fn page_size(capture: &Capture) -> Size {
     }
 }
 
-/// Takes the body of a page to disk, where it waits for its request, unless it is small; what it takes then.
+/// Takes the body of a page to disk, where it waits for its request, unless it is small; what it
+/// takes then.
 fn set_aside(event: &mut Event, options: &ImportOptions) -> Result<Option<Size>> {
     let Event::Page(page, _) = event else { return Ok(None) };
     if !matches!(page.body, Payload::Memory(_)) || page.body.len() < SET_ASIDE_BYTES {
@@ -340,8 +344,8 @@ fn consume(
     let mut report = ImportReport::default();
     let mut known = Known::default();
     for batch in batches {
-        // What has not been put by then was not taken in, and its problems are not the file's: it may have ended because
-        // of the stop.
+        // What has not been put by then was not taken in, and its problems are not the file's: it
+        // may have ended because of the stop.
         report.stopped |= options.is_stopped();
         if report.stopped {
             break;
@@ -461,8 +465,8 @@ fn arrival(
     })
 }
 
-/// Gives an unchanged version the body that an earlier one of its URL has; without that, it is a revisit of it. `false` if
-/// it came before its original once, and is in the store as a revisit.
+/// Gives an unchanged version the body that an earlier one of its URL has; without that, it is a
+/// revisit of it. `false` if it came before its original once, and is in the store as a revisit.
 fn fetch_body(store: &PageStore, known: &mut Known, capture: &mut Capture, original: Original) -> Result<bool> {
     let key = store.key_of_page(&capture.page)?;
     let revisit = Page { kind: RecordKind::Revisit, revisit: Some(original.revisit), ..capture.page.clone() };

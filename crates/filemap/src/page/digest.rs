@@ -1,11 +1,13 @@
 //! Payload and block digests in every form that archives write them in.
 //!
-//! A digest is an algorithm and its bytes; the text is only one way to write it. `sha1:`, `SHA-1:`, `sha-256=` and
-//! `urn:sha1:` are labels; hexadecimal, base 32 and base 64, upper or lower case, padded or not, are told apart by their
-//! length. Without a label the length tells the algorithm too.
+//! A digest is an algorithm and its bytes; the text is only one way to write it. `sha1:`,
+//! `SHA-1:`, `sha-256=` and `urn:sha1:` are labels; hexadecimal, base 32 and base 64, upper or
+//! lower case, padded or not, are told apart by their length. Without a label the length tells the
+//! algorithm too.
 //!
-//! Invariant: two texts of one digest parse to equal values. A text of a known algorithm that has not its length is no
-//! digest: [`Digest::parse`] gives `None`, and what that means is the caller's to count.
+//! Invariant: two texts of one digest parse to equal values. A text of a known algorithm that has
+//! not its length is no digest: [`Digest::parse`] gives `None`, and what that means is the
+//! caller's to count.
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -47,12 +49,14 @@ impl Digest {
         Some(Digest { algorithm, bytes })
     }
 
-    /// Whether two digests are of one algorithm, so that they say whether what they are of is the same.
+    /// Whether two digests are of one algorithm, so that they say whether what they are of is the
+    /// same.
     pub(crate) fn is_comparable(&self, other: &Digest) -> bool {
         self.algorithm == other.algorithm
     }
 
-    /// Whether it is the digest of no bytes at all; `false` for algorithms that are not computed here.
+    /// Whether it is the digest of no bytes at all; `false` for algorithms that are not computed
+    /// here.
     pub(crate) fn is_of_nothing(&self) -> bool {
         Hasher::of(self).is_some_and(|hasher| hasher.finish() == self.bytes)
     }
@@ -139,7 +143,8 @@ fn is_label(label: &str, value: &str) -> bool {
 /// A digest without a label: of the algorithm whose length it has.
 fn unlabelled(text: &str) -> Option<Digest> {
     let value = text.trim_end_matches('=');
-    // 32 signs are a SHA-1 in base 32 or an MD5 in hexadecimal; the digits 0, 1, 8 and 9 are in the second only.
+    // 32 signs are a SHA-1 in base 32 or an MD5 in hexadecimal; the digits 0, 1, 8 and 9 are in
+    // the second only.
     for algorithm in ["sha1", "md5", "sha256", "sha512"] {
         let bytes = LENGTHS.iter().find(|(name, _)| *name == algorithm).map_or(0, |(_, bytes)| *bytes);
         if let Some(bytes) = decode(value, bytes) {

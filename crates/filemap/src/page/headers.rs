@@ -1,6 +1,7 @@
 //! HTTP header fields as a server sent them: in order, repeated, in whatever bytes.
 //!
-//! Invariant: nothing is merged, sorted, re-cased or re-coded. Names compare without regard to ASCII case.
+//! Invariant: nothing is merged, sorted, re-cased or re-coded. Names compare without regard to
+//! ASCII case.
 
 /// One header field.
 ///
@@ -99,7 +100,8 @@ impl Headers {
         self.all(name).flat_map(split).collect()
     }
 
-    /// Makes the headers of a revisit agree with the body of its original, which has `original`'s headers.
+    /// Makes the headers of a revisit agree with the body of its original, which has `original`'s
+    /// headers.
     pub(crate) fn align(&mut self, original: &Headers, body_bytes: u64) {
         if original.get("X-Crawler-Content-Encoding").is_some() && original.get("Content-Encoding").is_none() {
             self.rename("Content-Encoding", "X-Crawler-Content-Encoding");
@@ -109,7 +111,8 @@ impl Headers {
         }
     }
 
-    /// Makes `Content-Length` say `bytes`; another length that stood there is kept under its X-Crawler name.
+    /// Makes `Content-Length` say `bytes`; another length that stood there is kept under its
+    /// X-Crawler name.
     pub(crate) fn set_length(&mut self, bytes: u64) {
         let text = bytes.to_string();
         if self.get("Content-Length") == Some(text.as_bytes()) {
@@ -143,7 +146,8 @@ impl FromIterator<Header> for Headers {
     }
 }
 
-/// The line that begins at `at`, without its end, and where the next begins. A last line without an end counts.
+/// The line that begins at `at`, without its end, and where the next begins. A last line without
+/// an end counts.
 pub(crate) fn line(message: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let rest = message.get(at..).filter(|rest| !rest.is_empty())?;
     let (text, next) = match memchr::memchr(b'\n', rest) {

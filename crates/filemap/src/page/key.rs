@@ -8,10 +8,10 @@
 //! | URL, NUL, kind, NUL, variant | records beside a variant |
 //! | URL, NUL, `variants` | the mark that the URL has variants: no page, and listed nowhere |
 //!
-//! The URL is canonical, byte for byte. No canonical URL holds a NUL, whatever the canonicaliser, so that [`url`] of any key
-//! is what stands before the first one: nothing can stand in a page's place or be listed as one, and a key begins as its
-//! URL does. A kind is not empty and holds no NUL; a variant is not empty and may hold anything. So no two of these are
-//! one key.
+//! The URL is canonical, byte for byte. No canonical URL holds a NUL, whatever the canonicaliser,
+//! so that [`url`] of any key is what stands before the first one: nothing can stand in a page's
+//! place or be listed as one, and a key begins as its URL does. A kind is not empty and holds no
+//! NUL; a variant is not empty and may hold anything. So no two of these are one key.
 
 use crate::page::RecordKind;
 use crate::page::variant::Variant;
@@ -56,7 +56,8 @@ pub(crate) fn is_mark(key: &[u8]) -> bool {
     beside(key) == Some(MARK)
 }
 
-/// The canonical URL in a key of any kind: of a page, of a variant, of a record beside them. Keys of one URL have one.
+/// The canonical URL in a key of any kind: of a page, of a variant, of a record beside them. Keys
+/// of one URL have one.
 ///
 /// ```
 /// assert_eq!(filemap::url_of_key(b"http://example.com/\0request"), b"http://example.com/");
@@ -76,7 +77,8 @@ fn beside(key: &[u8]) -> Option<&[u8]> {
     memchr::memchr(SEPARATOR, key).map(|at| &key[at + 1..])
 }
 
-/// The part of a key that names its site: scheme and host, `http://example.com`. Pages of one site share a dictionary.
+/// The part of a key that names its site: scheme and host, `http://example.com`. Pages of one site
+/// share a dictionary.
 pub(crate) fn site(key: &[u8]) -> &[u8] {
     let slashes = memchr::memchr_iter(b'/', key);
     let end = slashes.take(3).nth(2);

@@ -1,11 +1,11 @@
 //! A page: what one visit to a URL brought.
 //!
-//! The body is bytes and is never re-coded: no character set is guessed or converted, which is the reader's matter
-//! (the `Content-Type` header and the document say it). Everything else that a fetch or an archive knows about the
-//! visit stands beside it, as it was.
+//! The body is bytes and is never re-coded: no character set is guessed or converted, which is the
+//! reader's matter (the `Content-Type` header and the document say it). Everything else that a
+//! fetch or an archive knows about the visit stands beside it, as it was.
 //!
-//! Invariant: a `Page` read from a store equals the one that was put, except for `Revisit::original` and the body of a
-//! revisit, which reading fills in.
+//! Invariant: a `Page` read from a store equals the one that was put, except for
+//! `Revisit::original` and the body of a revisit, which reading fills in.
 
 pub(crate) mod digest;
 pub(crate) mod headers;
@@ -35,13 +35,15 @@ pub enum RecordKind {
     Response,
     /// A file without a protocol around it.
     Resource,
-    /// A visit that brought the same as an earlier one: it has headers of its own, and refers to the body.
+    /// A visit that brought the same as an earlier one: it has headers of its own, and refers to
+    /// the body.
     Revisit,
     /// Notes about a page (WARC `metadata`). Kept beside the page, never in its place.
     Metadata,
     /// What was sent to get a page. Kept beside the page, never in its place.
     Request,
-    /// The page in another form, such as its text (WARC `conversion`). Kept beside the page, never in its place.
+    /// The page in another form, such as its text (WARC `conversion`). Kept beside the page, never
+    /// in its place.
     Conversion,
 }
 
@@ -73,7 +75,8 @@ impl RecordKind {
         RecordKind::ALL.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(name))
     }
 
-    /// Whether a record of this kind is a version of the page itself, rather than something beside it.
+    /// Whether a record of this kind is a version of the page itself, rather than something beside
+    /// it.
     pub fn is_page(self) -> bool {
         matches!(self, RecordKind::Response | RecordKind::Resource | RecordKind::Revisit)
     }
@@ -165,8 +168,8 @@ pub struct Revisit {
     pub refers_to_ms: Option<i64>,
     /// The record id of the original.
     pub refers_to_id: Option<String>,
-    /// Where the body was found; filled in by reading, never stored. `None`: not looked for, or not in the store, and
-    /// the body is the record's own (mostly empty).
+    /// Where the body was found; filled in by reading, never stored. `None`: not looked for, or
+    /// not in the store, and the body is the record's own (mostly empty).
     pub original: Option<Original>,
 }
 
@@ -190,7 +193,8 @@ pub struct Original {
 pub struct Page {
     /// The URL as fetched; the store's key is its canonical form.
     pub url: Vec<u8>,
-    /// Which answer of the URL it is, or is beside; `None`: the page itself, as a plain `GET` brings it.
+    /// Which answer of the URL it is, or is beside; `None`: the page itself, as a plain `GET`
+    /// brings it.
     pub variant: Option<Variant>,
     /// When it was fetched, in ms since 1970.
     pub fetched_at_ms: i64,
@@ -210,10 +214,11 @@ pub struct Page {
     pub headers: Headers,
     /// The body's bytes.
     pub body: Vec<u8>,
-    /// Why the body is not all of it (WARC names `length`, `time`, `disconnect`, `unspecified`); `None`: it is.
+    /// Why the body is not all of it (WARC names `length`, `time`, `disconnect`, `unspecified`);
+    /// `None`: it is.
     pub truncated: Option<String>,
-    /// The digest of the payload as its source gave it (`sha1:...`): of what came over the wire, so that it does not
-    /// belong to `body` where that was decoded. Kept, never checked.
+    /// The digest of the payload as its source gave it (`sha1:...`): of what came over the wire,
+    /// so that it does not belong to `body` where that was decoded. Kept, never checked.
     pub digest: Option<String>,
     /// The id that the source gave the record (`<urn:uuid:...>`).
     pub record_id: Option<String>,
@@ -227,8 +232,8 @@ impl Page {
         Page { url: url.into(), fetched_at_ms, status: Some(status), body: body.into(), ..Page::default() }
     }
 
-    /// Whether its body is missing: a revisit, read with its body, whose original is not in the store. It is no empty
-    /// page, unless its payload digest says that the payload is empty.
+    /// Whether its body is missing: a revisit, read with its body, whose original is not in the
+    /// store. It is not an empty page, unless its payload digest says that the payload is empty.
     pub fn lacks_body(&self) -> bool {
         let is_resolved = self.revisit.as_ref().is_some_and(|revisit| revisit.original.is_some());
         self.kind == RecordKind::Revisit && !is_resolved && self.body.is_empty() && !self.is_of_no_bytes()
@@ -260,7 +265,8 @@ impl Page {
         }
     }
 
-    /// The first line of the answer and its headers, as they go before the body, with the blank line.
+    /// The first line of the answer and its headers, as they go before the body, with the blank
+    /// line.
     pub fn http_head(&self) -> Vec<u8> {
         let mut head = Vec::new();
         if let Some(status) = self.status {

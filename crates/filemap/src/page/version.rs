@@ -9,7 +9,8 @@ use crate::page::key;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredVersion {
-    /// The key it is kept under: of a page, its canonical URL, to which come the variant and the kind of a record beside it.
+    /// The key it is kept under: of a page, its canonical URL, to which come the variant and the
+    /// kind of a record beside it.
     pub key: Vec<u8>,
     /// The page; a revisit without its original's body.
     pub page: Page,

@@ -1,11 +1,12 @@
 //! Revisits that were given bodies of their own, and come again without them.
 //!
-//! Where an original goes and its revisit stays, or a part of a store is dumped, the revisit becomes a version with the
-//! body. The archive that it came from still has it without one: stored again it would be the newer of two versions of one
-//! time, hide the body, and have it pruned. So it counts as there.
+//! Where an original goes and its revisit stays, or a part of a store is dumped, the revisit
+//! becomes a version with the body. The archive that it came from still has it without one: stored
+//! again it would be the newer of two versions of one time, hide the body, and have it pruned. So
+//! it counts as there.
 //!
-//! Invariant: only a version that says that it was a revisit, of the same URL and time, and whose digest does not differ, is
-//! one that was given its body.
+//! Invariant: only a version that says that it was a revisit, of the same URL and time, and whose
+//! digest does not differ, is one that was given its body.
 
 use filemap_core::Head;
 
@@ -15,8 +16,8 @@ use crate::page::digest::Digest;
 use crate::page::{Page, RecordKind, Revisit};
 
 impl PageStore {
-    /// The bytes of the body that the store has for `page`, a revisit without one, as a version of its own; `None` if there is
-    /// none that can be read, or `page` is something else.
+    /// The bytes of the body that the store has for `page`, a revisit without one, as a version of
+    /// its own; `None` if there is none that can be read, or `page` is something else.
     pub(crate) fn given_bytes(&self, page: &Page, body_bytes: u64) -> Result<Option<u64>> {
         if page.kind != RecordKind::Revisit || body_bytes > 0 {
             return Ok(None);

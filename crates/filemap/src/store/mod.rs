@@ -1,8 +1,9 @@
 //! A store of pages: the engine, and the canonicaliser by which its keys are made.
 //!
-//! The canonicaliser's name and version stand in the superblock. Opening takes the one that the store was made with;
-//! asking for another is an error that says how to move. Everything the engine can do and pages have no part in
-//! (verify, stats, checkpoints) is reached through [`PageStore::engine`].
+//! The canonicaliser's name and version stand in the superblock. Opening takes the one that the
+//! store was made with; asking for another is an error that says how to move. Everything the
+//! engine can do and pages have no part in (verify, stats, checkpoints) is reached through
+//! [`PageStore::engine`].
 //!
 //! Invariant: every key of the store was made by this canonicaliser and the key scheme of `key`.
 
@@ -81,7 +82,8 @@ impl PageStore {
         PageStore::create_with(path, Arc::new(Whatwg), options)
     }
 
-    /// Creates a store in a new or empty directory; its keys are made by `canonicalizer`, for ever.
+    /// Creates a store in a new or empty directory; its keys are made by `canonicalizer` from then
+    /// on.
     ///
     /// # Errors
     ///
@@ -108,7 +110,8 @@ impl PageStore {
     ///
     /// # Errors
     ///
-    /// Those of [`Store::open`]; [`filemap_core::Error::Canonicalizer`] if it was made with another.
+    /// Those of [`Store::open`]; [`filemap_core::Error::Canonicalizer`] if it was made with
+    /// another.
     pub fn open_with(
         path: impl AsRef<Path>,
         canonicalizer: Arc<dyn Canonicalizer>,
@@ -127,7 +130,8 @@ impl PageStore {
         PageStore::over(Store::open_read_only(path, options)?)
     }
 
-    /// Opens a store for writing, or creates one ([`Whatwg`]) where the directory is absent or empty.
+    /// Opens a store for writing, or creates one ([`Whatwg`]) where the directory is absent or
+    /// empty.
     ///
     /// # Errors
     ///

@@ -1,12 +1,15 @@
-//! ARC files, as the Internet Archive wrote them before WARC: a record's line, read as a header of WARC fields.
+//! ARC files, as the Internet Archive wrote them before WARC: a record's line, read as a header of
+//! WARC fields.
 //!
-//! A record is one line and a block: `URL IP date type length` (version 1, of ARC 1.0 and 1.1), or with result code,
-//! checksum, location, offset and file name before the length (version 2). A file begins with one whose URL is
-//! `filedesc://...` and that says which. Fields are separated by spaces, and old writers left spaces in URLs and types:
-//! so the line is taken apart around the address and the date in its middle.
+//! A record is one line and a block: `URL IP date type length` (version 1, of ARC 1.0 and 1.1), or
+//! with result code, checksum, location, offset and file name before the length (version 2). A
+//! file begins with one whose URL is `filedesc://...` and that says which. Fields are separated by
+//! spaces, and old writers left spaces in URLs and types: so the line is taken apart around the
+//! address and the date in its middle.
 //!
-//! Invariant: only a line with all its fields is a record's; nothing else begins one. A date is eight digits or more
-//! wherever such a line is looked for; where one must stand, behind a whole record, its date may be any word.
+//! Invariant: only a line with all its fields is a record's; nothing else begins one. A date is
+//! eight digits or more wherever such a line is looked for; where one must stand, behind a whole
+//! record, its date may be any word.
 
 use std::net::IpAddr;
 
@@ -52,7 +55,8 @@ pub(crate) fn line(bytes: &[u8]) -> Option<Line<'_>> {
     })
 }
 
-/// As [`line`], where a record's line must stand: of one with neither a field more nor one less the date may be any word.
+/// As [`line`], where a record's line must stand: of one with neither a field more nor one less
+/// the date may be any word.
 pub(crate) fn expected(bytes: &[u8]) -> Option<Line<'_>> {
     line(bytes).or_else(|| {
         let (text, bytes) = text_of(bytes)?;
@@ -71,7 +75,8 @@ pub(crate) fn has_known_scheme(bytes: &[u8]) -> bool {
     schemes.iter().any(|scheme| bytes.get(..scheme.len()).is_some_and(|text| text.eq_ignore_ascii_case(scheme)))
 }
 
-/// The line at the start of `bytes` if it begins as a URL does, without its end, and its length with that.
+/// The line at the start of `bytes` if it begins as a URL does, without its end, and its length
+/// with that.
 fn text_of(bytes: &[u8]) -> Option<(&[u8], usize)> {
     bytes.first().filter(|first| first.is_ascii_alphabetic())?;
     let bytes = &bytes[..bytes.len().min(LINE_BYTES)];

@@ -1,8 +1,10 @@
-//! Turns a WARC record into a page: the HTTP message in its block taken apart, the body in the form that is kept.
+//! Turns a WARC record into a page: the HTTP message in its block taken apart, the body in the
+//! form that is kept.
 //!
-//! A block that should be HTTP and is not (or whose head is longer than a mebibyte) is kept whole as the body, with the
-//! record's own `Content-Type`: nothing is thrown away for not being understood. A record that an export of a store wrote
-//! becomes the page that it was (see `stored`).
+//! A block that should be HTTP and is not (or whose head is longer than a mebibyte) is kept whole
+//! as the body, with the record's own `Content-Type`: nothing is thrown away for not being
+//! understood. A record that an export of a store wrote becomes the page that it was (see
+//! `stored`).
 
 use crate::error::Result;
 use crate::http::body::{self, BodyRules};
@@ -103,8 +105,8 @@ pub(crate) fn capture(record: Record, kind: RecordKind, rules: &BodyRules) -> Re
     Ok(Captured::Page(Box::new(capture)))
 }
 
-/// The page of a record that an export of a store wrote, but for its body, which is then what is left of the block; `None`
-/// if it is another record.
+/// The page of a record that an export of a store wrote, but for its body, which is then what is
+/// left of the block; `None` if it is another record.
 fn as_stored(header: &RecordHeader, block: &mut Payload) -> Result<Option<Capture>> {
     let Some(stored) = Stored::of(header).filter(|stored| stored.head_bytes <= block.len()) else { return Ok(None) };
     let head = block.prefix(usize::try_from(stored.head_bytes).unwrap_or(usize::MAX))?;

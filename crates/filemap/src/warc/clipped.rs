@@ -1,7 +1,9 @@
-//! A record in which the data ends: kept as far as it is there if it is the last of its file, marked truncated.
+//! A record in which the data ends: kept as far as it is there if it is the last of its file,
+//! marked truncated.
 //!
-//! Whether it is the last is known only at the end of the file: behind a member that does not decode, others may follow.
-//! Of the head of an HTTP message only whole lines are kept; where not even its first line is there, nothing is.
+//! Whether it is the last is known only at the end of the file: behind a member that does not
+//! decode, others may follow. Of the head of an HTTP message only whole lines are kept; where not
+//! even its first line is there, nothing is.
 
 use crate::error::Result;
 use crate::http::head::MAX_HEAD_BYTES;
@@ -59,7 +61,8 @@ fn drop_cut_line(block: &mut Payload) -> Result<()> {
     Ok(())
 }
 
-/// Whether these are the first bytes of an HTTP message, and the blank line behind its head is not among them.
+/// Whether these are the first bytes of an HTTP message, and the blank line behind its head is not
+/// among them.
 pub(crate) fn ends_in_head(bytes: &[u8]) -> bool {
     let is_http = bytes.starts_with(b"HTTP") || b"HTTP".starts_with(bytes);
     let mut lines = bytes.split_inclusive(|&byte| byte == b'\n');

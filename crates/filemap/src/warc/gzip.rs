@@ -1,7 +1,8 @@
 //! One gzip member (RFC 1952) of a WARC file, inflated step by step.
 //!
-//! The framing is read here and only the inflating is borrowed, because recovery needs what a stream adapter hides: the
-//! exact offset where a member ends, and whether its data, its checksum or only its trailer is missing.
+//! The framing is read here and only the inflating is borrowed, because recovery needs what a
+//! stream adapter hides: the exact offset where a member ends, and whether its data, its checksum
+//! or only its trailer is missing.
 
 use std::io::{self, Read};
 
@@ -30,8 +31,8 @@ pub(crate) fn inflates(bytes: &[u8]) -> bool {
     trial(bytes, |_| true)
 }
 
-/// Whether the member at the start of `bytes` inflates to the beginning of a WARC record (or of an ARC record, if that is
-/// looked for), or not at all.
+/// Whether the member at the start of `bytes` inflates to the beginning of a WARC record (or of an
+/// ARC record, if that is looked for), or not at all.
 pub(crate) fn starts_with_record(bytes: &[u8], is_arc: bool) -> bool {
     let mut first = Vec::new();
     let ahead = if is_arc { arc::LINE_BYTES } else { 16 };

@@ -1,7 +1,9 @@
-//! The header of a WARC record: its version line and named fields (WARC 1.0, 1.1 and the drafts before them).
+//! The header of a WARC record: its version line and named fields (WARC 1.0, 1.1 and the drafts
+//! before them).
 //!
-//! Parsing is strict where it protects the framing (a length is a number) and lenient
-//! where writers differ (bare LF, case of names, `<` and `>` around a URL, a line that is no field: kept, and told).
+//! Parsing is strict where it protects the framing (a length is a number) and lenient where
+//! writers differ (bare LF, case of names, `<` and `>` around a URL, a line that is no field:
+//! kept, and told).
 
 use std::net::IpAddr;
 

@@ -1,10 +1,12 @@
 //! The raw bytes of a WARC file, in order, with a window back over the last ones.
 //!
-//! Recovery needs to look again at bytes that a damaged member has swallowed, and the source may be a pipe. So the last
-//! mebibyte stays in memory: a decoder that has lost its way notices within far less.
+//! Recovery needs to look again at bytes that a damaged member has swallowed, and the source may
+//! be a pipe. So the last mebibyte stays in memory: a decoder that has lost its way notices within
+//! far less.
 //!
-//! Invariants: memory is bounded by twice the window and what a caller asks to see at once; the bytes looked at again
-//! are bounded by a multiple of the file, so that no input takes more than linear time.
+//! Invariants: memory is bounded by twice the window and what a caller asks to see at once; the
+//! bytes looked at again are bounded by a multiple of the file, so that no input takes more than
+//! linear time.
 
 use std::io::{self, Read};
 
@@ -47,7 +49,7 @@ pub(crate) struct Input<R> {
     /// The next byte, in `buffer`.
     at: usize,
     ended: bool,
-    /// Why the source gives no more; told when all its bytes are used.
+    /// The source's error, returned once all its bytes are used.
     failure: Option<io::Error>,
     rewound_bytes: u64,
 }
@@ -92,7 +94,8 @@ impl<R: Read> Input<R> {
         self.at = (self.at + count).min(self.buffer.len());
     }
 
-    /// Goes back to `offset`, or as near to it as the window allows; whether the bound on repeated work let it.
+    /// Goes back to `offset`, or as near to it as the window allows; whether the bound on repeated
+    /// work let it.
     pub(crate) fn rewind(&mut self, offset: u64) -> bool {
         let allowed = REWIND_BASE_BYTES + REWIND_FACTOR * self.bytes_read();
         let back = self.offset().saturating_sub(offset).min(self.at as u64);
@@ -129,7 +132,7 @@ impl<R: Read> Input<R> {
 mod tests {
     use super::*;
 
-    /// Steps over so many bytes, if there are that many; whether there were.
+    /// Skips `count` bytes if there are as many; whether there were.
     fn skip(input: &mut Input<&[u8]>, mut count: usize) -> bool {
         while count > 0 {
             let step = input.ensure(1).expect("memory").len().min(count);

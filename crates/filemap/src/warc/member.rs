@@ -1,11 +1,14 @@
-//! The decompressed bytes of a WARC file, member by member: gzip members, zstd frames, and plain stretches.
+//! The decompressed bytes of a WARC file, member by member: gzip members, zstd frames, and plain
+//! stretches.
 //!
-//! What a member is, is told by its first bytes and not by the file's name, so that files of any kind may be
-//! concatenated. A member's bytes are handed out up to its end, where its checksum has been verified or the damage is
-//! known. Between members, and after a damaged one, the next is found by its magic number and by decoding it on trial.
+//! What a member is, is told by its first bytes and not by the file's name, so that files of any
+//! kind may be concatenated. A member's bytes are handed out up to its end, where its checksum has
+//! been verified or the damage is known. Between members, and after a damaged one, the next is
+//! found by its magic number and by decoding it on trial.
 //!
-//! Invariants: bytes of two members are never handed out as one run; scanning goes forward from every damaged member's
-//! second byte, so that damage costs the member it is in and none behind it.
+//! Invariants: bytes of two members are never handed out as one run; scanning goes forward from
+//! every damaged member's second byte, so that damage costs the member it is in and none behind
+//! it.
 
 use std::io::{self, Read};
 
@@ -25,12 +28,13 @@ use crate::warc::zstd::{self, Zstd};
 const TRIAL_BYTES: usize = 16 << 10;
 /// How much of a plain stretch is taken at once.
 const STEP_BYTES: usize = 64 << 10;
-/// Decompressed bytes that may be looked at again: this many, and [`REPLAY_FACTOR`] times those of the file.
+/// Decompressed bytes that may be looked at again: this many, and [`REPLAY_FACTOR`] times those of
+/// the file.
 const REPLAY_BASE_BYTES: u64 = 64 << 20;
 const REPLAY_FACTOR: u64 = 8;
 
-/// Decompressed bytes of damaged members behind whose start the search goes on, rather than behind their end: this many,
-/// and [`RETRY_FACTOR`] times those of whole members.
+/// Decompressed bytes of damaged members behind whose start the search goes on, rather than behind
+/// their end: this many, and [`RETRY_FACTOR`] times those of whole members.
 const RETRY_BASE_BYTES: u64 = 32 << 20;
 const RETRY_FACTOR: u64 = 4;
 
@@ -85,7 +89,8 @@ pub(crate) struct Members<R> {
     /// Decompressed bytes of members that ended whole, and of those that did not.
     whole_bytes: u64,
     retried_bytes: u64,
-    /// The last whole record was in a compressed member: plain ones are not looked for, and hardly believed in.
+    /// The last whole record was in a compressed member: plain ones are not looked for, and hardly
+    /// believed in.
     compressed: bool,
     /// The next member must be searched for.
     lost: bool,
@@ -254,7 +259,8 @@ impl<R: Read> Members<R> {
     }
 
     fn fill(&mut self) -> Result<bool, ReadFailure> {
-        // Without this, whoever asks for more than is left would move the rest to the front again and again.
+        // Without this, whoever asks for more than is left would move the rest to the front again
+        // and again.
         if self.replay.is_empty() && (self.codec.is_none() || self.ended.is_some()) {
             return Ok(false);
         }
@@ -307,8 +313,9 @@ impl<R: Read> Members<R> {
         Ok(if self.peek(1)?.is_empty() { self.ended.clone() } else { None })
     }
 
-    /// At the whole end of a member: opens the next if it goes on with the same record. A member that begins with a
-    /// record of its own does not, and is left for [`Members::open`], as is anything that is no member.
+    /// At the whole end of a member: opens the next if it goes on with the same record. A member
+    /// that begins with a record of its own does not, and is left for [`Members::open`], as is
+    /// anything that is no member.
     pub(crate) fn goes_on(&mut self) -> Result<bool, ReadFailure> {
         let next = self.input.ensure(TRIAL_BYTES)?;
         let next = &next[..next.len().min(TRIAL_BYTES)];
@@ -327,7 +334,8 @@ impl<R: Read> Members<R> {
     /// Leaves the member, whose bytes are all consumed. After damage the search goes back into it.
     pub(crate) fn close(&mut self) {
         if let Some(Ended::Broken(_)) = self.ended {
-            // A decoder that has lost its way can run on to the end of the file, from every member anew.
+            // A decoder that has lost its way can run on to the end of the file, from every member
+            // anew.
             self.retried_bytes += self.inner;
             if self.retried_bytes <= RETRY_BASE_BYTES + RETRY_FACTOR * self.whole_bytes {
                 self.input.rewind(self.start + 1);
@@ -340,7 +348,8 @@ impl<R: Read> Members<R> {
         self.ended = None;
     }
 
-    /// Hands `bytes`, which were consumed last, out again. Whether it does: repeated work is bounded.
+    /// Hands `bytes`, which were consumed last, out again. Whether it does: repeated work is
+    /// bounded.
     pub(crate) fn push_back(&mut self, bytes: Payload) -> bool {
         // Whatever else is in the buffer may have to be copied.
         let in_memory = matches!(&bytes, Payload::Memory(last) if self.buffer[..self.at].ends_with(last));
@@ -368,8 +377,8 @@ impl<R: Read> Members<R> {
         self.compressed = place.inner.is_some();
     }
 
-    /// What was taken for a plain record behind compressed ones is none: leaves it, to look for the next member from
-    /// its second byte on. Whether it did.
+    /// What was taken for a plain record behind compressed ones is none: leaves it, to look for
+    /// the next member from its second byte on. Whether it did.
     pub(crate) fn abandon_plain(&mut self) -> bool {
         let suspect = self.is_suspect_plain();
         if suspect {
@@ -381,7 +390,8 @@ impl<R: Read> Members<R> {
         suspect
     }
 
-    /// At the end of a plain record: whether a compressed member begins here, which is then the next to open.
+    /// At the end of a plain record: whether a compressed member begins here, which is then the
+    /// next to open.
     pub(crate) fn leave_plain(&mut self) -> Result<bool, ReadFailure> {
         if self.codec != Some(Codec::Plain) || !self.replay.is_empty() {
             return Ok(false);
@@ -404,7 +414,8 @@ fn leads_on(bytes: &[u8]) -> bool {
     bytes.is_empty() || zstd::begins(bytes) != zstd::Begins::Nothing || gzip::begins(bytes) || record_begins(bytes)
 }
 
-/// Whether a member begins here and decodes as far as `bytes` go; plain text too, if that is looked for.
+/// Whether a member begins here and decodes as far as `bytes` go; plain text too, if that is
+/// looked for.
 fn survives_trial(bytes: &[u8], zstd: &Zstd, plain: bool) -> bool {
     match zstd::begins(bytes) {
         zstd::Begins::Frame => zstd.decodes(bytes),

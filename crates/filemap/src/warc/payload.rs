@@ -1,8 +1,9 @@
-//! What a record's payload digest is worth: checked against the payload in every form that writers take it of.
+//! What a record's payload digest is worth: checked against the payload in every form that writers
+//! take it of.
 //!
-//! The standard means the body without its transfer coding. Some writers take it as it came over the wire, and some
-//! archives undo the content coding and leave the headers. A digest that is that of none of the three is wrong; the page
-//! is kept all the same, and counted.
+//! The standard means the body without its transfer coding. Some writers take it as it came over
+//! the wire, and some archives undo the content coding and leave the headers. A digest that is
+//! that of none of the three is wrong; the page is kept all the same, and counted.
 
 use crate::error::Result;
 use crate::http::body::{self, BodyRules};
@@ -21,7 +22,8 @@ pub struct DigestCount {
     pub unreadable: u64,
     /// It is not that of the payload.
     pub wrong: u64,
-    /// It could not be checked: of an algorithm that is not computed, or of a payload that is truncated.
+    /// It could not be checked: of an algorithm that is not computed, or of a payload that is
+    /// truncated.
     pub unchecked: u64,
 }
 
@@ -70,7 +72,8 @@ impl Check {
     }
 }
 
-/// Whether it is the digest of a body without its chunks, but with its content coding, which is not kept in that form.
+/// Whether it is the digest of a body without its chunks, but with its content coding, which is
+/// not kept in that form.
 fn is_unchunked(digest: &Digest, headers: &Headers, payload: &Payload, rules: &BodyRules) -> Result<bool> {
     let Payload::Memory(bytes) = payload else { return Ok(false) };
     if headers.get("Transfer-Encoding").is_none() || headers.get("Content-Encoding").is_none() {

@@ -19,13 +19,14 @@ pub enum ProblemKind {
     Damage,
     /// The record is whole, but cannot be kept: no URL, or beyond a limit.
     Unusable,
-    /// The answer to a request other than a plain `GET` is in the store as the page of its URL: the request came too late in
-    /// the file for it.
+    /// The answer to a request other than a plain `GET` is in the store as the page of its URL:
+    /// the request came too late in the file for it.
     Misplaced,
-    /// A segment of a record that its writer has cut into several. The first makes a page that is marked truncated, the others are
-    /// left out.
+    /// A segment of a record that its writer has cut into several. The first makes a page that is
+    /// marked truncated, the others are left out.
     Segment,
-    /// Nothing is lost, but something was taken otherwise than it stands there, such as a date by a rule.
+    /// Nothing is lost, but something was taken otherwise than it stands there, such as a date by
+    /// a rule.
     Warning,
 }
 

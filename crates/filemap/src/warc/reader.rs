@@ -1,14 +1,15 @@
 //! Reads a WARC or ARC file record by record, over damage.
 //!
-//! A record is handed out when it is *whole*: its header parses, its block has the length it says, what follows the
-//! block is the end of a record (two line ends, the next record, or the end of its member), and the compressed member
-//! that holds it alone has the right checksum. A block whose length is wrong is whole too if its digest proves it; a
-//! whole record whose digest is wrong is handed out with that [`Problem`]. Everything else is a [`Problem`] with the file and offset, and reading
-//! goes on at the next place where a record can begin: a `WARC/` line inside the bytes that the bad record took for its
-//! block, or the next member.
+//! A record is handed out when it is *whole*: its header parses, its block has the length it says,
+//! what follows the block is the end of a record (two line ends, the next record, or the end of
+//! its member), and the compressed member that holds it alone has the right checksum. A block
+//! whose length is wrong is whole too if its digest proves it; a whole record whose digest is
+//! wrong is handed out with that [`Problem`]. Everything else is a [`Problem`] with the file and
+//! offset, and reading goes on at the next place where a record can begin: a `WARC/` line inside
+//! the bytes that the bad record took for its block, or the next member.
 //!
-//! Invariants: memory is bounded by the spool; time is linear in the file (looking again is bounded); every byte of the
-//! file belongs to a record or to a problem that was told.
+//! Invariants: memory is bounded by the spool; time is linear in the file (looking again is
+//! bounded); every byte of the file belongs to a record or to a reported problem.
 
 mod framing;
 mod lengths;
@@ -54,7 +55,7 @@ pub struct Reader<R> {
     file: String,
     members: Members<R>,
     spool: Spool,
-    /// The bytes up to the next record belong to a problem that was told already.
+    /// The bytes up to the next record belong to a reported problem.
     told: bool,
     /// Nothing was handed out yet.
     is_silent: bool,
@@ -141,8 +142,8 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::Read`] if the source fails, [`Error::Spool`] if a large block cannot be set aside, [`Error::Packed`] if
-    /// the file is compressed in a form that is not read. Damage is none.
+    /// [`Error::Read`] if the source fails, [`Error::Spool`] if a large block cannot be set aside,
+    /// [`Error::Packed`] if the file is compressed in a form that is not read. Damage is none.
     pub fn next_item(&mut self) -> Result<Option<Item>> {
         if let Some(item) = self.next.take() {
             return Ok(Some(item));
@@ -166,7 +167,7 @@ impl<R: Read> Reader<R> {
         Ok(item.or_else(|| was_silent.then(|| self.nothing())))
     }
 
-    /// What is to be told of a file that ends before its first record.
+    /// The problem of a file that ends before its first record.
     fn nothing(&self) -> Item {
         let what = match self.members.bytes_read() {
             0 => "the file is empty",

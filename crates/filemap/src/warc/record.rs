@@ -13,7 +13,8 @@ pub struct Record {
     pub header: RecordHeader,
     /// Where it stands.
     pub place: Place,
-    /// What is wrong with it although it is whole: a length or a digest that does not agree with its block.
+    /// What is wrong with it although it is whole: a length or a digest that does not agree with
+    /// its block.
     pub problem: Option<Problem>,
     pub(crate) block: Payload,
 }

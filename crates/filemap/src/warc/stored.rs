@@ -1,8 +1,10 @@
-//! The field `FileMap-Page` of the records that an export writes: what a page of a store has and a WARC record does not.
+//! The field `FileMap-Page` of the records that an export writes: what a page of a store has and a
+//! WARC record does not.
 //!
-//! A record must be good WARC for everybody, so that it cannot say all that a store knows: ids and digests are made where
-//! a page has none, headers that would mislead a player are renamed, an unchanged version becomes a revisit. This field
-//! says what was done, in words separated by spaces, so that an import gives back the very page:
+//! A record must be good WARC for everybody, so that it cannot say all that a store knows: ids and
+//! digests are made where a page has none, headers that would mislead a player are renamed, an
+//! unchanged version becomes a revisit. This field says what was done, in words separated by
+//! spaces, so that an import gives back the very page:
 //!
 //! | word | meaning |
 //! |---|---|
@@ -17,10 +19,11 @@
 //! | `time=MS` | the time in ms since 1970, where a date cannot say it |
 //! | `page=BASE64` | all of the page but time, body and variant, in the layout of [`crate::page::meta`], in place of the rest |
 //!
-//! The writer reads each record back before it is written, and adds `page` where the rest does not give the same page:
-//! what this module cannot say in words it says in full.
+//! The writer reads each record back before it is written, and adds `page` where the rest does not
+//! give the same page: what this module cannot say in words it says in full.
 //!
-//! Invariant: a field that is not understood whole is not understood at all, and the record is then one like any other.
+//! Invariant: a field that is not understood whole is not understood at all, and the record is
+//! then one like any other.
 
 use std::fmt::Write as _;
 
@@ -134,8 +137,8 @@ impl Stored {
         has_head.then_some(stored)
     }
 
-    /// The page of a record of this header, without its body; `head` is what stands before that in the block. `None` if
-    /// they do not belong together.
+    /// The page of a record of this header, without its body; `head` is what stands before that in
+    /// the block. `None` if they do not belong together.
     pub(crate) fn page(&self, header: &RecordHeader, head: &[u8]) -> Option<Page> {
         let kind = self.kind.or_else(|| header.kind())?;
         let fetched_at_ms = self.time_ms.or_else(|| header.date_ms())?;
@@ -203,7 +206,8 @@ pub(crate) fn described(header: &RecordHeader, kind: RecordKind) -> Page {
     }
 }
 
-/// All of a page but time, body and variant, in one piece; `None` if it is larger than a page may be.
+/// All of a page but time, body and variant, in one piece; `None` if it is larger than a page may
+/// be.
 pub(crate) fn description(page: &Page) -> Option<Vec<u8>> {
     let encoded = meta::encode(page, b"").ok()?;
     Some([encoded.meta, encoded.spill].concat())

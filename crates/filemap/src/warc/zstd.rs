@@ -1,7 +1,9 @@
-//! One zstd frame (RFC 8878) of a WARC file, decoded step by step, and the dictionary frame before it.
+//! One zstd frame (RFC 8878) of a WARC file, decoded step by step, and the dictionary frame before
+//! it.
 //!
-//! A `.warc.zst` may begin with a skippable frame of the magic number 0x184D2A5D whose content is a dictionary, as it
-//! is or as a zstd frame of its own; it holds for the frames that follow, until another one (files are concatenated).
+//! A `.warc.zst` may begin with a skippable frame of the magic number 0x184D2A5D whose content is
+//! a dictionary, as it is or as a zstd frame of its own; it holds for the frames that follow,
+//! until another one (files are concatenated).
 //!
 //! Invariant: a dictionary is bounded, before and after it is decompressed.
 
@@ -68,8 +70,8 @@ impl Zstd {
         self.trial(bytes, |_| true)
     }
 
-    /// Whether the frame at the start of `bytes` decodes to the beginning of a WARC record (or of an ARC record, if that is
-    /// looked for), or not at all.
+    /// Whether the frame at the start of `bytes` decodes to the beginning of a WARC record (or of
+    /// an ARC record, if that is looked for), or not at all.
     pub(crate) fn starts_with_record(&self, bytes: &[u8], is_arc: bool) -> bool {
         let mut first = Vec::new();
         let ahead = if is_arc { arc::LINE_BYTES } else { 16 };
@@ -119,15 +121,16 @@ impl Zstd {
     }
 }
 
-/// The length of the skippable frame at the start of `input`; `None` if it is not all there, or longer than any that somebody writes.
+/// The length of the skippable frame at the start of `input`; `None` if it is cut or longer than
+/// [`MAX_SKIPPED_BYTES`].
 pub(crate) fn skippable_bytes<R: Read>(input: &mut Input<R>) -> io::Result<Option<usize>> {
     let Some(size) = frame_size(input)?.filter(|size| *size <= MAX_SKIPPED_BYTES) else { return Ok(None) };
     let bytes = 8 + size as usize;
     Ok((input.ensure(bytes)?.len() >= bytes).then_some(bytes))
 }
 
-/// Reads the dictionary frame at the start of `input`; `None` if it is damaged, and then nothing is consumed but its
-/// magic number.
+/// Reads the dictionary frame at the start of `input`; `None` if it is damaged, and then nothing
+/// is consumed but its magic number.
 pub(crate) fn read_dictionary<R: Read>(input: &mut Input<R>) -> io::Result<Option<Vec<u8>>> {
     let size = frame_size(input)?.map_or(usize::MAX, |bytes| bytes as usize);
     if size <= MAX_DICTIONARY_FRAME_BYTES {

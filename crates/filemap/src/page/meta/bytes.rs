@@ -1,7 +1,8 @@
 //! The primitives of the meta layout: whole numbers of variable width, and length-prefixed bytes.
 //!
-//! A varint is little-endian base 128 (LEB128), seven bits a byte, in its shortest form only, so that one page has one
-//! encoding. Reading is total: it ends in a [`MetaError`], never in a panic, and allocates no more than there is.
+//! A varint is little-endian base 128 (LEB128), seven bits a byte, in its shortest form only, so
+//! that one page has one encoding. Reading is total: it ends in a [`MetaError`], never in a panic,
+//! and allocates no more than there is.
 
 use crate::error::MetaError;
 

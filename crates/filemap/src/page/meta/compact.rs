@@ -1,7 +1,9 @@
-//! Short forms of two texts that nearly every archived page carries: a SHA-1 digest and a UUID record id.
+//! Short forms of two texts that nearly every archived page carries: a SHA-1 digest and a UUID
+//! record id.
 //!
-//! A short form is taken only where it gives back the very same text, so that nothing is normalised by the way:
-//! `sha1:` and 32 upper-case base-32 letters become 20 bytes, `<urn:uuid:...>` in lower case becomes 16.
+//! A short form is taken only where it gives back the very same text, so that nothing is
+//! normalised by the way: `sha1:` and 32 upper-case base-32 letters become 20 bytes,
+//! `<urn:uuid:...>` in lower case becomes 16.
 
 const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 

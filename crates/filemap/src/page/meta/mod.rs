@@ -1,8 +1,8 @@
-//! What the engine keeps as a page's opaque meta: everything about a page but its body, its key (URL and
-//! variant) and its time.
+//! What the engine keeps as a page's opaque meta: everything about a page but its body, its key
+//! (URL and variant) and its time.
 //!
-//! Layout, version 1 (fixed-width numbers are little-endian; a *varint* is LEB128 in its shortest form; *bytes* are a
-//! varint length and that many bytes):
+//! Layout, version 1 (fixed-width numbers are little-endian; a *varint* is LEB128 in its shortest
+//! form; *bytes* are a varint length and that many bytes):
 //!
 //! | offset | size | meaning |
 //! |---|---|---|
@@ -31,16 +31,18 @@
 //! | 11 | what a revisit refers to | see below |
 //! | always | the headers | a varint count, then name and value of each as bytes |
 //!
-//! A revisit is one byte (bits 0-1 the profile: 0 identical payload, 1 server not modified, 2 other; bit 2 a URL, bit 3
-//! a time, bit 4 a record id follows), then the profile's URI (profile 2), URL, time (i64) and id (bytes each).
+//! A revisit is one byte (bits 0-1 the profile: 0 identical payload, 1 server not modified, 2
+//! other; bit 2 a URL, bit 3 a time, bit 4 a record id follows), then the profile's URI (profile
+//! 2), URL, time (i64) and id (bytes each).
 //!
-//! **Large headers.** The engine takes [`filemap_core::MAX_META_BYTES`] of meta. A description that does not fit stands
-//! before the body instead, whole, and the meta is only the twelve fixed bytes, which say how long it is. Nothing is
-//! cut or lost; such a page's `head` reads the start of its body, and an unchanged body under changed headers counts as
-//! changed. A description over [`MAX_BYTES`] is an error.
+//! **Large headers.** The engine takes [`filemap_core::MAX_META_BYTES`] of meta. A description
+//! that does not fit stands before the body instead, whole, and the meta is only the twelve fixed
+//! bytes, which say how long it is. Nothing is cut or lost; such a page's `head` reads the start
+//! of its body, and an unchanged body under changed headers counts as changed. A description over
+//! [`MAX_BYTES`] is an error.
 //!
-//! Invariants: one page has one encoding; `decode` is total over any bytes; a version this file does not know is an
-//! error, never a guess.
+//! Invariants: one page has one encoding; `decode` is total over any bytes; a version this file
+//! does not know is an error, never a guess.
 
 mod bytes;
 mod compact;

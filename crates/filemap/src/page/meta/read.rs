@@ -30,8 +30,9 @@ pub fn spill_bytes(meta: &[u8]) -> Result<u32, MetaError> {
     Ok(spill)
 }
 
-/// The page, without its body and variant, that `meta` describes. `spill` are the [`spill_bytes`] before the body, `key_url` the
-/// canonical URL under which the page is kept, `time_ms` the time of its version.
+/// The page, without its body and variant, that `meta` describes. `spill` are the [`spill_bytes`]
+/// before the body, `key_url` the canonical URL under which the page is kept, `time_ms` the time
+/// of its version.
 ///
 /// # Errors
 ///
@@ -155,7 +156,8 @@ fn revisit(cursor: &mut Cursor<'_>) -> Result<Revisit, MetaError> {
 
 fn headers(cursor: &mut Cursor<'_>) -> Result<Headers, MetaError> {
     let count = cursor.varint("headers")?;
-    // Each takes two bytes or more, so that a wrong count cannot ask for more memory than there are bytes.
+    // Each takes two bytes or more, so that a wrong count cannot ask for more memory than there
+    // are bytes.
     if count > cursor.remaining() as u64 / 2 {
         return Err(MetaError::Short { field: "headers" });
     }

@@ -16,8 +16,8 @@ pub struct Encoded {
     pub spill: Vec<u8>,
 }
 
-/// Encodes all of `page` but its body, time and variant. `key_url` is the canonical URL under which it is kept; the URL as
-/// fetched is written only where it differs.
+/// Encodes all of `page` but its body, time and variant. `key_url` is the canonical URL under
+/// which it is kept; the URL as fetched is written only where it differs.
 ///
 /// # Errors
 ///

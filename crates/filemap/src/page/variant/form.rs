@@ -1,10 +1,12 @@
 //! Forms as queries: escapes undone (`a=b c`), and the fields of a multipart body.
 //!
-//! By the rules of Python's `urllib.parse` (`unquote_plus`, `urlencode`), on which the archives' tools rest.
+//! By the rules of Python's `urllib.parse` (`unquote_plus`, `urlencode`), on which the archives'
+//! tools rest.
 
 use memchr::memmem;
 
-/// A form with its escapes undone: `+` is a space, escapes are UTF-8, and what is none is replaced.
+/// A form with its escapes undone: `+` is a space, escapes are UTF-8, and what is none is
+/// replaced.
 pub(super) fn unquoted(form: &str) -> String {
     let mut out = String::with_capacity(form.len());
     let mut rest = form;

@@ -1,7 +1,9 @@
-//! A JSON document as a query: the values that are no objects or lists, each under the name that it stands under.
+//! A JSON document as a query: the values that are no objects or lists, each under the name that
+//! it stands under.
 //!
-//! As pywb has it, which reads with Python's `json`: names in the order of the document, a name that comes again with `.2_`
-//! and so on behind it, whole numbers without a fraction. Parsing is our own since the digits of a number count.
+//! As pywb has it, which reads with Python's `json`: names in the order of the document, a name
+//! that comes again with `.2_` and so on behind it, whole numbers without a fraction. Parsing is
+//! our own since the digits of a number count.
 //!
 //! Invariants: linear time; a document nested deeper than [`MAX_DEPTH`] is none.
 
@@ -174,7 +176,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The rest of a string, behind its first quote. The text is UTF-8, so that what lies between two quotes is.
+    /// The rest of a string, behind its first quote. The text is UTF-8, so that what lies between
+    /// two quotes is.
     fn string(&mut self) -> Option<String> {
         let from = self.at;
         loop {

@@ -1,16 +1,18 @@
 //! Variants: what tells several answers of one URL apart.
 //!
-//! A page is kept under its canonical URL. An answer to anything but a plain `GET` is another thing: of a form or an API, one
-//! URL has as many answers as there are requests. Such an answer is kept under the canonical URL *and* a variant, with
-//! versions of its own, and never shows when the URL alone is asked for.
+//! A page is kept under its canonical URL. An answer to anything but a plain `GET` is another
+//! thing: of a form or an API, one URL has as many answers as there are requests. Such an answer
+//! is kept under the canonical URL *and* a variant, with versions of its own, and never shows when
+//! the URL alone is asked for.
 //!
-//! A variant is a text that its caller chooses ([`Variant::new`]): the fingerprint of a request, a session, a language.
-//! Those of HTTP requests are made by the rules by which web archives index them ([`Variant::of_request`]), so that an
-//! export's index has the keys that players look for.
+//! A variant is a text that its caller chooses ([`Variant::new`]): the fingerprint of a request, a
+//! session, a language. Those of HTTP requests are made by the rules by which web archives index
+//! them ([`Variant::of_request`]), so that an export's index has the keys that players look for.
 //!
 //! Layers: `json`, `form` (bodies as queries); `request` (a request as a text).
 //!
-//! Invariants: a variant has 1 to [`Variant::MAX_BYTES`] bytes; equal requests have equal variants.
+//! Invariants: a variant has 1 to [`Variant::MAX_BYTES`] bytes; equal requests have equal
+//! variants.
 
 mod form;
 mod json;
@@ -35,14 +37,15 @@ pub struct Variant(Vec<u8>);
 impl Variant {
     /// The longest variant, in bytes.
     pub const MAX_BYTES: usize = limits::VARIANT_BYTES;
-    /// A request's body with more bytes is told by its digest alone.
+    /// A longer request body is identified by its digest alone.
     pub(crate) const MAX_PARSED_BYTES: u64 = request::MAX_PARSED_BYTES;
 
     /// A variant of the caller's own: any bytes, compared byte by byte.
     ///
     /// # Errors
     ///
-    /// [`Error::Variant`] if there are none, or more than [`Variant::MAX_BYTES`]: give a digest of them.
+    /// [`Error::Variant`] if there are none, or more than [`Variant::MAX_BYTES`]: give a digest of
+    /// them.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Variant> {
         let bytes = bytes.into();
         match bytes.len() {
@@ -51,13 +54,16 @@ impl Variant {
         }
     }
 
-    /// The variant of an HTTP request; `None` of a `GET` without a body, whose answer is the page itself.
+    /// The variant of an HTTP request; `None` of a `GET` without a body, whose answer is the page
+    /// itself.
     ///
-    /// `__wb_method=METHOD`, then `&` and the body as a query: a form's fields with their escapes undone; the values of a
-    /// JSON document by their names; other bodies as `__wb_post_data=` in base 64. That is the IIPC's guideline "CDX for
-    /// non-GET requests" as pywb 2.10 has it (`true`, `null`, `44` for 44.0), with these additions: every method may have a
-    /// body; the query of an AMF body is in base 64; where the rules keep 4,096 characters of a query, or nothing of the
-    /// body, and of a body over a mebibyte, the SHA-1 of the body follows, so that two requests do not become one.
+    /// `__wb_method=METHOD`, then `&` and the body as a query: a form's fields with their escapes
+    /// undone; the values of a JSON document by their names; other bodies as `__wb_post_data=` in
+    /// base 64. That is the IIPC's guideline "CDX for non-GET requests" as pywb 2.10 has it
+    /// (`true`, `null`, `44` for 44.0), with these additions: every method may have a body; the
+    /// query of an AMF body is in base 64; where the rules keep 4,096 characters of a query, or
+    /// nothing of the body, and of a body over a mebibyte, the SHA-1 of the body follows, so that
+    /// two requests do not become one.
     ///
     /// `body` is without its chunked coding.
     pub fn of_request(method: &str, content_type: Option<&[u8]>, body: &[u8]) -> Option<Variant> {
@@ -91,7 +97,8 @@ impl Variant {
         Some(text.split_once('&').map_or("", |(_, query)| query))
     }
 
-    /// The URL under which an index of an archive has the answer: `url` with the variant as the last of its arguments.
+    /// The URL under which an index of an archive has the answer: `url` with the variant as the
+    /// last of its arguments.
     pub fn index_url(&self, url: &[u8]) -> Vec<u8> {
         let end = memchr::memchr(b'#', url).unwrap_or(url.len());
         let mut out = url[..end].to_vec();

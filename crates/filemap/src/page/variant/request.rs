@@ -10,7 +10,7 @@ use crate::page::digest::sha1_of;
 pub(super) const METHOD: &str = "__wb_method=";
 /// How the digest of a body begins that the query does not hold whole; at the end of the text.
 const DIGEST: &str = "&__filemap_sha1=";
-/// A longer body is told by its digest alone.
+/// A longer body is identified by its digest alone.
 pub(super) const MAX_PARSED_BYTES: u64 = 1 << 20;
 /// Archives index this many characters of a query.
 const MAX_QUERY_CHARS: usize = 4096;
@@ -39,7 +39,7 @@ pub(super) fn text(method: &str, content_type: &[u8], body: &[u8]) -> Option<Vec
     Some(text.into_bytes())
 }
 
-/// The text of a request whose body is told by its SHA-1 alone.
+/// The text of a request whose body is identified by its SHA-1 alone.
 pub(super) fn large(method: &str, sha1: [u8; 20]) -> Vec<u8> {
     let mut text = named(method);
     let method = method.trim().to_ascii_uppercase();
@@ -47,7 +47,7 @@ pub(super) fn large(method: &str, sha1: [u8; 20]) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// A method of which [`named`] drops something, so that a digest must tell it from others.
+/// A method that [`named`] shortens: a digest must make it distinct.
 fn unnamed(method: &str) -> Option<&[u8]> {
     (named(method).len() != METHOD.len() + method.len()).then_some(method.as_bytes())
 }
@@ -64,7 +64,8 @@ fn push_digest(text: &mut String, sha1: [u8; 20]) {
     sha1.iter().for_each(|byte| text.push_str(&format!("{byte:02x}")));
 }
 
-/// The text of a request as archives index it, without the digest; `None` if it is another variant.
+/// The text of a request as archives index it, without the digest; `None` if it is another
+/// variant.
 pub(super) fn known(variant: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(variant).ok().filter(|text| text.starts_with(METHOD))?;
     let is_digest = |hex: &str| hex.len() == 40 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -36,7 +36,7 @@ impl RuleSet {
     /// Those of a store's rules that hold.
     ///
     /// # Errors
-    /// [`Error::Rule`] when one is not understood: then nobody knows what it is to refuse.
+    /// [`Error::Rule`] when one is not understood.
     pub(crate) fn of(rules: &[Rule]) -> Result<RuleSet> {
         RuleSet::that(rules, |rule| rule.holds())
     }

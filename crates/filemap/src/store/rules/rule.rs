@@ -1,8 +1,9 @@
 //! What a rule of an erasure is about: how it is kept, and what it matches.
 //!
-//! A rule is JSON: `{"kind":"url"|"host"|"prefix"|"regex"|"digest", "text":...}`, or in place of the text `"salt"` and `"sha256"`
-//! (in hexadecimal: SHA-256 of the salt and the text), with `"bytes"`, the length of a prefix; and `"from_ms"`, `"to_ms"`, the
-//! times of the captures that are meant, both inclusive. Of a URL only the digest is kept: a list of what people wanted
+//! A rule is JSON: `{"kind":"url"|"host"|"prefix"|"regex"|"digest", "text":...}`, or in place of
+//! the text `"salt"` and `"sha256"` (in hexadecimal: SHA-256 of the salt and the text), with
+//! `"bytes"`, the length of a prefix; and `"from_ms"`, `"to_ms"`, the times of the captures that
+//! are meant, both inclusive. Of a URL only the digest is kept: a list of what people wanted
 //! erased must not be a list of where it was.
 
 use regex::bytes::Regex;
@@ -65,7 +66,8 @@ pub struct EraseOrder {
     pub to_ms: Option<i64>,
     /// Why; kept in the rule, as it is.
     pub reason: String,
-    /// Keep a digest in the rule in place of a host or a prefix. Of a URL nothing else is ever kept.
+    /// Keep a digest in the rule in place of a host or a prefix. Of a URL nothing else is ever
+    /// kept.
     pub hashed: bool,
 }
 
@@ -74,7 +76,7 @@ pub struct EraseOrder {
 enum Part {
     Url,
     Host,
-    /// So many bytes of its beginning.
+    /// Its first bytes, this many.
     Prefix(usize),
 }
 

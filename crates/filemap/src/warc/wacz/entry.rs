@@ -1,7 +1,7 @@
 //! The bytes of an entry of a zip file, unpacked and checked.
 //!
-//! Invariants: no byte outside the entry's data is read; a failure of the file itself is an error, damage is a verdict, and
-//! what comes before it is handed out.
+//! Invariants: no byte outside the entry's data is read; a failure of the file itself is an error,
+//! damage is a verdict, and what comes before it is handed out.
 
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Take};
 use std::sync::{Mutex, PoisonError};

@@ -1,10 +1,12 @@
-//! The headers of a zip file: of an entry, before its data and in the list, and the end of the list.
+//! The headers of a zip file: of an entry, before its data and in the list, and the end of the
+//! list.
 //!
 //! Invariant: any bytes are a header or none; sizes are never believed here, only read.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// How an entry's header begins before its data, in the list, and what stands behind data without sizes.
+/// How an entry's header begins before its data, in the list, and what stands behind data without
+/// sizes.
 pub(crate) const LOCAL: [u8; 4] = *b"PK\x03\x04";
 pub(crate) const CENTRAL: [u8; 4] = *b"PK\x01\x02";
 const DESCRIPTOR: [u8; 4] = *b"PK\x07\x08";
@@ -17,7 +19,7 @@ const LOCATOR_64: [u8; 4] = *b"PK\x06\x07";
 pub(crate) const STORED: u16 = 0;
 pub(crate) const DEFLATED: u16 = 8;
 
-/// A header before data has so many bytes, its name not among them.
+/// Bytes of a local header without its name.
 pub(crate) const LOCAL_BYTES: usize = 30;
 const CENTRAL_BYTES: usize = 46;
 /// In place of a number of 32 bits that stands in a field of its own.
@@ -99,8 +101,8 @@ impl Header {
         self.flags & 1 != 0
     }
 
-    /// Takes from the header before the data what cannot be in this one of the list: a method that does not fit the sizes, an
-    /// encryption that only one of them knows.
+    /// Takes from the header before the data what cannot be in this one of the list: a method that
+    /// does not fit the sizes, an encryption that only one of them knows.
     pub(crate) fn settle(&mut self, local: &Header) {
         if self.method != local.method {
             let is_stored = self.packed_bytes == self.bytes_out;
@@ -144,7 +146,8 @@ impl Header {
         }
     }
 
-    /// Takes the sizes that stand behind the data, if these bytes are them and the data is so long.
+    /// Takes the sizes that stand behind the data, if these bytes are them and the data is so
+    /// long.
     pub(crate) fn take_descriptor(&mut self, bytes: &[u8], packed_bytes: u64) -> bool {
         let is_it = bytes.starts_with(&DESCRIPTOR) && word(bytes, 8).map(u64::from) == Some(packed_bytes & IS_64);
         if let (true, Some(crc), Some(bytes_out)) = (is_it, word(bytes, 4), word(bytes, 12)) {
@@ -204,7 +207,8 @@ impl End {
         })
     }
 
-    /// Takes the numbers of 64 bits, if this end, which stands at `at`, has them; where they begin.
+    /// Takes the numbers of 64 bits, if this end, which stands at `at`, has them; where they
+    /// begin.
     pub(crate) fn take_zip64<R: Read + Seek>(&mut self, source: &mut R, at: u64) -> io::Result<Option<u64>> {
         let Some(locator_at) = at.checked_sub(20) else { return Ok(None) };
         let locator = piece(source, locator_at, 20)?;

@@ -1,26 +1,29 @@
-//! What lies where in a zip file (APPNOTE 6.3.10, with zip64): every byte belongs to an entry, to the list of entries, or to a problem.
+//! What lies where in a zip file (APPNOTE 6.3.10, with zip64): every byte belongs to an entry, to
+//! the list of entries, or to a problem.
 //!
-//! A zip file says everything twice: in a header before each entry's data, and in the list at its end. Programs believe the
-//! list, so that what it leaves out is not there for them: a second zip file, an entry of which one bit has flipped. Here
-//! both are read and compared, and what the list does not name is looked for by its own header.
+//! A zip file says everything twice: in a header before each entry's data, and in the list at its
+//! end. Programs believe the list, so that what it leaves out is not there for them: a second zip
+//! file, an entry of which one bit has flipped. Here both are read and compared, and what the list
+//! does not name is looked for by its own header.
 //!
-//! Invariants: no byte belongs to two entries; entries come in the order of the list, those that it does not name last;
-//! memory is bounded by [`MAX_LIST_BYTES`]; time is linear in the file.
+//! Invariants: no byte belongs to two entries; entries come in the order of the list, those that
+//! it does not name last; memory is bounded by [`MAX_LIST_BYTES`]; time is linear in the file.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 
 use crate::warc::wacz::header::{CENTRAL, END, End, Header, LOCAL, LOCAL_BYTES, local_header, piece};
 
-/// Bytes of the list, and of names that it lacks: 180,000 entries at most, which take 70 MiB of memory.
+/// Bytes of the list, and of names that it lacks: 180,000 entries at most, which take 70 MiB of
+/// memory.
 pub(crate) const MAX_LIST_BYTES: u64 = 8 << 20;
-/// The end of the list stands in so many last bytes, its comment included.
+/// The end of the list, comment included, lies within this many last bytes.
 const END_BYTES: u64 = 22 + 0xffff;
 /// How much is looked through at once.
 const STEP_BYTES: usize = 64 << 10;
 /// What is looked for is mostly near.
 const FIRST_STEP_BYTES: usize = 1 << 10;
-/// Problems that are told one by one of one zip file.
+/// Problems reported one by one; more are counted.
 const MAX_PROBLEMS: usize = 1000;
 
 /// What is known of one entry.
@@ -52,7 +55,7 @@ pub(crate) struct Wrong {
 pub(crate) struct Layout {
     pub(crate) entries: Vec<Entry>,
     pub(crate) problems: Vec<Wrong>,
-    /// Problems beyond those that are told.
+    /// Problems beyond those.
     pub(crate) untold: u64,
 }
 
@@ -236,7 +239,7 @@ fn place_entries<R: Read + Seek>(
     Ok(())
 }
 
-/// Whether so many bytes behind an entry's data may be its own.
+/// Whether `bytes` bytes behind an entry's data may be its own.
 fn is_explained(header: &Header, bytes: u64) -> bool {
     bytes == 0 || !header.has_sizes() && matches!(bytes, 12 | 16 | 20 | 24)
 }
@@ -320,7 +323,8 @@ fn name_twins(layout: &mut Layout) {
     }
 }
 
-/// The first place at which `is_it` says so of the bytes from there on, of which at least 16 are given if there are.
+/// The first place that `is_it` accepts; it gets the bytes from there on, at least 16 if there
+/// are.
 fn find<R: Read + Seek>(
     source: &mut R,
     place: Range<u64>,

@@ -1,10 +1,11 @@
-//! A version of a page as a WARC record (1.1): its header, what stands before the body in its block, and what an index says
-//! of it.
+//! A version of a page as a WARC record (1.1): its header, what stands before the body in its
+//! block, and what an index says of it.
 //!
-//! The record is good for readers that know nothing of stores: a body is never chunked and no header says so, a coding
-//! that the body does not have is not claimed, digests are of the bytes that stand there, dates keep their milliseconds.
-//! What that changes is said by the field of [`crate::warc::stored`], and every record is read back here before it goes
-//! out: what does not give the same page gets the page's whole description.
+//! The record is good for readers that know nothing of stores: a body is never chunked and no
+//! header says so, a coding that the body does not have is not claimed, digests are of the bytes
+//! that stand there, dates keep their milliseconds. What that changes is said by the field of
+//! [`crate::warc::stored`], and every record is read back here before it goes out: what does not
+//! give the same page gets the page's whole description.
 
 use std::fmt::Display;
 
@@ -79,8 +80,8 @@ pub(crate) struct Entry {
     pub(crate) variant: Option<Variant>,
 }
 
-/// The record of `version` in this form; `concurrent` is the id of the record that it belongs to: of a request, its answer's, or
-/// the other way round.
+/// The record of `version` in this form; `concurrent` is the id of the record that it belongs to:
+/// of a request, its answer's, or the other way round.
 pub(crate) fn draft(version: &StoredVersion, form: &Form, concurrent: Option<&str>) -> Draft {
     let mut parts = Parts::of(version, form);
     parts.concurrent = concurrent;
@@ -106,8 +107,8 @@ pub(crate) fn draft(version: &StoredVersion, form: &Form, concurrent: Option<&st
     parts.draft(header, is_exact)
 }
 
-/// The id of a version's record, and whether it is the page's own. One is made from what the record holds, so that a store
-/// gives the same dump again.
+/// The id of a version's record, and whether it is the page's own. One is made from what the
+/// record holds, so that a store gives the same dump again.
 pub(crate) fn record_id(key: &[u8], sequence: u64, page: &Page, payload: &[u8; 20]) -> (String, bool) {
     let is_uri = |id: &&String| {
         let inner = id.strip_prefix('<').and_then(|id| id.strip_suffix('>'));
@@ -165,7 +166,8 @@ impl<'a> Parts<'a> {
         let body = if has_body { page.body.as_slice() } else { b"" };
         let renamed = if is_message { misleading(page, form) } else { Vec::new() };
         let head = if is_message { message_head(page, &renamed) } else { Vec::new() };
-        // Of a revisit whose original is not there, the payload is known by its digest, or not at all.
+        // Of a revisit whose original is not there, the payload is known by its digest, or not at
+        // all.
         let known = match form {
             Form::Full => None,
             Form::Unchanged(reference) | Form::Revisit(Some(reference)) => Some(reference.payload),
@@ -177,7 +179,8 @@ impl<'a> Parts<'a> {
             RecordKind::Revisit => known.is_some(),
             RecordKind::Response | RecordKind::Resource | RecordKind::Conversion => true,
         };
-        // Readers take a message apart under http and https only: of another scheme the whole block is the payload to them.
+        // Readers take a message apart under http and https only: of another scheme the whole
+        // block is the payload to them.
         let has_payload_digest = knows_payload && (is_web || !is_message || kind == RecordKind::Revisit);
         let (record_id, has_id) = record_id(&version.key, version.version.sequence, page, &payload);
         let is_payload = has_payload_digest && page.digest.as_deref() == Some(&meta::sha1_text(&payload));
@@ -414,7 +417,8 @@ fn written_version(version: Option<&HttpVersion>) -> &'static str {
     }
 }
 
-/// The name of a protocol that the first line does not have, as other writers give it in `WARC-Protocol`.
+/// The name of a protocol that the first line does not have, as other writers give it in
+/// `WARC-Protocol`.
 fn protocol_id(version: &HttpVersion) -> Option<&'static str> {
     match version {
         HttpVersion::Http2 => Some("h2"),
@@ -431,8 +435,8 @@ fn request_target(url: &[u8]) -> &[u8] {
     rest.iter().position(|&byte| matches!(byte, b'/' | b'?')).map_or(b"/", |at| &rest[at..])
 }
 
-/// The first record of a file. Its date is that of the first page in the file, not of now: a dump of the same store gives
-/// the same bytes.
+/// The first record of a file. Its date is that of the first page in the file, not of now: a dump
+/// of the same store gives the same bytes.
 pub(crate) fn warcinfo(file: &str, time_ms: i64) -> Vec<u8> {
     let date = date::format(date::nearest_with_four_digit_year(time_ms));
     let block = format!(
