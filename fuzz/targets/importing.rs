@@ -1,6 +1,6 @@
 //! Imports a WARC file into a fresh store, judges what is in it, and imports it again.
 
-use filemap::warc::{ImportOptions, ImportReport, import};
+use filemap::import::{ImportOptions, ImportReport, import};
 use filemap::{Options, PageStore};
 use filemap_core::sim::{self, Limits};
 use filemap_io::sim::SimDisk;

@@ -4,6 +4,7 @@
 //! it is placed here. The engine's table is [`ENGINE_LAYERS`]; other crates have a file each below `layers/`.
 
 mod benches;
+mod filemap;
 
 use std::path::Path;
 
@@ -45,6 +46,7 @@ pub struct Table {
 /// Every crate whose modules are layered.
 pub const TABLES: &[Table] = &[
     Table { source: ENGINE_SOURCE, layers: ENGINE_LAYERS, spawning: Some(SPAWNING_MODULE) },
+    filemap::FILEMAP,
     Table { source: "benches/src", layers: benches::LIBRARY, spawning: None },
     Table { source: "benches/src/bin/fm-bench", layers: benches::FM_BENCH, spawning: None },
     Table { source: "benches/compare/src", layers: benches::COMPARE, spawning: None },

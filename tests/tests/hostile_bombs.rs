@@ -6,7 +6,8 @@
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
-use filemap::warc::{ImportOptions, ImportReport, Item, Reader, import};
+use filemap::import::{ImportOptions, ImportReport, import};
+use filemap::warc::{Item, Reader};
 use filemap::{Options, PageStore, Spool};
 use filemap_core::sim;
 use filemap_io::sim::SimDisk;

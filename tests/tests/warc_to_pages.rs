@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use filemap::warc::{ImportOptions, ImportReport};
-use filemap::{Options, PageStore, date, warc};
+use filemap::import::{ImportOptions, ImportReport};
+use filemap::{Options, PageStore, date, import};
 
 /// One response as the other program saw it.
 struct Expected {
@@ -48,7 +48,7 @@ fn expected() -> BTreeMap<String, Vec<Expected>> {
 
 fn import(store: &PageStore, name: &str, options: &ImportOptions) -> ImportReport {
     let file = File::open(data("warc").join(name)).expect("the WARC file is there");
-    warc::import(store, name, file, options, &mut |_| {}).expect("nothing but damage can go wrong")
+    import::import(store, name, file, options, &mut |_| {}).expect("nothing but damage can go wrong")
 }
 
 /// Whether some version of the URL and time has this status, length and CRC-32. Two fetches of a

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use filemap_core::Version;
 
 use crate::date;
+use crate::limits;
+use crate::packing::Packing;
 
 /// What can go wrong between a page and its store.
 #[derive(Debug, thiserror::Error)]
@@ -64,8 +66,9 @@ pub enum Error {
         /// The version in its superblock.
         version: u32,
     },
-    /// The description of a stored page does not decode. The record passed the engine's checksum, so it was not
-    /// written by this crate, or by a newer one: read the store with the program that wrote it.
+    /// The description of a stored page does not decode. The record passed the engine's checksum,
+    /// so it was not written by this crate, or by a newer one: read the store with the program
+    /// that wrote it.
     #[error("the page {key:?} of time {time_ms}: its description (meta) does not decode: {source}")]
     Meta {
         /// The page's key, with replacement characters for what is not text.
@@ -73,16 +76,17 @@ pub enum Error {
         /// The version's time in ms since 1970.
         time_ms: i64,
         /// What is wrong.
-        source: crate::meta::MetaError,
+        source: MetaError,
     },
     /// The bytes given can be no variant: there are none, or too many. Give a digest of them.
-    #[error("a variant has 1 to {limit} bytes, this one has {len}; give a digest of it", limit = crate::Variant::MAX_BYTES)]
+    #[error("a variant has 1 to {limit} bytes, this one has {len}; give a digest of it", limit = limits::VARIANT_BYTES)]
     Variant {
         /// How many there are.
         len: usize,
     },
-    /// The headers and the rest of the description take more than a page may have of them. Nothing was written.
-    #[error("the headers take {bytes} bytes; a page may have {limit} bytes of them", limit = crate::meta::MAX_BYTES)]
+    /// The headers and the rest of the description take more than a page may have of them. Nothing
+    /// was written.
+    #[error("the headers take {bytes} bytes; a page may have {limit} bytes of them", limit = limits::DESCRIPTION_BYTES)]
     HeadersTooLarge {
         /// Their encoded size in bytes.
         bytes: u64,
@@ -103,9 +107,10 @@ pub enum Error {
         /// The file.
         file: String,
         /// The form.
-        form: crate::warc::Packing,
+        form: Packing,
     },
-    /// A page too large for memory could not be set aside on disk. Free space there, or give another folder.
+    /// A page too large for memory could not be set aside on disk. Free space there, or give
+    /// another folder.
     #[error("setting a large page aside in {} failed: {source}; give another folder with room", dir.display())]
     Spool {
         /// The folder for temporary files.
@@ -113,7 +118,7 @@ pub enum Error {
         /// The system's reason.
         source: io::Error,
     },
-    /// A rule of an erasure makes no sense, or is of a newer build: then nobody knows what it refuses.
+    /// A rule of an erasure is invalid or of a newer build: what it refuses is unknown.
     #[error("the rule {id} of an erasure is not understood: {what}")]
     Rule {
         /// The rule's id; 0 of one that was to be made.
@@ -121,17 +126,54 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
+    /// The store cannot do what was asked: see its [`Capabilities`](crate::access::Capabilities).
+    #[error("this store has no {what}")]
+    Unsupported {
+        /// What it has not.
+        what: &'static str,
+    },
     /// The output of a dump could not be written. What was closed before is whole.
     #[error("writing the dump failed: {0}")]
     Write(#[source] io::Error),
+}
+
+/// Why bytes are no description of a page.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MetaError {
+    /// The description ends inside a field.
+    #[error("it ends inside the field `{field}`")]
+    Short {
+        /// The field.
+        field: &'static str,
+    },
+    /// A field holds what the layout does not allow.
+    #[error("the field `{field}` holds no valid value")]
+    Invalid {
+        /// The field.
+        field: &'static str,
+    },
+    /// Bytes are left over.
+    #[error("{bytes} bytes follow the last field")]
+    Trailing {
+        /// How many.
+        bytes: usize,
+    },
+    /// The description was written in a layout of another version. Read it with the build that
+    /// wrote it, or a newer.
+    #[error("it has layout version {found}, this build reads up to {limit}", limit = limits::DESCRIPTION_VERSION)]
+    Version {
+        /// The version it says.
+        found: u8,
+    },
 }
 
 /// The crate's result.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Whether the error is about bytes in the store that are not what was written: it costs this one version, and others
-    /// can still be read.
+    /// Whether the error is about bytes in the store that are not what was written: it costs this
+    /// one version, and others can still be read.
     pub fn is_damage(&self) -> bool {
         match self {
             Error::Engine(engine) => engine.is_corrupt(),
@@ -141,7 +183,8 @@ impl Error {
         }
     }
 
-    /// Whether the error is about this one page (no URL, beyond a limit, or refused by a rule), so that others can still be put.
+    /// Whether the error is about this one page (no URL, beyond a limit, or refused by a rule), so
+    /// that others can still be put.
     pub fn concerns_one_page(&self) -> bool {
         use filemap_core::Error as Engine;
         match self {

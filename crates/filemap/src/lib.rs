@@ -1,39 +1,62 @@
 //! Web pages by URL: pages over the FileMap engine, for crawlers.
 //!
-//! * [`PageStore`] puts and gets [`Page`]s by URL: the newest, that of a time, all versions, with or without the body.
-//! * A [`Variant`] tells the answers of one URL apart: that of a `POST` never stands in the page's place.
-//! * [`warc`] reads WARC files, whole or damaged, into a store.
+//! * [`PageStore`] puts and gets [`Page`]s by URL: the newest, that of a time, all versions, with
+//!   or without the body.
+//! * [`PageRead`] and [`PageWrite`] are the interface of every store: local, over HTTP, in object
+//!   storage.
+//! * A [`Variant`] tells the answers of one URL apart: that of a `POST` never stands in the page's
+//!   place.
+//! * [`import`] puts WARC, ARC and WACZ files, whole or damaged, into a store; [`warc`] reads
+//!   their records.
 //! * [`dump`] writes pages out as WARC files, their index, JSON Lines and plain files.
 //! * [`erase`] takes pages away for good, and keeps them from coming back.
+//! * [`coding`] undoes content codings (gzip, deflate, br, zstd) within bounds.
 //! * [`meta`] is how a page's headers and the rest of its description are kept.
 //!
-//! Keys are made by a canonicaliser of `urlindex`; the URL as fetched is kept beside it. Bodies are bytes and are never
-//! re-coded: character sets are the reader's matter.
+//! Keys are made by a canonicaliser of `urlindex`; the URL as fetched is kept beside it. Bodies
+//! are bytes and are never re-coded: character sets are the reader's matter.
+//!
+//! Features, both on by default: `warc` (modules `warc`, `dump`, `coding`) and `import`. Without
+//! them a store puts, gets, lists and erases. `async` adds `AsyncPageStore`, for callers on tokio.
 
+// What only these use stands with what it belongs to.
+#![cfg_attr(not(feature = "import"), allow(dead_code, unused_imports))]
+
+pub mod access;
+#[cfg(feature = "async")]
+mod async_store;
 pub mod date;
-mod digest;
+#[cfg(feature = "warc")]
 pub mod dump;
 pub mod erase;
 mod error;
-mod headers;
+#[cfg(feature = "warc")]
 mod http;
-mod key;
-pub mod meta;
+#[cfg(feature = "import")]
+pub mod import;
+mod limits;
+mod packing;
 mod page;
+#[cfg(feature = "warc")]
 mod spool;
-mod store;
-mod variant;
+pub mod store;
+#[cfg(feature = "warc")]
 pub mod warc;
 
+pub use access::{Lookup, PageRead, PageWrite};
+#[cfg(feature = "async")]
+pub use async_store::AsyncPageStore;
 pub use error::{Error, Result};
 pub use filemap_core::{Durability, Event, Options, Put, Stats, Version};
-pub use headers::{Header, Headers};
-pub use key::url as url_of_key;
+#[cfg(feature = "warc")]
+pub use http::coding;
+pub use page::headers::{Header, Headers};
+pub use page::key::url as url_of_key;
+pub use page::meta;
+pub use page::variant::Variant;
+pub use page::version::PageHead;
 pub use page::{HttpVersion, Original, Page, RecordKind, Revisit, RevisitProfile};
+#[cfg(feature = "warc")]
 pub use spool::Spool;
-pub use store::{
-    Heads, Loader, PageHead, PageReader, PageStore, Pages, PruneStep, Removed, RevisitCount, Sizes, StoredVersion,
-    StoredVersions, Unresolved, Urls, VariantHeads, Variants, VersionSize, Versions,
-};
+pub use store::PageStore;
 pub use urlindex::{Canonicalizer, Exact, UrlError, Whatwg};
-pub use variant::Variant;

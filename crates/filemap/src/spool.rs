@@ -1,8 +1,9 @@
-//! Bytes of any length in bounded memory: small ones in memory, large ones in an unnamed temporary file.
+//! Bytes of any length in bounded memory: small ones in memory, large ones in an unnamed temporary
+//! file.
 //!
-//! A WARC block is only known to be whole when its end has been seen, and a body only known to decode when all of it
-//! has: both must be held before anything is stored, whatever their size. The file is unlinked as soon as it is made,
-//! so that nothing is left behind by a crash.
+//! A WARC block is only known to be whole when its end has been seen, and a body only known to
+//! decode when all of it has: both must be held before anything is stored, whatever their size.
+//! The file is unlinked as soon as it is made, so that nothing is left behind by a crash.
 //!
 //! Invariant: a [`Payload`] never holds more than the spool's memory bound in memory.
 
@@ -12,8 +13,14 @@ use std::path::PathBuf;
 use tempfile::SpooledTempFile;
 
 use crate::error::{Error, Result};
+use crate::page::digest::Digest;
 
 /// Where bytes are set aside, and how many of them stay in memory.
+///
+/// ```
+/// let spool = filemap::Spool { memory_bytes: 1 << 20, ..filemap::Spool::default() };
+/// assert_eq!(spool.dir, std::env::temp_dir());
+/// ```
 #[derive(Clone, Debug)]
 pub struct Spool {
     /// Payloads up to this many bytes stay in memory.
@@ -222,6 +229,16 @@ impl Payload {
                 count => see(&piece[..count])?,
             }
         }
+    }
+
+    /// Whether the bytes have this digest; `None` if its algorithm is not computed here.
+    pub(crate) fn has_digest(&mut self, digest: &Digest) -> Result<Option<bool>> {
+        let Some(mut hasher) = digest.hasher() else { return Ok(None) };
+        self.chunks(|bytes| {
+            hasher.update(bytes);
+            Ok(())
+        })?;
+        Ok(Some(digest.is(&hasher.finish())))
     }
 
     fn spool(&self) -> Spool {

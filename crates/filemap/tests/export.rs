@@ -3,7 +3,8 @@
 use crate::samples::{self, Fresh, fresh, run, run_sample};
 use crate::stores::{Memory, assert_equal, contents, dumped};
 use filemap::dump::{DumpEvent, DumpOptions, Format, Selection, dump, jsonl};
-use filemap::warc::{Compression, ImportOptions, Item};
+use filemap::import::ImportOptions;
+use filemap::warc::{Compression, Item};
 use filemap::{Exact, Header, HttpVersion, Options, Page, PageStore, RecordKind, Revisit, RevisitProfile, Variant};
 use proptest::prelude::*;
 

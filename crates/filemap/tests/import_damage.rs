@@ -1,10 +1,11 @@
 //! Damaged WARC files: every record that is still whole is found, the damage is told with its offset, nothing panics.
 
+use crate::samples::{bytes, fresh, gz, ids, page, plain, read, run, zst};
 use std::collections::BTreeSet;
 use std::io::Read;
 
-use crate::samples::{bytes, fresh, gz, ids, page, plain, read, run, zst};
-use filemap::warc::{ImportOptions, Problem, ProblemKind};
+use filemap::import::ImportOptions;
+use filemap::warc::{Problem, ProblemKind};
 use proptest::prelude::*;
 
 /// Three records, each a member.

@@ -1,10 +1,11 @@
 //! WARC files in every form: plain, gzip and zstd, by member and whole, mixed, with dictionaries; and bodies that are
 //! large, repeated, coded in every way, or not to be kept.
 
+use crate::samples::{self, fresh, gz, page, plain, read, response, run, zst};
 use std::io::{Read, Write};
 
-use crate::samples::{self, fresh, gz, page, plain, read, response, run, zst};
-use filemap::warc::{ImportOptions, ImportReport, ProblemKind, import};
+use filemap::import::{ImportOptions, ImportReport, import};
+use filemap::warc::ProblemKind;
 use filemap::{Exact, Options, PageStore, RecordKind, Spool};
 
 /// The records of the plain sample, one by one.

@@ -6,7 +6,8 @@ use std::io::Read;
 
 use crate::samples::{self, Fresh, fresh, gz, read, run, zst};
 use filemap::date::DateRule;
-use filemap::warc::{ImportOptions, ImportReport, ProblemKind, Record};
+use filemap::import::{ImportOptions, ImportReport};
+use filemap::warc::{ProblemKind, Record};
 use filemap::{Error, Page, PageStore, RecordKind, date};
 
 const ARC_FIRST: &str = "filedesc://IA-1.arc 0.0.0.0 20060622190110 text/plain 76\n1 0 InternetArchive\n\
@@ -413,7 +414,7 @@ fn what_is_compressed_in_another_form_is_named_with_what_to_do() {
     ] {
         let fresh = fresh();
         let file = [magic, &[7; 1000]].concat();
-        let error = filemap::warc::import(&fresh.store, "test.warc", &file[..], &ImportOptions::new(), &mut |_| {});
+        let error = filemap::import::import(&fresh.store, "test.warc", &file[..], &ImportOptions::new(), &mut |_| {});
         let error = error.expect_err("refused");
         assert!(matches!(error, Error::Packed { .. }), "{error}");
         assert!(error.to_string().contains(name) && error.to_string().contains(command), "{error}");

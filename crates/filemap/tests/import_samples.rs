@@ -3,7 +3,7 @@
 //! The numbers were taken with warcio 1.7 and with a separate count over the decompressed bytes.
 
 use crate::samples::{bytes, fresh, run_sample};
-use filemap::warc::ImportOptions;
+use filemap::import::ImportOptions;
 use filemap::{Page, PageStore, RecordKind, date};
 use sha1::{Digest, Sha1};
 

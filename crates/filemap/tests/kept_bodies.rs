@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 use crate::samples::{fresh, run};
 use crate::stores::dumped;
 use filemap::dump::{DumpOptions, Format, Selection, jsonl};
-use filemap::erase::{EraseOrder, Target};
-use filemap::warc::ImportOptions;
+use filemap::erase::{EraseOrder, EraseTarget};
+use filemap::import::ImportOptions;
 use filemap::{Options, Page, PageStore, RecordKind, Revisit, RevisitProfile, Version};
 use filemap_core::PruneRule;
 use proptest::prelude::*;
@@ -181,9 +181,9 @@ proptest! {
     fn an_erasure_takes_no_body_from_a_version_that_stays(
         puts in puts(),
         target in prop_oneof![
-            (0..URLS.len()).prop_map(|url| Target::Url(URLS[url].into())),
-            Just(Target::Host("a.example".into())),
-            Just(Target::Host("b.example".into())),
+            (0..URLS.len()).prop_map(|url| EraseTarget::Url(URLS[url].into())),
+            Just(EraseTarget::Host("a.example".into())),
+            Just(EraseTarget::Host("b.example".into())),
         ],
         from in proptest::option::of(0..12i64),
         to in proptest::option::of(0..12i64),
@@ -201,8 +201,8 @@ proptest! {
         // A revisit may find its body through another that was given one.
         prop_assert!(planned.promoted >= done.erased.promoted, "{planned:?}, {done:?}");
         let is_about = |url: usize| match &target {
-            Target::Url(text) => URLS[url].as_bytes() == text.as_slice(),
-            Target::Host(host) => URLS[url].contains(host.as_str()),
+            EraseTarget::Url(text) => URLS[url].as_bytes() == text.as_slice(),
+            EraseTarget::Host(host) => URLS[url].contains(host.as_str()),
             _ => unreachable!("no other is made"),
         };
         let after = bodies(&store);
@@ -228,7 +228,7 @@ proptest! {
         let all = bodies(&store);
         let mut selection = Selection::new();
         if let Some(host) = host {
-            selection = selection.host(host, false);
+            selection = selection.host(host);
         }
         if let Some(url) = prefix {
             selection = selection.prefix(URLS[url]);
@@ -267,9 +267,9 @@ proptest! {
 fn a_revisit_that_comes_again_hides_no_body_that_it_was_given() {
     let record = |kind: &str, url: &str, time: &str, digest: &str, block: &str| {
         format!(
-            "WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Target-URI: {url}\r\nWARC-Date: {time}\r\n{digest}\
+            "WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-EraseTarget-URI: {url}\r\nWARC-Date: {time}\r\n{digest}\
              WARC-Profile: http://netpreserve.org/warc/1.1/revisit/identical-payload-digest\r\n\
-             WARC-Refers-To-Target-URI: {}\r\nWARC-Refers-To-Date: 2020-01-01T00:00:00Z\r\n\
+             WARC-Refers-To-EraseTarget-URI: {}\r\nWARC-Refers-To-Date: 2020-01-01T00:00:00Z\r\n\
              Content-Type: application/http\r\nContent-Length: {}\r\n\r\n{block}\r\n\r\n",
             URLS[0],
             block.len()
@@ -291,7 +291,7 @@ fn a_revisit_that_comes_again_hides_no_body_that_it_was_given() {
         };
         let (part, lines) = (part(Format::Warc), part(Format::Jsonl));
         let order = EraseOrder {
-            target: Target::Url(URLS[0].into()),
+            target: EraseTarget::Url(URLS[0].into()),
             from_ms: None,
             to_ms: None,
             reason: "why".into(),

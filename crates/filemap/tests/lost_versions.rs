@@ -192,7 +192,7 @@ fn what_is_put_again_beside_a_lost_version_adds_nothing_and_the_lost_one_comes_b
     let pages: Vec<Page> = [10, 20, 30].map(|second| page(second, &format!("body {second}"), 'a')).into();
     let closed = damaged(&pages);
     let store = PageStore::open(&closed.path, Options::new()).expect("writable");
-    let mut loader = filemap::Loader::default();
+    let mut loader = filemap::store::Loader::default();
     for _ in 0..20 {
         for second in [0, 2] {
             assert!(loader.put_page_if_new(&store, &pages[second]).expect("stored").is_none());
@@ -216,7 +216,7 @@ fn a_version_whose_body_cannot_be_read_is_not_there_for_a_load_or_a_merge() {
         let closed = damaged_at(&pages, |bytes| bytes - 1000);
         let store = PageStore::open(&closed.path, Options::new()).expect("writable");
         assert!(store.get(URL).is_err() && store.head(URL).is_ok());
-        let mut loader = filemap::Loader::default();
+        let mut loader = filemap::store::Loader::default();
         for _ in 0..rounds {
             assert!(loader.put_stored_if_new(&store, &pages[0], false).expect("stored").is_none());
         }

@@ -1,5 +1,8 @@
 //! The tests of pages, import and export through the public interface, in one program.
 
+mod access;
+#[cfg(feature = "async")]
+mod async_store;
 mod export;
 mod import_damage;
 mod import_forms;

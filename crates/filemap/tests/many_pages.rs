@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::samples::{self, Fresh, bytes, fresh};
-use filemap::warc::{ImportOptions, import};
+use filemap::import::{ImportOptions, import};
 use filemap::{Page, PageStore, RecordKind};
 
 /// Three pages of two hosts, one of two versions, one with a request beside it.
@@ -23,7 +23,8 @@ fn filled() -> Fresh {
 #[test]
 fn sizes_tell_every_version_of_pages_and_of_records_beside_them() {
     let Fresh { store, dir: _dir } = filled();
-    let row = |size: filemap::VersionSize| (size.url, size.is_page, size.is_newest, size.time_ms, size.body_bytes);
+    let row =
+        |size: filemap::store::VersionSize| (size.url, size.is_page, size.is_newest, size.time_ms, size.body_bytes);
     let mut sizes: Vec<_> = store.sizes().map(|size| row(size.unwrap())).collect();
     sizes.sort();
     let row =

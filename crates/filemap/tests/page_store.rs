@@ -14,7 +14,7 @@ fn text(name: &str, fetched_at_ms: i64, body: &str) -> Page {
     page
 }
 
-fn sorted(urls: filemap::Urls) -> Vec<String> {
+fn sorted(urls: filemap::store::Urls) -> Vec<String> {
     let mut urls: Vec<String> = urls.map(|url| String::from_utf8(url.expect("readable")).expect("text")).collect();
     urls.sort_unstable();
     urls
@@ -226,7 +226,11 @@ fn urls_that_cannot_be_keys_are_errors_and_nothing_is_written() {
 #[test]
 fn a_dump_loaded_into_another_store_gives_the_same_pages() {
     let from = fresh();
-    samples::run_sample(&from.store, "IAH-urls-wget.warc.gz", &filemap::warc::ImportOptions::new().keep_requests(true));
+    samples::run_sample(
+        &from.store,
+        "IAH-urls-wget.warc.gz",
+        &filemap::import::ImportOptions::new().keep_requests(true),
+    );
     let mut lines = Vec::new();
     for page in from.store.versions() {
         jsonl::write(&page.expect("readable"), &mut lines).expect("memory");

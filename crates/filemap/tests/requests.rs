@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::samples::{Fresh, fresh, read, run};
 use crate::stores::{assert_equal, dumped};
 use filemap::dump::{DumpOptions, Format};
-use filemap::warc::{ImportOptions, ImportReport};
+use filemap::import::{ImportOptions, ImportReport};
 use filemap::{PageStore, RecordKind, RevisitProfile, Variant};
 
 const URL: &str = "http://a.example/api?v=1";

@@ -3,8 +3,9 @@
 
 use crate::samples::{Fresh, fresh, run};
 use base64::Engine as _;
-use filemap::warc::ImportOptions;
-use filemap::{PageStore, RevisitCount};
+use filemap::PageStore;
+use filemap::import::ImportOptions;
+use filemap::store::RevisitCount;
 
 const BODY: &str = "the very same payload";
 

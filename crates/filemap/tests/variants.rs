@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 use crate::samples::{Fresh, fresh, run};
 use crate::stores::{Memory, assert_equal, dumped};
 use filemap::dump::{DumpOptions, Format, jsonl};
-use filemap::erase::{EraseOrder, Target};
-use filemap::warc::ImportOptions;
+use filemap::erase::{EraseOrder, EraseTarget};
+use filemap::import::ImportOptions;
 use filemap::{Options, Page, PageStore, RecordKind, Variant};
 
 const URL: &str = "http://a.example/api";
@@ -80,7 +80,7 @@ fn lists_of_pages_have_no_variants_and_lists_of_variants_have_them() {
         assert_eq!(urls.map(|url| url.expect("whole")).collect::<Vec<_>>(), [URL.as_bytes()]);
     }
     assert_eq!((store.pages().count(), store.heads().count()), (1, 1));
-    let of = |found: filemap::Variants| found.map(|item| item.expect("whole").1).collect::<BTreeSet<_>>();
+    let of = |found: filemap::store::Variants| found.map(|item| item.expect("whole").1).collect::<BTreeSet<_>>();
     assert_eq!(of(store.variants(URL).expect("readable")), BTreeSet::from([post("q=1"), post("q=2")]));
     assert_eq!(of(store.variants("http://a.example/none").expect("readable")), BTreeSet::new());
     assert_eq!(store.variants_where(|_| true).count(), 3);
@@ -166,7 +166,7 @@ fn erasing_a_time_takes_the_variants_of_that_time_and_the_mark_with_the_last_one
         |variant: &str, time_ms: i64| store.put_page(&page(Some(post(variant)), time_ms, "a secret of some length"));
     put("before", 10 * day - 1).expect("it fits");
     put("within", 10 * day + 1).expect("it fits");
-    let (target, reason) = (Target::Url(URL.into()), "asked for".to_owned());
+    let (target, reason) = (EraseTarget::Url(URL.into()), "asked for".to_owned());
     let (from_ms, to_ms) = (Some(10 * day), Some(11 * day));
     let mut order = EraseOrder { target, from_ms, to_ms, reason, hashed: false };
     assert!(store.erase(&order, &mut |_| ControlFlow::Continue(())).expect("writable").is_complete());

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::io::{Cursor, Read, Write};
 
 use crate::samples::{Fresh, fresh, gz, page, run_sample};
+use crate::samples::{Fresh, fresh, gz, page, run_sample};
 use crate::stores::assert_equal;
 use filemap::PageStore;
 use filemap::dump::{DumpOptions, Format, Wacz, dump};
-use filemap::warc::{ImportOptions, ImportReport, import_wacz, is_zip};
+use filemap::import::{ImportOptions, ImportReport, import_wacz, is_zip};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use zip::write::SimpleFileOptions;

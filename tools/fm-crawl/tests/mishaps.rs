@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::web::crawl::Bench;
 use crate::web::{Reply, Request, Site, Web, sites};
-use filemap::erase::{EraseOrder, Target};
+use filemap::erase::{EraseOrder, EraseTarget};
 use filemap::{Options, PageStore};
 use serde_json::json;
 
@@ -192,7 +192,7 @@ fn the_store_of_a_crawl_that_runs_is_as_far_as_its_note() {
 }
 
 /// A rule of an erasure, as `fm-tool erase` leaves it.
-fn erase(bench: &Bench, target: Target) {
+fn erase(bench: &Bench, target: EraseTarget) {
     let store = PageStore::open_or_create(bench.store(), Options::new()).unwrap();
     let order = EraseOrder { target, from_ms: None, to_ms: None, reason: "asked for".to_owned(), hashed: false };
     store.erase(&order, &mut |_| ControlFlow::Continue(())).unwrap();
@@ -203,9 +203,9 @@ fn erase(bench: &Bench, target: Target) {
 fn a_page_that_an_erasure_refuses_is_counted_and_named_and_the_crawl_goes_on() {
     let web = Web::new([("tree.test", sites::tree(3))]);
     let (bench, resolve) = (Bench::new(), web.resolve());
-    erase(&bench, Target::Url(b"http://tree.test/p/1".to_vec()));
+    erase(&bench, EraseTarget::Url(b"http://tree.test/p/1".to_vec()));
     // Nor is a robots.txt that may not be kept a reason to fetch nothing.
-    erase(&bench, Target::Url(b"http://tree.test/robots.txt".to_vec()));
+    erase(&bench, EraseTarget::Url(b"http://tree.test/robots.txt".to_vec()));
     let log = bench.path("log").display().to_string();
     let ran = bench.run("run", &with(&resolve, &["--seed=http://tree.test/", "--log", &log])).ended(3);
     assert!(ran.words.contains("1 page fetched and not stored") && ran.words.contains("erase"), "{}", ran.words);

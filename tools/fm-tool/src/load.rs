@@ -6,8 +6,9 @@
 
 use std::io::{BufRead, BufReader, Read};
 
+use filemap::Put;
 use filemap::dump::jsonl;
-use filemap::{Loader, Put};
+use filemap::store::Loader;
 
 use crate::interrupt;
 use crate::opening::ToFill;

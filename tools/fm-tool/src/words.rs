@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use filemap::RevisitCount;
+use filemap::store::RevisitCount;
 use terminal::plain;
 pub use terminal::{count, say, size};
 

@@ -1,7 +1,7 @@
 //! Times out of dates that are not as the standard has them.
 //!
-//! Archives hold dates that no strict reader takes. A page is never dropped for that: its time is found by the first of
-//! these rules that gives one, and the import says by which.
+//! Archives hold dates that no strict reader takes. A page is never dropped for that: its time is
+//! found by the first of these rules that gives one, and the import says by which.
 //!
 //! | rule | when | time |
 //! |---|---|---|
@@ -11,11 +11,12 @@
 //! | `neighbour` | a record before it in the file has a date | that of the last such record |
 //! | `none` | nothing of these | 1970-01-01T00:00:00Z |
 //!
-//! `repaired` takes: other separators or none, single digits, `24:00`, days and hours beyond their range, what follows
-//! the date, dates of HTTP and e-mail (`Mon, 06 Mar 2017 04:02:06 GMT`, `06-Mar-17`, `Mar 6 2017`), twelve to eighteen
-//! digits, and seconds or milliseconds since 1970.
+//! `repaired` takes: other separators or none, single digits, `24:00`, days and hours beyond their
+//! range, what follows the date, dates of HTTP and e-mail (`Mon, 06 Mar 2017 04:02:06 GMT`,
+//! `06-Mar-17`, `Mar 6 2017`), twelve to eighteen digits, and seconds or milliseconds since 1970.
 //!
-//! Invariant: the time follows from the file alone, so that an import done again finds the same page.
+//! Invariant: the time follows from the file alone, so that an import done again finds the same
+//! page.
 
 use std::fmt;
 
@@ -58,7 +59,8 @@ impl fmt::Display for DateRule {
 
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
-/// The time that a text means which [`super::parse`] does not take, by the rule `day-of-year` or `repaired`.
+/// The time that a text means which [`super::parse`] does not take, by the rule `day-of-year` or
+/// `repaired`.
 pub fn mend(text: &str) -> Option<(i64, DateRule)> {
     let text = text.trim();
     if text.len() > 100 || !text.is_ascii() {

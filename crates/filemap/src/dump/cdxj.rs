@@ -1,10 +1,13 @@
-//! The index of the WARC files of a dump, in CDXJ: a line a capture, by which a player finds its record.
+//! The index of the WARC files of a dump, in CDXJ: a line a capture, by which a player finds its
+//! record.
 //!
-//! A line is the URL's SURT key, the time in 14 digits, and a JSON object with `url`, `mime`, `status`, `digest`, `length`,
-//! `offset` and `filename`, all texts, as pywb writes them (cdxj-indexer puts the algorithm's name before the digest).
-//! An answer to another request than a plain `GET` has the request in its key (`__wb_method=POST&...`, see
-//! [`crate::Variant`]) and in `method` and `requestBody`, as cdxj-indexer and pywb have it with `--post-append`.
-//! `length` and `offset` are those of the compressed member. Lines are sorted by their bytes: a file can be used as it is.
+//! A line is the URL's SURT key, the time in 14 digits, and a JSON object with `url`, `mime`,
+//! `status`, `digest`, `length`, `offset` and `filename`, all texts, as pywb writes them
+//! (cdxj-indexer puts the algorithm's name before the digest). An answer to another request than a
+//! plain `GET` has the request in its key (`__wb_method=POST&...`, see [`crate::Variant`]) and in
+//! `method` and `requestBody`, as cdxj-indexer and pywb have it with `--post-append`. `length` and
+//! `offset` are those of the compressed member. Lines are sorted by their bytes: a file can be
+//! used as it is.
 
 use std::io;
 
@@ -14,9 +17,9 @@ use super::sort::LineSorter;
 use super::surt::surt;
 use super::target::{OutputFile, Target};
 use crate::date;
+use crate::page::variant::Variant;
 use crate::spool::Spool;
-use crate::variant::Variant;
-use crate::warc::Entry;
+use crate::warc::write::Entry;
 
 /// Gathers the lines of an index.
 pub(crate) struct CdxjIndex {

@@ -22,13 +22,14 @@
 //! | `body_xxh3` | text | the XXH3-64 of the body's bytes, 16 hexadecimal digits: a line whose body is another is damaged, and refused |
 //! | `body` | text | the body |
 //!
-//! A field that has nothing to say is absent; `url`, `time`, `time_ms`, `kind`, `headers` and the body are always there. A line from
-//! elsewhere needs the URL, one of the two times and the body; one with a field that is not in the list is refused. Who changes a body
-//! leaves out its `body_xxh3`.
-//! Where the bytes of `url`, `variant`, `reason`, a header's `name` or `value`, a revisit's `url`, `original_url` or
-//! `original_variant`, or `body` are
-//! not UTF-8, the field is called `url_base64`, `reason_base64` and so on instead, and holds them in base 64 (RFC 4648,
-//! with padding). Nothing is re-coded, so that [`read`] gives back the very page that [`write()`] was given.
+//! A field that has nothing to say is absent; `url`, `time`, `time_ms`, `kind`, `headers` and the
+//! body are always there. A line from elsewhere needs the URL, one of the two times and the body;
+//! one with a field that is not in the list is refused. Who changes a body leaves out its
+//! `body_xxh3`. Where the bytes of `url`, `variant`, `reason`, a header's `name` or `value`, a
+//! revisit's `url`, `original_url` or `original_variant`, or `body` are not UTF-8, the field is
+//! called `url_base64`, `reason_base64` and so on instead, and holds them in base 64 (RFC 4648,
+//! with padding). Nothing is re-coded, so that [`read`] gives back the very page that [`write()`]
+//! was given.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -40,10 +41,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::date;
 use crate::error::{Error, Result};
-use crate::headers::Header;
-use crate::key;
+use crate::page::headers::Header;
+use crate::page::key;
+use crate::page::variant::Variant;
 use crate::page::{HttpVersion, Original, Page, RecordKind, Revisit, RevisitProfile};
-use crate::variant::Variant;
 
 /// Why a line is no page.
 #[derive(Debug, thiserror::Error)]
@@ -240,7 +241,8 @@ pub fn read(line: &[u8]) -> std::result::Result<Page, LineError> {
     read_stored(line).map(|(page, _)| page)
 }
 
-/// Reads the page of one line, and what the line says of how the body lies in the store: `None` if it says nothing.
+/// Reads the page of one line, and what the line says of how the body lies in the store: `None` if
+/// it says nothing.
 ///
 /// # Errors
 ///
@@ -292,7 +294,8 @@ fn check_body(page: &Page, noted: &str) -> std::result::Result<(), LineError> {
     Err(LineError::Body { url: String::from_utf8_lossy(&page.url).into_owned(), noted, found })
 }
 
-/// The time of a line that says it in either of two fields, or in both: then the same, as precisely as the text has it.
+/// The time of a line that says it in either of two fields, or in both: then the same, as
+/// precisely as the text has it.
 fn time(text: Option<String>, time_ms: Option<i64>) -> std::result::Result<i64, LineError> {
     let (text, time_ms) = match (text, time_ms) {
         (None, time_ms) => return time_ms.ok_or(LineError::Lacks("time")),

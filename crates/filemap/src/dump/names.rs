@@ -1,12 +1,13 @@
 //! File names for pages: a tree of folders by host and path, safe wherever it is copied to.
 //!
-//! A name tells people what it is; the list beside the tree says which URL it really is. So names may be changed where they
-//! must: characters that some file system or shell gives a meaning are percent-encoded, long parts are cut, and what two
-//! pages would share (a file that must also be a folder, names that differ in case only where the file system does not tell
-//! them apart) goes, for the second one, to a name that nobody else has.
+//! A name tells people what it is; the list beside the tree says which URL it really is. So names
+//! may be changed where they must: characters that some file system or shell gives a meaning are
+//! percent-encoded, long parts are cut, and what two pages would share (a file that must also be a
+//! folder, names that differ in case only where the file system does not tell them apart) goes,
+//! for the second one, to a name that nobody else has.
 //!
-//! Invariants: a path is relative, none of its parts is empty, `.` or `..`, begins with a dot, or is longer than
-//! [`MAX_PART_BYTES`]; no path of a URL leads into [`APART`].
+//! Invariants: a path is relative, none of its parts is empty, `.` or `..`, begins with a dot, or
+//! is longer than [`MAX_PART_BYTES`]; no path of a URL leads into [`APART`].
 
 use crate::date;
 use crate::page::Page;
@@ -15,7 +16,8 @@ use crate::page::Page;
 const MAX_PART_BYTES: usize = 200;
 /// The longest path, in bytes; some programs take 1024.
 const MAX_PATH_BYTES: usize = 800;
-/// The folder for pages whose own place is taken. No part of a URL begins so: `~` is encoded there.
+/// The folder for pages whose own place is taken. No part of a URL begins so: `~` is encoded
+/// there.
 const APART: &str = "~";
 
 /// The names of one page, each used if the one before is taken.
@@ -26,8 +28,8 @@ pub(super) struct Names {
     pub(super) apart: String,
 }
 
-/// The names of the page of this canonical URL; `digest` is one of the version and no other. With `with_time`, the time
-/// stands in the name: there may be other versions.
+/// The names of the page of this canonical URL; `digest` is one of the version and no other. With
+/// `with_time`, the time stands in the name: there may be other versions.
 pub(super) fn names(canonical_url: &[u8], page: &Page, digest: u128, with_time: bool) -> Names {
     let Parts { host, path, query } = split(canonical_url);
     let mut parts: Vec<String> = vec![part(host)];
@@ -112,7 +114,7 @@ fn is_device(name: &[u8]) -> bool {
     }
 }
 
-/// A name no longer than `bytes`; what is cut is told apart by `digest`.
+/// A name no longer than `bytes`; `digest` stands for what is cut.
 fn cut(name: String, bytes: usize, digest: u128) -> String {
     if name.len() <= bytes {
         return name;
@@ -125,7 +127,7 @@ fn cut(name: String, bytes: usize, digest: u128) -> String {
 
 /// The extension to add so that programs know what the file is: none if it has the right one.
 fn extension(last: &[u8], has_query: bool, page: &Page) -> &'static str {
-    let wanted = match super::mime(page).as_deref() {
+    let wanted = match page.headers.mime().as_deref() {
         Some("text/html" | "application/xhtml+xml") => ".html",
         Some("text/plain") => ".txt",
         Some("text/css") => ".css",

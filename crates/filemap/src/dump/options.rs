@@ -28,7 +28,7 @@ pub enum Format {
 /// ```
 /// use filemap::dump::{DumpOptions, Format, Selection};
 /// let options = DumpOptions::new("crawl", &[Format::Warc, Format::Cdxj])
-///     .selection(Selection::new().host("example.com", false))
+///     .selection(Selection::new().host("example.com"))
 ///     .newest_only(true);
 /// ```
 #[derive(Clone, Debug)]
@@ -66,14 +66,14 @@ impl DumpOptions {
         self
     }
 
-    /// Only the newest version of each page, if it is selected; a revisit goes out as an answer with its original's body.
-    /// Default: no.
+    /// Only the newest version of each page, if it is selected; a revisit goes out as an answer
+    /// with its original's body. Default: no.
     pub fn newest_only(mut self, yes: bool) -> DumpOptions {
         self.newest_only = yes;
         self
     }
 
-    /// No more than so many versions. Default: no limit.
+    /// At most this many versions. Default: no limit.
     pub fn limit(mut self, versions: Option<u64>) -> DumpOptions {
         self.limit = versions;
         self
@@ -85,20 +85,23 @@ impl DumpOptions {
         self
     }
 
-    /// A WARC file is ended when it has this many bytes; `None`: one file, without a number in its name. Default: 1 GB.
+    /// A WARC file is ended when it has this many bytes; `None`: one file, without a number in its
+    /// name. Default: 1 GB.
     pub fn roll_bytes(mut self, bytes: Option<u64>) -> DumpOptions {
         self.roll_bytes = bytes;
         self
     }
 
-    /// Where the index is sorted, and in how much memory. Default: 64 MiB, the system's temporary folder.
+    /// Where the index is sorted, and in how much memory. Default: 64 MiB, the system's temporary
+    /// folder.
     pub fn spool(mut self, spool: Spool) -> DumpOptions {
         self.spool = spool;
         self
     }
 
-    /// A flag that ends the dump after the version at hand once it is set, by a signal handler for instance. Files that were
-    /// full are whole; the last ones are not closed, so that nobody takes them for such, and there is no index.
+    /// A flag that ends the dump after the version at hand once it is set, by a signal handler for
+    /// instance. Files that were full are whole; the last ones are not closed, so that nobody
+    /// takes them for such, and there is no index.
     pub fn stop(mut self, flag: Arc<AtomicBool>) -> DumpOptions {
         self.stop = Some(flag);
         self

@@ -1,7 +1,8 @@
 //! The list of pages of a WACZ file (`pages.jsonl`): what a player shows to begin with.
 //!
-//! A line a capture of a page that people look at: HTML over HTTP that the server gave (status 200) to a plain GET, in the
-//! order of the dump. `url` is that of the WARC record, `ts` its date, `id` made of both.
+//! A line a capture of a page that people look at: HTML over HTTP that the server gave (status
+//! 200) to a plain GET, in the order of the dump. `url` is that of the WARC record, `ts` its date,
+//! `id` made of both.
 
 use std::io::{self, Write};
 
@@ -10,11 +11,11 @@ use serde::Serialize;
 use super::target::{OutputFile, Target};
 use crate::date;
 use crate::error::Result;
-use crate::meta;
 use crate::page::Page;
+use crate::page::digest::sha1_of;
+use crate::page::meta;
 use crate::spool::{PayloadWriter, Spool};
-use crate::warc::digest::sha1_of;
-use crate::warc::target_uri;
+use crate::warc::write::target_uri;
 
 /// The first line.
 const HEAD: &[u8] = b"{\"format\":\"json-pages-1.0\",\"id\":\"pages\",\"title\":\"All Pages\"}\n";
@@ -40,7 +41,7 @@ impl PageList {
 
     /// Adds a version, if it is such a page.
     pub(super) fn add(&mut self, page: &Page, canonical_url: &[u8]) -> Result<()> {
-        let mime = super::mime(page);
+        let mime = page.headers.mime();
         let is_html = matches!(mime.as_deref(), Some("text/html" | "application/xhtml+xml"));
         let url = target_uri(&page.url, canonical_url);
         let is_web = url.starts_with("http:") || url.starts_with("https:");

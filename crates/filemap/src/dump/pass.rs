@@ -1,13 +1,15 @@
 //! The one pass of a dump: every version that is selected goes to every form that is wanted.
 //!
-//! Decides what is a revisit: a version whose body is another's refers to it only if that one is in the dump too, and goes
-//! out with the body otherwise, so that a part of a store is whole in itself.
+//! Decides what is a revisit: a version whose body is another's refers to it only if that one is
+//! in the dump too, and goes out with the body otherwise, so that a part of a store is whole in
+//! itself.
 
 use std::io;
 
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::cdxj::CdxjIndex;
+use super::files::WarcFiles;
 use super::options::{DumpOptions, Format};
 use super::pages::PageList;
 use super::sequences::Sequences;
@@ -15,10 +17,12 @@ use super::target::{OutputFile, Target};
 use super::{jsonl, names};
 use crate::date;
 use crate::error::{Error, Result};
-use crate::key;
+use crate::page::digest::sha1_of;
+use crate::page::key;
+use crate::page::version::StoredVersion;
 use crate::page::{Page, RecordKind};
-use crate::store::{PageStore, StoredVersion, take_body};
-use crate::warc::{Form, Reference, WarcFiles, digest, draft};
+use crate::store::{PageStore, take_body};
+use crate::warc::write::{Form, Reference, draft};
 
 /// What happens while a dump runs.
 #[derive(Debug)]
@@ -42,14 +46,16 @@ pub struct DumpReport {
     pub seen_bytes: u64,
     /// Versions written.
     pub written: u64,
-    /// Versions for which none of the forms has a place: requests, metadata and conversions in a dump of plain files alone.
+    /// Versions for which none of the forms has a place: requests, metadata and conversions in a
+    /// dump of plain files alone.
     pub without_place: u64,
     /// Versions left out because they are damaged.
     pub damaged: u64,
-    /// Versions written without their bodies: revisits of versions that cannot be read. (Of one that the store never had, nothing
-    /// is lost.)
+    /// Versions written without their bodies: revisits of versions that cannot be read. (Of one
+    /// that the store never had, nothing is lost.)
     pub bodiless: u64,
-    /// Of the versions in WARC files: those whose headers are too large to come back the same from an import.
+    /// Of the versions in WARC files: those whose headers are too large to come back the same from
+    /// an import.
     pub inexact: u64,
     /// The files that were made and closed, without those of a tree.
     pub files: Vec<String>,
@@ -61,7 +67,7 @@ pub struct DumpReport {
     pub stopped: bool,
 }
 
-/// Writes what `options` select of `store` to `target`; `watch` is told how far it is, and of damage.
+/// Writes what `options` select of `store` to `target`; `watch` gets progress and damage.
 ///
 /// # Errors
 ///
@@ -115,7 +121,8 @@ impl Last {
         is_part.then(|| Last { key: key(), time_ms: page.fetched_at_ms, is_request, id: id.to_owned() })
     }
 
-    /// Whether it is the request of this answer, or the answer to this request: they came in together.
+    /// Whether it is the request of this answer, or the answer to this request: they came in
+    /// together.
     fn belongs_to(&self, version: &StoredVersion) -> bool {
         let other = Last::of(version, "");
         other.is_some_and(|other| {
@@ -173,7 +180,8 @@ impl<'a> Pass<'a> {
         let is_led_to = !is_part || steps == Some(1);
         let is_in = is_led_to && original.as_ref().is_some_and(|original| self.will_hold(original));
         let form = self.form(&version, original.as_ref(), is_in)?;
-        // What it refers to is not in the dump, or comes with another time: it goes out as an answer of its own.
+        // What it refers to is not in the dump, or comes with another time: it goes out as an
+        // answer of its own.
         let is_whole_record = original.is_some() && matches!(form, Form::Full);
         let is_whole_line = original.is_some() && is_part && (self.options.newest_only || !is_in);
         if !is_whole_record {
@@ -207,7 +215,8 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// The original of a revisit, and how many versions lead to it. Of one that cannot be read the revisit goes out alone, and that is told.
+    /// The original of a revisit, and how many versions lead to it. If it cannot be read, the
+    /// revisit goes out alone, and `lost` says why.
     fn original(&mut self, version: &StoredVersion) -> Result<Option<(StoredVersion, usize)>> {
         match self.store.original_and_steps(&version.key, &version.page) {
             Err(error) if error.is_damage() => {
@@ -229,7 +238,7 @@ impl<'a> Pass<'a> {
             if !is_in {
                 return Ok(Form::Full);
             }
-            let payload = digest::sha1_of(&[&original.page.body]);
+            let payload = sha1_of(&[&original.page.body]);
             let sequence = original.version.sequence;
             return Ok(Form::Revisit(Some(Reference::to(&original.key, sequence, &original.page, payload))));
         }
@@ -243,7 +252,7 @@ impl<'a> Pass<'a> {
         // A reference names the time of its original, which a date must be able to say.
         let found = found.filter(|original| date::has_four_digit_year(original.fetched_at_ms));
         let refer = |original: Page| {
-            let payload = digest::sha1_of(&[&page.body]);
+            let payload = sha1_of(&[&page.body]);
             Form::Unchanged(Reference::to(&version.key, sequence, &original, payload))
         };
         Ok(found.map_or(Form::Full, refer))
@@ -276,7 +285,8 @@ impl<'a> Pass<'a> {
         jsonl::write_stored(&version.page, version.unchanged_since.is_some(), lines)
     }
 
-    /// Writes the body as a file, and a line that says whose it is. A page without a body is in the list only.
+    /// Writes the body as a file, and a line that says whose it is. A page without a body is in
+    /// the list only.
     fn put_file(&mut self, version: &StoredVersion) -> Result<()> {
         let Some((_, list)) = &mut self.list else { return Ok(()) };
         let page = &version.page;

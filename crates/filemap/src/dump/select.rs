@@ -1,7 +1,8 @@
 //! Which versions a dump takes: by host, prefix, time, status and type.
 //!
-//! A version is judged by its key (the canonical URL) and its own description; its body is not looked at. A condition that
-//! a version has nothing to say to (a status where there is none) is not met.
+//! A version is judged by its key (the canonical URL) and its own description; its body is not
+//! looked at. A condition that a version has nothing to say to (a status where there is none) is
+//! not met.
 
 use std::str::FromStr;
 
@@ -12,7 +13,7 @@ use crate::page::Page;
 /// ```
 /// use filemap::dump::Selection;
 /// let texts = "text/*".parse().unwrap();
-/// let pages = Selection::new().host("Example.com", true).status("2xx".parse().unwrap()).mime(texts);
+/// let pages = Selection::new().host_with_subdomains("Example.com").status("2xx".parse().unwrap()).mime(texts);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
@@ -25,6 +26,13 @@ pub struct Selection {
 }
 
 /// A range of status codes: one (`404`), a class (`2xx`), or a first and a last (`200-299`).
+///
+/// ```
+/// use filemap::Page;
+/// use filemap::dump::Selection;
+/// let selection = Selection::new().status("2xx".parse().unwrap());
+/// assert!(!selection.takes(b"http://a/", &Page::new("http://a/", 0, 404, "")));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusRange {
     first: u16,
@@ -50,7 +58,13 @@ impl FromStr for StatusRange {
     }
 }
 
-/// A type (`text/html`), types that begin alike (`text/*`, `image/svg*`), or all (`*/*`, `*`): without parameters, in any case.
+/// A type (`text/html`), types that begin alike (`text/*`, `image/svg*`), or all (`*/*`, `*`):
+/// without parameters, in any case.
+///
+/// ```
+/// use filemap::dump::MimeRange;
+/// assert!("text/*".parse::<MimeRange>().is_ok());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MimeRange {
     /// In lower case; of a range what is before the `*`.
@@ -62,7 +76,8 @@ impl FromStr for MimeRange {
     type Err = String;
 
     /// # Errors
-    /// What is expected: a text that no type can be like would choose nothing, which looks like an answer.
+    /// What is expected: a text that no type can be like would choose nothing, which looks like an
+    /// answer.
     fn from_str(text: &str) -> Result<MimeRange, String> {
         let wanted = text.trim().to_ascii_lowercase();
         if wanted == "*" || wanted == "*/*" {
@@ -84,7 +99,8 @@ impl FromStr for MimeRange {
     }
 }
 
-/// What names of types are made of (RFC 9110, 5.6.2), but for the `*`, which stands for any end of them here.
+/// What names of types are made of (RFC 9110, 5.6.2), but for the `*`, which stands for any end of
+/// them here.
 fn is_of_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'+-.^_`|~".contains(&byte)
 }
@@ -95,8 +111,17 @@ impl Selection {
         Selection::default()
     }
 
-    /// Only pages of this host, as a person writes it; those of its subdomains too if so asked.
-    pub fn host(mut self, host: &str, subdomains: bool) -> Selection {
+    /// Only pages of this host, as a person writes it; not those of its subdomains.
+    pub fn host(self, host: &str) -> Selection {
+        self.of_host(host, false)
+    }
+
+    /// Only pages of this host, as a person writes it, and of its subdomains.
+    pub fn host_with_subdomains(self, host: &str) -> Selection {
+        self.of_host(host, true)
+    }
+
+    fn of_host(mut self, host: &str, subdomains: bool) -> Selection {
         let host = urlindex::canonical_host(host).unwrap_or_else(|| host.to_owned());
         self.host = Some((host.into_bytes(), subdomains));
         self
@@ -126,8 +151,8 @@ impl Selection {
         self
     }
 
-    /// Only versions whose `Content-Type` is this (`text/html`) or of this group (`text/*`), or another one that was
-    /// given.
+    /// Only versions whose `Content-Type` is this (`text/html`) or of this group (`text/*`), or
+    /// another one that was given.
     pub fn mime(mut self, range: MimeRange) -> Selection {
         self.mimes.push(range);
         self
@@ -155,20 +180,12 @@ impl Selection {
     }
 
     fn takes_mime(&self, page: &Page) -> bool {
-        let Some(mime) = mime(page) else { return false };
+        let Some(mime) = page.headers.mime() else { return false };
         self.mimes.iter().any(|wanted| match wanted.is_range {
             true => mime.starts_with(&wanted.beginning),
             false => mime == wanted.beginning,
         })
     }
-}
-
-/// The type of a page by its `Content-Type`, in lower case and without parameters.
-pub(crate) fn mime(page: &Page) -> Option<String> {
-    let text = String::from_utf8_lossy(page.headers.get("Content-Type")?).to_ascii_lowercase();
-    let essence = text.split(';').next().unwrap_or_default().trim();
-    let is_type = essence.contains('/') && essence.bytes().all(|byte| byte.is_ascii_graphic());
-    is_type.then(|| essence.to_owned())
 }
 
 #[cfg(test)]
@@ -196,11 +213,11 @@ mod tests {
     fn every_condition_is_met_or_the_version_is_left_out() {
         let takes = |selection: Selection| selection.takes(b"http://www.a.example/x", &page());
         assert!(takes(Selection::new()));
-        assert!(takes(Selection::new().host("WWW.a.example", false)));
-        assert!(takes(Selection::new().host("a.example", true)));
-        assert!(!takes(Selection::new().host("a.example", false)));
-        assert!(!takes(Selection::new().host("example.a", true)));
-        assert!(!takes(Selection::new().host("w.a.example", true)));
+        assert!(takes(Selection::new().host("WWW.a.example")));
+        assert!(takes(Selection::new().host_with_subdomains("a.example")));
+        assert!(!takes(Selection::new().host("a.example")));
+        assert!(!takes(Selection::new().host_with_subdomains("example.a")));
+        assert!(!takes(Selection::new().host_with_subdomains("w.a.example")));
         assert!(takes(Selection::new().prefix("http://www.")));
         assert!(!takes(Selection::new().prefix("https:")));
         assert!(takes(Selection::new().from(1000).before(1001)));
@@ -249,6 +266,6 @@ mod tests {
         let page = Page::default();
         assert!(!Selection::new().status("0-999".parse().unwrap()).takes(b"x", &page));
         assert!(!Selection::new().mime("*".parse().unwrap()).takes(b"x", &page));
-        assert!(!Selection::new().host("x", true).takes(b"x", &page));
+        assert!(!Selection::new().host_with_subdomains("x").takes(b"x", &page));
     }
 }

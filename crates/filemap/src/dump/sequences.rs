@@ -1,7 +1,8 @@
 //! A set of sequences: which versions a dump has written already, a bit for each.
 //!
-//! An unchanged version goes out as a reference only to what stands before it. The order of the log is mostly, but not
-//! for certain, that of the sequences: whatever moves records may change it.
+//! An unchanged version goes out as a reference only to what stands before it. The order of the
+//! log is mostly, but not for certain, that of the sequences: whatever moves records may change
+//! it.
 
 use std::collections::BTreeMap;
 

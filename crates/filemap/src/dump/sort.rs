@@ -1,9 +1,11 @@
-//! Sorts lines by their bytes in bounded memory: sorted runs are set aside on disk and merged at the end.
+//! Sorts lines by their bytes in bounded memory: sorted runs are set aside on disk and merged at
+//! the end.
 //!
-//! An index of captures is of use only sorted (a reader finds a URL by bisection), and it is as long as the dump has pages.
-//! The order is that of `LC_ALL=C sort`.
+//! An index of captures is of use only sorted (a reader finds a URL by bisection), and it is as
+//! long as the dump has pages. The order is that of `LC_ALL=C sort`.
 //!
-//! Invariants: no more than the spool's memory is held, and no more than [`MAX_RUNS`] files are open.
+//! Invariants: no more than the spool's memory is held, and no more than [`MAX_RUNS`] files are
+//! open.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,7 +15,7 @@ use tempfile::SpooledTempFile;
 
 use crate::spool::Spool;
 
-/// So many runs are merged into one.
+/// Runs merged into one.
 const MAX_RUNS: usize = 64;
 
 /// Takes lines and gives them back in order.

@@ -1,12 +1,15 @@
-//! The sort-friendly form of a URL under which indexes of web archives keep it (SURT: `com,example)/path?query`).
+//! The sort-friendly form of a URL under which indexes of web archives keep it (SURT:
+//! `com,example)/path?query`).
 //!
-//! A player looks a page up under the key that *it* makes of the wanted URL, so that the keys must be the very ones that
-//! the tools in use make (the Python package `surt` with its default options, which pywb and the Wayback Machine's tools
-//! have): no scheme, user or fragment; the host reversed, without `www.`; escapes undone and made anew; all in lower case;
-//! session ids gone; the arguments of the query sorted. That many URLs share a key is wanted here: it is an index's key,
-//! never the store's.
+//! A player looks a page up under the key that *it* makes of the wanted URL, so that the keys must
+//! be the very ones that the tools in use make (the Python package `surt` with its default
+//! options, which pywb and the Wayback Machine's tools have): no scheme, user or fragment; the
+//! host reversed, without `www.`; escapes undone and made anew; all in lower case; session ids
+//! gone; the arguments of the query sorted. That many URLs share a key is wanted here: it is an
+//! index's key, never the store's.
 //!
-//! Any bytes have a key. It holds no space and no line end, so that it can stand first in a line of an index.
+//! Any bytes have a key. It holds no space and no line end, so that it can stand first in a line
+//! of an index.
 
 /// The key of `url`.
 pub(crate) fn surt(url: &[u8]) -> Vec<u8> {
@@ -138,7 +141,8 @@ fn without_dots(path: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A path without the session ids of ASP.NET: `/(S(24 letters))/page.aspx` and `/(24 letters)/page.aspx`.
+/// A path without the session ids of ASP.NET: `/(S(24 letters))/page.aspx` and `/(24
+/// letters)/page.aspx`.
 fn without_path_session(path: Vec<u8>) -> Vec<u8> {
     let is_letters = |bytes: &[u8]| bytes.len() == 24 && bytes.iter().all(u8::is_ascii_alphanumeric);
     let is_session = |segment: &[u8]| {
@@ -207,8 +211,8 @@ fn strip_name<'a>(rest: &'a [u8], name: &str) -> Option<&'a [u8]> {
     head.eq_ignore_ascii_case(name.as_bytes()).then_some(after)
 }
 
-/// Takes out the last stretch that `session` (how many bytes at a place) finds at the end of an argument, with the `&`
-/// behind it.
+/// Takes out the last stretch that `session` (how many bytes at a place) finds at the end of an
+/// argument, with the `&` behind it.
 fn cut_session(query: &mut Vec<u8>, session: impl Fn(&[u8]) -> Option<usize>) {
     for at in (0..query.len()).rev() {
         let Some(length) = session(&query[at..]) else { continue };

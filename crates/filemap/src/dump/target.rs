@@ -6,16 +6,17 @@ use std::io::{self, Write};
 
 /// A place for the files of a dump. Errors should name the file: they are passed on as they are.
 pub trait Target {
-    /// Makes a file of this name, which must not be there. Nobody may take it for a whole one before it is closed. One may
-    /// be made before the one before it is closed, which is then only closed.
+    /// Makes a file of this name, which must not be there. Nobody may take it for a whole one
+    /// before it is closed. One may be made before the one before it is closed, which is then only
+    /// closed.
     ///
     /// # Errors
     ///
     /// The system's, and `AlreadyExists`.
     fn create(&mut self, name: &str) -> io::Result<Box<dyn OutputFile>>;
 
-    /// Writes a small file with folders above it (`path` has `/` between its parts, all of them safe names), if nothing is
-    /// in the way: whether it was written.
+    /// Writes a small file with folders above it (`path` has `/` between its parts, all of them
+    /// safe names), if nothing is in the way: whether it was written.
     ///
     /// # Errors
     ///

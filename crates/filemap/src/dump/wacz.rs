@@ -1,8 +1,9 @@
-//! A dump as one WACZ file (Web Archive Collection Zipped 1.1.1): WARC files, their index and the list of their pages in
-//! a zip file, with a description that has the SHA-256 of each.
+//! A dump as one WACZ file (Web Archive Collection Zipped 1.1.1): WARC files, their index and the
+//! list of their pages in a zip file, with a description that has the SHA-256 of each.
 //!
-//! WARC files are stored in it as they are, so that players can read a record by its offset; the index and the list are
-//! deflated. No clock is in it: `created` is the time of the newest version.
+//! WARC files are stored in it as they are, so that players can read a record by its offset; the
+//! index and the list are deflated. No clock is in it: `created` is the time of the newest
+//! version.
 
 use std::cell::RefCell;
 use std::io::{self, Seek, Write};
@@ -20,8 +21,9 @@ use crate::date;
 /// The version of the format.
 const VERSION: &str = "1.1.1";
 
-/// Takes the files of a dump in the forms [`Format::Warc`](super::Format::Warc), [`Format::Cdxj`](super::Format::Cdxj) and
-/// [`Format::Pages`](super::Format::Pages), and makes one WACZ file of them.
+/// Takes the files of a dump in the forms [`Format::Warc`](super::Format::Warc),
+/// [`Format::Cdxj`](super::Format::Cdxj) and [`Format::Pages`](super::Format::Pages), and makes
+/// one WACZ file of them.
 pub struct Wacz<W: Write + Seek>(Rc<RefCell<Inside<W>>>);
 
 struct Inside<W: Write + Seek> {
@@ -61,7 +63,8 @@ impl<W: Write + Seek + 'static> Wacz<W> {
         Wacz(Rc::new(RefCell::new(Inside { zip: ZipWriter::new(out), entries: Vec::new(), digest: None })))
     }
 
-    /// Writes the description and the zip file's own list. `report` is that of the dump. What was written to comes back.
+    /// Writes the description and the zip file's own list. `report` is that of the dump. What was
+    /// written to comes back.
     ///
     /// # Errors
     ///

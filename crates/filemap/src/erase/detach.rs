@@ -2,18 +2,19 @@
 
 use filemap_core::{Erasure, Version};
 
-use super::{EraseProgress, Watch};
+use crate::erase::{EraseProgress, Watch};
 use crate::error::Result;
 use crate::page::Page;
 use crate::store::{FoundRevisit, Loader, PageStore, Resolver, take_body};
 
-/// So many bytes of bodies are put before the revisits go that had none.
+/// Bytes of bodies put before the revisits without bodies are removed.
 const PUT_BYTES: u64 = 64 << 20;
 
 impl PageStore {
-    /// Puts each revisit that stays, and whose original goes, again as a page with that body; how many. The revisits are dropped
-    /// after that, and before anything else: done again after an interruption, it puts nothing twice. A revisit gets no body
-    /// that a rule refuses or that cannot be read. With `dry` they are only counted: at most so many, since one may find its
+    /// Puts each revisit that stays, and whose original goes, again as a page with that body; how
+    /// many. The revisits are dropped after that, and before anything else: done again after an
+    /// interruption, it puts nothing twice. A revisit gets no body that a rule refuses or that
+    /// cannot be read. With `dry` they are only counted: at most so many, since one may find its
     /// body through another that was given one.
     pub(super) fn detach_revisits(&self, what: &Erasure, dry: bool, watch: Watch<'_>) -> Result<u64> {
         let mut detached = 0;
@@ -70,7 +71,8 @@ impl PageStore {
         Ok(detached)
     }
 
-    /// Puts a revisit again with the body of its original, of so many bytes; `None` if one of them is gone.
+    /// Puts a revisit again with the body of its original; its bytes, or `None` if one of them is
+    /// gone.
     fn put_with_body(
         &self,
         loader: &mut Loader,
@@ -106,7 +108,7 @@ mod tests {
     use filemap_core::Options;
 
     use super::*;
-    use crate::erase::{EraseOrder, Target};
+    use crate::erase::{EraseOrder, EraseTarget};
     use crate::page::{RecordKind, Revisit, RevisitProfile};
 
     #[test]
@@ -128,7 +130,7 @@ mod tests {
         let put = store.put_with_body(&mut Loader::default(), (&key, version), &original, true).expect("stored");
         assert_eq!((put, store.history(stays).expect("whole").len()), (Some(8), 2));
 
-        let target = Target::Url(gone.into());
+        let target = EraseTarget::Url(gone.into());
         let order = EraseOrder { target, from_ms: None, to_ms: None, reason: "r".into(), hashed: false };
         let done = store.erase(&order, &mut |_| ControlFlow::Continue(())).expect("erased");
         assert!(done.is_complete() && done.erased.promoted == 1, "{done:?}");

@@ -1,29 +1,27 @@
-//! Erasing pages for good: what is meant goes from every file of the store, and a rule keeps it from coming back.
+//! Erasing pages for good: what is meant goes from every file of the store, and a rule keeps it
+//! from coming back.
 //!
-//! The rule is made first, durably, so that whatever interrupts the erasure, opening the store tells of it and
-//! [`PageStore::resume_erasures`] ends it. docs/ERASING.md says what is reached and what is not.
+//! The rule is made first, durably, so that whatever interrupts the erasure, opening the store
+//! tells of it and [`PageStore::resume_erasures`] ends it. docs/ERASING.md says what is reached
+//! and what is not.
 
 mod detach;
-mod digest;
 mod proof;
-mod rule;
-mod set;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use filemap_core::{Admission, Erased, Erasure, ErasureStep, Rule, RuleState, Store, Version};
 
+pub use crate::store::rules::{EraseOrder, EraseTarget, obey};
 pub use proof::{Mention, Proof};
-pub use rule::{EraseOrder, Target};
-pub(crate) use set::RuleSet;
 
 use crate::error::{Error, Result};
-use crate::key;
+use crate::page::key;
 use crate::store::PageStore;
+use crate::store::rules::{Matcher, RuleSet, salt_of, words};
 use proof::Needles;
-use rule::{Matcher, salt_of};
 
 /// A rule of a store, as people read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +53,8 @@ pub struct Erasing {
     pub erased: Erased,
     /// What a search of all files has found after it; `None` of a dry run.
     pub proof: Option<Proof>,
-    /// Files that something outside the store shares, a backup mostly: as many as had other names before they were removed.
+    /// Files that something outside the store shares, a backup mostly: as many as had other names
+    /// before they were removed.
     pub shared_files: Vec<String>,
 }
 
@@ -70,48 +69,26 @@ impl Erasing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EraseProgress {
-    /// Bodies are compared with a digest; so many were.
+    /// Bodies compared with a digest so far.
     Comparing(u64),
-    /// Revisits that stay are looked for, whose originals go; so many versions were looked at.
+    /// Versions read so far, in search of revisits that stay and whose originals go.
     Detaching(u64),
     /// The engine is at work.
     Erasing(ErasureStep),
-    /// The files are searched; so many bytes were.
+    /// Bytes of files searched so far.
     Searching(u64),
 }
 
 type Watch<'a> = &'a mut dyn FnMut(EraseProgress) -> ControlFlow<()>;
 
-/// Has an engine that was opened without pages obey the rules of its erasures.
-///
-/// # Errors
-///
-/// [`Error::Rule`]; those of [`Store::rules`].
-pub fn obey(engine: &Store) -> Result<()> {
-    let set = RuleSet::of(&engine.rules()?)?;
-    engine.set_admission((!set.is_empty()).then(|| Arc::new(set) as Arc<dyn Admission>));
-    Ok(())
-}
-
 impl PageStore {
-    /// Has everything that is put obey the rules as they are now.
-    pub(crate) fn obey(&self) -> Result<()> {
-        if self.engine().is_read_only() {
-            return Ok(());
-        }
-        let set = Arc::new(RuleSet::of(&self.engine().rules()?)?);
-        let admission = (!set.is_empty()).then(|| Arc::clone(&set) as Arc<dyn Admission>);
-        *self.rule_set.write().unwrap_or_else(PoisonError::into_inner) = set;
-        self.engine().set_admission(admission);
-        Ok(())
-    }
-
-    /// Erases what an order means: makes a rule (or takes the one that was made for the same before), takes every matching
-    /// capture out of the store, with every dictionary that may hold its text and every segment that may hold its bytes, and
-    /// searches the files for what may be left. Reads and puts go on. See [`Store::erase`] for what it takes.
+    /// Erases what an order means: makes a rule (or takes the one that was made for the same
+    /// before), takes every matching capture out of the store, with every dictionary that may hold
+    /// its text and every segment that may hold its bytes, and searches the files for what may be
+    /// left. Reads and puts go on. See [`Store::erase`] for what it takes.
     ///
-    /// Done again after any interruption, it ends what was begun. When [`Erasing::is_complete`] the rule is in force; if not, it
-    /// holds all the same, and its erasure counts as unfinished.
+    /// Done again after any interruption, it ends what was begun. When [`Erasing::is_complete`]
+    /// the rule is in force; if not, it holds all the same, and its erasure counts as unfinished.
     ///
     /// # Errors
     ///
@@ -127,11 +104,12 @@ impl PageStore {
                 self.engine().add_rule(&what, &order.reason)?;
             }
         }
-        let text = if let Target::Url(url) = &order.target { Some(self.key(url)?) } else { None };
+        let text = if let EraseTarget::Url(url) = &order.target { Some(self.key(url)?) } else { None };
         self.end_erasures(text, watch)
     }
 
-    /// What [`PageStore::erase`] would take away; `promoted` is the most that it can be. Changes nothing.
+    /// What [`PageStore::erase`] would take away; `promoted` is the most that it can be. Changes
+    /// nothing.
     ///
     /// # Errors
     ///
@@ -170,7 +148,8 @@ impl PageStore {
         Ok(rules.into_iter().map(EraseRule::of).collect())
     }
 
-    /// Takes a rule back: what it is about may be put again. Whether there is such a rule that holds. What was erased stays so.
+    /// Takes a rule back: what it is about may be put again. Whether there is such a rule that
+    /// holds. What was erased stays so.
     ///
     /// # Errors
     ///
@@ -184,8 +163,9 @@ impl PageStore {
         Ok(holds)
     }
 
-    /// Takes over the rules of another store that hold and that this one lacks, as unfinished: [`PageStore::resume_erasures`]
-    /// erases here what they are about. How many. For a restored backup that is older than an erasure.
+    /// Takes over the rules of another store that hold and that this one lacks, as unfinished:
+    /// [`PageStore::resume_erasures`] erases here what they are about. How many. For a restored
+    /// backup that is older than an erasure.
     ///
     /// # Errors
     ///
@@ -205,7 +185,7 @@ impl PageStore {
 
     /// The rule of an order, in the salt that the store's rules have.
     fn what(&self, order: &EraseOrder, rules: &[Rule]) -> Result<Vec<u8>> {
-        let canonical = if let Target::Url(url) = &order.target { Some(self.key(url)?) } else { None };
+        let canonical = if let EraseTarget::Url(url) = &order.target { Some(self.key(url)?) } else { None };
         let salt = match rules.iter().filter(|r| r.holds()).find_map(|rule| salt_of(&rule.what)) {
             Some(salt) => salt,
             None => self.engine().random_bytes(16)?,
@@ -238,7 +218,8 @@ impl PageStore {
         Ok(erasing)
     }
 
-    /// What the engine is to take away for some rules, what to search for afterwards, and what could not be compared.
+    /// What the engine is to take away for some rules, what to search for afterwards, and what
+    /// could not be compared.
     fn erasure(&self, set: &Arc<RuleSet>, watch: Watch<'_>) -> Result<(Erasure, Needles, Unread)> {
         let (by_digest, unread) = self.with_digests(set, watch)?;
         let by_digest = Arc::new(by_digest);
@@ -261,7 +242,8 @@ impl PageStore {
         Ok((erasure, needles, unread))
     }
 
-    /// The URLs of which a variant stays although rules are about them, of other times: so does its mark.
+    /// The URLs of which a variant stays although rules are about them, of other times: so does
+    /// its mark.
     fn variants_that_stay(&self, set: &Arc<RuleSet>) -> Result<HashSet<Vec<u8>>> {
         let mut stay = HashSet::new();
         if set.matchers().all(Matcher::is_of_all_times) {
@@ -270,7 +252,8 @@ impl PageStore {
         let rules = Arc::clone(set);
         let is_about = move |key: &[u8]| rules.matchers().any(|m| m.is_about(key::url(key)));
         for key in self.engine().keys_where(move |key| key::is_variant(key) && is_about(key)) {
-            // What cannot be read is counted by the engine; a mark too many costs a pass over the keys.
+            // What cannot be read is counted by the engine; a mark too many costs a pass over the
+            // keys.
             let Ok(key) = key else { continue };
             let goes = |version: &Version| set.refuses(&key, version.time_ms).is_some();
             if self.engine().versions_of(&key).map_or(true, |versions| !versions.iter().all(goes)) {
@@ -280,8 +263,8 @@ impl PageStore {
         Ok(stay)
     }
 
-    /// The versions whose bodies have a digest that a rule names: the sequences, by key. And those that cannot be read: they may be
-    /// meant.
+    /// The versions whose bodies have a digest that a rule names: the sequences, by key. And those
+    /// that cannot be read: they may be meant.
     fn with_digests(&self, set: &RuleSet, watch: Watch<'_>) -> Result<(ByDigest, Unread)> {
         let (mut found, mut unread) = (ByDigest::new(), Unread::default());
         if !set.wants_bodies() {
@@ -332,7 +315,7 @@ impl EraseRule {
             state: rule.state,
             made_ms: rule.made_ms,
             changed_ms: rule.changed_ms,
-            about: rule::words(&rule.what),
+            about: words(&rule.what),
             what: String::from_utf8_lossy(&rule.what).into_owned(),
             reason: rule.reason,
         }

@@ -5,17 +5,17 @@ use std::ops::ControlFlow;
 
 use filemap_core::{Erasure, Search};
 
-use super::set::RuleSet;
 use crate::error::Result;
-use crate::key;
+use crate::page::key;
 use crate::store::PageStore;
+use crate::store::rules::{Matcher, RuleSet};
 
-/// Of so many captures at most text is remembered to be searched for.
+/// Captures whose text is searched for, at most.
 const CAPTURES: usize = 256;
-/// Of each so many pieces of its body, of so many bytes.
+/// Pieces of each body, and bytes of a piece.
 const PIECES: usize = 4;
 const PIECE_BYTES: usize = 48;
-/// So many mentions are named; more are only counted.
+/// Mentions listed; more are counted.
 const LISTED: usize = 100;
 
 /// A page that stays and that has text of what went: it links to it, or says the same.
@@ -107,7 +107,7 @@ impl PageStore {
     ) -> Result<Proof> {
         let texts: Vec<Vec<u8>> = needles.urls.iter().chain(&needles.pieces).cloned().collect();
         let urls = needles.urls.len();
-        let of_all_times = set.matchers().all(super::rule::Matcher::is_of_all_times);
+        let of_all_times = set.matchers().all(Matcher::is_of_all_times);
         let mut proof = Proof { texts: texts.len() as u64, ..Proof::default() };
         let mut mention = |found: &[u8], text: usize| {
             proof.mentions += 1;

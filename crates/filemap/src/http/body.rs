@@ -1,23 +1,25 @@
-//! Brings the body of an answer into the form that a store keeps, and its headers into line with it.
+//! Brings the body of an answer into the form that a store keeps, and its headers into line with
+//! it.
 //!
-//! The transfer codings go (chunks, and what lies under them), and the content coding too unless bodies are asked for as
-//! received. Headers lie: a coding is undone only if it takes the whole body and ends where that ends; else the body stays as received, and the caller is
-//! told. Headers then say what is there, in Common Crawl's way: the field that no longer holds is renamed
-//! (`X-Crawler-Transfer-Encoding`, `X-Crawler-Content-Encoding`, `X-Crawler-Content-Length`), and `Content-Length`
-//! gives the length of the body kept.
+//! The transfer codings go (chunks, and what lies under them), and the content coding too unless
+//! bodies are asked for as received. Headers lie: a coding is undone only if it takes the whole
+//! body and ends where that ends; else the body stays as received, and the caller is told. Headers
+//! then say what is there, in Common Crawl's way: the field that no longer holds is renamed
+//! (`X-Crawler-Transfer-Encoding`, `X-Crawler-Content-Encoding`, `X-Crawler-Content-Length`), and
+//! `Content-Length` gives the length of the body kept.
 //!
-//! Invariant: a body that was not changed keeps its headers as they were, but for a `Transfer-Encoding: chunked` that
-//! the archive had already undone.
+//! Invariant: a body that was not changed keeps its headers as they were, but for a
+//! `Transfer-Encoding: chunked` that the archive had already undone.
 
 use std::io::BufReader;
 
 use crate::error::{Error, Result};
-use crate::headers::Headers;
 use crate::http::chunked::{self, End};
 use crate::http::content::{self, Decoded};
+use crate::page::headers::Headers;
 use crate::spool::{Payload, Spool};
 
-/// The coding of which a body consists on the wire.
+/// The transfer coding in chunks.
 const CHUNKED: &str = "chunked";
 
 /// How bodies are kept.
@@ -50,7 +52,7 @@ pub(crate) fn undo(headers: &mut Headers, payload: Payload, rules: &BodyRules) -
         undo_content(headers, &mut body, rules)?;
     }
     if transfer == Transfer::Undone || body.decoded || body.payload.len() != received_bytes {
-        set_length(headers, body.payload.len());
+        headers.set_length(body.payload.len());
     }
     Ok(body)
 }
@@ -60,16 +62,6 @@ pub(crate) fn undo_revisit(headers: &mut Headers) {
     let is_known = |coding: &String| coding == CHUNKED || content::is_known(coding);
     if headers.items("Transfer-Encoding").iter().any(is_known) {
         headers.rename("Transfer-Encoding", "X-Crawler-Transfer-Encoding");
-    }
-}
-
-/// Makes the headers of a revisit agree with the body of its original, which has `original`'s headers.
-pub(crate) fn align(headers: &mut Headers, original: &Headers, body_bytes: u64) {
-    if original.get("X-Crawler-Content-Encoding").is_some() && original.get("Content-Encoding").is_none() {
-        headers.rename("Content-Encoding", "X-Crawler-Content-Encoding");
-    }
-    if headers.get("Content-Length").is_some() {
-        set_length(headers, body_bytes);
     }
 }
 
@@ -124,7 +116,8 @@ fn undo_transfer(headers: &mut Headers, body: &mut Body, rules: &BodyRules) -> R
             Ok(payload) => current = Some(payload),
             Err(why) => {
                 body.as_received = Some(why);
-                // Of a word that is no coding at all (`binary`, say) nothing follows for the codings below it.
+                // Of a word that is no coding at all (`binary`, say) nothing follows for the
+                // codings below it.
                 return Ok(if why == content::UNKNOWN && !is_chunked { Transfer::Left } else { Transfer::Damaged });
             }
         }
@@ -181,16 +174,6 @@ fn undo_content(headers: &mut Headers, body: &mut Body, rules: &BodyRules) -> Re
     Ok(())
 }
 
-/// Makes `Content-Length` say `bytes`; another length that stood there is kept under its X-Crawler name.
-fn set_length(headers: &mut Headers, bytes: u64) {
-    let text = bytes.to_string();
-    if headers.get("Content-Length") == Some(text.as_bytes()) {
-        return;
-    }
-    headers.rename("Content-Length", "X-Crawler-Content-Length");
-    headers.push("Content-Length", text);
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write;
@@ -202,7 +185,7 @@ mod tests {
     }
 
     fn headers(fields: &[(&str, &str)]) -> Headers {
-        fields.iter().map(|(name, value)| crate::headers::Header::new(*name, *value)).collect()
+        fields.iter().map(|(name, value)| crate::page::headers::Header::new(*name, *value)).collect()
     }
 
     fn gz(bytes: &[u8]) -> Vec<u8> {
@@ -357,14 +340,5 @@ mod tests {
         let fields = [("Transfer-Encoding", "gzip")];
         let (told, bytes, body) = run(&fields, b"", false);
         assert!(told == headers(&fields) && bytes.is_empty() && body.as_received.is_none());
-    }
-
-    #[test]
-    fn a_revisit_tells_of_its_originals_body() {
-        let mut own = headers(&[("Content-Encoding", "gzip"), ("Content-Length", "606")]);
-        align(&mut own, &headers(&[("X-Crawler-Content-Encoding", "gzip")]), 1270);
-        let expected =
-            [("X-Crawler-Content-Encoding", "gzip"), ("X-Crawler-Content-Length", "606"), ("Content-Length", "1270")];
-        assert_eq!(own, headers(&expected));
     }
 }

@@ -1,16 +1,17 @@
 //! Takes the chunked transfer coding off a body (RFC 9112, section 7.1), as a stream.
 //!
-//! Lenient where archives are: sizes with spaces or leading zeros, bare LF, extensions, no line end after the last
-//! chunk. Many archives keep the header `Transfer-Encoding: chunked` over a body that is no longer chunked: such a body
-//! mostly fails at its first size line, and the caller keeps it as it is.
+//! Lenient where archives are: sizes with spaces or leading zeros, bare LF, extensions, no line
+//! end after the last chunk. Many archives keep the header `Transfer-Encoding: chunked` over a
+//! body that is no longer chunked: such a body mostly fails at its first size line, and the caller
+//! keeps it as it is.
 //!
-//! Invariant: [`End::Whole`] means that every byte of the body was part of the coding. A body without any data (`0`)
-//! has to be coded to the letter, since a short text can look like it.
+//! Invariant: [`End::Whole`] means that every byte of the body was part of the coding. A body
+//! without any data (`0`) has to be coded to the letter, since a short text can look like it.
 
 use std::io::{self, BufRead};
 
-use crate::headers::Headers;
 use crate::http::head;
+use crate::page::headers::Headers;
 
 /// A size line or trailer line longer than this is none.
 const MAX_LINE_BYTES: usize = 16 << 10;
@@ -122,7 +123,8 @@ fn copy<E: From<io::Error>>(
     Ok(done)
 }
 
-/// The line end after a chunk: CRLF or LF, or the end of the body. `false` if something else stands there.
+/// The line end after a chunk: CRLF or LF, or the end of the body. `false` if something else
+/// stands there.
 fn after_chunk(source: &mut impl BufRead) -> io::Result<bool> {
     for expected in [b'\r', b'\n'] {
         match source.fill_buf()?.first() {

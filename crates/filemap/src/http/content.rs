@@ -1,24 +1,25 @@
-//! Undoes content codings: gzip, deflate (zlib, or raw as some servers send it), br and zstd.
+//! Undoes the content codings of a body: gzip, deflate (zlib, or raw as some servers send it), br
+//! and zstd.
 //!
-//! A body decodes whole or not at all: a coding that is unknown, data that is damaged, ends early or goes on behind the
-//! coding's end, and an output over the bound (a decompression bomb) all leave the body as received, with the reason.
-//! Headers lie: one byte of a text can be a whole brotli or deflate stream, and what browsers ignore is then the page.
+//! A body decodes whole or not at all: a coding that is unknown, data that is damaged, ends early
+//! or goes on behind the coding's end, and an output over the bound (a decompression bomb) all
+//! leave the body as received, with the reason. Headers lie: one byte of a text can be a whole
+//! brotli or deflate stream, and what browsers ignore is then the page.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, Read, Write};
 
-use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
-use flate2::{Decompress, FlushDecompress, Status};
-
-use crate::error::Result;
+use super::coding::{Coding, CodingError, Decoder};
+use crate::error::{Error, Result};
 use crate::spool::{Payload, PayloadWriter, Spool};
 
 const STEP_BYTES: usize = 64 << 10;
-/// More codings on top of each other than this are not undone: each costs a pass over what may be a bomb.
+/// More codings on top of each other than this are not undone: each costs a pass over what may be
+/// a bomb.
 pub(crate) const MAX_CODINGS: usize = 8;
 
-/// Why more are left alone.
+/// The reason for more of them.
 pub(crate) const TOO_MANY: &str = "there are too many codings";
-/// Why a coding is left alone that nobody here knows.
+/// The reason for an unknown coding.
 pub(crate) const UNKNOWN: &str = "the coding is unknown";
 
 const DAMAGED: &str = "the data is damaged";
@@ -34,7 +35,8 @@ pub(crate) enum Decoded {
     AsReceived(Payload, &'static str),
 }
 
-/// Undoes `codings`, listed in the order in which they were applied, writing no more than `limit` bytes for each.
+/// Undoes `codings`, listed in the order in which they were applied, writing no more than `limit`
+/// bytes for each.
 pub(crate) fn decode(codings: &[String], body: Payload, spool: &Spool, limit: u64) -> Result<Decoded> {
     let mut original = body;
     let mut current: Option<Payload> = None;
@@ -60,13 +62,13 @@ pub(crate) type Attempt = std::result::Result<Payload, &'static str>;
 /// Undoes one coding, writing no more than `limit` bytes.
 pub(crate) fn decode_one(coding: &str, body: &mut Payload, spool: &Spool, limit: u64) -> Result<Attempt> {
     match coding {
-        "gzip" | "x-gzip" => gzip(body, spool, limit),
-        "deflate" => match inflate_all(body, true, spool, limit)? {
-            Err(DAMAGED) => inflate_all(body, false, spool, limit),
+        "gzip" | "x-gzip" => decode_as(Coding::Gzip, body, spool, limit),
+        "deflate" => match decode_as(Coding::Zlib, body, spool, limit)? {
+            Err(DAMAGED) => decode_as(Coding::Deflate, body, spool, limit),
             attempt => Ok(attempt),
         },
-        "br" => brotli(body, spool, limit),
-        "zstd" => zstd(body, spool, limit),
+        "br" => decode_as(Coding::Brotli, body, spool, limit),
+        "zstd" => decode_as(Coding::Zstd, body, spool, limit),
         _ => Ok(Err(UNKNOWN)),
     }
 }
@@ -76,160 +78,47 @@ pub(crate) fn is_known(coding: &str) -> bool {
     matches!(coding, "gzip" | "x-gzip" | "deflate" | "br" | "zstd")
 }
 
-/// Servers must not use windows over 8 MiB (RFC 9659); a frame that asks for more asks for the reader's memory.
-const ZSTD_WINDOW_LOG: u32 = 23;
-
-/// One frame or several; the library fails on anything else behind them, and on a frame that ends early.
-fn zstd(body: &mut Payload, spool: &Spool, limit: u64) -> Result<Attempt> {
+fn decode_as(coding: Coding, body: &mut Payload, spool: &Spool, limit: u64) -> Result<Attempt> {
     let mut out = spool.writer(limit);
-    let mut decoder = match zstd::stream::read::Decoder::new(body.reader()?) {
-        Ok(decoder) => decoder,
-        Err(_) => return Ok(Err(DAMAGED)),
+    let mut decoder = Decoder::new(coding).max_bytes(limit);
+    let mut source = body.reader()?;
+    let mut piece = vec![0; STEP_BYTES];
+    let decoded = loop {
+        match source.read(&mut piece) {
+            Ok(0) => break decoder.finish(),
+            Ok(count) => match decoder.push(&piece[..count], &mut Spooled(&mut out)) {
+                Ok(()) => {}
+                failed => break failed,
+            },
+            Err(_) => return Ok(Err("the data cannot be read")),
+        }
     };
-    if decoder.window_log_max(ZSTD_WINDOW_LOG).is_err() {
-        return Ok(Err(DAMAGED));
+    Ok(Err(match decoded {
+        Ok(()) => return Ok(Ok(out.finish())),
+        Err(CodingError::Output(source)) => return Err(spool_error(source, spool)),
+        Err(CodingError::EndsEarly) => ENDS_EARLY,
+        Err(CodingError::GoesOn) => GOES_ON,
+        Err(CodingError::TooLong) => TOO_MUCH,
+        Err(_) => DAMAGED,
+    }))
+}
+
+/// A payload as a decoder writes it.
+struct Spooled<'a>(&'a mut PayloadWriter);
+
+impl Write for Spooled<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.push(bytes).map(|()| bytes.len()).map_err(io::Error::other)
     }
-    let mut buffer = vec![0; STEP_BYTES];
-    loop {
-        match decoder.read(&mut buffer) {
-            Ok(0) => return Ok(Ok(out.finish())),
-            Ok(count) => out.push(&buffer[..count])?,
-            Err(_) => return Ok(Err(DAMAGED)),
-        }
-        if out.is_over() {
-            return Ok(Err(TOO_MUCH));
-        }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
-/// One stream (RFC 7932), without the extension of windows over 16 MiB.
-fn brotli(body: &mut Payload, spool: &Spool, limit: u64) -> Result<Attempt> {
-    let mut out = spool.writer(limit);
-    let mut source = BufReader::with_capacity(STEP_BYTES, body.reader()?);
-    let alloc = StandardAlloc::default;
-    let mut state = BrotliState::new_strict(alloc(), alloc(), alloc());
-    let (mut buffer, mut total) = (vec![0; STEP_BYTES], 0);
-    loop {
-        let Ok(input) = source.fill_buf() else { return Ok(Err("the data cannot be read")) };
-        let (mut left, mut read, mut room, mut written) = (input.len(), 0, buffer.len(), 0);
-        let step = BrotliDecompressStream(
-            &mut left,
-            &mut read,
-            input,
-            &mut room,
-            &mut written,
-            &mut buffer,
-            &mut total,
-            &mut state,
-        );
-        let at_end = input.is_empty();
-        source.consume(read);
-        out.push(&buffer[..written])?;
-        match step {
-            BrotliResult::ResultSuccess => return Ok(at_its_end(&mut source).map(|()| out.finish())),
-            BrotliResult::ResultFailure => return Ok(Err(DAMAGED)),
-            _ if out.is_over() => return Ok(Err(TOO_MUCH)),
-            BrotliResult::NeedsMoreInput if at_end => return Ok(Err(ENDS_EARLY)),
-            _ => {}
-        }
-    }
-}
-
-/// Whether the body ends here too, where the coding has ended.
-fn at_its_end(source: &mut impl BufRead) -> std::result::Result<(), &'static str> {
-    match source.fill_buf() {
-        Ok([]) => Ok(()),
-        _ => Err(GOES_ON),
-    }
-}
-
-fn inflate_all(body: &mut Payload, zlib: bool, spool: &Spool, limit: u64) -> Result<Attempt> {
-    let mut out = spool.writer(limit);
-    let mut source = BufReader::with_capacity(STEP_BYTES, body.reader()?);
-    let end = inflate(&mut Decompress::new(zlib), &mut source, &mut out, |_| {})?;
-    Ok(end.and_then(|()| at_its_end(&mut source)).map(|()| out.finish()))
-}
-
-/// Inflates up to the end of the stream, and leaves `source` after it.
-fn inflate(
-    engine: &mut Decompress,
-    source: &mut impl BufRead,
-    out: &mut PayloadWriter,
-    mut see: impl FnMut(&[u8]),
-) -> Result<std::result::Result<(), &'static str>> {
-    let mut buffer = vec![0; STEP_BYTES];
-    loop {
-        let Ok(input) = source.fill_buf() else { return Ok(Err("the data cannot be read")) };
-        let at_end = input.is_empty();
-        let (read_before, written_before) = (engine.total_in(), engine.total_out());
-        let status = engine.decompress(input, &mut buffer, FlushDecompress::None);
-        source.consume((engine.total_in() - read_before) as usize);
-        let written = &buffer[..(engine.total_out() - written_before) as usize];
-        see(written);
-        out.push(written)?;
-        match status {
-            Ok(Status::StreamEnd) => return Ok(Ok(())),
-            Err(_) => return Ok(Err(DAMAGED)),
-            Ok(_) if out.is_over() => return Ok(Err(TOO_MUCH)),
-            Ok(_) if at_end && written.is_empty() => return Ok(Err(ENDS_EARLY)),
-            Ok(_) => {}
-        }
-    }
-}
-
-/// One gzip member or several (RFC 1952); the checksum and the length of each are verified.
-fn gzip(body: &mut Payload, spool: &Spool, limit: u64) -> Result<Attempt> {
-    let mut out = spool.writer(limit);
-    let mut source = BufReader::with_capacity(STEP_BYTES, body.reader()?);
-    let mut members = 0u64;
-    loop {
-        if members > 0 && at_its_end(&mut source).is_ok() {
-            return Ok(Ok(out.finish()));
-        }
-        if !gzip_header(&mut source) {
-            return Ok(Err(if members > 0 { GOES_ON } else { DAMAGED }));
-        }
-        let before = out.bytes();
-        let mut crc = crc32fast::Hasher::new();
-        if let Err(why) = inflate(&mut Decompress::new(false), &mut source, &mut out, |bytes| crc.update(bytes))? {
-            return Ok(Err(why));
-        }
-        let mut trailer = [0; 8];
-        if source.read_exact(&mut trailer).is_err() {
-            return Ok(Err(ENDS_EARLY));
-        }
-        let length = (out.bytes() - before) as u32;
-        if trailer[..4] != crc.finalize().to_le_bytes() || trailer[4..] != length.to_le_bytes() {
-            return Ok(Err(DAMAGED));
-        }
-        members += 1;
-    }
-}
-
-/// Reads past a gzip header; whether it was one.
-fn gzip_header(source: &mut impl BufRead) -> bool {
-    let mut fixed = [0; 10];
-    if source.read_exact(&mut fixed).is_err() || fixed[..3] != [0x1f, 0x8b, 8] || fixed[3] & 0xe0 != 0 {
-        return false;
-    }
-    let flags = fixed[3];
-    let mut two = [0; 2];
-    if flags & 4 != 0 {
-        let mut extra = vec![0; 0];
-        if source.read_exact(&mut two).is_err() {
-            return false;
-        }
-        extra.resize(usize::from(u16::from_le_bytes(two)), 0);
-        if source.read_exact(&mut extra).is_err() {
-            return false;
-        }
-    }
-    for text in [8, 16] {
-        if flags & text != 0 && source.skip_until(0).is_err() {
-            return false;
-        }
-    }
-    flags & 2 == 0 || source.read_exact(&mut two).is_ok()
+/// The error of [`PayloadWriter::push`] inside an I/O error.
+fn spool_error(error: io::Error, spool: &Spool) -> Error {
+    error.downcast().unwrap_or_else(|source| Error::Spool { dir: spool.dir.clone(), source })
 }
 
 #[cfg(test)]

@@ -1,19 +1,20 @@
 //! Reads the head of an HTTP message: the first line and the header fields, leniently.
 //!
-//! Taken as they come: bare LF, a status line without words, unknown protocol tokens, names with spaces, values in any
-//! bytes, a head that ends with the message. A folded value is joined by a space; a line without a colon becomes a
-//! field with that name and no value, so that nothing is lost. What does not begin as an answer or a request is not
-//! HTTP: `None`.
+//! Taken as they come: bare LF, a status line without words, unknown protocol tokens, names with
+//! spaces, values in any bytes, a head that ends with the message. A folded value is joined by a
+//! space; a line without a colon becomes a field with that name and no value, so that nothing is
+//! lost. What does not begin as an answer or a request is not HTTP: `None`.
 
 use memchr::{memchr, memchr2};
 
-use crate::headers::{Header, Headers};
 use crate::page::HttpVersion;
+use crate::page::headers::{self, Header, Headers};
 
 /// Bytes that a head may have; a message with more is kept whole and unparsed.
 pub(crate) const MAX_HEAD_BYTES: usize = 1 << 20;
 
-/// Fields that a head may have, of HTTP or of WARC: in memory, a field of two bytes takes fifty times as many.
+/// Fields that a head may have, of HTTP or of WARC: in memory, a field of two bytes takes fifty
+/// times as many.
 pub(crate) const MAX_FIELDS: usize = 10_000;
 
 /// A longer token is no method.
@@ -35,14 +36,14 @@ pub(crate) struct Head {
     pub(crate) bytes: usize,
 }
 
-/// Parses the head at the start of `message`, of which at least [`MAX_HEAD_BYTES`] (or all) are given; `None` if it is
-/// not HTTP, or its head is longer or has more than [`MAX_FIELDS`].
+/// Parses the head at the start of `message`, of which at least [`MAX_HEAD_BYTES`] (or all) are
+/// given; `None` if it is not HTTP, or its head is longer or has more than [`MAX_FIELDS`].
 pub(crate) fn parse(message: &[u8]) -> Option<Head> {
-    let (line, mut at) = line(message, 0)?;
+    let (line, mut at) = headers::line(message, 0)?;
     let first = first_line(line)?;
     let mut headers = Headers::new();
     loop {
-        let Some((text, next)) = self::line(message, at) else {
+        let Some((text, next)) = headers::line(message, at) else {
             // The head ends with the message: allowed, unless it was cut off at the bound.
             return (message.len() < MAX_HEAD_BYTES).then_some(Head { first, headers, bytes: message.len() });
         };
@@ -82,18 +83,6 @@ pub(crate) fn push_field(headers: &mut Headers, line: &[u8]) {
     headers.0.push(Header::new(trim(name), trim(value)));
 }
 
-/// The line that begins at `at`, without its end, and where the next begins. A last line without an end counts.
-pub(crate) fn line(message: &[u8], at: usize) -> Option<(&[u8], usize)> {
-    let rest = message.get(at..).filter(|rest| !rest.is_empty())?;
-    let (text, next) = match memchr(b'\n', rest) {
-        Some(end) => (&rest[..end], at + end + 1),
-        None => (rest, message.len()),
-    };
-    // Some writers end a line with more than one carriage return.
-    let bytes = text.iter().rposition(|&byte| byte != b'\r').map_or(0, |at| at + 1);
-    Some((&text[..bytes], next))
-}
-
 fn first_line(line: &[u8]) -> Option<FirstLine> {
     status_line(line).or_else(|| request_line(line))
 }
@@ -107,8 +96,8 @@ fn status_line(line: &[u8]) -> Option<FirstLine> {
     Some(FirstLine::Response { version, status, reason: trim(reason).to_vec() })
 }
 
-/// Any token is a method; without a protocol behind it, as the oldest clients sent it, only one in capitals: it could be
-/// the first word of any text.
+/// Any token is a method; without a protocol behind it, as the oldest clients sent it, only one in
+/// capitals: it could be the first word of any text.
 fn request_line(line: &[u8]) -> Option<FirstLine> {
     let (token, rest) = split_word(line);
     if token.is_empty() || token.len() > MAX_METHOD_BYTES || !token.iter().all(is_token) || rest.is_empty() {

@@ -1,23 +1,23 @@
 //! Revisits that were given bodies of their own, and come again without them.
 //!
-//! Where an original goes and its revisit stays, or a part of a store is dumped, the revisit becomes a version with the
-//! body. The archive that it came from still has it without one: stored again it would be the newer of two versions of one
-//! time, hide the body, and have it pruned. So it counts as there.
+//! Where an original goes and its revisit stays, or a part of a store is dumped, the revisit
+//! becomes a version with the body. The archive that it came from still has it without one: stored
+//! again it would be the newer of two versions of one time, hide the body, and have it pruned. So
+//! it counts as there.
 //!
-//! Invariant: only a version that says that it was a revisit, of the same URL and time, and whose digest does not differ, is
-//! one that was given its body.
+//! Invariant: only a version that says that it was a revisit, of the same URL and time, and whose
+//! digest does not differ, is one that was given its body.
 
 use filemap_core::Head;
 
 use super::PageStore;
-use crate::digest::Digest;
 use crate::error::Result;
+use crate::page::digest::Digest;
 use crate::page::{Page, RecordKind, Revisit};
-use crate::spool::Payload;
 
 impl PageStore {
-    /// The bytes of the body that the store has for `page`, a revisit without one, as a version of its own; `None` if there is
-    /// none that can be read, or `page` is something else.
+    /// The bytes of the body that the store has for `page`, a revisit without one, as a version of
+    /// its own; `None` if there is none that can be read, or `page` is something else.
     pub(crate) fn given_bytes(&self, page: &Page, body_bytes: u64) -> Result<Option<u64>> {
         if page.kind != RecordKind::Revisit || body_bytes > 0 {
             return Ok(None);
@@ -68,7 +68,7 @@ impl PageStore {
     fn has_digest(&self, key: &[u8], head: &Head, digest: &Digest) -> Result<bool> {
         let Some(value) = self.value_of(key, head.version)? else { return Ok(false) };
         let body = self.stored(key, value)?.body;
-        Ok(digest.matches(&mut Payload::Memory(body))? == Some(true))
+        Ok(digest.is_of(&body) == Some(true))
     }
 }
 

@@ -1,20 +1,20 @@
 //! Which versions a store holds of the keys that an importer comes to again and again.
 //!
-//! An importer asks of every page whether the store holds this very version. The engine answers by a look at the key's
-//! versions, which is quadratic for a file with many visits to one URL. So the versions of a key that was asked for
-//! [`HOT_LOOKUPS`] times are looked at once and kept here as fingerprints of 128 bits; what is put after that is added.
-//! The bodies that unchanged versions refer to are kept too, the last ones.
+//! An importer asks of every page whether the store holds this very version. The engine answers by
+//! a look at the key's versions, which is quadratic for a file with many visits to one URL. So the
+//! versions of a key that was asked for [`HOT_LOOKUPS`] times are looked at once and kept here as
+//! fingerprints of 128 bits; what is put after that is added. The bodies that unchanged versions
+//! refer to are kept too, the last ones.
 //!
-//! Invariants: a fingerprint is only of a version that was in the store during this import; memory is bounded by
-//! [`MAX_KEYS`], [`MAX_PRINTS`] and [`MAX_ORIGINAL_BYTES`]. What is forgotten at a bound is looked at again.
+//! Invariants: a fingerprint is only of a version that was in the store during this import; memory
+//! is bounded by [`MAX_KEYS`], [`MAX_PRINTS`] and [`MAX_ORIGINAL_BYTES`]. What is forgotten at a
+//! bound is looked at again.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-use super::load::Prints;
-
-/// From so many questions on, the versions of a key are kept.
+/// Lookups of a key before its versions are kept.
 const HOT_LOOKUPS: u8 = 8;
 /// Marks a key whose versions are kept.
 const LOADED: u8 = u8::MAX;
@@ -22,9 +22,12 @@ const LOADED: u8 = u8::MAX;
 const MAX_KEYS: usize = 1 << 19;
 /// Fingerprints, three a version: 36 MiB, and half as much again while the table grows.
 const MAX_PRINTS: usize = 1_800_000;
-/// Bodies of originals: so many, and so many bytes of them.
+/// Bodies of originals: their number and bytes.
 const MAX_ORIGINALS: usize = 1 << 14;
 const MAX_ORIGINAL_BYTES: usize = 16 << 20;
+
+/// The fingerprints of a version, one for each way in which two may be the same.
+pub(super) type Prints = [u128; 3];
 
 /// What one import knows of the store.
 #[derive(Default)]

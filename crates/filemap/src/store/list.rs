@@ -1,17 +1,19 @@
-//! Listing: URLs without reading bodies, pages and what they take in the order of the log; and what is done to all that
-//! a filter names.
+//! Listing: URLs without reading bodies, pages and what they take in the order of the log; and
+//! what is done to all that a filter names.
 //!
-//! Keys that are not pages' (variants, records beside them) are left out of everything but [`PageStore::versions`],
-//! [`PageStore::stored_newest`], [`PageStore::sizes`] and [`PageStore::remove_where`].
+//! Keys that are not pages' (variants, records beside them) are left out of everything but
+//! [`PageStore::versions`], [`PageStore::stored_newest`], [`PageStore::sizes`] and
+//! [`PageStore::remove_where`].
 
 use std::ops::ControlFlow;
 
-use filemap_core::{Keys, Value, Version};
+use filemap_core::{Keys, Value};
 
-use super::{PageHead, PageStore};
+use super::PageStore;
 use crate::error::Result;
-use crate::key;
 use crate::page::Page;
+use crate::page::key;
+use crate::page::version::{PageHead, StoredVersion};
 
 /// The canonical URLs of pages, none twice, in no promised order.
 pub struct Urls(Keys);
@@ -30,7 +32,8 @@ impl Iterator for Urls {
     }
 }
 
-/// The newest version of every page, in the order of the log. An item that fails does not end the iteration.
+/// The newest version of every page, in the order of the log. An item that fails does not end the
+/// iteration.
 pub struct Pages {
     store: PageStore,
     values: filemap_core::Pages,
@@ -50,7 +53,8 @@ impl Iterator for Pages {
     }
 }
 
-/// Every live version of every page, of its variants and of the records beside them, as stored, in the order of the log.
+/// Every live version of every page, of its variants and of the records beside them, as stored, in
+/// the order of the log.
 pub struct Versions {
     store: PageStore,
     values: filemap_core::Pages,
@@ -70,8 +74,8 @@ impl Iterator for Versions {
     }
 }
 
-/// The newest version of every page without its body, in the order of the log. An item that fails does not end the
-/// iteration.
+/// The newest version of every page without its body, in the order of the log. An item that fails
+/// does not end the iteration.
 pub struct Heads {
     store: PageStore,
     heads: filemap_core::Heads,
@@ -91,30 +95,8 @@ impl Iterator for Heads {
     }
 }
 
-/// A version as it lies in the store, with what the store knows of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct StoredVersion {
-    /// The key it is kept under: of a page, its canonical URL, to which come the variant and the kind of a record beside it.
-    pub key: Vec<u8>,
-    /// The page; a revisit without its original's body.
-    pub page: Page,
-    /// Which version it is.
-    pub version: Version,
-    /// The sequence of the version that holds the same body, if it was not stored again.
-    pub unchanged_since: Option<u64>,
-    /// What it takes in the store, in bytes.
-    pub stored_bytes: u64,
-}
-
-impl StoredVersion {
-    /// The canonical URL of the page.
-    pub fn canonical_url(&self) -> &[u8] {
-        key::url(&self.key)
-    }
-}
-
-/// Versions as they lie in the store, in the order of the log. An item that fails does not end the iteration.
+/// Versions as they lie in the store, in the order of the log. An item that fails does not end the
+/// iteration.
 pub struct StoredVersions {
     store: PageStore,
     values: filemap_core::Pages,
@@ -142,7 +124,8 @@ impl Iterator for StoredVersions {
 pub struct VersionSize {
     /// The canonical URL of its page.
     pub url: Vec<u8>,
-    /// Whether it is a version of the page itself rather than of a variant or of a record beside it.
+    /// Whether it is a version of the page itself rather than of a variant or of a record beside
+    /// it.
     pub is_page: bool,
     /// Whether it is a version of a variant.
     pub is_variant: bool,
@@ -150,7 +133,8 @@ pub struct VersionSize {
     pub is_newest: bool,
     /// When it was fetched, in ms since 1970.
     pub time_ms: i64,
-    /// The length of its body in bytes, stored again or not; with the description, where that is too large for its place.
+    /// The length of its body in bytes, stored again or not; with the description, where that is
+    /// too large for its place.
     pub body_bytes: u64,
     /// What it takes in the value log, in bytes.
     pub stored_bytes: u64,
@@ -189,13 +173,15 @@ pub struct Removed<'a> {
 }
 
 impl PageStore {
-    /// The newest version of every page without its body: a sequential read of the value log, which decompresses no body.
+    /// The newest version of every page without its body: a sequential read of the value log,
+    /// which decompresses no body.
     pub fn heads(&self) -> Heads {
         Heads { store: self.clone(), heads: self.engine().heads() }
     }
 
-    /// What every live version takes, of pages, of variants and of the records beside them: a sequential read of the value log, which
-    /// decompresses no body, and of the records in key.dat of pages that have earlier versions.
+    /// What every live version takes, of pages, of variants and of the records beside them: a
+    /// sequential read of the value log, which decompresses no body, and of the records in key.dat
+    /// of pages that have earlier versions.
     pub fn sizes(&self) -> Sizes {
         Sizes(self.engine().version_heads())
     }
@@ -209,13 +195,14 @@ impl PageStore {
         self.variant_version_count(url, None)
     }
 
-    /// Removes every page whose canonical URL passes `filter`, with all its versions, its variants and the records beside it,
-    /// also those that are left without a page. `each` is told of every removal, and of damage met while looking, and may end the work
-    /// there. Returns the number of pages removed. One pass over key.dat and one append for each key.
+    /// Removes every page whose canonical URL passes `filter`, with all its versions, its variants
+    /// and the records beside it, also those that are left without a page. `each` gets every
+    /// removal and all damage found, and may end the work there. Returns the number of pages
+    /// removed. One pass over key.dat and one append for each key.
     ///
     /// # Errors
     ///
-    /// Those of [`filemap_core::Store::remove`]: what was told before is removed.
+    /// Those of [`filemap_core::Store::remove`]: what `each` got before is removed.
     pub fn remove_where(
         &self,
         filter: impl Fn(&[u8]) -> bool + Send + 'static,
@@ -266,8 +253,8 @@ impl PageStore {
         Pages { store: self.clone(), values: self.engine().pages() }
     }
 
-    /// Every live version of every page, of its variants and of the records beside them, as stored: a revisit without its
-    /// original's body.
+    /// Every live version of every page, of its variants and of the records beside them, as
+    /// stored: a revisit without its original's body.
     pub fn versions(&self) -> Versions {
         Versions { store: self.clone(), values: self.engine().versions() }
     }
@@ -277,8 +264,8 @@ impl PageStore {
         StoredVersions { store: self.clone(), values: self.engine().versions(), newest: false }
     }
 
-    /// The newest version of every page and of every variant, with what the store knows of each; as stored, unlike
-    /// [`PageStore::pages`].
+    /// The newest version of every page and of every variant, with what the store knows of each;
+    /// as stored, unlike [`PageStore::pages`].
     pub fn stored_newest(&self) -> StoredVersions {
         StoredVersions { store: self.clone(), values: self.engine().pages(), newest: true }
     }

@@ -1,26 +1,26 @@
-//! Putting many pages of which the store may hold some: what importers do.
+//! Puts many pages, some of which the store may hold: for importers.
 //!
-//! A version that the store holds already adds nothing, so that whatever was interrupted is done again from the start.
-//! Time is linear in the pages given, however many versions one URL has (see [`Known`]).
+//! A version that the store holds already adds nothing, so that whatever was interrupted is done
+//! again from the start. Time is linear in the pages given, however many versions one URL has (see
+//! [`Known`]).
 
 use filemap_core::{Head, Put};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::PageStore;
-use super::known::{Heat, Known, print};
+use super::known::{Heat, Known, Prints, print};
 use super::put::BodySource;
 use crate::error::Result;
-use crate::key;
-use crate::meta;
 use crate::page::Page;
-use crate::spool::Payload;
-use crate::warc::digest::sha1_of;
+use crate::page::digest::sha1_of;
+use crate::page::key;
+use crate::page::meta;
 
 /// When a version of the same URL and time counts as the one to be put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sameness {
-    /// Body and status are the same, and where there is no body the description but for the record's id: another record of the same
-    /// visit.
+    /// Body and status are the same, and where there is no body the description but for the
+    /// record's id: another record of the same visit.
     Visit,
     /// Body and description are the same but for the record's id.
     Description,
@@ -38,22 +38,35 @@ impl Sameness {
 pub(crate) struct Arrival {
     key: Vec<u8>,
     prints: Option<Prints>,
-    /// Whether the store has it, but cannot read it: it is stored whole, whatever the newest version is.
+    /// Whether the store has it, but cannot read it: it is stored whole, whatever the newest
+    /// version is.
     pub(crate) mends: bool,
 }
 
-/// The fingerprints of a version, one for each [`Sameness`].
-pub(super) type Prints = [u128; 3];
-
 /// Puts many pages into one store, which may hold them already.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use filemap::store::Loader;
+/// use filemap::{Options, Page, PageStore};
+///
+/// let dir = tempfile::tempdir()?;
+/// let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// let mut loader = Loader::default();
+/// let page = Page::new("http://example.com/", 1_700_000_000_000, 200, "hello");
+/// assert!(loader.put_page_if_new(&store, &page)?.is_some());
+/// assert!(loader.put_page_if_new(&store, &page)?.is_none());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Default)]
 pub struct Loader {
     known: Known,
 }
 
 impl Loader {
-    /// As [`PageStore::put_page_if_new`], in linear time over all pages that this loader is given. What it has put counts
-    /// as there, even if somebody else removes it meanwhile.
+    /// As [`PageStore::put_page_if_new`], in linear time over all pages that this loader is given.
+    /// What it has put counts as there, even if somebody else removes it meanwhile.
     ///
     /// # Errors
     ///
@@ -62,7 +75,8 @@ impl Loader {
         self.put(store, page, BodySource::if_changed(page, &page.body), Sameness::Description)
     }
 
-    /// As [`PageStore::put_stored_if_new`], in linear time over all pages that this loader is given.
+    /// As [`PageStore::put_stored_if_new`], in linear time over all pages that this loader is
+    /// given.
     ///
     /// # Errors
     ///
@@ -98,9 +112,10 @@ impl Known {
 }
 
 impl PageStore {
-    /// As [`PageStore::put_page_if_changed`], but does nothing if the store holds this very version, and can read it: the same URL,
-    /// time, body and description but for the record's id. Done again, it adds nothing. Takes a look at every version of the
-    /// URL; for many pages there is [`Loader`].
+    /// As [`PageStore::put_page_if_changed`], but does nothing if the store holds this very
+    /// version, and can read it: the same URL, time, body and description but for the record's id.
+    /// Done again, it adds nothing. Takes a look at every version of the URL; for many pages there
+    /// is [`Loader`].
     ///
     /// # Errors
     ///
@@ -109,9 +124,10 @@ impl PageStore {
         Loader::default().put_page_if_new(self, page)
     }
 
-    /// Puts a version back as a dump of a store has it, unless the store holds this very version: the same URL, time and
-    /// body, and the same description in everything. `unchanged` says whether the body was stored as a reference to the
-    /// version that was the newest then; if so, it is again, provided that the bodies are equal.
+    /// Puts a version back as a dump of a store has it, unless the store holds this very version:
+    /// the same URL, time and body, and the same description in everything. `unchanged` says
+    /// whether the body was stored as a reference to the version that was the newest then; if so,
+    /// it is again, provided that the bodies are equal.
     ///
     /// # Errors
     ///
@@ -120,24 +136,9 @@ impl PageStore {
         Loader::default().put_stored_if_new(self, page, unchanged)
     }
 
-    /// What is to be known of `page`, with this body, once it is put; `None` if the store holds it. `page.body` is not
-    /// looked at.
-    pub(crate) fn arrival_of(
-        &self,
-        known: &mut Known,
-        page: &Page,
-        body: &mut Payload,
-        sameness: Sameness,
-    ) -> Result<Option<Arrival>> {
-        self.arrival(known, page, body.len(), sameness, |hasher| {
-            body.chunks(|bytes| {
-                hasher.update(bytes);
-                Ok(())
-            })
-        })
-    }
-
-    fn arrival(
+    /// What is to be known of `page`, with a body of this length that `hash_body` hashes, once it
+    /// is put; `None` if the store holds it. `page.body` is not looked at.
+    pub(crate) fn arrival(
         &self,
         known: &mut Known,
         page: &Page,
@@ -176,8 +177,8 @@ impl PageStore {
         Ok(Some(Arrival { key, prints: Some(prints), mends: known.is_unreadable(prints[sameness as usize]) }))
     }
 
-    /// Whether one of a key's versions is this one, and can be read; `None`: none is. For keys with more versions than are kept in
-    /// memory, or damaged ones.
+    /// Whether one of a key's versions is this one, and can be read; `None`: none is. For keys
+    /// with more versions than are kept in memory, or damaged ones.
     fn is_held(&self, key: &[u8], digest: [u8; 16], page: &Page, sameness: Sameness) -> Result<Option<bool>> {
         let mut held = None;
         for (_, head) in self.each_head(key.to_vec()) {
@@ -215,7 +216,8 @@ impl PageStore {
         Ok(found)
     }
 
-    /// The newest version of this time; `None` also if it is damaged, since putting the page again mends it.
+    /// The newest version of this time; `None` also if it is damaged, since putting the page again
+    /// mends it.
     pub(super) fn head_of_time(&self, key: &[u8], time_ms: i64) -> Result<Option<Head>> {
         match self.engine().head_at(key, time_ms) {
             Err(e) if e.is_corrupt() => Ok(None),
@@ -223,8 +225,8 @@ impl PageStore {
         }
     }
 
-    /// Has `known` know all versions of a key that can be read: putting another again mends it. `false` if they are too many, or
-    /// nobody can say which there are.
+    /// Has `known` know all versions of a key that can be read: putting another again mends it.
+    /// `false` if they are too many, or nobody can say which there are.
     fn know_all(&self, known: &mut Known, key: &[u8]) -> Result<bool> {
         let (mut all, mut unreadable) = (Vec::new(), Vec::new());
         for (version, head) in self.each_head(key.to_vec()) {
@@ -304,7 +306,8 @@ mod tests {
             .collect()
     }
 
-    /// Loads pages twice: how many were put, how many were put again, and how many versions were looked at.
+    /// Loads pages twice: how many were put, how many were put again, and how many versions were
+    /// looked at.
     fn load(pages: &[Page], put: impl Fn(&mut Loader, &PageStore, &Page) -> Option<Put>) -> (usize, usize, u64) {
         let (store, _dir) = store();
         let mut looked_at = 0;

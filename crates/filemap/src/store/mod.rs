@@ -1,11 +1,13 @@
 //! A store of pages: the engine, and the canonicaliser by which its keys are made.
 //!
-//! The canonicaliser's name and version stand in the superblock. Opening takes the one that the store was made with;
-//! asking for another is an error that says how to move. Everything the engine can do and pages have no part in
-//! (verify, stats, checkpoints) is reached through [`PageStore::engine`].
+//! The canonicaliser's name and version stand in the superblock. Opening takes the one that the
+//! store was made with; asking for another is an error that says how to move. Everything the
+//! engine can do and pages have no part in (verify, stats, checkpoints) is reached through
+//! [`PageStore::engine`].
 //!
 //! Invariant: every key of the store was made by this canonicaliser and the key scheme of `key`.
 
+mod access;
 mod given;
 mod known;
 mod list;
@@ -14,32 +16,34 @@ mod prune;
 mod put;
 mod read;
 mod revisit;
+pub(crate) mod rules;
 mod unresolved;
 mod variants;
 
 use std::path::Path;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
-use filemap_core::{Options, Store};
+use filemap_core::{Admission, Options, Store};
 use urlindex::{Canonicalizer, Whatwg};
 
+pub use crate::page::version::StoredVersion;
 pub(crate) use known::Known;
-pub use list::{Heads, Pages, Removed, Sizes, StoredVersion, StoredVersions, Urls, VersionSize, Versions};
+pub use list::{Heads, Pages, Removed, Sizes, StoredVersions, Urls, VersionSize, Versions};
 pub use load::Loader;
-pub(crate) use load::Sameness;
+pub(crate) use load::{Arrival, Sameness};
 pub use prune::PruneStep;
 pub(crate) use put::BodySource;
-pub use read::{PageHead, PageReader};
+pub use read::PageReader;
 pub(crate) use revisit::{Resolver, take_body};
 pub(crate) use unresolved::FoundRevisit;
 pub use unresolved::{RevisitCount, Unresolved};
 pub use variants::{VariantHeads, Variants};
 
-use crate::erase::RuleSet;
 use crate::error::{Error, Result};
-use crate::key;
+use crate::page::key;
+use crate::page::variant::Variant;
 use crate::page::{Page, RecordKind};
-use crate::variant::Variant;
+use crate::store::rules::RuleSet;
 
 /// A store of pages by URL. Cheap to clone; `Send` and `Sync`, as the engine is.
 ///
@@ -78,7 +82,8 @@ impl PageStore {
         PageStore::create_with(path, Arc::new(Whatwg), options)
     }
 
-    /// Creates a store in a new or empty directory; its keys are made by `canonicalizer`, for ever.
+    /// Creates a store in a new or empty directory; its keys are made by `canonicalizer` from then
+    /// on.
     ///
     /// # Errors
     ///
@@ -105,7 +110,8 @@ impl PageStore {
     ///
     /// # Errors
     ///
-    /// Those of [`Store::open`]; [`filemap_core::Error::Canonicalizer`] if it was made with another.
+    /// Those of [`Store::open`]; [`filemap_core::Error::Canonicalizer`] if it was made with
+    /// another.
     pub fn open_with(
         path: impl AsRef<Path>,
         canonicalizer: Arc<dyn Canonicalizer>,
@@ -124,7 +130,8 @@ impl PageStore {
         PageStore::over(Store::open_read_only(path, options)?)
     }
 
-    /// Opens a store for writing, or creates one ([`Whatwg`]) where the directory is absent or empty.
+    /// Opens a store for writing, or creates one ([`Whatwg`]) where the directory is absent or
+    /// empty.
     ///
     /// # Errors
     ///
@@ -164,6 +171,18 @@ impl PageStore {
         let store = PageStore { engine, canonicalizer, rule_set: Arc::default() };
         store.obey()?;
         Ok(store)
+    }
+
+    /// Has everything that is put obey the rules as they are now.
+    pub(crate) fn obey(&self) -> Result<()> {
+        if self.engine().is_read_only() {
+            return Ok(());
+        }
+        let set = Arc::new(RuleSet::of(&self.engine().rules()?)?);
+        let admission = (!set.is_empty()).then(|| Arc::clone(&set) as Arc<dyn Admission>);
+        *self.rule_set.write().unwrap_or_else(PoisonError::into_inner) = set;
+        self.engine().set_admission(admission);
+        Ok(())
     }
 
     /// The engine below.

@@ -1,8 +1,9 @@
 //! Pruning: the engine drops old versions; the originals of revisits that stay are kept with them.
 //!
-//! The engine knows which versions refer to the body of another version of their key. That a revisit has its body from
-//! another version, of whatever key, is known here only: one pass over the descriptions finds all revisits, and what
-//! those that stay lead to is given to the engine as needed.
+//! The engine knows which versions refer to the body of another version of their key. That a
+//! revisit has its body from another version, of whatever key, is known here only: one pass over
+//! the descriptions finds all revisits, and what those that stay lead to is given to the engine as
+//! needed.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PruneStep {
-    /// Revisits are looked for; so many versions were looked at.
+    /// Versions read so far, in search of revisits.
     Revisits(u64),
     /// The engine is at work.
     Pruning(PruneProgress),
@@ -27,9 +28,10 @@ pub enum PruneStep {
 type Watch<'a> = &'a mut dyn FnMut(PruneStep) -> ControlFlow<()>;
 
 impl PageStore {
-    /// Drops the versions that a rule does not keep, as [`filemap_core::Store::prune`]; the original of a revisit that stays is
-    /// kept with it, so that every version that stays reads as before. To find the revisits takes a sequential pass over the
-    /// value log before that, which expands no body, and some 40 bytes of memory for each version that a revisit leads to.
+    /// Drops the versions that a rule does not keep, as [`filemap_core::Store::prune`]; the
+    /// original of a revisit that stays is kept with it, so that every version that stays reads as
+    /// before. To find the revisits takes a sequential pass over the value log before that, which
+    /// expands no body, and some 40 bytes of memory for each version that a revisit leads to.
     ///
     /// A revisit that is put meanwhile counts only for a later prune: its original may go.
     ///
@@ -62,7 +64,8 @@ impl PageStore {
         Ok(self.engine().prune_plan_with(rule, &needed, &mut |progress| watch(PruneStep::Pruning(progress)))?)
     }
 
-    /// The versions that lead from revisits that a rule keeps to their originals; `None`: it was broken off.
+    /// The versions that lead from revisits that a rule keeps to their originals; `None`: it was
+    /// broken off.
     fn needed(&self, rule: PruneRule, watch: Watch<'_>) -> Result<Option<Needed>> {
         let mut needed = Needed::new();
         let whole = self

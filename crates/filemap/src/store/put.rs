@@ -1,7 +1,8 @@
 //! Putting pages; a page that says a variant is a version of that.
 //!
-//! A page is one record of the engine: its description is the meta (see [`crate::meta`]), its body the value. A
-//! description too large for the meta goes before the body, in the same value.
+//! A page is one record of the engine: its description is the meta (see [`crate::page::meta`]),
+//! its body the value. A description too large for the meta goes before the body, in the same
+//! value.
 
 use std::io::{self, Read, Write};
 use std::sync::{Arc, PoisonError};
@@ -10,13 +11,14 @@ use filemap_core::{Admission, Put, Record, Version};
 
 use super::PageStore;
 use crate::error::{Error, Result};
-use crate::key;
-use crate::meta;
+use crate::page::key;
+use crate::page::meta;
 use crate::page::{Page, RecordKind};
 
 /// Where a body comes from.
 pub(crate) enum BodySource<'a> {
-    /// From memory; a body equal to the newest version's is stored as a reference if the flag says so.
+    /// From memory; a body equal to the newest version's is stored as a reference if the flag says
+    /// so.
     Bytes(&'a [u8], bool),
     /// From a reader, in bounded memory.
     Reader(&'a mut dyn Read),
@@ -31,24 +33,27 @@ impl<'a> BodySource<'a> {
         }
     }
 
-    /// From memory, stored as a reference if it is the same as before; a revisit has no body of its own to compare.
+    /// From memory, stored as a reference if it is the same as before; a revisit has no body of
+    /// its own to compare.
     pub(crate) fn if_changed(page: &Page, body: &'a [u8]) -> BodySource<'a> {
         BodySource::Bytes(body, page.kind != RecordKind::Revisit)
     }
 }
 
 impl PageStore {
-    /// Stores `page` as a version of its URL (and of its variant, if it has one), at its time. A version older than others adds history and hides nothing.
+    /// Stores `page` as a version of its URL (and of its variant, if it has one), at its time. A
+    /// version older than others adds history and hides nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::Url`], [`Error::HeadersTooLarge`], and those of [`filemap_core::Store::put`]. Nothing was written.
+    /// [`Error::Url`], [`Error::HeadersTooLarge`], and those of [`filemap_core::Store::put`].
+    /// Nothing was written.
     pub fn put_page(&self, page: &Page) -> Result<Version> {
         self.put_parts(page, BodySource::Bytes(&page.body, false)).map(|put| put.version())
     }
 
-    /// As [`PageStore::put_page`], but a body equal to that of the newest version is not stored again: the new version
-    /// has its own time and headers, and refers to it.
+    /// As [`PageStore::put_page`], but a body equal to that of the newest version is not stored
+    /// again: the new version has its own time and headers, and refers to it.
     ///
     /// # Errors
     ///
@@ -57,8 +62,8 @@ impl PageStore {
         self.put_parts(page, BodySource::Bytes(&page.body, true))
     }
 
-    /// As [`PageStore::put_page`], with the body from `body` instead of `page.body`: of any length up to 4 GiB, in
-    /// bounded memory.
+    /// As [`PageStore::put_page`], with the body from `body` instead of `page.body`: of any length
+    /// up to 4 GiB, in bounded memory.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
-//! How a page is made of what the engine holds: with its body, without it, as a stream; several at once. The ways in by
-//! URL and variant are in `variants`.
+//! How a page is made of what the engine holds: with its body, without it, as a stream; several at
+//! once. The ways in by URL and variant are in `variants`.
 //!
-//! A revisit is given the body of its original (see `revisit`), wherever a page is returned with its body. Heads are as
-//! stored.
+//! A revisit is given the body of its original (see `revisit`), wherever a page is returned with
+//! its body. Heads are as stored.
 
 use std::io::{self, Cursor, Read};
 use std::sync::Arc;
@@ -11,25 +11,10 @@ use filemap_core::{Head, Reader, Value, Version};
 
 use super::PageStore;
 use crate::error::{Error, Result};
-use crate::key;
-use crate::meta;
+use crate::page::key;
+use crate::page::meta;
+use crate::page::version::PageHead;
 use crate::page::{Page, RecordKind};
-
-/// A version of a page without its body.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PageHead {
-    /// The page; its body is empty here.
-    pub page: Page,
-    /// Which version it is.
-    pub version: Version,
-    /// The length of its body in bytes; of a revisit, of its own (mostly 0).
-    pub body_bytes: u64,
-    /// What it takes in the store, in bytes.
-    pub stored_bytes: u64,
-    /// The sequence of the version that holds the same body, if it was not stored again.
-    pub unchanged_since: Option<u64>,
-}
 
 /// Reads the body of a page.
 #[derive(Debug)]
@@ -64,7 +49,8 @@ impl<U> AsRef<[u8]> for Sought<U> {
 }
 
 impl PageStore {
-    /// The newest versions of several pages, read together; of more than should be in memory at once, with [`PageStore::get_ahead`].
+    /// The newest versions of several pages, read together; of more than should be in memory at
+    /// once, with [`PageStore::get_ahead`].
     ///
     /// # Errors
     ///
@@ -77,9 +63,10 @@ impl PageStore {
         pages.map(|(key, value)| value.map(|value| self.resolved(key, value)).transpose()).collect()
     }
 
-    /// The newest versions of pages as their URLs come from an iterator, each with its URL, in their order: while one is handed out, those after it
-    /// are being read, always `depth` at once, as with [`filemap_core::Store::get_ahead`]. So many pages can be read as fast as the device
-    /// gives them, and only some are in memory.
+    /// The newest versions of pages as their URLs come from an iterator, each with its URL, in
+    /// their order: while one is handed out, those after it are being read, always `depth` at
+    /// once, as with [`filemap_core::Store::get_ahead`]. So many pages can be read as fast as the
+    /// device gives them, and only some are in memory.
     ///
     /// # Errors
     ///
@@ -119,8 +106,8 @@ impl PageStore {
         Ok(Some((page, PageReader(Source::Memory(Cursor::new(body))))))
     }
 
-    /// The versions of a key, newest first, each with what is known of it, or why that cannot be read. After an error without a
-    /// version there is nothing more.
+    /// The versions of a key, newest first, each with what is known of it, or why that cannot be
+    /// read. After an error without a version there is nothing more.
     pub(super) fn each_head(&self, key: Vec<u8>) -> impl Iterator<Item = (Option<Version>, Result<Head>)> + use<> {
         let mut heads = self.engine().history_iter(&key);
         std::iter::from_fn(move || {
@@ -136,7 +123,8 @@ impl PageStore {
             .map(move |(version, head)| self.page_head(&key, head?).map_err(|error| unreadable(&key, version, error)))
     }
 
-    /// What was read of the first version of a key, from the newest on, that is wanted: an error says which that is.
+    /// What was read of the first version of a key, from the newest on, that is wanted: an error
+    /// says which that is.
     pub(super) fn telling<T>(
         &self,
         key: &[u8],

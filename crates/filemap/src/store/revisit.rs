@@ -1,25 +1,30 @@
 //! Finds the body that a revisit refers to.
 //!
-//! A revisit is a version with headers of its own and no body. Its original is looked for among the versions of the URL
-//! that it names, then of its own URL (of a variant among those of the same variant), in this order:
+//! A revisit is a version with headers of its own and no body. Its original is looked for among
+//! the versions of the URL that it names, then of its own URL (of a variant among those of the
+//! same variant), in this order:
 //!
 //! 1. the version with the record id that it names (`WARC-Refers-To`);
 //! 2. the version of the time that it names (`WARC-Refers-To-Date`);
-//! 3. a version with the same payload digest: the newest that is not later than the revisit, else the oldest;
+//! 3. a version with the same payload digest: the newest that is not later than the revisit, else
+//!    the oldest;
 //! 4. if the server said "not modified": the newest version that is not later;
 //! 5. a revisit with the record id or time that it names: that one's original.
 //!
-//! Last come the same two URLs under the other of `http` and `https`, by record id and digest only. A version whose
-//! digest contradicts the revisit's is never taken by id or time; digests are compared as bytes, however they are
-//! written, and digests of two algorithms say nothing of each other.
+//! Last come the same two URLs under the other of `http` and `https`, by record id and digest
+//! only. A version whose digest contradicts the revisit's is never taken by id or time; digests
+//! are compared as bytes, however they are written, and digests of two algorithms say nothing of
+//! each other.
 //!
-//! A version that cannot be read costs nothing as long as another is the original. If it is the one that is named, or may be
-//! the one that is meant, the revisit's body is lost, and that is an error that names it: nothing else is taken for it.
+//! A version that cannot be read costs nothing as long as another is the original. If it is the
+//! one that is named, or may be the one that is meant, the revisit's body is lost, and that is an
+//! error that names it: nothing else is taken for it.
 //!
-//! The page then has the original's body under the revisit's own status and headers, which are brought into line with
-//! that body (`X-Crawler-*`, `Content-Length`), and `Revisit::original` says where the body came from. If nothing is
-//! found it stays `None`, and the body the record's own: another page's body is never guessed. Nothing of this is
-//! stored, so that a revisit is resolved as soon as its original is there.
+//! The page then has the original's body under the revisit's own status and headers, which are
+//! brought into line with that body (`X-Crawler-*`, `Content-Length`), and `Revisit::original`
+//! says where the body came from. If nothing is found it stays `None`, and the body the record's
+//! own: another page's body is never guessed. Nothing of this is stored, so that a revisit is
+//! resolved as soon as its original is there.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -27,12 +32,12 @@ use std::sync::Arc;
 
 use filemap_core::{Value, Version};
 
+use super::PageStore;
 use super::read::{shown_url, unreadable};
-use super::{PageStore, StoredVersion};
-use crate::digest::Digest;
 use crate::error::{Error, Result};
-use crate::http::body;
-use crate::key;
+use crate::page::digest::Digest;
+use crate::page::key;
+use crate::page::version::StoredVersion;
 use crate::page::{Original, Page, RecordKind, RevisitProfile};
 
 /// Revisits of revisits are followed this far.
@@ -162,7 +167,8 @@ impl PageStore {
         found.map(|(_, head)| self.describe(key, &head?)).transpose()
     }
 
-    /// The body of the version of this key and time that `is_it` knows; `None` if there is none that can be read.
+    /// The body of the version of this key and time that `is_it` knows; `None` if there is none
+    /// that can be read.
     pub(crate) fn body_of_time(
         &self,
         key: &[u8],
@@ -193,7 +199,8 @@ impl PageStore {
             match (version, head.and_then(|head| Ok((self.describe(key, &head)?, head.version)))) {
                 (_, Ok((page, version))) => {
                     let digest = page.digest.as_deref().and_then(Digest::parse);
-                    // One that was given a body of its own leads where it led before, and is found in no other way.
+                    // One that was given a body of its own leads where it led before, and is found
+                    // in no other way.
                     originals.push(version, digest, page.record_id, page.revisit.is_some());
                 }
                 (Some(version), Err(error)) if error.is_damage() => originals.push_lost(version, error),
@@ -204,7 +211,8 @@ impl PageStore {
     }
 }
 
-/// Resolves revisits. What it read of a key's versions it keeps, so that many revisits of few URLs take linear time.
+/// Resolves revisits. What it read of a key's versions it keeps, so that many revisits of few URLs
+/// take linear time.
 pub(crate) struct Resolver<'a> {
     store: &'a PageStore,
     known: HashMap<Vec<u8>, Originals>,
@@ -221,7 +229,8 @@ impl<'a> Resolver<'a> {
         Ok(self.path(sought)?.pop())
     }
 
-    /// The versions that lead to the original, which is the last of them; nothing where there is none.
+    /// The versions that lead to the original, which is the last of them; nothing where there is
+    /// none.
     pub(crate) fn path(&mut self, sought: &Sought) -> Result<Vec<(Vec<u8>, Version)>> {
         let mut sought = sought.clone();
         let mut path = Vec::new();
@@ -365,7 +374,8 @@ impl Originals {
     }
 }
 
-/// The candidate of the time that is named, which may be given in whole seconds where the version's is not.
+/// The candidate of the time that is named, which may be given in whole seconds where the
+/// version's is not.
 fn named_time(candidates: &[Candidate], sought: &Sought) -> Option<Version> {
     let time_ms = sought.refers_to_ms?;
     let from = candidates.partition_point(|candidate| candidate.version.time_ms <= time_ms.saturating_sub(1000));
@@ -384,9 +394,10 @@ fn other_scheme(key: &[u8]) -> Option<Vec<u8>> {
     key.strip_prefix(b"http://").map(|rest| [b"https://", rest].concat())
 }
 
-/// Puts the body of `original` under the revisit's own headers, which are brought into line with it.
+/// Puts the body of `original` under the revisit's own headers, which are brought into line with
+/// it.
 pub(crate) fn take_body(page: &mut Page, original: StoredVersion) {
-    body::align(&mut page.headers, &original.page.headers, original.page.body.len() as u64);
+    page.headers.align(&original.page.headers, original.page.body.len() as u64);
     page.body = original.page.body;
     if let Some(revisit) = &mut page.revisit {
         revisit.original = Some(Original { key: original.key, fetched_at_ms: original.version.time_ms });

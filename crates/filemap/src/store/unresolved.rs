@@ -1,22 +1,24 @@
 //! Counts the revisits whose original is not in the store.
 //!
-//! An original may come after its revisits, so that they are collected and looked at together: each URL's versions are
-//! then read once, however many revisits it has.
+//! An original may come after its revisits, so that they are collected and looked at together:
+//! each URL's versions are then read once, however many revisits it has.
 //!
-//! Invariant: memory is bounded. When too many were collected, those that resolve are let go; those that do not are
-//! counted as unresolved, and only as many as there is room for are looked at again.
+//! Invariant: memory is bounded. When too many were collected, those that resolve are let go;
+//! those that do not are counted as unresolved, and only as many as there is room for are looked
+//! at again.
 
 use filemap_core::Version;
 
+use super::PageStore;
 use super::revisit::{Resolver, Sought};
-use super::{PageHead, PageStore};
 use crate::error::Result;
-use crate::key;
+use crate::page::key;
+use crate::page::version::PageHead;
 use crate::page::{Page, RecordKind};
 
 /// What collected revisits may take in memory.
 const MAX_BYTES: usize = 48 << 20;
-/// So many versions are looked at between two looks at whether to go on.
+/// Versions read between two cancellation checks.
 const VERSIONS_AT_ONCE: u64 = 1024;
 /// Damaged versions that are passed over before the pass is given up.
 const MAX_FAILURES: u32 = 1_000_000;
@@ -47,7 +49,8 @@ pub struct RevisitCount {
 }
 
 impl Unresolved {
-    /// Adds a revisit that was put under this key; anything else, and a revisit that has a body, is passed over.
+    /// Adds a revisit that was put under this key; anything else, and a revisit that has a body,
+    /// is passed over.
     pub(crate) fn push(&mut self, store: &PageStore, key: &[u8], page: &Page, body_bytes: u64) -> Result<()> {
         let Some(sought) = store.sought(key, page) else { return Ok(()) };
         self.revisits += 1;
@@ -75,8 +78,8 @@ impl Unresolved {
         self.revisits += other.revisits;
     }
 
-    /// Looks for the originals, and lets go of what has one. Reads the descriptions of all versions of the URLs in
-    /// question.
+    /// Looks for the originals, and lets go of what has one. Reads the descriptions of all
+    /// versions of the URLs in question.
     ///
     /// # Errors
     ///
@@ -110,9 +113,9 @@ impl Unresolved {
 }
 
 impl PageStore {
-    /// How many versions of pages are revisits, and how many of those have no original in the store. One sequential pass
-    /// over the value log without bodies; `go_on` is asked at every version. What is damaged is passed over: verification
-    /// says it. `None`: it was broken off.
+    /// How many versions of pages are revisits, and how many of those have no original in the
+    /// store. One sequential pass over the value log without bodies; `go_on` is asked at every
+    /// version. What is damaged is passed over: verification says it. `None`: it was broken off.
     ///
     /// # Errors
     ///
@@ -124,8 +127,9 @@ impl PageStore {
         if whole { unresolved.count(self).map(Some) } else { Ok(None) }
     }
 
-    /// Hands every version of a page or a variant that is a revisit to `each`, with its key. `go_on` is asked at every version;
-    /// whether it always said so. What is damaged is passed over.
+    /// Hands every version of a page or a variant that is a revisit to `each`, with its key.
+    /// `go_on` is asked at every version; whether it always said so. What is damaged is passed
+    /// over.
     pub(crate) fn each_revisit(
         &self,
         go_on: &mut dyn FnMut() -> bool,
@@ -158,8 +162,8 @@ impl PageStore {
         Ok(true)
     }
 
-    /// As [`PageStore::each_revisit`], many at once, those of a key together and its oldest first. `go_on` is told now and then how
-    /// many versions were looked at.
+    /// As [`PageStore::each_revisit`], many at once, those of a key together and its oldest first.
+    /// `go_on` is told now and then how many versions were looked at.
     pub(crate) fn revisits_in_batches(
         &self,
         go_on: &mut dyn FnMut(u64) -> bool,

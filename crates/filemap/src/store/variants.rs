@@ -1,28 +1,31 @@
-//! Getting, listing and removing pages by URL and variant: the newest version, one of a time, all, without the body, as a
-//! stream.
+//! Getting, listing and removing pages by URL and variant: the newest version, one of a time, all,
+//! without the body, as a stream.
 //!
-//! What takes a URL alone is about the page itself and never about a variant, but for [`PageStore::remove`]: who removes a
-//! URL wants nothing of it left.
+//! What takes a URL alone is about the page itself and never about a variant, but for
+//! [`PageStore::remove`]: who removes a URL wants nothing of it left.
 //!
-//! The engine finds a key by its hash, so that the variants of a URL are found by a pass over the keys. That would be too
-//! much for each removal; so the first variant of a URL puts a *mark* beside the page, and without one there is no pass. A
-//! mark is later than the latest variant, in steps of a day: whatever drops versions by age or number keeps it for
-//! as long as a variant. It is written before the variant.
+//! The engine finds a key by its hash, so that the variants of a URL are found by a pass over the
+//! keys. That would be too much for each removal; so the first variant of a URL puts a *mark*
+//! beside the page, and without one there is no pass. A mark is later than the latest variant, in
+//! steps of a day: whatever drops versions by age or number keeps it for as long as a variant. It
+//! is written before the variant.
 
 use std::collections::BTreeSet;
 
 use filemap_core::{Keys, Record, Store, Version};
 
-use super::{PageHead, PageReader, PageStore};
+use super::{PageReader, PageStore};
 use crate::error::Result;
-use crate::key;
+use crate::page::key;
+use crate::page::variant::Variant;
+use crate::page::version::PageHead;
 use crate::page::{Page, RecordKind};
-use crate::variant::Variant;
 
 /// The step of a mark's time, in ms.
 const DAY_MS: i64 = 86_400_000;
 
-/// The variants that pass a filter, each once, in no promised order: see [`PageStore::variants_where`].
+/// The variants that pass a filter, each once, in no promised order: see
+/// [`PageStore::variants_where`].
 pub struct Variants(Option<Keys>);
 
 impl Iterator for Variants {
@@ -39,8 +42,8 @@ impl Iterator for Variants {
     }
 }
 
-/// The newest version of every variant without its body, in the order of the log. An item that fails does not end the
-/// iteration.
+/// The newest version of every variant without its body, in the order of the log. An item that
+/// fails does not end the iteration.
 pub struct VariantHeads {
     store: PageStore,
     heads: filemap_core::Heads,
@@ -135,8 +138,8 @@ impl PageStore {
         value.map(|value| self.resolved(&key, value)).transpose()
     }
 
-    /// The newest version of a page, its body as a stream in bounded memory (but for a revisit, whose original is read
-    /// into memory). The page's own `body` is empty.
+    /// The newest version of a page, its body as a stream in bounded memory (but for a revisit,
+    /// whose original is read into memory). The page's own `body` is empty.
     ///
     /// # Errors
     ///
@@ -208,17 +211,20 @@ impl PageStore {
         head.map(|head| self.page_head(&key, head)).transpose()
     }
 
-    /// All versions of a page, newest first: all or none. [`PageStore::history_iter`] gives the others when one cannot be read.
+    /// All versions of a page, newest first: all or none. [`PageStore::history_iter`] gives the
+    /// others when one cannot be read.
     ///
     /// # Errors
     ///
-    /// As [`PageStore::get`]; [`crate::Error::Unreadable`] for the first version that cannot be read.
+    /// As [`PageStore::get`]; [`crate::Error::Unreadable`] for the first version that cannot be
+    /// read.
     pub fn history(&self, url: impl AsRef<[u8]>) -> Result<Vec<PageHead>> {
         self.variant_history(url, None)
     }
 
-    /// As [`PageStore::history`], one version after the other in bounded memory, however many there are. A damaged version comes
-    /// as [`crate::Error::Unreadable`], which names it, and the iteration goes on after it.
+    /// As [`PageStore::history`], one version after the other in bounded memory, however many
+    /// there are. A damaged version comes as [`crate::Error::Unreadable`], which names it, and the
+    /// iteration goes on after it.
     ///
     /// # Errors
     ///
@@ -243,8 +249,8 @@ impl PageStore {
         })
     }
 
-    /// Times and sequences of the versions of a variant, newest first; of none, the page. Reads one record of key.dat for each,
-    /// and no value: those whose values are lost are among them.
+    /// Times and sequences of the versions of a variant, newest first; of none, the page. Reads
+    /// one record of key.dat for each, and no value: those whose values are lost are among them.
     ///
     /// # Errors
     ///
@@ -271,7 +277,8 @@ impl PageStore {
         self.history_beside(url, variant, RecordKind::Response)
     }
 
-    /// All records of this kind beside a page (or, for a page's own kinds, its versions), newest first.
+    /// All records of this kind beside a page (or, for a page's own kinds, its versions), newest
+    /// first.
     ///
     /// # Errors
     ///
@@ -305,7 +312,8 @@ impl PageStore {
         self.engine().get(&key)?.map(|value| self.resolved(&key, value)).transpose()
     }
 
-    /// How many versions a variant has; of none, the page. Reads one record of key.dat for each, and no value.
+    /// How many versions a variant has; of none, the page. Reads one record of key.dat for each,
+    /// and no value.
     ///
     /// # Errors
     ///
@@ -346,7 +354,8 @@ impl PageStore {
         self.is_marked(&self.key(url)?)
     }
 
-    /// The variants of a URL. Without a look at any key if it never had one; else a pass over key.dat.
+    /// The variants of a URL. Without a look at any key if it never had one; else a pass over
+    /// key.dat.
     ///
     /// # Errors
     ///
@@ -364,14 +373,15 @@ impl PageStore {
         Variants(Some(self.engine().keys_where(move |key| key::is_variant(key) && filter(key::url(key)))))
     }
 
-    /// The newest version of every variant without its body: a sequential read of the value log, which decompresses no
-    /// body.
+    /// The newest version of every variant without its body: a sequential read of the value log,
+    /// which decompresses no body.
     pub fn variant_heads(&self) -> VariantHeads {
         VariantHeads { store: self.clone(), heads: self.engine().heads() }
     }
 
-    /// Removes a page with all its versions, all its variants, and the records beside them. Whether there was a page or a
-    /// variant. A URL that has had variants costs a pass over key.dat.
+    /// Removes a page with all its versions, all its variants, and the records beside them.
+    /// Whether there was a page or a variant. A URL that has had variants costs a pass over
+    /// key.dat.
     ///
     /// # Errors
     ///
@@ -392,8 +402,8 @@ impl PageStore {
         Ok(self.remove_one(&canonical, None)? || was_there)
     }
 
-    /// Removes one variant with all its versions and the records beside it; of none, the page and no variant. Whether it was
-    /// there.
+    /// Removes one variant with all its versions and the records beside it; of none, the page and
+    /// no variant. Whether it was there.
     ///
     /// # Errors
     ///
@@ -415,7 +425,8 @@ impl PageStore {
         Ok(was_there)
     }
 
-    /// The key of a page or variant; `None` if no key can be so long, since a variant need not fit behind its URL.
+    /// The key of a page or variant; `None` if no key can be so long, since a variant need not fit
+    /// behind its URL.
     fn asked<'v>(&self, url: impl AsRef<[u8]>, variant: impl Into<Option<&'v Variant>>) -> Result<Option<Vec<u8>>> {
         let variant = variant.into();
         let key = self.key_of(url.as_ref(), RecordKind::Response, variant)?;
@@ -432,8 +443,9 @@ impl PageStore {
         mark(self.engine(), canonical, time_ms)
     }
 
-    /// Finds the URLs of an engine's store that have variants which nothing shows, since the record is lost that says that there
-    /// are any; and says it again. How many URLs. To be called after a repair, or a copy of a store that is damaged. A pass over key.dat.
+    /// Finds the URLs of an engine's store that have variants which nothing shows, since the
+    /// record is lost that says that there are any; and says it again. How many URLs. To be called
+    /// after a repair, or a copy of a store that is damaged. A pass over key.dat.
     ///
     /// # Errors
     ///

@@ -1,22 +1,25 @@
-//! ARC files, as the Internet Archive wrote them before WARC: a record's line, read as a header of WARC fields.
+//! ARC files, as the Internet Archive wrote them before WARC: a record's line, read as a header of
+//! WARC fields.
 //!
-//! A record is one line and a block: `URL IP date type length` (version 1, of ARC 1.0 and 1.1), or with result code,
-//! checksum, location, offset and file name before the length (version 2). A file begins with one whose URL is
-//! `filedesc://...` and that says which. Fields are separated by spaces, and old writers left spaces in URLs and types:
-//! so the line is taken apart around the address and the date in its middle.
+//! A record is one line and a block: `URL IP date type length` (version 1, of ARC 1.0 and 1.1), or
+//! with result code, checksum, location, offset and file name before the length (version 2). A
+//! file begins with one whose URL is `filedesc://...` and that says which. Fields are separated by
+//! spaces, and old writers left spaces in URLs and types: so the line is taken apart around the
+//! address and the date in its middle.
 //!
-//! Invariant: only a line with all its fields is a record's; nothing else begins one. A date is eight digits or more
-//! wherever such a line is looked for; where one must stand, behind a whole record, its date may be any word.
+//! Invariant: only a line with all its fields is a record's; nothing else begins one. A date is
+//! eight digits or more wherever such a line is looked for; where one must stand, behind a whole
+//! record, its date may be any word.
 
 use std::net::IpAddr;
 
-use super::header::RecordHeader;
-use crate::headers::Headers;
+use crate::page::headers::Headers;
+use crate::warc::header::RecordHeader;
 
 /// The longest line: a URL of the longest kind and the fields behind it.
-pub(super) const LINE_BYTES: usize = 68 << 10;
+pub(crate) const LINE_BYTES: usize = 68 << 10;
 /// How a file of records in one piece begins.
-pub(super) const FILE_MAGIC: &[u8] = b"filedesc://";
+pub(crate) const FILE_MAGIC: &[u8] = b"filedesc://";
 
 /// Fields of a line of version 1, and of version 2.
 const LEAST_FIELDS: usize = 5;
@@ -24,19 +27,19 @@ const MOST_FIELDS: usize = 10;
 
 /// A record's line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Line<'a> {
+pub(crate) struct Line<'a> {
     url: &'a [u8],
     ip: &'a [u8],
     date: &'a [u8],
     media_type: &'a [u8],
     /// The length of the block; `None` if it is no number.
-    pub(super) length: Option<u64>,
+    pub(crate) length: Option<u64>,
     /// With its end.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 /// The record's line at the start of `bytes`; `None` if there is none.
-pub(super) fn line(bytes: &[u8]) -> Option<Line<'_>> {
+pub(crate) fn line(bytes: &[u8]) -> Option<Line<'_>> {
     let (text, bytes) = text_of(bytes)?;
     let (middle, fields) = middle(text)?;
     let rest = &text[fields.end..];
@@ -52,8 +55,9 @@ pub(super) fn line(bytes: &[u8]) -> Option<Line<'_>> {
     })
 }
 
-/// As [`line`], where a record's line must stand: of one with neither a field more nor one less the date may be any word.
-pub(super) fn expected(bytes: &[u8]) -> Option<Line<'_>> {
+/// As [`line`], where a record's line must stand: of one with neither a field more nor one less
+/// the date may be any word.
+pub(crate) fn expected(bytes: &[u8]) -> Option<Line<'_>> {
     line(bytes).or_else(|| {
         let (text, bytes) = text_of(bytes)?;
         let words: Vec<&[u8]> = text.split(|&byte| byte == b' ').take(MOST_FIELDS + 1).collect();
@@ -65,13 +69,14 @@ pub(super) fn expected(bytes: &[u8]) -> Option<Line<'_>> {
 }
 
 /// Whether these bytes begin with a scheme that archives hold, rather than with the rest of one.
-pub(super) fn has_known_scheme(bytes: &[u8]) -> bool {
+pub(crate) fn has_known_scheme(bytes: &[u8]) -> bool {
     let schemes: [&[u8]; 9] =
         [b"http:", b"https:", b"ftp:", b"dns:", b"filedesc:", b"whois:", b"gopher:", b"rtsp:", b"mms:"];
     schemes.iter().any(|scheme| bytes.get(..scheme.len()).is_some_and(|text| text.eq_ignore_ascii_case(scheme)))
 }
 
-/// The line at the start of `bytes` if it begins as a URL does, without its end, and its length with that.
+/// The line at the start of `bytes` if it begins as a URL does, without its end, and its length
+/// with that.
 fn text_of(bytes: &[u8]) -> Option<(&[u8], usize)> {
     bytes.first().filter(|first| first.is_ascii_alphabetic())?;
     let bytes = &bytes[..bytes.len().min(LINE_BYTES)];
@@ -109,7 +114,7 @@ fn is_address(text: &[u8]) -> bool {
 
 impl Line<'_> {
     /// The line as the header of a WARC record.
-    pub(super) fn header(&self) -> RecordHeader {
+    pub(crate) fn header(&self) -> RecordHeader {
         let is_http = self.url.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"http"));
         let kind = match self.url {
             url if url.starts_with(FILE_MAGIC) => "warcinfo",
@@ -130,7 +135,7 @@ impl Line<'_> {
 }
 
 /// Where a record's line begins in `bytes`, at their start or behind a line end.
-pub(super) fn find(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn find(bytes: &[u8]) -> Option<usize> {
     let starts = std::iter::once(0).chain(memchr::memchr_iter(b'\n', bytes).map(|end| end + 1));
     starts.filter(|&at| at < bytes.len()).find(|&at| line(&bytes[at..]).is_some_and(|line| line.length.is_some()))
 }

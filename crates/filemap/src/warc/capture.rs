@@ -1,59 +1,61 @@
-//! Turns a WARC record into a page: the HTTP message in its block taken apart, the body in the form that is kept.
+//! Turns a WARC record into a page: the HTTP message in its block taken apart, the body in the
+//! form that is kept.
 //!
-//! A block that should be HTTP and is not (or whose head is longer than a mebibyte) is kept whole as the body, with the
-//! record's own `Content-Type`: nothing is thrown away for not being understood. A record that an export of a store wrote
-//! becomes the page that it was (see `stored`).
+//! A block that should be HTTP and is not (or whose head is longer than a mebibyte) is kept whole
+//! as the body, with the record's own `Content-Type`: nothing is thrown away for not being
+//! understood. A record that an export of a store wrote becomes the page that it was (see
+//! `stored`).
 
-use super::digest;
-use super::header::RecordHeader;
-use super::payload::{Check, DigestCount};
-use super::reader::Record;
-use super::stored::Stored;
 use crate::error::Result;
 use crate::http::body::{self, BodyRules};
 use crate::http::head::{self, FirstLine, MAX_HEAD_BYTES};
+use crate::page::digest::expected;
 use crate::page::{Page, RecordKind, Revisit};
 use crate::spool::Payload;
+use crate::warc::header::RecordHeader;
+use crate::warc::payload::{Check, DigestCount};
+use crate::warc::record::Record;
+use crate::warc::stored::{Stored, described};
 
 /// A page and its body, which may lie on disk; `page.body` is empty.
-pub(super) struct Capture {
-    pub(super) page: Page,
-    pub(super) body: Payload,
-    pub(super) decoded: bool,
-    pub(super) kept_as_received: bool,
+pub(crate) struct Capture {
+    pub(crate) page: Page,
+    pub(crate) body: Payload,
+    pub(crate) decoded: bool,
+    pub(crate) kept_as_received: bool,
     /// What the record's payload digest is worth.
-    pub(super) digests: DigestCount,
+    pub(crate) digests: DigestCount,
     /// Of a record of an export: how the store had the page.
-    pub(super) stored: Option<AsStored>,
+    pub(crate) stored: Option<AsStored>,
 }
 
 /// How a store had the page that it wrote as a record.
-pub(super) struct AsStored {
+pub(crate) struct AsStored {
     /// The body was a reference to an earlier version's.
-    pub(super) unchanged: bool,
+    pub(crate) unchanged: bool,
     /// The body is not in the record, but in the store: see [`Original`].
-    pub(super) original: Option<Original>,
+    pub(crate) original: Option<Original>,
 }
 
 /// Where the body of an unchanged version is.
-pub(super) struct Original {
+pub(crate) struct Original {
     /// The time of the version of the same URL that has it.
-    pub(super) time_ms: i64,
+    pub(crate) time_ms: i64,
     /// Its SHA-1.
-    pub(super) payload: [u8; 20],
+    pub(crate) payload: [u8; 20],
     /// What the page is if that version is not there: a revisit of it.
-    pub(super) revisit: Revisit,
+    pub(crate) revisit: Revisit,
 }
 
 /// What became of a record.
-pub(super) enum Captured {
+pub(crate) enum Captured {
     Page(Box<Capture>),
     /// It is whole, but cannot be kept.
     Unusable(&'static str),
 }
 
 /// The page of a record of this kind.
-pub(super) fn capture(record: Record, kind: RecordKind, rules: &BodyRules) -> Result<Captured> {
+pub(crate) fn capture(record: Record, kind: RecordKind, rules: &BodyRules) -> Result<Captured> {
     let Record { header, mut block, .. } = record;
     if let Some(captured) = as_stored(&header, &mut block)? {
         return Ok(Captured::Page(Box::new(Capture { body: block, ..captured })));
@@ -103,8 +105,8 @@ pub(super) fn capture(record: Record, kind: RecordKind, rules: &BodyRules) -> Re
     Ok(Captured::Page(Box::new(capture)))
 }
 
-/// The page of a record that an export of a store wrote, but for its body, which is then what is left of the block; `None`
-/// if it is another record.
+/// The page of a record that an export of a store wrote, but for its body, which is then what is
+/// left of the block; `None` if it is another record.
 fn as_stored(header: &RecordHeader, block: &mut Payload) -> Result<Option<Capture>> {
     let Some(stored) = Stored::of(header).filter(|stored| stored.head_bytes <= block.len()) else { return Ok(None) };
     let head = block.prefix(usize::try_from(stored.head_bytes).unwrap_or(usize::MAX))?;
@@ -112,7 +114,7 @@ fn as_stored(header: &RecordHeader, block: &mut Payload) -> Result<Option<Captur
     let mut as_stored = AsStored { unchanged: stored.unchanged, original: None };
     if header.kind() == Some(RecordKind::Revisit) && page.kind != RecordKind::Revisit {
         let revisit = header.revisit();
-        let payload = header.text("WARC-Payload-Digest").and_then(digest::expected);
+        let payload = header.text("WARC-Payload-Digest").and_then(expected);
         let Some((time_ms, payload)) = revisit.refers_to_ms.zip(payload) else { return Ok(None) };
         as_stored.original = Some(Original { time_ms, payload, revisit });
     }
@@ -126,22 +128,6 @@ fn as_stored(header: &RecordHeader, block: &mut Payload) -> Result<Option<Captur
         digests: DigestCount::default(),
         stored: Some(as_stored),
     }))
-}
-
-/// What the record's header says of the page.
-pub(super) fn described(header: &RecordHeader, kind: RecordKind) -> Page {
-    let text = |name: &str| header.text(name).map(str::to_owned);
-    let segment = || header.segment().map(|_| "segment 1".to_owned());
-    let block_is_payload = matches!(kind, RecordKind::Resource | RecordKind::Metadata | RecordKind::Conversion);
-    let block_digest = || text("WARC-Block-Digest").filter(|_| block_is_payload);
-    Page {
-        ip: header.ip(),
-        truncated: text("WARC-Truncated").or_else(segment),
-        digest: text("WARC-Payload-Digest").or_else(block_digest),
-        record_id: text("WARC-Record-ID"),
-        revisit: (kind == RecordKind::Revisit).then(|| header.revisit()),
-        ..Page::default()
-    }
 }
 
 /// Takes the head off a block that holds an HTTP message; whether it does.
@@ -172,7 +158,8 @@ fn http_message(page: &mut Page, block: &mut Payload) -> Result<bool> {
 mod tests {
     use super::*;
     use crate::spool::Spool;
-    use crate::warc::{Item, Reader};
+    use crate::warc::reader::Reader;
+    use crate::warc::record::Item;
 
     fn rules() -> BodyRules {
         BodyRules { as_received: false, max_decoded_bytes: 1 << 20, spool: Spool::default() }

@@ -1,33 +1,35 @@
-//! A record in which the data ends: kept as far as it is there if it is the last of its file, marked truncated.
+//! A record in which the data ends: kept as far as it is there if it is the last of its file,
+//! marked truncated.
 //!
-//! Whether it is the last is known only at the end of the file: behind a member that does not decode, others may follow.
-//! Of the head of an HTTP message only whole lines are kept; where not even its first line is there, nothing is.
+//! Whether it is the last is known only at the end of the file: behind a member that does not
+//! decode, others may follow. Of the head of an HTTP message only whole lines are kept; where not
+//! even its first line is there, nothing is.
 
-use super::header::RecordHeader;
-use super::reader::{Item, Record};
-use super::report::{Place, Problem, ProblemKind};
-use super::stored;
 use crate::error::Result;
 use crate::http::head::MAX_HEAD_BYTES;
 use crate::spool::Payload;
+use crate::warc::header::RecordHeader;
+use crate::warc::problem::{Place, Problem, ProblemKind};
+use crate::warc::record::{Item, Record};
+use crate::warc::stored;
 
 /// A record whose block is not all there.
-pub(super) struct Clipped {
-    pub(super) header: RecordHeader,
-    pub(super) place: Place,
-    pub(super) block: Payload,
+pub(crate) struct Clipped {
+    pub(crate) header: RecordHeader,
+    pub(crate) place: Place,
+    pub(crate) block: Payload,
     /// What is wrong.
-    pub(super) what: String,
+    pub(crate) what: String,
 }
 
 impl Clipped {
     /// What becomes of it when more records follow: it is damage.
-    pub(super) fn lost(self, file: &str) -> Item {
+    pub(crate) fn lost(self, file: &str) -> Item {
         Item::Problem(problem(file, self.place, self.what))
     }
 
     /// What becomes of it when nothing follows.
-    pub(super) fn at_end(mut self, file: &str) -> Result<Item> {
+    pub(crate) fn at_end(mut self, file: &str) -> Result<Item> {
         drop_cut_line(&mut self.block)?;
         if self.block.len() == 0 {
             return Ok(self.lost(file));
@@ -59,8 +61,9 @@ fn drop_cut_line(block: &mut Payload) -> Result<()> {
     Ok(())
 }
 
-/// Whether these are the first bytes of an HTTP message, and the blank line behind its head is not among them.
-pub(super) fn ends_in_head(bytes: &[u8]) -> bool {
+/// Whether these are the first bytes of an HTTP message, and the blank line behind its head is not
+/// among them.
+pub(crate) fn ends_in_head(bytes: &[u8]) -> bool {
     let is_http = bytes.starts_with(b"HTTP") || b"HTTP".starts_with(bytes);
     let mut lines = bytes.split_inclusive(|&byte| byte == b'\n');
     is_http && !lines.any(|line| line.iter().all(|byte| matches!(byte, b'\r' | b'\n')))

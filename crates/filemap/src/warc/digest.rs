@@ -1,27 +1,15 @@
-//! Digests of WARC headers: a block checked against its `WARC-Block-Digest`, and SHA-1 digests made.
+//! A block checked against its `WARC-Block-Digest`.
 //!
-//! The block digest is the only check that a plain WARC file has, and it can prove a block whole whose `Content-Length`
-//! is wrong.
+//! The block digest is the only check that a plain WARC file has, and it can prove a block whole
+//! whose `Content-Length` is wrong.
 
 use sha1::{Digest, Sha1};
 
 use crate::error::Result;
 use crate::spool::Payload;
 
-/// The 20 bytes of a SHA-1 digest as a header gives it; `None` if it is none.
-pub(crate) fn expected(text: &str) -> Option<[u8; 20]> {
-    crate::digest::Digest::parse(text)?.sha1()
-}
-
-/// The SHA-1 of `parts`, one after the other.
-pub(crate) fn sha1_of(parts: &[&[u8]]) -> [u8; 20] {
-    let mut hasher = Sha1::new();
-    parts.iter().for_each(|part| hasher.update(part));
-    hasher.finalize().into()
-}
-
 /// The SHA-1 of up to `count` bytes of a payload.
-pub(super) fn digest_of(payload: &mut Payload, count: u64) -> Result<[u8; 20]> {
+pub(crate) fn digest_of(payload: &mut Payload, count: u64) -> Result<[u8; 20]> {
     let mut hasher = Sha1::new();
     let mut left = count;
     payload.chunks(|bytes| {
@@ -33,21 +21,15 @@ pub(super) fn digest_of(payload: &mut Payload, count: u64) -> Result<[u8; 20]> {
     Ok(hasher.finalize().into())
 }
 
-/// Whether `block` has the digest `text`; `None` if that is no digest, or of an algorithm that is not computed.
-pub(super) fn matches(block: &mut Payload, text: &str) -> Result<Option<bool>> {
-    crate::digest::Digest::parse(text).map_or(Ok(None), |digest| digest.matches(block))
+/// Whether `block` has the digest `text`; `None` if that is no digest, or of an algorithm that is
+/// not computed.
+pub(crate) fn matches(block: &mut Payload, text: &str) -> Result<Option<bool>> {
+    crate::page::digest::Digest::parse(text).map_or(Ok(None), |digest| block.has_digest(&digest))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_digest_that_is_made_is_the_one_that_is_read() {
-        let text = crate::meta::sha1_text(&sha1_of(&[b"a", b"", b"bc"]));
-        assert_eq!(text, "sha1:VGMT4NSHA2AWVOR6EVYXQUGCNSONBWE5");
-        assert_eq!(expected(&text), Some(sha1_of(&[b"abc"])));
-    }
 
     #[test]
     fn digests_are_read_in_both_alphabets() {

@@ -1,15 +1,18 @@
 //! One gzip member (RFC 1952) of a WARC file, inflated step by step.
 //!
-//! The framing is read here and only the inflating is borrowed, because recovery needs what a stream adapter hides: the
-//! exact offset where a member ends, and whether its data, its checksum or only its trailer is missing.
+//! The framing is read here and only the inflating is borrowed, because recovery needs what a
+//! stream adapter hides: the exact offset where a member ends, and whether its data, its checksum
+//! or only its trailer is missing.
 
 use std::io::{self, Read};
 
 use flate2::{Decompress, FlushDecompress, Status};
 
-use super::arc;
-use super::input::Input;
-use super::member::{Broken, Step, record_begins};
+use crate::http::coding::header_bytes;
+use crate::warc::arc;
+use crate::warc::header::record_begins;
+use crate::warc::input::Input;
+use crate::warc::step::{Broken, Step};
 
 /// How much a step inflates at most.
 const STEP_BYTES: usize = 64 << 10;
@@ -19,35 +22,18 @@ const TRAILER_BYTES: usize = 8;
 const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
 
 /// Whether a member may begin here.
-pub(super) fn begins(bytes: &[u8]) -> bool {
+pub(crate) fn begins(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC) && bytes.get(3).is_none_or(|flags| flags & 0xe0 == 0)
 }
 
-/// The length of the header at the start of `bytes`; `None` if it does not end within them.
-fn header_bytes(bytes: &[u8]) -> Option<usize> {
-    let flags = *bytes.get(3)?;
-    let mut at = 10;
-    if flags & 4 != 0 {
-        let length = bytes.get(at..at + 2)?;
-        at += 2 + usize::from(u16::from_le_bytes([length[0], length[1]]));
-    }
-    for text in [8, 16] {
-        if flags & text != 0 {
-            at += memchr::memchr(0, bytes.get(at..)?)? + 1;
-        }
-    }
-    at += usize::from(flags & 2);
-    (at <= bytes.len()).then_some(at)
-}
-
 /// Whether `bytes` inflate as a member from their start on, as far as they go.
-pub(super) fn inflates(bytes: &[u8]) -> bool {
+pub(crate) fn inflates(bytes: &[u8]) -> bool {
     trial(bytes, |_| true)
 }
 
-/// Whether the member at the start of `bytes` inflates to the beginning of a WARC record (or of an ARC record, if that is
-/// looked for), or not at all.
-pub(super) fn starts_with_record(bytes: &[u8], is_arc: bool) -> bool {
+/// Whether the member at the start of `bytes` inflates to the beginning of a WARC record (or of an
+/// ARC record, if that is looked for), or not at all.
+pub(crate) fn starts_with_record(bytes: &[u8], is_arc: bool) -> bool {
     let mut first = Vec::new();
     let ahead = if is_arc { arc::LINE_BYTES } else { 16 };
     let inflates = trial(bytes, |out| {
@@ -81,7 +67,7 @@ fn trial(bytes: &[u8], mut go_on: impl FnMut(&[u8]) -> bool) -> bool {
 }
 
 /// Inflates members, one after the other.
-pub(super) struct Gzip {
+pub(crate) struct Gzip {
     engine: Decompress,
     crc: crc32fast::Hasher,
     bytes_out: u32,
@@ -89,12 +75,12 @@ pub(super) struct Gzip {
 }
 
 impl Gzip {
-    pub(super) fn new() -> Gzip {
+    pub(crate) fn new() -> Gzip {
         Gzip { engine: Decompress::new(false), crc: crc32fast::Hasher::new(), bytes_out: 0, in_header: true }
     }
 
     /// Makes ready for the next member.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.engine.reset(false);
         self.crc = crc32fast::Hasher::new();
         self.bytes_out = 0;
@@ -102,7 +88,7 @@ impl Gzip {
     }
 
     /// Inflates some more to the end of `out`.
-    pub(super) fn step<R: Read>(&mut self, input: &mut Input<R>, out: &mut Vec<u8>) -> io::Result<Step> {
+    pub(crate) fn step<R: Read>(&mut self, input: &mut Input<R>, out: &mut Vec<u8>) -> io::Result<Step> {
         if self.in_header {
             let mut header = header_bytes(input.ensure(512)?);
             if header.is_none() {

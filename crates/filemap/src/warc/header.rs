@@ -1,18 +1,39 @@
-//! The header of a WARC record: its version line and named fields (WARC 1.0, 1.1 and the drafts before them).
+//! The header of a WARC record: its version line and named fields (WARC 1.0, 1.1 and the drafts
+//! before them).
 //!
-//! Parsing is strict where it protects the framing (a length is a number) and lenient
-//! where writers differ (bare LF, case of names, `<` and `>` around a URL, a line that is no field: kept, and told).
+//! Parsing is strict where it protects the framing (a length is a number) and lenient where
+//! writers differ (bare LF, case of names, `<` and `>` around a URL, a line that is no field:
+//! kept, and told).
 
 use std::net::IpAddr;
 
 use crate::date;
-use crate::headers::Headers;
 use crate::http::head;
+use crate::page::headers::Headers;
+use crate::page::headers::line;
 use crate::page::{RecordKind, Revisit, RevisitProfile};
+
+/// How every record begins.
+pub(crate) const RECORD_MAGIC: &[u8] = b"WARC/";
+
+/// The longest line that [`record_begins`] looks at: `WARC/00.00` and its end.
+pub(crate) const VERSION_LINE_BYTES: usize = 11;
+
+/// Whether a record may begin here: a line that is `WARC/1.0` or the like, and no more.
+pub(crate) fn record_begins(bytes: &[u8]) -> bool {
+    let line = &bytes[..bytes.len().min(VERSION_LINE_BYTES)];
+    let Some(version) = line.strip_prefix(RECORD_MAGIC) else { return false };
+    let Some(end) = version.iter().position(|byte| matches!(byte, b'\r' | b'\n')) else { return false };
+    let mut numbers = version[..end].split(|&byte| byte == b'.');
+    let is_number = |part: Option<&[u8]>| {
+        part.is_some_and(|digits| (1..=2).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit))
+    };
+    is_number(numbers.next()) && is_number(numbers.next()) && numbers.next().is_none()
+}
 
 /// What a record is of one that its writer has cut into several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Segment {
+pub(crate) enum Segment {
     /// The first, which has the type and the head of the whole.
     First,
     /// A later one.
@@ -25,15 +46,15 @@ pub struct RecordHeader {
     /// All named fields, in order.
     pub fields: Headers,
     /// A line is no field; it is among the fields, as a name without a value.
-    pub(super) has_odd_line: bool,
+    pub(crate) has_odd_line: bool,
 }
 
 impl RecordHeader {
     /// Parses the lines of a header, the version line first; the reason if they are none.
-    pub(super) fn parse(text: &[u8]) -> Result<RecordHeader, &'static str> {
-        let Some((_, mut at)) = head::line(text, 0) else { return Err("its header is empty") };
+    pub(crate) fn parse(text: &[u8]) -> Result<RecordHeader, &'static str> {
+        let Some((_, mut at)) = line(text, 0) else { return Err("its header is empty") };
         let mut header = RecordHeader::default();
-        while let Some((line, next)) = head::line(text, at) {
+        while let Some((line, next)) = line(text, at) {
             if line.is_empty() {
                 break;
             }
@@ -65,13 +86,13 @@ impl RecordHeader {
     }
 
     /// Whether the record's type is one of the standard's, whether a store keeps it or not.
-    pub(super) fn has_known_type(&self) -> bool {
+    pub(crate) fn has_known_type(&self) -> bool {
         let other = ["warcinfo", "continuation"];
         self.kind().is_some() || other.iter().any(|name| self.record_type().eq_ignore_ascii_case(name))
     }
 
     /// Which segment of a record it is; `None` for a whole one.
-    pub(super) fn segment(&self) -> Option<Segment> {
+    pub(crate) fn segment(&self) -> Option<Segment> {
         if self.record_type().eq_ignore_ascii_case("continuation") {
             return Some(Segment::Later);
         }

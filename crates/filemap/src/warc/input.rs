@@ -1,10 +1,12 @@
 //! The raw bytes of a WARC file, in order, with a window back over the last ones.
 //!
-//! Recovery needs to look again at bytes that a damaged member has swallowed, and the source may be a pipe. So the last
-//! mebibyte stays in memory: a decoder that has lost its way notices within far less.
+//! Recovery needs to look again at bytes that a damaged member has swallowed, and the source may
+//! be a pipe. So the last mebibyte stays in memory: a decoder that has lost its way notices within
+//! far less.
 //!
-//! Invariants: memory is bounded by twice the window and what a caller asks to see at once; the bytes looked at again
-//! are bounded by a multiple of the file, so that no input takes more than linear time.
+//! Invariants: memory is bounded by twice the window and what a caller asks to see at once; the
+//! bytes looked at again are bounded by a multiple of the file, so that no input takes more than
+//! linear time.
 
 use std::io::{self, Read};
 
@@ -20,7 +22,7 @@ const REWIND_FACTOR: u64 = 16;
 
 /// Reading failed: not damage inside a WARC file, but no bytes at all.
 #[derive(Debug)]
-pub(super) enum ReadFailure {
+pub(crate) enum ReadFailure {
     /// The file's reader failed.
     Source(io::Error),
     /// Bytes set aside could not be written or read back.
@@ -39,7 +41,7 @@ impl From<Error> for ReadFailure {
     }
 }
 
-pub(super) struct Input<R> {
+pub(crate) struct Input<R> {
     source: R,
     buffer: Vec<u8>,
     /// The file offset of `buffer[0]`.
@@ -47,29 +49,29 @@ pub(super) struct Input<R> {
     /// The next byte, in `buffer`.
     at: usize,
     ended: bool,
-    /// Why the source gives no more; told when all its bytes are used.
+    /// The source's error, returned once all its bytes are used.
     failure: Option<io::Error>,
     rewound_bytes: u64,
 }
 
 impl<R: Read> Input<R> {
-    pub(super) fn new(source: R) -> Input<R> {
+    pub(crate) fn new(source: R) -> Input<R> {
         Input { source, buffer: Vec::new(), base: 0, at: 0, ended: false, failure: None, rewound_bytes: 0 }
     }
 
     /// The file offset of the next byte.
-    pub(super) fn offset(&self) -> u64 {
+    pub(crate) fn offset(&self) -> u64 {
         self.base + self.at as u64
     }
 
     /// Bytes taken from the source so far.
-    pub(super) fn bytes_read(&self) -> u64 {
+    pub(crate) fn bytes_read(&self) -> u64 {
         self.base + self.buffer.len() as u64
     }
 
     /// Bytes that were gone back over so far.
     #[cfg(test)]
-    pub(super) fn rewound_bytes(&self) -> u64 {
+    pub(crate) fn rewound_bytes(&self) -> u64 {
         self.rewound_bytes
     }
 
@@ -78,7 +80,7 @@ impl<R: Read> Input<R> {
     /// # Errors
     ///
     /// The source's, when all that it gave before is used.
-    pub(super) fn ensure(&mut self, count: usize) -> io::Result<&[u8]> {
+    pub(crate) fn ensure(&mut self, count: usize) -> io::Result<&[u8]> {
         while self.buffer.len() - self.at < count && !self.ended {
             self.read_more();
         }
@@ -88,12 +90,13 @@ impl<R: Read> Input<R> {
         Ok(&self.buffer[self.at..])
     }
 
-    pub(super) fn consume(&mut self, count: usize) {
+    pub(crate) fn consume(&mut self, count: usize) {
         self.at = (self.at + count).min(self.buffer.len());
     }
 
-    /// Goes back to `offset`, or as near to it as the window allows; whether the bound on repeated work let it.
-    pub(super) fn rewind(&mut self, offset: u64) -> bool {
+    /// Goes back to `offset`, or as near to it as the window allows; whether the bound on repeated
+    /// work let it.
+    pub(crate) fn rewind(&mut self, offset: u64) -> bool {
         let allowed = REWIND_BASE_BYTES + REWIND_FACTOR * self.bytes_read();
         let back = self.offset().saturating_sub(offset).min(self.at as u64);
         if self.rewound_bytes + back > allowed {
@@ -129,7 +132,7 @@ impl<R: Read> Input<R> {
 mod tests {
     use super::*;
 
-    /// Steps over so many bytes, if there are that many; whether there were.
+    /// Skips `count` bytes if there are as many; whether there were.
     fn skip(input: &mut Input<&[u8]>, mut count: usize) -> bool {
         while count > 0 {
             let step = input.ensure(1).expect("memory").len().min(count);

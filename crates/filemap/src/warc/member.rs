@@ -1,86 +1,46 @@
-//! The decompressed bytes of a WARC file, member by member: gzip members, zstd frames, and plain stretches.
+//! The decompressed bytes of a WARC file, member by member: gzip members, zstd frames, and plain
+//! stretches.
 //!
-//! What a member is, is told by its first bytes and not by the file's name, so that files of any kind may be
-//! concatenated. A member's bytes are handed out up to its end, where its checksum has been verified or the damage is
-//! known. Between members, and after a damaged one, the next is found by its magic number and by decoding it on trial.
+//! What a member is, is told by its first bytes and not by the file's name, so that files of any
+//! kind may be concatenated. A member's bytes are handed out up to its end, where its checksum has
+//! been verified or the damage is known. Between members, and after a damaged one, the next is
+//! found by its magic number and by decoding it on trial.
 //!
-//! Invariants: bytes of two members are never handed out as one run; scanning goes forward from every damaged member's
-//! second byte, so that damage costs the member it is in and none behind it.
+//! Invariants: bytes of two members are never handed out as one run; scanning goes forward from
+//! every damaged member's second byte, so that damage costs the member it is in and none behind
+//! it.
 
 use std::io::{self, Read};
 
 use memchr::{memchr3_iter, memmem};
 
-use super::arc;
-use super::gzip::{self, Gzip};
-use super::input::{Input, ReadFailure};
-use super::packing::Packing;
-use super::report::Place;
-use super::zstd::{self, Zstd};
+use crate::packing::Packing;
 use crate::spool::Payload;
+use crate::warc::arc;
+use crate::warc::gzip::{self, Gzip};
+use crate::warc::header::{RECORD_MAGIC, record_begins};
+use crate::warc::input::{Input, ReadFailure};
+use crate::warc::problem::Place;
+use crate::warc::step::{Broken, Step};
+use crate::warc::zstd::{self, Zstd};
 
 /// How much of a candidate is decoded on trial.
 const TRIAL_BYTES: usize = 16 << 10;
 /// How much of a plain stretch is taken at once.
 const STEP_BYTES: usize = 64 << 10;
-/// Decompressed bytes that may be looked at again: this many, and [`REPLAY_FACTOR`] times those of the file.
+/// Decompressed bytes that may be looked at again: this many, and [`REPLAY_FACTOR`] times those of
+/// the file.
 const REPLAY_BASE_BYTES: u64 = 64 << 20;
 const REPLAY_FACTOR: u64 = 8;
 
-/// Decompressed bytes of damaged members behind whose start the search goes on, rather than behind their end: this many,
-/// and [`RETRY_FACTOR`] times those of whole members.
+/// Decompressed bytes of damaged members behind whose start the search goes on, rather than behind
+/// their end: this many, and [`RETRY_FACTOR`] times those of whole members.
 const RETRY_BASE_BYTES: u64 = 32 << 20;
 const RETRY_FACTOR: u64 = 4;
 
-/// How every record begins.
-pub(super) const RECORD_MAGIC: &[u8] = b"WARC/";
-
-/// The longest line that [`record_begins`] looks at: `WARC/00.00` and its end.
-pub(super) const VERSION_LINE_BYTES: usize = 11;
-
-/// Whether a record may begin here: a line that is `WARC/1.0` or the like, and no more.
-pub(super) fn record_begins(bytes: &[u8]) -> bool {
-    let line = &bytes[..bytes.len().min(VERSION_LINE_BYTES)];
-    let Some(version) = line.strip_prefix(RECORD_MAGIC) else { return false };
-    let Some(end) = version.iter().position(|byte| matches!(byte, b'\r' | b'\n')) else { return false };
-    let mut numbers = version[..end].split(|&byte| byte == b'.');
-    let is_number = |part: Option<&[u8]>| {
-        part.is_some_and(|digits| (1..=2).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit))
-    };
-    is_number(numbers.next()) && is_number(numbers.next()) && numbers.next().is_none()
-}
-
-/// Why a member ended before its end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Broken {
-    pub(super) what: &'static str,
-    /// The file ended.
-    pub(super) is_cut: bool,
-    /// All its data came out; only the check behind it is missing.
-    pub(super) complete: bool,
-}
-
-impl Broken {
-    pub(super) fn cut(what: &'static str) -> Broken {
-        Broken { what, is_cut: true, complete: false }
-    }
-
-    pub(super) fn damaged(what: &'static str) -> Broken {
-        Broken { what, is_cut: false, complete: false }
-    }
-}
-
-/// What a decoder did.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    More,
-    End,
-    Broken(Broken),
-}
-
 /// What was found between members.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Opened {
+pub(crate) enum Opened {
     Member,
     /// These bytes belong to no member.
     Garbage {
@@ -105,12 +65,12 @@ enum Codec {
 
 /// How the current member ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(crate) enum Ended {
     Whole,
     Broken(Broken),
 }
 
-pub(super) struct Members<R> {
+pub(crate) struct Members<R> {
     input: Input<R>,
     gzip: Gzip,
     zstd: Zstd,
@@ -129,7 +89,8 @@ pub(super) struct Members<R> {
     /// Decompressed bytes of members that ended whole, and of those that did not.
     whole_bytes: u64,
     retried_bytes: u64,
-    /// The last whole record was in a compressed member: plain ones are not looked for, and hardly believed in.
+    /// The last whole record was in a compressed member: plain ones are not looked for, and hardly
+    /// believed in.
     compressed: bool,
     /// The next member must be searched for.
     lost: bool,
@@ -138,7 +99,7 @@ pub(super) struct Members<R> {
 }
 
 impl<R: Read> Members<R> {
-    pub(super) fn new(source: R) -> io::Result<Members<R>> {
+    pub(crate) fn new(source: R) -> io::Result<Members<R>> {
         Ok(Members {
             input: Input::new(source),
             gzip: Gzip::new(),
@@ -160,26 +121,26 @@ impl<R: Read> Members<R> {
         })
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.codec.is_some()
     }
 
-    pub(super) fn bytes_read(&self) -> u64 {
+    pub(crate) fn bytes_read(&self) -> u64 {
         self.input.bytes_read()
     }
 
-    pub(super) fn offset(&self) -> u64 {
+    pub(crate) fn offset(&self) -> u64 {
         self.input.offset()
     }
 
     /// Bytes that were read, decoded, or looked at again: what the time goes by.
     #[cfg(test)]
-    pub(super) fn work_bytes(&self) -> u64 {
+    pub(crate) fn work_bytes(&self) -> u64 {
         self.input.bytes_read() + self.input.rewound_bytes() + self.bytes_out + self.replayed_bytes
     }
 
     /// Where the next byte stands.
-    pub(super) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> Place {
         match self.codec {
             Some(Codec::Plain) => Place { offset: self.start + self.inner, inner: None },
             _ => Place { offset: self.start, inner: Some(self.inner) },
@@ -187,7 +148,7 @@ impl<R: Read> Members<R> {
     }
 
     /// Opens the member that begins here, or says what stands here instead and steps over it.
-    pub(super) fn open(&mut self) -> io::Result<Opened> {
+    pub(crate) fn open(&mut self) -> io::Result<Opened> {
         loop {
             let from = self.input.offset();
             let next = self.input.ensure(16)?;
@@ -239,17 +200,17 @@ impl<R: Read> Members<R> {
     }
 
     /// From now on members may begin with an ARC record, too, or with none but WARC records.
-    pub(super) fn look_for_arc(&mut self, arc: bool) {
+    pub(crate) fn look_for_arc(&mut self, arc: bool) {
         self.arc = arc;
     }
 
     /// Whether no byte of the member was consumed.
-    pub(super) fn is_at_start(&self) -> bool {
+    pub(crate) fn is_at_start(&self) -> bool {
         self.inner == 0
     }
 
     /// Whether the member may be none: plain data behind compressed records.
-    pub(super) fn is_suspect_plain(&self) -> bool {
+    pub(crate) fn is_suspect_plain(&self) -> bool {
         self.codec == Some(Codec::Plain) && self.compressed
     }
 
@@ -287,18 +248,19 @@ impl<R: Read> Members<R> {
     }
 
     /// The next bytes of the member: at least `count`, unless it has fewer left.
-    pub(super) fn peek(&mut self, count: usize) -> Result<&[u8], ReadFailure> {
+    pub(crate) fn peek(&mut self, count: usize) -> Result<&[u8], ReadFailure> {
         while self.buffer.len() - self.at < count && self.fill()? {}
         Ok(&self.buffer[self.at..])
     }
 
-    pub(super) fn consume(&mut self, count: usize) {
+    pub(crate) fn consume(&mut self, count: usize) {
         self.at += count;
         self.inner += count as u64;
     }
 
     fn fill(&mut self) -> Result<bool, ReadFailure> {
-        // Without this, whoever asks for more than is left would move the rest to the front again and again.
+        // Without this, whoever asks for more than is left would move the rest to the front again
+        // and again.
         if self.replay.is_empty() && (self.codec.is_none() || self.ended.is_some()) {
             return Ok(false);
         }
@@ -347,13 +309,14 @@ impl<R: Read> Members<R> {
     }
 
     /// How the member ended, once all its bytes are consumed; decodes on to find out.
-    pub(super) fn end(&mut self) -> Result<Option<Ended>, ReadFailure> {
+    pub(crate) fn end(&mut self) -> Result<Option<Ended>, ReadFailure> {
         Ok(if self.peek(1)?.is_empty() { self.ended.clone() } else { None })
     }
 
-    /// At the whole end of a member: opens the next if it goes on with the same record. A member that begins with a
-    /// record of its own does not, and is left for [`Members::open`], as is anything that is no member.
-    pub(super) fn goes_on(&mut self) -> Result<bool, ReadFailure> {
+    /// At the whole end of a member: opens the next if it goes on with the same record. A member
+    /// that begins with a record of its own does not, and is left for [`Members::open`], as is
+    /// anything that is no member.
+    pub(crate) fn goes_on(&mut self) -> Result<bool, ReadFailure> {
         let next = self.input.ensure(TRIAL_BYTES)?;
         let next = &next[..next.len().min(TRIAL_BYTES)];
         let (codec, begins_record) = match zstd::begins(next) {
@@ -369,9 +332,10 @@ impl<R: Read> Members<R> {
     }
 
     /// Leaves the member, whose bytes are all consumed. After damage the search goes back into it.
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         if let Some(Ended::Broken(_)) = self.ended {
-            // A decoder that has lost its way can run on to the end of the file, from every member anew.
+            // A decoder that has lost its way can run on to the end of the file, from every member
+            // anew.
             self.retried_bytes += self.inner;
             if self.retried_bytes <= RETRY_BASE_BYTES + RETRY_FACTOR * self.whole_bytes {
                 self.input.rewind(self.start + 1);
@@ -384,8 +348,9 @@ impl<R: Read> Members<R> {
         self.ended = None;
     }
 
-    /// Hands `bytes`, which were consumed last, out again. Whether it does: repeated work is bounded.
-    pub(super) fn push_back(&mut self, bytes: Payload) -> bool {
+    /// Hands `bytes`, which were consumed last, out again. Whether it does: repeated work is
+    /// bounded.
+    pub(crate) fn push_back(&mut self, bytes: Payload) -> bool {
         // Whatever else is in the buffer may have to be copied.
         let in_memory = matches!(&bytes, Payload::Memory(last) if self.buffer[..self.at].ends_with(last));
         let copied = if in_memory { 0 } else { self.buffer.len() - self.at };
@@ -408,13 +373,13 @@ impl<R: Read> Members<R> {
     }
 
     /// A whole record was read: what comes next is looked for in the same form.
-    pub(super) fn whole_record(&mut self, place: Place) {
+    pub(crate) fn whole_record(&mut self, place: Place) {
         self.compressed = place.inner.is_some();
     }
 
-    /// What was taken for a plain record behind compressed ones is none: leaves it, to look for the next member from
-    /// its second byte on. Whether it did.
-    pub(super) fn abandon_plain(&mut self) -> bool {
+    /// What was taken for a plain record behind compressed ones is none: leaves it, to look for
+    /// the next member from its second byte on. Whether it did.
+    pub(crate) fn abandon_plain(&mut self) -> bool {
         let suspect = self.is_suspect_plain();
         if suspect {
             self.input.rewind(self.start + 1);
@@ -425,8 +390,9 @@ impl<R: Read> Members<R> {
         suspect
     }
 
-    /// At the end of a plain record: whether a compressed member begins here, which is then the next to open.
-    pub(super) fn leave_plain(&mut self) -> Result<bool, ReadFailure> {
+    /// At the end of a plain record: whether a compressed member begins here, which is then the
+    /// next to open.
+    pub(crate) fn leave_plain(&mut self) -> Result<bool, ReadFailure> {
         if self.codec != Some(Codec::Plain) || !self.replay.is_empty() {
             return Ok(false);
         }
@@ -448,7 +414,8 @@ fn leads_on(bytes: &[u8]) -> bool {
     bytes.is_empty() || zstd::begins(bytes) != zstd::Begins::Nothing || gzip::begins(bytes) || record_begins(bytes)
 }
 
-/// Whether a member begins here and decodes as far as `bytes` go; plain text too, if that is looked for.
+/// Whether a member begins here and decodes as far as `bytes` go; plain text too, if that is
+/// looked for.
 fn survives_trial(bytes: &[u8], zstd: &Zstd, plain: bool) -> bool {
     match zstd::begins(bytes) {
         zstd::Begins::Frame => zstd.decodes(bytes),

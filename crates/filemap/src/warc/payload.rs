@@ -1,14 +1,15 @@
-//! What a record's payload digest is worth: checked against the payload in every form that writers take it of.
+//! What a record's payload digest is worth: checked against the payload in every form that writers
+//! take it of.
 //!
-//! The standard means the body without its transfer coding. Some writers take it as it came over the wire, and some
-//! archives undo the content coding and leave the headers. A digest that is that of none of the three is wrong; the page
-//! is kept all the same, and counted.
+//! The standard means the body without its transfer coding. Some writers take it as it came over
+//! the wire, and some archives undo the content coding and leave the headers. A digest that is
+//! that of none of the three is wrong; the page is kept all the same, and counted.
 
-use crate::digest::Digest;
 use crate::error::Result;
-use crate::headers::Headers;
 use crate::http::body::{self, BodyRules};
 use crate::page::Page;
+use crate::page::digest::Digest;
+use crate::page::headers::Headers;
 use crate::spool::Payload;
 
 /// How many pages have a payload digest that is not theirs, or none.
@@ -21,7 +22,8 @@ pub struct DigestCount {
     pub unreadable: u64,
     /// It is not that of the payload.
     pub wrong: u64,
-    /// It could not be checked: of an algorithm that is not computed, or of a payload that is truncated.
+    /// It could not be checked: of an algorithm that is not computed, or of a payload that is
+    /// truncated.
     pub unchecked: u64,
 }
 
@@ -36,20 +38,20 @@ impl DigestCount {
 }
 
 /// The check of one page's digest.
-pub(super) struct Check {
+pub(crate) struct Check {
     digest: Option<Digest>,
     count: DigestCount,
 }
 
 impl Check {
     /// Looks at the payload as it stands in the record.
-    pub(super) fn as_received(page: &Page, payload: &mut Payload, rules: &BodyRules) -> Result<Check> {
+    pub(crate) fn as_received(page: &Page, payload: &mut Payload, rules: &BodyRules) -> Result<Check> {
         let digest = page.digest.as_deref().map(Digest::parse);
         let mut check = Check { digest: None, count: DigestCount::default() };
         match digest {
             None => check.count.absent = 1,
             Some(None) => check.count.unreadable = 1,
-            Some(Some(digest)) => match digest.matches(payload)? {
+            Some(Some(digest)) => match payload.has_digest(&digest)? {
                 Some(true) => {}
                 Some(false) if is_unchunked(&digest, &page.headers, payload, rules)? => {}
                 Some(false) => check.digest = Some(digest),
@@ -60,9 +62,9 @@ impl Check {
     }
 
     /// Looks at the body as it is kept.
-    pub(super) fn with_kept(mut self, page: &Page, body: &mut Payload) -> Result<DigestCount> {
+    pub(crate) fn with_kept(mut self, page: &Page, body: &mut Payload) -> Result<DigestCount> {
         if let Some(digest) = &self.digest
-            && digest.matches(body)? != Some(true)
+            && body.has_digest(digest)? != Some(true)
         {
             *(if page.truncated.is_some() { &mut self.count.unchecked } else { &mut self.count.wrong }) = 1;
         }
@@ -70,7 +72,8 @@ impl Check {
     }
 }
 
-/// Whether it is the digest of a body without its chunks, but with its content coding, which is not kept in that form.
+/// Whether it is the digest of a body without its chunks, but with its content coding, which is
+/// not kept in that form.
 fn is_unchunked(digest: &Digest, headers: &Headers, payload: &Payload, rules: &BodyRules) -> Result<bool> {
     let Payload::Memory(bytes) = payload else { return Ok(false) };
     if headers.get("Transfer-Encoding").is_none() || headers.get("Content-Encoding").is_none() {
@@ -78,5 +81,5 @@ fn is_unchunked(digest: &Digest, headers: &Headers, payload: &Payload, rules: &B
     }
     let rules = BodyRules { as_received: true, max_decoded_bytes: rules.max_decoded_bytes, spool: rules.spool.clone() };
     let mut undone = body::undo(&mut headers.clone(), Payload::Memory(bytes.clone()), &rules)?;
-    Ok(digest.matches(&mut undone.payload)? == Some(true))
+    Ok(undone.payload.has_digest(digest)? == Some(true))
 }

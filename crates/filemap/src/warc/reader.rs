@@ -1,14 +1,15 @@
 //! Reads a WARC or ARC file record by record, over damage.
 //!
-//! A record is handed out when it is *whole*: its header parses, its block has the length it says, what follows the
-//! block is the end of a record (two line ends, the next record, or the end of its member), and the compressed member
-//! that holds it alone has the right checksum. A block whose length is wrong is whole too if its digest proves it; a
-//! whole record whose digest is wrong is handed out with that [`Problem`]. Everything else is a [`Problem`] with the file and offset, and reading
-//! goes on at the next place where a record can begin: a `WARC/` line inside the bytes that the bad record took for its
-//! block, or the next member.
+//! A record is handed out when it is *whole*: its header parses, its block has the length it says,
+//! what follows the block is the end of a record (two line ends, the next record, or the end of
+//! its member), and the compressed member that holds it alone has the right checksum. A block
+//! whose length is wrong is whole too if its digest proves it; a whole record whose digest is
+//! wrong is handed out with that [`Problem`]. Everything else is a [`Problem`] with the file and
+//! offset, and reading goes on at the next place where a record can begin: a `WARC/` line inside
+//! the bytes that the bad record took for its block, or the next member.
 //!
-//! Invariants: memory is bounded by the spool; time is linear in the file (looking again is bounded); every byte of the
-//! file belongs to a record or to a problem that was told.
+//! Invariants: memory is bounded by the spool; time is linear in the file (looking again is
+//! bounded); every byte of the file belongs to a record or to a reported problem.
 
 mod framing;
 mod lengths;
@@ -17,71 +18,44 @@ mod search;
 
 use std::io::Read;
 
-use self::lengths::ArcEnd;
 use self::search::{find_record, find_start, kept};
-use super::arc;
-use super::clipped::Clipped;
-use super::digest;
-use super::header::RecordHeader;
-use super::input::ReadFailure;
-use super::member::{Broken, Ended, Members, Opened, RECORD_MAGIC, record_begins};
-use super::report::{Place, Problem, ProblemKind};
 use crate::error::{Error, Result};
 use crate::spool::{Payload, Spool};
+use crate::warc::arc;
+use crate::warc::clipped::Clipped;
+use crate::warc::digest;
+use crate::warc::header::{RECORD_MAGIC, RecordHeader, record_begins};
+use crate::warc::input::ReadFailure;
+use crate::warc::member::{Ended, Members, Opened};
+use crate::warc::problem::{Place, Problem, ProblemKind};
+use crate::warc::record::{Item, Record};
+use crate::warc::step::Broken;
 
 /// A header longer than this is none.
 const MAX_HEADER_BYTES: usize = 1 << 20;
 /// What of a block is kept: more cannot be stored.
 const MAX_BLOCK_BYTES: u64 = filemap_core::MAX_VALUE_BYTES + (1 << 20);
 
-/// A whole record.
-pub struct Record {
-    /// Its header.
-    pub header: RecordHeader,
-    /// Where it stands.
-    pub place: Place,
-    /// What is wrong with it although it is whole: a length or a digest that does not agree with its block.
-    pub problem: Option<Problem>,
-    pub(super) block: Payload,
-}
-
-impl Record {
-    /// The block's length in bytes.
-    pub fn block_bytes(&self) -> u64 {
-        self.block.len()
-    }
-
-    /// Reads the block, from its start.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Spool`] if a block set aside on disk cannot be read back.
-    pub fn block(&mut self) -> Result<impl Read + '_> {
-        self.block.reader()
-    }
-}
-
-impl std::fmt::Debug for Record {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Record").field("header", &self.header).field("place", &self.place).finish_non_exhaustive()
-    }
-}
-
-/// What stands next in a WARC file.
-#[derive(Debug)]
-pub enum Item {
-    /// A whole record.
-    Record(Record),
-    /// Something that is none.
-    Problem(Problem),
-}
-
 /// Reads the records of one WARC file, plain or compressed, from any reader.
+///
+/// ```
+/// # fn main() -> filemap::Result<()> {
+/// use filemap::Spool;
+/// use filemap::warc::{Item, Reader};
+///
+/// let file = b"WARC/1.1\r\nWARC-Type: warcinfo\r\nContent-Length: 2\r\n\r\nok\r\n\r\n";
+/// let mut reader = Reader::new(&file[..], "file.warc", Spool::default())?;
+/// while let Some(Item::Record(record)) = reader.next_item()? {
+///     assert_eq!((record.header.record_type(), record.block_bytes()), ("warcinfo", 2));
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct Reader<R> {
     file: String,
     members: Members<R>,
     spool: Spool,
-    /// The bytes up to the next record belong to a problem that was told already.
+    /// The bytes up to the next record belong to a reported problem.
     told: bool,
     /// Nothing was handed out yet.
     is_silent: bool,
@@ -108,6 +82,21 @@ enum Form {
 
 /// Blocks of wrong length are looked into up to this size.
 const MAX_MENDED_BYTES: u64 = 16 << 20;
+
+/// Where an ARC record ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ArcEnd {
+    /// Where its length says.
+    Here,
+    /// The length takes in the line end behind it.
+    ByteBefore,
+    /// This far into the block another record begins.
+    Inside(u64),
+    /// Further on.
+    Behind,
+    /// Nobody can say: a line end follows, but no record.
+    Unsure,
+}
 
 /// Why there are no more bytes for a record.
 enum Stop {
@@ -153,8 +142,8 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::Read`] if the source fails, [`Error::Spool`] if a large block cannot be set aside, [`Error::Packed`] if
-    /// the file is compressed in a form that is not read. Damage is none.
+    /// [`Error::Read`] if the source fails, [`Error::Spool`] if a large block cannot be set aside,
+    /// [`Error::Packed`] if the file is compressed in a form that is not read. Damage is none.
     pub fn next_item(&mut self) -> Result<Option<Item>> {
         if let Some(item) = self.next.take() {
             return Ok(Some(item));
@@ -178,7 +167,7 @@ impl<R: Read> Reader<R> {
         Ok(item.or_else(|| was_silent.then(|| self.nothing())))
     }
 
-    /// What is to be told of a file that ends before its first record.
+    /// The problem of a file that ends before its first record.
     fn nothing(&self) -> Item {
         let what = match self.members.bytes_read() {
             0 => "the file is empty",

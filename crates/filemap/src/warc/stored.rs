@@ -1,8 +1,10 @@
-//! The field `FileMap-Page` of the records that an export writes: what a page of a store has and a WARC record does not.
+//! The field `FileMap-Page` of the records that an export writes: what a page of a store has and a
+//! WARC record does not.
 //!
-//! A record must be good WARC for everybody, so that it cannot say all that a store knows: ids and digests are made where
-//! a page has none, headers that would mislead a player are renamed, an unchanged version becomes a revisit. This field
-//! says what was done, in words separated by spaces, so that an import gives back the very page:
+//! A record must be good WARC for everybody, so that it cannot say all that a store knows: ids and
+//! digests are made where a page has none, headers that would mislead a player are renamed, an
+//! unchanged version becomes a revisit. This field says what was done, in words separated by
+//! spaces, so that an import gives back the very page:
 //!
 //! | word | meaning |
 //! |---|---|
@@ -15,49 +17,49 @@
 //! | `renamed=A,B,...` | these header fields, counted from 0, have got the prefix `X-Crawler-` |
 //! | `unchanged` | the body was stored as a reference; in a revisit record, it is that of the version referred to |
 //! | `time=MS` | the time in ms since 1970, where a date cannot say it |
-//! | `page=BASE64` | all of the page but time, body and variant, in the layout of [`crate::meta`], in place of the rest |
+//! | `page=BASE64` | all of the page but time, body and variant, in the layout of [`crate::page::meta`], in place of the rest |
 //!
-//! The writer reads each record back before it is written, and adds `page` where the rest does not give the same page:
-//! what this module cannot say in words it says in full.
+//! The writer reads each record back before it is written, and adds `page` where the rest does not
+//! give the same page: what this module cannot say in words it says in full.
 //!
-//! Invariant: a field that is not understood whole is not understood at all, and the record is then one like any other.
+//! Invariant: a field that is not understood whole is not understood at all, and the record is
+//! then one like any other.
 
 use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::capture::described;
-use super::header::RecordHeader;
 use crate::http::head::{self, FirstLine};
-use crate::meta;
+use crate::page::meta;
+use crate::page::variant::Variant;
 use crate::page::{HttpVersion, Page, RecordKind};
-use crate::variant::Variant;
+use crate::warc::header::RecordHeader;
 
 /// The field's name.
-pub(super) const FIELD: &str = "FileMap-Page";
+pub(crate) const FIELD: &str = "FileMap-Page";
 /// What is put before the name of a header that does not hold.
-pub(super) const RENAMED: &str = "X-Crawler-";
+pub(crate) const RENAMED: &str = "X-Crawler-";
 
 /// What the field says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Stored {
-    pub(super) head_bytes: u64,
-    pub(super) variant: Option<Variant>,
-    pub(super) kind: Option<RecordKind>,
-    pub(super) has_id: bool,
-    pub(super) digest: PageDigest,
+pub(crate) struct Stored {
+    pub(crate) head_bytes: u64,
+    pub(crate) variant: Option<Variant>,
+    pub(crate) kind: Option<RecordKind>,
+    pub(crate) has_id: bool,
+    pub(crate) digest: PageDigest,
     /// `Some(None)`: the page has none.
-    pub(super) protocol: Option<Option<HttpVersion>>,
-    pub(super) renamed: Vec<usize>,
-    pub(super) unchanged: bool,
-    pub(super) time_ms: Option<i64>,
-    pub(super) description: Option<Vec<u8>>,
+    pub(crate) protocol: Option<Option<HttpVersion>>,
+    pub(crate) renamed: Vec<usize>,
+    pub(crate) unchanged: bool,
+    pub(crate) time_ms: Option<i64>,
+    pub(crate) description: Option<Vec<u8>>,
 }
 
 /// The digest that a page has from its source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum PageDigest {
+pub(crate) enum PageDigest {
     #[default]
     None,
     /// That of the record's payload.
@@ -67,7 +69,7 @@ pub(super) enum PageDigest {
 
 impl Stored {
     /// The field's value.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut text = format!("head={}", self.head_bytes);
         let mut word = |word: std::fmt::Arguments<'_>| {
             let _ = write!(text, " {word}");
@@ -106,7 +108,7 @@ impl Stored {
     }
 
     /// What a record's field says; `None` if there is none that this build understands.
-    pub(super) fn of(header: &RecordHeader) -> Option<Stored> {
+    pub(crate) fn of(header: &RecordHeader) -> Option<Stored> {
         let mut stored = Stored::default();
         let mut has_head = false;
         for word in header.text(FIELD)?.split_ascii_whitespace() {
@@ -135,9 +137,9 @@ impl Stored {
         has_head.then_some(stored)
     }
 
-    /// The page of a record of this header, without its body; `head` is what stands before that in the block. `None` if
-    /// they do not belong together.
-    pub(super) fn page(&self, header: &RecordHeader, head: &[u8]) -> Option<Page> {
+    /// The page of a record of this header, without its body; `head` is what stands before that in
+    /// the block. `None` if they do not belong together.
+    pub(crate) fn page(&self, header: &RecordHeader, head: &[u8]) -> Option<Page> {
         let kind = self.kind.or_else(|| header.kind())?;
         let fetched_at_ms = self.time_ms.or_else(|| header.date_ms())?;
         if let Some(description) = &self.description {
@@ -188,8 +190,25 @@ impl Stored {
     }
 }
 
-/// All of a page but time, body and variant, in one piece; `None` if it is larger than a page may be.
-pub(super) fn description(page: &Page) -> Option<Vec<u8>> {
+/// What the record's header says of the page.
+pub(crate) fn described(header: &RecordHeader, kind: RecordKind) -> Page {
+    let text = |name: &str| header.text(name).map(str::to_owned);
+    let segment = || header.segment().map(|_| "segment 1".to_owned());
+    let block_is_payload = matches!(kind, RecordKind::Resource | RecordKind::Metadata | RecordKind::Conversion);
+    let block_digest = || text("WARC-Block-Digest").filter(|_| block_is_payload);
+    Page {
+        ip: header.ip(),
+        truncated: text("WARC-Truncated").or_else(segment),
+        digest: text("WARC-Payload-Digest").or_else(block_digest),
+        record_id: text("WARC-Record-ID"),
+        revisit: (kind == RecordKind::Revisit).then(|| header.revisit()),
+        ..Page::default()
+    }
+}
+
+/// All of a page but time, body and variant, in one piece; `None` if it is larger than a page may
+/// be.
+pub(crate) fn description(page: &Page) -> Option<Vec<u8>> {
     let encoded = meta::encode(page, b"").ok()?;
     Some([encoded.meta, encoded.spill].concat())
 }

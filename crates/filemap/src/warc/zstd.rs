@@ -1,7 +1,9 @@
-//! One zstd frame (RFC 8878) of a WARC file, decoded step by step, and the dictionary frame before it.
+//! One zstd frame (RFC 8878) of a WARC file, decoded step by step, and the dictionary frame before
+//! it.
 //!
-//! A `.warc.zst` may begin with a skippable frame of the magic number 0x184D2A5D whose content is a dictionary, as it
-//! is or as a zstd frame of its own; it holds for the frames that follow, until another one (files are concatenated).
+//! A `.warc.zst` may begin with a skippable frame of the magic number 0x184D2A5D whose content is
+//! a dictionary, as it is or as a zstd frame of its own; it holds for the frames that follow,
+//! until another one (files are concatenated).
 //!
 //! Invariant: a dictionary is bounded, before and after it is decompressed.
 
@@ -10,9 +12,10 @@ use std::io::{self, Read};
 use ::zstd::dict::DecoderDictionary;
 use ::zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
-use super::arc;
-use super::input::Input;
-use super::member::{Broken, Step, record_begins};
+use crate::warc::arc;
+use crate::warc::header::record_begins;
+use crate::warc::input::Input;
+use crate::warc::step::{Broken, Step};
 
 const STEP_BYTES: usize = 64 << 10;
 const FRAME_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
@@ -25,7 +28,7 @@ const MAX_SKIPPED_BYTES: u32 = 16 << 20;
 
 /// What begins here.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Begins {
+pub(crate) enum Begins {
     Frame,
     Dictionary,
     Skippable,
@@ -33,7 +36,7 @@ pub(super) enum Begins {
 }
 
 /// Looks at the next bytes.
-pub(super) fn begins(bytes: &[u8]) -> Begins {
+pub(crate) fn begins(bytes: &[u8]) -> Begins {
     match bytes.get(..4) {
         Some(magic) if magic == FRAME_MAGIC => Begins::Frame,
         Some(magic) if magic == DICTIONARY_MAGIC => Begins::Dictionary,
@@ -43,7 +46,7 @@ pub(super) fn begins(bytes: &[u8]) -> Begins {
 }
 
 /// Decodes frames, one after the other.
-pub(super) struct Zstd {
+pub(crate) struct Zstd {
     decoder: Decoder<'static>,
     /// Made ready once: a trial at each of many places must not copy a dictionary of megabytes.
     dictionary: DecoderDictionary<'static>,
@@ -51,25 +54,25 @@ pub(super) struct Zstd {
 }
 
 impl Zstd {
-    pub(super) fn new(dictionary: Vec<u8>) -> io::Result<Zstd> {
+    pub(crate) fn new(dictionary: Vec<u8>) -> io::Result<Zstd> {
         let decoder = Decoder::with_dictionary(&dictionary)?;
         let dictionary = DecoderDictionary::copy(&dictionary);
         Ok(Zstd { decoder, dictionary, out: vec![0; STEP_BYTES] })
     }
 
     /// Makes ready for the next frame; the dictionary stays.
-    pub(super) fn reset(&mut self) -> io::Result<()> {
+    pub(crate) fn reset(&mut self) -> io::Result<()> {
         self.decoder.reinit()
     }
 
     /// Whether `bytes` decode as a frame from their start on, as far as they go.
-    pub(super) fn decodes(&self, bytes: &[u8]) -> bool {
+    pub(crate) fn decodes(&self, bytes: &[u8]) -> bool {
         self.trial(bytes, |_| true)
     }
 
-    /// Whether the frame at the start of `bytes` decodes to the beginning of a WARC record (or of an ARC record, if that is
-    /// looked for), or not at all.
-    pub(super) fn starts_with_record(&self, bytes: &[u8], is_arc: bool) -> bool {
+    /// Whether the frame at the start of `bytes` decodes to the beginning of a WARC record (or of
+    /// an ARC record, if that is looked for), or not at all.
+    pub(crate) fn starts_with_record(&self, bytes: &[u8], is_arc: bool) -> bool {
         let mut first = Vec::new();
         let ahead = if is_arc { arc::LINE_BYTES } else { 16 };
         let decodes = self.trial(bytes, |out| {
@@ -100,7 +103,7 @@ impl Zstd {
     }
 
     /// Decodes some more to the end of `out`.
-    pub(super) fn step<R: Read>(&mut self, input: &mut Input<R>, out: &mut Vec<u8>) -> io::Result<Step> {
+    pub(crate) fn step<R: Read>(&mut self, input: &mut Input<R>, out: &mut Vec<u8>) -> io::Result<Step> {
         let available = input.ensure(1)?;
         let at_end = available.is_empty();
         let mut source = InBuffer::around(available);
@@ -118,16 +121,17 @@ impl Zstd {
     }
 }
 
-/// The length of the skippable frame at the start of `input`; `None` if it is not all there, or longer than any that somebody writes.
-pub(super) fn skippable_bytes<R: Read>(input: &mut Input<R>) -> io::Result<Option<usize>> {
+/// The length of the skippable frame at the start of `input`; `None` if it is cut or longer than
+/// [`MAX_SKIPPED_BYTES`].
+pub(crate) fn skippable_bytes<R: Read>(input: &mut Input<R>) -> io::Result<Option<usize>> {
     let Some(size) = frame_size(input)?.filter(|size| *size <= MAX_SKIPPED_BYTES) else { return Ok(None) };
     let bytes = 8 + size as usize;
     Ok((input.ensure(bytes)?.len() >= bytes).then_some(bytes))
 }
 
-/// Reads the dictionary frame at the start of `input`; `None` if it is damaged, and then nothing is consumed but its
-/// magic number.
-pub(super) fn read_dictionary<R: Read>(input: &mut Input<R>) -> io::Result<Option<Vec<u8>>> {
+/// Reads the dictionary frame at the start of `input`; `None` if it is damaged, and then nothing
+/// is consumed but its magic number.
+pub(crate) fn read_dictionary<R: Read>(input: &mut Input<R>) -> io::Result<Option<Vec<u8>>> {
     let size = frame_size(input)?.map_or(usize::MAX, |bytes| bytes as usize);
     if size <= MAX_DICTIONARY_FRAME_BYTES {
         let content = input.ensure(8 + size)?.get(8..8 + size);

@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use filemap::warc::{ImportOptions, ImportReport, Item, Problem, Reader, Record, import};
+use filemap::import::{ImportOptions, ImportReport, import};
+use filemap::warc::{Item, Problem, Reader, Record};
 use filemap::{Options, PageStore, Spool};
 
 pub fn path(name: &str) -> PathBuf {

@@ -19,7 +19,7 @@ pub fn contents(store: &PageStore) -> BTreeMap<Vec<u8>, Vec<Held>> {
         let version = version.expect("whole");
         keys.entry(version.key.clone()).or_default().push(version);
     }
-    let held = |(key, mut versions): (Vec<u8>, Vec<filemap::StoredVersion>)| {
+    let held = |(key, mut versions): (Vec<u8>, Vec<filemap::store::StoredVersion>)| {
         versions.sort_by_key(|version| std::cmp::Reverse(version.version));
         let sequences: Vec<u64> = versions.iter().map(|version| version.version.sequence).collect();
         let place = |since: u64| sequences.iter().position(|&sequence| sequence == since).expect("it is kept");

@@ -1,7 +1,4 @@
-//! Undoes a content coding as the body comes, within bounds.
-//!
-//! Each piece is expanded as it arrives, into a body that never grows beyond its limit: what a few bytes may expand to is
-//! decided by us, not by who sent them. The decoders write into [`Bounded`], which stops them.
+//! Decodes an answer's body as it comes: chooses the coding by what is announced and what comes, keeps what is good.
 //!
 //! A deflate or brotli stream has no magic number: a text may pass for one that ends after a byte. So the received
 //! bytes are kept beside the decoded ones, and if the stream ends before the body does, the body is kept as received.
@@ -9,17 +6,9 @@
 //! Invariants: a body never has more bytes than its limit, and never over [`RATIO_FROM_BYTES`] more than `ratio` times
 //! what came; after each piece, received and decoded bytes together are within the limit.
 
-use std::io::{self, Write};
-
-use brotli_decompressor::DecompressorWriter;
-use flate2::write::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
+use filemap::coding::{self, Coding, CodingError};
 
 use crate::limits::RATIO_FROM_BYTES;
-
-/// Servers must not use windows over 8 MiB (RFC 9659); a frame that asks for more asks for our memory.
-const ZSTD_WINDOW_LOG: u32 = 23;
-/// Buffer of the brotli decoder.
-const BROTLI_BUFFER_BYTES: usize = 16 << 10;
 
 /// Why a body stops before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,51 +19,6 @@ pub enum Stop {
     Ratio,
     /// The coding is damaged or ends early.
     Damaged,
-}
-
-/// A body with a bound.
-#[derive(Debug)]
-pub struct Bounded {
-    bytes: Vec<u8>,
-    max_bytes: u64,
-    /// Coded bytes so far, and how many times as many may come of them; `None` without a coding.
-    ratio: Option<(u64, u32)>,
-    stop: Option<Stop>,
-}
-
-impl Bounded {
-    fn new(max_bytes: u64, ratio: Option<u32>) -> Bounded {
-        Bounded { bytes: Vec::new(), max_bytes, ratio: ratio.map(|ratio| (0, ratio)), stop: None }
-    }
-}
-
-impl Write for Bounded {
-    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-        let room = self.max_bytes.saturating_sub(self.bytes.len() as u64);
-        let taken = usize::try_from(room).unwrap_or(usize::MAX).min(piece.len());
-        self.bytes.extend_from_slice(&piece[..taken]);
-        let length = self.bytes.len() as u64;
-        let over_ratio = |(coded, ratio): (u64, u32)| length > coded.saturating_mul(u64::from(ratio));
-        if length > RATIO_FROM_BYTES && self.ratio.is_some_and(over_ratio) {
-            self.stop = Some(Stop::Ratio);
-        } else if taken < piece.len() {
-            self.stop = Some(Stop::Full);
-        }
-        if self.stop.is_some() { Err(io::Error::other("the body's bound")) } else { Ok(taken) }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-enum Coding {
-    Identity(Bounded),
-    Gzip(Box<MultiGzDecoder<Bounded>>),
-    Zlib(Box<ZlibDecoder<Bounded>>),
-    Deflate(Box<DeflateDecoder<Bounded>>),
-    Brotli(Box<DecompressorWriter<Bounded>>),
-    Zstd(Box<zstd::stream::write::Decoder<'static, Bounded>>),
 }
 
 /// What came of a body.
@@ -94,11 +38,14 @@ pub struct Decoded {
 pub struct Decoder {
     name: &'static str,
     /// The first bytes, until there are enough to tell whether the coding is what it is said to be.
-    held: Vec<u8>,
-    coding: Option<Coding>,
-    /// The received bytes of a coding that may prove to be none.
-    received: Option<Bounded>,
+    held: Option<Vec<u8>>,
+    /// `None`: the body has no coding.
+    coding: Option<coding::Decoder>,
+    body: Vec<u8>,
+    /// The received bytes of a coding that may prove to be none, and whether they are all of them.
+    received: Option<(Vec<u8>, bool)>,
     as_received: bool,
+    stop: Option<Stop>,
     max_bytes: u64,
     ratio: u32,
 }
@@ -113,151 +60,111 @@ impl Decoder {
             b"zstd" => "zstd",
             _ => "",
         };
-        Decoder { name, held: Vec::new(), coding: None, received: None, as_received: false, max_bytes, ratio }
+        Decoder {
+            name,
+            held: Some(Vec::new()),
+            coding: None,
+            body: Vec::new(),
+            received: None,
+            as_received: false,
+            stop: None,
+            max_bytes,
+            ratio,
+        }
     }
 
     /// Takes a piece. `false`: no more is wanted.
     pub fn push(&mut self, piece: &[u8]) -> bool {
-        if self.coding.is_none() {
-            self.held.extend_from_slice(piece);
-            if self.held.len() < 4 && !self.name.is_empty() {
-                return true;
-            }
-            let held = std::mem::take(&mut self.held);
-            self.begin(&held);
-            return self.write(&held);
+        let Some(mut held) = self.held.take() else { return self.write(piece) };
+        held.extend_from_slice(piece);
+        if held.len() < 4 && !self.name.is_empty() {
+            self.held = Some(held);
+            return true;
         }
-        self.write(piece)
+        self.begin(&held);
+        self.write(&held)
     }
 
     /// Bytes held, received and decoded.
     pub fn len(&self) -> usize {
-        let received = self.received.as_ref().map_or(0, |received| received.bytes.len());
-        received + self.coding.as_ref().map_or(self.held.len(), |coding| coding.sink().bytes.len())
+        let received = self.received.as_ref().map_or(0, |(received, _)| received.len());
+        received + self.held.as_ref().map_or(self.body.len(), Vec::len)
     }
 
     /// Chooses the decoder by what is announced and what has come: servers announce codings of bodies that have none.
     fn begin(&mut self, first: &[u8]) {
-        let sink = |ratio| Bounded::new(self.max_bytes, ratio);
-        let coded = || sink(Some(self.ratio));
         let is_zlib =
             first.len() >= 2 && first[0] & 0xf == 8 && u16::from_be_bytes([first[0], first[1]]).is_multiple_of(31);
         let is_text = first.trim_ascii_start().starts_with(b"<");
-        self.coding = Some(match self.name {
-            "gzip" if first.starts_with(&[0x1f, 0x8b]) => Coding::Gzip(Box::new(MultiGzDecoder::new(coded()))),
-            "deflate" if is_zlib => Coding::Zlib(Box::new(ZlibDecoder::new(coded()))),
-            "deflate" if !is_text => Coding::Deflate(Box::new(DeflateDecoder::new(coded()))),
-            "br" if !is_text => Coding::Brotli(Box::new(DecompressorWriter::new(coded(), BROTLI_BUFFER_BYTES))),
+        let coding = match self.name {
+            "gzip" if first.starts_with(&[0x1f, 0x8b]) => Coding::Gzip,
+            "deflate" if is_zlib => Coding::Zlib,
+            "deflate" if !is_text => Coding::Deflate,
+            "br" if !is_text => Coding::Brotli,
             "zstd" if first.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) || first.get(1..4) == Some(&[0x2a, 0x4d, 0x18]) => {
-                match zstd_decoder(coded()) {
-                    Some(decoder) => Coding::Zstd(Box::new(decoder)),
-                    None => Coding::Identity(sink(None)),
-                }
+                Coding::Zstd
             }
-            _ => Coding::Identity(sink(None)),
-        });
-        let is_guessed = matches!(self.coding, Some(Coding::Zlib(_) | Coding::Deflate(_) | Coding::Brotli(_)));
-        self.received = is_guessed.then(|| sink(None));
+            _ => return,
+        };
+        let is_guessed = !matches!(coding, Coding::Gzip | Coding::Zstd);
+        let decoder = coding::Decoder::new(coding).max_bytes(self.max_bytes);
+        self.coding = Some(decoder.max_ratio(self.ratio, RATIO_FROM_BYTES));
+        self.received = is_guessed.then(|| (Vec::new(), true));
     }
 
     fn write(&mut self, piece: &[u8]) -> bool {
+        if self.stop.is_some() {
+            return false;
+        }
         let max_bytes = self.max_bytes;
-        let Some(coding) = &mut self.coding else { return true };
-        // What it holds beyond its bound is missed only if it becomes the body, which then says `Full`.
-        let _ = self.received.as_mut().map(|received| received.write_all(piece));
-        if let Some((coded, _)) = &mut coding.sink_mut().ratio {
-            *coded += piece.len() as u64;
+        let Some(coding) = &mut self.coding else {
+            self.stop = (!push_within(&mut self.body, piece, max_bytes)).then_some(Stop::Full);
+            return self.stop.is_none();
+        };
+        if let Some((received, is_all)) = &mut self.received {
+            *is_all &= push_within(received, piece, max_bytes);
         }
-        let written = coding.writer().write_all(piece);
-        // A decoder that takes no more has come to its end.
-        let has_ended = written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WriteZero);
-        if let Some(received) = self.received.take_if(|_| has_ended) {
-            self.as_received = true;
-            *coding = Coding::Identity(received);
-        } else if written.is_err() {
-            coding.sink_mut().stop.get_or_insert(Stop::Damaged);
+        match coding.push(piece, &mut self.body) {
+            Ok(()) => {}
+            Err(CodingError::TooLong) => self.stop = Some(Stop::Full),
+            Err(CodingError::TooDense) => self.stop = Some(Stop::Ratio),
+            Err(error) => match self.received.take().filter(|_| matches!(error, CodingError::GoesOn)) {
+                Some((received, is_all)) => {
+                    (self.body, self.coding, self.as_received) = (received, None, true);
+                    self.stop = (!is_all).then_some(Stop::Full);
+                }
+                None => self.stop = Some(Stop::Damaged),
+            },
         }
-        let sink = coding.sink();
-        let decoded_bytes = sink.bytes.len() as u64;
-        self.received.take_if(|received| received.bytes.len() as u64 + decoded_bytes > max_bytes);
-        sink.stop.is_none()
+        let decoded = self.body.len();
+        self.received.take_if(|(received, _)| (received.len() + decoded) as u64 > max_bytes);
+        self.stop.is_none()
     }
 
     /// The body, when all pieces were taken (`is_whole`) or no more are to come.
     pub fn finish(mut self, is_whole: bool) -> Decoded {
-        if self.coding.is_none() {
-            let held = std::mem::take(&mut self.held);
+        if let Some(held) = self.held.take() {
             self.begin(&held);
             self.write(&held);
         }
-        let as_received = self.as_received;
-        let Some(mut coding) = self.coding else {
-            return Decoded { body: Vec::new(), was_coded: false, as_received, stop: None };
-        };
-        let was_coded = !matches!(coding, Coding::Identity(_));
-        let stopped = coding.sink().stop;
-        let ended = if stopped.is_none() && is_whole { coding.end() } else { true };
-        let sink = coding.sink_mut();
-        let stop = sink.stop.or((!ended).then_some(Stop::Damaged));
-        Decoded { body: std::mem::take(&mut sink.bytes), was_coded, as_received, stop }
+        let ends_early = || self.coding.as_ref().is_some_and(|coding| is_whole && coding.finish().is_err());
+        let stop = self.stop.or_else(|| ends_early().then_some(Stop::Damaged));
+        Decoded { body: self.body, was_coded: self.coding.is_some(), as_received: self.as_received, stop }
     }
 }
 
-fn zstd_decoder(sink: Bounded) -> Option<zstd::stream::write::Decoder<'static, Bounded>> {
-    let mut decoder = zstd::stream::write::Decoder::new(sink).ok()?;
-    decoder.window_log_max(ZSTD_WINDOW_LOG).ok()?;
-    Some(decoder)
-}
-
-impl Coding {
-    fn writer(&mut self) -> &mut dyn Write {
-        match self {
-            Coding::Identity(sink) => sink,
-            Coding::Gzip(decoder) => decoder,
-            Coding::Zlib(decoder) => decoder,
-            Coding::Deflate(decoder) => decoder,
-            Coding::Brotli(decoder) => decoder,
-            Coding::Zstd(decoder) => decoder,
-        }
-    }
-
-    fn sink(&self) -> &Bounded {
-        match self {
-            Coding::Identity(sink) => sink,
-            Coding::Gzip(decoder) => decoder.get_ref(),
-            Coding::Zlib(decoder) => decoder.get_ref(),
-            Coding::Deflate(decoder) => decoder.get_ref(),
-            Coding::Brotli(decoder) => decoder.get_ref(),
-            Coding::Zstd(decoder) => decoder.get_ref(),
-        }
-    }
-
-    fn sink_mut(&mut self) -> &mut Bounded {
-        match self {
-            Coding::Identity(sink) => sink,
-            Coding::Gzip(decoder) => decoder.get_mut(),
-            Coding::Zlib(decoder) => decoder.get_mut(),
-            Coding::Deflate(decoder) => decoder.get_mut(),
-            Coding::Brotli(decoder) => decoder.get_mut(),
-            Coding::Zstd(decoder) => decoder.get_mut(),
-        }
-    }
-
-    /// Whether the coding came to its end.
-    fn end(&mut self) -> bool {
-        match self {
-            Coding::Identity(_) => true,
-            Coding::Gzip(decoder) => decoder.try_finish().is_ok(),
-            Coding::Zlib(decoder) => decoder.try_finish().is_ok(),
-            Coding::Deflate(decoder) => decoder.try_finish().is_ok(),
-            Coding::Brotli(decoder) => decoder.close().is_ok(),
-            Coding::Zstd(decoder) => decoder.flush().is_ok(),
-        }
-    }
+/// Adds what fits; whether that is all.
+fn push_within(body: &mut Vec<u8>, piece: &[u8], max_bytes: u64) -> bool {
+    let room = max_bytes.saturating_sub(body.len() as u64);
+    let taken = usize::try_from(room).unwrap_or(usize::MAX).min(piece.len());
+    body.extend_from_slice(&piece[..taken]);
+    taken == piece.len()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     const TEXT: &[u8] = b"<p>The quick brown fox jumps over the lazy dog. The quick brown fox again, and again.";

@@ -348,7 +348,7 @@ impl Selected {
     fn selection(&self) -> Selection {
         let mut selection = Selection::new();
         if let Some(host) = &self.host {
-            selection = selection.host(host, self.subdomains);
+            selection = if self.subdomains { selection.host_with_subdomains(host) } else { selection.host(host) };
         }
         if let Some(prefix) = &self.prefix {
             selection = selection.prefix(prefix.bytes());

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use filemap::PageStore;
-use filemap::erase::{EraseOrder, EraseProgress, EraseRule, Erasing, Proof, Target};
+use filemap::erase::{EraseOrder, EraseProgress, EraseRule, EraseTarget, Erasing, Proof};
 use filemap_core::{ErasureStep, RuleState};
 use serde_json::{Value, json};
 
@@ -128,11 +128,11 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
 impl Args {
     fn order(&self) -> Option<EraseOrder> {
         let target = None
-            .or_else(|| self.url.as_ref().map(|url| Target::Url(url.bytes().to_vec())))
-            .or_else(|| self.host.clone().map(Target::Host))
-            .or_else(|| self.prefix.as_ref().map(|prefix| Target::Prefix(prefix.bytes().to_vec())))
-            .or_else(|| self.regex.clone().map(Target::Regex))
-            .or_else(|| self.digest.clone().map(Target::Digest))?;
+            .or_else(|| self.url.as_ref().map(|url| EraseTarget::Url(url.bytes().to_vec())))
+            .or_else(|| self.host.clone().map(EraseTarget::Host))
+            .or_else(|| self.prefix.as_ref().map(|prefix| EraseTarget::Prefix(prefix.bytes().to_vec())))
+            .or_else(|| self.regex.clone().map(EraseTarget::Regex))
+            .or_else(|| self.digest.clone().map(EraseTarget::Digest))?;
         let reason = self.reason.clone().unwrap_or_default();
         Some(EraseOrder { target, from_ms: self.from, to_ms: self.to, reason, hashed: self.hashed })
     }
@@ -144,7 +144,7 @@ impl Args {
 }
 
 fn asks(order: &EraseOrder) -> bool {
-    !matches!(order.target, Target::Url(_) | Target::Digest(_))
+    !matches!(order.target, EraseTarget::Url(_) | EraseTarget::Digest(_))
 }
 
 fn change(

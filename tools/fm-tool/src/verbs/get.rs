@@ -7,7 +7,8 @@
 use std::io::Read;
 use std::path::PathBuf;
 
-use filemap::{Page, PageReader, PageStore, RecordKind, Variant};
+use filemap::store::PageReader;
+use filemap::{Page, PageStore, RecordKind, Variant};
 use terminal::plain;
 
 use crate::address::Address;

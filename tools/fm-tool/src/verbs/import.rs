@@ -10,8 +10,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use filemap::warc::{ImportOptions, ImportProgress, ImportReport, ProblemKind};
-use filemap::{RevisitCount, warc};
+use filemap::import;
+use filemap::import::{ImportOptions, ImportProgress, ImportReport};
+use filemap::store::RevisitCount;
+use filemap::warc::ProblemKind;
 use serde_json::{Value, json};
 
 use crate::cli::Shared;
@@ -183,7 +185,7 @@ fn open(path: &Path) -> Result<Source, Failure> {
     }
     let is_dump = path.extension().is_some_and(|extension| extension == "jsonl");
     let mut first = [0; 4];
-    let is_zip = about.is_file() && file.read_at(&mut first, 0).is_ok() && warc::is_zip(&first);
+    let is_zip = about.is_file() && file.read_at(&mut first, 0).is_ok() && import::is_zip(&first);
     let (name, reader) = (path.display().to_string(), Input::file(file));
     Ok(Source { name, bytes: about.len(), reader, is_dump, is_zip, is_endless: !about.is_file() })
 }
@@ -212,8 +214,8 @@ fn bring(
         let mut store_for = |url: &[u8]| stores.store_for(url);
         let progress = &mut |at: &ImportProgress| progress(at.bytes_read, at.pages);
         let report = match source.is_zip {
-            true => warc::import_wacz_into(&mut store_for, &source.name, source.reader, &options, progress)?,
-            false => warc::import_into(&mut store_for, &source.name, source.reader, &options, progress)?,
+            true => import::import_wacz_into(&mut store_for, &source.name, source.reader, &options, progress)?,
+            false => import::import_into(&mut store_for, &source.name, source.reader, &options, progress)?,
         };
         brought.take_import(report);
     }

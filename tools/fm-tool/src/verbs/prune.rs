@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use filemap::{PageStore, PruneStep};
+use filemap::PageStore;
+use filemap::store::PruneStep;
 use filemap_core::{PruneRule, Pruned};
 use serde_json::json;
 

@@ -8,7 +8,8 @@ use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use filemap::{PageStore, Removed};
+use filemap::PageStore;
+use filemap::store::Removed;
 use serde_json::Value;
 
 use crate::address::Address;

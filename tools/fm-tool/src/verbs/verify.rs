@@ -4,7 +4,8 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use filemap::{PageStore, RevisitCount};
+use filemap::PageStore;
+use filemap::store::RevisitCount;
 use filemap_core::{Problem, Store, VerifyOptions, VerifyReport};
 use serde_json::json;
 

@@ -5,12 +5,14 @@ use std::result::Result as Outcome;
 
 use super::{MAX_HEADER_BYTES, Reader, Stop};
 use crate::spool::PayloadWriter;
+use crate::warc::header::{VERSION_LINE_BYTES, record_begins};
 use crate::warc::input::ReadFailure;
-use crate::warc::member::{Ended, VERSION_LINE_BYTES, record_begins};
-use crate::warc::report::Place;
+use crate::warc::member::Ended;
+use crate::warc::problem::Place;
 
 impl<R: Read> Reader<R> {
-    /// Makes sure that there are bytes to read, in this member or a next one that goes on with the record.
+    /// Makes sure that there are bytes to read, in this member or a next one that goes on with the
+    /// record.
     pub(super) fn more(&mut self) -> Outcome<Option<Stop>, ReadFailure> {
         loop {
             match self.members.end()? {
@@ -67,7 +69,8 @@ impl<R: Read> Reader<R> {
         Ok(None)
     }
 
-    /// Whether a WARC record ends here: two line ends, or fewer before the next record or the end; consumes them.
+    /// Whether a WARC record ends here: two line ends, or fewer before the next record or the end;
+    /// consumes them.
     pub(super) fn ends_here(&mut self) -> Outcome<bool, ReadFailure> {
         let next = self.members.peek(16)?;
         if next.starts_with(b"\r\n\r\n") {
@@ -83,8 +86,8 @@ impl<R: Read> Reader<R> {
         Ok(followed || self.members.leave_plain()?)
     }
 
-    /// Reads on to the end of the member if the record was its last, so that its checksum is known. What is wrong with
-    /// the record, if the member held nothing else.
+    /// Reads on to the end of the member if the record was its last, so that its checksum is
+    /// known. What is wrong with the record, if the member held nothing else.
     pub(super) fn check_member(&mut self, place: Place) -> Outcome<Option<String>, ReadFailure> {
         let Some(Ended::Broken(broken)) = self.members.end()? else { return Ok(None) };
         let alone = place.inner == Some(0) && !self.crossed;

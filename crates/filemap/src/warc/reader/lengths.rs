@@ -1,39 +1,27 @@
-//! Lengths of ARC records that are wrong: told by where the next record's line stands.
+//! Wrong lengths of ARC records, found by the place of the next record's line.
 //!
-//! ARC has no digests, and nothing but a line end between two records. A record ends where its length says if a line end
-//! and another record's line follow there, or the data ends, unless a record begins just where by its own headers the
-//! message in it ends. Else a line inside its block, or across its end, says that the length is too large: the record goes up
-//! to there. If there is none it is too small, and the record goes on to the next line; unless a line end follows and its
-//! headers do not say so: that may be garbage, which is no part of it. Either way what is there of it is kept, and told.
+//! ARC has no digests, and nothing but a line end between two records. A record ends where its
+//! length says if a line end and another record's line follow there, or the data ends, unless a
+//! record begins just where by its own headers the message in it ends. Else a line inside its
+//! block, or across its end, says that the length is too large: the record goes up to there. If
+//! there is none it is too small, and the record goes on to the next line; unless a line end
+//! follows and its headers do not say so: that may be garbage, which is no part of it. Either way
+//! what is there of it is kept, and told.
 
 use std::io::Read;
 use std::result::Result as Outcome;
 
 use super::search::{find_record, find_start, kept};
-use super::{Item, MAX_MENDED_BYTES, Reader, Record};
+use super::{ArcEnd, MAX_MENDED_BYTES, Reader};
 use crate::http::head::{self, MAX_HEAD_BYTES};
 use crate::spool::Payload;
 use crate::warc::arc;
 use crate::warc::clipped::{Clipped, ends_in_head};
 use crate::warc::header::RecordHeader;
+use crate::warc::header::record_begins;
 use crate::warc::input::ReadFailure;
-use crate::warc::member::record_begins;
-use crate::warc::report::{Place, ProblemKind};
-
-/// Where an ARC record ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ArcEnd {
-    /// Where its length says.
-    Here,
-    /// The length takes in the line end behind it.
-    ByteBefore,
-    /// This far into the block another record begins.
-    Inside(u64),
-    /// Further on.
-    Behind,
-    /// Nobody can say: a line end follows, but no record.
-    Unsure,
-}
+use crate::warc::problem::{Place, ProblemKind};
+use crate::warc::record::{Item, Record};
 
 impl<R: Read> Reader<R> {
     /// Where the ARC record ends whose block was read; consumes its line end if it is here.
@@ -174,7 +162,8 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Where another record begins in a block: inside it, or with a line that goes on in the bytes behind it.
+/// Where another record begins in a block: inside it, or with a line that goes on in the bytes
+/// behind it.
 fn inside(block: &mut Payload, behind: &[u8]) -> crate::error::Result<Option<u64>> {
     if let Some(at) = find_record(block, true)? {
         return Ok(Some(at));
@@ -212,7 +201,8 @@ fn drop_line_end(block: &mut Payload) -> crate::error::Result<()> {
     Ok(())
 }
 
-/// Whether the last byte of a block is the line end behind its record; `None` if its own headers do not tell.
+/// Whether the last byte of a block is the line end behind its record; `None` if its own headers
+/// do not tell.
 fn takes_line_end(block: &mut Payload) -> crate::error::Result<Option<bool>> {
     if !ends_a_line(block)? {
         return Ok(Some(false));
@@ -229,8 +219,8 @@ fn end_by_headers(block: &mut Payload) -> crate::error::Result<Option<u64>> {
     Ok(length.and_then(|length| length.checked_add(head.bytes as u64)))
 }
 
-/// Where another record begins in a block, just where by its own headers the message ends: a length that is too large by
-/// whole records ends where a record does.
+/// Where another record begins in a block, just where by its own headers the message ends: a
+/// length that is too large by whole records ends where a record does.
 fn next_by_headers(block: &mut Payload) -> crate::error::Result<Option<u64>> {
     let end = end_by_headers(block)?.filter(|&end| end < block.len());
     let Some(end) = end else { return Ok(None) };

@@ -1,4 +1,5 @@
-//! WARC records whose `Content-Length` is wrong: kept where their digest proves how long the block is.
+//! WARC records whose `Content-Length` is wrong: kept where their digest proves how long the block
+//! is.
 
 use std::io::Read;
 use std::result::Result as Outcome;
@@ -6,17 +7,18 @@ use std::result::Result as Outcome;
 use memchr::memmem;
 
 use super::search::find_record;
-use super::{Form, Item, MAX_BLOCK_BYTES, MAX_MENDED_BYTES, Reader, Record};
+use super::{Form, MAX_BLOCK_BYTES, MAX_MENDED_BYTES, Reader};
 use crate::spool::Payload;
 use crate::warc::digest;
 use crate::warc::header::RecordHeader;
+use crate::warc::header::{RECORD_MAGIC, VERSION_LINE_BYTES, record_begins};
 use crate::warc::input::ReadFailure;
-use crate::warc::member::{RECORD_MAGIC, VERSION_LINE_BYTES, record_begins};
-use crate::warc::report::{Place, ProblemKind};
+use crate::warc::problem::{Place, ProblemKind};
+use crate::warc::record::{Item, Record};
 
 impl<R: Read> Reader<R> {
-    /// No record ends where the Content-Length says. If none begins inside the block, the length may be too small: the
-    /// digest can prove that the block goes on to the next record.
+    /// No record ends where the Content-Length says. If none begins inside the block, the length
+    /// may be too small: the digest can prove that the block goes on to the next record.
     pub(super) fn wrong_length(
         &mut self,
         place: Place,
@@ -47,7 +49,8 @@ impl<R: Read> Reader<R> {
         Ok(Item::Record(Record { header, place, problem, block: whole }))
     }
 
-    /// The bytes before the next record of this member, or before its end, without two line ends at their own.
+    /// The bytes before the next record of this member, or before its end, without two line ends
+    /// at their own.
     fn up_to_next_record(&mut self) -> Outcome<Vec<u8>, ReadFailure> {
         let mut bytes = Vec::new();
         while bytes.len() < MAX_MENDED_BYTES as usize {

@@ -7,7 +7,7 @@ use memchr::memmem;
 use crate::error::{Error, Result};
 use crate::spool::Payload;
 use crate::warc::arc;
-use crate::warc::member::{RECORD_MAGIC, VERSION_LINE_BYTES, record_begins};
+use crate::warc::header::{RECORD_MAGIC, VERSION_LINE_BYTES, record_begins};
 
 /// Where a record begins in these bytes; in an ARC file, a record of either kind.
 pub(super) fn find_start(bytes: &[u8], is_arc: bool) -> Option<usize> {

@@ -1,21 +1,21 @@
 //! The bytes of an entry of a zip file, unpacked and checked.
 //!
-//! Invariants: no byte outside the entry's data is read; a failure of the file itself is an error, damage is a verdict, and
-//! what comes before it is handed out.
+//! Invariants: no byte outside the entry's data is read; a failure of the file itself is an error,
+//! damage is a verdict, and what comes before it is handed out.
 
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Take};
 use std::sync::{Mutex, PoisonError};
 
 use flate2::bufread::DeflateDecoder;
 
-use super::header::{DEFLATED, STORED};
-use super::layout::Entry;
+use crate::warc::wacz::header::{DEFLATED, STORED};
+use crate::warc::wacz::layout::Entry;
 
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// What is wrong with an entry, once it was read.
 #[derive(Debug, Default)]
-pub(super) struct Verdict(Mutex<Option<String>>);
+pub(crate) struct Verdict(Mutex<Option<String>>);
 
 impl Verdict {
     fn give(&self, what: String) {
@@ -23,13 +23,13 @@ impl Verdict {
     }
 
     /// The damage, if there is any.
-    pub(super) fn damage(self) -> Option<String> {
+    pub(crate) fn damage(self) -> Option<String> {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Reads an entry up to its end, or to where it is damaged.
-pub(super) struct EntryReader<'a, R> {
+pub(crate) struct EntryReader<'a, R> {
     data: Data<'a, R>,
     crc: crc32fast::Hasher,
     bytes: u64,
@@ -59,7 +59,7 @@ impl<R: Read> Read for Part<'_, R> {
 
 impl<'a, R: Read + Seek> EntryReader<'a, R> {
     /// Reads `entry`; the reason, if it is in a form that is not read.
-    pub(super) fn open(
+    pub(crate) fn open(
         entry: &'a Entry,
         source: &'a mut R,
         verdict: &'a Verdict,

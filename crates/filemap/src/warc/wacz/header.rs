@@ -1,43 +1,43 @@
-//! The headers of a zip file: of an entry, before its data and in the list, and the end of the list.
+//! The headers of a zip file: of an entry, before its data and in the list, and the end of the
+//! list.
 //!
 //! Invariant: any bytes are a header or none; sizes are never believed here, only read.
 
-use std::io::{self, Read, Seek};
+use std::io::{self, Read, Seek, SeekFrom};
 
-use super::layout::piece;
-
-/// How an entry's header begins before its data, in the list, and what stands behind data without sizes.
-pub(super) const LOCAL: [u8; 4] = *b"PK\x03\x04";
-pub(super) const CENTRAL: [u8; 4] = *b"PK\x01\x02";
+/// How an entry's header begins before its data, in the list, and what stands behind data without
+/// sizes.
+pub(crate) const LOCAL: [u8; 4] = *b"PK\x03\x04";
+pub(crate) const CENTRAL: [u8; 4] = *b"PK\x01\x02";
 const DESCRIPTOR: [u8; 4] = *b"PK\x07\x08";
 /// How the end of the list begins.
-pub(super) const END: [u8; 4] = *b"PK\x05\x06";
+pub(crate) const END: [u8; 4] = *b"PK\x05\x06";
 const END_64: [u8; 4] = *b"PK\x06\x06";
 const LOCATOR_64: [u8; 4] = *b"PK\x06\x07";
 
 /// Methods that are read.
-pub(super) const STORED: u16 = 0;
-pub(super) const DEFLATED: u16 = 8;
+pub(crate) const STORED: u16 = 0;
+pub(crate) const DEFLATED: u16 = 8;
 
-/// A header before data has so many bytes, its name not among them.
-pub(super) const LOCAL_BYTES: usize = 30;
+/// Bytes of a local header without its name.
+pub(crate) const LOCAL_BYTES: usize = 30;
 const CENTRAL_BYTES: usize = 46;
 /// In place of a number of 32 bits that stands in a field of its own.
 const IS_64: u64 = 0xffff_ffff;
 
 /// One header of an entry.
 #[derive(Clone, Debug)]
-pub(super) struct Header {
-    pub(super) name: Vec<u8>,
-    pub(super) method: u16,
+pub(crate) struct Header {
+    pub(crate) name: Vec<u8>,
+    pub(crate) method: u16,
     flags: u16,
-    pub(super) crc: u32,
-    pub(super) packed_bytes: u64,
-    pub(super) bytes_out: u64,
+    pub(crate) crc: u32,
+    pub(crate) packed_bytes: u64,
+    pub(crate) bytes_out: u64,
     /// Where the header before the data stands, by the list.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     /// Of the header itself.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 fn short(bytes: &[u8], at: usize) -> Option<u16> {
@@ -54,7 +54,7 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
 
 impl Header {
     /// The header at the start of `bytes`, of the list; `None` if there is none.
-    pub(super) fn of_list(bytes: &[u8]) -> Option<Header> {
+    pub(crate) fn of_list(bytes: &[u8]) -> Option<Header> {
         let fixed = bytes.get(..CENTRAL_BYTES).filter(|fixed| fixed.starts_with(&CENTRAL))?;
         let lengths = [usize::from(short(fixed, 28)?), usize::from(short(fixed, 30)?), usize::from(short(fixed, 32)?)];
         let bytes_in_all = CENTRAL_BYTES + lengths.iter().sum::<usize>();
@@ -93,17 +93,17 @@ impl Header {
     }
 
     /// Whether it says the sizes: a writer that cannot go back puts them behind the data.
-    pub(super) fn has_sizes(&self) -> bool {
+    pub(crate) fn has_sizes(&self) -> bool {
         self.flags & 8 == 0
     }
 
-    pub(super) fn is_encrypted(&self) -> bool {
+    pub(crate) fn is_encrypted(&self) -> bool {
         self.flags & 1 != 0
     }
 
-    /// Takes from the header before the data what cannot be in this one of the list: a method that does not fit the sizes, an
-    /// encryption that only one of them knows.
-    pub(super) fn settle(&mut self, local: &Header) {
+    /// Takes from the header before the data what cannot be in this one of the list: a method that
+    /// does not fit the sizes, an encryption that only one of them knows.
+    pub(crate) fn settle(&mut self, local: &Header) {
         if self.method != local.method {
             let is_stored = self.packed_bytes == self.bytes_out;
             self.method = if is_stored { STORED } else { DEFLATED };
@@ -112,7 +112,7 @@ impl Header {
     }
 
     /// What the header before the data says otherwise than this one of the list, if it does.
-    pub(super) fn differs(&self, local: &Header) -> Option<String> {
+    pub(crate) fn differs(&self, local: &Header) -> Option<String> {
         let shown = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         if self.name != local.name {
             return Some(format!("its own header calls it {:?}", shown(&local.name)));
@@ -131,7 +131,7 @@ impl Header {
     }
 
     /// The bytes of what stands behind the data of an entry without sizes, if these are it.
-    pub(super) fn descriptor_bytes(&self, bytes: &[u8]) -> u64 {
+    pub(crate) fn descriptor_bytes(&self, bytes: &[u8]) -> u64 {
         let from = if bytes.starts_with(&DESCRIPTOR) { 4 } else { 0 };
         if self.has_sizes() || word(bytes, from) != Some(self.crc) {
             return 0;
@@ -146,8 +146,9 @@ impl Header {
         }
     }
 
-    /// Takes the sizes that stand behind the data, if these bytes are them and the data is so long.
-    pub(super) fn take_descriptor(&mut self, bytes: &[u8], packed_bytes: u64) -> bool {
+    /// Takes the sizes that stand behind the data, if these bytes are them and the data is so
+    /// long.
+    pub(crate) fn take_descriptor(&mut self, bytes: &[u8], packed_bytes: u64) -> bool {
         let is_it = bytes.starts_with(&DESCRIPTOR) && word(bytes, 8).map(u64::from) == Some(packed_bytes & IS_64);
         if let (true, Some(crc), Some(bytes_out)) = (is_it, word(bytes, 4), word(bytes, 12)) {
             (self.crc, self.packed_bytes, self.bytes_out) = (crc, packed_bytes, bytes_out.into());
@@ -157,7 +158,7 @@ impl Header {
 }
 
 /// The header of an entry before its data, here; `None` if there is none.
-pub(super) fn local_header<R: Read + Seek>(source: &mut R, offset: u64) -> io::Result<Option<Header>> {
+pub(crate) fn local_header<R: Read + Seek>(source: &mut R, offset: u64) -> io::Result<Option<Header>> {
     let fixed = piece(source, offset, LOCAL_BYTES)?;
     let lengths = short(&fixed, 26).zip(short(&fixed, 28)).filter(|_| fixed.starts_with(&LOCAL));
     let Some((name, fields)) = lengths.map(|(name, fields)| (usize::from(name), usize::from(fields))) else {
@@ -186,17 +187,17 @@ pub(super) fn local_header<R: Read + Seek>(source: &mut R, offset: u64) -> io::R
 
 /// The end of a list.
 #[derive(Clone, Debug)]
-pub(super) struct End {
-    pub(super) entries: u64,
-    pub(super) list_bytes: u64,
-    pub(super) list_offset: u64,
+pub(crate) struct End {
+    pub(crate) entries: u64,
+    pub(crate) list_bytes: u64,
+    pub(crate) list_offset: u64,
     /// With its comment.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 impl End {
     /// The end at the start of `bytes`; `None` if there is none.
-    pub(super) fn parse(bytes: &[u8]) -> Option<End> {
+    pub(crate) fn parse(bytes: &[u8]) -> Option<End> {
         bytes.starts_with(&END).then_some(())?;
         Some(End {
             entries: short(bytes, 10)?.into(),
@@ -206,8 +207,9 @@ impl End {
         })
     }
 
-    /// Takes the numbers of 64 bits, if this end, which stands at `at`, has them; where they begin.
-    pub(super) fn take_zip64<R: Read + Seek>(&mut self, source: &mut R, at: u64) -> io::Result<Option<u64>> {
+    /// Takes the numbers of 64 bits, if this end, which stands at `at`, has them; where they
+    /// begin.
+    pub(crate) fn take_zip64<R: Read + Seek>(&mut self, source: &mut R, at: u64) -> io::Result<Option<u64>> {
         let Some(locator_at) = at.checked_sub(20) else { return Ok(None) };
         let locator = piece(source, locator_at, 20)?;
         let Some(place) = long(&locator, 8).filter(|_| locator.starts_with(&LOCATOR_64)) else { return Ok(None) };
@@ -224,4 +226,14 @@ impl End {
         }
         Ok(None)
     }
+}
+
+/// Up to `count` bytes from `from` on.
+pub(crate) fn piece<R: Read + Seek>(source: &mut R, from: u64, count: usize) -> io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    if i64::try_from(from).is_ok() {
+        source.seek(SeekFrom::Start(from))?;
+        source.take(count as u64).read_to_end(&mut out)?;
+    }
+    Ok(out)
 }

@@ -1,59 +1,62 @@
-//! What lies where in a zip file (APPNOTE 6.3.10, with zip64): every byte belongs to an entry, to the list of entries, or to a problem.
+//! What lies where in a zip file (APPNOTE 6.3.10, with zip64): every byte belongs to an entry, to
+//! the list of entries, or to a problem.
 //!
-//! A zip file says everything twice: in a header before each entry's data, and in the list at its end. Programs believe the
-//! list, so that what it leaves out is not there for them: a second zip file, an entry of which one bit has flipped. Here
-//! both are read and compared, and what the list does not name is looked for by its own header.
+//! A zip file says everything twice: in a header before each entry's data, and in the list at its
+//! end. Programs believe the list, so that what it leaves out is not there for them: a second zip
+//! file, an entry of which one bit has flipped. Here both are read and compared, and what the list
+//! does not name is looked for by its own header.
 //!
-//! Invariants: no byte belongs to two entries; entries come in the order of the list, those that it does not name last;
-//! memory is bounded by [`MAX_LIST_BYTES`]; time is linear in the file.
+//! Invariants: no byte belongs to two entries; entries come in the order of the list, those that
+//! it does not name last; memory is bounded by [`MAX_LIST_BYTES`]; time is linear in the file.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 
-use super::header::{CENTRAL, END, End, Header, LOCAL, LOCAL_BYTES, local_header};
+use crate::warc::wacz::header::{CENTRAL, END, End, Header, LOCAL, LOCAL_BYTES, local_header, piece};
 
-/// Bytes of the list, and of names that it lacks: 180,000 entries at most, which take 70 MiB of memory.
-pub(super) const MAX_LIST_BYTES: u64 = 8 << 20;
-/// The end of the list stands in so many last bytes, its comment included.
+/// Bytes of the list, and of names that it lacks: 180,000 entries at most, which take 70 MiB of
+/// memory.
+pub(crate) const MAX_LIST_BYTES: u64 = 8 << 20;
+/// The end of the list, comment included, lies within this many last bytes.
 const END_BYTES: u64 = 22 + 0xffff;
 /// How much is looked through at once.
 const STEP_BYTES: usize = 64 << 10;
 /// What is looked for is mostly near.
 const FIRST_STEP_BYTES: usize = 1 << 10;
-/// Problems that are told one by one of one zip file.
+/// Problems reported one by one; more are counted.
 const MAX_PROBLEMS: usize = 1000;
 
 /// What is known of one entry.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// As the list has it.
-    pub(super) header: Header,
+    pub(crate) header: Header,
     /// As the header before its data has it, if that is another.
-    pub(super) other_name: Option<Vec<u8>>,
+    pub(crate) other_name: Option<Vec<u8>>,
     /// Where its header begins.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     /// Where its data lies.
-    pub(super) data: Range<u64>,
+    pub(crate) data: Range<u64>,
     /// What the header before its data says of the checksum, too.
-    pub(super) other_crc: u32,
+    pub(crate) other_crc: u32,
 }
 
 /// Something that is wrong.
 #[derive(Debug)]
-pub(super) struct Wrong {
-    pub(super) offset: u64,
+pub(crate) struct Wrong {
+    pub(crate) offset: u64,
     /// Of the entry, if it is about one.
-    pub(super) name: Option<Vec<u8>>,
-    pub(super) what: String,
+    pub(crate) name: Option<Vec<u8>>,
+    pub(crate) what: String,
 }
 
 /// A zip file's parts.
 #[derive(Debug, Default)]
-pub(super) struct Layout {
-    pub(super) entries: Vec<Entry>,
-    pub(super) problems: Vec<Wrong>,
-    /// Problems beyond those that are told.
-    pub(super) untold: u64,
+pub(crate) struct Layout {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) problems: Vec<Wrong>,
+    /// Problems beyond those.
+    pub(crate) untold: u64,
 }
 
 impl Layout {
@@ -74,7 +77,7 @@ struct List {
 }
 
 /// Reads what lies where; with the reason, if that is not looked into.
-pub(super) fn read<R: Read + Seek>(source: &mut R) -> io::Result<Result<Layout, String>> {
+pub(crate) fn read<R: Read + Seek>(source: &mut R) -> io::Result<Result<Layout, String>> {
     let bytes = source.seek(SeekFrom::End(0))?;
     let mut layout = Layout::default();
     let list = match find_list(source, bytes, &mut layout)? {
@@ -236,7 +239,7 @@ fn place_entries<R: Read + Seek>(
     Ok(())
 }
 
-/// Whether so many bytes behind an entry's data may be its own.
+/// Whether `bytes` bytes behind an entry's data may be its own.
 fn is_explained(header: &Header, bytes: u64) -> bool {
     bytes == 0 || !header.has_sizes() && matches!(bytes, 12 | 16 | 20 | 24)
 }
@@ -320,17 +323,8 @@ fn name_twins(layout: &mut Layout) {
     }
 }
 
-/// Up to `count` bytes from `from` on.
-pub(super) fn piece<R: Read + Seek>(source: &mut R, from: u64, count: usize) -> io::Result<Vec<u8>> {
-    let mut out = Vec::new();
-    if i64::try_from(from).is_ok() {
-        source.seek(SeekFrom::Start(from))?;
-        source.take(count as u64).read_to_end(&mut out)?;
-    }
-    Ok(out)
-}
-
-/// The first place at which `is_it` says so of the bytes from there on, of which at least 16 are given if there are.
+/// The first place that `is_it` accepts; it gets the bytes from there on, at least 16 if there
+/// are.
 fn find<R: Read + Seek>(
     source: &mut R,
     place: Range<u64>,

@@ -1,7 +1,9 @@
-//! One record, one compressed member: gzip (WARC 1.1, annex D), zstd (Zstandard Compression for WARC Files 1.0), or plain.
+//! One record, one compressed member: gzip (WARC 1.1, annex D), zstd (Zstandard Compression for
+//! WARC Files 1.0), or plain.
 //!
-//! A zstd file begins with its dictionary in a skippable frame, and each frame has its content size, a checksum and the
-//! dictionary's id, as that specification asks. The bytes depend on the records and the level only: no time is in them.
+//! A zstd file begins with its dictionary in a skippable frame, and each frame has its content
+//! size, a checksum and the dictionary's id, as that specification asks. The bytes depend on the
+//! records and the level only: no time is in them.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -21,7 +23,8 @@ pub enum Compression {
     /// gzip, which every reader of WARC files takes (`.warc.gz`).
     #[default]
     Gzip,
-    /// zstd with a dictionary trained on the first records: smaller, read by fewer programs (`.warc.zst`).
+    /// zstd with a dictionary trained on the first records: smaller, read by fewer programs
+    /// (`.warc.zst`).
     Zstd,
     /// None (`.warc`).
     Plain,
@@ -45,7 +48,7 @@ const DICTIONARY_LEVEL: i32 = 19;
 const DICTIONARY_MAGIC: [u8; 4] = [0x5d, 0x2a, 0x4d, 0x18];
 /// As large as zstd's own tool makes them.
 const MAX_DICTIONARY_BYTES: usize = 112_640;
-/// Of each record, so much is looked at: the head and the beginning of the body are what records have in common.
+/// Training reads this much of each record: heads and beginnings of bodies are what records share.
 const MAX_SAMPLE_BYTES: usize = 64 << 10;
 /// A dictionary lies in every file: below this, it costs more than it saves.
 const MIN_SAMPLES: usize = 32;
@@ -55,22 +58,23 @@ const MIN_SAMPLE_BYTES: usize = 1 << 20;
 type Done = Vec<(usize, Vec<u8>)>;
 
 /// Compresses records.
-pub(super) struct Packer {
+pub(crate) struct Packer {
     compression: Compression,
     dictionary: Option<(Vec<u8>, EncoderDictionary<'static>)>,
 }
 
 impl Packer {
-    pub(super) fn new(compression: Compression) -> Packer {
+    pub(crate) fn new(compression: Compression) -> Packer {
         Packer { compression, dictionary: None }
     }
 
-    pub(super) fn compression(&self) -> Compression {
+    pub(crate) fn compression(&self) -> Compression {
         self.compression
     }
 
-    /// Takes a dictionary for all that follows, trained on these records, if there are enough of them.
-    pub(super) fn train<'a>(&mut self, records: impl Iterator<Item = &'a [u8]>) {
+    /// Takes a dictionary for all that follows, trained on these records, if there are enough of
+    /// them.
+    pub(crate) fn train<'a>(&mut self, records: impl Iterator<Item = &'a [u8]>) {
         let samples: Vec<&[u8]> = records.map(|record| &record[..record.len().min(MAX_SAMPLE_BYTES)]).collect();
         let bytes: usize = samples.iter().map(|sample| sample.len()).sum();
         if self.compression != Compression::Zstd || samples.len() < MIN_SAMPLES || bytes < MIN_SAMPLE_BYTES {
@@ -85,7 +89,7 @@ impl Packer {
     }
 
     /// Writes what stands before the first record of a file.
-    pub(super) fn begin(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn begin(&self, out: &mut dyn Write) -> io::Result<()> {
         let Some((dictionary, _)) = &self.dictionary else { return Ok(()) };
         let packed = zstd_frame(Encoder::new(Vec::new(), DICTIONARY_LEVEL)?, dictionary)?;
         out.write_all(&DICTIONARY_MAGIC)?;
@@ -94,7 +98,7 @@ impl Packer {
     }
 
     /// The members of these records, in order; compressed on as many threads as there are cores.
-    pub(super) fn members<'a>(&self, records: Vec<&'a [u8]>) -> io::Result<Vec<Cow<'a, [u8]>>> {
+    pub(crate) fn members<'a>(&self, records: Vec<&'a [u8]>) -> io::Result<Vec<Cow<'a, [u8]>>> {
         if self.compression == Compression::Plain {
             return Ok(records.into_iter().map(Cow::Borrowed).collect());
         }
@@ -171,8 +175,8 @@ mod tests {
         let packer = trained();
         let (dictionary, _) = packer.dictionary.as_ref().expect("trained");
         let out = packer.members(vec![b"some text"]).expect("memory").remove(0);
-        // RFC 8878, 3.1.1: magic number, descriptor (bits 0-1: an id of 4 bytes, bit 2: a checksum, bit 5: one segment with
-        // a content size of one byte), id, content size.
+        // RFC 8878, 3.1.1: magic number, descriptor (bits 0-1: an id of 4 bytes, bit 2: a
+        // checksum, bit 5: one segment with a content size of one byte), id, content size.
         assert_eq!(out[..4], [0x28, 0xb5, 0x2f, 0xfd]);
         assert_eq!(out[4] & 0b0010_0111, 0b0010_0111);
         assert_eq!(out[5..9], dictionary[4..8]);

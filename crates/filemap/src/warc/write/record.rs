@@ -1,23 +1,23 @@
-//! A version of a page as a WARC record (1.1): its header, what stands before the body in its block, and what an index says
-//! of it.
+//! A version of a page as a WARC record (1.1): its header, what stands before the body in its
+//! block, and what an index says of it.
 //!
-//! The record is good for readers that know nothing of stores: a body is never chunked and no header says so, a coding
-//! that the body does not have is not claimed, digests are of the bytes that stand there, dates keep their milliseconds.
-//! What that changes is said by the field of [`super::super::stored`], and every record is read back here before it goes
-//! out: what does not give the same page gets the page's whole description.
+//! The record is good for readers that know nothing of stores: a body is never chunked and no
+//! header says so, a coding that the body does not have is not claimed, digests are of the bytes
+//! that stand there, dates keep their milliseconds. What that changes is said by the field of
+//! [`crate::warc::stored`], and every record is read back here before it goes out: what does not
+//! give the same page gets the page's whole description.
 
 use std::fmt::Display;
 
-use super::uri;
 use crate::date;
-use crate::dump::mime;
-use crate::meta;
+use crate::page::digest::{expected, sha1_of};
+use crate::page::meta;
+use crate::page::variant::Variant;
+use crate::page::version::StoredVersion;
 use crate::page::{HttpVersion, Page, RecordKind, RevisitProfile};
-use crate::store::StoredVersion;
-use crate::variant::Variant;
-use crate::warc::digest::{expected, sha1_of};
 use crate::warc::header::RecordHeader;
 use crate::warc::stored::{self, FIELD, PageDigest, RENAMED, Stored};
+use crate::warc::write::uri;
 
 /// A description in a header may take this much: readers bound their headers, ours at 1 MiB.
 const MAX_DESCRIPTION_BYTES: usize = 512 << 10;
@@ -45,7 +45,7 @@ impl Reference {
     /// A reference to the record of this version, whose body has this SHA-1.
     pub(crate) fn to(key: &[u8], sequence: u64, page: &Page, payload: [u8; 20]) -> Reference {
         Reference {
-            uri: uri::target_uri(&page.url, crate::key::url(key)).into_owned(),
+            uri: uri::target_uri(&page.url, crate::page::key::url(key)).into_owned(),
             time_ms: page.fetched_at_ms,
             record_id: record_id(key, sequence, page, &payload).0,
             payload,
@@ -80,8 +80,8 @@ pub(crate) struct Entry {
     pub(crate) variant: Option<Variant>,
 }
 
-/// The record of `version` in this form; `concurrent` is the id of the record that it belongs to: of a request, its answer's, or
-/// the other way round.
+/// The record of `version` in this form; `concurrent` is the id of the record that it belongs to:
+/// of a request, its answer's, or the other way round.
 pub(crate) fn draft(version: &StoredVersion, form: &Form, concurrent: Option<&str>) -> Draft {
     let mut parts = Parts::of(version, form);
     parts.concurrent = concurrent;
@@ -107,8 +107,8 @@ pub(crate) fn draft(version: &StoredVersion, form: &Form, concurrent: Option<&st
     parts.draft(header, is_exact)
 }
 
-/// The id of a version's record, and whether it is the page's own. One is made from what the record holds, so that a store
-/// gives the same dump again.
+/// The id of a version's record, and whether it is the page's own. One is made from what the
+/// record holds, so that a store gives the same dump again.
 pub(crate) fn record_id(key: &[u8], sequence: u64, page: &Page, payload: &[u8; 20]) -> (String, bool) {
     let is_uri = |id: &&String| {
         let inner = id.strip_prefix('<').and_then(|id| id.strip_suffix('>'));
@@ -124,7 +124,7 @@ pub(crate) fn record_id(key: &[u8], sequence: u64, page: &Page, payload: &[u8; 2
 }
 
 /// A record id made from these bytes: a UUID of version 8 (RFC 9562).
-pub(super) fn made_id(parts: &[&[u8]]) -> String {
+pub(crate) fn made_id(parts: &[&[u8]]) -> String {
     let mut id = [0; 16];
     id.copy_from_slice(&sha1_of(parts)[..16]);
     id[6] = id[6] & 0x0f | 0x80;
@@ -166,7 +166,8 @@ impl<'a> Parts<'a> {
         let body = if has_body { page.body.as_slice() } else { b"" };
         let renamed = if is_message { misleading(page, form) } else { Vec::new() };
         let head = if is_message { message_head(page, &renamed) } else { Vec::new() };
-        // Of a revisit whose original is not there, the payload is known by its digest, or not at all.
+        // Of a revisit whose original is not there, the payload is known by its digest, or not at
+        // all.
         let known = match form {
             Form::Full => None,
             Form::Unchanged(reference) | Form::Revisit(Some(reference)) => Some(reference.payload),
@@ -178,7 +179,8 @@ impl<'a> Parts<'a> {
             RecordKind::Revisit => known.is_some(),
             RecordKind::Response | RecordKind::Resource | RecordKind::Conversion => true,
         };
-        // Readers take a message apart under http and https only: of another scheme the whole block is the payload to them.
+        // Readers take a message apart under http and https only: of another scheme the whole
+        // block is the payload to them.
         let has_payload_digest = knows_payload && (is_web || !is_message || kind == RecordKind::Revisit);
         let (record_id, has_id) = record_id(&version.key, version.version.sequence, page, &payload);
         let is_payload = has_payload_digest && page.digest.as_deref() == Some(&meta::sha1_text(&payload));
@@ -302,7 +304,7 @@ impl<'a> Parts<'a> {
             uri: self.uri.clone(),
             time_ms: page.fetched_at_ms,
             mime: match self.form {
-                Form::Full => mime(page).unwrap_or_else(|| "unk".to_owned()),
+                Form::Full => page.headers.mime().unwrap_or_else(|| "unk".to_owned()),
                 Form::Revisit(_) | Form::Unchanged(_) => "warc/revisit".to_owned(),
             },
             // A file without a status is served as a good one, as other indexes have it.
@@ -352,7 +354,7 @@ fn clean_type(page: &Page) -> Option<&str> {
 fn misleading(page: &Page, form: &Form) -> Vec<usize> {
     let is_full = matches!(form, Form::Full) && !page.body.is_empty();
     let bytes = page.body.len().to_string();
-    let misleads = |header: &crate::headers::Header| {
+    let misleads = |header: &crate::page::headers::Header| {
         let value = String::from_utf8_lossy(&header.value).to_ascii_lowercase();
         let names = |coding: &str| value.split(',').any(|item| item.trim() == coding);
         if header.is("Transfer-Encoding") {
@@ -415,7 +417,8 @@ fn written_version(version: Option<&HttpVersion>) -> &'static str {
     }
 }
 
-/// The name of a protocol that the first line does not have, as other writers give it in `WARC-Protocol`.
+/// The name of a protocol that the first line does not have, as other writers give it in
+/// `WARC-Protocol`.
 fn protocol_id(version: &HttpVersion) -> Option<&'static str> {
     match version {
         HttpVersion::Http2 => Some("h2"),
@@ -430,4 +433,24 @@ fn request_target(url: &[u8]) -> &[u8] {
     let Some(at) = memchr::memmem::find(url, b"://") else { return url };
     let rest = &url[at + 3..];
     rest.iter().position(|&byte| matches!(byte, b'/' | b'?')).map_or(b"/", |at| &rest[at..])
+}
+
+/// The first record of a file. Its date is that of the first page in the file, not of now: a dump
+/// of the same store gives the same bytes.
+pub(crate) fn warcinfo(file: &str, time_ms: i64) -> Vec<u8> {
+    let date = date::format(date::nearest_with_four_digit_year(time_ms));
+    let block = format!(
+        "software: FileMap/{}\r\nformat: WARC File Format 1.1\r\n\
+         conformsTo: http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/\r\n",
+        env!("CARGO_PKG_VERSION")
+    );
+    let id = made_id(&[b"warcinfo\0", file.as_bytes(), b"\0", &time_ms.to_le_bytes()]);
+    let digest = meta::sha1_text(&sha1_of(&[block.as_bytes()]));
+    format!(
+        "WARC/1.1\r\nWARC-Type: warcinfo\r\nWARC-Record-ID: {id}\r\nWARC-Date: {date}\r\nWARC-Filename: {file}\r\n\
+         WARC-Block-Digest: {digest}\r\nContent-Type: application/warc-fields\r\nContent-Length: {}\r\n\r\n\
+         {block}\r\n\r\n",
+        block.len()
+    )
+    .into_bytes()
 }

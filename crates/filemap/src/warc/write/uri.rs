@@ -1,19 +1,22 @@
-//! URLs as the header of a WARC record may have them: percent-encoded, so that they are URIs (RFC 3986).
+//! URLs as the header of a WARC record may have them: percent-encoded, so that they are URIs (RFC
+//! 3986).
 //!
-//! What is legal stays as it was fetched, byte for byte; a space, a letter beyond ASCII and the like are escaped.
+//! What is legal stays as it was fetched, byte for byte; a space, a letter beyond ASCII and the
+//! like are escaped.
 
 use std::borrow::Cow;
 
 /// `url`, fetched from the page of this canonical URL, as the value of `WARC-Target-URI`.
 ///
-/// A host in another script cannot be escaped in a way that all readers take; the canonical URL has it in punycode.
+/// A host in another script cannot be escaped in a way that all readers take; the canonical URL
+/// has it in punycode.
 pub(crate) fn target_uri<'a>(url: &'a [u8], canonical_url: &'a [u8]) -> Cow<'a, str> {
     let host_is_ascii = urlindex::host(url).is_none_or(<[u8]>::is_ascii);
     escaped(if host_is_ascii { url } else { canonical_url })
 }
 
 /// `url` with everything escaped that no URI holds.
-pub(super) fn escaped(url: &[u8]) -> Cow<'_, str> {
+pub(crate) fn escaped(url: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(url) {
         Ok(text) if url.iter().all(|&byte| is_legal(byte)) => Cow::Borrowed(text),
         _ => {
@@ -30,7 +33,8 @@ pub(super) fn escaped(url: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Whether a URI may hold this byte somewhere; `%` is left alone, since what is escaped already must not be again.
+/// Whether a URI may hold this byte somewhere; `%` is left alone, since what is escaped already
+/// must not be again.
 fn is_legal(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}')
 }

@@ -1,0 +1,180 @@
+//! The WARC files of a dump: records as members, members in files of about a gigabyte, the index
+//! beside them.
+//!
+//! Invariants: a store whose versions have not changed gives the same files, byte for byte; until
+//! the dump has ended, one file is not closed.
+
+use std::io::{self, Write};
+
+use super::cdxj::CdxjIndex;
+use super::target::{OutputFile, Target};
+use crate::warc::write::{Compression, Draft, Entry, Packer, warcinfo};
+
+/// Records are gathered up to this many bytes, and compressed together on as many threads as there
+/// are cores.
+const BATCH_BYTES: usize = 4 << 20;
+/// The same for the first batch where it trains a dictionary.
+const TRAINING_BYTES: usize = 16 << 20;
+
+/// Writes the WARC files of a dump, and their index.
+pub(crate) struct WarcFiles {
+    stem: String,
+    packer: Packer,
+    /// A file is closed when it has reached this length; `None`: there is one file only.
+    roll_bytes: Option<u64>,
+    index: Option<CdxjIndex>,
+    waiting: Vec<Waiting>,
+    waiting_bytes: usize,
+    file: Option<OpenFile>,
+    files: Vec<String>,
+    bytes: u64,
+}
+
+/// A record that is to be compressed.
+struct Waiting {
+    record: Vec<u8>,
+    entry: Option<Entry>,
+    /// The time of its page.
+    time_ms: i64,
+}
+
+struct OpenFile {
+    name: String,
+    out: Counted,
+}
+
+/// A file, and how many bytes it has.
+struct Counted {
+    out: Box<dyn OutputFile>,
+    bytes: u64,
+}
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+impl WarcFiles {
+    /// Files called `STEM-00000.warc.gz` and so on, or one called `STEM.warc.gz` if nothing is
+    /// rolled.
+    pub(crate) fn new(
+        stem: &str,
+        compression: Compression,
+        roll_bytes: Option<u64>,
+        index: Option<CdxjIndex>,
+    ) -> WarcFiles {
+        WarcFiles {
+            stem: stem.to_owned(),
+            packer: Packer::new(compression),
+            roll_bytes,
+            index,
+            waiting: Vec::new(),
+            waiting_bytes: 0,
+            file: None,
+            files: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Writes a record. `time_ms` is that of its page.
+    pub(crate) fn put(&mut self, target: &mut dyn Target, draft: Draft, body: &[u8], time_ms: i64) -> io::Result<()> {
+        let body = if draft.has_body { body } else { b"" };
+        let record = [&draft.header[..], &draft.head, body, b"\r\n\r\n"].concat();
+        self.waiting_bytes += record.len();
+        self.waiting.push(Waiting { record, entry: draft.entry, time_ms });
+        let trains = self.packer.compression() == Compression::Zstd && self.files.is_empty();
+        let enough = if trains { TRAINING_BYTES } else { BATCH_BYTES };
+        if self.waiting_bytes < enough { Ok(()) } else { self.write(target) }
+    }
+
+    /// Ends the last file and writes the index; the names of the files, and their bytes. What is
+    /// not `whole` was stopped: the last file stays one that is not closed, and there is no index.
+    pub(crate) fn finish(mut self, target: &mut dyn Target, whole: bool) -> io::Result<(Vec<String>, u64)> {
+        self.write(target)?;
+        if !whole {
+            if let Some(mut file) = self.file.take() {
+                file.out.flush()?;
+                self.bytes += file.out.bytes;
+                self.files.retain(|name| *name != file.name);
+            }
+            return Ok((self.files, self.bytes));
+        }
+        // The index is open before the last file is closed: at no moment do those look like all
+        // there is.
+        let index = self.index.take().map(|index| index.write(target)).transpose()?;
+        self.close()?;
+        if let Some((name, index)) = index {
+            index.close()?;
+            self.files.push(name);
+        }
+        Ok((self.files, self.bytes))
+    }
+
+    /// Writes the records that wait.
+    fn write(&mut self, target: &mut dyn Target) -> io::Result<()> {
+        let waiting = std::mem::take(&mut self.waiting);
+        self.waiting_bytes = 0;
+        if self.files.is_empty() {
+            self.packer.train(waiting.iter().map(|waiting| waiting.record.as_slice()));
+        }
+        let members = self.packer.members(waiting.iter().map(|waiting| waiting.record.as_slice()).collect())?;
+        for (waiting, member) in waiting.iter().zip(members) {
+            self.put_member(target, &member, waiting.entry.as_ref(), waiting.time_ms)?;
+        }
+        Ok(())
+    }
+
+    fn put_member(
+        &mut self,
+        target: &mut dyn Target,
+        member: &[u8],
+        entry: Option<&Entry>,
+        time_ms: i64,
+    ) -> io::Result<()> {
+        let is_full = |file: &OpenFile| self.roll_bytes.is_some_and(|roll| file.out.bytes >= roll);
+        let full = self.file.as_ref().is_some_and(is_full);
+        if full || self.file.is_none() {
+            // The next file is open before this one is closed: a dump that is killed never looks
+            // whole.
+            let next = self.open(target, time_ms)?;
+            self.close()?;
+            self.file = Some(next);
+        }
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let offset = file.out.bytes;
+        file.out.write_all(member)?;
+        if let (Some(index), Some(entry)) = (&mut self.index, entry) {
+            index.add(entry, &file.name, offset, file.out.bytes - offset)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the next file, with its first record.
+    fn open(&mut self, target: &mut dyn Target, time_ms: i64) -> io::Result<OpenFile> {
+        let extension = self.packer.compression().extension();
+        let name = match self.roll_bytes {
+            Some(_) => format!("{}-{:05}.{extension}", self.stem, self.files.len()),
+            None => format!("{}.{extension}", self.stem),
+        };
+        let mut out = Counted { out: target.create(&name)?, bytes: 0 };
+        self.packer.begin(&mut out)?;
+        for member in self.packer.members(vec![&warcinfo(&name, time_ms)])? {
+            out.write_all(&member)?;
+        }
+        self.files.push(name.clone());
+        Ok(OpenFile { name, out })
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        let Some(file) = self.file.take() else { return Ok(()) };
+        self.bytes += file.out.bytes;
+        file.out.out.close()
+    }
+}

@@ -1,0 +1,53 @@
+//! What a request record says: method and URL in words, and the variant that it makes of its
+//! answer.
+//!
+//! Invariant: a request with an unreadable head makes no variant and is reported: its answer's
+//! request is unknown.
+
+use crate::error::Result;
+use crate::page::headers::Headers;
+use crate::page::variant::Variant;
+use crate::page::{Page, RecordKind};
+use crate::warc::capture::Capture;
+use crate::warc::digest::digest_of;
+
+/// Method and URL of a request, in words.
+pub(super) fn asked_for(request: &Page) -> String {
+    format!("{} {}", request.method.as_deref().unwrap_or("?"), String::from_utf8_lossy(&request.url))
+}
+
+/// The variant that a request makes of its answer; none where no method is known.
+pub(super) fn variant(request: &mut Capture) -> Result<Option<Variant>> {
+    let Some(method) = &request.page.method else { return Ok(None) };
+    let headers = &request.page.headers;
+    let bytes = sent_bytes(method, headers, request.body.len());
+    if bytes > Variant::MAX_PARSED_BYTES {
+        return Ok(Some(Variant::of_large_request(method, digest_of(&mut request.body, bytes)?)));
+    }
+    let body = request.body.prefix(usize::try_from(bytes).unwrap_or(usize::MAX))?;
+    Ok(Variant::of_request(method, headers.get("Content-Type"), &body))
+}
+
+/// How much of what follows a request's head is its body: some writers end the record of a `GET`
+/// with a line more.
+fn sent_bytes(method: &str, headers: &Headers, bytes: u64) -> u64 {
+    let text = |name: &str| headers.get(name).and_then(|value| std::str::from_utf8(value).ok());
+    match text("Content-Length").map(|length| length.trim().parse::<u64>()) {
+        Some(Ok(length)) => length.min(bytes),
+        _ if method == "GET" && text("Transfer-Encoding").or(text("X-Crawler-Transfer-Encoding")).is_none() => 0,
+        _ => bytes,
+    }
+}
+
+/// The problem of an HTTP request with an unreadable head.
+pub(super) fn unread(request: &Capture) -> Option<String> {
+    let page = &request.page;
+    let is_http = page.url.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"http"));
+    if page.kind != RecordKind::Request || page.method.is_some() || request.stored.is_some() || !is_http {
+        return None;
+    }
+    let url = String::from_utf8_lossy(&page.url);
+    Some(format!(
+        "{url}: the head of the request cannot be read: what was asked is not known, and its answer counts as the page of its URL"
+    ))
+}

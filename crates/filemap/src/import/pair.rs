@@ -1,0 +1,534 @@
+//! Finds the request that an answer belongs to: what was asked decides whether an answer is the
+//! page itself or a variant.
+//!
+//! A request and its answer are two records. `WARC-Concurrent-To` of either names the other; where
+//! neither names any, two records that follow each other with the same URL and date belong
+//! together. Which of them comes first differs among writers, so that an answer is held back until
+//! its request was met, or [`HELD_RECORDS`] more records were. What is held and would take more
+//! than [`HELD_BYTES`] of memory is set aside on disk: a large answer waits as long as a small
+//! one, up to [`HELD_DISK_BYTES`]. A request that comes before its answer is remembered for
+//! longer. Records that an export wrote say themselves what they are.
+//!
+//! Invariants: records go on in the order in which they came; memory is bounded; an answer that
+//! names another record and goes on before its request was met is counted; a request that comes
+//! too late for its answer is told, with the place of that.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::Result;
+use crate::page::variant::Variant;
+use crate::warc::Place;
+use crate::warc::header::RecordHeader;
+
+/// An answer waits for its request for this many records.
+const HELD_RECORDS: u64 = 64;
+/// What is held takes up to this many bytes of memory, but for headers, and one record more.
+const HELD_BYTES: u64 = 8 << 20;
+/// With its headers, which stay in memory, it takes up to this many.
+const HELD_WITH_HEADERS: u64 = 2 * HELD_BYTES;
+/// On disk, what is held takes up to this many bytes, and one record more.
+const HELD_DISK_BYTES: u64 = 256 << 20;
+/// What is remembered of requests other than `GET` takes up to this many bytes.
+const REMEMBERED_BYTES: usize = 16 << 20;
+/// Ids of answers that have gone on, and of plain `GET`s, that are remembered.
+const LATEST_IDS: usize = 1 << 16;
+
+/// What a record says of itself and of others.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Links {
+    id: Vec<u8>,
+    names: Vec<Vec<u8>>,
+    url: Vec<u8>,
+    date: Vec<u8>,
+    place: Option<Place>,
+}
+
+/// What a record takes while it is held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Size {
+    pub(super) memory: u64,
+    pub(super) disk: u64,
+}
+
+impl Links {
+    pub(super) fn of(header: &RecordHeader, place: Place) -> Links {
+        let field = |name: &str| header.fields.get(name).map(<[u8]>::to_vec).unwrap_or_default();
+        let named = header.fields.iter().filter(|field| field.is("WARC-Concurrent-To") && !field.value.is_empty());
+        Links {
+            id: field("WARC-Record-ID"),
+            names: named.map(|field| field.value.clone()).collect(),
+            url: header.target_uri().map(<[u8]>::to_vec).unwrap_or_default(),
+            date: field("WARC-Date"),
+            place: Some(place),
+        }
+    }
+
+    fn belongs_to(&self, other: &Links) -> bool {
+        let names = |one: &Links, other: &Links| !other.id.is_empty() && one.names.contains(&other.id);
+        names(self, other) || names(other, self)
+    }
+
+    /// Whether a record that stands beside the other may belong to it, since neither says anything
+    /// else.
+    fn may_belong_to(&self, other: &Links) -> bool {
+        self.names.is_empty() && other.names.is_empty() && self.url == other.url && self.date == other.date
+    }
+}
+
+/// What a record is to others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// An answer: waits for its request.
+    Answer,
+    /// A request, and the variant that it makes of its answer.
+    Request(Option<Variant>),
+    /// Something beside an answer: has its variant.
+    Beside,
+    /// Nothing.
+    Other,
+}
+
+/// A record on its way, with what its reader wants back.
+pub(super) struct Held<T> {
+    pub(super) what: T,
+    pub(super) variant: Option<Variant>,
+    number: u64,
+    size: Size,
+    links: Links,
+    waits: bool,
+}
+
+/// The records that are held back, and what is known of those that are not.
+pub(super) struct Pairing<T> {
+    held: VecDeque<Held<T>>,
+    held_size: Size,
+    /// Of the next record.
+    number: u64,
+    requests: VecDeque<Asked>,
+    variants: Remembered,
+    /// Plain `GET`s, and what they name.
+    plain: Latest<()>,
+    passed: Passed,
+}
+
+/// A recent request.
+struct Asked {
+    number: u64,
+    links: Links,
+    variant: Option<Variant>,
+    has_answer: bool,
+}
+
+impl<T> Pairing<T> {
+    pub(super) fn new() -> Pairing<T> {
+        Pairing {
+            held: VecDeque::new(),
+            held_size: Size::default(),
+            number: 0,
+            requests: VecDeque::new(),
+            variants: Remembered::default(),
+            plain: Latest::default(),
+            passed: Passed::default(),
+        }
+    }
+
+    /// Takes the next record. If it is a request other than a plain `GET`, and its answer has gone
+    /// on as that of one: where that stands.
+    pub(super) fn push(&mut self, what: T, role: Role, links: Links, size: Size) -> Option<Place> {
+        self.number += 1;
+        let mut held = Held { what, variant: None, number: self.number, size, links, waits: role == Role::Answer };
+        let mut misplaced = None;
+        match role {
+            Role::Answer => self.find_request(&mut held),
+            Role::Request(variant) => misplaced = self.take_request(&mut held, variant),
+            Role::Beside => {
+                held.variant = held.links.names.iter().find_map(|id| self.variants.get(id)).cloned();
+            }
+            Role::Other => {}
+        }
+        self.held_size.memory += size.memory;
+        self.held_size.disk += size.disk;
+        self.held.push_back(held);
+        misplaced
+    }
+
+    /// Takes something that is no record.
+    pub(super) fn push_other(&mut self, what: T) {
+        let (number, links, size) = (self.number, Links::default(), Size::default());
+        self.held.push_back(Held { what, variant: None, number, size, links, waits: false });
+    }
+
+    /// The next record that waits for nothing any more; with `is_end`, none waits.
+    pub(super) fn next(&mut self, is_end: bool) -> Option<Held<T>> {
+        let front = self.held.front()?;
+        // One record waits for the next one at least, whatever it takes.
+        let is_full = front.number < self.number
+            && (self.held_size.memory > HELD_WITH_HEADERS || self.held_size.disk > HELD_DISK_BYTES);
+        let is_old = front.number + HELD_RECORDS <= self.number || is_full;
+        if front.waits && !is_old && !is_end {
+            return None;
+        }
+        let held = self.held.pop_front()?;
+        self.held_size.memory -= held.size.memory;
+        self.held_size.disk -= held.size.disk;
+        if held.waits {
+            self.passed.insert(held.number, &held.links);
+        }
+        Some(held)
+    }
+
+    /// Lets `set_aside` take what is held from memory to disk, from the last record on, until it
+    /// takes no more than it may; it says what the record takes then.
+    pub(super) fn relieve(&mut self, mut set_aside: impl FnMut(&mut T) -> Result<Option<Size>>) -> Result<()> {
+        for held in self.held.iter_mut().rev() {
+            if self.held_size.memory <= HELD_BYTES {
+                break;
+            }
+            if let Some(size) = set_aside(&mut held.what)? {
+                self.held_size.memory = self.held_size.memory - held.size.memory + size.memory;
+                self.held_size.disk = self.held_size.disk - held.size.disk + size.disk;
+                held.size = size;
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers that have gone on as those to a plain `GET` although they name another record, and
+    /// whose request was not met.
+    pub(super) fn without_request(&self) -> u64 {
+        self.passed.without_request
+    }
+
+    fn find_request(&mut self, answer: &mut Held<T>) {
+        let number = answer.number;
+        let links = &answer.links;
+        let is_its = |asked: &&mut Asked| asked.links.belongs_to(links);
+        let is_before =
+            |asked: &&mut Asked| asked.number + 1 == number && !asked.has_answer && asked.links.may_belong_to(links);
+        let found = match self.requests.iter_mut().rev().find(is_its) {
+            None => self.requests.back_mut().filter(is_before),
+            found => found,
+        };
+        if let Some(asked) = found {
+            asked.has_answer = true;
+            answer.variant.clone_from(&asked.variant);
+            answer.waits = false;
+        } else if let Some(variant) = links.names.iter().chain([&links.id]).find_map(|id| self.variants.get(id)) {
+            answer.variant = Some(variant.clone());
+            answer.waits = false;
+        } else if links.names.iter().chain([&links.id]).any(|id| self.plain.get(hash(id)).is_some()) {
+            answer.waits = false;
+        }
+        if let Some(variant) = &answer.variant {
+            self.variants.insert(&answer.links.id, variant);
+        }
+    }
+
+    fn take_request(&mut self, request: &mut Held<T>, variant: Option<Variant>) -> Option<Place> {
+        let number = request.number;
+        request.variant.clone_from(&variant);
+        let links = &request.links;
+        let is_its = |held: &&mut Held<T>| held.waits && held.links.belongs_to(links);
+        let is_before =
+            |held: &&mut Held<T>| held.waits && held.number + 1 == number && held.links.may_belong_to(links);
+        let found = match self.held.iter_mut().rev().find(is_its) {
+            None => self.held.iter_mut().rev().find(is_before),
+            found => found,
+        };
+        let has_answer = found.is_some();
+        let passed = if has_answer { None } else { self.passed.take(links) };
+        if let Some(answer) = found {
+            answer.variant.clone_from(&variant);
+            answer.waits = false;
+        }
+        let ids = || request.links.names.iter().chain([&request.links.id]);
+        match &variant {
+            Some(variant) => ids().for_each(|id| self.variants.insert(id, variant)),
+            None => {
+                for id in ids().filter(|id| !id.is_empty()) {
+                    self.plain.insert(hash(id), ());
+                }
+            }
+        }
+        let misplaced = passed.filter(|_| variant.is_some());
+        self.requests.push_back(Asked { number, links: request.links.clone(), variant, has_answer });
+        if self.requests.len() as u64 > HELD_RECORDS {
+            self.requests.pop_front();
+        }
+        misplaced
+    }
+}
+
+/// The variants of records by their ids: of the last ones.
+#[derive(Default)]
+struct Remembered {
+    variants: HashMap<Vec<u8>, Variant>,
+    order: VecDeque<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Remembered {
+    fn get(&self, id: &Vec<u8>) -> Option<&Variant> {
+        self.variants.get(id)
+    }
+
+    fn insert(&mut self, id: &[u8], variant: &Variant) {
+        if id.is_empty() || self.variants.insert(id.to_vec(), variant.clone()).is_some() {
+            return;
+        }
+        let bytes = |id: &[u8], variant: &Variant| 2 * id.len() + variant.as_bytes().len() + 128;
+        self.order.push_back(id.to_vec());
+        self.bytes += bytes(id, variant);
+        while self.bytes > REMEMBERED_BYTES {
+            let Some(id) = self.order.pop_front() else { return };
+            let forgotten = self.variants.remove(&id).map_or(0, |variant| bytes(&id, &variant));
+            self.bytes = self.bytes.saturating_sub(forgotten);
+        }
+    }
+}
+
+fn hash(id: &[u8]) -> u64 {
+    xxh3_64(id)
+}
+
+/// What is known of ids, by their hashes: of the last ones.
+struct Latest<V> {
+    known: HashMap<u64, V>,
+    order: VecDeque<u64>,
+}
+
+impl<V> Default for Latest<V> {
+    fn default() -> Latest<V> {
+        Latest { known: HashMap::new(), order: VecDeque::new() }
+    }
+}
+
+impl<V> Latest<V> {
+    fn get(&self, hash: u64) -> Option<&V> {
+        self.known.get(&hash)
+    }
+
+    /// Gives back what is forgotten for it.
+    fn insert(&mut self, hash: u64, value: V) -> Option<V> {
+        if self.known.insert(hash, value).is_some() {
+            return None;
+        }
+        self.order.push_back(hash);
+        let forgotten = if self.order.len() > LATEST_IDS { self.order.pop_front() } else { None };
+        forgotten.and_then(|hash| self.known.remove(&hash))
+    }
+}
+
+/// Which answers have gone on without a request: the last ones.
+#[derive(Default)]
+struct Passed {
+    /// Number and place of an answer, by its id's hash, and by the complements of the hashes of
+    /// what it names.
+    answers: Latest<(u64, Place)>,
+    /// Those that name another record, by their numbers.
+    open: HashSet<u64>,
+    without_request: u64,
+}
+
+impl Passed {
+    fn insert(&mut self, number: u64, links: &Links) {
+        let Some(place) = links.place else { return };
+        if !links.names.is_empty() {
+            self.open.insert(number);
+            self.without_request += 1;
+        }
+        let id = Some(hash(&links.id)).filter(|_| !links.id.is_empty());
+        for hash in id.into_iter().chain(links.names.iter().map(|id| !hash(id))) {
+            if let Some((forgotten, _)) = self.answers.insert(hash, (number, place)) {
+                self.open.remove(&forgotten);
+            }
+        }
+    }
+
+    /// Where the answer to a request stands, if it has gone on: its request has been met now.
+    fn take(&mut self, request: &Links) -> Option<Place> {
+        let named_by_it = Some(!hash(&request.id)).filter(|_| !request.id.is_empty());
+        let hashes = named_by_it.into_iter().chain(request.names.iter().map(|id| hash(id)));
+        let &(number, place) = hashes.filter_map(|hash| self.answers.get(hash)).next()?;
+        self.without_request -= u64::from(self.open.remove(&number));
+        Some(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `a<b` is an answer with the id `a` that names `b`; `?` in front makes it a `POST`, `.` a
+    /// `GET`; `+` a note. `n:` at the end is the date.
+    fn links(text: &str) -> (Role, Links) {
+        let (kind, rest) = match text.as_bytes()[0] {
+            b'?' | b'.' | b'+' => text.split_at(1),
+            _ => ("", text),
+        };
+        let (rest, date) = rest.split_once(':').unwrap_or((rest, ""));
+        let (id, names) = rest.split_once('<').unwrap_or((rest, ""));
+        let names = names.split(',').filter(|name| !name.is_empty()).map(|name| name.as_bytes().to_vec()).collect();
+        let role = match kind {
+            "?" => Role::Request(Some(Variant::new(id).expect("fits"))),
+            "." => Role::Request(None),
+            "+" => Role::Beside,
+            _ => Role::Answer,
+        };
+        let place = Some(Place { offset: 7, inner: None });
+        (role, Links { id: id.as_bytes().to_vec(), names, url: Vec::new(), date: date.as_bytes().to_vec(), place })
+    }
+
+    fn in_memory(memory: u64) -> Size {
+        Size { memory, disk: 0 }
+    }
+
+    /// The records as they go on, with their variants.
+    fn run(records: &[&str]) -> String {
+        let mut pairing = Pairing::new();
+        let (mut out, mut late) = (Vec::new(), 0);
+        for (at, text) in records.iter().enumerate() {
+            let (role, links) = links(text);
+            late += u32::from(pairing.push(text.to_string(), role, links, in_memory(1)).is_some());
+            while let Some(held) = pairing.next(at + 1 == records.len()) {
+                let name = held.what.split(['<', ':']).next().unwrap_or_default().to_owned();
+                let variant = held.variant.map_or(String::new(), |variant| format!("={variant}"));
+                out.push(name + &variant);
+            }
+        }
+        assert!(pairing.held.is_empty() && pairing.held_size == Size::default());
+        out.extend((late > 0).then(|| "late".to_owned()));
+        let alone = pairing.without_request();
+        out.extend((alone > 0).then(|| format!("{alone} alone")));
+        out.join(" ")
+    }
+
+    #[test]
+    fn an_answer_has_the_request_that_names_it_or_that_it_names() {
+        for (records, expected) in [
+            (&["?q", "a<q"][..], "?q=q a=q"),
+            (&["?q<a", "a"], "?q=q a=q"),
+            (&["a", "?q<a"], "a=q ?q=q"),
+            (&["a<q", "?q"], "a=q ?q=q"),
+            (&["a", "b", "?q<a", "?r<b"], "a=q b=r ?q=q ?r=r"),
+            (&["a", "b", ".g<b", "?q<a"], "a=q b .g ?q=q"),
+            (&["?q", ".g", "b<g", "a<q"], "?q=q .g b a=q"),
+            (&["a<x", "?q<y"], "a ?q=q 1 alone"),
+            (&["a<x", "b", "c<y,z"], "a b c 2 alone"),
+        ] {
+            assert_eq!(run(records), expected, "{records:?}");
+        }
+    }
+
+    #[test]
+    fn neighbours_of_one_url_and_date_belong_together_if_none_says_else() {
+        for (records, expected) in [
+            (&["a", "?q"][..], "a=q ?q=q"),
+            (&["?q", "a"], "?q=q a=q"),
+            (&["a:1", "?q:2"], "a ?q=q"),
+            (&["?q:1", "a:2"], "?q=q a"),
+            (&["a", "?q", "b", "?r"], "a=q ?q=q b=r ?r=r"),
+            (&["?q", "a", "?r", "b"], "?q=q a=q ?r=r b=r"),
+            (&["a", ".g", "b", "?q"], "a .g b=q ?q=q"),
+            (&["a", "+n", "?q"], "a +n ?q=q"),
+            (&["?q", "a", "b"], "?q=q a=q b"),
+        ] {
+            assert_eq!(run(records), expected, "{records:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_beside_an_answer_has_its_variant() {
+        assert_eq!(run(&["a", "?q<a", "+n<a", "+m<x"]), "a=q ?q=q +n=q +m");
+        assert_eq!(run(&["?q", "a<q", "+n<a"]), "?q=q a=q +n=q");
+    }
+
+    #[test]
+    fn an_answer_waits_for_some_records_and_a_request_for_many() {
+        let far: Vec<String> = (0..200).map(|at| format!("x{at}:{at}")).collect();
+        let with = |first: &'static str, count: usize, last: &'static str| -> String {
+            let mut records = vec![first];
+            records.extend(far[..count].iter().map(String::as_str));
+            records.push(last);
+            run(&records)
+        };
+        let within = HELD_RECORDS as usize - 1;
+        assert!(with("a", within, "?q<a").starts_with("a=q "));
+        let late = with("a", within + 1, "?q<a");
+        assert!(late.starts_with("a x0") && late.ends_with("?q=q late"), "{late}");
+        let late = with("a<q", within + 1, "?q");
+        assert!(late.starts_with("a x0") && late.ends_with("?q=q late"), "{late}");
+        assert!(with("a<q", within + 1, ".q").ends_with(" .q"), "a GET makes a page of it");
+        assert!(with("a<q", within + 1, "?r<s").ends_with(" ?r=r 1 alone"));
+        assert!(with(".q", 200, "a<q").ends_with(" a"));
+        assert!(with("?q", 200, "a<q").ends_with(" a=q"));
+        assert!(with("?q<a", 200, "a").ends_with(" a=q"));
+    }
+
+    fn pushed(pairing: &mut Pairing<&'static str>, text: &'static str, size: Size) {
+        let (role, links) = links(text);
+        assert_eq!(pairing.push(text, role, links, size), None);
+    }
+
+    #[test]
+    fn what_takes_too_much_memory_waits_on_disk() {
+        let mut pairing = Pairing::new();
+        for id in ["a", "b", "c"] {
+            pushed(&mut pairing, id, in_memory(HELD_BYTES / 2));
+        }
+        let (mut moved, half) = (Vec::new(), HELD_BYTES / 2);
+        let mut relieve = |what: &mut &'static str| {
+            moved.push(*what);
+            Ok(Some(Size { memory: 1, disk: half - 1 }))
+        };
+        pairing.relieve(&mut relieve).expect("no error");
+        pairing.relieve(&mut relieve).expect("no error");
+        assert_eq!(pairing.next(false).map(|held| held.what), None);
+        assert_eq!(moved, ["c", "b"]);
+        assert_eq!(pairing.held_size, Size { memory: half + 2, disk: HELD_BYTES - 2 });
+        pushed(&mut pairing, "?q<c", Size::default());
+        assert_eq!(pairing.held[2].variant, Variant::new("q").ok());
+    }
+
+    #[test]
+    fn the_disk_has_a_bound_too_and_one_answer_waits_whatever_it_takes() {
+        for size in [Size { memory: 0, disk: 1 << 40 }, in_memory(1 << 40)] {
+            let mut pairing = Pairing::new();
+            pushed(&mut pairing, "a", size);
+            assert!(pairing.next(false).is_none());
+            pushed(&mut pairing, "?q", Size::default());
+            assert_eq!(pairing.next(false).and_then(|held| held.variant), Variant::new("q").ok());
+            assert!(pairing.next(false).is_some() && pairing.held.is_empty());
+            pushed(&mut pairing, "b<x", size);
+            pushed(&mut pairing, "c", Size::default());
+            assert_eq!(pairing.next(false).map(|held| held.what), Some("b<x"));
+            assert!(pairing.next(false).is_none());
+            assert_eq!(pairing.without_request(), 1);
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let (mut variants, mut passed) = (Remembered::default(), Passed::default());
+        let variant = Variant::new(vec![0; Variant::MAX_BYTES]).expect("fits");
+        for at in 0..200_000u32 {
+            let (_, links) = links(&format!("{at}<q{at}"));
+            passed.insert(u64::from(at), &links);
+            if at < 2000 {
+                variants.insert(&links.id, &variant);
+            }
+        }
+        assert!(variants.bytes <= REMEMBERED_BYTES && variants.order.len() == variants.variants.len());
+        assert!(variants.get(&b"1999".to_vec()).is_some() && variants.get(&b"0".to_vec()).is_none());
+        assert!(passed.answers.known.len() == LATEST_IDS && passed.open.len() == LATEST_IDS / 2);
+        assert_eq!(passed.without_request, 200_000);
+        let mut met = |text: &str| passed.take(&links(text).1).map(|_| passed.without_request);
+        assert_eq!(
+            ["?q0", "?x<0", "?q199999", "?x<199999", "?x<199998"].map(&mut met)[2..],
+            [Some(199_999), Some(199_999), Some(199_998)]
+        );
+        assert_eq!(["?q0", "?x<0"].map(met), [None, None]);
+    }
+}

@@ -1,0 +1,481 @@
+//! Imports a WARC file into a store, on two threads: one reads, decompresses and parses, the
+//! caller's compresses and puts.
+//!
+//! An import can be repeated: a record that the store holds already (same URL, time and digest)
+//! adds nothing, so that an interrupted import is resumed by running it again. Bodies equal to the
+//! newest version's are stored as references; of what an export of a store wrote, those that were
+//! references there.
+//!
+//! Invariants: memory is bounded by the batches under way (a few MiB each), by what waits for its
+//! request (see `pair`), and by the spool's bound for one record; an error of the store stops both
+//! threads; what was imported before stays.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use filemap_core::Put;
+
+use super::asked::{self, asked_for, variant};
+use super::dates::Dates;
+use super::options::ImportOptions;
+use super::pair::{Links, Pairing, Role, Size};
+use super::report::ImportReport;
+use crate::date::DateRule;
+use crate::error::Result;
+use crate::page::{Page, RecordKind};
+use crate::spool::Payload;
+use crate::store::{Arrival, BodySource, Known, PageStore, Sameness};
+use crate::warc::capture::{Capture, Captured, Original, capture};
+use crate::warc::header::Segment;
+use crate::warc::stored::Stored;
+use crate::warc::{Item, Place, Problem, ProblemKind, Reader, RecordHeader};
+
+/// A batch is handed over at this many records, or bytes.
+const BATCH_RECORDS: u64 = 256;
+const BATCH_BYTES: u64 = 2 << 20;
+/// What waits for its request is set aside on disk if it has at least this many bytes.
+const SET_ASIDE_BYTES: u64 = 64 << 10;
+/// Batches that may wait for the storing thread.
+const BATCHES_WAITING: usize = 2;
+
+/// How far an import is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ImportProgress {
+    /// Bytes read from the file, as they lie on disk.
+    pub bytes_read: u64,
+    /// Whole records so far.
+    pub records: u64,
+    /// Versions stored.
+    pub pages: u64,
+    /// Problems so far.
+    pub problems: u64,
+}
+
+impl ImportProgress {
+    /// This, after other files.
+    pub(super) fn after(&self, others: &ImportReport) -> ImportProgress {
+        ImportProgress {
+            bytes_read: others.bytes_read + self.bytes_read,
+            records: others.records + self.records,
+            pages: others.stored + self.pages,
+            problems: others.losses() + self.problems,
+        }
+    }
+}
+
+enum Event {
+    Page(Box<Capture>, Place),
+    Problem(Problem),
+    /// A record that is not kept.
+    Ignored,
+}
+
+#[derive(Default)]
+struct Batch {
+    events: Vec<Event>,
+    /// Whole records, those of `ignored` included.
+    records: u64,
+    ignored: u64,
+    bytes_read: u64,
+    /// Bytes of the pages, headers as they lie in memory.
+    page_bytes: u64,
+    mended_dates: BTreeMap<DateRule, u64>,
+    without_request: u64,
+}
+
+/// Imports the WARC file `source`, plain, gzip or zstd by its content. `file` is its name in the
+/// report. `progress` is called on this thread, at least every few hundred records.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use filemap::import::{ImportOptions, import};
+/// use filemap::{Options, PageStore};
+///
+/// let dir = tempfile::tempdir()?;
+/// let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// let file = b"WARC/1.1\r\nWARC-Type: resource\r\nWARC-Target-URI: http://example.com/a.txt\r\n\
+///     WARC-Date: 2023-11-14T22:13:20Z\r\nContent-Length: 5\r\n\r\nhello\r\n\r\n";
+/// let report = import(&store, "file.warc", &file[..], &ImportOptions::new(), &mut |_| {})?;
+/// assert_eq!((report.stored, report.losses()), (1, 0));
+/// assert_eq!(store.get("http://example.com/a.txt")?.map(|page| page.body), Some(b"hello".to_vec()));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// [`crate::Error::Read`] if `source` fails, [`crate::Error::Spool`], and those of the store; all
+/// that came before is stored. Damage and records that cannot be kept are in the report.
+pub fn import<R: Read + Send>(
+    store: &PageStore,
+    file: &str,
+    source: R,
+    options: &ImportOptions,
+    progress: &mut dyn FnMut(&ImportProgress),
+) -> Result<ImportReport> {
+    import_into(&mut |_| Ok(store.clone()), file, source, options, progress)
+}
+
+/// As [`import`], into the store that `stores` gives for a page of a URL: it is asked at every
+/// page, on this thread, and need not make a store for a file that has none. An error of it that
+/// concerns one page costs that page.
+///
+/// # Errors
+///
+/// As [`import`], and those of `stores`.
+pub fn import_into<R: Read + Send>(
+    stores: &mut dyn FnMut(&[u8]) -> Result<PageStore>,
+    file: &str,
+    source: R,
+    options: &ImportOptions,
+    progress: &mut dyn FnMut(&ImportProgress),
+) -> Result<ImportReport> {
+    let mut reader = Reader::new(source, file, options.spool.clone())?;
+    std::thread::scope(|scope| {
+        let (sender, receiver) = sync_channel(BATCHES_WAITING);
+        let producer = scope.spawn(move || produce(&mut reader, file, options, &sender));
+        let stored = consume(stores, file, options, receiver, progress);
+        // The receiver is gone by now, so that the producer ends, whatever it was doing.
+        let produced = producer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let report = stored?;
+        produced.map(|()| report)
+    })
+}
+
+/// Reads the file to its end, or until the other thread stops.
+fn produce<R: Read>(
+    reader: &mut Reader<R>,
+    file: &str,
+    options: &ImportOptions,
+    batches: &SyncSender<Batch>,
+) -> Result<()> {
+    let (mut batch, mut dates) = (Batch::default(), Dates::default());
+    let mut pairing = Pairing::new();
+    loop {
+        let item = reader.next_item();
+        let bytes_read = reader.bytes_read();
+        let item = match item {
+            Ok(Some(item)) => item,
+            end => {
+                go_on(&mut pairing, true, &mut batch);
+                batch.bytes_read = bytes_read;
+                batch.mended_dates = dates.mended;
+                batch.without_request = pairing.without_request();
+                let _ = batches.send(batch);
+                return end.map(|_| ());
+            }
+        };
+        let taken = take(item, file, options, &mut dates, &mut pairing, &mut batch);
+        go_on(&mut pairing, taken.is_err(), &mut batch);
+        batch.without_request = pairing.without_request();
+        let taken = taken.and_then(|()| pairing.relieve(|event| set_aside(event, options)));
+        if taken.is_err() {
+            let _ = batches.send(batch);
+            return taken;
+        }
+        batch.bytes_read = bytes_read;
+        batch.mended_dates.clone_from(&dates.mended);
+        let is_full = batch.records >= BATCH_RECORDS
+            || batch.events.len() as u64 >= BATCH_RECORDS
+            || batch.page_bytes >= BATCH_BYTES;
+        if is_full && batches.send(std::mem::take(&mut batch)).is_err() {
+            return Ok(());
+        }
+    }
+}
+
+fn take(
+    item: Item,
+    file: &str,
+    options: &ImportOptions,
+    dates: &mut Dates,
+    pairing: &mut Pairing<Event>,
+    batch: &mut Batch,
+) -> Result<()> {
+    let mut record = match item {
+        Item::Problem(problem) => {
+            pairing.push_other(Event::Problem(problem));
+            return Ok(());
+        }
+        Item::Record(record) => record,
+    };
+    batch.records += 1;
+    if let Some(problem) = record.problem.take() {
+        pairing.push_other(Event::Problem(problem));
+    }
+    // What an export wrote, the store had: it is kept whatever its type, and says itself what it
+    // answers.
+    let is_ours = Stored::of(&record.header).is_some();
+    let keeps = |kind: RecordKind| options.keeps(kind) || is_ours;
+    let (links, place) = (Links::of(&record.header, record.place), record.place);
+    if let Some((kind, what)) = left_out(&record.header) {
+        let problem = Event::Problem(Problem { file: file.to_owned(), place, kind, what });
+        pairing.push(problem, Role::Other, links, Size::default());
+        return Ok(());
+    }
+    let is_segment = record.header.segment().is_some();
+    let kind = record.header.kind().filter(|&kind| keeps(kind) || kind == RecordKind::Request);
+    if let Some(what) = dates.settle(&mut record, kind.is_some(), kind.is_some_and(keeps))? {
+        let kind = ProblemKind::Warning;
+        pairing.push_other(Event::Problem(Problem { file: file.to_owned(), place, kind, what }));
+    }
+    let Some(kind) = kind else {
+        pairing.push(Event::Ignored, Role::Other, links, Size::default());
+        return Ok(());
+    };
+    let mut unread = None;
+    let (role, event, size) = match capture(record, kind, &options.body_rules())? {
+        Captured::Page(mut page) => {
+            unread = asked::unread(&page);
+            let role = if page.stored.is_some() { Role::Other } else { role(&mut page)? };
+            let is_kept = keeps(kind) || matches!(role, Role::Request(Some(_)));
+            let size = page_size(&page);
+            if is_kept { (role, Event::Page(page, place), size) } else { (role, Event::Ignored, Size::default()) }
+        }
+        Captured::Unusable(why) => (Role::Other, unusable(file, place, why.to_owned()), Size::default()),
+    };
+    if let Some(what) = unread {
+        pairing.push_other(unusable(file, place, what));
+    }
+    if let (true, Event::Page(page, _)) = (is_segment, &event) {
+        pairing.push_other(first_segment(file, place, &page.page.url));
+    }
+    let asked = match (&role, &event) {
+        (Role::Request(Some(_)), Event::Page(page, _)) => asked_for(&page.page),
+        _ => String::new(),
+    };
+    if let Some(answer) = pairing.push(event, role, links, size) {
+        let what = format!(
+            "{asked}: the request stands too far behind its answer at offset {}, which was taken in as the page of its URL",
+            answer.offset
+        );
+        let kind = ProblemKind::Misplaced;
+        pairing.push_other(Event::Problem(Problem { file: file.to_owned(), place, kind, what }));
+    }
+    Ok(())
+}
+
+/// The problem of a page that is a first segment.
+fn first_segment(file: &str, place: Place, url: &[u8]) -> Event {
+    let (url, kind) = (String::from_utf8_lossy(url), ProblemKind::Segment);
+    let what = format!("{url}: this is the first segment of a record that was cut into several: the page ends with it");
+    Event::Problem(Problem { file: file.to_owned(), place, kind, what })
+}
+
+/// Why a whole record can make nothing, whatever it holds, if it cannot.
+fn left_out(header: &RecordHeader) -> Option<(ProblemKind, String)> {
+    if header.segment() == Some(Segment::Later) {
+        let of = header.text("WARC-Segment-Origin-ID").unwrap_or("an unknown record");
+        let number = header.text("WARC-Segment-Number").unwrap_or("?");
+        let what =
+            format!("this is segment {number} of {of}: segments are not put together, and the page ends before it");
+        return Some((ProblemKind::Segment, what));
+    }
+    let what = match header.record_type() {
+        _ if header.has_known_type() => return None,
+        "" => "the record says no type (WARC-Type)".to_owned(),
+        other => format!("the record is of a type that is not known: {other}"),
+    };
+    Some((ProblemKind::Unusable, what))
+}
+
+/// What a page takes while it waits.
+fn page_size(capture: &Capture) -> Size {
+    let (headers, body) = (capture.page.headers.memory_bytes(), capture.body.len());
+    match capture.body {
+        Payload::Memory(_) => Size { memory: headers + body, disk: 0 },
+        Payload::Disk { .. } => Size { memory: headers, disk: body },
+    }
+}
+
+/// Takes the body of a page to disk, where it waits for its request, unless it is small; what it
+/// takes then.
+fn set_aside(event: &mut Event, options: &ImportOptions) -> Result<Option<Size>> {
+    let Event::Page(page, _) = event else { return Ok(None) };
+    if !matches!(page.body, Payload::Memory(_)) || page.body.len() < SET_ASIDE_BYTES {
+        return Ok(None);
+    }
+    page.body.set_aside(&options.spool)?;
+    Ok(Some(page_size(page)))
+}
+
+/// What the record of a page is to others.
+fn role(capture: &mut Capture) -> Result<Role> {
+    Ok(match capture.page.kind {
+        RecordKind::Response | RecordKind::Revisit => Role::Answer,
+        // Where nobody knows what was asked, the answer has no request.
+        RecordKind::Request if capture.page.method.is_none() => Role::Other,
+        RecordKind::Request => Role::Request(variant(capture)?),
+        RecordKind::Metadata | RecordKind::Conversion => Role::Beside,
+        RecordKind::Resource => Role::Other,
+    })
+}
+
+/// Hands on what waits for nothing any more; at the end, everything.
+fn go_on(pairing: &mut Pairing<Event>, is_end: bool, batch: &mut Batch) {
+    while let Some(held) = pairing.next(is_end) {
+        match held.what {
+            Event::Ignored => batch.ignored += 1,
+            Event::Page(mut page, place) => {
+                let Size { memory, disk } = page_size(&page);
+                batch.page_bytes += memory + disk;
+                page.page.variant = page.page.variant.or(held.variant);
+                batch.events.push(Event::Page(page, place));
+            }
+            problem => batch.events.push(problem),
+        }
+    }
+}
+
+fn unusable(file: &str, place: Place, what: String) -> Event {
+    Event::Problem(Problem { file: file.to_owned(), place, kind: ProblemKind::Unusable, what })
+}
+
+/// Puts what comes, until the last batch.
+fn consume(
+    stores: &mut dyn FnMut(&[u8]) -> Result<PageStore>,
+    file: &str,
+    options: &ImportOptions,
+    batches: Receiver<Batch>,
+    progress: &mut dyn FnMut(&ImportProgress),
+) -> Result<ImportReport> {
+    let mut report = ImportReport::default();
+    let mut known = Known::default();
+    for batch in batches {
+        // What has not been put by then was not taken in, and its problems are not the file's: it
+        // may have ended because of the stop.
+        report.stopped |= options.is_stopped();
+        if report.stopped {
+            break;
+        }
+        report.bytes_read = batch.bytes_read;
+        report.records += batch.records;
+        report.ignored += batch.ignored;
+        report.mended_dates = batch.mended_dates;
+        report.without_request = batch.without_request;
+        for event in batch.events {
+            report.stopped |= options.is_stopped();
+            if report.stopped {
+                break;
+            }
+            match event {
+                Event::Problem(problem) => report.problem(problem),
+                Event::Page(page, place) => {
+                    let put = stores(&page.page.url).and_then(|store| put(&store, &mut known, *page, &mut report));
+                    match put {
+                        Err(error) if error.concerns_one_page() => {
+                            report.refused += u64::from(error.refused_by().is_some());
+                            if let Event::Problem(problem) = unusable(file, place, error.to_string()) {
+                                report.problem(problem);
+                            }
+                        }
+                        put => put?,
+                    }
+                }
+                Event::Ignored => {}
+            }
+        }
+        progress(&ImportProgress {
+            bytes_read: report.bytes_read,
+            records: report.records,
+            pages: report.stored,
+            problems: report.losses(),
+        });
+    }
+    Ok(report)
+}
+
+fn put(store: &PageStore, known: &mut Known, mut page: Capture, report: &mut ImportReport) -> Result<()> {
+    // Where it had to wait, it did so on disk.
+    page.body.take_back()?;
+    report.digests.add(page.digests);
+    if let Some(bytes) = store.given_bytes(&page.page, page.body.len())? {
+        report.unresolved.push(store, &store.key_of_page(&page.page)?, &page.page, bytes)?;
+        report.already_there += 1;
+        return Ok(());
+    }
+    let (decoded, as_received) = (page.decoded, page.kept_as_received);
+    let is_variant = page.page.variant.is_some() && page.page.kind.is_page();
+    let put = put_page(store, known, &mut page)?;
+    let body_bytes = page.body.len();
+    if page.page.kind == RecordKind::Revisit {
+        report.unresolved.push(store, &store.key_of_page(&page.page)?, &page.page, body_bytes)?;
+    }
+    match put {
+        None => report.already_there += 1,
+        Some(put) => {
+            report.stored += 1;
+            report.unchanged += u64::from(matches!(put, Put::Unchanged(_)));
+            report.variants += u64::from(is_variant);
+            report.decoded += u64::from(decoded);
+            report.kept_as_received += u64::from(as_received);
+            report.body_bytes += body_bytes;
+        }
+    }
+    Ok(())
+}
+
+/// Stores a page; `None` if the store holds it already.
+fn put_page(store: &PageStore, known: &mut Known, capture: &mut Capture) -> Result<Option<Put>> {
+    let len = capture.body.len();
+    if len > filemap_core::MAX_VALUE_BYTES {
+        return Err(filemap_core::Error::ValueTooLarge { len }.into());
+    }
+    let stored = capture.stored.take();
+    let sameness = if stored.is_some() { Sameness::Everything } else { Sameness::Visit };
+    let mut if_changed = capture.page.kind != RecordKind::Revisit;
+    if let Some(stored) = stored {
+        if_changed = stored.unchanged;
+        if let Some(original) = stored.original
+            && !fetch_body(store, known, capture, original)?
+        {
+            return Ok(None);
+        }
+    }
+    let arrival = arrival(store, known, &capture.page, &mut capture.body, sameness)?;
+    let Some(arrival) = arrival else { return Ok(None) };
+    let put = match &mut capture.body {
+        Payload::Memory(bytes) => {
+            store.put_parts(&capture.page, BodySource::Bytes(bytes, if_changed && !arrival.mends))?
+        }
+        disk => {
+            let mut reader = disk.reader()?;
+            store.put_parts(&capture.page, BodySource::Reader(&mut reader))?
+        }
+    };
+    known.put(arrival);
+    Ok(Some(put))
+}
+
+/// What is to be known of `page`, with this body, once it is put; `None` if the store holds it.
+fn arrival(
+    store: &PageStore,
+    known: &mut Known,
+    page: &Page,
+    body: &mut Payload,
+    sameness: Sameness,
+) -> Result<Option<Arrival>> {
+    store.arrival(known, page, body.len(), sameness, |hasher| {
+        body.chunks(|bytes| {
+            hasher.update(bytes);
+            Ok(())
+        })
+    })
+}
+
+/// Gives an unchanged version the body that an earlier one of its URL has; without that, it is a
+/// revisit of it. `false` if it came before its original once, and is in the store as a revisit.
+fn fetch_body(store: &PageStore, known: &mut Known, capture: &mut Capture, original: Original) -> Result<bool> {
+    let key = store.key_of_page(&capture.page)?;
+    let revisit = Page { kind: RecordKind::Revisit, revisit: Some(original.revisit), ..capture.page.clone() };
+    let mut no_body = Payload::Memory(Vec::new());
+    let Some(body) = store.original_body(known, &key, original.time_ms, &original.payload)? else {
+        capture.page = revisit;
+        capture.body = no_body;
+        return Ok(true);
+    };
+    capture.body = Payload::Memory(body);
+    Ok(arrival(store, known, &revisit, &mut no_body, Sameness::Everything)?.is_some())
+}

@@ -1,0 +1,296 @@
+//! Payload and block digests in every form that archives write them in.
+//!
+//! A digest is an algorithm and its bytes; the text is only one way to write it. `sha1:`,
+//! `SHA-1:`, `sha-256=` and `urn:sha1:` are labels; hexadecimal, base 32 and base 64, upper or
+//! lower case, padded or not, are told apart by their length. Without a label the length tells the
+//! algorithm too.
+//!
+//! Invariant: two texts of one digest parse to equal values. A text of a known algorithm that has
+//! not its length is no digest: [`Digest::parse`] gives `None`, and what that means is the
+//! caller's to count.
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use md5::Md5;
+use sha1::{Digest as _, Sha1};
+use sha2::{Sha256, Sha512};
+
+const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+
+/// Algorithms whose length is known, by their label in lower case without signs.
+const LENGTHS: [(&str, usize); 7] =
+    [("md5", 16), ("sha1", 20), ("sha224", 28), ("sha256", 32), ("blake3", 32), ("sha384", 48), ("sha512", 64)];
+
+/// A digest, apart from how it was written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Digest {
+    /// Lower case, without `-` and `_`.
+    algorithm: String,
+    bytes: Vec<u8>,
+}
+
+impl Digest {
+    /// Reads a digest; `None` if the text is none, or is cut short.
+    pub(crate) fn parse(text: &str) -> Option<Digest> {
+        let text = text.trim();
+        let text = if text.get(..4).is_some_and(|urn| urn.eq_ignore_ascii_case("urn:")) { &text[4..] } else { text };
+        let Some((label, value)) = text.split_once([':', '=']).filter(|(label, value)| is_label(label, value)) else {
+            return unlabelled(text);
+        };
+        let algorithm: String = label.chars().filter(char::is_ascii_alphanumeric).collect();
+        let algorithm = algorithm.to_ascii_lowercase();
+        let value = value.trim_matches(':').trim_end_matches('=');
+        let bytes = match LENGTHS.iter().find(|(name, _)| *name == algorithm) {
+            Some((_, bytes)) => decode(value, *bytes)?,
+            None if value.is_empty() => return None,
+            None => hexadecimal(value).unwrap_or_else(|| value.to_ascii_lowercase().into_bytes()),
+        };
+        Some(Digest { algorithm, bytes })
+    }
+
+    /// Whether two digests are of one algorithm, so that they say whether what they are of is the
+    /// same.
+    pub(crate) fn is_comparable(&self, other: &Digest) -> bool {
+        self.algorithm == other.algorithm
+    }
+
+    /// Whether it is the digest of no bytes at all; `false` for algorithms that are not computed
+    /// here.
+    pub(crate) fn is_of_nothing(&self) -> bool {
+        Hasher::of(self).is_some_and(|hasher| hasher.finish() == self.bytes)
+    }
+
+    /// The bytes of a SHA-1.
+    pub(crate) fn sha1(&self) -> Option<[u8; 20]> {
+        if self.algorithm == "sha1" { self.bytes.as_slice().try_into().ok() } else { None }
+    }
+
+    /// Computes digests of this algorithm; `None` if it is not computed here.
+    pub(crate) fn hasher(&self) -> Option<Hasher> {
+        Hasher::of(self)
+    }
+
+    /// Whether `content` has this digest; `None` if its algorithm is not computed here.
+    pub(crate) fn is_of(&self, content: &[u8]) -> Option<bool> {
+        let mut hasher = self.hasher()?;
+        hasher.update(content);
+        Some(self.is(&hasher.finish()))
+    }
+
+    /// Whether these are its bytes.
+    pub(crate) fn is(&self, bytes: &[u8]) -> bool {
+        self.bytes == bytes
+    }
+}
+
+/// The 20 bytes of a SHA-1 digest as a header gives it; `None` if it is none.
+pub(crate) fn expected(text: &str) -> Option<[u8; 20]> {
+    Digest::parse(text)?.sha1()
+}
+
+/// The SHA-1 of `parts`, one after the other.
+pub(crate) fn sha1_of(parts: &[&[u8]]) -> [u8; 20] {
+    let mut hasher = Sha1::new();
+    parts.iter().for_each(|part| hasher.update(part));
+    hasher.finalize().into()
+}
+
+/// The algorithms that are computed here.
+pub(crate) enum Hasher {
+    Md5(Md5),
+    Sha1(Sha1),
+    Sha256(Sha256),
+    Sha512(Box<Sha512>),
+}
+
+impl Hasher {
+    fn of(digest: &Digest) -> Option<Hasher> {
+        match digest.algorithm.as_str() {
+            "md5" => Some(Hasher::Md5(Md5::new())),
+            "sha1" => Some(Hasher::Sha1(Sha1::new())),
+            "sha256" => Some(Hasher::Sha256(Sha256::new())),
+            "sha512" => Some(Hasher::Sha512(Box::new(Sha512::new()))),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Hasher::Md5(hasher) => hasher.update(bytes),
+            Hasher::Sha1(hasher) => hasher.update(bytes),
+            Hasher::Sha256(hasher) => hasher.update(bytes),
+            Hasher::Sha512(hasher) => hasher.update(bytes),
+        }
+    }
+
+    pub(crate) fn finish(self) -> Vec<u8> {
+        match self {
+            Hasher::Md5(hasher) => hasher.finalize().to_vec(),
+            Hasher::Sha1(hasher) => hasher.finalize().to_vec(),
+            Hasher::Sha256(hasher) => hasher.finalize().to_vec(),
+            Hasher::Sha512(hasher) => hasher.finalize().to_vec(),
+        }
+    }
+}
+
+/// Whether `label` names an algorithm, rather than being the digits before a base's padding.
+fn is_label(label: &str, value: &str) -> bool {
+    let is_name = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+    is_name && !label.is_empty() && label.len() <= 16 && value.bytes().any(|byte| byte != b'=')
+}
+
+/// A digest without a label: of the algorithm whose length it has.
+fn unlabelled(text: &str) -> Option<Digest> {
+    let value = text.trim_end_matches('=');
+    // 32 signs are a SHA-1 in base 32 or an MD5 in hexadecimal; the digits 0, 1, 8 and 9 are in
+    // the second only.
+    for algorithm in ["sha1", "md5", "sha256", "sha512"] {
+        let bytes = LENGTHS.iter().find(|(name, _)| *name == algorithm).map_or(0, |(_, bytes)| *bytes);
+        if let Some(bytes) = decode(value, bytes) {
+            return Some(Digest { algorithm: algorithm.to_owned(), bytes });
+        }
+    }
+    None
+}
+
+/// The `bytes` bytes that `value`, without its padding, stands for.
+fn decode(value: &str, bytes: usize) -> Option<Vec<u8>> {
+    let decoded = match value.len() {
+        length if length == 2 * bytes => hexadecimal(value),
+        length if length == (8 * bytes).div_ceil(5) => base32(value),
+        length if length == (8 * bytes).div_ceil(6) => base64_of(value),
+        _ => None,
+    };
+    decoded.filter(|decoded| decoded.len() == bytes)
+}
+
+fn hexadecimal(value: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u8> =
+        value.chars().map(|sign| sign.to_digit(16).map(|digit| digit as u8)).collect::<Option<_>>()?;
+    digits.len().is_multiple_of(2).then(|| digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}
+
+fn base32(value: &str) -> Option<Vec<u8>> {
+    let (mut pending, mut count, mut out) = (0u32, 0, Vec::with_capacity(value.len() * 5 / 8));
+    for sign in value.bytes() {
+        let digit = BASE32.iter().position(|&known| known == sign.to_ascii_uppercase())?;
+        pending = pending << 5 | digit as u32;
+        count += 5;
+        if count >= 8 {
+            count -= 8;
+            out.push((pending >> count) as u8);
+        }
+    }
+    Some(out)
+}
+
+fn base64_of(value: &str) -> Option<Vec<u8>> {
+    let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let url_safe = GeneralPurpose::new(&alphabet::URL_SAFE, config);
+    let standard = GeneralPurpose::new(&alphabet::STANDARD, config);
+    standard.decode(value).or_else(|_| url_safe.decode(value)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::prelude::BASE64_STANDARD;
+
+    use super::*;
+
+    /// Every way to write the digest of `abc`, by algorithm.
+    fn forms(label: &str, digest: &[u8]) -> Vec<String> {
+        let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut base32 = String::new();
+        for bits in digest.chunks(5) {
+            let group = bits.iter().chain(&[0; 4]).take(5).fold(0u64, |group, &byte| group << 8 | u64::from(byte));
+            let signs = (8 * bits.len()).div_ceil(5);
+            base32.extend((0..signs).map(|at| char::from(BASE32[(group >> (35 - 5 * at)) as usize & 31])));
+            base32.extend(std::iter::repeat_n('=', 8 - signs));
+        }
+        let base64 = BASE64_STANDARD.encode(digest);
+        let bare = |text: &str| text.trim_end_matches('=').to_owned();
+        let signs = [
+            hex.to_uppercase(),
+            hex.clone(),
+            base32.to_lowercase(),
+            bare(&base32).to_lowercase(),
+            bare(&base32),
+            base32.clone(),
+            bare(&base64),
+            base64,
+        ];
+        let (name, number) = label.split_at(label.len() - label.trim_start_matches(char::is_alphabetic).len());
+        let labels = [
+            format!("{name}{number}:"),
+            format!("{name}-{number}:"),
+            format!("{}-{number}:", name.to_uppercase()),
+            format!("{}{number}:", name.to_uppercase()),
+            format!("urn:{name}{number}:"),
+            format!("{name}-{number}="),
+        ];
+        labels.iter().flat_map(|label| signs.iter().map(move |sign| format!("{label}{sign}"))).collect()
+    }
+
+    #[test]
+    fn every_label_encoding_and_case_is_the_same_digest() {
+        let mut all = 0;
+        for label in ["md5", "sha1", "sha256", "sha512"] {
+            let mut hasher = Hasher::of(&Digest { algorithm: label.to_owned(), bytes: Vec::new() }).expect("known");
+            hasher.update(b"abc");
+            let digest = hasher.finish();
+            let expected = Digest { algorithm: label.to_owned(), bytes: digest.clone() };
+            for text in forms(label, &digest) {
+                assert_eq!(Digest::parse(&text), Some(expected.clone()), "{text}");
+                all += 1;
+            }
+            assert_eq!(expected.is_of(b"abc"), Some(true));
+            assert_eq!(expected.is_of(b"abd"), Some(false));
+        }
+        assert_eq!(all, 4 * 6 * 8);
+    }
+
+    #[test]
+    fn a_digest_without_a_label_is_told_by_its_length() {
+        for (bare, labelled) in [
+            ("VGMT4NSHA2AWVOR6EVYXQUGCNSONBWE5", "sha1:a9993e364706816aba3e25717850c26c9cd0d89d"),
+            ("A9993E364706816ABA3E25717850C26C9CD0D89D", "sha1:a9993e364706816aba3e25717850c26c9cd0d89d"),
+            ("900150983cd24fb0d6963f7d28e17f72", "md5:900150983CD24FB0D6963F7D28E17F72"),
+        ] {
+            assert_eq!(Digest::parse(bare), Digest::parse(labelled), "{bare}");
+            assert!(Digest::parse(bare).is_some(), "{bare}");
+        }
+    }
+
+    #[test]
+    fn what_is_cut_short_or_no_digest_is_none() {
+        for text in ["", ":", "-", "sha1", "sha1:", "sha1:VGMT4NSHA2", "sha256:VGMT4NSHA2AWVOR6EVYXQUGCNSONBWE5", "abc"]
+        {
+            assert_eq!(Digest::parse(text), None, "{text}");
+        }
+        for text in ["sha1:1GMT4NSHA2AWVOR6EVYXQUGCNSONBWE5", "sha1:\u{e9}GMT4NSHA2AWVOR6EVYXQUGCNSONBWE5"] {
+            assert_eq!(Digest::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn algorithms_that_are_not_computed_are_compared() {
+        let parse = |text| Digest::parse(text).expect("a digest");
+        assert_eq!(parse("xxh3:00FF"), parse("XXH-3:00ff"));
+        assert_ne!(parse("xxh3:00FF"), parse("xxh3:00FE"));
+        assert!(!parse("xxh3:00FF").is_comparable(&parse("sha1:VGMT4NSHA2AWVOR6EVYXQUGCNSONBWE5")));
+        assert_eq!(parse("xxh3:00ff").is_of(b""), None);
+    }
+
+    #[test]
+    fn the_digest_of_nothing_is_known() {
+        for text in [
+            "sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ",
+            "md5:d41d8cd98f00b204e9800998ecf8427e",
+            "sha-256:E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855",
+        ] {
+            assert!(Digest::parse(text).expect("a digest").is_of_nothing(), "{text}");
+        }
+        assert!(!Digest::parse("sha1:VGMT4NSHA2AWVOR6EVYXQUGCNSONBWE5").expect("a digest").is_of_nothing());
+    }
+}

@@ -1,0 +1,136 @@
+//! The key scheme: where a page, its variants and the records beside them stand in the engine.
+//!
+//! | key | holds |
+//! |---|---|
+//! | URL | the versions of a page: responses, resources, revisits |
+//! | URL, NUL, kind | records beside the page: `metadata`, `request`, `conversion` |
+//! | URL, NUL, NUL, variant | the versions of a variant |
+//! | URL, NUL, kind, NUL, variant | records beside a variant |
+//! | URL, NUL, `variants` | the mark that the URL has variants: no page, and listed nowhere |
+//!
+//! The URL is canonical, byte for byte. No canonical URL holds a NUL, whatever the canonicaliser,
+//! so that [`url`] of any key is what stands before the first one: nothing can stand in a page's
+//! place or be listed as one, and a key begins as its URL does. A kind is not empty and holds no
+//! NUL; a variant is not empty and may hold anything. So no two of these are one key.
+
+use crate::page::RecordKind;
+use crate::page::variant::Variant;
+
+const SEPARATOR: u8 = 0;
+/// Stands where a kind does; no kind has this name.
+const MARK: &[u8] = b"variants";
+
+/// The key of a record of this kind.
+pub(crate) fn key(canonical_url: &[u8], kind: RecordKind, variant: Option<&Variant>) -> Vec<u8> {
+    let mut key = canonical_url.to_vec();
+    if !kind.is_page() {
+        key.push(SEPARATOR);
+        key.extend_from_slice(kind.name().as_bytes());
+    } else if variant.is_some() {
+        key.push(SEPARATOR);
+    }
+    if let Some(variant) = variant {
+        key.push(SEPARATOR);
+        key.extend_from_slice(variant.as_bytes());
+    }
+    key
+}
+
+/// The key of the mark that a URL has variants.
+pub(crate) fn mark(canonical_url: &[u8]) -> Vec<u8> {
+    [canonical_url, &[SEPARATOR], MARK].concat()
+}
+
+/// Whether a key is a page's, not a variant's.
+pub(crate) fn is_page(key: &[u8]) -> bool {
+    memchr::memchr(SEPARATOR, key).is_none()
+}
+
+/// Whether a key is a variant's.
+pub(crate) fn is_variant(key: &[u8]) -> bool {
+    beside(key).is_some_and(|beside| beside.first() == Some(&SEPARATOR))
+}
+
+/// Whether a key is that of the mark that a URL has variants.
+pub(crate) fn is_mark(key: &[u8]) -> bool {
+    beside(key) == Some(MARK)
+}
+
+/// The canonical URL in a key of any kind: of a page, of a variant, of a record beside them. Keys
+/// of one URL have one.
+///
+/// ```
+/// assert_eq!(filemap::url_of_key(b"http://example.com/\0request"), b"http://example.com/");
+/// ```
+pub fn url(key: &[u8]) -> &[u8] {
+    &key[..memchr::memchr(SEPARATOR, key).unwrap_or(key.len())]
+}
+
+/// The variant in a key of any kind.
+pub(crate) fn variant(key: &[u8]) -> Option<Variant> {
+    let beside = beside(key)?;
+    memchr::memchr(SEPARATOR, beside).map(|at| Variant::of_key(&beside[at + 1..]))
+}
+
+/// What stands behind the URL and its NUL.
+fn beside(key: &[u8]) -> Option<&[u8]> {
+    memchr::memchr(SEPARATOR, key).map(|at| &key[at + 1..])
+}
+
+/// The part of a key that names its site: scheme and host, `http://example.com`. Pages of one site
+/// share a dictionary.
+pub(crate) fn site(key: &[u8]) -> &[u8] {
+    let slashes = memchr::memchr_iter(b'/', key);
+    let end = slashes.take(3).nth(2);
+    // What stands behind the URL of a key may have slashes too.
+    end.map(|end| &key[..end]).filter(|site| is_page(site)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_site_is_scheme_and_host() {
+        assert_eq!(site(b"https://example.com:8080/a/b?c"), b"https://example.com:8080");
+        assert_eq!(site(b"http://a/\0request"), b"http://a");
+        assert_eq!(site(b"http://a/\0\0__wb_method=POST&u=http://b/"), b"http://a");
+        assert_eq!(site(b"http://a\0\0x/y"), b"");
+        assert_eq!(site(b"urn:isbn:1"), b"");
+    }
+
+    #[test]
+    fn pages_stand_under_their_url_and_other_records_beside_them() {
+        assert_eq!(key(b"http://a/", RecordKind::Response, None), b"http://a/");
+        assert_eq!(key(b"http://a/", RecordKind::Revisit, None), b"http://a/");
+        assert_eq!(key(b"http://a/", RecordKind::Request, None), b"http://a/\0request");
+        let post = Variant::new("POST").expect("fits");
+        assert_eq!(key(b"http://a/", RecordKind::Response, Some(&post)), b"http://a/\0\0POST");
+        assert_eq!(key(b"http://a/", RecordKind::Request, Some(&post)), b"http://a/\0request\0POST");
+        for kind in RecordKind::ALL {
+            let key = key(b"http://a/", kind, None);
+            assert_eq!((url(&key), is_page(&key)), (&b"http://a/"[..], kind.is_page()));
+            assert!(kind.name().as_bytes() != MARK);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_key_says_url_and_variant_and_no_two_are_one(
+            url_bytes in proptest::collection::vec(1..=255u8, 0..6), bytes in proptest::collection::vec(any::<u8>(), 1..6), at in 0..6usize
+        ) {
+            let (kind, given) = (RecordKind::ALL[at], Variant::new(bytes).expect("fits"));
+            let (plain, with) = (key(&url_bytes, kind, None), key(&url_bytes, kind, Some(&given)));
+            prop_assert_eq!((url(&plain), variant(&plain)), (&url_bytes[..], None));
+            prop_assert_eq!((url(&with), variant(&with)), (&url_bytes[..], Some(given)));
+            prop_assert_eq!((is_page(&plain), is_page(&with)), (kind.is_page(), false));
+            prop_assert_eq!((is_variant(&plain), is_variant(&with)), (false, kind.is_page()));
+            prop_assert!(with.starts_with(&url_bytes) && plain != with);
+            let mark = mark(&url_bytes);
+            prop_assert!(is_mark(&mark) && !is_page(&mark) && !is_variant(&mark) && variant(&mark).is_none());
+            prop_assert!(![&plain, &with].iter().any(|key| is_mark(key)));
+            prop_assert_eq!(url(&mark), &url_bytes[..]);
+        }
+    }
+}

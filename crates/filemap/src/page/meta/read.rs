@@ -1,0 +1,171 @@
+//! Decodes a page's description; the layout stands in the module's head. Total over any bytes.
+
+use std::net::IpAddr;
+
+use super::bytes::Cursor;
+use super::{FIXED_BYTES, MAX_BYTES, PROTOCOL_TEXT, VERSION, compact, flag, revisit_bit};
+use crate::error::MetaError;
+use crate::page::headers::{Header, Headers};
+use crate::page::{HttpVersion, Page, RecordKind, Revisit, RevisitProfile};
+
+/// How many bytes of the description stand before the body: 0 for nearly every page.
+///
+/// # Errors
+///
+/// [`MetaError`] if `meta` is no description, or of another version.
+pub fn spill_bytes(meta: &[u8]) -> Result<u32, MetaError> {
+    let mut cursor = Cursor::new(meta);
+    let version = cursor.byte("version")?;
+    if version != VERSION {
+        return Err(MetaError::Version { found: version });
+    }
+    cursor.take(FIXED_BYTES - 5, "fixed part")?;
+    let spill = u32::from_le_bytes(cursor.array("spill")?);
+    if u64::from(spill) > MAX_BYTES {
+        return Err(MetaError::Invalid { field: "spill" });
+    }
+    if spill > 0 {
+        cursor.end()?;
+    }
+    Ok(spill)
+}
+
+/// The page, without its body and variant, that `meta` describes. `spill` are the [`spill_bytes`]
+/// before the body, `key_url` the canonical URL under which the page is kept, `time_ms` the time
+/// of its version.
+///
+/// # Errors
+///
+/// [`MetaError`] if they are no description, or of another version.
+pub fn decode(meta: &[u8], spill: &[u8], key_url: &[u8], time_ms: i64) -> Result<Page, MetaError> {
+    let spilled = spill_bytes(meta)? as usize;
+    let description = if spilled == 0 { &meta[FIXED_BYTES..] } else { spill };
+    if spilled != spill.len() {
+        return Err(MetaError::Short { field: "spill" });
+    }
+    let mut fixed = Cursor::new(&meta[1..FIXED_BYTES]);
+    let kind = kind(fixed.byte("kind")?)?;
+    let flags = u16::from_le_bytes(fixed.array("flags")?);
+    let status = u16::from_le_bytes(fixed.array("status")?);
+    let protocol = fixed.byte("protocol")?;
+    if flags & !flag::KNOWN != 0 || fixed.byte("zero")? != 0 {
+        return Err(MetaError::Invalid { field: "flags" });
+    }
+    let cursor = &mut Cursor::new(description);
+    let has = |flag: u16| flags & flag != 0;
+    let page = Page {
+        url: if has(flag::URL) { cursor.bytes("url")? } else { key_url }.to_vec(),
+        variant: None,
+        fetched_at_ms: time_ms,
+        kind,
+        status: Some(status).filter(|&status| status != 0),
+        reason: if has(flag::REASON) { cursor.bytes("reason")?.to_vec() } else { Vec::new() },
+        http_version: http_version(protocol, has(flag::PROTOCOL), cursor)?,
+        method: if has(flag::METHOD) { Some(cursor.text("method")?) } else { None },
+        ip: address(flags, cursor)?,
+        truncated: if has(flag::TRUNCATED) { Some(cursor.text("truncated")?) } else { None },
+        digest: digest(flags, cursor)?,
+        record_id: record_id(flags, cursor)?,
+        revisit: if has(flag::REVISIT) { Some(revisit(cursor)?) } else { None },
+        headers: headers(cursor)?,
+        body: Vec::new(),
+    };
+    cursor.end()?;
+    Ok(page)
+}
+
+fn kind(code: u8) -> Result<RecordKind, MetaError> {
+    let at = usize::from(code).checked_sub(1);
+    let kinds = [
+        RecordKind::Response,
+        RecordKind::Resource,
+        RecordKind::Revisit,
+        RecordKind::Metadata,
+        RecordKind::Request,
+        RecordKind::Conversion,
+    ];
+    at.and_then(|at| kinds.get(at).copied()).ok_or(MetaError::Invalid { field: "kind" })
+}
+
+fn http_version(code: u8, has_text: bool, cursor: &mut Cursor<'_>) -> Result<Option<HttpVersion>, MetaError> {
+    if has_text != (code == PROTOCOL_TEXT) {
+        return Err(MetaError::Invalid { field: "protocol" });
+    }
+    Ok(match code {
+        0 => None,
+        1 => Some(HttpVersion::Http10),
+        2 => Some(HttpVersion::Http11),
+        3 => Some(HttpVersion::Http2),
+        4 => Some(HttpVersion::Http3),
+        PROTOCOL_TEXT => Some(HttpVersion::Other(cursor.text("protocol")?)),
+        _ => return Err(MetaError::Invalid { field: "protocol" }),
+    })
+}
+
+fn address(flags: u16, cursor: &mut Cursor<'_>) -> Result<Option<IpAddr>, MetaError> {
+    match (flags & flag::IPV4 != 0, flags & flag::IPV6 != 0) {
+        (false, false) => Ok(None),
+        (true, false) => Ok(Some(IpAddr::from(cursor.array::<4>("address")?))),
+        (false, true) => Ok(Some(IpAddr::from(cursor.array::<16>("address")?))),
+        (true, true) => Err(MetaError::Invalid { field: "address" }),
+    }
+}
+
+fn digest(flags: u16, cursor: &mut Cursor<'_>) -> Result<Option<String>, MetaError> {
+    match (flags & flag::DIGEST_SHA1 != 0, flags & flag::DIGEST_TEXT != 0) {
+        (false, false) => Ok(None),
+        (true, false) => Ok(Some(compact::sha1_text(&cursor.array("digest")?))),
+        (false, true) => Ok(Some(cursor.text("digest")?)),
+        (true, true) => Err(MetaError::Invalid { field: "digest" }),
+    }
+}
+
+fn record_id(flags: u16, cursor: &mut Cursor<'_>) -> Result<Option<String>, MetaError> {
+    match (flags & flag::ID_UUID != 0, flags & flag::ID_TEXT != 0) {
+        (false, false) => Ok(None),
+        (true, false) => Ok(Some(compact::uuid_text(&cursor.array("record id")?))),
+        (false, true) => Ok(Some(cursor.text("record id")?)),
+        (true, true) => Err(MetaError::Invalid { field: "record id" }),
+    }
+}
+
+fn revisit(cursor: &mut Cursor<'_>) -> Result<Revisit, MetaError> {
+    let bits = cursor.byte("revisit")?;
+    if bits & !revisit_bit::KNOWN != 0 {
+        return Err(MetaError::Invalid { field: "revisit" });
+    }
+    let profile = match bits & revisit_bit::PROFILE {
+        0 => RevisitProfile::IdenticalPayload,
+        1 => RevisitProfile::ServerNotModified,
+        2 => RevisitProfile::Other(cursor.text("revisit profile")?),
+        _ => return Err(MetaError::Invalid { field: "revisit profile" }),
+    };
+    let has = |bit: u8| bits & bit != 0;
+    Ok(Revisit {
+        profile,
+        refers_to_url: if has(revisit_bit::URL) { Some(cursor.bytes("revisit url")?.to_vec()) } else { None },
+        refers_to_ms: if has(revisit_bit::TIME) {
+            Some(i64::from_le_bytes(cursor.array("revisit time")?))
+        } else {
+            None
+        },
+        refers_to_id: if has(revisit_bit::ID) { Some(cursor.text("revisit id")?) } else { None },
+        original: None,
+    })
+}
+
+fn headers(cursor: &mut Cursor<'_>) -> Result<Headers, MetaError> {
+    let count = cursor.varint("headers")?;
+    // Each takes two bytes or more, so that a wrong count cannot ask for more memory than there
+    // are bytes.
+    if count > cursor.remaining() as u64 / 2 {
+        return Err(MetaError::Short { field: "headers" });
+    }
+    let mut headers = Vec::with_capacity(count as usize);
+    for _ in 0..count {
+        let name = cursor.bytes("header name")?;
+        let value = cursor.bytes("header value")?;
+        headers.push(Header::new(name, value));
+    }
+    Ok(Headers(headers))
+}

@@ -1,0 +1,156 @@
+//! Encodes a page's description; the layout stands in the module's head.
+
+use std::net::IpAddr;
+
+use super::bytes::{put_bytes, put_varint};
+use super::{FIXED_BYTES, MAX_BYTES, PROTOCOL_TEXT, VERSION, compact, flag, revisit_bit};
+use crate::error::{Error, Result};
+use crate::page::{HttpVersion, Page, RecordKind, Revisit, RevisitProfile};
+
+/// A page's description, ready for the engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encoded {
+    /// What goes into the engine's meta.
+    pub meta: Vec<u8>,
+    /// What goes before the body: nothing, unless the description is too large for the meta.
+    pub spill: Vec<u8>,
+}
+
+/// Encodes all of `page` but its body, time and variant. `key_url` is the canonical URL under
+/// which it is kept; the URL as fetched is written only where it differs.
+///
+/// # Errors
+///
+/// [`Error::HeadersTooLarge`] over [`MAX_BYTES`].
+pub fn encode(page: &Page, key_url: &[u8]) -> Result<Encoded> {
+    let mut flags = 0;
+    let mut description = Vec::with_capacity(256);
+    let out = &mut description;
+    put_optional(out, &mut flags, flag::URL, Some(page.url.as_slice()).filter(|url| *url != key_url));
+    put_optional(out, &mut flags, flag::REASON, Some(page.reason.as_slice()).filter(|reason| !reason.is_empty()));
+    let (protocol, protocol_text) = protocol(page.http_version.as_ref());
+    put_optional(out, &mut flags, flag::PROTOCOL, protocol_text.map(str::as_bytes));
+    put_optional(out, &mut flags, flag::METHOD, page.method.as_deref().map(str::as_bytes));
+    put_address(out, &mut flags, page.ip);
+    put_optional(out, &mut flags, flag::TRUNCATED, page.truncated.as_deref().map(str::as_bytes));
+    put_digest(out, &mut flags, page.digest.as_deref());
+    put_record_id(out, &mut flags, page.record_id.as_deref());
+    if let Some(revisit) = &page.revisit {
+        flags |= flag::REVISIT;
+        put_revisit(out, revisit);
+    }
+    put_varint(out, page.headers.len() as u64);
+    for header in &page.headers {
+        put_bytes(out, &header.name);
+        put_bytes(out, &header.value);
+    }
+    let mut meta = vec![VERSION, kind_code(page.kind)];
+    meta.extend_from_slice(&flags.to_le_bytes());
+    meta.extend_from_slice(&page.status.unwrap_or(0).to_le_bytes());
+    meta.extend_from_slice(&[protocol, 0]);
+    finish(meta, description)
+}
+
+/// Puts the description behind the fixed bytes, or, if it is too large, before the body.
+fn finish(mut meta: Vec<u8>, description: Vec<u8>) -> Result<Encoded> {
+    if FIXED_BYTES + description.len() <= filemap_core::MAX_META_BYTES {
+        meta.extend_from_slice(&0u32.to_le_bytes());
+        meta.extend_from_slice(&description);
+        return Ok(Encoded { meta, spill: Vec::new() });
+    }
+    let bytes = description.len() as u64;
+    if bytes > MAX_BYTES {
+        return Err(Error::HeadersTooLarge { bytes });
+    }
+    meta.extend_from_slice(&(bytes as u32).to_le_bytes());
+    Ok(Encoded { meta, spill: description })
+}
+
+fn put_optional(out: &mut Vec<u8>, flags: &mut u16, flag: u16, field: Option<&[u8]>) {
+    if let Some(field) = field {
+        *flags |= flag;
+        put_bytes(out, field);
+    }
+}
+
+fn put_address(out: &mut Vec<u8>, flags: &mut u16, address: Option<IpAddr>) {
+    match address {
+        None => {}
+        Some(IpAddr::V4(address)) => {
+            *flags |= flag::IPV4;
+            out.extend_from_slice(&address.octets());
+        }
+        Some(IpAddr::V6(address)) => {
+            *flags |= flag::IPV6;
+            out.extend_from_slice(&address.octets());
+        }
+    }
+}
+
+fn put_digest(out: &mut Vec<u8>, flags: &mut u16, digest: Option<&str>) {
+    match digest.map(|text| (text, compact::sha1(text))) {
+        None => {}
+        Some((_, Some(bytes))) => {
+            *flags |= flag::DIGEST_SHA1;
+            out.extend_from_slice(&bytes);
+        }
+        Some((text, None)) => put_optional(out, flags, flag::DIGEST_TEXT, Some(text.as_bytes())),
+    }
+}
+
+fn put_record_id(out: &mut Vec<u8>, flags: &mut u16, id: Option<&str>) {
+    match id.map(|text| (text, compact::uuid(text))) {
+        None => {}
+        Some((_, Some(bytes))) => {
+            *flags |= flag::ID_UUID;
+            out.extend_from_slice(&bytes);
+        }
+        Some((text, None)) => put_optional(out, flags, flag::ID_TEXT, Some(text.as_bytes())),
+    }
+}
+
+fn put_revisit(out: &mut Vec<u8>, revisit: &Revisit) {
+    let at = out.len();
+    out.push(match &revisit.profile {
+        RevisitProfile::IdenticalPayload => 0,
+        RevisitProfile::ServerNotModified => 1,
+        RevisitProfile::Other(_) => 2,
+    });
+    if let RevisitProfile::Other(uri) = &revisit.profile {
+        put_bytes(out, uri.as_bytes());
+    }
+    if let Some(url) = &revisit.refers_to_url {
+        out[at] |= revisit_bit::URL;
+        put_bytes(out, url);
+    }
+    if let Some(time_ms) = revisit.refers_to_ms {
+        out[at] |= revisit_bit::TIME;
+        out.extend_from_slice(&time_ms.to_le_bytes());
+    }
+    if let Some(id) = &revisit.refers_to_id {
+        out[at] |= revisit_bit::ID;
+        put_bytes(out, id.as_bytes());
+    }
+}
+
+fn kind_code(kind: RecordKind) -> u8 {
+    match kind {
+        RecordKind::Response => 1,
+        RecordKind::Resource => 2,
+        RecordKind::Revisit => 3,
+        RecordKind::Metadata => 4,
+        RecordKind::Request => 5,
+        RecordKind::Conversion => 6,
+    }
+}
+
+fn protocol(version: Option<&HttpVersion>) -> (u8, Option<&str>) {
+    match version {
+        None => (0, None),
+        Some(HttpVersion::Http10) => (1, None),
+        Some(HttpVersion::Http11) => (2, None),
+        Some(HttpVersion::Http2) => (3, None),
+        Some(HttpVersion::Http3) => (4, None),
+        Some(HttpVersion::Other(text)) => (PROTOCOL_TEXT, Some(text)),
+    }
+}

@@ -1,0 +1,144 @@
+//! Variants: what tells several answers of one URL apart.
+//!
+//! A page is kept under its canonical URL. An answer to anything but a plain `GET` is another
+//! thing: of a form or an API, one URL has as many answers as there are requests. Such an answer
+//! is kept under the canonical URL *and* a variant, with versions of its own, and never shows when
+//! the URL alone is asked for.
+//!
+//! A variant is a text that its caller chooses ([`Variant::new`]): the fingerprint of a request, a
+//! session, a language. Those of HTTP requests are made by the rules by which web archives index
+//! them ([`Variant::of_request`]), so that an export's index has the keys that players look for.
+//!
+//! Layers: `json`, `form` (bodies as queries); `request` (a request as a text).
+//!
+//! Invariants: a variant has 1 to [`Variant::MAX_BYTES`] bytes; equal requests have equal
+//! variants.
+
+mod form;
+mod json;
+mod request;
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+use crate::limits;
+
+/// Which answer of a URL: see the module's head.
+///
+/// ```
+/// use filemap::Variant;
+/// let search = Variant::of_request("POST", Some(b"application/x-www-form-urlencoded"), b"q=a+b").unwrap();
+/// assert_eq!(search.as_bytes(), b"__wb_method=POST&q=a b");
+/// assert_eq!(Variant::of_request("GET", None, b""), None);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Variant(Vec<u8>);
+
+impl Variant {
+    /// The longest variant, in bytes.
+    pub const MAX_BYTES: usize = limits::VARIANT_BYTES;
+    /// A longer request body is identified by its digest alone.
+    pub(crate) const MAX_PARSED_BYTES: u64 = request::MAX_PARSED_BYTES;
+
+    /// A variant of the caller's own: any bytes, compared byte by byte.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Variant`] if there are none, or more than [`Variant::MAX_BYTES`]: give a digest of
+    /// them.
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Variant> {
+        let bytes = bytes.into();
+        match bytes.len() {
+            1..=Self::MAX_BYTES => Ok(Variant(bytes)),
+            len => Err(Error::Variant { len }),
+        }
+    }
+
+    /// The variant of an HTTP request; `None` of a `GET` without a body, whose answer is the page
+    /// itself.
+    ///
+    /// `__wb_method=METHOD`, then `&` and the body as a query: a form's fields with their escapes
+    /// undone; the values of a JSON document by their names; other bodies as `__wb_post_data=` in
+    /// base 64. That is the IIPC's guideline "CDX for non-GET requests" as pywb 2.10 has it
+    /// (`true`, `null`, `44` for 44.0), with these additions: every method may have a body; the
+    /// query of an AMF body is in base 64; where the rules keep 4,096 characters of a query, or
+    /// nothing of the body, and of a body over a mebibyte, the SHA-1 of the body follows, so that
+    /// two requests do not become one.
+    ///
+    /// `body` is without its chunked coding.
+    pub fn of_request(method: &str, content_type: Option<&[u8]>, body: &[u8]) -> Option<Variant> {
+        request::text(method, content_type.unwrap_or_default(), body).map(Variant)
+    }
+
+    /// As [`Variant::of_request`], of a body over [`Variant::MAX_PARSED_BYTES`] with this SHA-1.
+    pub(crate) fn of_large_request(method: &str, sha1: [u8; 20]) -> Variant {
+        Variant(request::large(method, sha1))
+    }
+
+    /// A variant as it stands in a key.
+    pub(crate) fn of_key(bytes: &[u8]) -> Variant {
+        Variant(bytes.to_vec())
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The method of the request that it was made of; `None` if it was made of none.
+    pub fn method(&self) -> Option<&str> {
+        let text = request::known(&self.0)?;
+        text.split('&').next()?.strip_prefix(request::METHOD)
+    }
+
+    /// The body of the request that it was made of, as the query that archives index it by.
+    pub fn query(&self) -> Option<&str> {
+        let text = request::known(&self.0)?;
+        Some(text.split_once('&').map_or("", |(_, query)| query))
+    }
+
+    /// The URL under which an index of an archive has the answer: `url` with the variant as the
+    /// last of its arguments.
+    pub fn index_url(&self, url: &[u8]) -> Vec<u8> {
+        let end = memchr::memchr(b'#', url).unwrap_or(url.len());
+        let mut out = url[..end].to_vec();
+        out.push(if out.contains(&b'?') { b'&' } else { b'?' });
+        match request::known(&self.0) {
+            Some(text) => out.extend_from_slice(text.as_bytes()),
+            None => {
+                out.extend_from_slice(b"__filemap_variant=");
+                out.extend_from_slice(form::quoted(&self.0).as_bytes());
+            }
+        }
+        out
+    }
+}
+
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variant_has_some_bytes_and_not_too_many() {
+        assert!(Variant::new("").is_err());
+        assert!(Variant::new(vec![0; Variant::MAX_BYTES + 1]).is_err());
+        assert_eq!(Variant::new(vec![0; Variant::MAX_BYTES]).expect("fits").as_bytes().len(), Variant::MAX_BYTES);
+    }
+
+    #[test]
+    fn an_index_has_the_variant_behind_the_query() {
+        let post = Variant::of_request("post", Some(b"application/json"), br#"{"a": [1, true]}"#).expect("no GET");
+        assert_eq!((post.method(), post.query()), (Some("POST"), Some("a=1&a.2_=true")));
+        assert_eq!(post.index_url(b"http://a/x#top"), b"http://a/x?__wb_method=POST&a=1&a.2_=true");
+        assert_eq!(post.index_url(b"http://a/x?"), b"http://a/x?&__wb_method=POST&a=1&a.2_=true");
+        let own = Variant::new(&b"\x00fr &"[..]).expect("fits");
+        assert_eq!((own.method(), own.query()), (None, None));
+        assert_eq!(own.index_url(b"http://a/"), b"http://a/?__filemap_variant=%00fr+%26");
+    }
+}

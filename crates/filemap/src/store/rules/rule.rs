@@ -1,0 +1,268 @@
+//! What a rule of an erasure is about: how it is kept, and what it matches.
+//!
+//! A rule is JSON: `{"kind":"url"|"host"|"prefix"|"regex"|"digest", "text":...}`, or in place of
+//! the text `"salt"` and `"sha256"` (in hexadecimal: SHA-256 of the salt and the text), with
+//! `"bytes"`, the length of a prefix; and `"from_ms"`, `"to_ms"`, the times of the captures that
+//! are meant, both inclusive. Of a URL only the digest is kept: a list of what people wanted
+//! erased must not be a list of where it was.
+
+use regex::bytes::Regex;
+use serde_json::{Map, Value, json};
+use sha1::Digest as _;
+
+use super::digest::Digest;
+use crate::error::{Error, Result};
+use crate::page::key;
+
+/// What is to be erased.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EraseTarget {
+    /// A URL, with all variants and the records beside it. It is made canonical.
+    Url(Vec<u8>),
+    /// All of a host's URLs, of any scheme and port; not those of its subdomains.
+    Host(String),
+    /// All URLs whose canonical form begins so.
+    Prefix(Vec<u8>),
+    /// All URLs in whose canonical form this regular expression finds something.
+    Regex(String),
+    /// All captures with a body of this digest: `sha1:` or `sha256:`, in hexadecimal or base 32.
+    Digest(String),
+}
+
+/// What is to be erased, of what time, and why.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::ops::ControlFlow;
+///
+/// use filemap::erase::{EraseOrder, EraseTarget};
+/// use filemap::{Options, Page, PageStore};
+///
+/// let dir = tempfile::tempdir()?;
+/// let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// let page = Page::new("http://example.com/private", 1_700_000_000_000, 200, "hello");
+/// store.put_page(&page)?;
+/// let order = EraseOrder {
+///     target: EraseTarget::Host("example.com".to_owned()),
+///     from_ms: None,
+///     to_ms: None,
+///     reason: "asked for".to_owned(),
+///     hashed: false,
+/// };
+/// assert!(store.erase(&order, &mut |_| ControlFlow::Continue(()))?.is_complete());
+/// assert!(!store.contains("http://example.com/private")?);
+/// assert!(store.put_page(&page).unwrap_err().refused_by().is_some());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EraseOrder {
+    /// Which captures.
+    pub target: EraseTarget,
+    /// Only captures of this time (ms since 1970) and later.
+    pub from_ms: Option<i64>,
+    /// Only captures of this time and earlier.
+    pub to_ms: Option<i64>,
+    /// Why; kept in the rule, as it is.
+    pub reason: String,
+    /// Keep a digest in the rule in place of a host or a prefix. Of a URL nothing else is ever
+    /// kept.
+    pub hashed: bool,
+}
+
+/// Which part of a URL a digest is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Url,
+    Host,
+    /// Its first bytes, this many.
+    Prefix(usize),
+}
+
+impl Part {
+    fn of(self, url: &[u8]) -> Option<&[u8]> {
+        match self {
+            Part::Url => Some(url),
+            Part::Host => urlindex::host(url),
+            Part::Prefix(bytes) => url.get(..bytes),
+        }
+    }
+}
+
+/// How a rule knows what it is about.
+#[derive(Clone, Debug)]
+enum Pattern {
+    Hashed { part: Part, salt: Vec<u8>, sha256: [u8; 32] },
+    Host(Vec<u8>),
+    Prefix(Vec<u8>),
+    Regex(Box<Regex>),
+    Digest(Digest),
+}
+
+/// A rule that can be asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Matcher {
+    pattern: Pattern,
+    from_ms: i64,
+    to_ms: i64,
+}
+
+impl Matcher {
+    /// Whether it is about URLs like this one, whatever their time.
+    pub(crate) fn is_about(&self, url: &[u8]) -> bool {
+        match &self.pattern {
+            Pattern::Hashed { part, salt, sha256 } => part.of(url).is_some_and(|text| salted(salt, text) == *sha256),
+            Pattern::Host(host) => urlindex::host(url) == Some(host.as_slice()),
+            Pattern::Prefix(prefix) => url.starts_with(prefix),
+            Pattern::Regex(regex) => regex.is_match(url),
+            Pattern::Digest(_) => false,
+        }
+    }
+
+    pub(crate) fn includes(&self, time_ms: i64) -> bool {
+        (self.from_ms..=self.to_ms).contains(&time_ms)
+    }
+
+    /// Whether it is about all times.
+    pub(crate) fn is_of_all_times(&self) -> bool {
+        (self.from_ms, self.to_ms) == (i64::MIN, i64::MAX)
+    }
+
+    pub(crate) fn digest(&self) -> Option<&Digest> {
+        if let Pattern::Digest(digest) = &self.pattern { Some(digest) } else { None }
+    }
+
+    /// Whether a dictionary that was made of pages of a site may hold text of what this is about.
+    pub(crate) fn may_be_of(&self, site: &[u8]) -> bool {
+        let url = [site, b"/"].concat();
+        match &self.pattern {
+            Pattern::Host(host) => urlindex::host(&url).is_none_or(|found| found == host.as_slice()),
+            Pattern::Hashed { part: Part::Host, .. } => urlindex::host(&url).is_none() || self.is_about(&url),
+            Pattern::Prefix(prefix) => prefix.starts_with(site) || site.starts_with(prefix),
+            _ => true,
+        }
+    }
+
+    /// Reads what a rule keeps.
+    pub(crate) fn read(what: &[u8]) -> std::result::Result<Matcher, String> {
+        let value: Value = serde_json::from_slice(what).map_err(|e| e.to_string())?;
+        let text = |name: &str| value[name].as_str().map(str::to_owned);
+        let from_ms = value["from_ms"].as_i64().unwrap_or(i64::MIN);
+        let to_ms = value["to_ms"].as_i64().unwrap_or(i64::MAX);
+        let kind = text("kind").ok_or("it has no kind")?;
+        let pattern = match (kind.as_str(), text("text"), text("sha256").zip(text("salt"))) {
+            ("url", _, Some(hash)) => hashed(Part::Url, &hash)?,
+            ("host", None, Some(hash)) => hashed(Part::Host, &hash)?,
+            ("prefix", None, Some(hash)) => {
+                let bytes = value["bytes"].as_u64().ok_or("it has no length")?;
+                hashed(Part::Prefix(usize::try_from(bytes).unwrap_or(usize::MAX)), &hash)?
+            }
+            ("host", Some(host), None) => Pattern::Host(host.into_bytes()),
+            ("prefix", Some(prefix), None) => Pattern::Prefix(prefix.into_bytes()),
+            ("regex", Some(regex), None) => Pattern::Regex(Box::new(Regex::new(&regex).map_err(|e| e.to_string())?)),
+            ("digest", Some(digest), None) => Pattern::Digest(Digest::parse(&digest).ok_or("its digest is none")?),
+            _ => return Err(format!("this build does not know rules like `{kind}`")),
+        };
+        Ok(Matcher { pattern, from_ms, to_ms })
+    }
+}
+
+fn hashed(part: Part, (sha256, salt): &(String, String)) -> std::result::Result<Pattern, String> {
+    let sha256 = unhex(sha256).and_then(|b| <[u8; 32]>::try_from(b).ok()).ok_or("its digest is none")?;
+    Ok(Pattern::Hashed { part, salt: unhex(salt).ok_or("its salt is none")?, sha256 })
+}
+
+fn salted(salt: &[u8], text: &[u8]) -> [u8; 32] {
+    let mut hasher = sha2::Sha256::new();
+    hasher.update(salt);
+    hasher.update(text);
+    hasher.finalize().into()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let pairs = text.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok()).collect()
+}
+
+/// The salt of a rule, if it has one.
+pub(crate) fn salt_of(what: &[u8]) -> Option<Vec<u8>> {
+    let value: Value = serde_json::from_slice(what).ok()?;
+    unhex(value["salt"].as_str()?)
+}
+
+impl EraseOrder {
+    /// What the rule keeps; `canonical` is the URL's key.
+    ///
+    /// # Errors
+    /// [`Error::Rule`] when it makes no sense.
+    pub(crate) fn what(&self, canonical: Option<&[u8]>, salt: &[u8]) -> Result<Vec<u8>> {
+        let mut map = Map::new();
+        let mut set = |name: &str, value: Value| {
+            map.insert(name.to_owned(), value);
+        };
+        let digest = |text: &[u8]| json!(hex(&salted(salt, text)));
+        let fail = |what: &str| Err(Error::Rule { id: 0, what: what.to_owned() });
+        let mut is_hashed = self.hashed;
+        match &self.target {
+            EraseTarget::Url(url) => {
+                set("kind", json!("url"));
+                set("sha256", digest(canonical.map_or(url, key::url)));
+                is_hashed = true;
+            }
+            EraseTarget::Host(host) => {
+                let host = urlindex::canonical_host(host).unwrap_or_else(|| host.clone());
+                set("kind", json!("host"));
+                if is_hashed { set("sha256", digest(host.as_bytes())) } else { set("text", json!(host)) }
+            }
+            EraseTarget::Prefix(prefix) => {
+                set("kind", json!("prefix"));
+                let Ok(text) = str::from_utf8(prefix) else { return fail("a prefix is text") };
+                if is_hashed {
+                    set("sha256", digest(prefix));
+                    set("bytes", json!(prefix.len()));
+                } else {
+                    set("text", json!(text));
+                }
+            }
+            EraseTarget::Regex(_) if is_hashed => return fail("a regular expression cannot be kept as a digest"),
+            EraseTarget::Regex(regex) => {
+                if let Err(e) = Regex::new(regex) {
+                    return fail(&e.to_string());
+                }
+                set("kind", json!("regex"));
+                set("text", json!(regex));
+            }
+            EraseTarget::Digest(text) => {
+                let Some(digest) = Digest::parse(text) else {
+                    return fail("a digest is sha1: or sha256: and hexadecimal or base 32 digits");
+                };
+                set("kind", json!("digest"));
+                set("text", json!(digest.text()));
+                is_hashed = false;
+            }
+        }
+        if is_hashed {
+            set("salt", json!(hex(salt)));
+        }
+        for (name, time_ms) in [("from_ms", self.from_ms), ("to_ms", self.to_ms)] {
+            time_ms.iter().for_each(|time_ms| set(name, json!(time_ms)));
+        }
+        Ok(Value::Object(map).to_string().into_bytes())
+    }
+}
+
+/// A rule's target in words, for people.
+pub(crate) fn words(what: &[u8]) -> String {
+    let Ok(value) = serde_json::from_slice::<Value>(what) else { return String::new() };
+    let kind = value["kind"].as_str().unwrap_or("rule");
+    match (value["text"].as_str(), value["sha256"].as_str()) {
+        (Some(text), _) => format!("{kind} {text}"),
+        (None, Some(sha256)) => format!("{kind} kept as a digest, {}", sha256.get(..12).unwrap_or_default()),
+        _ => kind.to_owned(),
+    }
+}
