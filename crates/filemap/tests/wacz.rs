@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::io::{Cursor, Read, Write};
 
 use crate::samples::{Fresh, fresh, gz, page, run_sample};
-use crate::samples::{Fresh, fresh, gz, page, run_sample};
 use crate::stores::assert_equal;
 use filemap::PageStore;
 use filemap::dump::{DumpOptions, Format, Wacz, dump};
